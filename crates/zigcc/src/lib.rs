@@ -1,0 +1,158 @@
+//! Finds zig and runs its C compiler; used while allograft is built, never by allograft itself.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The release of zig that donors are built with. Pinned, since donor objects have to repeat byte for byte.
+pub const VERSION: &str = "0.15.2";
+
+/// The Python package that brings this release, as `pip` takes it.
+pub const WHEEL: &str = "ziglang==0.15.2";
+
+/// An architecture that donors and conformance programs are built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Arch {
+    /// AMD64, baseline x86-64.
+    X86_64,
+    /// ARMv8-A, 64-bit, little-endian.
+    Aarch64,
+}
+
+impl Arch {
+    /// Every architecture, in the order in which they are listed to users.
+    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+
+    /// The name that `uname -m` prints.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64",
+            Arch::Aarch64 => "aarch64",
+        }
+    }
+
+    /// zig's target triple for static musl programs.
+    pub fn triple(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64-linux-musl",
+            Arch::Aarch64 => "aarch64-linux-musl",
+        }
+    }
+}
+
+/// Why a compilation could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No zig of the pinned release was found.
+    #[error(
+        "zig {VERSION} is needed to build the donors, and was not found (looked at {looked})\n\
+         help: `cargo xtask setup` puts it into the build folder; or `pip install {WHEEL}`, or set ALLOGRAFT_ZIG to the executable"
+    )]
+    Missing {
+        /// The places that were tried, for the message.
+        looked: String,
+    },
+    /// zig could not be started.
+    #[error("cannot run `{zig}`: {source}")]
+    Start {
+        /// The executable.
+        zig: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// zig ran and said no.
+    #[error("`{command}` failed:\n{stderr}")]
+    Failed {
+        /// The command line.
+        command: String,
+        /// What it printed.
+        stderr: String,
+    },
+}
+
+/// A zig executable of the pinned release.
+#[derive(Debug, Clone)]
+pub struct Zig {
+    program: PathBuf,
+    cache: PathBuf,
+}
+
+impl Zig {
+    /// Looks at `$ALLOGRAFT_ZIG`, then at `tools` (where `cargo xtask setup` puts it), then at the command path, and takes
+    /// the first one of release [`VERSION`]. `cache` is where zig keeps its own compiled files.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with the places tried.
+    pub fn find(tools: &Path, cache: &Path) -> Result<Zig, Error> {
+        let in_tools = installed_path(tools);
+        let candidates =
+            [std::env::var_os("ALLOGRAFT_ZIG").map(PathBuf::from), Some(in_tools), Some(PathBuf::from("zig"))];
+        let mut looked = Vec::new();
+        for program in candidates.into_iter().flatten() {
+            match release(&program) {
+                Some(version) if version == VERSION => {
+                    return Ok(Zig { program, cache: cache.to_owned() });
+                }
+                Some(version) => looked.push(format!("`{}`: release {version}", program.display())),
+                None => looked.push(format!("`{}`: none", program.display())),
+            }
+        }
+        Err(Error::Missing { looked: looked.join(", ") })
+    }
+
+    /// The executable.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// A command for this zig with its caches inside the build folder, so that it needs no home folder.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("ZIG_GLOBAL_CACHE_DIR", &self.cache).env("ZIG_LOCAL_CACHE_DIR", &self.cache);
+        command
+    }
+
+    /// Runs zig with these arguments and returns what it printed on stdout.
+    ///
+    /// # Errors
+    /// [`Error::Start`] or [`Error::Failed`], the latter with everything that zig printed on stderr.
+    pub fn run<I, S>(&self, arguments: I) -> Result<Vec<u8>, Error>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        let mut command = self.command();
+        command.args(arguments);
+        let output = command.output().map_err(|source| Error::Start { zig: self.program.clone(), source })?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(Error::Failed {
+            command: format!("{command:?}"),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+}
+
+/// Where `cargo xtask setup` puts the pinned zig below the folder of tools.
+pub fn installed_path(tools: &Path) -> PathBuf {
+    tools.join(format!("ziglang-{VERSION}")).join("ziglang").join("zig")
+}
+
+/// The folder of tools in the build folder of the workspace that `manifest_dir` (a package's folder) belongs to.
+pub fn tools_folder(manifest_dir: &Path) -> PathBuf {
+    build_folder(manifest_dir).join("tools")
+}
+
+/// `target` in the workspace that holds `manifest_dir`: tools and fixtures live there even when CARGO_TARGET_DIR points
+/// elsewhere, so that every way to call cargo finds the same ones.
+pub fn build_folder(manifest_dir: &Path) -> PathBuf {
+    let root = manifest_dir.ancestors().find(|folder| folder.join("Cargo.lock").is_file()).unwrap_or(manifest_dir);
+    root.join("target")
+}
+
+fn release(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

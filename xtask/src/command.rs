@@ -1,0 +1,74 @@
+//! Running other programs, with errors that say which and why.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+/// The cargo that runs this program, in the checkout's root.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(workspace::root());
+    command
+}
+
+/// Runs `command` with this program's output streams and no input.
+///
+/// # Errors
+/// When it cannot be started, or does not end with exit code 0.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot start {}", shown(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Runs `command` and returns what it printed on stdout.
+///
+/// # Errors
+/// When it cannot be started, or does not end with exit code 0; what it printed on stderr is in the message.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", shown(command)))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{} ended with {}\n{}", shown(command), output.status, stderr.trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Builds allograft with optimisations and returns where cargo put the program, whatever its target folder is.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn build_allograft() -> Result<PathBuf> {
+    let mut cargo = cargo(&["build", "--release", "--locked", "--package", "allograft", "--bin", "allograft"]);
+    cargo.args(["--quiet", "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
+    for line in output(&mut cargo)?.lines() {
+        let message: serde_json::Value = serde_json::from_str(line).context("cargo's report is not JSON")?;
+        if message["reason"] == "compiler-artifact"
+            && message["target"]["name"] == "allograft"
+            && let Some(program) = message["executable"].as_str()
+        {
+            return Ok(PathBuf::from(program));
+        }
+    }
+    bail!("cargo built allograft and named no program")
+}
+
+/// `name` on the command path.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+fn shown(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().take(4).map(|word| word.to_string_lossy().into_owned()));
+    if command.get_args().len() > 4 {
+        words.push("...".to_owned());
+    }
+    format!("`{}`", words.join(" "))
+}

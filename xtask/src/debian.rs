@@ -1,0 +1,175 @@
+//! Debian's packages, downloaded with apt into lists and caches of our own and unpacked: no root, nothing installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use zigcc::Arch;
+
+use crate::command;
+use crate::setup::{self, Extent};
+
+/// What apt reads after its own configuration. The lists of a foreign architecture are asked for without telling dpkg; the
+/// hooks are the system's, and so is what they clean up.
+const CONFIGURATION: &str = r#"
+#clear APT::Architectures;
+APT::Architectures { "amd64"; "arm64"; };
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear Acquire::IndexTargets::deb::DEP-11;
+APT::Sandbox::User "";
+Debug::NoLocking "true";
+Acquire::Languages "none";
+Acquire::Retries "3";
+"#;
+
+/// One thing to have, and the package that brings it.
+struct Wanted {
+    what: String,
+    destination: PathBuf,
+    fetch: Fetch,
+    /// What happens without it.
+    without: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Fetch {
+    Musl(Arch),
+    Qemu(Arch),
+}
+
+/// Puts Debian's `musl-dev` into the fixtures and qemu-user for the foreign architecture into the folder of tools, where
+/// they are not there yet. What cannot be had is left out and named on stderr.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn install(tools: &Path, extent: Extent) -> Result<()> {
+    let architectures = Arch::ALL.into_iter().filter(|arch| extent == Extent::Everything || fixtures::native(*arch));
+    let missing = missing(tools, architectures);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let apt = ["apt-get", "dpkg", "dpkg-deb"].into_iter().all(|name| command::on_path(name).is_some());
+    if !apt {
+        missing.iter().for_each(|wanted| left_out(wanted, "there is no apt-get and dpkg-deb on this machine"));
+        return Ok(());
+    }
+    let scratch = setup::Scratch::beside(&tools.join("apt"), "state")?;
+    let apt = Apt::new(&scratch.0)?;
+    // Third-party sources of the machine may be out of reach; what counts is whether the packages arrive.
+    let update = setup::announce("Debian's package lists", || Ok(apt.update()))?;
+    for wanted in &missing {
+        let fill = |folder: &Path| match wanted.fetch {
+            Fetch::Musl(arch) => apt.unpack(&format!("musl-dev:{}", debian_name(arch)), folder),
+            Fetch::Qemu(arch) => apt.unpack_qemu(arch, folder),
+        };
+        let placed = setup::announce(&wanted.what, || setup::place(&wanted.destination, fill));
+        if let Err(error) = placed {
+            let mut reason = format!("{error:#}");
+            if let Err(error) = &update {
+                reason.push_str(&format!("\n  and before that: {error:#}"));
+            }
+            left_out(wanted, &reason);
+        }
+    }
+    Ok(())
+}
+
+fn missing(tools: &Path, architectures: impl Iterator<Item = Arch>) -> Vec<Wanted> {
+    let mut missing = Vec::new();
+    for arch in architectures {
+        let musl = fixtures::debian_musl_below(&fixtures::root(), arch);
+        if !(musl.libc.is_file() && musl.include.join("stdlib.h").is_file()) {
+            missing.push(Wanted {
+                what: format!("Debian's musl-dev for {}", arch.name()),
+                destination: fixtures::root().join("debian-musl").join(arch.name()),
+                fetch: Fetch::Musl(arch),
+                without: "tests that need it will fail; the demo uses zig's musl",
+            });
+        }
+        // One on the command path would do, but tests had better meet the same one everywhere.
+        let emulator = fixtures::emulator(arch);
+        if !fixtures::native(arch) && !emulator.is_some_and(|program| program.starts_with(tools)) {
+            missing.push(Wanted {
+                what: format!("qemu for {} programs", arch.name()),
+                destination: tools.join("qemu"),
+                fetch: Fetch::Qemu(arch),
+                without: "tests that run programs of that architecture will fail",
+            });
+        }
+    }
+    missing
+}
+
+fn left_out(wanted: &Wanted, reason: &str) {
+    if matches!(wanted.fetch, Fetch::Qemu(arch) if fixtures::emulator(arch).is_some()) {
+        return;
+    }
+    eprintln!("setup: WARNING: left out {}: {reason}\n  {}", wanted.what, wanted.without);
+}
+
+fn debian_name(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "amd64",
+        Arch::Aarch64 => "arm64",
+    }
+}
+
+/// apt with its state in a folder of its own and the machine's sources, keys and proxies.
+struct Apt {
+    folder: PathBuf,
+}
+
+impl Apt {
+    fn new(folder: &Path) -> Result<Apt> {
+        for name in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(folder.join(name))?;
+        }
+        fs::write(folder.join("status"), "")?;
+        fs::write(folder.join("apt.conf"), CONFIGURATION)?;
+        Ok(Apt { folder: folder.to_owned() })
+    }
+
+    fn command(&self) -> Command {
+        let option = |key: &str, name: &str| format!("{key}={}", self.folder.join(name).display());
+        let mut command = Command::new("apt-get");
+        command.current_dir(&self.folder).arg("--quiet").arg("--config-file").arg(self.folder.join("apt.conf"));
+        for (key, name) in [("Dir::State::Lists", "lists"), ("Dir::State::status", "status"), ("Dir::Cache", "cache")] {
+            command.arg("-o").arg(option(key, name));
+        }
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    }
+
+    fn update(&self) -> Result<()> {
+        command::output(self.command().arg("update")).map(|_| ())
+    }
+
+    /// Downloads `package` (`name` or `name:architecture`) and unpacks it into `folder`.
+    fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
+        let downloads = setup::Scratch::beside(&self.folder.join("packages"), "download")?;
+        command::output(self.command().args(["download", package]).current_dir(&downloads.0))?;
+        let file =
+            fs::read_dir(&downloads.0)?.next().with_context(|| format!("apt downloaded nothing for {package}"))??;
+        command::output(Command::new("dpkg-deb").arg("-x").arg(file.path()).arg(folder)).map(|_| ())
+    }
+
+    /// Of the emulators, which come for every architecture there is, only the one for `arch` stays.
+    fn unpack_qemu(&self, arch: Arch, folder: &Path) -> Result<()> {
+        let (plain, fixed) = (format!("qemu-{}", arch.name()), format!("qemu-{}-static", arch.name()));
+        // From Debian 13 on qemu-user is static itself, and qemu-user-static holds links to it.
+        for (package, name) in [("qemu-user-static", &fixed), ("qemu-user", &plain)] {
+            let all = setup::Scratch::beside(&self.folder.join(package), "all")?;
+            self.unpack(package, &all.0)?;
+            let program = all.0.join("usr/bin").join(name);
+            if fs::symlink_metadata(&program).is_ok_and(|found| found.is_file()) {
+                fs::create_dir_all(folder.join("usr/bin"))?;
+                fs::copy(program, folder.join("usr/bin").join(&fixed))?;
+                return Ok(());
+            }
+        }
+        bail!("neither qemu-user-static nor qemu-user holds {fixed}")
+    }
+}

@@ -1,0 +1,270 @@
+//! `cargo xtask demo`: one program on a stock musl, on grafts of it and on glibc, side by side; then everything back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::linking::{self, Compiler, Musl};
+use crate::rounds::{self, Effort, Spread};
+use crate::{command, memory, setup, workspace};
+
+const THREADS: [usize; 3] = [1, 2, 8];
+const KEYS: &str = "20000";
+
+/// One build of the program.
+struct Arm {
+    label: String,
+    program: PathBuf,
+}
+
+/// How long to measure.
+struct Length {
+    lookups: &'static str,
+    effort: Effort,
+}
+
+const FULL: Length =
+    Length { lookups: "10000000", effort: Effort { least: 3, most: 7, budget: Duration::from_secs(40) } };
+const QUICK: Length = Length { lookups: "1000000", effort: Effort { least: 3, most: 3, budget: Duration::ZERO } };
+
+/// `cargo xtask demo [--quick]`.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let length = match arguments {
+        [] => FULL,
+        [flag] if flag == "--quick" => QUICK,
+        _ => bail!("`demo` takes `--quick` or nothing"),
+    };
+    setup::prepare(setup::Extent::Demo)?;
+    eprintln!("demo: building allograft ...");
+    let allograft = command::build_allograft()?;
+    let home = workspace::build().join("demo");
+    fs::create_dir_all(&home)?;
+    let _lock = setup::lock(&home.join(".lock"))?;
+
+    heading("Graft");
+    let musl = Musl::find()?;
+    let stock = fresh(&home.join("stock"), &musl)?;
+    let graft = fresh(&home.join("graft"), &musl)?;
+    let other = fresh(&home.join("mimalloc3"), &musl)?;
+    println!("host: {} ({} bytes)", musl.name, grouped(&fs::metadata(&stock)?.len().to_string()));
+    command::run(in_root(&allograft, &["graft"]).arg(shown(&graft)))?;
+    command::run(in_root(&allograft, &["graft", "--donor", "mimalloc3"]).arg(shown(&other)))?;
+
+    let compiler = Compiler::find()?;
+    let mut arms = link(&compiler, &musl, &home, &[("stock", &stock), ("graft", &graft), ("mimalloc3", &other)])?;
+    for arm in arms.iter_mut().skip(1) {
+        arm.label = carried(&allograft, &arm.program)?;
+    }
+    arms[0].label = "stock musl".to_owned();
+    let glibc = linking::with_glibc(&compiler, &source(), &home.join("glibc"))?;
+    arms.extend(glibc.map(|program| Arm { label: "glibc".to_owned(), program }));
+    if arms.len() == 3 {
+        println!("no glibc on this machine: that arm is left out");
+    }
+    measure(&arms, &length, &compiler)?;
+
+    heading("What is in the programs");
+    let programs: Vec<PathBuf> = arms.iter().map(|arm| shown(&arm.program)).collect();
+    command::run(in_root(&allograft, &["inspect"]).args(&programs))?;
+
+    heading("Is the graft whole?");
+    command::run(in_root(&allograft, &["verify", "--static-only"]).arg(shown(&graft)))?;
+
+    heading("Undo");
+    let grafted = digest(&graft)?;
+    command::run(in_root(&allograft, &["undo"]).arg(shown(&graft)))?;
+    prove_undone(&stock, &graft, &grafted)
+}
+
+fn heading(text: &str) {
+    println!("\n== {text}");
+}
+
+/// allograft, run where the paths that it prints are short.
+fn in_root(allograft: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(allograft);
+    command.current_dir(workspace::root()).args(arguments);
+    command
+}
+
+fn shown(path: &Path) -> PathBuf {
+    PathBuf::from(workspace::shown(path))
+}
+
+fn source() -> PathBuf {
+    workspace::root().join("suite").join("map").join("map.c")
+}
+
+/// A new folder with a copy of the musl in `lib`; returns the path of its `libc.a`.
+fn fresh(folder: &Path, musl: &Musl) -> Result<PathBuf> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove `{}`", folder.display()))
+        }
+        _ => musl.copy(&folder.join("lib")),
+    }
+}
+
+/// Links the one object that is compiled with musl's headers against each `libc.a`.
+fn link(compiler: &Compiler, musl: &Musl, home: &Path, hosts: &[(&str, &Path)]) -> Result<Vec<Arm>> {
+    let object = home.join("map.o");
+    musl.compile(compiler, &source(), &object)?;
+    let mut arms = Vec::new();
+    for (name, libc) in hosts {
+        let program = home.join(name).join("map");
+        musl.link(compiler, &object, libc.parent().context("libc.a has no folder")?, &program)?;
+        arms.push(Arm { label: (*name).to_owned(), program });
+    }
+    Ok(arms)
+}
+
+/// What `inspect` says that a program's malloc is.
+fn carried(allograft: &Path, program: &Path) -> Result<String> {
+    let said = command::output(in_root(allograft, &["inspect", "--json"]).arg(program))?;
+    let report: serde_json::Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
+    let malloc = &report["files"][0]["malloc"];
+    let name = malloc["name"].as_str().context("`inspect --json` names no malloc")?;
+    Ok(malloc["version"].as_str().map_or_else(|| name.to_owned(), |version| format!("{name} {version}")))
+}
+
+/// A run of an arm, with nothing in its environment that tunes an allocator.
+fn map(arm: &Arm, threads: usize, length: &Length) -> Command {
+    let mut command = Command::new(&arm.program);
+    command.env_clear().args([&threads.to_string(), KEYS, length.lookups]);
+    command
+}
+
+fn measure(arms: &[Arm], length: &Length, compiler: &Compiler) -> Result<()> {
+    heading("Measure");
+    eprintln!("demo: measuring, about a minute at most ...");
+    // Runs of their own for memory, which warm everything up and give the sums that all the others have to repeat.
+    let mut sums: Option<String> = None;
+    let mut peaks = BTreeMap::new();
+    for threads in THREADS {
+        for (number, arm) in arms.iter().enumerate() {
+            let printed = match memory::run(&mut map(arm, threads, length)) {
+                Ok(run) => {
+                    peaks.insert((threads, number), run.peak);
+                    run.stdout
+                }
+                // Tracing is forbidden in some containers; then the column stays empty.
+                Err(_) => command::output(&mut map(arm, threads, length))?,
+            };
+            let sums = sums.get_or_insert_with(|| printed.clone());
+            ensure!(printed == *sums, "{} with {threads} threads printed `{printed}`, not `{sums}`", arm.label);
+        }
+    }
+    let sums = sums.context("there are no arms")?;
+    // An arm of the interleaving is a build with a number of threads.
+    let pairs: Vec<(usize, usize)> =
+        THREADS.iter().flat_map(|threads| (0..arms.len()).map(move |number| (*threads, number))).collect();
+    let seconds = rounds::interleave(pairs.len(), length.effort, &sums, &mut |at| {
+        let (threads, number) = pairs[at];
+        map(&arms[number], threads, length)
+    })?;
+    let seconds: BTreeMap<(usize, usize), Vec<f64>> = pairs.into_iter().zip(seconds).collect();
+    let rounds = seconds.values().map(Vec::len).max().unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let (keys, lookups) = (grouped(KEYS), grouped(length.lookups));
+    println!("suite/map: a hash map of {keys} keys of 32 integers, {lookups} lookups with a fresh key each");
+    println!(
+        "{rounds} rounds, interleaved; {processors} processors; {}; all printed: {}",
+        compiler.name(),
+        sums.trim()
+    );
+    print_table(arms, &seconds, &peaks);
+    Ok(())
+}
+
+/// Rows of figures by threads and arm; ratios are of wall-clock time within one round, below 1 is faster.
+fn print_table(arms: &[Arm], seconds: &BTreeMap<(usize, usize), Vec<f64>>, peaks: &BTreeMap<(usize, usize), u64>) {
+    let glibc = arms.iter().position(|arm| arm.label == "glibc");
+    println!("\nthreads  libc               median s   time/stock (min-max)   time/glibc (min-max)   peak MB");
+    for threads in THREADS {
+        for (number, arm) in arms.iter().enumerate() {
+            let times = &seconds[&(threads, number)];
+            let median = Spread::of(times).map_or(f64::NAN, |spread| spread.median);
+            let to_stock = ratio(times, Some(&seconds[&(threads, 0)]), number == 0);
+            let to_glibc = ratio(times, glibc.map(|glibc| &seconds[&(threads, glibc)]), Some(number) == glibc);
+            #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
+            let peak =
+                peaks.get(&(threads, number)).map_or("-".to_owned(), |bytes| format!("{:.1}", *bytes as f64 / 1e6));
+            let first = if number == 0 { threads.to_string() } else { String::new() };
+            println!("{first:<7}  {:<18} {median:>8.3}   {to_stock:<20}   {to_glibc:<20}   {peak:>7}", arm.label);
+        }
+        println!();
+    }
+    let most = THREADS[THREADS.len() - 1];
+    for (number, arm) in arms.iter().enumerate().skip(1).filter(|(number, _)| Some(*number) != glibc) {
+        if let Some(spread) = Spread::of_ratios(&seconds[&(most, 0)], &seconds[&(most, number)]) {
+            println!("{most} threads: {} makes this program {:.1} times as fast as stock", arm.label, spread.median);
+        }
+    }
+}
+
+/// Digits in groups of three.
+fn grouped(digits: &str) -> String {
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+fn ratio(times: &[f64], to: Option<&Vec<f64>>, itself: bool) -> String {
+    let Some(spread) = to.and_then(|to| Spread::of_ratios(times, to)) else { return "-".to_owned() };
+    if itself {
+        return "1".to_owned();
+    }
+    format!("{:.2} ({:.2}-{:.2})", spread.median, spread.low, spread.high)
+}
+
+/// Compares the undone host with the one that was never touched, and its folder with that one's.
+fn prove_undone(stock: &Path, undone: &Path, grafted: &str) -> Result<()> {
+    let (before, after) = (digest(stock)?, digest(undone)?);
+    println!("stock    sha256 {before}\ngrafted  sha256 {grafted}\nundone   sha256 {after}");
+    ensure!(grafted != before, "the graft changed nothing");
+    ensure!(before == after, "undo did not bring the stock bytes back");
+    ensure!(names(stock)? == names(undone)?, "undo left files behind: {:?}", names(undone)?);
+    println!("The bytes are back, and nothing is left beside them.");
+    Ok(())
+}
+
+fn names(libc: &Path) -> Result<Vec<String>> {
+    let folder = fs::read_dir(libc.parent().context("libc.a has no folder")?)?;
+    let mut names = Vec::new();
+    for entry in folder {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn digest(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_from_the_end() {
+        assert_eq!(["7", "100", "20000", "10000000"].map(grouped), ["7", "100", "20,000", "10,000,000"]);
+    }
+
+    #[test]
+    fn a_ratio_shows_its_spread() {
+        assert_eq!(ratio(&[1.0, 2.0, 3.0], Some(&vec![2.0, 2.0, 2.0]), false), "1.00 (0.50-1.50)");
+        assert_eq!(ratio(&[1.0], None, false), "-");
+    }
+}

@@ -1,0 +1,181 @@
+//! Compiling the demo's program once for each libc, and linking it against copies of a musl.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use zigcc::{Arch, Zig};
+
+use crate::{command, workspace};
+
+/// The same for every libc. Some distributions turn on protections by default that exist under one libc only.
+const FLAGS: [&str; 7] = [
+    "-std=c11",
+    "-O2",
+    "-pthread",
+    "-fno-stack-protector",
+    "-U_FORTIFY_SOURCE",
+    "-fno-pie",
+    "-Wno-unused-command-line-argument",
+];
+
+/// A C compiler for this machine: its own, or zig's where there is none.
+pub(crate) enum Compiler {
+    /// The machine's compiler.
+    System(PathBuf),
+    /// zig's.
+    Zig(Zig),
+}
+
+impl Compiler {
+    /// `$CC`, else `cc`, `gcc` or `clang` on the command path, else zig.
+    ///
+    /// # Errors
+    /// When zig is not there either.
+    pub(crate) fn find() -> Result<Compiler> {
+        let chosen = std::env::var_os("CC").filter(|cc| !cc.is_empty()).map(PathBuf::from);
+        let system = chosen.or_else(|| ["cc", "gcc", "clang"].into_iter().find_map(command::on_path));
+        Ok(match system {
+            Some(program) => Compiler::System(program),
+            None => Compiler::Zig(Zig::find(&fixtures::tools(), &workspace::zig_cache())?),
+        })
+    }
+
+    /// What to call it in a sentence.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Compiler::System(program) => program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            Compiler::Zig(_) => "zig cc".to_owned(),
+        }
+    }
+
+    fn command(&self, target: &str) -> Command {
+        match self {
+            Compiler::System(program) => Command::new(program),
+            Compiler::Zig(zig) => zig_cc(zig, target),
+        }
+    }
+
+    /// Links a static program with a musl: the files that musl-gcc's specs name, and the compiler's own library of
+    /// arithmetic.
+    fn link_static(&self, arch: Arch, objects: &[PathBuf], libraries: &[PathBuf], out: &Path) -> Result<()> {
+        let mut link = self.command(arch.triple());
+        link.args(["-static", "-no-pie", "-nostdlib", "-nostartfiles"]).args(objects);
+        link.arg("-Wl,--start-group").args(libraries);
+        if matches!(self, Compiler::System(_)) {
+            link.arg("-lgcc");
+        }
+        command::output(link.arg("-Wl,--end-group").arg("-o").arg(out)).map(|_| ())
+    }
+}
+
+fn zig_cc(zig: &Zig, target: &str) -> Command {
+    let mut command = zig.command();
+    command.args(["cc", "-target", target]);
+    command
+}
+
+/// A musl to graft: Debian's, or zig's where there is no apt.
+pub(crate) struct Musl {
+    /// What to call it in a sentence.
+    pub(crate) name: String,
+    arch: Arch,
+    /// Where its files are; [`Musl::copy`] takes the ones that a link needs.
+    libdir: PathBuf,
+    /// Debian's headers; zig has zig's built in.
+    include: Option<PathBuf>,
+}
+
+impl Musl {
+    /// The one for this machine.
+    ///
+    /// # Errors
+    /// When the machine is of an architecture without donors.
+    pub(crate) fn find() -> Result<Musl> {
+        let arch = Arch::ALL.into_iter().find(|arch| fixtures::native(*arch));
+        let arch = arch.with_context(|| format!("there are no donors for {}", std::env::consts::ARCH))?;
+        Ok(match fixtures::debian_musl_if_present(arch) {
+            Some(musl) => {
+                let name = format!("Debian's musl-dev for {}", arch.name());
+                Musl { name, arch, libdir: musl.libdir, include: Some(musl.include) }
+            }
+            None => {
+                let libc = fixtures::zig_musl(arch);
+                let libdir = libc.parent().context("libc.a has no folder")?.to_owned();
+                Musl {
+                    name: format!("zig's musl for {} (Debian's is not to be had here)", arch.name()),
+                    arch,
+                    libdir,
+                    include: None,
+                }
+            }
+        })
+    }
+
+    /// Copies what a program needs to link into a new folder, and returns the path of `libc.a` there.
+    ///
+    /// # Errors
+    /// When a file cannot be copied.
+    pub(crate) fn copy(&self, folder: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(folder)?;
+        for name in ["libc.a", "crt1.o", "crti.o", "crtn.o", "libzigc.a", "libcompiler_rt.a"] {
+            let from = self.libdir.join(name);
+            if from.is_file() {
+                fs::copy(&from, folder.join(name)).with_context(|| format!("cannot copy `{}`", from.display()))?;
+            }
+        }
+        Ok(folder.join("libc.a"))
+    }
+
+    /// Compiles `source` to `object` as `musl-gcc` does: with musl's headers and no others.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub(crate) fn compile(&self, compiler: &Compiler, source: &Path, object: &Path) -> Result<()> {
+        let mut compile = match &self.include {
+            Some(include) => {
+                let mut compile = compiler.command(self.arch.triple());
+                compile.arg("-nostdinc").arg("-isystem").arg(include);
+                compile
+            }
+            None => zig_cc(&Zig::find(&fixtures::tools(), &workspace::zig_cache())?, self.arch.triple()),
+        };
+        command::output(compile.args(FLAGS).arg("-c").arg(source).arg("-o").arg(object)).map(|_| ())
+    }
+
+    /// Links `object` with a copy of this musl that lies in `libdir`, as a static program.
+    ///
+    /// # Errors
+    /// When it does not link.
+    pub(crate) fn link(&self, compiler: &Compiler, object: &Path, libdir: &Path, out: &Path) -> Result<()> {
+        let present = |names: &[&str]| {
+            let paths = names.iter().map(|name| libdir.join(name));
+            paths.filter(|path| path.is_file()).collect::<Vec<_>>()
+        };
+        let mut objects = present(&["crt1.o", "crti.o"]);
+        objects.push(object.to_owned());
+        objects.extend(present(&["crtn.o"]));
+        compiler.link_static(self.arch, &objects, &present(&["libc.a", "libzigc.a", "libcompiler_rt.a"]), out)
+    }
+}
+
+/// Builds `source` against this machine's glibc, dynamically, as programs usually are. Says no where there is no glibc.
+///
+/// # Errors
+/// When the result cannot be read.
+pub(crate) fn with_glibc(compiler: &Compiler, source: &Path, folder: &Path) -> Result<Option<PathBuf>> {
+    fs::create_dir_all(folder)?;
+    let (object, program) = (folder.join("map.o"), folder.join("map"));
+    let target = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let compiled = command::output(compiler.command(&target).args(FLAGS).arg("-c").arg(source).arg("-o").arg(&object));
+    let mut link = compiler.command(&target);
+    link.args(["-no-pie", "-pthread"]).arg(&object).arg("-o").arg(&program);
+    let runs = || command::output(Command::new(&program).args(["1", "10", "10"]));
+    if compiled.and_then(|_| command::output(&mut link)).and_then(|_| runs()).is_err() {
+        return Ok(None);
+    }
+    // glibc's interpreter is ld-linux-ARCH.so; that of a system that is musl itself is ld-musl-ARCH.so.
+    let bytes = fs::read(&program)?;
+    Ok(bytes.windows(10).any(|window| window == b"/ld-linux-").then_some(program))
+}

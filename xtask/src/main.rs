@@ -1,0 +1,89 @@
+//! The project's own commands: `cargo xtask NAME`.
+
+mod bench;
+mod command;
+mod debian;
+mod demo;
+mod linking;
+mod memory;
+mod rounds;
+mod setup;
+mod test;
+mod workspace;
+mod zig;
+
+use std::process::ExitCode;
+
+/// A command of the table below.
+struct Task {
+    name: &'static str,
+    arguments: &'static str,
+    help: &'static str,
+    run: fn(&[String]) -> anyhow::Result<()>,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "demo",
+        arguments: "[--quick]",
+        help: "graft a real musl libc.a, run one program on stock, graft and glibc, compare, undo",
+        run: demo::run,
+    },
+    Task {
+        name: "test",
+        arguments: "[CARGO TEST ARGUMENTS]",
+        help: "everything that the default test tier needs, then that tier",
+        run: test::fast,
+    },
+    Task {
+        name: "test-slow",
+        arguments: "[CARGO TEST ARGUMENTS]",
+        help: "the tests marked #[ignore], optimised: fork stress, thread storms, emulated runs",
+        run: test::slow,
+    },
+    Task {
+        name: "ci",
+        arguments: "[--tested]",
+        help: "what CI runs: fmt, clippy, test, test-slow, demo --quick (--tested: test has just run)",
+        run: test::ci,
+    },
+    Task {
+        name: "bench",
+        arguments: "[graft]",
+        help: "time and memory of `allograft graft` on Debian's libc.a, against the goals",
+        run: bench::run,
+    },
+    Task {
+        name: "setup",
+        arguments: "",
+        help: "put zig, musl and qemu into the build folder (the others call it; no root needed)",
+        run: setup::run,
+    },
+    Task { name: "help", arguments: "", help: "this list", run: help },
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "help".to_owned());
+    let rest: Vec<String> = arguments.collect();
+    let name = if matches!(name.as_str(), "--help" | "-h") { "help".to_owned() } else { name };
+    let Some(task) = TASKS.iter().find(|task| task.name == name) else {
+        eprintln!("error: there is no command `{name}`\nhelp: `cargo xtask help` lists them");
+        return ExitCode::from(2);
+    };
+    match (task.run)(&rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help(_arguments: &[String]) -> anyhow::Result<()> {
+    println!("cargo xtask COMMAND\n");
+    for task in TASKS {
+        println!("  {:<34} {}", format!("{} {}", task.name, task.arguments), task.help);
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! The tiers of tests, and what CI runs.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{command, demo, setup};
+
+/// `cargo xtask test`: every test that is not marked `#[ignore]`, in every package.
+pub(crate) fn fast(arguments: &[String]) -> Result<()> {
+    setup::prepare(setup::Extent::Everything)?;
+    run_tests(command::cargo(&["test", "--workspace", "--locked"]).args(arguments))
+}
+
+/// `cargo xtask test-slow`: the tests marked `#[ignore]`, optimised, since they repeat things thousands of times.
+pub(crate) fn slow(arguments: &[String]) -> Result<()> {
+    setup::prepare(setup::Extent::Everything)?;
+    let mut cargo = command::cargo(&["test", "--workspace", "--locked", "--release"]);
+    cargo.args(arguments);
+    // The caller's own `--` may be there already.
+    if !arguments.iter().any(|argument| argument == "--") {
+        cargo.arg("--");
+    }
+    run_tests(cargo.arg("--ignored"))
+}
+
+/// What the closing lines of every test program add up to: cargo prints one for each and no sum.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Totals {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Totals {
+    /// Adds `line` if it is a closing line: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+    fn add(&mut self, line: &str) {
+        let Some(counts) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else { return };
+        for count in counts.1.split("; ") {
+            match count.split_once(' ').map(|(number, what)| (number.parse().unwrap_or(0), what)) {
+                Some((number, "passed")) => self.passed += number,
+                Some((number, "failed")) => self.failed += number,
+                Some((number, "ignored")) => self.skipped += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn run_tests(cargo: &mut Command) -> Result<()> {
+    let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let mut totals = Totals::default();
+    let pipe = child.stdout.take().context("cargo has no stdout")?;
+    for line in BufReader::new(pipe).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        totals.add(&line);
+    }
+    let status = child.wait()?;
+    if totals != Totals::default() {
+        println!("{} passed, {} failed, {} skipped", totals.passed, totals.failed, totals.skipped);
+    }
+    if !status.success() {
+        bail!("the tests ended with {status}");
+    }
+    Ok(())
+}
+
+/// `cargo xtask ci`.
+pub(crate) fn ci(arguments: &[String]) -> Result<()> {
+    let tested = match arguments {
+        [] => false,
+        [flag] if flag == "--tested" => true,
+        _ => bail!("`ci` takes `--tested` or nothing"),
+    };
+    let quick = ["--quick".to_owned()];
+    step("fmt", || command::run(&mut command::cargo(&["fmt", "--all", "--check"])))?;
+    // Build scripts run under clippy too, and need zig.
+    step("setup", || setup::prepare(setup::Extent::Everything))?;
+    step("clippy", || {
+        let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+        command::run(&mut command::cargo(&arguments))
+    })?;
+    if !tested {
+        step("test", || fast(&[]))?;
+    }
+    step("test-slow", || slow(&[]))?;
+    step("demo", || demo::run(&quick))
+}
+
+fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    eprintln!("ci: {name} ...");
+    let started = Instant::now();
+    run().with_context(|| format!("ci: {name} failed"))?;
+    eprintln!("ci: {name}: {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_add_up() {
+        let mut totals = Totals::default();
+        totals.add("test result: ok. 12 passed; 0 failed; 2 ignored; 0 measured; 3 filtered out; finished in 0.04s");
+        totals.add("test result: FAILED. 1 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s");
+        totals.add("test says.test result: ok. 100 passed");
+        assert_eq!(totals, Totals { passed: 13, failed: 4, skipped: 2 });
+    }
+}

