@@ -1,0 +1,222 @@
+//! Takes members out of an archive and puts one in, leaving every other byte that is not the symbol index's as it was.
+
+use std::collections::BTreeSet;
+
+use super::error::printable;
+use super::index::Width;
+use super::{Archive, ArchiveError, HEADER, MAGIC, Member};
+
+/// A member to be put into an archive.
+#[derive(Debug, Clone)]
+pub struct Insert<'a> {
+    before: usize,
+    name: String,
+    data: &'a [u8],
+    symbols: Vec<&'a [u8]>,
+}
+
+impl<'a> Insert<'a> {
+    /// `data` under `name`, before the member that now has the ordinal `before`; behind the last one if there is none of
+    /// that ordinal. `symbols` are what the index says that it defines, in this order.
+    ///
+    /// # Errors
+    /// A name that takes the name table, which stays as it is, or a size over ten digits.
+    pub fn new(before: usize, name: &str, data: &'a [u8], symbols: Vec<&'a [u8]>) -> Result<Self, ArchiveError> {
+        let unfit = |found: String| ArchiveError::Name { name: printable(name.as_bytes()), found };
+        if name.is_empty() || name.len() > 15 {
+            return Err(unfit(format!("{} bytes", name.len())));
+        }
+        if let Some(byte) = name.bytes().find(|byte| !byte.is_ascii_graphic() || *byte == b'/') {
+            return Err(unfit(format!("\"{}\"", byte.escape_ascii())));
+        }
+        if data.len() as u64 > 9_999_999_999 {
+            return Err(ArchiveError::Large { size: data.len() });
+        }
+        Ok(Insert { before, name: name.to_owned(), data, symbols })
+    }
+
+    /// The donor of a graft. Its name fits.
+    pub(crate) fn donor(before: usize, data: &'a [u8], symbols: Vec<&'a [u8]>) -> Self {
+        Insert { before, name: crate::plan::MEMBER_NAME.to_owned(), data, symbols }
+    }
+
+    fn written(&self) -> usize {
+        (HEADER + self.data.len()).next_multiple_of(2)
+    }
+
+    /// The header is what `ar D` writes: no time, owner 0, mode 0644.
+    fn write(&self, out: &mut Vec<u8>) {
+        let name = format!("{}/", self.name);
+        out.extend_from_slice(
+            format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", 0, 0, 0, 644, self.data.len()).as_bytes(),
+        );
+        out.extend_from_slice(self.data);
+        if !self.data.len().is_multiple_of(2) {
+            out.push(b'\n');
+        }
+    }
+}
+
+/// A member of the edited archive.
+enum Piece<'p> {
+    Kept(&'p Member<'p>),
+    Inserted(&'p Insert<'p>),
+}
+
+impl Piece<'_> {
+    fn written(&self, last: bool) -> usize {
+        match self {
+            Piece::Kept(member) if last => member.whole.len(),
+            Piece::Kept(member) => member.whole.len().next_multiple_of(2),
+            Piece::Inserted(insert) => insert.written(),
+        }
+    }
+}
+
+impl Archive<'_> {
+    /// The archive without the members that have the ordinals in `removed`, and with `insert`. All other members keep
+    /// header and content byte for byte, in their order, and so does the name table. The index keeps its entries in
+    /// their order, but for those of removed members; the inserted member's stand where the member stands. An archive
+    /// without an index stays without.
+    /// An index of 32-bit offsets that do not reach all members becomes one of 64-bit offsets.
+    pub fn edit(&self, removed: &BTreeSet<usize>, insert: Option<&Insert<'_>>) -> Vec<u8> {
+        self.edit_reaching(u64::from(u32::MAX), removed, insert)
+    }
+
+    /// As [`Archive::edit`], with the greatest offset that 32 bits take.
+    fn edit_reaching(&self, reach: u64, removed: &BTreeSet<usize>, insert: Option<&Insert<'_>>) -> Vec<u8> {
+        let pieces = self.pieces(removed, insert);
+        let symbols = self.symbols(removed, insert);
+        let width = self.index.as_ref().map_or(Width::Bits32, |index| index.width);
+        let mut layout = self.layout(width, &pieces, &symbols);
+        let wide = if width == Width::Bits32 && layout.last_member > reach {
+            layout = self.layout(Width::Bits64, &pieces, &symbols);
+            Width::Bits64
+        } else {
+            width
+        };
+
+        let mut out = Vec::with_capacity(layout.total);
+        out.extend_from_slice(MAGIC);
+        if let Some(index) = &self.index {
+            let entries: Vec<(u64, &[u8])> = symbols
+                .iter()
+                .map(|(ordinal, symbol)| {
+                    let start = match ordinal {
+                        Some(ordinal) => layout.kept[*ordinal - 1],
+                        None => layout.inserted,
+                    };
+                    (start, *symbol)
+                })
+                .collect();
+            index.write(wide, &entries, &mut out);
+        }
+        out.extend_from_slice(self.name_table);
+        if !out.len().is_multiple_of(2) && !pieces.is_empty() {
+            out.push(b'\n');
+        }
+        for (position, piece) in pieces.iter().enumerate() {
+            match piece {
+                Piece::Kept(member) => out.extend_from_slice(member.whole),
+                Piece::Inserted(insert) => insert.write(&mut out),
+            }
+            if !out.len().is_multiple_of(2) && position + 1 < pieces.len() {
+                out.push(b'\n');
+            }
+        }
+        debug_assert_eq!(out.len(), layout.total);
+        out
+    }
+
+    fn pieces<'p>(&'p self, removed: &BTreeSet<usize>, insert: Option<&'p Insert<'_>>) -> Vec<Piece<'p>> {
+        let mut pieces = Vec::with_capacity(self.members.len() + 1);
+        let mut insert = insert;
+        for member in &self.members {
+            if let Some(inserted) = insert.take_if(|insert| insert.before <= member.ordinal) {
+                pieces.push(Piece::Inserted(inserted));
+            }
+            if !removed.contains(&member.ordinal) {
+                pieces.push(Piece::Kept(member));
+            }
+        }
+        pieces.extend(insert.map(Piece::Inserted));
+        pieces
+    }
+
+    /// The entries of the edited index: the ordinal that the member had, or `None` for the inserted one; the symbol.
+    fn symbols<'p>(
+        &'p self,
+        removed: &BTreeSet<usize>,
+        insert: Option<&'p Insert<'_>>,
+    ) -> Vec<(Option<usize>, &'p [u8])> {
+        let mut symbols: Vec<(Option<usize>, &[u8])> = self
+            .indexed()
+            .filter(|(ordinal, _)| !removed.contains(ordinal))
+            .map(|(ordinal, symbol)| (Some(ordinal), symbol))
+            .collect();
+        if let Some(insert) = insert {
+            let at = symbols
+                .iter()
+                .position(|(ordinal, _)| ordinal.is_some_and(|ordinal| ordinal >= insert.before))
+                .unwrap_or(symbols.len());
+            symbols.splice(at..at, insert.symbols.iter().map(|symbol| (None, *symbol)));
+        }
+        symbols
+    }
+
+    fn layout(&self, width: Width, pieces: &[Piece<'_>], symbols: &[(Option<usize>, &[u8])]) -> Layout {
+        let mut offset = MAGIC.len() + self.name_table.len();
+        if let Some(index) = &self.index {
+            offset += index.written(width, symbols.iter().map(|(_, symbol)| *symbol));
+        }
+        if !pieces.is_empty() {
+            offset = offset.next_multiple_of(2);
+        }
+        let mut layout = Layout { kept: vec![0; self.members.len()], inserted: 0, last_member: 0, total: 0 };
+        for (position, piece) in pieces.iter().enumerate() {
+            layout.last_member = offset as u64;
+            match piece {
+                Piece::Kept(member) => layout.kept[member.ordinal - 1] = offset as u64,
+                Piece::Inserted(_) => layout.inserted = offset as u64,
+            }
+            offset += piece.written(position + 1 == pieces.len());
+        }
+        layout.total = offset;
+        layout
+    }
+}
+
+/// Where everything will be, in bytes from the start of the edited archive.
+struct Layout {
+    /// Headers of kept members, by the ordinal that they had, from 0. Those of removed members mean nothing.
+    kept: Vec<u64>,
+    inserted: u64,
+    last_member: u64,
+    total: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(field: &str, data: &[u8]) -> Vec<u8> {
+        let mut out = format!("{field:<16}{:<32}{:<10}`\n", 0, data.len()).into_bytes();
+        out.extend_from_slice(data);
+        out
+    }
+
+    #[test]
+    fn an_index_that_does_not_reach_becomes_a_wide_one() {
+        let mut bytes = b"!<arch>\n".to_vec();
+        bytes.extend(member("/", b"\0\0\0\x02\0\0\0\x58\0\0\0\x98one\0two\0"));
+        bytes.extend(member("one.o/", b"1111"));
+        bytes.extend(member("two.o/", b"22"));
+        let archive = Archive::parse(&bytes).expect("an archive");
+        assert_eq!(archive.edit_reaching(0x98, &BTreeSet::new(), None), bytes);
+        let wide = archive.edit_reaching(0x97, &BTreeSet::new(), None);
+        assert_eq!(&wide[8..24], b"/SYM64/         ");
+        let wide = Archive::parse(&wide).expect("an archive");
+        assert_eq!(wide.indexed().collect::<Vec<_>>(), [(1, &b"one"[..]), (2, &b"two"[..])]);
+        assert_eq!(wide.members()[1].data, b"22");
+    }
+}

@@ -1,0 +1,182 @@
+//! What can be wrong with an archive, and where.
+
+use std::fmt;
+
+/// Why bytes are not an archive that can be edited.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArchiveError {
+    /// The magic is missing.
+    #[error("not a static archive: it starts with {found}, expected \"!<arch>\\n\"")]
+    NotAnArchive {
+        /// The first bytes, quoted.
+        found: String,
+    },
+    /// GNU's `!<thin>`: the members are files elsewhere.
+    #[error("a thin archive: it holds no members, only the names of their files")]
+    Thin,
+    /// BSD's form, which macOS uses.
+    #[error("an archive in BSD's form (`{evidence}` at offset {offset:#x}), expected System V's")]
+    Bsd {
+        /// Of the header that shows it.
+        offset: usize,
+        /// The start of a name that only BSD's form has.
+        evidence: &'static str,
+    },
+    /// Damaged.
+    #[error("{place}: {fault}")]
+    Malformed {
+        /// Where.
+        place: Place,
+        /// How.
+        fault: Fault,
+    },
+    /// What is to be inserted cannot be a member.
+    #[error(
+        "a member cannot be named `{name}`: found {found}, expected 1 to 15 bytes of printable ASCII without a slash"
+    )]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        found: String,
+    },
+    /// What is to be inserted is too large for the header's ten digits.
+    #[error("a member of {size} bytes is larger than an archive can hold")]
+    Large {
+        /// In bytes.
+        size: usize,
+    },
+}
+
+/// A place in an archive, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// In bytes from the start.
+    pub offset: usize,
+    /// The member's ordinal, or `None` for the index and the name table.
+    pub ordinal: Option<usize>,
+    /// The member's name.
+    pub name: Option<String>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.ordinal, &self.name) {
+            (Some(ordinal), Some(name)) => write!(formatter, "member {ordinal} `{name}`, ")?,
+            (Some(ordinal), None) => write!(formatter, "member {ordinal}, ")?,
+            (None, Some(name)) => write!(formatter, "{name}, ")?,
+            (None, None) => {}
+        }
+        write!(formatter, "offset {:#x}", self.offset)
+    }
+}
+
+/// What is wrong at a place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The file ends inside a header.
+    #[error("the header is cut off: found {found} bytes, expected {}", super::HEADER)]
+    HeaderCut {
+        /// Bytes that are left.
+        found: usize,
+    },
+    /// The header's last two bytes.
+    #[error("the header ends with {found}, expected \"`\\n\"")]
+    Terminator {
+        /// Quoted.
+        found: String,
+    },
+    /// The size is no number.
+    #[error("the size is {found}, expected a decimal number")]
+    Size {
+        /// Quoted.
+        found: String,
+    },
+    /// The file ends inside the content.
+    #[error("the content is cut off: found {found} bytes, expected {expected}")]
+    ContentCut {
+        /// Bytes that are left.
+        found: usize,
+        /// Bytes that the header promises.
+        expected: u64,
+    },
+    /// A reference into the name table that is no number.
+    #[error("the name is {found}, expected an offset into the name table")]
+    NameReference {
+        /// Quoted.
+        found: String,
+    },
+    /// A reference into a name table that does not reach so far, or does not exist.
+    #[error("the name is at {reference} of the name table, which has {size} bytes")]
+    NameOutside {
+        /// Offset into the name table.
+        reference: u64,
+        /// Its size.
+        size: usize,
+    },
+    /// A name in the name table without an end.
+    #[error("the name at {reference} of the name table has no end, expected a newline")]
+    NameUnterminated {
+        /// Offset into the name table.
+        reference: u64,
+    },
+    /// An empty name.
+    #[error("the name is empty")]
+    NameEmpty,
+    /// An index or a name table that is not at the front, or is there twice.
+    #[error("found {found} here, expected it once, before the first member")]
+    OutOfPlace {
+        /// Which of the two.
+        found: &'static str,
+    },
+    /// The index is shorter than its count of entries takes.
+    #[error("the symbol index has {found} bytes, expected at least {expected} for {count} symbols")]
+    IndexCut {
+        /// Size of its content.
+        found: usize,
+        /// Size that its count needs, without names.
+        expected: u64,
+        /// Its count of entries.
+        count: u64,
+    },
+    /// The names in the index end before its entries do.
+    #[error("the symbol index has names for {found} symbols, expected {count}")]
+    IndexNames {
+        /// Names that are complete.
+        found: usize,
+        /// Its count of entries.
+        count: u64,
+    },
+    /// An entry that does not point to a member's header.
+    #[error("the symbol index has `{symbol}` at offset {target:#x}, where no member starts")]
+    IndexTarget {
+        /// The entry's symbol.
+        symbol: String,
+        /// Where it points.
+        target: u64,
+    },
+}
+
+/// Bytes in quotes with escapes, cut after 64.
+pub(super) fn quoted(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(64)];
+    format!("\"{}\"", shown.escape_ascii())
+}
+
+/// A name for a message: UTF-8 as far as it goes, control characters escaped, cut after 200 characters.
+pub(crate) fn printable(name: &[u8]) -> String {
+    let cut = &name[..name.len().min(800)];
+    let mut text = String::new();
+    for (count, character) in String::from_utf8_lossy(cut).chars().enumerate() {
+        if count == 200 {
+            text.push('…');
+            break;
+        }
+        if character.is_control() {
+            text.extend(character.escape_default());
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}

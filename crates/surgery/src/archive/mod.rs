@@ -1,0 +1,85 @@
+//! Static archives in System V's form, as GNU ar and llvm-ar write them for ELF: read, and edited by ordinal.
+
+mod edit;
+mod error;
+mod index;
+mod parse;
+
+pub use edit::Insert;
+pub(crate) use error::printable;
+pub use error::{ArchiveError, Fault, Place};
+
+use index::Index;
+
+/// The first eight bytes of an archive.
+pub const MAGIC: &[u8; 8] = b"!<arch>\n";
+
+/// Bytes of a member's header: name 16, date 12, owner 6, group 6, mode 8, size 10, terminator 2.
+pub const HEADER: usize = 60;
+
+/// An archive whose structure has been checked from the first byte to the last.
+#[derive(Debug, Clone)]
+pub struct Archive<'a> {
+    bytes: &'a [u8],
+    members: Vec<Member<'a>>,
+    index: Option<Index<'a>>,
+    /// The name table with header and padding; empty where there is none.
+    name_table: &'a [u8],
+}
+
+/// A member other than the symbol index and the name table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// Its place among the members, from 1. The only identity that a member has: names can be doubled.
+    pub ordinal: usize,
+    /// Without the terminating slash, from the name table if need be. May be a path.
+    pub name: &'a [u8],
+    /// Where its header starts, in bytes from the start of the archive.
+    pub offset: usize,
+    /// Its content.
+    pub data: &'a [u8],
+    /// Header, content and the padding byte if there is one.
+    whole: &'a [u8],
+}
+
+impl Member<'_> {
+    /// The name as text, with what is not UTF-8 replaced.
+    pub fn display_name(&self) -> String {
+        error::printable(self.name)
+    }
+}
+
+impl<'a> Archive<'a> {
+    /// Reads and checks the structure of an archive: every header, every name, every entry of the index.
+    ///
+    /// # Errors
+    /// What is not a System V archive, and whatever is damaged, with its offset and member.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ArchiveError> {
+        parse::parse(bytes)
+    }
+
+    /// All members in their order: the one with ordinal n is at n - 1.
+    pub fn members(&self) -> &[Member<'a>] {
+        &self.members
+    }
+
+    /// The member with this ordinal.
+    pub fn member(&self, ordinal: usize) -> Option<&Member<'a>> {
+        self.members.get(ordinal.checked_sub(1)?)
+    }
+
+    /// Whether there is a symbol index. Linkers want one.
+    pub fn has_index(&self) -> bool {
+        self.index.is_some()
+    }
+
+    /// The symbol index as pairs of ordinal and symbol, in its order; empty where there is none.
+    pub fn indexed(&self) -> impl Iterator<Item = (usize, &'a [u8])> + '_ {
+        self.index.iter().flat_map(|index| index.entries.iter().copied())
+    }
+
+    /// The archive as it was read.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}

@@ -1,0 +1,144 @@
+//! Donor objects: what they say about themselves, and how options are baked into them.
+
+mod error;
+mod note;
+mod options;
+
+pub use error::DonorError;
+pub use note::{NOTE_SECTION, Note};
+pub use options::{DonorOption, OPTIONS_SECTION};
+
+use std::ops::Range;
+
+use object::elf;
+use sha2::{Digest, Sha256};
+
+use crate::Arch;
+use crate::object::{Object, ObjectError, Section, Sections};
+
+/// A donor's object, its note and its options checked.
+#[derive(Debug, Clone)]
+pub struct DonorObject<'a> {
+    bytes: &'a [u8],
+    arch: Arch,
+    note: Note,
+    /// Where the note's 512 bytes are.
+    description: Range<usize>,
+    options: Vec<DonorOption>,
+    /// Where the content of the options' section is.
+    table: Range<usize>,
+}
+
+impl<'a> DonorObject<'a> {
+    /// Reads and checks a donor's object.
+    ///
+    /// # Errors
+    /// What is no relocatable object of a known architecture, and a note or options that are missing or malformed.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, DonorError> {
+        if bytes.is_empty() {
+            return Err(DonorError::Empty);
+        }
+        let object = Object::recognise(bytes).ok_or(ObjectError::NotAnObject)?;
+        let arch = object
+            .machine
+            .arch()
+            .ok_or_else(|| DonorError::Object(ObjectError::Machine { found: object.machine.to_string() }))?;
+        let sections = object.sections()?;
+        let note = only(&sections, NOTE_SECTION)?;
+        if note.kind != elf::SHT_NOTE || note.flags & elf::SHF_ALLOC.0 == 0 {
+            return Err(DonorError::NoteSection { kind: note.kind.0, flags: note.flags });
+        }
+        let within = note::description(note.data)?;
+        let description = note.offset + within.start..note.offset + within.end;
+        let table = only(&sections, OPTIONS_SECTION)?;
+        Ok(DonorObject {
+            bytes,
+            arch,
+            note: Note::parse(&note.data[within])?,
+            description,
+            options: options::parse(table.data)?,
+            table: table.offset..table.offset + table.data.len(),
+        })
+    }
+
+    /// What it is compiled for.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// What its note says.
+    pub fn note(&self) -> Note {
+        self.note.clone()
+    }
+
+    /// What can be set, in the object's order.
+    pub fn options(&self) -> Vec<DonorOption> {
+        self.options.clone()
+    }
+
+    /// SHA-256 of the object with the note's description and the options taken as zero: the same for every choice of
+    /// options.
+    pub fn checksum(&self) -> [u8; 32] {
+        let mut zeroed = [self.description.clone(), self.table.clone()];
+        zeroed.sort_by_key(|range| range.start);
+        let mut hash = Sha256::new();
+        let mut at = 0;
+        for range in zeroed {
+            // A hostile object's two sections can overlap.
+            let (start, end) = (range.start.max(at), range.end.max(at));
+            hash.update(&self.bytes[at..start]);
+            hash.update(vec![0; end - start]);
+            at = end;
+        }
+        hash.update(&self.bytes[at..]);
+        hash.finalize().into()
+    }
+
+    /// The object with these options set, later ones over earlier ones, and its note filled in. The same settings give the
+    /// same bytes in whatever order they come.
+    ///
+    /// # Errors
+    /// An option that the donor does not have, a value out of its range, and options that do not fit into the note.
+    pub fn tuned(&self, settings: &[(String, i64)], allograft_version: &str) -> Result<Vec<u8>, DonorError> {
+        let mut options = self.options.clone();
+        for (name, value) in settings {
+            options::set(&mut options, name, *value)?;
+        }
+        let set = options.iter().filter(|option| option.set).map(|option| format!("{}={}", option.name, option.value));
+        let note = Note {
+            options: set.collect::<Vec<_>>().join(" "),
+            object: format!("sha256:{}", hexadecimal(&self.checksum())),
+            allograft: allograft_version.to_owned(),
+            ..self.note.clone()
+        };
+        let mut tuned = self.bytes.to_vec();
+        tuned[self.description.clone()].copy_from_slice(&note.encode()?);
+        options::write(&options, &mut tuned[self.table.clone()]);
+        Ok(tuned)
+    }
+}
+
+/// The note of an object that carries one; `None` if it has no such section, or sections that cannot be read.
+pub(crate) fn carried(object: &Object<'_>) -> Result<Option<Note>, DonorError> {
+    let Ok(sections) = object.sections() else { return Ok(None) };
+    let named = |section: &&Section<'_>| section.kind == elf::SHT_NOTE && section.name == NOTE_SECTION.as_bytes();
+    let Some(section) = sections.iter().find(named) else { return Ok(None) };
+    let within = note::description(section.data)?;
+    Note::parse(&section.data[within]).map(Some)
+}
+
+fn only<'s, 'a>(sections: &'s Sections<'a>, name: &'static str) -> Result<&'s Section<'a>, DonorError> {
+    let mut named = sections.iter().filter(|section| section.name == name.as_bytes() && !is_relocation(section));
+    match (named.next(), named.next()) {
+        (Some(section), None) => Ok(section),
+        (found, _) => Err(DonorError::SectionCount { name, found: usize::from(found.is_some()) * 2 }),
+    }
+}
+
+fn is_relocation(section: &Section<'_>) -> bool {
+    matches!(section.kind, elf::SHT_RELA | elf::SHT_REL)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,133 @@
+//! Who defines what and who refers to it, in a whole archive.
+
+use std::collections::HashMap;
+
+use crate::archive::{Archive, Member};
+use crate::object::{Binding, Machine, Object, ObjectError, Symbol, Visibility};
+
+/// A number for a symbol's name.
+pub(super) type Id = u32;
+
+/// A shared symbol that a member defines.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Definition<'a> {
+    pub(super) id: Id,
+    pub(super) name: &'a [u8],
+    pub(super) weak: bool,
+    pub(super) visibility: Visibility,
+}
+
+/// What a member is and what it shares.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Entry<'a> {
+    /// `None` for what is not an ELF object: LLVM bitcode, text.
+    pub(super) machine: Option<Machine>,
+    /// In the order of its symbol table. Of what is not an ELF object: in the order of the archive's index.
+    pub(super) defines: Vec<Definition<'a>>,
+    pub(super) refers: Vec<Id>,
+}
+
+/// Members are counted from 0 here: one less than their ordinal.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Census<'a> {
+    pub(super) entries: Vec<Entry<'a>>,
+    ids: HashMap<&'a [u8], Id>,
+    /// By id: who defines it, and whether weakly, in the archive's order.
+    definers: Vec<Vec<(usize, bool)>>,
+    /// By id: who refers to it, weakly or not, in the archive's order.
+    referrers: Vec<Vec<usize>>,
+    /// By id: whether somebody refers to it other than weakly.
+    wanted: Vec<bool>,
+}
+
+/// A member whose content is an ELF object that cannot be read.
+pub(super) struct Unreadable {
+    pub(super) position: usize,
+    pub(super) source: ObjectError,
+}
+
+impl<'a> Census<'a> {
+    /// Of all members; those that cannot be read count as if they were no objects, and are told of.
+    pub(super) fn take(archive: &Archive<'a>) -> (Census<'a>, Vec<Unreadable>) {
+        let members = archive.members();
+        let mut census = Census { entries: Vec::with_capacity(members.len()), ..Census::default() };
+        let mut unreadable = Vec::new();
+        for (position, member) in members.iter().enumerate() {
+            let object = Object::recognise(member.data);
+            let symbols = object.map_or(Ok(Vec::new()), |object| object.symbols());
+            census.entries.push(Entry { machine: object.map(|object| object.machine), ..Entry::default() });
+            match symbols {
+                Ok(symbols) => census.enter(position, &symbols),
+                Err(source) => unreadable.push(Unreadable { position, source }),
+            }
+        }
+        // What cannot be looked into defines what the index says. Nothing tells what it refers to.
+        for (ordinal, symbol) in archive.indexed() {
+            if census.entries[ordinal - 1].machine.is_none() {
+                census.define(ordinal - 1, symbol, false, Visibility::Default);
+            }
+        }
+        (census, unreadable)
+    }
+
+    fn enter(&mut self, position: usize, symbols: &[Symbol<'a>]) {
+        for symbol in symbols.iter().filter(|symbol| symbol.is_shared()) {
+            if symbol.defined {
+                self.define(position, symbol.name, symbol.binding == Binding::Weak, symbol.visibility);
+            } else {
+                let id = self.intern(symbol.name);
+                self.referrers[id as usize].push(position);
+                self.wanted[id as usize] |= symbol.binding != Binding::Weak;
+                self.entries[position].refers.push(id);
+            }
+        }
+    }
+
+    fn define(&mut self, position: usize, name: &'a [u8], weak: bool, visibility: Visibility) {
+        let id = self.intern(name);
+        self.definers[id as usize].push((position, weak));
+        self.entries[position].defines.push(Definition { id, name, weak, visibility });
+    }
+
+    fn intern(&mut self, name: &'a [u8]) -> Id {
+        let next = self.definers.len() as Id;
+        let id = *self.ids.entry(name).or_insert(next);
+        if id == next {
+            self.definers.push(Vec::new());
+            self.referrers.push(Vec::new());
+            self.wanted.push(false);
+        }
+        id
+    }
+
+    /// The number of a name that occurs in the archive.
+    pub(super) fn id(&self, name: &[u8]) -> Option<Id> {
+        self.ids.get(name).copied()
+    }
+
+    /// Who defines the symbol, and whether weakly.
+    pub(super) fn definers(&self, id: Id) -> &[(usize, bool)] {
+        &self.definers[id as usize]
+    }
+
+    /// Who refers to the symbol.
+    pub(super) fn referrers(&self, id: Id) -> &[usize] {
+        &self.referrers[id as usize]
+    }
+
+    /// Whether members refer to the symbol and none defines it, so that another library has to. zig's libc.a leaves memcpy
+    /// to its compiler's runtime library.
+    pub(super) fn is_left_to_others(&self, id: Id) -> bool {
+        self.wanted[id as usize] && self.definers(id).is_empty()
+    }
+
+    /// Whether some member defines the symbol.
+    pub(super) fn defines(&self, name: &[u8]) -> bool {
+        self.id(name).is_some_and(|id| !self.definers(id).is_empty())
+    }
+}
+
+/// A member's ordinal and name, for messages.
+pub(super) fn identity(member: &Member<'_>) -> (usize, String) {
+    (member.ordinal, member.display_name())
+}

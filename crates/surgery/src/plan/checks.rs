@@ -1,0 +1,92 @@
+//! What must hold after a graft: no symbol lost, none defined twice, the donor's needs met.
+
+use super::census::Census;
+use super::donated::Donated;
+use super::excision::{Excision, text};
+use super::{Refusal, family};
+use crate::donor::Note;
+
+/// Whether libc's fork calls the allocator's hook.
+pub(super) fn fork_hook(census: &Census<'_>, excision: &Excision<'_, '_>) -> bool {
+    census.id(family::FORK_HOOK.as_bytes()).is_some_and(|id| {
+        let mut definers = census.definers(id).iter();
+        let mut referrers = census.referrers(id).iter();
+        definers.any(|(definer, weak)| *weak && !excision.gone(*definer))
+            || referrers.any(|referrer| !excision.gone(*referrer))
+    })
+}
+
+/// Everything that a member defines is still there when it has gone, or was never for anybody else.
+pub(super) fn nothing_lost(
+    census: &Census<'_>,
+    excision: &Excision<'_, '_>,
+    donated: &Donated<'_>,
+) -> Result<(), Refusal> {
+    let entries = census.entries.iter().enumerate().filter(|(position, _)| excision.gone(*position));
+    for (position, entry) in entries {
+        for symbol in entry.defines.iter().filter(|symbol| !donated.provides(symbol.name)) {
+            let mut staying = census.definers(symbol.id).iter().filter(|(definer, _)| !excision.gone(*definer));
+            if let Some((stays, weak)) = staying.next() {
+                if *weak && !symbol.weak && !family::is_hook(symbol.name) {
+                    let (ordinal, name) = excision.identity(*stays);
+                    let (definer, definer_name) = excision.identity(position);
+                    let symbol = text(symbol.name);
+                    return Err(Refusal::UnknownHook { ordinal, name, symbol, definer, definer_name });
+                }
+                continue;
+            }
+            // The donor of an earlier graft has had nothing followed: what it defined beyond this one may be wanted.
+            let outside = |referrer: &&usize| !excision.gone(**referrer);
+            if let Some(referrer) = census.referrers(symbol.id).iter().find(outside) {
+                return Err(excision.entangled(*referrer, position, symbol));
+            }
+            let inside = symbol.visibility.is_private() || family::is_inside(symbol.name);
+            if !inside {
+                let (ordinal, name) = excision.identity(position);
+                return Err(Refusal::Lost { ordinal, name, symbol: text(symbol.name) });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing that stays defines what the donor brings, but for weak stand-ins of hooks.
+pub(super) fn nothing_doubled(
+    census: &Census<'_>,
+    excision: &Excision<'_, '_>,
+    donated: &Donated<'_>,
+) -> Result<(), Refusal> {
+    for symbol in &donated.defines {
+        let Some(id) = census.id(symbol.name) else { continue };
+        let mut staying = census.definers(id).iter().filter(|(definer, _)| !excision.gone(*definer));
+        if let Some((stays, _)) = staying.find(|(_, weak)| !(*weak && family::is_hook(symbol.name))) {
+            let (ordinal, name) = excision.identity(*stays);
+            return Err(Refusal::Collision { ordinal, name, symbol: text(symbol.name) });
+        }
+    }
+    Ok(())
+}
+
+/// The donor finds what it refers to, and has what libc calls by itself.
+pub(super) fn donor_complete(
+    census: &Census<'_>,
+    excision: &Excision<'_, '_>,
+    donated: &Donated<'_>,
+    note: &Note,
+) -> Result<(), Refusal> {
+    let donor = || note.donor.clone();
+    for name in &donated.needed {
+        let found = census.id(name).is_some_and(|id| {
+            census.is_left_to_others(id) || census.definers(id).iter().any(|(definer, _)| !excision.gone(*definer))
+        });
+        if !found && !family::comes_from_elsewhere(name) {
+            return Err(Refusal::DonorNeeds { donor: donor(), symbol: text(name) });
+        }
+    }
+    let hook = family::FORK_HOOK;
+    // libc's own stand-in hides that it is missing, until a child waits for a lock that nobody holds.
+    if !donated.provides(hook.as_bytes()) && census.id(hook.as_bytes()).is_some() {
+        return Err(Refusal::DonorLacks { donor: donor(), symbol: hook.to_owned() });
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! What a donor's object brings and what it needs.
+
+use std::collections::HashSet;
+
+use crate::object::{Binding, ObjectError, Symbol, symbols};
+
+/// A donor's shared symbols.
+pub(super) struct Donated<'d> {
+    /// What it defines, in the order of its symbol table.
+    pub(super) defines: Vec<Symbol<'d>>,
+    /// What it refers to and must find, in the same order.
+    pub(super) needed: Vec<&'d [u8]>,
+    provides: HashSet<&'d [u8]>,
+    /// All that it refers to, weakly or not.
+    refers: HashSet<&'d [u8]>,
+}
+
+impl<'d> Donated<'d> {
+    pub(super) fn read(object: &'d [u8]) -> Result<Self, ObjectError> {
+        let (defines, undefined): (Vec<_>, Vec<_>) =
+            symbols(object)?.into_iter().filter(Symbol::is_shared).partition(|symbol| symbol.defined);
+        let needed =
+            undefined.iter().filter(|symbol| symbol.binding != Binding::Weak).map(|symbol| symbol.name).collect();
+        Ok(Donated {
+            needed,
+            provides: defines.iter().map(|symbol| symbol.name).collect(),
+            refers: undefined.iter().map(|symbol| symbol.name).collect(),
+            defines,
+        })
+    }
+
+    pub(super) fn provides(&self, name: &[u8]) -> bool {
+        self.provides.contains(name)
+    }
+
+    pub(super) fn needs(&self, name: &[u8]) -> bool {
+        self.refers.contains(name)
+    }
+}

@@ -1,0 +1,168 @@
+//! Which members go: those that define the malloc family, and what nothing but them needs.
+
+use std::collections::HashSet;
+
+use super::census::{Census, Definition, identity};
+use super::donated::Donated;
+use super::{Reason, Refusal, family};
+use crate::archive::Archive;
+
+/// The set of members that go, while it grows.
+pub(super) struct Excision<'c, 'a> {
+    archive: &'c Archive<'a>,
+    census: &'c Census<'a>,
+    donated: &'c Donated<'c>,
+    /// By position: why the member goes; `None` for one that stays.
+    pub(super) reasons: Vec<Option<Reason>>,
+    /// Members that have gone and whose symbols have not been followed.
+    pending: Vec<usize>,
+}
+
+impl<'c, 'a> Excision<'c, 'a> {
+    pub(super) fn new(archive: &'c Archive<'a>, census: &'c Census<'a>, donated: &'c Donated<'c>) -> Self {
+        let reasons = vec![None; census.entries.len()];
+        Excision { archive, census, donated, reasons, pending: Vec::new() }
+    }
+
+    /// Only this member goes: the donor of an earlier graft.
+    pub(super) fn replace(&mut self, position: usize) {
+        self.reasons[position] = Some(Reason::Graft);
+    }
+
+    /// Everything that makes up the archive's own allocator goes.
+    pub(super) fn allocator(&mut self) -> Result<(), Refusal> {
+        self.opaque()?;
+        for (position, entry) in self.census.entries.iter().enumerate() {
+            if entry.defines.iter().any(|symbol| family::makes_a_seed(symbol.name, symbol.weak)) {
+                self.another(position, &entry.defines)?;
+                self.goes(position, Reason::Allocator);
+            }
+        }
+        for symbol in ["malloc", "free"] {
+            let found = self.census.defines(symbol.as_bytes());
+            if !found {
+                return Err(Refusal::NoAllocator { symbol });
+            }
+        }
+        while let Some(position) = self.pending.pop() {
+            self.follow(position)?;
+        }
+        Ok(())
+    }
+
+    fn goes(&mut self, position: usize, reason: Reason) {
+        self.reasons[position] = Some(reason);
+        self.pending.push(position);
+    }
+
+    pub(super) fn gone(&self, position: usize) -> bool {
+        self.reasons[position].is_some()
+    }
+
+    /// Refuses what the index calls part of the allocator and cannot be looked into.
+    fn opaque(&self) -> Result<(), Refusal> {
+        let objects = self.census.entries.iter().enumerate().filter(|(_, entry)| entry.machine.is_some());
+        let seen: HashSet<(usize, &[u8])> = objects
+            .flat_map(|(position, entry)| entry.defines.iter().map(move |symbol| (position + 1, symbol.name)))
+            .filter(|(_, name)| family::makes_a_seed(name, true))
+            .collect();
+        let mut family = self.archive.indexed().filter(|(_, symbol)| family::makes_a_seed(symbol, true));
+        let Some((ordinal, symbol)) = family.find(|entry| !seen.contains(entry)) else { return Ok(()) };
+        let (ordinal, name) = self.identity(ordinal - 1);
+        Err(Refusal::Opaque { ordinal, name, symbol: text(symbol) })
+    }
+
+    /// Refuses an allocator that is not libc's own.
+    fn another(&self, position: usize, defines: &[Definition<'_>]) -> Result<(), Refusal> {
+        let known = defines.iter().find_map(|symbol| Some((symbol, family::foreign_allocator(symbol.name)?)));
+        let beside = || defines.iter().find(|symbol| family::is_beside_malloc(symbol.name));
+        let Some((symbol, allocator)) = known.or_else(|| Some((beside()?, "one that is not known here"))) else {
+            return Ok(());
+        };
+        let (ordinal, name) = self.identity(position);
+        Err(Refusal::AnotherAllocator { ordinal, name, symbol: text(symbol.name), allocator })
+    }
+
+    /// What a member's going takes with it: those that need what it defines, and what only it and its like needed.
+    fn follow(&mut self, position: usize) -> Result<(), Refusal> {
+        let census = self.census;
+        for symbol in &census.entries[position].defines {
+            if self.donated.provides(symbol.name) || self.stays_defined(symbol) {
+                continue;
+            }
+            for referrer in census.referrers(symbol.id) {
+                if self.gone(*referrer) {
+                    continue;
+                }
+                if !self.is_inside(*referrer) {
+                    return Err(self.entangled(*referrer, position, symbol));
+                }
+                self.goes(*referrer, Reason::Inside);
+            }
+        }
+        for id in &census.entries[position].refers {
+            for (definer, _) in census.definers(*id) {
+                if !self.gone(*definer) && self.is_orphan(*definer) {
+                    self.goes(*definer, Reason::Orphan);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some member that stays defines the symbol too.
+    pub(super) fn stays_defined(&self, symbol: &Definition<'_>) -> bool {
+        self.census.definers(symbol.id).iter().any(|(definer, _)| !self.gone(*definer))
+    }
+
+    /// Whether nobody but members that go, and `position` itself, refers to the symbol.
+    pub(super) fn unwanted(&self, symbol: &Definition<'_>, position: usize) -> bool {
+        let outside = |referrer: &usize| *referrer != position && !self.gone(*referrer);
+        !self.donated.needs(symbol.name) && !self.census.referrers(symbol.id).iter().any(outside)
+    }
+
+    /// Whether all that a member defines is the allocator's.
+    fn is_inside(&self, position: usize) -> bool {
+        let defines = &self.census.entries[position].defines;
+        !defines.is_empty()
+            && defines.iter().all(|symbol| {
+                !family::is_replaced(symbol.name)
+                    && (family::is_family(symbol.name)
+                        || (symbol.visibility.is_private() && self.unwanted(symbol, position)))
+            })
+    }
+
+    /// Whether a member is there for members that go and for nothing else. One that defines what another member has a weak
+    /// stand-in for is not: it may be wanted without being referred to.
+    fn is_orphan(&self, position: usize) -> bool {
+        let defines = &self.census.entries[position].defines;
+        !defines.is_empty()
+            && defines.iter().all(|symbol| {
+                let wanted_by_the_gone =
+                    || self.census.referrers(symbol.id).iter().any(|referrer| self.gone(*referrer));
+                let defined_elsewhere = || {
+                    let mut definers = self.census.definers(symbol.id).iter();
+                    definers.any(|(definer, _)| *definer != position && !self.gone(*definer))
+                };
+                symbol.visibility.is_private()
+                    && !family::is_replaced(symbol.name)
+                    && self.unwanted(symbol, position)
+                    && wanted_by_the_gone()
+                    && !defined_elsewhere()
+            })
+    }
+
+    pub(super) fn identity(&self, position: usize) -> (usize, String) {
+        identity(&self.archive.members()[position])
+    }
+
+    pub(super) fn entangled(&self, referrer: usize, definer: usize, symbol: &Definition<'_>) -> Refusal {
+        let (ordinal, name) = self.identity(referrer);
+        let (definer, definer_name) = self.identity(definer);
+        Refusal::Entangled { ordinal, name, symbol: text(symbol.name), definer, definer_name }
+    }
+}
+
+pub(super) fn text(symbol: &[u8]) -> String {
+    crate::archive::printable(symbol)
+}

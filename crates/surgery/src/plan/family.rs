@@ -1,0 +1,132 @@
+//! The names of the malloc family, as musl has them from 1.1 to 1.2.6.
+
+/// What programs call. (musl: `include/stdlib.h`, `include/malloc.h`.)
+pub(crate) const PUBLIC: [&str; 11] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "aligned_alloc",
+    "memalign",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "reallocarray",
+    "malloc_usable_size",
+];
+
+/// What libc itself calls, and what the allocator's own files share. Whoever defines one of them is part of the allocator.
+/// (musl: `src/include/stdlib.h`, `src/malloc/lite_malloc.c`, `src/internal/malloc_impl.h`, `ldso/dynlink.c`.)
+const INTERNAL: [&str; 6] =
+    ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free", "__libc_malloc_impl", "__malloc_donate"];
+
+/// What only the allocator's own files refer to. (musl: `src/malloc/`, with `memalign.c`, `calloc.c` and `lite_malloc.c`
+/// of 1.1 for the last three.)
+const INSIDES: [&str; 10] = [
+    "__malloc_alloc_meta",
+    "__malloc_allzerop",
+    "__malloc_atfork",
+    "__malloc_context",
+    "__malloc_lock",
+    "__malloc_size_classes",
+    "__bin_chunk",
+    "__memalign",
+    "__malloc0",
+    "__simple_malloc",
+];
+
+/// What libc defines weakly, doing nothing, for programs without an allocator. (musl: `src/process/fork.c`,
+/// `src/malloc/calloc.c`.)
+const HOOKS: [&str; 3] = [FORK_HOOK, "__bump_lockptr", "__malloc_allzerop"];
+
+/// Called before and after a fork. The weak one in fork.c does nothing.
+pub(crate) const FORK_HOOK: &str = "__malloc_atfork";
+
+/// Variables that the dynamic linker sets. They stay. (musl: `src/malloc/replaced.c`.)
+const REPLACED: [&str; 2] = ["__malloc_replaced", "__aligned_alloc_replaced"];
+
+fn among(names: &[&str], name: &[u8]) -> bool {
+    names.iter().any(|known| known.as_bytes() == name)
+}
+
+/// Whether a member that defines this symbol, strongly or weakly, is part of the allocator.
+pub(super) fn makes_a_seed(name: &[u8], weak: bool) -> bool {
+    among(&PUBLIC, name) || among(&INTERNAL, name) || (!weak && name == FORK_HOOK.as_bytes())
+}
+
+/// Whether the symbol belongs to the allocator, whoever defines it.
+pub(super) fn is_family(name: &[u8]) -> bool {
+    among(&PUBLIC, name) || among(&INTERNAL, name) || is_inside(name)
+}
+
+/// Whether nothing but the allocator can want the symbol.
+pub(super) fn is_inside(name: &[u8]) -> bool {
+    name == b"__libc_malloc_impl" || among(&INSIDES, name) || among(&HOOKS, name)
+}
+
+/// Whether a weak definition that does nothing may take the allocator's place.
+pub(super) fn is_hook(name: &[u8]) -> bool {
+    among(&HOOKS, name)
+}
+
+/// Whether the symbol is one of the two that always stay.
+pub(super) fn is_replaced(name: &[u8]) -> bool {
+    among(&REPLACED, name)
+}
+
+/// The allocator that a symbol gives away, if it is one of a few well-known ones.
+pub(super) fn foreign_allocator(name: &[u8]) -> Option<&'static str> {
+    let begins = |start: &str| name.starts_with(start.as_bytes());
+    let holds = |part: &str| name.windows(part.len()).any(|window| window == part.as_bytes());
+    match () {
+        () if begins("mi_") || begins("_mi_") => Some("mimalloc"),
+        () if begins("je_") || begins("_rjem_") || name == b"mallctl" => Some("jemalloc"),
+        () if begins("sn_") || holds("snmalloc") => Some("snmalloc"),
+        () if begins("rpmalloc") || begins("rpfree") => Some("rpmalloc"),
+        () if holds("scudo") => Some("scudo"),
+        () if begins("tc_") || holds("tcmalloc") => Some("tcmalloc"),
+        () if begins("h_malloc") || begins("h_free") => Some("hardened_malloc"),
+        () if begins("dlmalloc") => Some("dlmalloc"),
+        _ => None,
+    }
+}
+
+/// Whether an allocator that defines this symbol was not made for libc: libc defines it elsewhere, or C++ does.
+pub(super) fn is_beside_malloc(name: &[u8]) -> bool {
+    among(&["strdup", "strndup", "realpath", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"], name)
+}
+
+/// Whether a linker or the compiler's runtime library brings the symbol.
+pub(super) fn comes_from_elsewhere(name: &[u8]) -> bool {
+    const LINKER: [&str; 14] = [
+        "_GLOBAL_OFFSET_TABLE_",
+        "_DYNAMIC",
+        "__ehdr_start",
+        "__dso_handle",
+        "__init_array_start",
+        "__init_array_end",
+        "__fini_array_start",
+        "__fini_array_end",
+        "__preinit_array_start",
+        "__preinit_array_end",
+        "__executable_start",
+        "_end",
+        "_edata",
+        "_etext",
+    ];
+    const RUNTIME: [&str; 12] = [
+        "__multi3",
+        "__muloti4",
+        "__mulodi4",
+        "__divti3",
+        "__modti3",
+        "__udivti3",
+        "__umodti3",
+        "__ashlti3",
+        "__lshrti3",
+        "__popcountdi2",
+        "__clzdi2",
+        "__ctzdi2",
+    ];
+    among(&LINKER, name) || among(&RUNTIME, name) || name.starts_with(b"__aarch64_")
+}

@@ -1,0 +1,208 @@
+//! The plan of a graft: which members of an archive go and what comes in their place, or why that must not be done.
+//!
+//! Members are chosen by the symbols that they define and by who refers to them. Their names play no part.
+
+mod census;
+mod checks;
+mod donated;
+mod excision;
+mod family;
+mod refusal;
+mod survey;
+
+pub use refusal::Refusal;
+pub use survey::{Libc, Survey, survey};
+
+use std::collections::BTreeSet;
+
+use crate::Arch;
+use crate::archive::{Archive, Insert};
+use crate::donor::{DonorObject, Note};
+use crate::object::{Machine, ObjectError};
+
+use census::{Census, identity};
+use donated::Donated;
+use excision::Excision;
+use survey::Machines;
+
+/// What the member with the donor is called.
+pub const MEMBER_NAME: &str = "allograft.o";
+
+/// What is done to an archive.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum PlanKind {
+    /// The archive's own allocator goes.
+    Graft,
+    /// An earlier graft's donor goes.
+    Replace {
+        /// What that one's note says.
+        previous: Note,
+    },
+    /// Nothing: the archive carries this very donor.
+    Unchanged,
+}
+
+/// Why a member goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reason {
+    /// It defines a function of the malloc family.
+    Allocator,
+    /// It defines nothing but the allocator's insides, and refers to others of them.
+    Inside,
+    /// Nothing but members that go refers to it.
+    Orphan,
+    /// It is an earlier graft's donor.
+    Graft,
+}
+
+/// A member that goes.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct RemovedMember {
+    /// Its place in the archive as it is.
+    pub ordinal: usize,
+    /// Its name, for reading only.
+    pub name: String,
+    /// Its content, in bytes.
+    pub size: usize,
+    /// The symbols that it shares, in the order of its table.
+    pub defines: Vec<String>,
+    /// Why it goes.
+    pub reason: Reason,
+}
+
+/// What will be done to an archive.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Plan {
+    /// What the archive is for.
+    pub arch: Arch,
+    /// What is done.
+    #[serde(flatten)]
+    pub kind: PlanKind,
+    /// Members that go, in their order; none when nothing is done.
+    pub removed: Vec<RemovedMember>,
+    /// The donor comes in before the member that has this ordinal in the archive as it is: the first that goes.
+    pub insert_before: usize,
+    /// The donor's note, options filled in.
+    pub donor: Note,
+    /// The symbols that the donor defines, in the order of its table.
+    pub provides: Vec<String>,
+    /// Whether libc's fork calls `__malloc_atfork`. musl does from 1.2.2 on.
+    pub fork_hook: bool,
+    /// Symbols that show that the archive is musl's.
+    pub evidence: Vec<String>,
+    /// The donor's object.
+    #[serde(skip)]
+    pub donor_bytes: Vec<u8>,
+    /// [`Plan::provides`] byte for byte, for the index.
+    #[serde(skip)]
+    symbols: Vec<Vec<u8>>,
+}
+
+/// Plans the graft of `donor`, an object with its options filled in, into `archive`.
+///
+/// # Errors
+/// Why it must not be done.
+pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
+    let (census, unreadable) = Census::take(archive);
+    let (libc, evidence) = survey::whose(&census);
+    match libc {
+        Libc::Musl => {}
+        Libc::Glibc => return Err(Refusal::Glibc { evidence: evidence.join(", ") }),
+        Libc::Other => {
+            let found = if evidence.is_empty() { "none".to_owned() } else { evidence.join(", ") };
+            return Err(Refusal::NotMusl { found });
+        }
+    }
+    if let Some(damage) = unreadable.into_iter().next() {
+        let (ordinal, name) = identity(&archive.members()[damage.position]);
+        return Err(Refusal::Member { ordinal, name, source: damage.source });
+    }
+    let arch = arch(archive, &census)?;
+    let object = DonorObject::parse(donor)?;
+    if object.arch() != arch {
+        return Err(Refusal::DonorArch { donor: object.arch(), archive: arch });
+    }
+    let donated = Donated::read(donor).map_err(|error: ObjectError| Refusal::Donor(error.into()))?;
+
+    let carrier = survey::carrier(archive)?;
+    let unchanged = carrier.as_ref().is_some_and(|(position, _)| archive.members()[*position].data == donor);
+    let mut excision = Excision::new(archive, &census, &donated);
+    let kind = match carrier {
+        Some((position, previous)) => {
+            excision.replace(position);
+            if unchanged { PlanKind::Unchanged } else { PlanKind::Replace { previous } }
+        }
+        None => {
+            excision.allocator()?;
+            PlanKind::Graft
+        }
+    };
+    let note = object.note();
+    let fork_hook = checks::fork_hook(&census, &excision);
+    checks::nothing_lost(&census, &excision, &donated)?;
+    checks::nothing_doubled(&census, &excision, &donated)?;
+    checks::donor_complete(&census, &excision, &donated, &note)?;
+
+    let mut removed = removed(archive, &census, &excision);
+    let insert_before = removed.first().map_or(archive.members().len() + 1, |member| member.ordinal);
+    if kind == PlanKind::Unchanged {
+        removed.clear();
+    }
+    Ok(Plan {
+        arch,
+        kind,
+        removed,
+        insert_before,
+        donor: note,
+        provides: donated.defines.iter().map(|symbol| excision::text(symbol.name)).collect(),
+        fork_hook,
+        evidence,
+        donor_bytes: donor.to_vec(),
+        symbols: donated.defines.iter().map(|symbol| symbol.name.to_vec()).collect(),
+    })
+}
+
+fn arch(archive: &Archive<'_>, census: &Census<'_>) -> Result<Arch, Refusal> {
+    let machines = Machines::of(&census.entries);
+    match (machines.first, machines.other) {
+        (None, _) => Err(Refusal::NoObjects { members: archive.members().len() }),
+        (Some((first, expected)), Some((other, found))) => {
+            let (ordinal, name) = identity(&archive.members()[other]);
+            let (expected, found) = (expected.to_string(), found.to_string());
+            Err(Refusal::MixedMachines { first: first + 1, expected, ordinal, name, found })
+        }
+        (Some((_, machine)), None) => {
+            Machine::arch(machine).ok_or_else(|| Refusal::Machine { found: machine.to_string() })
+        }
+    }
+}
+
+fn removed(archive: &Archive<'_>, census: &Census<'_>, excision: &Excision<'_, '_>) -> Vec<RemovedMember> {
+    let members = archive.members().iter().zip(&census.entries).zip(&excision.reasons);
+    members
+        .filter_map(|((member, entry), reason)| {
+            Some(RemovedMember {
+                ordinal: member.ordinal,
+                name: member.display_name(),
+                size: member.data.len(),
+                defines: entry.defines.iter().map(|symbol| excision::text(symbol.name)).collect(),
+                reason: (*reason)?,
+            })
+        })
+        .collect()
+}
+
+impl Plan {
+    /// The grafted archive. `archive` has to be the one that was planned for.
+    pub fn apply(&self, archive: &Archive<'_>) -> Vec<u8> {
+        if self.kind == PlanKind::Unchanged {
+            return archive.bytes().to_vec();
+        }
+        let removed: BTreeSet<usize> = self.removed.iter().map(|member| member.ordinal).collect();
+        let symbols = self.symbols.iter().map(Vec::as_slice).collect();
+        let insert = Insert::donor(self.insert_before, &self.donor_bytes, symbols);
+        archive.edit(&removed, Some(&insert))
+    }
+}

@@ -1,0 +1,239 @@
+//! Why an archive must not be grafted, and what to do instead.
+
+use crate::Arch;
+use crate::donor::DonorError;
+use crate::object::ObjectError;
+
+/// Why an archive must not be grafted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// glibc's.
+    #[error("this is glibc's libc.a (it defines {evidence}), expected musl's")]
+    Glibc {
+        /// Symbols that show it.
+        evidence: String,
+    },
+    /// Not a C library, or not musl's.
+    #[error("this is not musl's libc.a: of the symbols that show musl it defines {found}")]
+    NotMusl {
+        /// Symbols that were found.
+        found: String,
+    },
+    /// musl without an allocator, as zig 0.16 has it.
+    #[error("this libc.a has no allocator: no member defines `{symbol}`")]
+    NoAllocator {
+        /// What is missing.
+        symbol: &'static str,
+    },
+    /// An object in the archive is damaged.
+    #[error("member {ordinal} `{name}`: {source}")]
+    Member {
+        /// The member's ordinal.
+        ordinal: usize,
+        /// The member's name.
+        name: String,
+        /// What is wrong.
+        source: ObjectError,
+    },
+    /// A part of the allocator that is not machine code.
+    #[error(
+        "member {ordinal} `{name}` defines `{symbol}` by the archive's index, but is not an ELF object with that symbol"
+    )]
+    Opaque {
+        /// The member's ordinal.
+        ordinal: usize,
+        /// The member's name.
+        name: String,
+        /// The symbol.
+        symbol: String,
+    },
+    /// No objects at all.
+    #[error("this archive holds no ELF object among its {members} members")]
+    NoObjects {
+        /// How many it has.
+        members: usize,
+    },
+    /// Objects for different machines.
+    #[error("member {ordinal} `{name}` is for {found}, expected {expected} as member {first} is")]
+    MixedMachines {
+        /// The ordinal of the first object.
+        first: usize,
+        /// What that one is for.
+        expected: String,
+        /// The ordinal of the first that differs.
+        ordinal: usize,
+        /// Its name.
+        name: String,
+        /// What it is for.
+        found: String,
+    },
+    /// A machine without donors.
+    #[error("this archive is for {found}, expected x86_64 or aarch64")]
+    Machine {
+        /// What it is for.
+        found: String,
+    },
+    /// A donor for another machine.
+    #[error("the donor is for {donor}, expected {archive} as the archive is")]
+    DonorArch {
+        /// What the donor is for.
+        donor: Arch,
+        /// What the archive is for.
+        archive: Arch,
+    },
+    /// A donor that is none.
+    #[error("{0}")]
+    Donor(#[from] DonorError),
+    /// An earlier graft's note that cannot be read.
+    #[error("member {ordinal} `{name}` carries a graft whose note is malformed: {source}")]
+    DamagedNote {
+        /// The member's ordinal.
+        ordinal: usize,
+        /// The member's name.
+        name: String,
+        /// What is wrong.
+        source: DonorError,
+    },
+    /// Two members with a graft's note.
+    #[error("members {first} and {second} both carry a graft, expected one")]
+    SeveralGrafts {
+        /// The first one's ordinal.
+        first: usize,
+        /// The second one's ordinal.
+        second: usize,
+    },
+    /// Somebody else's graft.
+    #[error(
+        "member {ordinal} `{name}` defines `{symbol}` beside the malloc family: the archive seems to carry another allocator already, {allocator}"
+    )]
+    AnotherAllocator {
+        /// The member's ordinal.
+        ordinal: usize,
+        /// The member's name.
+        name: String,
+        /// The symbol that gives it away.
+        symbol: String,
+        /// Which allocator.
+        allocator: &'static str,
+    },
+    /// Something that stays needs the allocator's insides.
+    #[error(
+        "member {ordinal} `{name}` refers to `{symbol}`, which the allocator's member {definer} `{definer_name}` defines and the donor does not"
+    )]
+    Entangled {
+        /// The ordinal of the member that refers.
+        ordinal: usize,
+        /// Its name.
+        name: String,
+        /// The symbol.
+        symbol: String,
+        /// The ordinal of the member that defines it.
+        definer: usize,
+        /// Its name.
+        definer_name: String,
+    },
+    /// Something that stays would fall back to a stand-in for a part of the allocator, without a word from the linker.
+    #[error(
+        "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which the allocator's member {definer} `{definer_name}` defines and the donor does not"
+    )]
+    UnknownHook {
+        /// The ordinal of the member with the stand-in.
+        ordinal: usize,
+        /// Its name.
+        name: String,
+        /// The symbol.
+        symbol: String,
+        /// The ordinal of the member that defines it.
+        definer: usize,
+        /// Its name.
+        definer_name: String,
+    },
+    /// A symbol would be gone.
+    #[error("member {ordinal} `{name}` of the allocator also defines `{symbol}`, which would be lost")]
+    Lost {
+        /// The member's ordinal.
+        ordinal: usize,
+        /// The member's name.
+        name: String,
+        /// The symbol.
+        symbol: String,
+    },
+    /// A symbol would be there twice.
+    #[error(
+        "member {ordinal} `{name}` is not part of the allocator that goes, but defines `{symbol}`, as the donor does"
+    )]
+    Collision {
+        /// The member's ordinal.
+        ordinal: usize,
+        /// The member's name.
+        name: String,
+        /// The symbol.
+        symbol: String,
+    },
+    /// The donor needs something that the archive has not, or not any more.
+    #[error("donor `{donor}` needs `{symbol}`, which nothing in the grafted libc.a would define")]
+    DonorNeeds {
+        /// The donor's name.
+        donor: String,
+        /// The symbol.
+        symbol: String,
+    },
+    /// The donor lacks a function that every graft needs.
+    #[error("donor `{donor}` does not define `{symbol}`, which a graft of this libc.a needs")]
+    DonorLacks {
+        /// The donor's name.
+        donor: String,
+        /// The symbol.
+        symbol: String,
+    },
+}
+
+impl Refusal {
+    /// Whether the archive is damaged, rather than sound and unfit.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Refusal::Member { .. } | Refusal::DamagedNote { .. })
+    }
+
+    /// What to do instead.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Refusal::Glibc { .. } => {
+                "link the program against musl (`-target x86_64-linux-musl` with zig cc, `*-linux-musl` with Rust), \
+                 and graft that libc.a"
+            }
+            Refusal::NotMusl { .. } => "name the libc.a of a musl toolchain or sysroot",
+            Refusal::NoAllocator { .. } => {
+                "its malloc is in another library (zig 0.16 and later: libzigc.a): put the object that \
+                 `allograft emit --as object` writes on the link line, before the libraries"
+            }
+            Refusal::Member { .. } => "the archive is damaged: get it from its package again",
+            Refusal::Opaque { .. } => {
+                "the archive was compiled for link-time optimisation: use one with machine code, or put the object that \
+                 `allograft emit --as object` writes on the link line"
+            }
+            Refusal::NoObjects { .. } => "name an archive of ELF objects for Linux",
+            Refusal::MixedMachines { .. } => "split the archive by machine and graft each part",
+            Refusal::Machine { .. } => "`allograft donors` lists the architectures",
+            Refusal::DonorArch { .. } => "use the donor's object for the archive's architecture",
+            Refusal::Donor(DonorError::UnknownOption { .. } | DonorError::OutOfRange { .. }) => {
+                "`allograft donors` lists the options with their ranges"
+            }
+            Refusal::Donor(_) | Refusal::DonorLacks { .. } => {
+                "this is a fault of the donor's build: try another one with --donor"
+            }
+            Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => {
+                "`allograft undo`, or get the archive from its package again, and graft that"
+            }
+            Refusal::AnotherAllocator { .. } => "get the stock libc.a of this toolchain, and graft that",
+            Refusal::Entangled { .. } | Refusal::UnknownHook { .. } => {
+                "this libc has grown together with its allocator: build musl with its own malloc, or put the object \
+                 that `allograft emit --as object` writes on the link line"
+            }
+            Refusal::Lost { .. } => "this libc's allocator does more than musl's: graft a stock musl libc.a",
+            Refusal::Collision { .. } => "get the stock libc.a of this toolchain, and graft that",
+            Refusal::DonorNeeds { .. } => {
+                "this musl is too old for the donor: use musl 1.2.2 or later, or another donor"
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What an archive is: whose libc, for which machine, and whether it carries a graft.
+
+use super::Refusal;
+use super::census::{Census, Entry};
+use crate::Arch;
+use crate::archive::Archive;
+use crate::donor::{self, Note};
+use crate::object::{Machine, Object};
+
+/// Whose C library an archive is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Libc {
+    /// musl's, or one made from it.
+    Musl,
+    /// GNU's.
+    Glibc,
+    /// Another one's, or no C library.
+    Other,
+}
+
+/// What an archive is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Survey {
+    /// Whose C library.
+    pub libc: Libc,
+    /// Symbols that show it.
+    pub evidence: Vec<String>,
+    /// What its objects are for; `None` if that is nothing that a graft can be made for, or not all the same.
+    pub arch: Option<Arch>,
+    /// Whether it defines malloc.
+    pub allocator: bool,
+    /// The note of the graft that it carries.
+    pub carries: Option<Note>,
+}
+
+/// Functions that musl shares among its own files and no other C library has. Not all need be there: zig replaces some by
+/// its own.
+const MUSL: [&str; 8] = [
+    "__init_libc",
+    "__init_tp",
+    "__copy_tls",
+    "__libc",
+    "__syscall_ret",
+    "__ofl_lock",
+    "__unmapself",
+    "__pthread_tsd_run_dtors",
+];
+/// So many of them make it musl.
+const MUSL_ENOUGH: usize = 4;
+const GLIBC: [&str; 3] = ["_IO_2_1_stdin_", "__libc_early_init", "gnu_get_libc_version"];
+
+/// Says what an archive is. Objects in it that cannot be read are passed over.
+///
+/// # Errors
+/// A graft's note that is malformed, or two of them.
+pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
+    let (census, _) = Census::take(archive);
+    let carrier = carrier(archive)?;
+    let (libc, evidence) = whose(&census);
+    let machines = Machines::of(&census.entries);
+    Ok(Survey {
+        libc,
+        evidence,
+        arch: machines.only().and_then(Machine::arch),
+        allocator: census.defines(b"malloc"),
+        carries: carrier.map(|(_, note)| note),
+    })
+}
+
+/// Whose C library, and the symbols that show it.
+pub(super) fn whose(census: &Census<'_>) -> (Libc, Vec<String>) {
+    let found = |names: &[&str]| -> Vec<String> {
+        names.iter().filter(|name| census.defines(name.as_bytes())).map(|name| (*name).to_owned()).collect()
+    };
+    let (musl, glibc) = (found(&MUSL), found(&GLIBC));
+    match (musl.len() >= MUSL_ENOUGH, glibc.is_empty()) {
+        (true, true) => (Libc::Musl, musl),
+        (false, false) => (Libc::Glibc, glibc),
+        (true, false) => (Libc::Other, musl.into_iter().chain(glibc).collect()),
+        (false, true) => (Libc::Other, musl),
+    }
+}
+
+/// The machines that an archive's objects are for.
+pub(super) struct Machines {
+    /// The first object's, with its position.
+    pub(super) first: Option<(usize, Machine)>,
+    /// The first that is for another one.
+    pub(super) other: Option<(usize, Machine)>,
+}
+
+impl Machines {
+    pub(super) fn of(entries: &[Entry<'_>]) -> Machines {
+        let mut all = entries.iter().enumerate().filter_map(|(position, entry)| Some((position, entry.machine?)));
+        let first = all.next();
+        let other = all.find(|(_, machine)| first.is_some_and(|(_, first)| first != *machine));
+        Machines { first, other }
+    }
+
+    fn only(&self) -> Option<Machine> {
+        self.first.filter(|_| self.other.is_none()).map(|(_, machine)| machine)
+    }
+}
+
+/// The position of the member that a graft has put in, and its note.
+pub(super) fn carrier(archive: &Archive<'_>) -> Result<Option<(usize, Note)>, Refusal> {
+    let mut carrier: Option<(usize, Note)> = None;
+    for (position, member) in archive.members().iter().enumerate() {
+        let Some(object) = Object::recognise(member.data) else { continue };
+        let (ordinal, name) = (member.ordinal, || member.display_name());
+        let note = donor::carried(&object).map_err(|source| Refusal::DamagedNote { ordinal, name: name(), source })?;
+        let Some(note) = note else { continue };
+        if let Some((first, _)) = &carrier {
+            return Err(Refusal::SeveralGrafts { first: first + 1, second: position + 1 });
+        }
+        carrier = Some((position, note));
+    }
+    Ok(carrier)
+}

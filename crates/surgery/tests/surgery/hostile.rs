@@ -1,0 +1,122 @@
+//! Broken input gives an answer or an error, never a panic.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use surgery::Arch;
+use surgery::archive::Archive;
+use surgery::donor::DonorObject;
+use surgery::plan::{plan, survey};
+
+use crate::samples;
+
+/// Everything that can be done with an archive.
+fn operate(bytes: &[u8], donor: &[u8]) {
+    let Ok(archive) = Archive::parse(bytes) else { return };
+    assert_eq!(archive.edit(&BTreeSet::new(), None), bytes);
+    let _ = survey(&archive);
+    for member in archive.members() {
+        let _ = surgery::object::localise(member.data, &|name| name.len() % 2 == 0);
+    }
+    if let Ok(plan) = plan(&archive, donor) {
+        let graft = plan.apply(&archive);
+        Archive::parse(&graft).expect("a graft is an archive");
+    }
+}
+
+/// A small archive of real objects, with an index and long names.
+fn real_in_small() -> Vec<u8> {
+    let stock = samples::bytes(&fixtures::debian_musl(fixtures::Arch::X86_64).libc);
+    let archive = Archive::parse(&stock).expect("an archive");
+    let mut names: Vec<(String, Vec<u8>)> = Vec::new();
+    let wanted = ["libc.lo", "lite_malloc.lo", "free.lo", "fork.lo", "__init_tls.lo", "syscall_ret.lo", "replaced.lo"];
+    for member in archive.members() {
+        if wanted.contains(&member.display_name().as_str()) {
+            names.push((format!("a/longer/path/{}", member.display_name()), member.data.to_vec()));
+        }
+    }
+    let members: Vec<(&str, Vec<u8>)> = names.iter().map(|(name, data)| (name.as_str(), data.clone())).collect();
+    assert!(members.len() >= 8);
+    samples::archive(&members, true)
+}
+
+#[test]
+fn an_archive_cut_anywhere() {
+    let bytes = real_in_small();
+    let donor = samples::donor(Arch::X86_64, "test");
+    let (front, rest) = (bytes.len().min(4096), bytes.len().saturating_sub(4096));
+    let places = (0..front).chain((0..1000).map(|step| front + rest * step / 1000));
+    let mut refused = 0;
+    for end in places {
+        refused += usize::from(Archive::parse(&bytes[..end]).is_err());
+        operate(&bytes[..end], &donor);
+    }
+    assert!(refused > 4000, "{refused}");
+}
+
+#[test]
+fn every_field_of_every_header_at_its_extremes() {
+    let bytes = real_in_small();
+    let donor = samples::donor(Arch::X86_64, "test");
+    let mut headers = vec![8];
+    headers.extend(Archive::parse(&bytes).expect("an archive").members().iter().map(|member| member.offset));
+    let fields = [(0, 16), (16, 12), (28, 6), (34, 6), (40, 8), (48, 10), (58, 2)];
+    let fills: [&[u8]; 10] = [b"0", b"9", b"\0", b"\xff", b" ", b"-1", b"/", b"//", b"/9", b"1 "];
+    for header in headers {
+        for (start, length) in fields {
+            for fill in fills {
+                let mut broken = bytes.clone();
+                let value: Vec<u8> = fill.iter().copied().cycle().take(length).collect();
+                broken[header + start..header + start + length].copy_from_slice(&value);
+                operate(&broken, &donor);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_an_objects_headers_at_its_extremes() {
+    let object =
+        samples::donor_of(Arch::X86_64, samples::DONOR, &samples::note("a", "1"), &samples::options(&[("x", 1, 0, 2)]));
+    let sections = u64::from_le_bytes(object[40..48].try_into().expect("e_shoff")) as usize;
+    for at in (0..64).chain(sections..object.len()) {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut broken = object.clone();
+            broken[at] = value;
+            let _ = surgery::object::symbols(&broken);
+            let _ = surgery::object::localise(&broken, &|_| false);
+            if let Ok(donor) = DonorObject::parse(&broken) {
+                let _ = donor.checksum();
+                let _ = donor.tuned(&[("x".to_owned(), 2)], "1");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn bytes_changed_anywhere(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+        let donor = samples::donor(Arch::X86_64, "test");
+        let mut bytes = samples::musl_with(&[]);
+        for (at, value) in &changes {
+            let at = at.index(bytes.len());
+            bytes[at] = *value;
+        }
+        operate(&bytes, &donor);
+    }
+
+    #[test]
+    fn bytes_of_a_donor_changed_anywhere(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut donor = samples::donor(Arch::X86_64, "test");
+        for (at, value) in &changes {
+            let at = at.index(donor.len());
+            donor[at] = *value;
+        }
+        operate(&samples::musl_with(&[]), &donor);
+        let _ = surgery::object::localise(&donor, &|name| name.starts_with(b"_"));
+    }
+}

@@ -1,0 +1,9 @@
+//! Surgery on real archives, on made-up ones, and on broken ones.
+
+mod archives;
+mod donors;
+mod hostile;
+mod linking;
+mod real_plans;
+mod refusals;
+mod samples;

@@ -1,0 +1,236 @@
+//! Objects and archives made up for a test, and the real ones.
+
+use std::path::PathBuf;
+
+use object::write::{Object, Symbol, SymbolSection};
+use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
+
+/// Every real archive that there is, by what to call it.
+pub(crate) fn real_archives() -> Vec<(String, PathBuf)> {
+    let mut archives = vec![("glibc".to_owned(), fixtures::glibc())];
+    for arch in fixtures::Arch::ALL {
+        archives.push((format!("Debian {}", arch.name()), fixtures::debian_musl(arch).libc));
+        let zig = fixtures::zig_musl(arch);
+        archives.push((format!("zig's compiler-rt {}", arch.name()), zig.with_file_name("libcompiler_rt.a")));
+        archives.push((format!("zig {}", arch.name()), zig));
+    }
+    archives
+}
+
+/// The musl `libc.a`s among them.
+pub(crate) fn real_musl() -> Vec<(String, surgery::Arch, PathBuf)> {
+    let mut archives = Vec::new();
+    for arch in fixtures::Arch::ALL {
+        let own = surgery::Arch::from_name(arch.name()).expect("an architecture of both");
+        archives.push((format!("Debian {}", arch.name()), own, fixtures::debian_musl(arch).libc));
+        archives.push((format!("zig {}", arch.name()), own, fixtures::zig_musl(arch)));
+    }
+    archives
+}
+
+pub(crate) fn bytes(path: &std::path::Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// An object, from words like `malloc` (defined), `weak:malloc`, `hidden:__libc`, `weak:hidden:__x`, and with `needs:` in
+/// front, referred to.
+pub(crate) fn object_for(architecture: Architecture, endianness: Endianness, words: &str) -> Vec<u8> {
+    unwritten(architecture, endianness, words).write().expect("an object")
+}
+
+fn unwritten(architecture: Architecture, endianness: Endianness, words: &str) -> Object<'static> {
+    let mut object = Object::new(BinaryFormat::Elf, architecture, endianness);
+    let text = object.section_id(object::write::StandardSection::Text);
+    for word in words.split_whitespace() {
+        let (needs, word) = strip(word, "needs:");
+        let (weak, word) = strip(word, "weak:");
+        let (hidden, name) = strip(word, "hidden:");
+        let section = if needs {
+            SymbolSection::Undefined
+        } else {
+            object.append_section_data(text, &[0x90; 16], 16);
+            SymbolSection::Section(text)
+        };
+        object.add_symbol(Symbol {
+            name: name.as_bytes().to_vec(),
+            value: 0,
+            size: 16,
+            kind: if needs { SymbolKind::Unknown } else { SymbolKind::Text },
+            scope: if hidden { SymbolScope::Linkage } else { SymbolScope::Dynamic },
+            weak,
+            section,
+            flags: SymbolFlags::None,
+        });
+    }
+    object
+}
+
+pub(crate) fn object(words: &str) -> Vec<u8> {
+    object_for(Architecture::X86_64, Endianness::Little, words)
+}
+
+fn strip<'w>(word: &'w str, front: &str) -> (bool, &'w str) {
+    word.strip_prefix(front).map_or((false, word), |rest| (true, rest))
+}
+
+/// What a donor defines and refers to.
+pub(crate) const DONOR: &str = "weak:malloc weak:calloc weak:realloc weak:free weak:aligned_alloc weak:memalign \
+     weak:posix_memalign weak:valloc weak:pvalloc weak:reallocarray weak:malloc_usable_size hidden:__libc_malloc \
+     hidden:__libc_calloc hidden:__libc_realloc hidden:__libc_free hidden:__malloc_donate hidden:__malloc_atfork \
+     needs:memset";
+
+/// A note as a donor has it before a graft.
+pub(crate) fn note(donor: &str, version: &str) -> Vec<u8> {
+    let mut note = Vec::new();
+    for number in [10_u32, 512, 1] {
+        note.extend_from_slice(&number.to_le_bytes());
+    }
+    note.extend_from_slice(b"allograft\0\0\0");
+    note.extend_from_slice(
+        format!("donor={donor}\nversion={version}\noptions=\nobject=\nallograft=0.1.0\n").as_bytes(),
+    );
+    note.resize(24 + 512, 0);
+    note
+}
+
+/// A table of options: name, value, least and greatest.
+pub(crate) fn options(options: &[(&str, i64, i64, i64)]) -> Vec<u8> {
+    let mut table = b"ARGO".to_vec();
+    for number in [1, options.len() as u32, 64] {
+        table.extend_from_slice(&number.to_le_bytes());
+    }
+    for (name, value, min, max) in options {
+        let mut entry = name.as_bytes().to_vec();
+        entry.resize(32, 0);
+        for number in [value, min, max] {
+            entry.extend_from_slice(&number.to_le_bytes());
+        }
+        entry.resize(64, 0);
+        table.extend(entry);
+    }
+    table
+}
+
+/// A donor of these symbols, with this note and these options.
+pub(crate) fn donor_of(arch: surgery::Arch, words: &str, note: &[u8], options: &[u8]) -> Vec<u8> {
+    let architecture = match arch {
+        surgery::Arch::X86_64 => Architecture::X86_64,
+        surgery::Arch::Aarch64 => Architecture::Aarch64,
+    };
+    let mut object = unwritten(architecture, Endianness::Little, words);
+    for (name, kind, content) in [
+        (".note.allograft", SectionKind::Note, note),
+        (".rodata.allograft.options", SectionKind::ReadOnlyData, options),
+    ] {
+        if content.is_empty() {
+            continue;
+        }
+        let section = object.add_section(Vec::new(), name.as_bytes().to_vec(), kind);
+        object.append_section_data(section, content, 4);
+        if kind == SectionKind::Note {
+            object.section_mut(section).flags =
+                object::SectionFlags::Elf { sh_type: object::elf::SHT_NOTE, sh_flags: object::elf::SHF_ALLOC };
+        }
+    }
+    object.write().expect("a donor")
+}
+
+/// A donor as it should be, tuned.
+pub(crate) fn donor(arch: surgery::Arch, name: &str) -> Vec<u8> {
+    let object = donor_of(arch, DONOR, &note(name, "1.2"), &options(&[("purge_delay", 10, -1, 100_000)]));
+    tuned(&object)
+}
+
+pub(crate) fn tuned(object: &[u8]) -> Vec<u8> {
+    surgery::donor::DonorObject::parse(object).expect("a donor").tuned(&[], "0.1.0").expect("no options")
+}
+
+/// An archive of these members, with an index of what they define if `index`. Written without the crate under test.
+pub(crate) fn archive(members: &[(&str, Vec<u8>)], index: bool) -> Vec<u8> {
+    let mut names = String::new();
+    let (mut bodies, mut starts) = (Vec::new(), Vec::new());
+    for (name, data) in members {
+        let field = if name.len() < 16 && !name.contains('/') {
+            format!("{name}/")
+        } else {
+            let reference = names.len();
+            names.push_str(name);
+            names.push_str("/\n");
+            format!("/{reference}")
+        };
+        starts.push(bodies.len());
+        bodies.extend(member(&field, data));
+    }
+    let table = if names.is_empty() { Vec::new() } else { member("//", names.as_bytes()) };
+    let symbols: Vec<(usize, Vec<u8>)> = members
+        .iter()
+        .enumerate()
+        .flat_map(|(position, (_, data))| {
+            let symbols = surgery::object::symbols(data).unwrap_or_default();
+            symbols
+                .into_iter()
+                .filter(|symbol| symbol.defined && symbol.is_shared())
+                .map(move |symbol| (position, symbol.name.to_vec()))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let mut out = b"!<arch>\n".to_vec();
+    if index {
+        let mut content = (symbols.len() as u32).to_be_bytes().to_vec();
+        let strings: usize = symbols.iter().map(|(_, name)| name.len() + 1).sum();
+        let size = (4 + 4 * symbols.len() + strings).next_multiple_of(2);
+        let front = 8 + 60 + size + table.len();
+        for (position, _) in &symbols {
+            content.extend_from_slice(&((front + starts[*position]) as u32).to_be_bytes());
+        }
+        for (_, name) in &symbols {
+            content.extend_from_slice(name);
+            content.push(0);
+        }
+        content.resize(size, 0);
+        out.extend(member("/", &content));
+    }
+    out.extend(table);
+    out.extend(bodies);
+    out
+}
+
+/// Header, content and padding of a member.
+pub(crate) fn member(field: &str, data: &[u8]) -> Vec<u8> {
+    let mut out = format!("{field:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", 0, 0, 0, 644, data.len()).into_bytes();
+    out.extend_from_slice(data);
+    if !out.len().is_multiple_of(2) {
+        out.push(b'\n');
+    }
+    out
+}
+
+/// A musl in small, as lists of words: what shows that it is musl, users of the allocator, and mallocng's members.
+pub(crate) const MUSL: [(&str, &str); 14] = [
+    ("start.lo", "hidden:__init_libc __libc_start_main needs:__libc"),
+    ("libc.lo", "hidden:__libc"),
+    ("tls.lo", "hidden:__init_tp hidden:__copy_tls"),
+    ("ret.lo", "hidden:__syscall_ret"),
+    ("strdup.lo", "strdup needs:malloc needs:memset"),
+    ("lite_malloc.lo", "hidden:__libc_malloc weak:malloc weak:hidden:__libc_malloc_impl hidden:__bump_lockptr"),
+    ("free.lo", "free needs:__libc_free"),
+    ("memset.lo", "memset"),
+    ("free.lo", "hidden:__libc_free needs:__malloc_context"),
+    ("fork.lo", "fork weak:hidden:__malloc_atfork weak:hidden:__bump_lockptr"),
+    ("realloc.lo", "realloc needs:__libc_realloc"),
+    ("malloc.lo", "hidden:__libc_malloc_impl hidden:__malloc_context __malloc_atfork hidden:__libc_realloc"),
+    ("replaced.lo", "hidden:__malloc_replaced hidden:__aligned_alloc_replaced"),
+    ("calloc.lo", "calloc weak:hidden:__malloc_allzerop needs:__malloc_replaced needs:malloc"),
+];
+
+/// The small musl with these members in place of those of the same name, or behind the last one.
+pub(crate) fn musl_with(changes: &[(&'static str, &'static str)]) -> Vec<u8> {
+    let mut members: Vec<(&str, &str)> = MUSL.to_vec();
+    for change in changes {
+        match members.iter_mut().find(|(name, _)| *name == change.0) {
+            Some(member) => *member = *change,
+            None => members.push(*change),
+        }
+    }
+    archive(&members.iter().map(|(name, words)| (*name, object(words))).collect::<Vec<_>>(), true)
+}
