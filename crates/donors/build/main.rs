@@ -1,0 +1,88 @@
+//! Builds every donor's object for every architecture, and writes the catalogue that `src/lib.rs` includes.
+
+mod foundry;
+mod recipe;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::{env, fs};
+
+use foundry::{Foundry, FoundryError};
+use recipe::Recipe;
+use zigcc::{Arch, Zig};
+
+fn main() {
+    if let Err(error) = build() {
+        // Cargo shows a build script's panic together with everything it printed; an exit code alone shows the message only.
+        eprintln!("error: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn build() -> Result<(), FoundryError> {
+    let home = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    for watched in ["build", "glue", "Cargo.toml"] {
+        println!("cargo::rerun-if-changed={watched}");
+    }
+    println!("cargo::rerun-if-env-changed=ALLOGRAFT_ZIG");
+
+    let recipes = Recipe::all(&home)?;
+    for recipe in &recipes {
+        println!("cargo::rerun-if-changed={}", recipe.folder.display());
+    }
+    let zig = Zig::find(&zigcc::tools_folder(&home), &zigcc::build_folder(&home).join("zig-cache"))?;
+    let foundry = Foundry::new(zig, &home, &out)?;
+
+    let jobs: Vec<(&Recipe, Arch)> = recipes.iter().flat_map(|recipe| Arch::ALL.map(|arch| (recipe, arch))).collect();
+    in_parallel(&jobs, |(recipe, arch)| foundry.cast(recipe, *arch))?;
+
+    write_if_changed(&out.join("catalogue.rs"), &catalogue(&recipes, &foundry))
+}
+
+/// The source of `all()`: one entry for each recipe, in order of their names.
+fn catalogue(recipes: &[Recipe], foundry: &Foundry) -> String {
+    let mut text = String::from("&[\n");
+    for recipe in recipes {
+        let Recipe { name, version, license, character, .. } = recipe;
+        text += &format!(
+            "Donor {{ name: {name:?}, version: {version:?}, license: {license:?}, character: {character:?}, objects: &[\n"
+        );
+        for arch in Arch::ALL {
+            let variant = match arch {
+                Arch::X86_64 => "X86_64",
+                Arch::Aarch64 => "Aarch64",
+            };
+            text += &format!("(Arch::{variant}, include_bytes!({:?})),\n", foundry.object_path(recipe, arch));
+        }
+        text += "] },\n";
+    }
+    text + "]\n"
+}
+
+/// Runs `work` on every job, on as many threads as cargo granted; the first error ends it.
+fn in_parallel<T: Sync>(jobs: &[T], work: impl Fn(&T) -> Result<(), FoundryError> + Sync) -> Result<(), FoundryError> {
+    let threads = env::var("NUM_JOBS").ok().and_then(|count| count.parse().ok()).unwrap_or(1);
+    let queue = Mutex::new(jobs.iter());
+    let next = || queue.lock().ok().and_then(|mut jobs| jobs.next());
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    while let Some(job) = next() {
+                        work(job)?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err(FoundryError::Worker)))
+    })
+}
+
+fn write_if_changed(path: &Path, text: &str) -> Result<(), FoundryError> {
+    if fs::read_to_string(path).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|source| FoundryError::File { path: path.to_owned(), source })
+}

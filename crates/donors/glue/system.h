@@ -1,0 +1,117 @@
+/* The allocator's calls to the system, counted, and with an errno of their own.
+ *
+ * free() must leave the program's errno alone (POSIX.1-2024; musl does), and a successful malloc() had better: madvise
+ * and mmap fail in normal operation. So inside the donor `errno` is private, and these wrappers keep the program's. */
+#ifndef GRAFT_SYSTEM_H
+#define GRAFT_SYSTEM_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static __thread int graft_private_errno;
+
+static __attribute__((noinline, cold)) void *graft_no_memory(void)
+{
+	errno = ENOMEM;
+	return 0;
+}
+
+static _Atomic int64_t graft_mapped;   /* bytes of address space held now */
+static _Atomic int64_t graft_mapped_peak;
+static _Atomic int64_t graft_returned; /* bytes given back to the kernel so far, by munmap and madvise */
+
+static void graft_account_mapped(int64_t bytes)
+{
+	int64_t now = atomic_fetch_add_explicit(&graft_mapped, bytes, memory_order_relaxed) + bytes;
+	int64_t peak = atomic_load_explicit(&graft_mapped_peak, memory_order_relaxed);
+	while (now > peak && !atomic_compare_exchange_weak_explicit(&graft_mapped_peak, &peak, now, memory_order_relaxed,
+	                                                            memory_order_relaxed))
+		;
+}
+
+static void graft_account_returned(int64_t bytes)
+{
+	atomic_fetch_add_explicit(&graft_returned, bytes, memory_order_relaxed);
+}
+
+static void *graft_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	int saved = errno;
+	void *mapping = mmap(address, length, protection, flags, fd, offset);
+	if (mapping == MAP_FAILED) {
+		graft_private_errno = errno;
+		errno = saved;
+	} else if (!(flags & MAP_FIXED)) {
+		graft_account_mapped((int64_t)length);
+	}
+	return mapping;
+}
+
+static int graft_munmap(void *address, size_t length)
+{
+	int saved = errno;
+	int result = munmap(address, length);
+	if (result) {
+		graft_private_errno = errno;
+		errno = saved;
+	} else {
+		graft_account_mapped(-(int64_t)length);
+		graft_account_returned((int64_t)length);
+	}
+	return result;
+}
+
+static int graft_madvise(void *address, size_t length, int advice)
+{
+	int saved = errno;
+	int result = madvise(address, length, advice);
+	if (result) {
+		graft_private_errno = errno;
+		errno = saved;
+	} else if (advice == MADV_DONTNEED || advice == MADV_FREE) {
+		graft_account_returned((int64_t)length);
+	}
+	return result;
+}
+
+static int graft_mprotect(void *address, size_t length, int protection)
+{
+	int saved = errno;
+	int result = mprotect(address, length, protection);
+	if (result) {
+		graft_private_errno = errno;
+		errno = saved;
+	}
+	return result;
+}
+
+/* A plain system call for what the donor has to say: stdio would be pulled into every program and has locks to wait
+ * for, and write() is a cancellation point, which malloc must not be. What cannot be written is lost. */
+static void graft_write(const char *text, size_t length)
+{
+	int saved = errno;
+	while (length) {
+		long wrote = syscall(SYS_write, STDERR_FILENO, text, length);
+		if (wrote <= 0)
+			break;
+		text += wrote;
+		length -= (size_t)wrote;
+	}
+	errno = saved;
+}
+
+static int graft_fputs(const char *text)
+{
+	size_t length = 0;
+	while (text[length])
+		length++;
+	graft_write(text, length);
+	return 0;
+}
+
+#endif

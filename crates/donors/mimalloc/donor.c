@@ -1,0 +1,252 @@
+/* mimalloc 2 as a donor: upstream's files as they are, put together in upstream's order (src/static.c), with the
+ * slow paths renamed where they are defined and wrapped in the fork gate here. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define GRAFT_OPTIONS(X)                                                                                               \
+	X(purge_delay, 10, -1, 3600000, mi_option_purge_delay)                                                             \
+	X(purge_decommits, 1, 0, 1, mi_option_purge_decommits)                                                             \
+	X(arena_reserve, 1048576, 0, 1073741824, mi_option_arena_reserve)                                                  \
+	X(arena_eager_commit, 2, 0, 2, mi_option_arena_eager_commit)                                                       \
+	X(arena_purge_mult, 10, 1, 1000, mi_option_arena_purge_mult)                                                       \
+	X(allow_large_os_pages, 0, 0, 1, mi_option_allow_large_os_pages)                                                   \
+	X(abandoned_reclaim_on_free, 0, 0, 1, mi_option_abandoned_reclaim_on_free)                                         \
+	X(max_segment_reclaim, 10, 0, 100, mi_option_max_segment_reclaim)
+
+#include "gate.h"
+#include "settings.h"
+#include "system.h"
+#include "thread.h"
+
+static char ***donor_environment(void);
+
+#undef errno
+#define errno graft_private_errno
+#define environ (*donor_environment())
+#define fputs(text, file) graft_fputs(text)
+/* sleep(0) is how mimalloc yields; musl's is a cancellation point. */
+#define sleep(seconds) sched_yield()
+#define mmap graft_mmap
+#define munmap graft_munmap
+#define madvise graft_madvise
+#define mprotect graft_mprotect
+#define pthread_key_create graft_key_create
+#define pthread_mutex_lock graft_mutex_lock
+#define pthread_mutex_trylock graft_mutex_trylock
+#define pthread_mutex_unlock graft_mutex_unlock
+/* No constructor and no destructor of mimalloc's own: at exit, threads may still be running and memory in use. */
+#define MI_PRIM_HAS_PROCESS_ATTACH 1
+
+#include "mimalloc.h"
+/* Declarations first: a name is declared as it is and defined renamed. */
+#include "mimalloc/internal.h"
+void upstream_thread_done(mi_heap_t *);
+
+#include "alloc.c"
+#include "alloc-aligned.c"
+#include "alloc-posix.c"
+
+#define _mi_arena_free upstream_arena_free
+#define _mi_arenas_collect upstream_arenas_collect
+#include "arena.c"
+#undef _mi_arena_free
+#undef _mi_arenas_collect
+
+#include "bitmap.c"
+#include "heap.c"
+
+#define _mi_thread_done upstream_thread_done
+#include "init.c"
+#undef _mi_thread_done
+
+#include "libc.c"
+#include "options.c"
+#include "os.c"
+
+#define _mi_malloc_generic upstream_malloc_generic
+#include "page.c"
+#undef _mi_malloc_generic
+
+#include "random.c"
+
+#define _mi_segment_page_free upstream_segment_page_free
+#define _mi_segment_page_abandon upstream_segment_page_abandon
+#define _mi_segment_attempt_reclaim upstream_segment_attempt_reclaim
+#define _mi_segment_huge_page_free upstream_segment_huge_page_free
+#define _mi_abandoned_reclaim_all upstream_abandoned_reclaim_all
+#include "segment.c"
+#undef _mi_segment_page_free
+#undef _mi_segment_page_abandon
+#undef _mi_segment_attempt_reclaim
+#undef _mi_segment_huge_page_free
+#undef _mi_abandoned_reclaim_all
+
+#include "segment-map.c"
+#include "stats.c"
+#include "prim/prim.c"
+
+#undef fputs
+#undef sleep
+#undef mmap
+#undef munmap
+#undef madvise
+#undef mprotect
+#undef pthread_key_create
+#undef pthread_mutex_lock
+#undef pthread_mutex_trylock
+#undef pthread_mutex_unlock
+#undef environ
+#undef errno
+#define errno (*__errno_location())
+
+/* What one thread shares with others, behind the gate. */
+
+void *_mi_malloc_generic(mi_heap_t *heap, size_t size, bool zero, size_t huge_alignment, mi_page_t **page) mi_attr_noexcept
+{
+	graft_gate_enter();
+	void *block = upstream_malloc_generic(heap, size, zero, huge_alignment, page);
+	graft_gate_leave();
+	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
+}
+
+void _mi_arena_free(void *start, size_t size, size_t committed, mi_memid_t memid)
+{
+	graft_gate_enter();
+	upstream_arena_free(start, size, committed, memid);
+	graft_gate_leave();
+}
+
+void _mi_arenas_collect(bool force_purge)
+{
+	graft_gate_enter();
+	upstream_arenas_collect(force_purge);
+	graft_gate_leave();
+}
+
+void _mi_thread_done(mi_heap_t *heap)
+{
+	graft_gate_enter();
+	upstream_thread_done(heap);
+	graft_gate_leave();
+}
+
+void _mi_segment_page_free(mi_page_t *page, bool force, mi_segments_tld_t *tld)
+{
+	graft_gate_enter();
+	upstream_segment_page_free(page, force, tld);
+	graft_gate_leave();
+}
+
+void _mi_segment_page_abandon(mi_page_t *page, mi_segments_tld_t *tld)
+{
+	graft_gate_enter();
+	upstream_segment_page_abandon(page, tld);
+	graft_gate_leave();
+}
+
+bool _mi_segment_attempt_reclaim(mi_heap_t *heap, mi_segment_t *segment)
+{
+	graft_gate_enter();
+	bool reclaimed = upstream_segment_attempt_reclaim(heap, segment);
+	graft_gate_leave();
+	return reclaimed;
+}
+
+#if MI_HUGE_PAGE_ABANDON
+void _mi_segment_huge_page_free(mi_segment_t *segment, mi_page_t *page, mi_block_t *block)
+{
+	graft_gate_enter();
+	upstream_segment_huge_page_free(segment, page, block);
+	graft_gate_leave();
+}
+#endif
+
+void _mi_abandoned_reclaim_all(mi_heap_t *heap, mi_segments_tld_t *tld)
+{
+	graft_gate_enter();
+	upstream_abandoned_reclaim_all(heap, tld);
+	graft_gate_leave();
+}
+
+/* mimalloc asks for the environment when it first looks at an option: the moment to put in what was chosen at graft
+ * time, as defaults that a variable still overrides. */
+static char ***donor_environment(void)
+{
+	static _Atomic bool applied;
+	static char **environment;
+	if (!atomic_exchange(&applied, true)) {
+#define DONOR_OPTION_KEY(name, value, least, greatest, key) key,
+		static const mi_option_t keys[] = {GRAFT_OPTIONS(DONOR_OPTION_KEY)};
+		for (int i = 0; i < graft_option_count; i++) {
+			if (graft_options.entries[i].flags & GRAFT_OPTION_SET)
+				mi_option_set_default(keys[i], (long)graft_options.entries[i].value);
+		}
+	}
+	environment = graft_environment();
+	return &environment;
+}
+
+static inline void *donor_malloc(size_t n)
+{
+	return mi_malloc(n);
+}
+
+static inline void *donor_zalloc(size_t n)
+{
+	return mi_zalloc(n);
+}
+
+static inline void *donor_realloc(void *block, size_t n)
+{
+	void *moved = mi_realloc(block, n);
+	return __builtin_expect(moved != 0, 1) ? moved : graft_no_memory();
+}
+
+static inline void *donor_aligned(size_t alignment, size_t n)
+{
+	void *block = mi_malloc_aligned(n, alignment);
+	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
+}
+
+static inline void donor_free(void *block)
+{
+	mi_free(block);
+}
+
+static inline size_t donor_usable(const void *block)
+{
+	return mi_usable_size(block);
+}
+
+static void donor_start(void)
+{
+	_mi_auto_process_init();
+}
+
+/* Another thread may have been between setting a page's state to "delayed freeing" and setting it back; in the child
+ * it never will, and the owner would wait for it forever (_mi_page_use_delayed_free in page.c). Only pages of this
+ * thread's heap are ever waited for. Back to "use delayed free": a block not yet on the heap's list is lost to the
+ * child, and the next remote free announces itself again. Costs a look at each page, far less than the fork itself. */
+static bool donor_mend_page(mi_heap_t *heap, mi_page_queue_t *queue, mi_page_t *page, void *a, void *b)
+{
+	(void)heap, (void)queue, (void)a, (void)b;
+	mi_thread_free_t state = mi_atomic_load_acquire(&page->xthread_free);
+	if (mi_tf_delayed(state) == MI_DELAYED_FREEING)
+		mi_atomic_store_release(&page->xthread_free, mi_tf_set_delayed(state, MI_USE_DELAYED_FREE));
+	return true;
+}
+
+static void donor_fork_child(void)
+{
+	mi_heap_t *heap = mi_prim_get_default_heap();
+	if (mi_heap_is_initialized(heap))
+		mi_heap_visit_pages(heap, &donor_mend_page, true, 0, 0);
+}
+
+#include "family.h"

@@ -1,0 +1,250 @@
+/* mimalloc 3 as a donor: upstream's files as they are, put together in upstream's order (src/static.c), with the
+ * slow paths renamed where they are defined and wrapped in the fork gate here. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define GRAFT_OPTIONS(X)                                                                                               \
+	X(purge_delay, 1000, -1, 3600000, mi_option_purge_delay)                                                           \
+	X(purge_decommits, 1, 0, 1, mi_option_purge_decommits)                                                             \
+	X(arena_reserve, 1048576, 0, 1073741824, mi_option_arena_reserve)                                                  \
+	X(arena_eager_commit, 2, 0, 2, mi_option_arena_eager_commit)                                                       \
+	X(arena_purge_mult, 4, 1, 1000, mi_option_arena_purge_mult)                                                        \
+	X(allow_large_os_pages, 0, 0, 1, mi_option_allow_large_os_pages)                                                   \
+	X(allow_thp, 2, 0, 2, mi_option_allow_thp)                                                                         \
+	X(page_full_retain, 2, -1, 1000, mi_option_page_full_retain)                                                       \
+	X(page_max_reclaim, -1, -1, 1000000, mi_option_page_max_reclaim)
+
+#include "gate.h"
+#include "settings.h"
+#include "system.h"
+#include "thread.h"
+
+static char ***donor_environment(void);
+
+#undef errno
+#define errno graft_private_errno
+#define environ (*donor_environment())
+#define fputs(text, file) graft_fputs(text)
+/* sleep(0) is how mimalloc yields; musl's is a cancellation point. */
+#define sleep(seconds) sched_yield()
+#define mmap graft_mmap
+#define munmap graft_munmap
+#define madvise graft_madvise
+#define mprotect graft_mprotect
+#define pthread_key_create graft_key_create
+#define pthread_mutex_lock graft_mutex_lock
+#define pthread_mutex_trylock graft_mutex_trylock
+#define pthread_mutex_unlock graft_mutex_unlock
+/* No constructor and no destructor of mimalloc's own: at exit, threads may still be running and memory in use. */
+#define MI_PRIM_HAS_PROCESS_ATTACH 1
+/* The hook does it; pthread_atfork allocates in musl 1.2.4 and later, with a lock held. */
+#define MI_NO_PTHREAD_ATFORK 1
+
+#include "mimalloc.h"
+/* Declarations first: a name is declared as it is and defined renamed. */
+#include "mimalloc/internal.h"
+#include "mimalloc/arena/arena-alloc.h"
+#include "mimalloc/arena/arena-page.h"
+void upstream_arenas_page_free(mi_page_t *, mi_theap_t *);
+void upstream_arenas_page_unabandon(mi_page_t *, mi_theap_t *);
+void upstream_thread_done(mi_theap_t *);
+
+#include "prim/os.c"
+#include "prim/prim.c"
+#include "prim/prim-tls.c"
+
+#include "util/libc.c"
+#include "util/options.c"
+#include "util/random.c"
+#include "util/stats.c"
+#include "util/threadlocal.c"
+
+#include "arena/arena.c"
+
+#define _mi_arenas_free upstream_arenas_free
+#define _mi_arenas_collect upstream_arenas_collect
+#include "arena/arena-alloc.c"
+#undef _mi_arenas_free
+#undef _mi_arenas_collect
+
+#define _mi_arenas_page_free upstream_arenas_page_free
+#define _mi_arenas_page_abandon upstream_arenas_page_abandon
+#define _mi_arenas_page_try_reabandon_to_mapped upstream_arenas_page_try_reabandon_to_mapped
+#define _mi_arenas_page_unabandon upstream_arenas_page_unabandon
+#include "arena/arena-page.c"
+#undef _mi_arenas_page_free
+#undef _mi_arenas_page_abandon
+#undef _mi_arenas_page_try_reabandon_to_mapped
+#undef _mi_arenas_page_unabandon
+
+#include "arena/bitmap-chunk.c"
+#include "arena/bitmap.c"
+
+#include "alloc/alloc.c"
+
+#define _mi_malloc_generic upstream_malloc_generic
+#include "alloc/alloc-generic.c"
+#undef _mi_malloc_generic
+
+#include "alloc/alloc-aligned.c"
+#include "alloc/alloc-posix.c"
+#include "alloc/page.c"
+#include "alloc/page-queue.c"
+
+#include "heap/heap.c"
+
+#define _mi_thread_done upstream_thread_done
+#include "heap/init.c"
+#undef _mi_thread_done
+
+#include "heap/page-map.c"
+#include "heap/subproc.c"
+#include "heap/theap.c"
+
+#include "profile/sample-guarded.c"
+#include "profile/sample-profile.c"
+#include "profile/pprof.c"
+
+#undef fputs
+#undef sleep
+#undef mmap
+#undef munmap
+#undef madvise
+#undef mprotect
+#undef pthread_key_create
+#undef pthread_mutex_lock
+#undef pthread_mutex_trylock
+#undef pthread_mutex_unlock
+#undef environ
+#undef errno
+#define errno (*__errno_location())
+
+/* What one thread shares with others, behind the gate. */
+
+void *_mi_malloc_generic(mi_theap_t *theap, size_t size, size_t zero_huge_alignment, mi_page_t **page) mi_attr_noexcept
+{
+	graft_gate_enter();
+	void *block = upstream_malloc_generic(theap, size, zero_huge_alignment, page);
+	graft_gate_leave();
+	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
+}
+
+void _mi_arenas_free(mi_subproc_t *subproc, void *start, size_t size, mi_memid_t memid)
+{
+	graft_gate_enter();
+	upstream_arenas_free(subproc, start, size, memid);
+	graft_gate_leave();
+}
+
+void _mi_arenas_collect(bool force_purge, bool visit_all, mi_tld_t *tld)
+{
+	graft_gate_enter();
+	upstream_arenas_collect(force_purge, visit_all, tld);
+	graft_gate_leave();
+}
+
+void _mi_arenas_page_free(mi_page_t *page, mi_theap_t *theap)
+{
+	graft_gate_enter();
+	upstream_arenas_page_free(page, theap);
+	graft_gate_leave();
+}
+
+void _mi_arenas_page_abandon(mi_page_t *page, mi_theap_t *theap)
+{
+	graft_gate_enter();
+	upstream_arenas_page_abandon(page, theap);
+	graft_gate_leave();
+}
+
+bool _mi_arenas_page_try_reabandon_to_mapped(mi_page_t *page)
+{
+	graft_gate_enter();
+	bool abandoned = upstream_arenas_page_try_reabandon_to_mapped(page);
+	graft_gate_leave();
+	return abandoned;
+}
+
+void _mi_arenas_page_unabandon(mi_page_t *page, mi_theap_t *theap)
+{
+	graft_gate_enter();
+	upstream_arenas_page_unabandon(page, theap);
+	graft_gate_leave();
+}
+
+void _mi_thread_done(mi_theap_t *theap)
+{
+	graft_gate_enter();
+	upstream_thread_done(theap);
+	graft_gate_leave();
+}
+
+/* mimalloc asks for the environment when it first looks at an option: the moment to put in what was chosen at graft
+ * time, as defaults that a variable still overrides. */
+static char ***donor_environment(void)
+{
+	static _Atomic bool applied;
+	static char **environment;
+	if (!atomic_exchange(&applied, true)) {
+#define DONOR_OPTION_KEY(name, value, least, greatest, key) key,
+		static const mi_option_t keys[] = {GRAFT_OPTIONS(DONOR_OPTION_KEY)};
+		for (int i = 0; i < graft_option_count; i++) {
+			if (graft_options.entries[i].flags & GRAFT_OPTION_SET)
+				mi_option_set_default(keys[i], (long)graft_options.entries[i].value);
+		}
+	}
+	environment = graft_environment();
+	return &environment;
+}
+
+static inline void *donor_malloc(size_t n)
+{
+	return mi_malloc(n);
+}
+
+static inline void *donor_zalloc(size_t n)
+{
+	return mi_zalloc(n);
+}
+
+static inline void *donor_realloc(void *block, size_t n)
+{
+	void *moved = mi_realloc(block, n);
+	return __builtin_expect(moved != 0, 1) ? moved : graft_no_memory();
+}
+
+static inline void *donor_aligned(size_t alignment, size_t n)
+{
+	void *block = mi_malloc_aligned(n, alignment);
+	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
+}
+
+static inline void donor_free(void *block)
+{
+	mi_free(block);
+}
+
+static inline size_t donor_usable(const void *block)
+{
+	return mi_usable_size(block);
+}
+
+static void donor_start(void)
+{
+	_mi_auto_process_init();
+}
+
+/* Pages of threads that the child does not have stay theirs: their blocks can be used and freed in the child, their
+ * free space cannot be reused. Upstream's _mi_fork_child would take them over, by walking lists that their owners may
+ * have been changing (they are not behind the gate, being thread-local), and by touching every page at every fork. */
+static void donor_fork_child(void)
+{
+}
+
+#include "family.h"

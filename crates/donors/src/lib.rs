@@ -1,0 +1,58 @@
+//! The allocators that can be transplanted: what they are called, and the objects built from them.
+//!
+//! A donor is a folder of this crate with a recipe, its glue in C and nothing else to register it by: `build/` finds the
+//! recipes, builds an object for each architecture, and writes the catalogue below.
+
+use surgery::Arch;
+use surgery::donor::{DonorError, DonorObject, DonorOption};
+
+/// An allocator in the form in which it is transplanted.
+#[derive(Debug)]
+pub struct Donor {
+    /// What users call it, as in `--donor NAME`.
+    pub name: &'static str,
+    /// Upstream's version.
+    pub version: &'static str,
+    /// SPDX expression of the donor's own licence.
+    pub license: &'static str,
+    /// One line on when to take it.
+    pub character: &'static str,
+    /// The relocatable object for each architecture.
+    pub objects: &'static [(Arch, &'static [u8])],
+}
+
+/// The donor taken when none is named.
+pub const DEFAULT: &str = "mimalloc";
+
+static DONORS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/catalogue.rs"));
+
+/// Every donor of this build, in order of their names.
+pub fn all() -> &'static [Donor] {
+    DONORS
+}
+
+/// The donor of that name.
+pub fn find(name: &str) -> Option<&'static Donor> {
+    DONORS.iter().find(|donor| donor.name == name)
+}
+
+impl Donor {
+    /// The object for that architecture, if the donor supports it.
+    pub fn object(&self, arch: Arch) -> Option<&'static [u8]> {
+        self.objects.iter().find(|(of, _)| *of == arch).map(|(_, object)| *object)
+    }
+
+    /// The architectures that this donor supports.
+    pub fn arches(&self) -> impl Iterator<Item = Arch> {
+        self.objects.iter().map(|(arch, _)| *arch)
+    }
+
+    /// What `--set` takes for this donor, read from the object itself: the same for every architecture.
+    ///
+    /// # Errors
+    /// Those of [`DonorObject::parse`]; the tests of this crate show that no embedded object has any.
+    pub fn options(&self) -> Result<Vec<DonorOption>, DonorError> {
+        let (_, object) = self.objects.first().ok_or(DonorError::Empty)?;
+        Ok(DonorObject::parse(object)?.options().to_vec())
+    }
+}
