@@ -1,0 +1,231 @@
+//! Compiles the programs, the start object and the runtime library with zig, for every architecture.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::{env, fs, io, thread};
+
+use zigcc::{Arch, Zig};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Compilations that run side by side.
+const WORKERS: usize = 2;
+
+/// What every object has to be: position-independent, since hosts link with -static and with -static-pie; free of calls
+/// that only zig's own runtime answers; with each call of the malloc family left as it was written.
+const C_FLAGS: [&str; 14] = [
+    "-std=c11",
+    "-O2",
+    "-g0",
+    "-fPIE",
+    "-pthread",
+    "-fno-builtin",
+    "-fno-stack-protector",
+    "-fno-sanitize=all",
+    "-fno-asynchronous-unwind-tables",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fno-ident",
+    "-c",
+];
+
+/// The parts of the runtime library: each one a member, so that a link takes only what its libc lacks.
+const RUNTIME: [&str; 5] = ["complex.zig", "long_double.zig", "memory.zig", "strings.c", "trigonometry.zig"];
+
+/// One run of zig; `in_folder` keeps machine paths out of `__FILE__`.
+struct Job {
+    in_folder: PathBuf,
+    arguments: Vec<String>,
+}
+
+/// A program as its source describes itself.
+struct Program {
+    name: String,
+    about: String,
+    seconds: u32,
+}
+
+fn main() -> ExitCode {
+    match build() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build() -> Result<(), Failure> {
+    let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    for watched in ["build.rs", "programs", "runtime"] {
+        println!("cargo::rerun-if-changed={watched}");
+    }
+    println!("cargo::rerun-if-env-changed=ALLOGRAFT_ZIG");
+
+    let cache = zigcc::build_folder(&here).join("zig-cache");
+    let zig = Zig::find(&zigcc::tools_folder(&here), &cache)?;
+    let programs = read_programs(&here.join("programs"))?;
+    let runtime = lay_out_runtime(&zig, &here.join("runtime"), &out)?;
+
+    let mut jobs = Vec::new();
+    for arch in Arch::ALL {
+        let folder = out.join(arch.name());
+        fs::create_dir_all(&folder)?;
+        for program in &programs {
+            let mut arguments =
+                compile(arch, &format!("{}.c", program.name), &folder.join(format!("{}.o", program.name)))?;
+            arguments.push(format!("-DPROGRAM_NAME=\"{}\"", program.name));
+            // The watchdog rings before whoever runs the program loses patience.
+            arguments.push(format!("-DPROGRAM_SECONDS={}", program.seconds - program.seconds / 10));
+            jobs.push(Job { in_folder: here.join("programs"), arguments });
+        }
+        let start = compile(arch, "start.c", &folder.join("start.o"))?;
+        jobs.push(Job { in_folder: here.join("runtime"), arguments: start });
+        for part in RUNTIME {
+            let object = folder.join(part).with_extension("o");
+            let arguments = match part.ends_with(".c") {
+                true => compile(arch, part, &object)?,
+                false => compile_zig(arch, part, &object)?,
+            };
+            jobs.push(Job { in_folder: runtime.clone(), arguments });
+        }
+    }
+    run_all(&zig, jobs)?;
+
+    for arch in Arch::ALL {
+        let folder = out.join(arch.name());
+        let library = folder.join("runtime.a");
+        if library.exists() {
+            fs::remove_file(&library)?;
+        }
+        // Inside the folder, so that members are named by their files alone.
+        let mut arguments = vec!["ar".to_owned(), "rcsD".to_owned(), "runtime.a".to_owned()];
+        arguments
+            .extend(RUNTIME.iter().filter_map(|part| Some(part.rsplit_once('.')?.0)).map(|stem| format!("{stem}.o")));
+        run(&zig, &Job { in_folder: folder, arguments })?;
+    }
+    fs::write(out.join("programs.rs"), table(&programs)?)?;
+    Ok(())
+}
+
+fn compile(arch: Arch, source: &str, object: &Path) -> Result<Vec<String>, Failure> {
+    let mut arguments: Vec<String> = ["cc", "-target", arch.triple()].map(str::to_owned).to_vec();
+    arguments.extend(C_FLAGS.map(str::to_owned));
+    if arch == Arch::Aarch64 {
+        // Atomics as instructions: a host's runtime may lack the __aarch64_* functions.
+        arguments.push("-mno-outline-atomics".to_owned());
+    }
+    arguments.extend([source.to_owned(), "-o".to_owned(), text(object)?]);
+    Ok(arguments)
+}
+
+fn compile_zig(arch: Arch, source: &str, object: &Path) -> Result<Vec<String>, Failure> {
+    let mut arguments: Vec<String> = ["build-obj", "-target", arch.triple()].map(str::to_owned).to_vec();
+    arguments
+        .extend(["-OReleaseSmall", "-fstrip", "-fPIE", "-fno-stack-check", "-fno-stack-protector"].map(str::to_owned));
+    arguments.extend([format!("-femit-bin={}", text(object)?), source.to_owned()]);
+    Ok(arguments)
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    path.to_str().map(str::to_owned).ok_or_else(|| format!("`{}` is not UTF-8", path.display()).into())
+}
+
+/// Runs the jobs on [`WORKERS`] threads; the first failure is what comes back.
+fn run_all(zig: &Zig, jobs: Vec<Job>) -> Result<(), Failure> {
+    let queue = Mutex::new(jobs.into_iter());
+    let work = || -> Result<(), Failure> {
+        loop {
+            let next = queue.lock().map_err(|_| "another compilation failed")?.next();
+            match next {
+                Some(job) => run(zig, &job)?,
+                None => return Ok(()),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        let mut outcome = Ok(());
+        for worker in workers {
+            let result = worker.join().unwrap_or_else(|_| Err("a compilation panicked".into()));
+            outcome = outcome.and(result);
+        }
+        outcome
+    })
+}
+
+fn run(zig: &Zig, job: &Job) -> Result<(), Failure> {
+    let mut command: Command = zig.command();
+    command.current_dir(&job.in_folder).args(&job.arguments);
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("`{command:?}` failed:\n{}", String::from_utf8_lossy(&output.stderr)).into()),
+    }
+}
+
+/// Every `.c` file: its first line says what it is about, a line `// At most N s ...` how long it may take.
+fn read_programs(folder: &Path) -> Result<Vec<Program>, Failure> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    paths.sort();
+    paths.iter().map(|path| read_program(path)).collect()
+}
+
+fn read_program(path: &Path) -> Result<Program, Failure> {
+    let source = fs::read_to_string(path)?;
+    let name = path.file_stem().and_then(|stem| stem.to_str()).ok_or("a program without a name")?.to_owned();
+    let about = source.lines().next().and_then(|line| line.strip_prefix("// "));
+    let about = about.ok_or_else(|| format!("`{name}.c` does not begin with a comment that says what it is about"))?;
+    let limit =
+        source.lines().find_map(|line| line.strip_prefix("// At most ")).and_then(|rest| rest.split(' ').next());
+    let limit = limit.ok_or_else(|| format!("`{name}.c` has no line `// At most N s on a slow machine.`"))?;
+    Ok(Program { name, about: about.trim_end_matches('.').to_owned(), seconds: limit.parse()? })
+}
+
+/// A folder where the runtime's sources find zig's: imports may not leave the folder of the file that begins them.
+fn lay_out_runtime(zig: &Zig, sources: &Path, out: &Path) -> Result<PathBuf, Failure> {
+    let folder = out.join("runtime");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    for part in RUNTIME {
+        fs::copy(sources.join(part), folder.join(part))?;
+    }
+    let environment = String::from_utf8(zig.run(["env"])?)?;
+    let library = environment.lines().find_map(|line| line.trim().strip_prefix(".lib_dir = \"")?.strip_suffix("\","));
+    let library = library.ok_or("`zig env` names no .lib_dir")?;
+    link_folder(&Path::new(library).join("compiler_rt"), &folder.join("compiler_rt"))?;
+    Ok(folder)
+}
+
+#[cfg(unix)]
+fn link_folder(original: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(original, link)
+}
+
+#[cfg(not(unix))]
+fn link_folder(original: &Path, _link: &Path) -> io::Result<()> {
+    Err(io::Error::other(format!("cannot link to `{}` on this system", original.display())))
+}
+
+/// The Rust source of the table that the crate includes.
+fn table(programs: &[Program]) -> Result<String, std::fmt::Error> {
+    let mut code = String::from("static PROGRAMS: &[Program] = &[\n");
+    for Program { name, about, seconds } in programs {
+        writeln!(code, "    Program {{ name: {name:?}, about: {about:?}, seconds: {seconds},")?;
+        writeln!(code, "        source: include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/programs/{name}.c\")),")?;
+        let objects = Arch::ALL.map(|arch| {
+            format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}/{name}.o\")).as_slice()", arch.name())
+        });
+        writeln!(code, "        objects: [{}] }},", objects.join(", "))?;
+    }
+    code.push_str("];\n");
+    Ok(code)
+}

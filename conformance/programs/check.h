@@ -1,0 +1,218 @@
+// What every program shares: CHECK, a watchdog, the scale of loops, deterministic numbers, patterns in blocks.
+// Include it first: it chooses the feature level.
+#ifndef CHECK_H
+#define CHECK_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef PROGRAM_NAME
+#define PROGRAM_NAME __FILE__
+#endif
+#ifndef PROGRAM_SECONDS
+#define PROGRAM_SECONDS 120
+#endif
+
+#define UNUSED __attribute__((unused))
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
+// Where failures go; a program that listens on its own stderr points it elsewhere meanwhile.
+static int check_stderr = 2;
+
+// Formats on the stack and writes once: a failure has to be reported even if the allocator is what failed.
+UNUSED static void check_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+UNUSED static void check_print(const char *format, ...) {
+	char line[600];
+	va_list arguments;
+	va_start(arguments, format);
+	int length = vsnprintf(line, sizeof line, format, arguments);
+	va_end(arguments);
+	if (length < 0) length = 0;
+	if (length > (int)sizeof line - 1) length = sizeof line - 1;
+	if (write(check_stderr, line, (size_t)length) < 0) _exit(1);
+}
+
+#define FAIL(...)                                                     \
+	do {                                                                \
+		check_print("FAIL: %s:%d: ", __FILE__, __LINE__);                 \
+		check_print(__VA_ARGS__);                                         \
+		check_print("\n");                                                \
+		_exit(1);                                                         \
+	} while (0)
+
+#define CHECK(condition)                                              \
+	do {                                                                \
+		if (!(condition)) FAIL("%s (errno %d)", #condition, errno);       \
+	} while (0)
+
+// CHECK with words and figures of the moment.
+#define CHECK_THAT(condition, ...)                                    \
+	do {                                                                \
+		if (!(condition)) FAIL(__VA_ARGS__);                              \
+	} while (0)
+
+#define NOTE(...) check_print("note: " __VA_ARGS__)
+
+static void check_hang(int signal_number) {
+	(void)signal_number;
+	static const char text[] = "FAIL: " PROGRAM_NAME ": hang\n";
+	if (write(check_stderr, text, sizeof text - 1) < 0) _exit(3);
+	_exit(3);
+}
+
+// Call first in main. The watchdog ends the program a while before the limit that whoever runs it keeps.
+UNUSED static void check_begin(void) {
+	struct sigaction action = {.sa_handler = check_hang};
+	sigaction(SIGALRM, &action, 0);
+	alarm(PROGRAM_SECONDS);
+}
+
+// Call last; the exit code is the program's.
+UNUSED static int check_done(void) {
+	printf("ok %s\n", PROGRAM_NAME);
+	return 0;
+}
+
+// `count` at 100 percent; $ALLOGRAFT_SCALE shortens (or lengthens) the loops.
+UNUSED static long scaled(long count) {
+	const char *text = getenv("ALLOGRAFT_SCALE");
+	long percent = text ? atol(text) : 100;
+	if (percent < 1) percent = 1;
+	long result = count * percent / 100;
+	return result < 1 ? 1 : result;
+}
+
+// A number from the environment, or `otherwise`.
+UNUSED static long setting(const char *name, long otherwise) {
+	const char *text = getenv(name);
+	return text && *text ? atol(text) : otherwise;
+}
+
+// xorshift64*: the same numbers on every machine.
+UNUSED static uint64_t next_random(uint64_t *state) {
+	uint64_t x = *state ? *state : 0x9e3779b97f4a7c15u;
+	x ^= x >> 12, x ^= x << 25, x ^= x >> 27;
+	*state = x;
+	return x * 0x2545f4914f6cdd1du >> 16;
+}
+
+// From `low` to `high`, both included.
+UNUSED static size_t random_between(uint64_t *state, size_t low, size_t high) {
+	return low + next_random(state) % (high - low + 1);
+}
+
+UNUSED static int is_aligned(const void *block, size_t alignment) {
+	return (uintptr_t)block % alignment == 0;
+}
+
+// Every byte depends on the seed and on its place, so that moved, torn and shared blocks show.
+UNUSED static unsigned char pattern_byte(size_t seed, size_t place) {
+	size_t mixed = (seed + place) * 0x9e3779b9u + (place >> 8) + seed * 31;
+	return (unsigned char)(mixed ^ mixed >> 16);
+}
+
+UNUSED static void pattern_fill(void *block, size_t from, size_t to, size_t seed) {
+	unsigned char *bytes = block;
+	for (size_t i = from; i < to; i++) bytes[i] = pattern_byte(seed, i);
+}
+
+// The first place below `size` whose byte is wrong, or `size`.
+UNUSED static size_t pattern_end(const void *block, size_t size, size_t seed) {
+	const unsigned char *bytes = block;
+	size_t i = 0;
+	while (i < size && bytes[i] == pattern_byte(seed, i)) i++;
+	return i;
+}
+
+#define CHECK_PATTERN(block, size, seed)                              \
+	do {                                                                \
+		size_t end_ = pattern_end(block, size, seed);                     \
+		CHECK_THAT(end_ == (size), "block of %zu bytes is damaged at %zu", (size_t)(size), end_); \
+	} while (0)
+
+// Waits for a child, at most `seconds`; a child that takes longer is killed. Gives its wait status, or -1 for a hang.
+UNUSED static int await_child(pid_t child, long seconds) {
+	struct timespec begin, now, pause = {0, 100000};
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (;;) {
+		int status;
+		pid_t got = waitpid(child, &status, WNOHANG);
+		if (got == child) return status;
+		if (got < 0 && errno != EINTR) FAIL("waitpid: errno %d", errno);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (now.tv_sec - begin.tv_sec >= seconds) {
+			kill(child, SIGKILL);
+			waitpid(child, &status, 0);
+			return -1;
+		}
+		nanosleep(&pause, 0);
+		if (pause.tv_nsec < 5000000) pause.tv_nsec *= 2;
+	}
+}
+
+// How long a child may take before it counts as hanging.
+UNUSED static long patience(void) {
+	return setting("ALLOGRAFT_HANG_SECONDS", 20);
+}
+
+// Checks that a child did what it should and left with `code`.
+UNUSED static void expect_exit(pid_t child, int code, const char *what) {
+	CHECK(child > 0);
+	int status = await_child(child, patience());
+	CHECK_THAT(status != -1, "%s: hang: the child still ran after %ld s", what, patience());
+	CHECK_THAT(!WIFSIGNALED(status), "%s: the child died of signal %d", what, WTERMSIG(status));
+	CHECK_THAT(WEXITSTATUS(status) == code, "%s: the child left with %d, not %d", what, WEXITSTATUS(status), code);
+}
+
+// How much of this process's own memory (what it may write) is resident, in bytes; 0 where /proc is missing. Asks about each
+// mapping instead of reading /proc/self/statm, which under an emulator counts the emulator.
+UNUSED static size_t resident_bytes(void) {
+	static char text[1 << 16];
+	static unsigned char pages[1 << 14];
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), resident = 0, kept = 0;
+	int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (file < 0) return 0;
+	for (ssize_t got; (got = read(file, text + kept, sizeof text - 1 - kept)) > 0;) {
+		text[kept += (size_t)got] = 0;
+		char *line = text;
+		for (char *end; (end = strchr(line, '\n')); line = end + 1) {
+			unsigned long from, to;
+			char access[5];
+			if (sscanf(line, "%lx-%lx %4s", &from, &to, access) != 3 || access[1] != 'w') continue;
+			for (size_t step = sizeof pages * page; from < to; from += step) {
+				size_t length = to - from < step ? to - from : step;
+				if (mincore((void *)from, length, pages)) continue;
+				for (size_t i = 0; i < length / page; i++) resident += (pages[i] & 1) * page;
+			}
+		}
+		memmove(text, line, kept -= (size_t)(line - text));
+	}
+	close(file);
+	return resident;
+}
+
+// Memory may not grow with the number of threads: `first` of them have ended when `base` bytes were resident, `count` by now.
+UNUSED static void expect_no_growth(size_t base, long first, long count, size_t allowed, size_t allowed_each) {
+	size_t now = resident_bytes(), most = base + allowed + (size_t)(count - first) * allowed_each;
+	if (!now) NOTE("no /proc/self/maps: memory is not checked\n");
+	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu KiB after %ld threads, %zu KiB after %ld\n", base >> 10, first, now >> 10, count);
+	CHECK_THAT(now <= most, "memory grows with threads: %zu KiB after %ld, %zu KiB after %ld, at most %zu KiB is allowed", base >> 10, first, now >> 10,
+			   count, most >> 10);
+}
+
+#endif

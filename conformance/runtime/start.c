@@ -1,0 +1,38 @@
+// The entry of a static program (crt1.o), for hosts that come without one. As musl's crt/crt1.c and arch/*/crt_arch.h do it.
+// The constructors' `_init` and `_fini` need no crti.o: every musl since 1.1.16 carries weak ones and calls them itself.
+
+int main(int, char **, char **);
+int __libc_start_main(int (*)(int, char **, char **), int, char **, void (*)(void), void (*)(void), void (*)(void));
+
+#if defined(__x86_64__)
+__asm__(
+	".text\n"
+	".global _start\n"
+	".type _start, %function\n"
+	"_start:\n"
+	"	xor %ebp, %ebp\n"
+	"	mov %rsp, %rdi\n"
+	"	and $-16, %rsp\n"
+	"	call _start_c\n"
+	"	hlt\n"
+	".size _start, .-_start\n");
+#elif defined(__aarch64__)
+__asm__(
+	".text\n"
+	".global _start\n"
+	".type _start, %function\n"
+	"_start:\n"
+	"	mov x29, #0\n"
+	"	mov x30, #0\n"
+	"	mov x0, sp\n"
+	"	and sp, x0, #-16\n"
+	"	b _start_c\n"
+	".size _start, .-_start\n");
+#else
+#error "no entry for this architecture"
+#endif
+
+// The kernel's stack: the number of arguments, the arguments, a null pointer, the environment.
+__attribute__((used, visibility("hidden"))) void _start_c(long *stack) {
+	__libc_start_main(main, (int)stack[0], (char **)(stack + 1), 0, 0, 0);
+}

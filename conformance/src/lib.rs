@@ -1,0 +1,142 @@
+//! C programs that a grafted libc has to survive, built for every architecture.
+
+/// An architecture that the programs are built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Arch {
+    /// AMD64, baseline x86-64.
+    X86_64,
+    /// ARMv8-A, 64-bit, little-endian.
+    Aarch64,
+}
+
+impl Arch {
+    /// Every architecture.
+    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+
+    /// The name that `uname -m` prints.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64",
+            Arch::Aarch64 => "aarch64",
+        }
+    }
+
+    /// The architecture of that name, as [`Arch::name`] gives it.
+    pub fn from_name(name: &str) -> Option<Arch> {
+        Arch::ALL.into_iter().find(|arch| arch.name() == name)
+    }
+}
+
+/// One program. It takes no arguments, prints one line `ok NAME` and leaves with 0, or prints a line that begins with
+/// `FAIL: ` on stderr and leaves with anything else; a hang ends with 3 when its watchdog rings.
+///
+/// It reads `ALLOGRAFT_SCALE` (percent, 100 when unset: the length of its loops), `ALLOGRAFT_HANG_SECONDS` (20 when
+/// unset: when a forked child counts as hanging) and, in `fork_stress`, `ALLOGRAFT_FORKS` (5,000 when unset).
+#[derive(Debug)]
+pub struct Program {
+    /// The name, also that of its source without `.c`.
+    pub name: &'static str,
+    /// What it is about, in one phrase.
+    pub about: &'static str,
+    /// How many seconds it may take at scale 100 on a slow or emulated machine.
+    pub seconds: u32,
+    source: &'static str,
+    objects: [&'static [u8]; 2],
+}
+
+include!(concat!(env!("OUT_DIR"), "/programs.rs"));
+
+/// Every program, by name.
+pub fn programs() -> &'static [Program] {
+    PROGRAMS
+}
+
+/// The program of that name.
+pub fn find(name: &str) -> Option<&'static Program> {
+    PROGRAMS.iter().find(|program| program.name == name)
+}
+
+impl Program {
+    /// The relocatable object, position-independent. It links with any musl from 1.2.2 on.
+    pub fn object(&self, arch: Arch) -> &'static [u8] {
+        match arch {
+            Arch::X86_64 => self.objects[0],
+            Arch::Aarch64 => self.objects[1],
+        }
+    }
+}
+
+/// The C source of a program. It includes `check.h`, which [`header`] gives.
+pub fn source(program: &Program) -> &'static str {
+    program.source
+}
+
+/// `check.h`, which every program's source includes.
+pub fn header() -> &'static str {
+    include_str!("../programs/check.h")
+}
+
+/// An object with `_start` for a static program that is not position-independent (musl's `crt1.o`), for hosts that come
+/// without one. With it, `crti.o` and `crtn.o` can be left out: musl's `libc.a` has what they would define.
+pub fn start_object(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/start.o")),
+        Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/aarch64/start.o")),
+    }
+}
+
+/// A static archive of the functions that compilers call by themselves (arithmetic on 128-bit floats, multiplication of
+/// complex numbers) and of those that zig's `libc.a` leaves to zig. Link it in one group with the `libc.a`, after it.
+pub fn runtime_library(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/runtime.a")),
+        Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/aarch64/runtime.a")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_are_found_by_name() {
+        assert_eq!(Arch::from_name("aarch64"), Some(Arch::Aarch64));
+        assert_eq!(Arch::from_name("x86_64"), Some(Arch::X86_64));
+        assert_eq!(Arch::from_name("arm"), None);
+    }
+
+    #[test]
+    fn objects_are_of_their_architecture() {
+        // e_type 1 (relocatable) and e_machine (62 AMD64, 183 AArch64) of the ELF header.
+        for (arch, machine) in [(Arch::X86_64, 62u8), (Arch::Aarch64, 183)] {
+            let objects = programs().iter().map(|program| program.object(arch)).chain([start_object(arch)]);
+            for object in objects {
+                assert_eq!(&object[..4], b"\x7fELF");
+                assert_eq!((object[16], object[18]), (1, machine));
+            }
+            assert!(runtime_library(arch).starts_with(b"!<arch>\n"));
+        }
+    }
+
+    #[test]
+    fn objects_hold_no_path_of_the_machine_that_built_them() {
+        let here = env!("CARGO_MANIFEST_DIR").as_bytes();
+        for program in programs() {
+            for arch in Arch::ALL {
+                let found = program.object(arch).windows(here.len()).any(|window| window == here);
+                assert!(!found, "{} for {}", program.name, arch.name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_program_says_what_it_is_about() {
+        assert!(programs().len() >= 11);
+        for program in programs() {
+            assert!(!program.about.is_empty() && program.seconds >= 60, "{program:?}");
+            assert_eq!(find(program.name).map(|found| found.name), Some(program.name));
+            assert!(source(program).contains("#include \"check.h\""));
+        }
+        assert!(header().contains("define CHECK("));
+    }
+}

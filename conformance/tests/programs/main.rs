@@ -1,0 +1,26 @@
+//! The programs pass on stock musl, and each of them fails with an allocator that has the fault it looks for.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+mod linking;
+mod saboteurs;
+mod stock;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    match trials() {
+        Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
+        Err(failed) => {
+            eprintln!("{}", failed.message().unwrap_or("the trials cannot be listed"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn trials() -> Result<Vec<Trial>, Failed> {
+    let mut trials = stock::trials();
+    trials.extend(saboteurs::trials()?);
+    Ok(trials)
+}

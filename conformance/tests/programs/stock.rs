@@ -1,0 +1,27 @@
+//! Every program passes on stock musl: Debian's and zig's, static and static-pie, native and emulated.
+
+use fixtures::Arch;
+use libtest_mimic::Trial;
+
+use crate::linking::Host;
+
+/// `stock/HOST/ARCHITECTURE/PROGRAM`.
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for arch in Arch::ALL {
+        let mut hosts = vec![
+            (format!("stock/debian/{}", arch.name()), Host::debian(arch, "-no-pie")),
+            (format!("stock/zig/{}", arch.name()), Host::bare(arch, fixtures::zig_musl(arch))),
+        ];
+        if fixtures::native(arch) {
+            hosts.push((format!("stock/debian-pie/{}", arch.name()), Host::debian(arch, "-static-pie")));
+        }
+        for (name, host) in hosts {
+            trials.extend(conformance::programs().iter().map(|program| {
+                let host = host.clone();
+                Trial::test(format!("{name}/{}", program.name), move || host.check(program, &[], &[]))
+            }));
+        }
+    }
+    trials
+}

@@ -1,0 +1,4 @@
+// Has no lock.
+// Caught by threads at 100 percent: killed by signal | FAIL
+#define LOCKED 0
+#include "sound.h"
