@@ -1,0 +1,167 @@
+//! Reads static archives: System V and GNU layout, both sizes of index, long names in GNU's and BSD's way.
+
+use crate::bytes::printable;
+use crate::error::InspectError;
+
+const MAGIC: &[u8] = b"!<arch>\n";
+const THIN_MAGIC: &[u8] = b"!<thin>\n";
+const HEADER: usize = 60;
+
+/// An archive, taken apart.
+#[derive(Debug)]
+pub(crate) struct Archive<'a> {
+    /// Without the index and the name table, in order.
+    pub(crate) members: Vec<Member<'a>>,
+    /// In the index's own order; empty without an index.
+    pub(crate) index: Vec<IndexEntry<'a>>,
+    pub(crate) has_index: bool,
+    /// The table of long names, or nothing.
+    pub(crate) long_names: &'a [u8],
+}
+
+#[derive(Debug)]
+pub(crate) struct Member<'a> {
+    /// 1 for the first.
+    pub(crate) ordinal: usize,
+    pub(crate) name: &'a [u8],
+    pub(crate) header: &'a [u8],
+    pub(crate) data: &'a [u8],
+    /// Where the header starts in the file.
+    offset: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct IndexEntry<'a> {
+    pub(crate) symbol: &'a [u8],
+    /// The place in [`Archive::members`] of the member that starts where the entry says; nothing when none does.
+    pub(crate) member: Option<usize>,
+}
+
+impl Member<'_> {
+    pub(crate) fn label(&self) -> String {
+        format!("{} (`{}`)", self.ordinal, printable(self.name))
+    }
+
+    pub(crate) fn is_elf(&self) -> bool {
+        self.data.starts_with(b"\x7fELF")
+    }
+}
+
+/// Whether the file claims to be an archive of either kind.
+pub(crate) fn is_archive(data: &[u8]) -> bool {
+    data.starts_with(MAGIC) || data.starts_with(THIN_MAGIC)
+}
+
+/// What the name field of a header stands for.
+enum Special {
+    Index { wide: bool },
+    LongNames,
+}
+
+impl<'a> Archive<'a> {
+    pub(crate) fn parse(data: &'a [u8]) -> Result<Self, InspectError> {
+        if data.starts_with(THIN_MAGIC) {
+            return Err(InspectError::ThinArchive);
+        }
+        if !data.starts_with(MAGIC) {
+            return Err(broken(0, "there is no archive magic"));
+        }
+        let mut archive = Archive { members: Vec::new(), index: Vec::new(), has_index: false, long_names: &[] };
+        let mut raw_index = None;
+        let mut offset = MAGIC.len();
+        while offset < data.len() {
+            let header = data
+                .get(offset..offset.saturating_add(HEADER))
+                .ok_or_else(|| broken(offset, "the file ends within a member's header"))?;
+            if header.get(58..60) != Some(b"`\n".as_slice()) {
+                return Err(broken(offset, "a member's header does not end in the two bytes that mark it"));
+            }
+            let size = decimal(&header[48..58])
+                .ok_or_else(|| broken(offset, format!("`{}` is no size", printable(&header[48..58]))))?;
+            let start = offset.saturating_add(HEADER);
+            let end = start.saturating_add(size);
+            let body = data.get(start..end).ok_or_else(|| {
+                broken(offset, format!("a member of {size} bytes in a file that ends after {}", data.len() - start))
+            })?;
+            match special(&header[..16]) {
+                Some(Special::Index { wide }) => {
+                    archive.has_index = true;
+                    raw_index = Some((offset, wide, body));
+                }
+                Some(Special::LongNames) => archive.long_names = body,
+                None => {
+                    let (name, contents) = name_and_contents(&header[..16], body, archive.long_names)
+                        .ok_or_else(|| broken(offset, "a member's name is not in the table of long names"))?;
+                    let ordinal = archive.members.len() + 1;
+                    archive.members.push(Member { ordinal, name, header, data: contents, offset });
+                }
+            }
+            offset = end.saturating_add(size % 2);
+        }
+        if let Some((offset, wide, body)) = raw_index {
+            archive.index = archive.read_index(offset, wide, body)?;
+        }
+        Ok(archive)
+    }
+
+    /// Count, that many big-endian file offsets, that many NUL-terminated names (System V ABI, chapter 7).
+    fn read_index(&self, offset: usize, wide: bool, body: &'a [u8]) -> Result<Vec<IndexEntry<'a>>, InspectError> {
+        let cut = || broken(offset, "the index ends before its last entry");
+        let width = if wide { 8 } else { 4 };
+        let number = |at: usize| -> Option<usize> {
+            let raw = body.get(at..at.checked_add(width)?)?;
+            usize::try_from(raw.iter().fold(0u64, |value, &byte| value << 8 | u64::from(byte))).ok()
+        };
+        let count = number(0).ok_or_else(cut)?;
+        let names_at = count.checked_add(1).and_then(|words| words.checked_mul(width)).ok_or_else(cut)?;
+        let mut names = body.get(names_at..).ok_or_else(cut)?;
+        let mut entries = Vec::new();
+        for entry in 0..count {
+            let target = number((entry + 1) * width).ok_or_else(cut)?;
+            let end = memchr::memchr(0, names).ok_or_else(cut)?;
+            let (symbol, rest) = names.split_at(end);
+            names = &rest[1..];
+            let member = self.members.binary_search_by_key(&target, |member| member.offset).ok();
+            entries.push(IndexEntry { symbol, member });
+        }
+        Ok(entries)
+    }
+}
+
+fn special(name: &[u8]) -> Option<Special> {
+    match name.trim_ascii_end() {
+        b"/" => Some(Special::Index { wide: false }),
+        b"/SYM64/" => Some(Special::Index { wide: true }),
+        b"//" => Some(Special::LongNames),
+        _ => None,
+    }
+}
+
+/// `name/`, `/offset` into the long names, BSD's `#1/length` before the contents, or a plain name.
+fn name_and_contents<'a>(field: &'a [u8], body: &'a [u8], long_names: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    if let Some(length) = field.strip_prefix(b"#1/") {
+        let (name, contents) = body.split_at_checked(decimal(length)?)?;
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        return Some((&name[..end], contents));
+    }
+    if let Some(place) = field.strip_prefix(b"/") {
+        let rest = long_names.get(decimal(place)?..)?;
+        let end = rest.iter().position(|&byte| byte == b'\n' || byte == 0).unwrap_or(rest.len());
+        return Some((rest[..end].strip_suffix(b"/").unwrap_or(&rest[..end]), body));
+    }
+    let name = field.trim_ascii_end();
+    Some((name.strip_suffix(b"/").unwrap_or(name), body))
+}
+
+/// Digits, then blanks.
+fn decimal(field: &[u8]) -> Option<usize> {
+    let digits = field.trim_ascii_end();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn broken(offset: usize, problem: impl Into<String>) -> InspectError {
+    InspectError::Archive { offset, problem: problem.into() }
+}

@@ -1,0 +1,4 @@
+//! What speaks for an allocator: symbols, and constants that survive `strip`. The graft's note is read in [`crate::note`].
+
+pub(crate) mod constants;
+pub(crate) mod symbols;

@@ -1,0 +1,299 @@
+//! Tells allocators apart by the symbols around `malloc`: whose insides are there, and which of them it is one with.
+
+use std::collections::HashMap;
+
+use memchr::memmem;
+
+use crate::elf::{Place, STB_GLOBAL, STB_LOCAL, Symbol};
+use crate::report::name;
+
+/// Symbols worth a look, by exact name. Sources: musl src/malloc, glibc malloc/malloc.c, and the allocators' public headers.
+const WANTED: &[&str] = &[
+    "malloc",
+    "free",
+    "_start",
+    "__libc_malloc",
+    "__libc_free",
+    "__libc_malloc_impl",
+    "__malloc_context",
+    "__malloc_size_classes",
+    "__bump_lockptr",
+    "__bin_chunk",
+    "__expand_heap",
+    "mal",
+    "_int_malloc",
+    "main_arena",
+    "mi_malloc",
+    "mi_free",
+    "je_malloc",
+    "je_arena_malloc_hard",
+    "mallocx",
+    "sdallocx",
+    "_rjem_malloc",
+    "_rjem_mallocx",
+    "_rjem_sdallocx",
+    "_rjem_je_arena_malloc_hard",
+    "rpmalloc",
+    "tc_malloc",
+    "scudo_malloc",
+    "sn_rust_alloc",
+    "runtime.mallocgc",
+    "__libc_start_main",
+    "__init_libc",
+    "__libc_start_init",
+    "__init_tls",
+    "_IO_2_1_stdout_",
+    "_nl_C_locobj",
+    "__libc_setup_tls",
+    "rust_eh_personality",
+    "rust_begin_unwind",
+];
+
+/// Parts of mangled names.
+const PARTS: &[(&str, Part)] = &[
+    ("__rust_alloc", Part::Rust),
+    ("__rust_no_alloc_shim", Part::Rust),
+    ("__rg_alloc", Part::RustGlobal),
+    ("__rdl_alloc", Part::RustDefault),
+    ("heap.SmpAllocator.alloc", Part::Zig),
+    ("heap.PageAllocator.alloc", Part::Zig),
+    ("heap.smp_allocator", Part::Zig),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Rust,
+    RustGlobal,
+    RustDefault,
+    Zig,
+}
+
+/// The symbols of one file that matter here.
+#[derive(Debug, Default)]
+pub(crate) struct Marks<'a> {
+    defined: HashMap<&'static str, Symbol<'a>>,
+    /// Names that it asks of other files.
+    needed: Vec<&'static str>,
+    parts: Vec<Part>,
+}
+
+/// What the symbols say of `malloc`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is this one, for this reason.
+    Is(&'static str, String),
+    /// There is a `malloc`, and it is not known whose; or it is known to have no name here.
+    Unnamed(String),
+    /// Nothing in the symbols speaks of an allocator.
+    Silent,
+}
+
+impl<'a> Marks<'a> {
+    pub(crate) fn of<'s>(symbols: impl IntoIterator<Item = &'s Symbol<'a>>) -> Self
+    where
+        'a: 's,
+    {
+        let wanted: HashMap<&[u8], &'static str> = WANTED.iter().map(|&name| (name.as_bytes(), name)).collect();
+        let parts: Vec<_> = PARTS.iter().map(|&(text, part)| (memmem::Finder::new(text), part)).collect();
+        let mut marks = Marks::default();
+        for symbol in symbols {
+            if let Some(&name) = wanted.get(symbol.name) {
+                if symbol.is_defined() {
+                    // A visible definition is what others get; a local one may be of any file of the program.
+                    let known = marks.defined.get(name);
+                    if known.is_none_or(|known| known.binding == STB_LOCAL) {
+                        marks.defined.insert(name, *symbol);
+                    }
+                } else if symbol.is_needed() {
+                    marks.needed.push(name);
+                }
+            }
+            if symbol.name.len() >= 10 {
+                for (finder, part) in &parts {
+                    if !marks.parts.contains(part) && finder.find(symbol.name).is_some() {
+                        marks.parts.push(*part);
+                    }
+                }
+            }
+        }
+        marks
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.defined.contains_key(name)
+    }
+
+    pub(crate) fn needs(&self, name: &str) -> bool {
+        self.needed.contains(&name)
+    }
+
+    /// Whether both names are defined, and as the same thing.
+    fn same(&self, one: &str, other: &str) -> bool {
+        match (self.defined.get(one), self.defined.get(other)) {
+            (Some(one), Some(other)) => {
+                one.value == other.value && one.place == other.place && one.place != Place::Common
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether `malloc` is the libc's own (of a graft or of glibc, where both names are one), or another; nothing when
+    /// either name is missing.
+    pub(crate) fn malloc_is_libcs(&self) -> Option<bool> {
+        (self.has("malloc") && self.has("__libc_malloc")).then(|| self.same("malloc", "__libc_malloc"))
+    }
+
+    pub(crate) fn has_musl_parts(&self) -> bool {
+        self.has("__libc_start_main") && (self.has("__init_libc") || self.has("__libc_start_init"))
+    }
+
+    pub(crate) fn has_glibc_parts(&self) -> bool {
+        ["_IO_2_1_stdout_", "_nl_C_locobj", "__libc_setup_tls"].iter().any(|name| self.has(name))
+    }
+
+    /// Whether the symbol table is there at all: a stripped program says nothing by what is missing.
+    pub(crate) fn has_program(&self) -> bool {
+        self.has("_start")
+    }
+
+    /// Whether the symbols show a program, and no libc that starts it.
+    pub(crate) fn has_program_without_libc(&self) -> bool {
+        (self.has_program() || self.is_go()) && !self.has("__libc_start_main") && !self.needs("__libc_start_main")
+    }
+
+    pub(crate) fn is_go(&self) -> bool {
+        self.has("runtime.mallocgc")
+    }
+
+    /// What serves `malloc`.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let is = |name, detail: &str| Verdict::Is(name, detail.to_owned());
+        if self.same("malloc", "__libc_malloc") && self.has("_int_malloc") && self.has("main_arena") {
+            return is(name::GLIBC, "`malloc` is `__libc_malloc`, beside `_int_malloc` and `main_arena`");
+        }
+        for (own, allocator) in [
+            ("mi_malloc", "mimalloc"),
+            ("je_malloc", "jemalloc"),
+            ("_rjem_malloc", "jemalloc"),
+            ("rpmalloc", "rpmalloc"),
+            ("tc_malloc", "tcmalloc"),
+            ("scudo_malloc", "scudo"),
+        ] {
+            if self.same("malloc", own) {
+                return Verdict::Is(allocator, format!("`malloc` and `{own}` are the same function"));
+            }
+        }
+        let jemalloc_inside = self.has("je_arena_malloc_hard") || self.has("_rjem_je_arena_malloc_hard");
+        if self.has("malloc") && self.has("mallocx") && self.has("sdallocx") && jemalloc_inside {
+            return is("jemalloc", "`malloc` beside `mallocx` and `sdallocx` without a prefix, and jemalloc's insides");
+        }
+        self.verdict_on_musl().unwrap_or_else(|| {
+            if self.has("malloc") {
+                Verdict::Unnamed("`malloc` is defined, and no known allocator's insides are tied to it".to_owned())
+            } else if self.is_go() {
+                is(name::GO, "`runtime.mallocgc`, and no `malloc`")
+            } else if self.parts.contains(&Part::Zig) {
+                is(name::ZIG, "the allocators of zig's standard library, and no `malloc`")
+            } else {
+                Verdict::Silent
+            }
+        })
+    }
+
+    /// musl's own: its `malloc` is weak since 1.2.1 (src/malloc/lite_malloc.c), so a strong one is the program's.
+    fn verdict_on_musl(&self) -> Option<Verdict> {
+        let malloc = self.defined.get("malloc");
+        let overridden =
+            malloc.is_some_and(|malloc| malloc.binding == STB_GLOBAL) && !self.same("malloc", "__libc_malloc_impl");
+        let mallocng = self.has("__malloc_context") && self.has("__malloc_size_classes");
+        let oldmalloc = self.has("mal") && (self.has("__bin_chunk") || self.has("__expand_heap"));
+        let (found, detail) = if mallocng {
+            (name::MALLOCNG, "`__malloc_context` and `__malloc_size_classes`")
+        } else if oldmalloc {
+            (name::OLDMALLOC, "`mal` beside `__bin_chunk` or `__expand_heap`")
+        } else if self.has("__bump_lockptr") && malloc.is_some_and(|malloc| malloc.binding != STB_GLOBAL) {
+            let detail = "`malloc` is musl's bump allocator (lite_malloc): nothing in this program frees";
+            return Some(Verdict::Unnamed(detail.to_owned()));
+        } else {
+            return None;
+        };
+        // Before 1.2.1 there was no `__libc_malloc_impl`, and the strong malloc was oldmalloc's own.
+        if overridden && (mallocng || self.has("__libc_malloc_impl")) {
+            return Some(Verdict::Unnamed(format!(
+                "`malloc` is a strong symbol, so it is the program's own; {found} is there too, for libc's own blocks ({detail})"
+            )));
+        }
+        let served = if malloc.is_some() { "; `malloc` is musl's weak one" } else { "" };
+        let served = if overridden { "; `malloc` is theirs: it has no `__libc_malloc_impl` below it" } else { served };
+        Some(Verdict::Is(found, format!("{detail}{served}")))
+    }
+
+    /// What serves the language's own blocks, if that is not `malloc`.
+    pub(crate) fn language(&self) -> Option<(&'static str, String)> {
+        if self.is_go() {
+            return Some((name::GO, "`runtime.mallocgc`".to_owned()));
+        }
+        let rust = [Part::Rust, Part::RustGlobal].iter().any(|part| self.parts.contains(part))
+            || self.has("rust_eh_personality")
+            || self.has("rust_begin_unwind");
+        if !rust || self.parts.contains(&Part::RustDefault) {
+            return None;
+        }
+        let candidates = [
+            ("_rjem_sdallocx", "jemalloc", "_rjem_malloc"),
+            ("_rjem_mallocx", "jemalloc", "_rjem_malloc"),
+            ("mi_malloc", "mimalloc", "mi_malloc"),
+            ("sn_rust_alloc", "snmalloc", "sn_rust_alloc"),
+            ("rpmalloc", "rpmalloc", "rpmalloc"),
+        ];
+        let mut found: Vec<(&'static str, &'static str)> = Vec::new();
+        for (symbol, allocator, own_malloc) in candidates {
+            let serves_malloc_too = self.same("malloc", own_malloc);
+            if self.has(symbol) && !serves_malloc_too && found.iter().all(|&(known, _)| known != allocator) {
+                found.push((allocator, symbol));
+            }
+        }
+        match (found.as_slice(), self.parts.contains(&Part::RustGlobal)) {
+            ([(allocator, symbol)], _) => {
+                Some((allocator, format!("a Rust program with `{symbol}`, which is not its `malloc`")))
+            }
+            ([], false) => None,
+            // Often only a wrapper that counts and asks the system.
+            ([], true) => Some((name::UNKNOWN, "`__rg_alloc`: a global allocator that is not known".to_owned())),
+            (_, _) => Some((name::UNKNOWN, "several allocators that Rust programs use".to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::STB_WEAK;
+
+    fn symbol(name: &str, value: u64, binding: u8) -> Symbol<'_> {
+        Symbol { name: name.as_bytes(), value, size: 8, place: Place::Section(1), binding, kind: 2, visibility: 0 }
+    }
+
+    #[test]
+    fn stock_musl_is_told_from_a_program_that_brings_its_own() {
+        let insides = [symbol("__malloc_context", 1, STB_LOCAL), symbol("__malloc_size_classes", 2, STB_LOCAL)];
+        let stock = [&insides[..], &[symbol("malloc", 3, STB_WEAK)]].concat();
+        assert!(matches!(Marks::of(&stock).verdict(), Verdict::Is("mallocng", _)));
+        let own = [&insides[..], &[symbol("malloc", 3, STB_GLOBAL)]].concat();
+        assert!(matches!(Marks::of(&own).verdict(), Verdict::Unnamed(_)));
+        let mimalloc = [&own[..], &[symbol("mi_malloc", 3, STB_GLOBAL)]].concat();
+        assert!(matches!(Marks::of(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));
+        let crate_only = [&stock[..], &[symbol("mi_malloc", 9, STB_GLOBAL)]].concat();
+        assert!(matches!(Marks::of(&crate_only).verdict(), Verdict::Is("mallocng", _)));
+    }
+
+    #[test]
+    fn rust_with_its_own_allocator_is_told_from_rust_with_malloc() {
+        let jemalloc =
+            [symbol("_rjem_sdallocx", 1, STB_GLOBAL), symbol("_RNvCs_7___rustc12___rust_alloc", 2, STB_GLOBAL)];
+        assert_eq!(Marks::of(&jemalloc).language().map(|(name, _)| name), Some("jemalloc"));
+        let system = [&jemalloc[..], &[symbol("__rdl_alloc", 3, STB_GLOBAL)]].concat();
+        assert_eq!(Marks::of(&system).language(), None);
+        assert_eq!(Marks::of(&jemalloc[..1]).language(), None);
+    }
+}

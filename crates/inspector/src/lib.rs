@@ -1,0 +1,37 @@
+//! An independent reader: which allocator a file carries, and whether a graft is whole.
+//!
+//! It shares no code with the crate that makes grafts, so that a mistake there is not repeated here.
+
+mod archive;
+mod bytes;
+mod elf;
+mod error;
+mod evidence;
+mod library;
+mod note;
+mod report;
+mod subject;
+mod trial;
+pub mod verify;
+
+pub use error::InspectError;
+pub use report::{Allocator, Arch, Evidence, Kind, Libc, Link, Report, Source, Strings, name};
+
+/// Says which allocator is in a file: an ELF executable, shared object or relocatable object, or a static archive.
+///
+/// Never guesses: what is not shown by the file itself is `unknown`.
+///
+/// # Errors
+/// When the file is of another kind, or too damaged to be read.
+pub fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
+    if archive::is_archive(bytes) {
+        subject::library::inspect(bytes)
+    } else if bytes.starts_with(b"\x7fELF") {
+        subject::image::inspect(bytes)
+    } else {
+        let start = bytes.get(..8).unwrap_or(bytes);
+        let found =
+            if start.is_empty() { "nothing: it is empty".to_owned() } else { format!("`{}`", bytes::printable(start)) };
+        Err(InspectError::NotRecognised { found })
+    }
+}

@@ -1,0 +1,183 @@
+//! Reads ELF notes, and the one that a graft leaves.
+
+use std::cmp::Reverse;
+
+use crate::bytes::Bytes;
+use crate::elf::{Elf, PT_NOTE, SHT_NOTE};
+
+/// The section that holds the graft's note.
+pub(crate) const SECTION: &[u8] = b".note.allograft";
+/// The note's owner, with its NUL.
+pub(crate) const OWNER: &[u8] = b"allograft\0";
+/// The note's type.
+pub(crate) const TYPE: u32 = 1;
+/// Bytes of the note's description.
+pub(crate) const DESCRIPTION_SIZE: usize = 512;
+
+/// One note, as it lies in the file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawNote<'a> {
+    /// With its NUL, without padding.
+    pub(crate) owner: &'a [u8],
+    pub(crate) kind: u32,
+    pub(crate) description: &'a [u8],
+}
+
+/// What the graft's note says. Keys that are not known here are skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GraftNote {
+    pub(crate) donor: String,
+    pub(crate) version: String,
+    pub(crate) options: String,
+    pub(crate) object: String,
+    pub(crate) allograft: String,
+    /// Whether the string functions were grafted too: a key that later grafts write.
+    pub(crate) strings: Option<String>,
+}
+
+/// Splits the contents of a note section or segment; stops at what is no note.
+pub(crate) fn split<'a>(bytes: &Bytes<'a>, align: u64) -> Vec<RawNote<'a>> {
+    // Segments of 8-byte notes (GNU properties) say so; everything else is 4, whatever it says.
+    let align = if align == 8 { 8 } else { 4 };
+    let mut notes = Vec::new();
+    let mut at = 0;
+    while let Some((note, next)) = note_at(bytes, at, align) {
+        notes.push(note);
+        at = next;
+    }
+    notes
+}
+
+fn note_at<'a>(bytes: &Bytes<'a>, at: usize, align: usize) -> Option<(RawNote<'a>, usize)> {
+    let owner_size = usize::try_from(bytes.u32(at)?).ok()?;
+    let description_size = usize::try_from(bytes.u32(at.checked_add(4)?)?).ok()?;
+    let kind = bytes.u32(at.checked_add(8)?)?;
+    let owner_at = at.checked_add(12)?;
+    let owner_end = owner_at.checked_add(owner_size)?;
+    let description_at = owner_end.checked_next_multiple_of(align)?;
+    let description_end = description_at.checked_add(description_size)?;
+    let note = RawNote {
+        owner: bytes.data.get(owner_at..owner_end)?,
+        kind,
+        description: bytes.data.get(description_at..description_end)?,
+    };
+    Some((note, description_end.checked_next_multiple_of(align)?))
+}
+
+/// All notes of a file, in its segments and its sections. One that is in both is there twice.
+pub(crate) fn all<'a>(elf: &Elf<'a>) -> Vec<RawNote<'a>> {
+    let segments = elf.segments.iter().filter(|segment| segment.kind == PT_NOTE);
+    let sections = elf.sections.iter().filter(|section| section.kind == SHT_NOTE);
+    let segments = segments.filter_map(|segment| Some((segment.offset, segment.data?, segment.align)));
+    let sections = sections.filter_map(|section| Some((section.offset, section.data?, section.align)));
+    let mut notes = Vec::new();
+    for mut places in [segments.collect::<Vec<_>>(), sections.collect()] {
+        // Thousands of headers may name the same bytes, or overlapping ones: read no more than the file has.
+        places.sort_by_key(|&(offset, data, _)| (offset, Reverse(data.len())));
+        places.dedup_by_key(|&mut (offset, _, _)| offset);
+        let mut budget = elf.bytes.data.len();
+        for (_, data, align) in places {
+            let Some(left) = budget.checked_sub(data.len()) else { break };
+            budget = left;
+            let data = elf.bytes.over(data);
+            notes.extend(split(&data, align));
+            if align == 8 {
+                // A linker that put notes of both alignments into one segment.
+                notes.extend(split(&data, 4).into_iter().filter(RawNote::is_of_graft));
+            }
+        }
+    }
+    notes
+}
+
+impl RawNote<'_> {
+    pub(crate) fn is_of_graft(&self) -> bool {
+        self.owner == OWNER && self.kind == TYPE
+    }
+}
+
+impl GraftNote {
+    /// From the description: `key=value` lines, then NULs. The error says what is missing.
+    pub(crate) fn parse(description: &[u8]) -> Result<Self, String> {
+        let end = description.iter().position(|&byte| byte == 0).unwrap_or(description.len());
+        let text = std::str::from_utf8(&description[..end]).map_err(|error| format!("it is no UTF-8: {error}"))?;
+        let value = |key: &str| {
+            text.lines()
+                .find_map(|line| line.split_once('=').filter(|(found, _)| *found == key))
+                .map(|(_, value)| value)
+        };
+        let required = |key: &str| value(key).map(str::to_owned).ok_or_else(|| format!("it has no line `{key}=`"));
+        let note = GraftNote {
+            donor: required("donor")?,
+            version: required("version")?,
+            options: required("options")?,
+            object: required("object")?,
+            allograft: required("allograft")?,
+            strings: value("strings").map(str::to_owned),
+        };
+        if note.donor.is_empty() { Err("it names no donor".to_owned()) } else { Ok(note) }
+    }
+
+    /// Whether the graft brought string functions.
+    pub(crate) fn has_strings(&self) -> bool {
+        self.strings.as_deref().is_some_and(|text| !matches!(text, "" | "off" | "stock"))
+    }
+
+    /// For a line of evidence.
+    pub(crate) fn summary(&self) -> String {
+        let options = if self.options.is_empty() { String::new() } else { format!(" with {}", self.options) };
+        format!(
+            "the note `.note.allograft` says {} {}{options}, by allograft {}",
+            self.donor, self.version, self.allograft
+        )
+    }
+}
+
+/// The graft's notes of a file, each read or said to be broken; equal ones once.
+pub(crate) fn of_graft(elf: &Elf<'_>) -> Vec<Result<GraftNote, String>> {
+    let mut found = Vec::new();
+    for note in all(elf).iter().filter(|note| note.is_of_graft()) {
+        let note = GraftNote::parse(note.description);
+        if !found.contains(&note) && found.len() < 16 {
+            found.push(note);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_after_another_is_found_and_unknown_keys_are_skipped() {
+        let mut section = Vec::new();
+        for (owner, kind, description) in [
+            (&b"GNU\0"[..], 3u32, &b"12345"[..]),
+            (OWNER, TYPE, b"donor=x\nfuture=1\nversion=2\noptions=\nobject=\nallograft=3\n\0\0"),
+        ] {
+            section.extend((owner.len() as u32).to_le_bytes());
+            section.extend((description.len() as u32).to_le_bytes());
+            section.extend(kind.to_le_bytes());
+            for part in [owner, description] {
+                section.extend(part);
+                section.resize(section.len().next_multiple_of(4), 0);
+            }
+        }
+        let bytes = Bytes { data: &section, little: true, wide: true };
+        let notes = split(&bytes, 4);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[1].is_of_graft());
+        let note = GraftNote::parse(notes[1].description).unwrap();
+        assert_eq!((note.donor.as_str(), note.version.as_str(), note.allograft.as_str()), ("x", "2", "3"));
+        for cut in 0..section.len() {
+            split(&bytes.over(&section[..cut]), 4);
+        }
+    }
+
+    #[test]
+    fn a_note_without_a_donor_is_refused() {
+        assert!(GraftNote::parse(b"donor=\nversion=2\noptions=\nobject=\nallograft=3\n").is_err());
+        assert!(GraftNote::parse(b"version=2\n").unwrap_err().contains("donor"));
+    }
+}

@@ -1,0 +1,123 @@
+//! Inspects a static archive: which of its members a linker takes `malloc` from.
+
+use std::collections::HashSet;
+
+use crate::elf::STB_GLOBAL;
+use crate::error::InspectError;
+use crate::evidence::symbols::{Marks, Verdict};
+use crate::library::{Library, Part};
+use crate::note::{self, GraftNote};
+use crate::report::{Allocator, Evidence, Kind, Libc, Report, Source, Strings, name};
+
+pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
+    let library = Library::read(bytes)?;
+    let all = Marks::of(library.parts.iter().flat_map(Part::exports));
+    let (malloc, note) = malloc(&library);
+    let strings = match &note {
+        Some(note) if note.has_strings() => Strings::Grafted,
+        Some(_) => Strings::Stock,
+        None => Strings::Unknown,
+    };
+    let libc = match (all.has_musl_parts(), all.has_glibc_parts()) {
+        (true, false) => Libc::Musl,
+        (false, true) => Libc::Glibc,
+        (false, false) if !all.has("__libc_start_main") => Libc::None,
+        _ => Libc::Unknown,
+    };
+    Ok(Report {
+        kind: Kind::Archive,
+        arch: library.arch(),
+        link: None,
+        libc,
+        malloc,
+        language_allocator: None,
+        strings,
+    })
+}
+
+/// What a program linked from it has for `malloc`, and the graft's note.
+fn malloc(library: &Library<'_>) -> (Allocator, Option<GraftNote>) {
+    let providers = library.providers(b"malloc");
+    let Some(first) = providers.first() else {
+        let detail = format!("none of {} members defines `malloc`", library.archive.members.len());
+        return (Allocator::named(name::NONE, vec![Evidence::new(Source::Symbols, detail)]), None);
+    };
+    let notes = note::of_graft(&first.elf);
+    if let [Ok(note)] = notes.as_slice() {
+        let evidence = vec![
+            Evidence::new(Source::Note, note.summary()),
+            Evidence::new(Source::Symbols, format!("member {} defines `malloc`", library.label(first))),
+        ];
+        let version = Some(note.version.clone()).filter(|text| !text.is_empty());
+        return (Allocator { name: note.donor.clone(), version, evidence }, Some(note.clone()));
+    }
+    let mut evidence = Vec::new();
+    for problem in notes.iter().filter_map(|note| note.as_ref().err()) {
+        evidence
+            .push(Evidence::new(Source::Note, format!("member {} has a note, but {problem}", library.label(first))));
+    }
+    let mut allocator = match Marks::of(&first.elf.symbols).verdict() {
+        Verdict::Is(name, detail) if evidence.is_empty() => {
+            let detail = format!("member {} defines `malloc`: {detail}", library.label(first));
+            Allocator::named(name, vec![Evidence::new(Source::Symbols, detail)])
+        }
+        _ => malloc_of_musl(library, first),
+    };
+    evidence.append(&mut allocator.evidence);
+    for other in providers.iter().skip(1) {
+        let detail = format!("member {} defines `malloc` too, and is not taken", library.label(other));
+        evidence.push(Evidence::new(Source::Symbols, detail));
+    }
+    (Allocator { evidence, ..allocator }, None)
+}
+
+/// musl's weak `malloc` is in lite_malloc; which allocator comes with it shows in what `free` and `realloc` pull in.
+fn malloc_of_musl(library: &Library<'_>, lite: &Part<'_>) -> Allocator {
+    let provides = format!("member {} defines `malloc`", library.label(lite));
+    let unknown = |detail: &str| {
+        Allocator::named(name::UNKNOWN, vec![Evidence::new(Source::Symbols, format!("{provides}{detail}"))])
+    };
+    if lite.exported(b"__libc_malloc_impl").is_none() || lite.exported(b"__libc_malloc").is_none() {
+        return unknown(", and no known allocator's insides are tied to it");
+    }
+    // The same allocator has to come with every function: take the first provider of each.
+    let functions = ["__libc_free", "__libc_realloc", "__malloc_allzerop", "__malloc_atfork"];
+    let strong = |part: &&Part<'_>, function: &str| {
+        part.exported(function.as_bytes()).is_some_and(|symbol| symbol.binding == STB_GLOBAL)
+    };
+    let taken: Vec<(&str, &Part<'_>)> = functions
+        .into_iter()
+        .filter_map(|function| {
+            let providers = library.providers(function.as_bytes());
+            Some((function, providers.into_iter().find(|part| strong(part, function))?))
+        })
+        .collect();
+    let kinds: HashSet<&'static str> = taken.iter().filter_map(|(_, part)| insides(part)).collect();
+    let others: Vec<String> = library
+        .parts
+        .iter()
+        .filter(|part| !taken.iter().any(|(_, taken)| taken.place == part.place))
+        .filter_map(|part| Some((part, defined_insides(part)?)))
+        .filter(|(_, kind)| !kinds.contains(kind))
+        .map(|(part, kind)| format!("{kind} is in member {}, which is not taken", library.label(part)))
+        .collect();
+    let mut kinds = kinds.into_iter();
+    let (Some(kind), None, Some((function, part))) = (kinds.next(), kinds.next(), taken.first()) else {
+        return unknown(" as musl does, but what frees is not one of musl's allocators");
+    };
+    let detail =
+        format!("{provides} as musl does, and member {} `{function}`, with {kind}'s insides", library.label(part));
+    let mut allocator = Allocator::named(kind, vec![Evidence::new(Source::Symbols, detail)]);
+    allocator.evidence.extend(others.into_iter().map(|detail| Evidence::new(Source::Symbols, detail)));
+    allocator
+}
+/// Which of musl's allocators a member defines or uses the insides of.
+fn insides(part: &Part<'_>) -> Option<&'static str> {
+    let kinds = [(name::MALLOCNG, &b"__malloc_context"[..]), (name::OLDMALLOC, b"__bin_chunk")];
+    kinds.into_iter().find(|(_, inside)| part.mentions(inside)).map(|(kind, _)| kind)
+}
+
+fn defined_insides(part: &Part<'_>) -> Option<&'static str> {
+    let kinds = [(name::MALLOCNG, &b"__malloc_context"[..]), (name::OLDMALLOC, b"__bin_chunk")];
+    kinds.into_iter().find(|(_, inside)| part.exported(inside).is_some()).map(|(kind, _)| kind)
+}

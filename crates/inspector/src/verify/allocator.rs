@@ -1,0 +1,167 @@
+//! Checks that one allocator is in the archive, that nothing of the old one is, and that fork is looked after.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::donor::Donor;
+use super::{Check, INTERNAL, PUBLIC};
+use crate::bytes::printable;
+use crate::elf::{SHT_RELA, STB_GLOBAL, Symbol};
+use crate::library::{Library, Part};
+use crate::report::Arch;
+
+/// The insides of musl's allocators: mallocng, oldmalloc, lite_malloc. `__bump_lockptr` is not among them: fork's member
+/// has a weak one of its own.
+const INSIDES: [&str; 11] = [
+    "__malloc_context",
+    "__malloc_size_classes",
+    "__malloc_alloc_meta",
+    "__malloc_allzerop",
+    "__malloc_lock",
+    "__libc_malloc_impl",
+    "__bin_chunk",
+    "__simple_malloc",
+    "__expand_heap",
+    "__malloc0",
+    "__memalign_impl",
+];
+
+/// Code that is shorter cannot take and release a lock.
+const LEAST_HOOK: u64 = 9;
+
+/// Each function of the family comes from one member.
+pub(super) fn one_provider(graft: &Library<'_>) -> Check {
+    let definitions = graft.definitions();
+    let mut complaints = Vec::new();
+    for name in PUBLIC.iter().chain(&INTERNAL) {
+        let providers = definitions.get(name.as_bytes()).map_or(&[][..], Vec::as_slice);
+        if providers.len() != 1 {
+            let members: Vec<String> = providers.iter().map(|&number| graft.label(&graft.parts[number])).collect();
+            let members =
+                if members.is_empty() { "no member".to_owned() } else { format!("members {}", members.join(", ")) };
+            complaints.push(format!("`{name}` is defined by {members}; one is expected"));
+        }
+    }
+    Check::unless("one-provider", complaints, || {
+        format!("{} functions, each defined by one member", PUBLIC.len() + INTERNAL.len())
+    })
+}
+
+/// Nobody defines the old allocator's insides, and nobody asks for what is gone.
+pub(super) fn no_trace(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Check {
+    let definitions = graft.definitions();
+    let mut complaints = Vec::new();
+    for inside in INSIDES {
+        for &number in definitions.get(inside.as_bytes()).map_or(&[][..], Vec::as_slice) {
+            complaints.push(format!("member {} still defines `{inside}`", graft.label(&graft.parts[number])));
+        }
+    }
+    let known_by_stock: HashMap<&[u8], bool> = stock.map(known_names).unwrap_or_default();
+    for (name, part) in unresolved(graft, &definitions) {
+        let text = printable(name);
+        let gone = match known_by_stock.get(name) {
+            Some(&defined) => defined,
+            // Asked for by nobody in stock: the donor's own needs are a check of their own.
+            None => INSIDES.iter().any(|inside| inside.as_bytes() == name) || text.starts_with("__malloc_"),
+        };
+        if gone {
+            complaints.push(format!("member {} asks for `{text}`, which nobody defines any more", graft.label(part)));
+        }
+    }
+    Check::unless("no-trace", complaints, || "nothing of the old allocator is left, and nobody asks for it".to_owned())
+}
+
+/// Names that members ask for and no member defines, each with the first that asks.
+fn unresolved<'l, 'a>(
+    library: &'l Library<'a>,
+    definitions: &HashMap<&'a [u8], Vec<usize>>,
+) -> BTreeMap<&'a [u8], &'l Part<'a>> {
+    let mut found = BTreeMap::new();
+    for part in &library.parts {
+        let needed = part.elf.symbols.iter().filter(|symbol| symbol.is_needed());
+        for symbol in needed.filter(|symbol| !definitions.contains_key(symbol.name)) {
+            found.entry(symbol.name).or_insert(part);
+        }
+    }
+    found
+}
+
+/// Every global name of an archive, and whether a member defines it.
+fn known_names<'a>(library: &Library<'a>) -> HashMap<&'a [u8], bool> {
+    let mut names = HashMap::new();
+    for symbol in library.parts.iter().flat_map(|part| &part.elf.symbols) {
+        if symbol.is_exported() {
+            names.insert(symbol.name, true);
+        } else if symbol.is_needed() {
+            names.entry(symbol.name).or_insert(false);
+        }
+    }
+    names
+}
+
+/// The donor has a fork hook that does something, and fork calls it.
+pub(super) fn fork_hook(graft: &Library<'_>, donor: &Donor) -> Check {
+    let fails = |detail: &str| Check::new("fork-hook", false, detail);
+    let part = donor.part(graft);
+    let Some(hook) = part.exported(b"__malloc_atfork") else {
+        return fails("the donor does not define `__malloc_atfork`: a child of a program with threads may hang");
+    };
+    if hook.binding != STB_GLOBAL {
+        return fails(
+            "the donor's `__malloc_atfork` is weak, as fork's own do-nothing is: which one is taken is chance",
+        );
+    }
+    if hook.size < LEAST_HOOK || only_returns(part.elf.arch, part.elf.contents_of(hook, 16)) {
+        return fails("the donor's `__malloc_atfork` does nothing: a child of a program with threads may hang");
+    }
+    let mut callers = graft.parts.iter().filter(|part| part.exported(b"fork").is_some());
+    let Some(fork) = callers.next() else { return fails("no member defines `fork`") };
+    let Some((index, _)) = fork.elf.symbols.iter().enumerate().find(|(_, symbol)| is_hook(symbol)) else {
+        return fails("fork's member does not know `__malloc_atfork`");
+    };
+    if !is_used(fork, index) {
+        return fails("fork's member names `__malloc_atfork` and never calls it");
+    }
+    let detail =
+        format!("`__malloc_atfork` has {} bytes of code, and member {} calls it", hook.size, graft.label(fork));
+    Check::new("fork-hook", true, detail)
+}
+
+fn is_hook(symbol: &Symbol<'_>) -> bool {
+    symbol.name == b"__malloc_atfork" && symbol.binding != 0
+}
+
+/// Whether the function is nothing but a return, behind a landing pad at most.
+fn only_returns(arch: Arch, code: &[u8]) -> bool {
+    let (pads, returns): (&[&[u8]], &[&[u8]]) = match arch {
+        Arch::X86_64 => (&[b"\xf3\x0f\x1e\xfa"], &[b"\xc3", b"\xf3\xc3"]),
+        Arch::Aarch64 => (&[b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5"], &[b"\xc0\x03\x5f\xd6"]),
+        _ => return false,
+    };
+    let code = pads.iter().find_map(|pad| code.strip_prefix(*pad)).unwrap_or(code);
+    returns.iter().any(|instruction| code.starts_with(instruction))
+}
+
+/// Whether a relocation of the member is against its symbol of that index.
+fn is_used(part: &Part<'_>, index: usize) -> bool {
+    let tables = part.elf.sections.iter().filter(|section| section.kind == SHT_RELA);
+    let mut tables = tables.map(|section| part.elf.bytes.over(section.data.unwrap_or_default()));
+    tables.any(|table| {
+        // r_info of Elf64_Rela: the symbol is its upper half.
+        let mut entries = (0..table.data.len() / 24).filter_map(|entry| table.u64(entry * 24 + 8));
+        entries.any(|info| (info >> 32) as usize == index)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_return_is_seen_behind_a_landing_pad() {
+        assert!(only_returns(Arch::X86_64, b"\xc3\x90\x90"));
+        assert!(only_returns(Arch::X86_64, b"\xf3\x0f\x1e\xfa\xc3"));
+        assert!(!only_returns(Arch::X86_64, b"\x55\x48\x89\xe5"));
+        assert!(only_returns(Arch::Aarch64, b"\x5f\x24\x03\xd5\xc0\x03\x5f\xd6"));
+        assert!(!only_returns(Arch::Aarch64, b"\xfd\x7b\xbf\xa9"));
+    }
+}

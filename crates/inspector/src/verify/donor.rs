@@ -1,0 +1,259 @@
+//! Checks on the donor's member: its note, its options, what it defines and what it asks for.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use sha2::{Digest, Sha256};
+
+use super::{Check, HOOKS, INTERNAL, PUBLIC};
+use crate::bytes::{Bytes, c_string, printable};
+use crate::elf::{STB_GLOBAL, STB_WEAK, STV_HIDDEN, Section};
+use crate::library::{Library, Part};
+use crate::note::{self, DESCRIPTION_SIZE, GraftNote};
+
+/// The section of the options block.
+const OPTIONS_SECTION: &[u8] = b".rodata.allograft.options";
+/// "ARGO", read as a little-endian number.
+const OPTIONS_MAGIC: u32 = 0x4f47_5241;
+/// Bytes before the first entry of the options block.
+const OPTIONS_HEADER: usize = 16;
+/// Bytes of one entry.
+const OPTION_SIZE: usize = 64;
+/// Bytes of an option's name, with at least one NUL.
+const OPTION_NAME: usize = 32;
+
+/// What linkers define by themselves.
+const OF_LINKERS: [&[u8]; 13] = [
+    b"_GLOBAL_OFFSET_TABLE_",
+    b"_DYNAMIC",
+    b"__ehdr_start",
+    b"__executable_start",
+    b"__init_array_start",
+    b"__init_array_end",
+    b"__fini_array_start",
+    b"__fini_array_end",
+    b"__preinit_array_start",
+    b"__preinit_array_end",
+    b"_end",
+    b"__bss_start",
+    b"_edata",
+];
+
+/// The member that carries the note.
+pub(super) struct Donor {
+    /// The place in [`Library::parts`].
+    pub(super) number: usize,
+    pub(super) note: GraftNote,
+    /// The number of the note's section.
+    section: usize,
+}
+
+impl Donor {
+    pub(super) fn part<'l, 'a>(&self, graft: &'l Library<'a>) -> &'l Part<'a> {
+        &graft.parts[self.number]
+    }
+}
+
+/// There is one note in the archive, and it is well formed.
+pub(super) fn note(graft: &Library<'_>) -> (Check, Option<Donor>) {
+    let fails = |detail: String| (Check::new("note", false, detail), None);
+    let mut found = Vec::new();
+    for (number, part) in graft.parts.iter().enumerate() {
+        let sections = part.elf.sections.iter().enumerate();
+        found.extend(sections.filter(|(_, section)| section.name == note::SECTION).map(|(index, _)| (number, index)));
+    }
+    let (number, section) = match found.as_slice() {
+        [] => return fails("no member has a section `.note.allograft`: this is no graft of ours".to_owned()),
+        [one] => *one,
+        several => {
+            let members = several.iter().map(|&(number, _)| graft.label(&graft.parts[number]));
+            let members = members.collect::<Vec<_>>().join(", ");
+            return fails(format!(
+                "{} sections `.note.allograft`, in members {members}; one is expected",
+                several.len()
+            ));
+        }
+    };
+    let part = &graft.parts[number];
+    match well_formed(part, &part.elf.sections[section]) {
+        Ok(note) => {
+            let detail = format!("member {}: {}", graft.label(part), note.summary());
+            (Check::new("note", true, detail), Some(Donor { number, note, section }))
+        }
+        Err(problem) => fails(format!("member {}: {problem}", graft.label(part))),
+    }
+}
+
+/// Where the description of the note starts in its section.
+const DESCRIPTION: usize = 24;
+
+fn well_formed(part: &Part<'_>, section: &Section<'_>) -> Result<GraftNote, String> {
+    if section.kind != crate::elf::SHT_NOTE || section.flags & crate::elf::SHF_ALLOC == 0 {
+        return Err("the section of the note is no allocated SHT_NOTE, so linkers may drop it".to_owned());
+    }
+    let data = section.data.unwrap_or_default();
+    if data.len() != DESCRIPTION + DESCRIPTION_SIZE {
+        return Err(format!("the note has {} bytes, expected {}", data.len(), DESCRIPTION + DESCRIPTION_SIZE));
+    }
+    let notes = note::split(&part.elf.bytes.over(data), section.align);
+    let [raw] = notes.as_slice() else { return Err(format!("the section holds {} notes, expected 1", notes.len())) };
+    if !raw.is_of_graft() || raw.description.len() != DESCRIPTION_SIZE {
+        return Err(format!(
+            "the note is `{}` of type {} with {} bytes, expected `allograft` of type 1 with {DESCRIPTION_SIZE}",
+            printable(raw.owner),
+            raw.kind,
+            raw.description.len()
+        ));
+    }
+    let end = raw.description.iter().position(|&byte| byte == 0).ok_or("the note's text fills it without a NUL")?;
+    if raw.description[end..].iter().any(|&byte| byte != 0) {
+        return Err("the note has bytes after the NUL that ends its text".to_owned());
+    }
+    let note = GraftNote::parse(raw.description).map_err(|problem| format!("the note is incomplete: {problem}"))?;
+    let text = String::from_utf8_lossy(&raw.description[..end]);
+    let keys: Vec<&str> = text.lines().map(|line| line.split('=').next().unwrap_or_default()).collect();
+    let known: Vec<&str> = keys.iter().copied().filter(|key| KEYS.contains(key)).collect();
+    if known != KEYS {
+        return Err(format!("the note's keys are {}, expected {} in this order", keys.join(" "), KEYS.join(" ")));
+    }
+    Ok(note)
+}
+
+/// The keys of the note, in order.
+const KEYS: [&str; 5] = ["donor", "version", "options", "object", "allograft"];
+
+/// The donor's bytes are those that the note has the checksum of.
+pub(super) fn checksum(graft: &Library<'_>, donor: &Donor) -> Check {
+    const NAME: &str = "object-checksum";
+    let part = donor.part(graft);
+    let mut bytes = graft.member(part).data.to_vec();
+    let mut blank = |start: u64, length: usize| {
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        if let Some(range) = bytes.get_mut(start..start.saturating_add(length)) {
+            range.fill(0);
+        }
+    };
+    blank(part.elf.sections[donor.section].offset.saturating_add(DESCRIPTION as u64), DESCRIPTION_SIZE);
+    for section in part.elf.sections.iter().filter(|section| section.name == OPTIONS_SECTION) {
+        blank(section.offset, section.data.unwrap_or_default().len());
+    }
+    let hex: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = format!("sha256:{hex}");
+    if found == donor.note.object {
+        Check::new(NAME, true, found)
+    } else {
+        Check::new(NAME, false, format!("the donor's bytes have {found}, and its note says {}", donor.note.object))
+    }
+}
+
+/// The options block is well formed, its values are in range, and those that were set are in the note.
+pub(super) fn options(graft: &Library<'_>, donor: &Donor) -> Check {
+    const NAME: &str = "options";
+    let part = donor.part(graft);
+    let sections: Vec<_> = part.elf.sections.iter().filter(|section| section.name == OPTIONS_SECTION).collect();
+    let result = match sections.as_slice() {
+        [] => Ok(BTreeMap::new()),
+        [section] => read_options(&part.elf.bytes.over(section.data.unwrap_or_default())),
+        several => Err(format!("{} sections `.rodata.allograft.options`, expected 1", several.len())),
+    };
+    let options = match result {
+        Ok(options) => options,
+        Err(problem) => return Check::new(NAME, false, problem),
+    };
+    let set: BTreeSet<String> = options
+        .iter()
+        .filter(|(_, option)| option.set)
+        .map(|(name, option)| format!("{name}={}", option.value))
+        .collect();
+    let noted: BTreeSet<String> = donor.note.options.split_whitespace().map(str::to_owned).collect();
+    if set != noted {
+        let words = |words: BTreeSet<String>| {
+            if words.is_empty() { "nothing".to_owned() } else { words.into_iter().collect::<Vec<_>>().join(" ") }
+        };
+        return Check::new(
+            NAME,
+            false,
+            format!("the block has {} set, and the note says {}", words(set), words(noted)),
+        );
+    }
+    Check::new(NAME, true, format!("{} options, {} of them set", options.len(), set.len()))
+}
+
+struct DonorOption {
+    value: i64,
+    set: bool,
+}
+
+fn read_options(block: &Bytes<'_>) -> Result<BTreeMap<String, DonorOption>, String> {
+    let word = |at: usize| block.u32(at).ok_or_else(|| "the options block ends within its header".to_owned());
+    let (magic, format, count, size) = (word(0)?, word(4)?, word(8)?, word(12)?);
+    if (magic, format, size as usize) != (OPTIONS_MAGIC, 1, OPTION_SIZE) {
+        return Err(format!(
+            "the options block starts with magic {magic:#x}, format {format}, entries of {size} bytes; expected {OPTIONS_MAGIC:#x}, 1, {OPTION_SIZE}"
+        ));
+    }
+    let entries = block.data.get(OPTIONS_HEADER..).unwrap_or_default();
+    if entries.len() / OPTION_SIZE != count as usize || entries.len() % OPTION_SIZE != 0 {
+        return Err(format!("the options block has {count} entries in {} bytes", entries.len()));
+    }
+    let mut options = BTreeMap::new();
+    for entry in entries.chunks_exact(OPTION_SIZE) {
+        let name = c_string(entry, 0).unwrap_or_default();
+        let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+        if name.is_empty()
+            || !name.iter().all(plain)
+            || entry[name.len()..OPTION_NAME.max(name.len())].iter().any(|&byte| byte != 0)
+        {
+            return Err(format!("`{}` is no name of an option", printable(&entry[..OPTION_NAME])));
+        }
+        let name = printable(name);
+        let entry = block.over(entry);
+        let number = |at| entry.u64(at).unwrap_or_default() as i64;
+        let (value, least, greatest) = (number(32), number(40), number(48));
+        let (flags, reserved) = (entry.u32(56).unwrap_or_default(), entry.u32(60).unwrap_or_default());
+        if !(least..=greatest).contains(&value) {
+            return Err(format!("option `{name}` is {value}, and its range is {least} to {greatest}"));
+        }
+        if flags & !1 != 0 || reserved != 0 {
+            return Err(format!("option `{name}` has flags {flags:#x} and {reserved:#x} in its reserved field"));
+        }
+        if options.insert(name.clone(), DonorOption { value, set: flags & 1 != 0 }).is_some() {
+            return Err(format!("option `{name}` is there twice"));
+        }
+    }
+    Ok(options)
+}
+
+/// The donor defines what a graft has to define, as it has to, and nothing else.
+pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
+    let part = donor.part(graft);
+    let mut complaints = Vec::new();
+    for name in PUBLIC.iter().chain(&INTERNAL).chain(&HOOKS) {
+        let public = PUBLIC.contains(name);
+        let (binding, visibility) = if public { (STB_WEAK, 0) } else { (STB_GLOBAL, STV_HIDDEN) };
+        let expected = if public { "weak and of default visibility" } else { "strong and hidden" };
+        match part.exported(name.as_bytes()) {
+            None => complaints.push(format!("`{name}` is not defined")),
+            Some(symbol) if symbol.binding != binding || symbol.visibility != visibility => {
+                complaints.push(format!("`{name}` is not {expected}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let expected: HashSet<&[u8]> = PUBLIC.iter().chain(&INTERNAL).chain(&HOOKS).map(|name| name.as_bytes()).collect();
+    let others = part.exports().filter(|symbol| !expected.contains(symbol.name));
+    complaints.extend(
+        others.map(|symbol| format!("`{}` is defined too, and collides with other files", printable(symbol.name))),
+    );
+    Check::unless("exports", complaints, || format!("{} names, no other", expected.len()))
+}
+
+/// What the donor asks for is in the archive, or comes from the linker.
+pub(super) fn needs(graft: &Library<'_>, donor: &Donor) -> Check {
+    let definitions = graft.definitions();
+    let part = donor.part(graft);
+    let needed: BTreeSet<&[u8]> =
+        part.elf.symbols.iter().filter(|symbol| symbol.is_needed()).map(|symbol| symbol.name).collect();
+    let missing = |name: &&&[u8]| !definitions.contains_key(**name) && !OF_LINKERS.contains(*name);
+    let complaints = needed.iter().filter(missing).map(|name| format!("`{}` is not in the archive", printable(name)));
+    Check::unless("donor-needs", complaints.collect(), || format!("{} symbols, all in the archive", needed.len()))
+}

@@ -1,0 +1,125 @@
+//! Reads a graft again: static checks on the archive, and programs that are linked against it and run.
+
+mod allocator;
+mod donor;
+mod stock;
+mod whole;
+
+use serde::Serialize;
+
+pub use crate::trial::{Emulator, TrialOptions, TrialOutcome, trial};
+
+use crate::error::InspectError;
+use crate::library::Library;
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Short and stable.
+    pub name: String,
+    /// Whether it is as it has to be.
+    pub ok: bool,
+    /// What was found; what was expected, if that is something else.
+    pub detail: String,
+}
+
+impl Check {
+    pub(crate) fn new(name: impl Into<String>, ok: bool, detail: impl Into<String>) -> Self {
+        Check { name: name.into(), ok, detail: detail.into() }
+    }
+
+    /// Good when there is nothing to complain about.
+    pub(crate) fn unless(name: &str, complaints: Vec<String>, good: impl FnOnce() -> String) -> Self {
+        if complaints.is_empty() {
+            Check::new(name, true, good())
+        } else {
+            Check::new(name, false, listed(&complaints))
+        }
+    }
+}
+
+/// Something that was not looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotRun {
+    /// What it would have been.
+    pub name: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// The fields of `verify --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// Whether every check is good. What was not run does not count.
+    pub ok: bool,
+    /// In the order in which they were made.
+    pub checks: Vec<Check>,
+    /// What could not be checked here.
+    pub not_run: Vec<NotRun>,
+}
+
+impl Verification {
+    /// Sums up static checks and, where it was made, a trial.
+    pub fn new(mut checks: Vec<Check>, trial: Option<TrialOutcome>) -> Self {
+        let trial = trial.unwrap_or_default();
+        checks.extend(trial.checks);
+        Verification { ok: checks.iter().all(|check| check.ok), checks, not_run: trial.not_run }
+    }
+}
+
+/// What a graft has to define for programs: weak, of default visibility.
+pub(crate) const PUBLIC: [&str; 11] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "aligned_alloc",
+    "memalign",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "reallocarray",
+    "malloc_usable_size",
+];
+
+/// What a graft has to define for libc's own blocks: strong, hidden.
+pub(crate) const INTERNAL: [&str; 4] = ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free"];
+
+/// What a graft has to define for the rest of libc: strong, hidden.
+pub(crate) const HOOKS: [&str; 2] = ["__malloc_donate", "__malloc_atfork"];
+
+/// Checks a grafted archive, and compares it with the stock archive that it was made of.
+///
+/// An archive that is no graft fails the check `note`; that is no error.
+///
+/// # Errors
+/// When one of the archives cannot be read.
+pub fn compare(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
+    let graft = Library::read(graft)?;
+    let stock = stock.map(Library::read).transpose()?;
+    let mut checks = vec![whole::index(&graft), whole::architecture(&graft)];
+    let (note, donor) = donor::note(&graft);
+    checks.push(note);
+    let Some(donor) = donor else { return Ok(checks) };
+    checks.push(donor::checksum(&graft, &donor));
+    checks.push(donor::options(&graft, &donor));
+    checks.push(donor::exports(&graft, &donor));
+    checks.push(donor::needs(&graft, &donor));
+    checks.push(allocator::one_provider(&graft));
+    checks.push(allocator::no_trace(&graft, stock.as_ref()));
+    checks.push(allocator::fork_hook(&graft, &donor));
+    if let Some(stock) = &stock {
+        checks.extend(stock::checks(&graft, &donor, stock));
+    }
+    Ok(checks)
+}
+
+/// Up to eight complaints in one line.
+pub(crate) fn listed(complaints: &[String]) -> String {
+    let shown = complaints.len().min(8);
+    let mut text = complaints[..shown].join("; ");
+    if complaints.len() > shown {
+        text.push_str(&format!("; and {} more", complaints.len() - shown));
+    }
+    text
+}

@@ -1,0 +1,148 @@
+//! Compares a graft with the stock archive that it was made of.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::donor::Donor;
+use super::{Check, HOOKS, INTERNAL, PUBLIC};
+use crate::archive::Member;
+use crate::bytes::printable;
+use crate::elf::STV_HIDDEN;
+use crate::library::{Library, Part};
+
+/// How the members of the graft lie in stock.
+struct Alignment {
+    /// Places in stock of the members that the graft has not.
+    removed: BTreeSet<usize>,
+    /// Places in the graft of members that stock has not, at that point of its order; the donor left out.
+    foreign: Vec<usize>,
+}
+
+pub(super) fn checks(graft: &Library<'_>, donor: &Donor, stock: &Library<'_>) -> Vec<Check> {
+    let donor_place = donor.part(graft).place;
+    let alignment = align(&graft.archive.members, donor_place, &stock.archive.members);
+    vec![
+        members_kept(graft, donor_place, stock, &alignment),
+        removed_members(stock, &alignment),
+        symbols_kept(graft, stock, &alignment),
+    ]
+}
+
+fn fingerprint(member: &Member<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (member.header, member.data).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Each member of the graft is the next one of stock that has the same bytes.
+fn align(graft: &[Member<'_>], donor: usize, stock: &[Member<'_>]) -> Alignment {
+    let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (place, member) in stock.iter().enumerate() {
+        places.entry(fingerprint(member)).or_default().push(place);
+    }
+    let mut removed: BTreeSet<usize> = (0..stock.len()).collect();
+    let mut foreign = Vec::new();
+    let mut next = 0;
+    for (place, member) in graft.iter().enumerate().filter(|&(place, _)| place != donor) {
+        let alike = places.get(&fingerprint(member)).map_or(&[][..], Vec::as_slice);
+        let first = alike.partition_point(|&found| found < next);
+        let same = |found: &&usize| stock[**found].header == member.header && stock[**found].data == member.data;
+        match alike.get(first).filter(same) {
+            Some(&found) => {
+                removed.remove(&found);
+                next = found + 1;
+            }
+            None => foreign.push(place),
+        }
+    }
+    Alignment { removed, foreign }
+}
+
+/// What is not the allocator's is there, byte for byte, in its order; the donor is where the first removed member was.
+fn members_kept(graft: &Library<'_>, donor: usize, stock: &Library<'_>, alignment: &Alignment) -> Check {
+    let mut complaints: Vec<String> = alignment
+        .foreign
+        .iter()
+        .map(|&place| {
+            format!("member {} is not the next one of stock's, byte for byte", graft.archive.members[place].label())
+        })
+        .collect();
+    if graft.archive.long_names != stock.archive.long_names {
+        complaints.push("the table of long names is not stock's".to_owned());
+    }
+    if let Some(&first) = alignment.removed.first().filter(|&&first| complaints.is_empty() && first != donor) {
+        complaints.push(format!(
+            "the donor is member {}, and the first removed one was {}",
+            graft.archive.members[donor].ordinal, stock.archive.members[first].ordinal
+        ));
+    }
+    Check::unless("members-kept", complaints, || {
+        let kept = stock.archive.members.len() - alignment.removed.len();
+        format!("{kept} members of stock's {} are there, byte for byte and in order", stock.archive.members.len())
+    })
+}
+
+/// Whether a name belongs to an allocator in musl's terms: the functions, and the hooks.
+fn is_family(name: &[u8]) -> bool {
+    let hooks = HOOKS.iter().chain(&["__malloc_allzerop"]);
+    PUBLIC.iter().chain(&INTERNAL).chain(hooks).any(|known| known.as_bytes() == name)
+}
+
+/// Hidden names of removed members that only removed members ask for.
+fn insides<'a>(stock: &Library<'a>, removed: &BTreeSet<usize>) -> HashSet<&'a [u8]> {
+    let mut names: HashSet<&[u8]> = HashSet::new();
+    for part in stock.parts.iter().filter(|part| removed.contains(&part.place)) {
+        names.extend(part.exports().filter(|symbol| symbol.visibility == STV_HIDDEN).map(|symbol| symbol.name));
+    }
+    for part in stock.parts.iter().filter(|part| !removed.contains(&part.place)) {
+        for symbol in &part.elf.symbols {
+            names.remove(symbol.name);
+        }
+    }
+    names
+}
+
+/// A removed member defines nothing that others live on.
+fn removed_members(stock: &Library<'_>, alignment: &Alignment) -> Check {
+    let insides = insides(stock, &alignment.removed);
+    let (gone, kept): (Vec<&Part<'_>>, Vec<&Part<'_>>) =
+        stock.parts.iter().partition(|part| alignment.removed.contains(&part.place));
+    // What another member of stock has too (fork's weak stand-ins) is not lost.
+    let kept: HashSet<&[u8]> = kept.iter().flat_map(|part| part.exports()).map(|symbol| symbol.name).collect();
+    let mut complaints = Vec::new();
+    for &place in alignment.removed.iter().filter(|&&place| !stock.archive.members[place].is_elf()) {
+        complaints.push(format!("stock's member {} is gone, and is no ELF file", stock.archive.members[place].label()));
+    }
+    for part in &gone {
+        let lost = |name: &[u8]| !is_family(name) && !insides.contains(name) && !kept.contains(name);
+        for symbol in part.exports().filter(|symbol| lost(symbol.name)) {
+            let name = printable(symbol.name);
+            complaints.push(format!("stock's member {} is gone, and `{name}` with it", stock.label(part)));
+        }
+    }
+    Check::unless("removed-members", complaints, || {
+        let names: Vec<String> = gone.iter().map(|part| printable(stock.member(part).name)).collect();
+        format!("{} members removed, the allocator's only: {}", names.len(), names.join(" "))
+    })
+}
+
+/// Every name that stock defined is defined, but for the allocator's insides.
+fn symbols_kept(graft: &Library<'_>, stock: &Library<'_>, alignment: &Alignment) -> Check {
+    let after = graft.definitions();
+    let before = stock.definitions();
+    let insides = insides(stock, &alignment.removed);
+    let lost: BTreeSet<&[u8]> = before.keys().copied().filter(|name| !after.contains_key(name)).collect();
+    let (expected, complaints): (Vec<&[u8]>, Vec<&[u8]>) = lost.into_iter().partition(|name| {
+        // Only what is all hidden cannot be named by a program.
+        insides.contains(name)
+    });
+    let complaints = complaints.iter().map(|name| format!("stock defined `{}`, and nobody does now", printable(name)));
+    Check::unless("symbols-kept", complaints.collect(), || {
+        let gone: Vec<String> = expected.iter().map(|name| printable(name)).collect();
+        format!(
+            "{} names of stock's are there; the old allocator's insides are not: {}",
+            before.len() - gone.len(),
+            gone.join(" ")
+        )
+    })
+}

@@ -1,0 +1,154 @@
+//! `inspect`: what is in archives, programs and libraries, stripped ones included.
+
+use inspector::{Arch as ReportArch, Kind, Libc, Link, Report, Source, Strings, inspect};
+use zigcc::Arch;
+
+use crate::grafts::{self, Recipe};
+use crate::programs::{self, Mode, NEVER_FREES, NORMAL, OWN_MALLOC};
+
+fn sources(report: &Report) -> Vec<Source> {
+    report.malloc.evidence.iter().map(|evidence| evidence.source).collect()
+}
+
+fn evidence(report: &Report) -> String {
+    report.malloc.evidence.iter().map(|evidence| evidence.detail.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn stock_programs_are_known_with_and_without_symbols() {
+    for (arch, name) in [(Arch::X86_64, ReportArch::X86_64), (Arch::Aarch64, ReportArch::Aarch64)] {
+        let libc = fixtures::debian_musl(arch).libc;
+        for (mode, link) in [(Mode::Static, Link::Static), (Mode::StaticPie, Link::StaticPie)] {
+            for strip in [false, true] {
+                let program = programs::musl_program(arch, NORMAL, &libc, mode, strip);
+                let report = inspect(&program).unwrap();
+                assert_eq!((report.kind, report.arch, report.link), (Kind::Executable, name, Some(link)));
+                assert_eq!((report.libc, report.malloc.name.as_str()), (Libc::Musl, "mallocng"), "{mode:?} {strip}");
+                let first = if strip { Source::Constants } else { Source::Symbols };
+                assert_eq!(sources(&report)[0], first);
+                assert_eq!((report.language_allocator, report.strings), (None, Strings::Unknown));
+            }
+        }
+    }
+}
+
+#[test]
+fn grafted_programs_say_so_by_their_note() {
+    for arch in Arch::ALL {
+        let graft = grafts::graft(arch, &Recipe { patience: Some(7), ..Recipe::default() });
+        for mode in [Mode::Static, Mode::StaticPie] {
+            for strip in [false, true] {
+                let mut program = programs::grafted_program(arch, NORMAL, &graft, mode, strip);
+                for without_sections in [false, true] {
+                    if without_sections {
+                        // As `strip --strip-sections` does it: e_shoff and e_shnum.
+                        program[40..48].fill(0);
+                        program[60..62].fill(0);
+                    }
+                    let report = inspect(&program).unwrap();
+                    assert_eq!(report.malloc.name, "sample", "{mode:?} {strip} {without_sections}");
+                    assert_eq!(report.malloc.version.as_deref(), Some("1.2"));
+                    assert_eq!(sources(&report)[0], Source::Note);
+                    assert!(evidence(&report).contains("patience=7"));
+                    assert_eq!((report.libc, report.strings), (Libc::Musl, Strings::Stock));
+                    assert!(report.link.is_some());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_with_its_own_malloc_is_not_taken_for_libcs() {
+    let arch = Arch::X86_64;
+    let stock = programs::musl_program(arch, OWN_MALLOC, &fixtures::debian_musl(arch).libc, Mode::Static, false);
+    let report = inspect(&stock).unwrap();
+    assert_eq!((report.malloc.name.as_str(), report.libc), ("unknown", Libc::Musl));
+    assert!(evidence(&report).contains("strong"), "{report:?}");
+    let graft = grafts::graft(arch, &Recipe::default());
+    let report = inspect(&programs::grafted_program(arch, OWN_MALLOC, &graft, Mode::Static, false)).unwrap();
+    assert_eq!(report.malloc.name, "unknown");
+    assert!(evidence(&report).contains("sample 1.2"), "{report:?}");
+}
+
+#[test]
+fn a_program_that_never_frees_has_only_musls_bump_allocator() {
+    let libc = fixtures::debian_musl(Arch::X86_64).libc;
+    let report = inspect(&programs::musl_program(Arch::X86_64, NEVER_FREES, &libc, Mode::Static, false)).unwrap();
+    assert_eq!(report.malloc.name, "unknown");
+    assert!(evidence(&report).contains("bump allocator"), "{report:?}");
+}
+
+#[test]
+fn glibc_is_known_linked_either_way() {
+    let dynamic = inspect(&programs::native(NORMAL, &["-O1"])).unwrap();
+    assert_eq!((dynamic.link, dynamic.libc), (Some(Link::Dynamic), Libc::Glibc));
+    assert_eq!(dynamic.malloc.name, "glibc");
+    assert!(evidence(&dynamic).contains("from libc.so.6 at run time"));
+    for arguments in [&["-O1", "-static"][..], &["-O1", "-static", "-s"]] {
+        let report = inspect(&programs::native(NORMAL, arguments)).unwrap();
+        assert_eq!((report.link, report.libc), (Some(Link::Static), Libc::Glibc));
+        assert_eq!(report.malloc.name, "glibc", "{arguments:?}");
+    }
+    let report = inspect(&std::fs::read(fixtures::glibc()).unwrap()).unwrap();
+    assert_eq!((report.kind, report.libc, report.malloc.name.as_str()), (Kind::Archive, Libc::Glibc, "glibc"));
+}
+
+#[test]
+fn libraries_and_objects_that_have_no_malloc_say_so() {
+    let library = inspect(&programs::native(NORMAL, &["-shared", "-fPIC"])).unwrap();
+    assert_eq!((library.kind, library.link, library.malloc.name.as_str()), (Kind::Shared, None, "none"));
+    let object = inspect(&programs::native(NORMAL, &["-c"])).unwrap();
+    assert_eq!((object.kind, object.libc, object.malloc.name.as_str()), (Kind::Object, Libc::None, "none"));
+    let empty = inspect(b"!<arch>\n").unwrap();
+    assert_eq!((empty.kind, empty.arch, empty.malloc.name.as_str()), (Kind::Archive, ReportArch::None, "none"));
+}
+
+#[test]
+fn a_dynamic_program_that_exports_another_malloc_is_not_glibcs() {
+    let source = "void *malloc(unsigned long n) { static char all[9999]; static int at; return all + (at += n); }\n\
+                  int main(void) { return !malloc(3); }\n";
+    let report = inspect(&programs::native(source, &["-O0", "-fno-builtin", "-rdynamic"])).unwrap();
+    assert_eq!((report.link, report.malloc.name.as_str()), (Some(Link::Dynamic), "unknown"));
+}
+
+#[test]
+fn archives_are_known_by_who_is_taken() {
+    for arch in Arch::ALL {
+        let report = inspect(&grafts::stock(arch)).unwrap();
+        assert_eq!((report.libc, report.malloc.name.as_str(), report.link), (Libc::Musl, "mallocng", None));
+        // zig's holds both; the linker takes mallocng.
+        let report = inspect(&std::fs::read(fixtures::zig_musl(arch)).unwrap()).unwrap();
+        assert_eq!((report.libc, report.malloc.name.as_str()), (Libc::Musl, "mallocng"));
+        assert!(evidence(&report).contains("oldmalloc is in member"), "{report:?}");
+        let report = inspect(&grafts::graft(arch, &Recipe::default())).unwrap();
+        assert_eq!((report.kind, report.malloc.name.as_str()), (Kind::Archive, "sample"));
+        assert_eq!((report.malloc.version.as_deref(), report.strings), (Some("1.2"), Strings::Stock));
+        let report = inspect(&grafts::donor(arch, &Recipe::default())).unwrap();
+        assert_eq!((report.kind, report.malloc.name.as_str()), (Kind::Object, "sample"));
+    }
+}
+
+#[test]
+fn the_report_has_the_fields_of_the_contract() {
+    let report = serde_json::to_value(inspect(&grafts::stock(Arch::X86_64)).unwrap()).unwrap();
+    let fields: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(fields, ["kind", "arch", "link", "libc", "malloc", "language_allocator", "strings"]);
+    assert_eq!(report["kind"], "archive");
+    assert_eq!(report["arch"], "x86_64");
+    assert_eq!(report["link"], serde_json::Value::Null);
+    assert_eq!(report["strings"], "unknown");
+    let malloc: Vec<&str> = report["malloc"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(malloc, ["name", "version", "evidence"]);
+    assert_eq!(report["malloc"]["evidence"][0]["source"], "symbols");
+    assert_eq!(serde_json::to_value(Link::StaticPie).unwrap(), "static-pie");
+}
+
+#[test]
+fn what_is_neither_is_refused_with_help() {
+    for other in [&b"#!/bin/sh\n"[..], b"", b"!<thin>\n", b"\x7fELF"] {
+        let error = inspect(other).unwrap_err();
+        assert!(!error.to_string().is_empty() && !error.help().is_empty());
+    }
+    assert!(inspect(b"text file\n").unwrap_err().to_string().contains("`text fil`"));
+}

@@ -1,0 +1,8 @@
+//! Everything that the crate promises, on real archives, real programs and damaged ones.
+
+mod damaged;
+mod detection;
+mod grafts;
+mod programs;
+mod trials;
+mod verification;

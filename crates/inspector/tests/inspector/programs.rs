@@ -1,0 +1,100 @@
+//! Small programs, linked in the ways that users link them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use zigcc::Arch;
+
+/// Calls what a normal program calls.
+pub(crate) const NORMAL: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int count, char **words) {
+	char *copy = strdup(words[0]);
+	copy = realloc(copy, 1000 + count);
+	puts(copy);
+	free(copy);
+	FILE *file = fopen("/dev/null", "r");
+	if (file) fclose(file);
+	return 0;
+}
+"#;
+
+/// Brings its own allocator, and uses what makes libc bring its own too.
+pub(crate) const OWN_MALLOC: &str = r#"
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char arena[1 << 20];
+static size_t used;
+void *malloc(size_t n) { used = (used + n + 31) & -16; return arena + used - ((n + 15) & -16); }
+void free(void *p) { (void)p; }
+void *calloc(size_t m, size_t n) { return memset(malloc(m * n), 0, m * n); }
+void *realloc(void *p, size_t n) { void *q = malloc(n); if (p) memmove(q, p, n); return q; }
+int main(void) { for (int i = 0; i < 40; i++) atexit(_exit == 0 ? 0 : (void (*)(void))getpid); freelocale(newlocale(LC_ALL_MASK, "C.UTF-8", 0)); return 0; }
+"#;
+
+/// Allocates and never frees.
+pub(crate) const NEVER_FREES: &str = "#include <stdlib.h>\nint main(void) { return malloc(10) == 0; }\n";
+
+/// How to link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Static,
+    StaticPie,
+}
+
+/// A program of `source`, linked against the archive at `libc` with the start files of Debian's musl.
+pub(crate) fn musl_program(arch: Arch, source: &str, libc: &Path, mode: Mode, strip: bool) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let object = object(arch, source, folder.path());
+    let musl = fixtures::debian_musl(arch);
+    let start = if mode == Mode::Static { "crt1.o" } else { "rcrt1.o" };
+    let output = folder.path().join("program");
+    let mut command = Command::new(fixtures::lld_folder().join("ld.lld"));
+    command.args(["-static", "-o"]).arg(&output);
+    if mode == Mode::StaticPie {
+        command.args(["-pie", "--no-dynamic-linker"]);
+    }
+    if strip {
+        command.arg("-s");
+    }
+    command.arg(musl.libdir.join(start)).arg(musl.libdir.join("crti.o")).arg(object).arg(libc);
+    run(command.arg(musl.libdir.join("crtn.o")));
+    fs::read(output).unwrap()
+}
+
+/// The same against an archive that is in memory.
+pub(crate) fn grafted_program(arch: Arch, source: &str, archive: &[u8], mode: Mode, strip: bool) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let libc = folder.path().join("libc.a");
+    fs::write(&libc, archive).unwrap();
+    musl_program(arch, source, &libc, mode, strip)
+}
+
+/// A relocatable object of `source`.
+pub(crate) fn object(arch: Arch, source: &str, folder: &Path) -> PathBuf {
+    let (text, object) = (folder.join("program.c"), folder.join("program.o"));
+    fs::write(&text, source).unwrap();
+    let mut command = fixtures::zig().command();
+    command.args(["cc", "-target", arch.triple(), "-O1", "-g0", "-fPIE", "-fno-builtin", "-w", "-c", "-o"]);
+    run(command.arg(&object).arg(text));
+    object
+}
+
+/// A program or library that this machine's C compiler makes with these arguments.
+pub(crate) fn native(source: &str, arguments: &[&str]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, output) = (folder.path().join("program.c"), folder.path().join("program"));
+    fs::write(&text, source).unwrap();
+    run(fixtures::cc().args(arguments).arg("-w").arg("-o").arg(&output).arg(text));
+    fs::read(output).unwrap()
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,139 @@
+//! `verify::compare`: a good graft passes, and each way to break one fails the check that is there for it.
+
+use inspector::verify::{Check, Verification, compare};
+use zigcc::Arch;
+
+use crate::grafts::{self, Recipe};
+
+fn checks(arch: Arch, recipe: &Recipe) -> Vec<Check> {
+    compare(&grafts::graft(arch, recipe), Some(&grafts::stock(arch))).unwrap()
+}
+
+/// The names of the checks that fail, and what one of them says.
+fn failing(recipe: &Recipe) -> (Vec<String>, String) {
+    let failed: Vec<Check> = checks(Arch::X86_64, recipe).into_iter().filter(|check| !check.ok).collect();
+    let said = failed.iter().map(|check| check.detail.as_str()).collect::<Vec<_>>().join("\n");
+    (failed.into_iter().map(|check| check.name).collect(), said)
+}
+
+fn fails(recipe: &Recipe, names: &[&str], says: &str) {
+    let (failed, said) = failing(recipe);
+    assert_eq!(failed, names, "{said}");
+    assert!(said.contains(says), "{said}");
+}
+
+#[test]
+fn a_good_graft_passes_every_check() {
+    for arch in Arch::ALL {
+        let checks = checks(arch, &Recipe { patience: Some(3), ..Recipe::default() });
+        let failed: Vec<_> = checks.iter().filter(|check| !check.ok).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+        let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+        let expected = [
+            "index",
+            "architecture",
+            "note",
+            "object-checksum",
+            "options",
+            "exports",
+            "donor-needs",
+            "one-provider",
+            "no-trace",
+            "fork-hook",
+            "members-kept",
+            "removed-members",
+            "symbols-kept",
+        ];
+        assert_eq!(names, expected);
+        let told = checks.iter().find(|check| check.name == "symbols-kept").unwrap();
+        assert!(told.detail.contains("__malloc_context"), "{told:?}");
+        let without_stock = compare(&grafts::graft(arch, &Recipe::default()), None).unwrap();
+        assert!(without_stock.len() == 10 && without_stock.iter().all(|check| check.ok), "{without_stock:?}");
+    }
+}
+
+#[test]
+fn stock_is_no_graft() {
+    let checks = compare(&grafts::stock(Arch::X86_64), None).unwrap();
+    let failed: Vec<_> = checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
+    assert_eq!(failed, ["note"]);
+    let verification = Verification::new(checks, None);
+    assert!(!verification.ok);
+    let document = serde_json::to_value(&verification).unwrap();
+    assert_eq!(document["ok"], false);
+    assert_eq!(document["checks"][0]["name"], "index");
+    assert_eq!(document["not_run"], serde_json::json!([]));
+}
+
+#[test]
+fn the_index_names_what_is_there() {
+    fails(&Recipe { unindexed: &["strlen"], ..Recipe::default() }, &["index"], "`strlen` of member");
+    let mut graft = grafts::graft(Arch::X86_64, &Recipe::default());
+    // The first entry's offset, one byte on.
+    graft[8 + 60 + 4 + 3] ^= 1;
+    let check = compare(&graft, None).unwrap().remove(0);
+    assert!(!check.ok && check.detail.contains("points at no member"), "{check:?}");
+}
+
+#[test]
+fn a_donor_whose_bytes_changed_is_found_out() {
+    fails(&Recipe { touch: true, ..Recipe::default() }, &["object-checksum"], "its note says sha256:");
+}
+
+#[test]
+fn options_are_in_range_and_in_the_note() {
+    fails(
+        &Recipe { patience: Some(11), ..Recipe::default() },
+        &["options"],
+        "`patience` is 11, and its range is 0 to 10",
+    );
+    let noted = Recipe { noted: Some("patience=4"), ..Recipe::default() };
+    fails(&noted, &["options"], "the block has nothing set, and the note says patience=4");
+    let noted = Recipe { noted: Some(""), patience: Some(4), ..Recipe::default() };
+    fails(&noted, &["options"], "the block has patience=4 set, and the note says nothing");
+}
+
+#[test]
+fn a_fork_hook_has_to_be_there_and_to_do_something() {
+    let (failed, said) = failing(&Recipe { define: Some("WITHOUT_HOOK"), ..Recipe::default() });
+    assert_eq!(failed, ["exports", "fork-hook"], "{said}");
+    fails(&Recipe { define: Some("EMPTY_HOOK"), ..Recipe::default() }, &["fork-hook"], "does nothing");
+}
+
+#[test]
+fn a_donor_that_exports_or_needs_more_is_found_out() {
+    fails(&Recipe { define: Some("WITH_STRDUP"), ..Recipe::default() }, &["exports"], "`strdup` is defined too");
+    let (failed, said) = failing(&Recipe { define: Some("WITH_NEED"), ..Recipe::default() });
+    assert_eq!(failed, ["donor-needs"]);
+    assert!(said.contains("`nobody_has_this`"), "{said}");
+}
+
+#[test]
+fn what_hand_made_recipes_lose_is_found_out() {
+    let (failed, said) = failing(&Recipe { also_remove: &["wcsdup.lo"], ..Recipe::default() });
+    assert_eq!(failed, ["removed-members", "symbols-kept"], "{said}");
+    assert!(said.contains("stock defined `wcsdup`, and nobody does now"), "{said}");
+}
+
+#[test]
+fn what_is_left_of_the_old_allocator_is_found_out() {
+    let (failed, said) = failing(&Recipe { keep: &["malloc.lo"], ..Recipe::default() });
+    assert_eq!(failed, ["no-trace"], "{said}");
+    assert!(said.contains("still defines `__malloc_context`"), "{said}");
+    let (failed, said) = failing(&Recipe { keep: &["malloc_usable_size.lo"], ..Recipe::default() });
+    assert_eq!(failed, ["one-provider", "no-trace", "removed-members", "symbols-kept"], "{said}");
+    assert!(said.contains("`malloc_usable_size` is defined by members"), "{said}");
+    assert!(said.contains("asks for `__malloc_context`, which nobody defines any more"), "{said}");
+}
+
+#[test]
+fn members_that_changed_or_moved_are_found_out() {
+    let mut graft = grafts::graft(Arch::X86_64, &Recipe::default());
+    let stock = grafts::stock(Arch::X86_64);
+    // In the last member, the permissions.
+    let last = graft.windows(2).rposition(|window| window == b"`\n").unwrap();
+    graft[last - 12] ^= 1;
+    let failed: Vec<Check> = compare(&graft, Some(&stock)).unwrap().into_iter().filter(|check| !check.ok).collect();
+    assert_eq!(failed[0].name, "members-kept", "{failed:?}");
+    assert!(failed[0].detail.contains("is not the next one of stock's"), "{failed:?}");
+}
