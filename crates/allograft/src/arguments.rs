@@ -1,0 +1,125 @@
+//! The command line as it is typed.
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::command;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  done
+  1  the check says no
+  2  wrong usage, or input that cannot be read or is malformed
+  3  refused, because it would not be safe
+After anything but 0 every file is exactly as it was before.
+
+Examples:
+  allograft graft /usr/lib/x86_64-linux-musl/libc.a   graft in place, with a backup
+  allograft verify /usr/lib/x86_64-linux-musl/libc.a  link and run programs against it
+  allograft undo /usr/lib/x86_64-linux-musl/libc.a    stock again, byte for byte
+  allograft inspect ./server --expect mimalloc        what is in this executable?";
+
+/// Where help lists the flags that every command takes.
+const GLOBAL: &str = "Global options";
+
+/// Transplants a modern allocator into static musl toolchains
+///
+/// A static musl program allocates through musl's malloc, which is slow with several threads. allograft replaces
+/// it inside of the toolchain's libc.a, so that every program that is linked from it has the new one.
+#[derive(Debug, Parser)]
+#[command(name = "allograft", version, after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags that every command takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// Print one JSON document on standard output
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    pub(crate) json: bool,
+    /// Print errors only
+    #[arg(short, long, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    pub(crate) verbose: bool,
+    /// When to use colours
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorChoice,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Graft(command::graft::Graft),
+    Undo(command::undo::Undo),
+    Inspect(command::inspect::Inspect),
+    Verify(command::verify::Verify),
+    Donors(command::donors::Donors),
+    Completions(command::completions::Completions),
+    Man(command::man::Man),
+}
+
+/// Reads the command line. The error is the exit code of a run that has said everything: help, version, wrong usage.
+pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
+    let matches = Arguments::command().color(early_color()).try_get_matches();
+    let error = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => {
+            let output = Output::new(&arguments.global);
+            return Ok((arguments, output));
+        }
+        Err(error) => error,
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe is the reader's choice.
+            let _ = error.print();
+            Err(ExitCode::SUCCESS)
+        }
+        _ => {
+            let _ = error.print();
+            if typed("--json") {
+                let text = error.render().to_string();
+                let message = text.trim().trim_start_matches("error: ").lines().next().unwrap_or_default();
+                let failure = Failure::usage(message).with_help("`allograft help` shows how each command is used");
+                Output::json_only().fail(&failure);
+            }
+            Err(ExitCode::from(2))
+        }
+    }
+}
+
+/// Whether a flag was typed, for messages about a command line that cannot be understood as a whole.
+fn typed(flag: &str) -> bool {
+    std::env::args_os().skip(1).take_while(|argument| argument != OsStr::new("--")).any(|argument| argument == flag)
+}
+
+/// The choice of colours for the parser's own messages, before `--color` has been parsed.
+fn early_color() -> ColorChoice {
+    if typed("--color=never") || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        ColorChoice::Never
+    } else if typed("--color=always") {
+        ColorChoice::Always
+    } else {
+        ColorChoice::Auto
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parser_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

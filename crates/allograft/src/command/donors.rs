@@ -1,0 +1,104 @@
+//! `allograft donors`: what can be put in.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
+use donors::Donor;
+use serde_json::{Value, json};
+use surgery::donor::DonorOption;
+
+use crate::failure::Failure;
+use crate::output::{Output, Style};
+
+/// List the allocators in this build, and their options
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  allograft donors
+  allograft donors --json")]
+pub(crate) struct Donors {}
+
+impl Donors {
+    pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
+        let mut listed = Vec::new();
+        for donor in donors::all() {
+            let options = donor
+                .options()
+                .map_err(|error| Failure::usage(format!("donor `{}` in this build is damaged: {error}", donor.name)))?;
+            listed.push((donor, options));
+        }
+        if output.json {
+            output.document(document(&listed))?;
+        } else {
+            output.text(&overview(&listed, output))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn arches(donor: &Donor) -> Vec<&'static str> {
+    donor.arches().map(|arch| arch.name()).collect()
+}
+
+fn document(listed: &[(&Donor, Vec<DonorOption>)]) -> Value {
+    let donors: Vec<Value> = listed
+        .iter()
+        .map(|(donor, options)| {
+            let options: Vec<Value> = options
+                .iter()
+                .map(|option| {
+                    json!({ "name": option.name, "default": option.value, "min": option.min, "max": option.max })
+                })
+                .collect();
+            json!({
+                "name": donor.name,
+                "version": donor.version,
+                "license": donor.license,
+                "character": donor.character,
+                "default": donor.name == donors::DEFAULT,
+                "arches": arches(donor),
+                "options": options,
+            })
+        })
+        .collect();
+    json!({ "donors": donors })
+}
+
+fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head);
+    table
+}
+
+fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> String {
+    let mut donors = table(&["donor", "version", "licence", "architectures", "character"]);
+    let mut options = table(&["donor", "option", "default", "from", "to"]);
+    for (donor, settable) in listed {
+        let name =
+            if donor.name == donors::DEFAULT { format!("{} (default)", donor.name) } else { donor.name.to_owned() };
+        donors.add_row([&name, donor.version, donor.license, &arches(donor).join(" "), donor.character]);
+        for option in settable {
+            options.add_row([
+                donor.name,
+                &option.name,
+                &option.value.to_string(),
+                &option.min.to_string(),
+                &option.max.to_string(),
+            ]);
+        }
+    }
+    let mut text = lines(donors);
+    if listed.iter().any(|(_, options)| !options.is_empty()) {
+        let title = output.paint(Style::Strong, "Options for `graft --set OPTION=VALUE`:");
+        text.push_str(&format!("\n{title}\n{}", lines(options)));
+    }
+    text
+}
+
+/// The table without blanks at the ends of its lines.
+fn lines(mut table: Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}

@@ -1,0 +1,33 @@
+//! One file for each command: its flags, what it does with them, what it prints.
+
+pub(crate) mod completions;
+pub(crate) mod donors;
+pub(crate) mod graft;
+pub(crate) mod inspect;
+pub(crate) mod man;
+pub(crate) mod undo;
+pub(crate) mod verify;
+
+use std::process::ExitCode;
+
+use crate::arguments::{Arguments, Command};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Runs the command. Success is 0, or 1 where a check says no.
+pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Failure> {
+    match arguments.command {
+        Command::Graft(command) => command.run(output),
+        Command::Undo(command) => command.run(output),
+        Command::Inspect(command) => command.run(output),
+        Command::Verify(command) => command.run(output),
+        Command::Donors(command) => command.run(output),
+        Command::Completions(command) => command.run(output),
+        Command::Man(command) => command.run(output),
+    }
+}
+
+/// The exit code of a command that checks something.
+fn verdict(ok: bool) -> ExitCode {
+    if ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}

@@ -1,0 +1,69 @@
+//! `allograft undo`: the stock host again.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use hosts::UndoneAction;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::{Output, Style};
+
+/// Give a grafted host its stock file back, byte for byte
+///
+/// Restores the backup beside the host, with its mode, owner and times. Refuses when the host has changed since the
+/// graft. In a folder, all hosts are checked before the first one is restored.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  allograft undo /usr/lib/x86_64-linux-musl/libc.a
+  allograft undo ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
+
+A host that carries no graft is nothing to undo, which is no error.")]
+pub(crate) struct Undo {
+    /// The grafted libc.a, or a folder with grafts under it
+    target: PathBuf,
+}
+
+impl Undo {
+    pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
+        let undone = hosts::undo(&self.target)?;
+        for host in &undone {
+            for note in &host.notes {
+                output.warn(format_args!("`{}` {note}", host.path.display()));
+            }
+        }
+        if output.json {
+            let hosts: Vec<Value> = undone
+                .iter()
+                .map(|host| {
+                    json!({
+                        "path": host.path.display().to_string(),
+                        "action": match host.action {
+                            UndoneAction::Restored => "restored",
+                            UndoneAction::NothingToUndo => "nothing-to-undo",
+                        },
+                        "sha256": host.stock_sha256,
+                        "notes": host.notes,
+                    })
+                })
+                .collect();
+            output.document(json!({ "hosts": hosts }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut text = String::new();
+        for host in &undone {
+            let path = host.path.display();
+            let _ = match host.action {
+                UndoneAction::Restored => {
+                    let word = output.paint(Style::Good, "restored");
+                    writeln!(text, "{word}  {path}  sha256 {}", host.stock_sha256)
+                }
+                UndoneAction::NothingToUndo => writeln!(text, "nothing to undo  {path}"),
+            };
+        }
+        output.text(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

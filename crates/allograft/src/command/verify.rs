@@ -1,0 +1,174 @@
+//! `allograft verify`: whether a graft is whole, and whether programs that are linked against it work.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use inspector::InspectError;
+use inspector::verify::{Check, NotRun, TrialOptions};
+use serde_json::{Value, json};
+
+use crate::command::verdict;
+use crate::failure::Failure;
+use crate::output::{Output, Style};
+
+/// Check a graft with code of its own, then link and run programs against it
+///
+/// Reads the archive again: exactly one provider for each function of the malloc family, no symbol lost that stock
+/// had, no trace of the old allocator, the fork hook present. Then links the conformance programs with the linkers
+/// that it finds and runs them, foreign architectures under qemu-user. What could not be run is said.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  allograft verify /usr/lib/x86_64-linux-musl/libc.a
+  allograft verify out/libc.a --stock /usr/lib/x86_64-linux-musl/libc.a
+  allograft verify sysroot --static-only --json
+
+Exit code 1 if any check fails. What was not run is no failure; look for `not run` or `not_run`.")]
+pub(crate) struct Verify {
+    /// The grafted libc.a, or a folder with grafts under it
+    target: PathBuf,
+    /// Compare against this stock libc.a rather than the backup beside the graft
+    #[arg(long, value_name = "FILE")]
+    stock: Option<PathBuf>,
+    /// Do not link and run programs
+    #[arg(long)]
+    static_only: bool,
+    /// Run every program with every linker in every mode, not only a selection
+    #[arg(long, conflicts_with = "static_only")]
+    thorough: bool,
+}
+
+/// What was found out about one graft.
+struct Verified {
+    path: PathBuf,
+    stock: Option<PathBuf>,
+    checks: Vec<Check>,
+    not_run: Vec<NotRun>,
+}
+
+impl Verified {
+    fn ok(&self) -> bool {
+        self.checks.iter().all(|check| check.ok)
+    }
+}
+
+impl Verify {
+    pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+        let grafts = hosts::grafts_in(&self.target)?;
+        if self.stock.is_some() && grafts.len() > 1 {
+            return Err(Failure::usage(format!(
+                "`--stock` is for one graft; `{}` holds {}",
+                self.target.display(),
+                grafts.len()
+            ))
+            .with_help("name the graft that this stock file belongs to"));
+        }
+        let mut verified = Vec::new();
+        for path in grafts {
+            verified.push(self.verify(path, output)?);
+        }
+        let ok = verified.iter().all(Verified::ok);
+        if output.json {
+            output.document(document(&verified, ok))?;
+        } else {
+            output.text(&listing(&verified, output))?;
+        }
+        Ok(verdict(ok))
+    }
+
+    fn verify(&self, path: PathBuf, output: &Output) -> Result<Verified, Failure> {
+        let stock = match &self.stock {
+            Some(stock) => Some(stock.clone()),
+            None => hosts::stock_of(&path)?,
+        };
+        let graft_bytes = read(&path)?;
+        let stock_bytes = stock.as_deref().map(read).transpose()?;
+        let malformed = |error: InspectError| {
+            Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
+        };
+        let arch = inspector::inspect(&graft_bytes).map_err(malformed)?.arch;
+        let mut checks = inspector::verify::compare(&graft_bytes, stock_bytes.as_deref()).map_err(malformed)?;
+        let not_run = if self.static_only {
+            vec![not_run("programs", "left out with --static-only")]
+        } else if checks.iter().any(|check| !check.ok) {
+            // Minutes of programs would only repeat what is known already.
+            vec![not_run("programs", "a check before them failed")]
+        } else {
+            let progress = output.progress();
+            let report = |name: &str| progress.step(name);
+            let options = TrialOptions {
+                // Linkers are run in another folder.
+                stock: stock.as_ref().map(|stock| std::path::absolute(stock).unwrap_or_else(|_| stock.clone())),
+                thorough: self.thorough,
+                progress: Some(&report),
+                ..TrialOptions::default()
+            };
+            let outcome = inspector::verify::trial(&path, arch, &options);
+            progress.finish();
+            checks.extend(outcome.checks);
+            outcome.not_run
+        };
+        Ok(Verified { path, stock, checks, not_run })
+    }
+}
+
+fn not_run(name: &str, reason: &str) -> NotRun {
+    NotRun { name: name.to_owned(), reason: reason.to_owned() }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
+}
+
+fn document(verified: &[Verified], ok: bool) -> Value {
+    let mut checks = Vec::new();
+    let mut not_run = Vec::new();
+    let mut hosts = Vec::new();
+    for host in verified {
+        let path = host.path.display().to_string();
+        for Check { name, ok, detail } in &host.checks {
+            checks.push(json!({ "path": path, "name": name, "ok": ok, "detail": detail }));
+        }
+        for NotRun { name, reason } in &host.not_run {
+            not_run.push(json!({ "path": path, "name": name, "reason": reason }));
+        }
+        let stock = host.stock.as_ref().map(|stock| stock.display().to_string());
+        hosts.push(json!({ "path": path, "stock": stock, "ok": host.ok() }));
+    }
+    json!({ "ok": ok, "hosts": hosts, "checks": checks, "not_run": not_run })
+}
+
+fn listing(verified: &[Verified], output: &Output) -> String {
+    let mut text = String::new();
+    let (good, bad) = output.marks();
+    for host in verified {
+        let against = match &host.stock {
+            Some(stock) => format!("against {}", stock.display()),
+            None => "without a stock file to compare with".to_owned(),
+        };
+        let _ = writeln!(text, "{}  {against}", output.paint(Style::Strong, host.path.display()));
+        for check in &host.checks {
+            let mark = match check.ok {
+                true => output.paint(Style::Good, good),
+                false => output.paint(Style::Bad, bad),
+            };
+            let _ = writeln!(text, "  {mark} {}{}{}", check.name, separator(&check.detail), check.detail);
+        }
+        for not_run in &host.not_run {
+            let label = output.paint(Style::Notice, "not run:");
+            let _ = writeln!(text, "  {label} {}: {}", not_run.name, not_run.reason);
+        }
+        let failed = host.checks.iter().filter(|check| !check.ok).count();
+        let _ = match failed {
+            0 => writeln!(text, "  {} checks passed", host.checks.len()),
+            _ => writeln!(text, "  {failed} of {} checks failed", host.checks.len()),
+        };
+    }
+    text
+}
+
+fn separator(detail: &str) -> &'static str {
+    if detail.is_empty() { "" } else { ": " }
+}

@@ -1,0 +1,27 @@
+//! An error as the user sees it: a message, what to do about it, an exit code.
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+    pub(crate) exit_code: u8,
+}
+
+impl Failure {
+    /// Wrong usage, or input that cannot be read or is malformed: exit code 2.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), help: None, exit_code: 2 }
+    }
+
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Failure {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl From<hosts::Error> for Failure {
+    fn from(error: hosts::Error) -> Failure {
+        Failure { message: error.to_string(), help: error.help(), exit_code: error.exit_code() }
+    }
+}

@@ -1,0 +1,31 @@
+//! `donors`: the catalogue.
+
+use crate::lab::Lab;
+
+#[test]
+fn both_donors_for_both_architectures() {
+    let lab = Lab::new();
+    let document = lab.run(["donors", "--json"]).exits(0).json();
+    let listed = document["donors"].as_array().unwrap();
+    for name in ["mimalloc", "mimalloc3"] {
+        let donor = listed.iter().find(|donor| donor["name"] == name).unwrap();
+        assert_eq!(donor["arches"].as_array().unwrap().len(), 2, "{donor}");
+        assert!(donor["version"].as_str().unwrap().starts_with(|c: char| c.is_ascii_digit()), "{donor}");
+        assert_eq!(donor["license"], "MIT");
+        assert_eq!(donor["default"], name == "mimalloc");
+        for option in donor["options"].as_array().unwrap() {
+            let number = |field: &str| option[field].as_i64().unwrap();
+            assert!(number("min") <= number("default") && number("default") <= number("max"), "{option}");
+        }
+    }
+}
+
+#[test]
+fn a_table_to_read() {
+    let lab = Lab::new();
+    let out = lab.run(["donors"]).exits(0).out;
+    for part in ["mimalloc (default)", "mimalloc3", "x86_64", "aarch64", "MIT"] {
+        assert!(out.contains(part), "{part} in {out}");
+    }
+    assert!(out.lines().all(|line| line == line.trim_end()));
+}

@@ -1,0 +1,52 @@
+//! Help, manual pages, completions, and wrong usage.
+
+use crate::lab::Lab;
+
+const COMMANDS: [&str; 7] = ["graft", "undo", "inspect", "verify", "donors", "completions", "man"];
+
+#[test]
+fn help_names_every_command_and_has_examples() {
+    let lab = Lab::new();
+    let out = lab.run(["--help"]).exits(0).out;
+    for command in COMMANDS {
+        assert!(out.contains(command), "{command}");
+        let help = lab.run([command, "--help"]).exits(0).out;
+        assert!(help.contains("Examples:"), "{command}");
+        let page = lab.run(["man", command]).exits(0).out;
+        assert!(page.starts_with(".ie") || page.contains(".TH"), "{command}: {page}");
+        assert!(page.contains(&format!("allograft\\-{command}")), "{command}: {page}");
+    }
+    lab.run(["man", "cook"]).exits(2).says(&["`cook`", "help: "]);
+}
+
+#[test]
+fn completions_for_shells() {
+    let lab = Lab::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = lab.run(["completions", shell]).exits(0).out;
+        assert!(COMMANDS.iter().all(|command| script.contains(command)), "{shell}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_2_in_words_and_in_json() {
+    let lab = Lab::new();
+    lab.run::<&str>([]).exits(2);
+    for wrong in [&["graft"][..], &["cook"], &["graft", "a", "--no-such"], &["inspect"], &["graft", "a", "-q", "-v"]] {
+        let ran = lab.run(wrong).exits(2);
+        assert_eq!(ran.out, "");
+        assert!(ran.err.contains("Usage:") || ran.err.contains("--help"), "{}", ran.err);
+        let ran = lab.run(wrong.iter().chain(&["--json"])).exits(2);
+        assert_eq!(ran.json()["error"]["exit_code"], 2, "{wrong:?}");
+        assert!(!ran.err.is_empty());
+    }
+}
+
+#[test]
+fn colours_when_asked_for() {
+    let lab = Lab::new();
+    let colourful = |ran: crate::lab::Ran| ran.err.contains("\x1b[");
+    assert!(!colourful(lab.run(["graft", "missing"])));
+    assert!(colourful(lab.run(["graft", "missing", "--color=always"])));
+    assert!(!colourful(lab.run(["graft", "missing", "--color", "never"])));
+}

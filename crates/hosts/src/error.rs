@@ -1,0 +1,291 @@
+//! Why a host was not grafted or not given back, with the exit code and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Skipped;
+
+/// What went wrong. Whatever it is, every host is as it was before.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed: not found, permission denied, disk full.
+    #[error("cannot {action} `{}`: {source}", .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried, as a verb: "read", "write".
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Neither a folder nor a file whose first bytes are known.
+    #[error("`{}` is {found}; expected a static archive (libc.a) or a folder that holds one", .path.display())]
+    Unrecognised {
+        /// The target.
+        path: PathBuf,
+        /// What it looks like.
+        found: String,
+    },
+    /// Starts like an archive and is damaged.
+    #[error("`{}` is malformed: {source}", .path.display())]
+    Malformed {
+        /// The archive.
+        path: PathBuf,
+        /// Where and how.
+        source: surgery::archive::ArchiveError,
+    },
+    /// Known for what it is, and nothing that can be grafted.
+    #[error("`{}` is {kind}: {reason}", .path.display())]
+    Unsupported {
+        /// The target.
+        path: PathBuf,
+        /// What it is, with its article.
+        kind: &'static str,
+        /// Why not.
+        reason: &'static str,
+        /// What to do instead.
+        help: &'static str,
+    },
+    /// A musl-like archive that would not work after a graft.
+    #[error("`{}`: {refusal}", .path.display())]
+    Refused {
+        /// The archive.
+        path: PathBuf,
+        /// Why.
+        refusal: Box<surgery::plan::Refusal>,
+    },
+    /// The donor's object or one of its `--set` options does not fit.
+    #[error("donor `{donor}`: {source}")]
+    Donor {
+        /// The donor's name.
+        donor: String,
+        /// What does not fit.
+        source: surgery::donor::DonorError,
+    },
+    /// This build has no object of the donor for the host's architecture.
+    #[error("`{}` is for {arch}; donor `{donor}` exists for {offered} only", .path.display())]
+    NoDonorFor {
+        /// The archive.
+        path: PathBuf,
+        /// The donor's name.
+        donor: String,
+        /// The host's architecture.
+        arch: String,
+        /// The donor's architectures.
+        offered: String,
+    },
+    /// The folder holds no `libc.a` at all.
+    #[error("no `libc.a` under `{}`", .folder.display())]
+    NoHost {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Nothing in the folder carries a graft.
+    #[error("no graft under `{}`", .folder.display())]
+    NoGraft {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder holds `libc.a`s, none of which can be grafted.
+    #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), Listed(.skipped))]
+    NothingGraftable {
+        /// The folder.
+        folder: PathBuf,
+        /// Each one with the reason.
+        skipped: Vec<Skipped>,
+    },
+    /// The file at hand is a backup that an earlier graft made.
+    #[error("`{}` is the backup of `{}`", .path.display(), .host.display())]
+    IsBackup {
+        /// The target.
+        path: PathBuf,
+        /// The host that it belongs to.
+        host: PathBuf,
+    },
+    /// Somebody else changed the host between the plan and its execution.
+    #[error("`{}` changed while it was being worked on", .path.display())]
+    ChangedMeanwhile {
+        /// The host.
+        path: PathBuf,
+    },
+    /// The record beside a host cannot be understood.
+    #[error("`{}` is malformed: {reason}", .path.display())]
+    MalformedRecord {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// `undo`: the host is neither the graft on record nor stock.
+    #[error("`{}` has changed since it was grafted: found sha256 {found}, expected {expected}", .path.display())]
+    ChangedSince {
+        /// The host.
+        path: PathBuf,
+        /// SHA-256 of the host.
+        found: String,
+        /// SHA-256 of the graft on record.
+        expected: String,
+        /// The backup.
+        backup: PathBuf,
+    },
+    /// `undo`: a graft without a backup.
+    #[error("`{}` is a graft whose backup `{}` is missing", .path.display(), .backup.display())]
+    BackupMissing {
+        /// The host.
+        path: PathBuf,
+        /// Where the backup should be.
+        backup: PathBuf,
+    },
+    /// `undo`: the backup is not the stock host on record.
+    #[error("the backup `{}` has changed: found sha256 {found}, expected {expected}", .backup.display())]
+    BackupChanged {
+        /// The backup.
+        backup: PathBuf,
+        /// SHA-256 of the backup.
+        found: String,
+        /// SHA-256 of the stock host on record.
+        expected: String,
+    },
+    /// `undo`: a graft with a backup and no record that would tie them together.
+    #[error("`{}` is a graft without a record: `{}` is missing", .path.display(), .record.display())]
+    RecordMissing {
+        /// The host.
+        path: PathBuf,
+        /// Where the record should be.
+        record: PathBuf,
+        /// The backup.
+        backup: PathBuf,
+    },
+    /// `undo`: a graft with neither backup nor record, as `-o` writes it.
+    #[error("`{}` carries a graft, but no backup or record lies beside it", .path.display())]
+    NoBackup {
+        /// The host.
+        path: PathBuf,
+    },
+    /// `-o` cannot be written there.
+    #[error("cannot write to `{}`: {reason}", .out.display())]
+    Out {
+        /// The argument of `-o`.
+        out: PathBuf,
+        /// Why not.
+        reason: &'static str,
+        /// What to do instead.
+        help: &'static str,
+    },
+}
+
+struct Listed<'a>(&'a [Skipped]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, skipped) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "; " };
+            write!(out, "{comma}`{}`: {}", skipped.path.display(), skipped.reason)?;
+        }
+        Ok(())
+    }
+}
+
+impl Error {
+    /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be safe.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Refused { refusal, .. } if refusal.is_damage() => 2,
+            Error::Io { .. }
+            | Error::Unrecognised { .. }
+            | Error::Malformed { .. }
+            | Error::Donor { .. }
+            | Error::NoHost { .. }
+            | Error::NoGraft { .. }
+            | Error::MalformedRecord { .. }
+            | Error::Out { .. } => 2,
+            Error::Unsupported { .. }
+            | Error::Refused { .. }
+            | Error::NoDonorFor { .. }
+            | Error::NothingGraftable { .. }
+            | Error::IsBackup { .. }
+            | Error::ChangedMeanwhile { .. }
+            | Error::ChangedSince { .. }
+            | Error::BackupMissing { .. }
+            | Error::BackupChanged { .. }
+            | Error::RecordMissing { .. }
+            | Error::NoBackup { .. } => 3,
+        }
+    }
+
+    /// What to do about it, where there is something to be said.
+    pub fn help(&self) -> Option<String> {
+        let text = match self {
+            Error::Io { source, .. } => return io_help(source).map(str::to_owned),
+            Error::Unrecognised { .. } => {
+                "name the `libc.a` of a musl toolchain, or the folder of the toolchain, sysroot or SDK".to_owned()
+            }
+            Error::Malformed { source: surgery::archive::ArchiveError::Bsd { .. }, .. } => {
+                "name an archive for Linux, as GNU ar and llvm-ar write it".to_owned()
+            }
+            Error::Malformed { .. } => "the file is damaged or incomplete: install it again, then graft".to_owned(),
+            Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
+            Error::Refused { refusal, .. } => refusal.help().to_owned(),
+            Error::Donor { .. } => "`allograft donors` lists each donor's options with their ranges".to_owned(),
+            Error::NoDonorFor { .. } => "`allograft donors` lists the architectures of every donor".to_owned(),
+            Error::NoHost { .. } => {
+                "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target"
+                    .to_owned()
+            }
+            Error::NoGraft { folder } => format!("graft it first: `allograft graft {}`", folder.display()),
+            Error::NothingGraftable { .. } => {
+                "only musl's `libc.a` can be grafted, on the architectures that `allograft donors` lists".to_owned()
+            }
+            Error::IsBackup { host, .. } => {
+                format!("graft `{0}`, or get stock back with `allograft undo {0}`", host.display())
+            }
+            Error::ChangedMeanwhile { .. } => "nothing was changed; run the command again".to_owned(),
+            Error::MalformedRecord { path, .. } => {
+                format!("compare the host with its backup, put the right one in place and delete `{}`", path.display())
+            }
+            Error::ChangedSince { path, backup, .. } => format!(
+                "if you want stock all the same: `cp -p {} {}`, then undo again; if the new file is to stay, graft it",
+                backup.display(),
+                path.display()
+            ),
+            Error::BackupMissing { .. } | Error::BackupChanged { .. } => {
+                "install the toolchain's `libc.a` again; grafting it afterwards makes a new backup".to_owned()
+            }
+            Error::RecordMissing { path, backup, .. } => format!(
+                "if you trust the backup: `cp -p {} {}`, then undo again; grafting again writes a new record if the \
+                 backup fits",
+                backup.display(),
+                path.display()
+            ),
+            Error::NoBackup { .. } => {
+                "it was written with `-o`, or moved away from its backup; stock is where you took it from".to_owned()
+            }
+        };
+        Some(text)
+    }
+}
+
+fn io_help(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Some(
+            "run it as the owner of the toolchain, or write the graft elsewhere with `-o OUT`; nothing was changed",
+        ),
+        io::ErrorKind::ReadOnlyFilesystem => Some("write the graft elsewhere with `-o OUT`; nothing was changed"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Some("make room, or write the graft elsewhere with `-o OUT`; nothing was changed")
+        }
+        _ => None,
+    }
+}
+
+/// Adds what was tried, and on what, to the system's message.
+pub(crate) trait IoContext<T> {
+    fn context(self, path: &Path, action: &'static str) -> Result<T, Error>;
+}
+
+impl<T> IoContext<T> for io::Result<T> {
+    fn context(self, path: &Path, action: &'static str) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
+    }
+}

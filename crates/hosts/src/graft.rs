@@ -1,0 +1,375 @@
+//! From a target to grafts: every host is planned before the first one is touched.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use surgery::archive::Archive;
+use surgery::donor::DonorObject;
+use surgery::plan::{Libc, Plan, PlanKind, Survey};
+
+use crate::digest::sha256;
+use crate::error::Error;
+use crate::lock::FolderLocks;
+use crate::place::{Change, Observer, place, sweep};
+use crate::recognise::{Signature, Target, read, recognise, signature};
+use crate::record::{Record, backup_path};
+use crate::walk::walk;
+use crate::{tree, undo};
+
+/// The version that notes and records name.
+pub(crate) const ALLOGRAFT: &str = env!("CARGO_PKG_VERSION");
+
+/// What to graft, and where to.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The allocator.
+    pub donor: &'static donors::Donor,
+    /// Options to bake in: name and value.
+    pub settings: Vec<(String, i64)>,
+    /// Where to write, leaving the target untouched; `None`: in place, with a backup.
+    pub out: Option<PathBuf>,
+    /// Plan only.
+    pub dry_run: bool,
+}
+
+/// What happened to a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Stock was grafted.
+    Grafted,
+    /// A graft has another donor, or other options, now.
+    Replaced,
+    /// It carries exactly this donor with these options already.
+    Unchanged,
+    /// `dry_run`: this would happen; the plan's kind says whether it grafts or replaces.
+    Planned,
+}
+
+/// One host of a target.
+#[derive(Debug)]
+pub struct Grafted {
+    /// The graft: the host itself or, with `out`, the file that was written.
+    pub path: PathBuf,
+    /// With `out`: the host that was read.
+    pub source: Option<PathBuf>,
+    /// What was done.
+    pub action: Action,
+    /// What left the archive and what came in.
+    pub plan: Plan,
+    /// SHA-256 of the stock host, where it is known.
+    pub stock_sha256: Option<String>,
+    /// SHA-256 of the graft.
+    pub graft_sha256: String,
+    /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
+    pub backup: Option<PathBuf>,
+    /// What the user should know, as clauses whose subject is the host.
+    pub notes: Vec<String>,
+}
+
+/// A `libc.a` that a folder holds and that is none of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// All hosts of a target.
+#[derive(Debug)]
+pub struct Grafts {
+    /// Sorted by path. Never empty.
+    pub hosts: Vec<Grafted>,
+    /// Sorted by path.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Grafts `target`: a musl `libc.a` or a folder that holds some. All of its hosts, or on an error none.
+pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
+    graft_observed(target, request, &|_| {})
+}
+
+pub(crate) fn graft_observed(target: &Path, request: &Request, observe: Observer<'_>) -> Result<Grafts, Error> {
+    let mut surgeon = Surgeon { request, tuned: BTreeMap::new() };
+    // Options have to fit before anything is read; what is wrong with them is independent of the host.
+    surgeon.check_settings()?;
+    match recognise(target)? {
+        Target::Archive(host) => match &request.out {
+            Some(out) => {
+                Ok(Grafts { hosts: vec![tree::write_archive(&host, out, &mut surgeon)?], skipped: Vec::new() })
+            }
+            None => in_place(&[host], Vec::new(), &mut surgeon, observe),
+        },
+        Target::Folder(folder) => {
+            let found = walk(&folder)?;
+            let (hosts, skipped) = sort_out(&folder, found.archives.into_iter().collect(), found.skipped)?;
+            match &request.out {
+                Some(out) => tree::write_folder(&folder, out, hosts, skipped, &mut surgeon),
+                None => in_place(&hosts, skipped, &mut surgeon, observe),
+            }
+        }
+    }
+}
+
+/// Splits the `libc.a`s of a folder into hosts and those that are no concern of ours.
+fn sort_out(
+    folder: &Path,
+    archives: Vec<PathBuf>,
+    mut skipped: Vec<Skipped>,
+) -> Result<(Vec<PathBuf>, Vec<Skipped>), Error> {
+    let mut hosts = Vec::new();
+    for path in archives {
+        let reason = match signature(&path)? {
+            Signature::Archive => not_a_host(&path)?,
+            Signature::Unsupported { kind, .. } => Some(kind.to_owned()),
+            Signature::Unknown(found) => Some(found.to_owned()),
+        };
+        match reason {
+            None => hosts.push(path),
+            Some(reason) => skipped.push(Skipped { path, reason }),
+        }
+    }
+    skipped.sort_by(|one, other| one.path.cmp(&other.path));
+    match (hosts.is_empty(), skipped.is_empty()) {
+        (false, _) => Ok((hosts, skipped)),
+        (true, false) => Err(Error::NothingGraftable { folder: folder.to_owned(), skipped }),
+        (true, true) => Err(Error::NoHost { folder: folder.to_owned() }),
+    }
+}
+
+/// Why an archive is not a musl `libc.a` of an architecture that we know; `None` if it is one. A damaged one is an error.
+fn not_a_host(path: &Path) -> Result<Option<String>, Error> {
+    let bytes = read(path)?;
+    let survey = survey(path, &parse(path, &bytes)?)?;
+    Ok(match (survey.libc, survey.arch) {
+        (Libc::Musl, Some(_)) => None,
+        (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports".to_owned()),
+        (Libc::Glibc, _) => Some("glibc's".to_owned()),
+        (Libc::Other, _) => Some("not musl's".to_owned()),
+    })
+}
+
+/// What an archive is.
+pub(crate) fn survey(path: &Path, archive: &Archive<'_>) -> Result<Survey, Error> {
+    surgery::plan::survey(archive)
+        .map_err(|refusal| Error::Refused { path: path.to_owned(), refusal: Box::new(refusal) })
+}
+
+/// Reads an archive's structure.
+pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Archive<'a>, Error> {
+    Archive::parse(bytes).map_err(|source| Error::Malformed { path: path.to_owned(), source })
+}
+
+/// Plans grafts of one donor with one set of options.
+pub(crate) struct Surgeon<'a> {
+    pub(crate) request: &'a Request,
+    /// The donor's object for each architecture that has come up, options filled in.
+    tuned: BTreeMap<&'static str, Vec<u8>>,
+}
+
+/// A planned host.
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    pub(crate) before_sha256: String,
+    pub(crate) graft_sha256: String,
+    pub(crate) graft: Vec<u8>,
+}
+
+impl Surgeon<'_> {
+    fn donor_error(&self, source: surgery::donor::DonorError) -> Error {
+        Error::Donor { donor: self.request.donor.name.to_owned(), source }
+    }
+
+    fn check_settings(&self) -> Result<(), Error> {
+        for (_, object) in self.request.donor.objects {
+            self.tune(object)?;
+        }
+        Ok(())
+    }
+
+    fn tune(&self, object: &[u8]) -> Result<Vec<u8>, Error> {
+        DonorObject::parse(object)
+            .and_then(|object| object.tuned(&self.request.settings, ALLOGRAFT))
+            .map_err(|source| self.donor_error(source))
+    }
+
+    fn plan_archive(&mut self, path: &Path, archive: &Archive<'_>) -> Result<Plan, Error> {
+        let donor = self.request.donor;
+        let refused = |refusal| Error::Refused { path: path.to_owned(), refusal: Box::new(refusal) };
+        // By the first object in it; whether the others agree, and whether it is a libc at all, the plan finds out.
+        let machine = archive.members().iter().find_map(|member| surgery::object::machine(member.data));
+        let arch = machine.and_then(|machine| machine.arch()).unwrap_or(surgery::Arch::X86_64);
+        let object = donor.object(arch).ok_or_else(|| Error::NoDonorFor {
+            path: path.to_owned(),
+            donor: donor.name.to_owned(),
+            arch: arch.name().to_owned(),
+            offered: donor.arches().map(|arch| arch.name()).collect::<Vec<_>>().join(", "),
+        })?;
+        if !self.tuned.contains_key(arch.name()) {
+            self.tuned.insert(arch.name(), self.tune(object)?);
+        }
+        surgery::plan::plan(archive, &self.tuned[arch.name()]).map_err(refused)
+    }
+
+    /// Plans the graft of the archive with these bytes.
+    pub(crate) fn plan(&mut self, path: &Path, bytes: &[u8]) -> Result<Planned, Error> {
+        let archive = parse(path, bytes)?;
+        let plan = self.plan_archive(path, &archive)?;
+        let graft = plan.apply(&archive);
+        Ok(Planned { before_sha256: sha256(bytes), graft_sha256: sha256(&graft), plan, graft })
+    }
+
+    /// SHA-256 of what this donor makes of the file at `path`; `None` if that cannot be grafted.
+    fn graft_of(&mut self, path: &Path) -> Option<String> {
+        let bytes = fs::read(path).ok()?;
+        self.plan(path, &bytes).ok().map(|planned| planned.graft_sha256)
+    }
+}
+
+/// A host of which everything is decided.
+struct Decided {
+    grafted: Grafted,
+    before_sha256: String,
+    backup: bool,
+    record: Option<Record>,
+}
+
+fn in_place(
+    hosts: &[PathBuf],
+    skipped: Vec<Skipped>,
+    surgeon: &mut Surgeon<'_>,
+    observe: Observer<'_>,
+) -> Result<Grafts, Error> {
+    let dry_run = surgeon.request.dry_run;
+    let locks = match dry_run {
+        true => None,
+        false => Some(FolderLocks::take(hosts.iter().map(PathBuf::as_path))?),
+    };
+    let mut decided = Vec::new();
+    for host in hosts {
+        decided.push(decide(host, surgeon)?);
+    }
+    if let Some(locks) = &locks {
+        hosts.iter().for_each(|host| sweep(host, locks));
+        carry_out(&mut decided, observe)?;
+    } else {
+        for Decided { grafted, .. } in &mut decided {
+            if grafted.action != Action::Unchanged {
+                grafted.action = Action::Planned;
+            }
+        }
+    }
+    Ok(Grafts { hosts: decided.into_iter().map(|decided| decided.grafted).collect(), skipped })
+}
+
+fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<(), Error> {
+    // A host's bytes are read and edited again rather than kept, so that a folder of many hosts needs the memory of one.
+    let edits: Vec<_> = decided
+        .iter()
+        .map(|decided| {
+            let (path, plan) = (&decided.grafted.path, &decided.grafted.plan);
+            move |bytes: &[u8]| Ok(plan.apply(&parse(path, bytes)?))
+        })
+        .collect();
+    let mut changes = Vec::new();
+    let mut indices = Vec::new();
+    for (index, (decided, edit)) in decided.iter().zip(&edits).enumerate() {
+        let change = Change {
+            host: &decided.grafted.path,
+            expected: &decided.before_sha256,
+            graft: if decided.grafted.action == Action::Unchanged { None } else { Some(edit) },
+            backup: decided.backup,
+            record: decided.record.as_ref(),
+        };
+        if change.graft.is_some() || change.record.is_some() {
+            changes.push(change);
+            indices.push(index);
+        }
+    }
+    let notes = place(&changes, observe)?;
+    drop(changes);
+    drop(edits);
+    for (index, notes) in indices.into_iter().zip(notes) {
+        decided[index].grafted.notes.extend(notes);
+    }
+    Ok(())
+}
+
+fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
+    let planned = surgeon.plan(host, &read(host)?)?;
+    let before = planned.before_sha256;
+    let action = match planned.plan.kind {
+        _ if planned.graft_sha256 == before => Action::Unchanged,
+        PlanKind::Graft => Action::Grafted,
+        PlanKind::Replace { .. } | PlanKind::Unchanged => Action::Replaced,
+    };
+    let donor = &planned.plan.donor;
+    let record = |stock: &str| Record {
+        schema_version: 1,
+        stock_sha256: stock.to_owned(),
+        graft_sha256: planned.graft_sha256.clone(),
+        replaced_sha256: None,
+        donor: donor.donor.clone(),
+        version: donor.version.clone(),
+        options: donor.options.clone(),
+        allograft: donor.allograft.clone(),
+    };
+    let mut notes = Vec::new();
+    // A record that nobody can read is as good as none: what it says is found out again below.
+    let old = Record::read(host).unwrap_or(None);
+    let path = backup_path(host);
+    let (stock, new, backup) = if action == Action::Grafted {
+        (Some(before.clone()), Some(record(&before)), Some(path))
+    } else {
+        let found = fs::read(&path).ok().map(|bytes| sha256(&bytes));
+        let known = old.as_ref().filter(|old| old.knows(&before));
+        let good = match (&found, known) {
+            (Some(found), Some(known)) => *found == known.stock_sha256,
+            // Without a record that fits, the backup proves itself: it is stock if grafting it gives this very graft.
+            (Some(_), None) => surgeon.graft_of(&path).is_some_and(|graft| graft == planned.graft_sha256),
+            (None, _) => false,
+        };
+        if good {
+            let stock = found.unwrap_or_default();
+            let mut new = record(&stock);
+            if action == Action::Replaced {
+                new.replaced_sha256 = Some(before.clone());
+            }
+            // An unchanged host's record is left alone as long as it names this graft.
+            let fits = known.is_some_and(|known| action == Action::Unchanged && known.graft_sha256 == before);
+            (Some(stock), if fits { None } else { Some(new) }, Some(path))
+        } else {
+            notes.push(match found {
+                Some(_) => "has a backup that is not its stock file, so that it cannot be undone".to_owned(),
+                None => "has no backup of its stock file, so that it cannot be undone".to_owned(),
+            });
+            let mut new = known.map(|known| record(&known.stock_sha256));
+            if let (Some(new), Action::Replaced) = (&mut new, action) {
+                new.replaced_sha256 = Some(before.clone());
+            }
+            let new = if action == Action::Unchanged { None } else { new };
+            (known.map(|known| known.stock_sha256.clone()), new, None)
+        }
+    };
+    Ok(Decided {
+        backup: action == Action::Grafted,
+        record: new,
+        grafted: Grafted {
+            path: host.to_owned(),
+            source: None,
+            action,
+            stock_sha256: stock,
+            graft_sha256: planned.graft_sha256,
+            backup,
+            plan: planned.plan,
+            notes,
+        },
+        before_sha256: before,
+    })
+}
+
+/// The SHA-256 of the stock host that a graft's record names, if it is there and is this graft's.
+pub(crate) fn recorded_stock(host: &Path, sha256: &str) -> Option<String> {
+    undo::record_of(host, sha256).map(|record| record.stock_sha256)
+}

@@ -1,0 +1,258 @@
+//! Tests: runs that are killed at every stage, and what the next run makes of what they left.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::graft::{Action, Request, graft_observed};
+use crate::place::Stage;
+use crate::undo::{UndoneAction, undo_observed};
+
+const VICTIM: &str = "HOSTS_TEST_VICTIM";
+const HOSTS: [&str; 2] = ["one/libc.a", "two/libc.a"];
+
+/// What a victim does to a folder of two hosts, after what has been done to it before.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Graft,
+    Replace,
+    GraftInstalledAnew,
+    Undo,
+}
+
+fn request(donor: usize) -> Request {
+    Request { donor: &donors::all()[donor], settings: Vec::new(), out: None, dry_run: false }
+}
+
+fn old_time() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::new(1_500_000_000, 123_456_789)
+}
+
+fn install(host: &Path, bytes: &[u8]) {
+    let _ = fs::remove_file(host);
+    fs::create_dir_all(host.parent().unwrap()).unwrap();
+    fs::write(host, bytes).unwrap();
+    fs::File::options().write(true).open(host).unwrap().set_modified(old_time()).unwrap();
+    fs::set_permissions(host, fs::Permissions::from_mode(0o644)).unwrap();
+}
+
+fn stock() -> Vec<u8> {
+    crate::samples::libc()
+}
+
+/// Stock of another release.
+fn new_stock() -> Vec<u8> {
+    crate::samples::libc_of_another_release()
+}
+
+impl Deed {
+    /// Brings a new folder to where the deed begins. Returns the stock that an undo has to bring back.
+    fn prepare(self, folder: &Path) -> Vec<u8> {
+        for host in HOSTS {
+            install(&folder.join(host), &stock());
+        }
+        match self {
+            Deed::Graft => stock(),
+            Deed::Replace | Deed::Undo => {
+                graft_observed(folder, &request(1), &|_| {}).unwrap();
+                stock()
+            }
+            Deed::GraftInstalledAnew => {
+                graft_observed(folder, &request(1), &|_| {}).unwrap();
+                for host in HOSTS {
+                    install(&folder.join(host), &new_stock());
+                }
+                new_stock()
+            }
+        }
+    }
+
+    fn perform(self, folder: &Path, observe: &dyn Fn(Stage)) {
+        match self {
+            Deed::Graft | Deed::Replace | Deed::GraftInstalledAnew => {
+                graft_observed(folder, &request(0), observe).unwrap();
+            }
+            Deed::Undo => {
+                undo_observed(folder, observe).unwrap();
+            }
+        }
+    }
+}
+
+/// Every file under `folder` with its bytes.
+fn listing(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(current) = waiting.pop() {
+        for entry in fs::read_dir(current).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                files.insert(path.strip_prefix(folder).unwrap().to_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// The process that is killed: `deed/stage/folder` in the environment.
+#[test]
+#[ignore = "the other tests start it in a process of its own"]
+fn victim() {
+    let Some(task) = std::env::var_os(VICTIM) else { return };
+    let task = task.into_string().unwrap();
+    let mut parts = task.splitn(3, '/');
+    let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
+    let (deed, last) = (number(), number());
+    let folder = PathBuf::from(parts.next().unwrap());
+    let count = AtomicUsize::new(0);
+    deed_of(deed).perform(&folder, &|_| {
+        if count.fetch_add(1, Ordering::Relaxed) == last {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+        }
+    });
+}
+
+fn deed_of(index: usize) -> Deed {
+    [Deed::Graft, Deed::Replace, Deed::GraftInstalledAnew, Deed::Undo][index]
+}
+
+/// Kills a run at stage `stage`; `None` if the run ended before it got there.
+fn kill(deed: usize, stage: usize, folder: &Path) -> Option<()> {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "killed::victim", "--ignored", "--quiet", "--test-threads=1"])
+        .env(VICTIM, format!("{deed}/{stage}/{}", folder.display()))
+        .output()
+        .unwrap()
+        .status;
+    match std::os::unix::process::ExitStatusExt::signal(&status) {
+        Some(9) => Some(()),
+        _ => {
+            assert!(status.success(), "{:?}, stage {stage}: {status}", deed_of(deed));
+            None
+        }
+    }
+}
+
+fn killed_anywhere(deed: usize, least: usize) {
+    let graft_of = |bytes: &[u8], donor| {
+        let folder = tempfile::tempdir().unwrap();
+        let host = folder.path().join("libc.a");
+        install(&host, bytes);
+        graft_observed(&host, &request(donor), &|_| {}).unwrap();
+        fs::read(host).unwrap()
+    };
+    let grafts: Vec<Vec<u8>> =
+        [stock(), new_stock()].iter().flat_map(|bytes| [graft_of(bytes, 0), graft_of(bytes, 1)]).collect();
+    for stage in 0.. {
+        for graft_first in [true, false] {
+            let outer = tempfile::tempdir().unwrap();
+            let folder = outer.path();
+            let wanted = deed_of(deed).prepare(folder);
+            let before = listing(folder);
+            if kill(deed, stage, folder).is_none() {
+                assert!(stage >= least, "only {stage} stages");
+                return;
+            }
+            let context = format!("{:?} killed at stage {stage}, graft first: {graft_first}", deed_of(deed));
+            for host in HOSTS {
+                let bytes = fs::read(folder.join(host)).unwrap();
+                let whole = bytes == wanted || bytes == before[Path::new(host)] || grafts.contains(&bytes);
+                assert!(whole, "{context}: {host} is neither stock nor graft");
+            }
+            if graft_first {
+                let again = graft_observed(folder, &request(0), &|_| {}).unwrap();
+                for host in again.hosts {
+                    assert!(host.backup.is_some(), "{context}: {:?}", host.notes);
+                    assert_eq!(fs::read(&host.path).unwrap(), graft_of(&wanted, 0), "{context}");
+                }
+            }
+            match undo_observed(folder, &|_| {}) {
+                // A host that was installed anew since its graft, and has no new backup yet.
+                Err(crate::Error::ChangedSince { .. }) if matches!(deed_of(deed), Deed::GraftInstalledAnew) => {
+                    assert!(!graft_first, "{context}");
+                    continue;
+                }
+                other => other.unwrap_or_else(|error| panic!("{context}: {error}")),
+            };
+            let expected: BTreeMap<_, _> = HOSTS.iter().map(|host| (PathBuf::from(host), wanted.clone())).collect();
+            let left: Vec<_> = listing(folder).into_keys().collect();
+            assert!(listing(folder) == expected, "{context}: left are {left:?}");
+            for host in HOSTS {
+                let metadata = fs::metadata(folder.join(host)).unwrap();
+                assert_eq!(metadata.modified().unwrap(), old_time(), "{context}");
+                assert_eq!(metadata.permissions().mode() & 0o7777, 0o644, "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn killed_while_grafting() {
+    // Per host: backup made and placed, record written and placed, graft written, host replaced; and synced.
+    killed_anywhere(0, 13);
+}
+
+#[test]
+fn killed_while_replacing_a_donor() {
+    killed_anywhere(1, 9);
+}
+
+#[test]
+fn killed_while_grafting_a_host_that_was_installed_anew() {
+    killed_anywhere(2, 13);
+}
+
+#[test]
+fn killed_while_undoing() {
+    killed_anywhere(3, 8);
+}
+
+#[test]
+fn what_fails_late_is_taken_back_for_every_host() {
+    for deed in [Deed::Graft, Deed::Replace, Deed::GraftInstalledAnew] {
+        let outer = tempfile::tempdir().unwrap();
+        deed.prepare(outer.path());
+        let before = listing(outer.path());
+        let first = AtomicUsize::new(0);
+        // Once the first host is replaced, somebody writes into the second one.
+        let meddle = |stage| {
+            if stage == Stage::HostReplaced && first.fetch_add(1, Ordering::Relaxed) == 0 {
+                let mut bytes = before[Path::new(HOSTS[1])].clone();
+                bytes.extend(b"\n");
+                fs::write(outer.path().join(HOSTS[1]), bytes).unwrap();
+            }
+        };
+        let error = graft_observed(outer.path(), &request(0), &meddle).unwrap_err();
+        assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if path.ends_with(HOSTS[1])), "{error}");
+        let after = listing(outer.path());
+        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{deed:?}");
+        for (path, bytes) in &before {
+            assert_eq!(
+                after[path] == *bytes,
+                !path.starts_with("two") || path != Path::new(HOSTS[1]),
+                "{deed:?} {path:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn grafting_twice_touches_nothing() {
+    let outer = tempfile::tempdir().unwrap();
+    Deed::Replace.prepare(outer.path());
+    let times = || HOSTS.map(|host| fs::metadata(outer.path().join(host)).unwrap().modified().unwrap());
+    let (before, at) = (listing(outer.path()), times());
+    let again = graft_observed(outer.path(), &request(1), &|stage| panic!("{stage:?}")).unwrap();
+    assert!(again.hosts.iter().all(|host| host.action == Action::Unchanged && host.notes.is_empty()));
+    assert!(listing(outer.path()) == before && times() == at);
+    let undone = undo_observed(outer.path(), &|_| {}).unwrap();
+    assert!(undone.iter().all(|host| host.action == UndoneAction::Restored));
+    let undone = undo_observed(outer.path(), &|stage| panic!("{stage:?}")).unwrap();
+    assert!(undone.iter().all(|host| host.action == UndoneAction::NothingToUndo));
+}

@@ -1,0 +1,161 @@
+//! What a target is, told by its content.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, IoContext};
+use crate::record::{host_of_companion, record_path};
+
+/// A target that can be worked on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A static archive: the real file where the target is a symbolic link.
+    Archive(PathBuf),
+    /// A folder.
+    Folder(PathBuf),
+}
+
+/// Recognises `path` by the file's first bytes.
+pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
+    let metadata = fs::metadata(path).context(path, "read")?;
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        return Ok(Target::Folder(path.to_owned()));
+    }
+    if !kind.is_file() {
+        let found = match () {
+            () if kind.is_fifo() => "a pipe",
+            () if kind.is_socket() => "a socket",
+            () => "a device",
+        };
+        return Err(Error::Unrecognised { path: path.to_owned(), found: found.to_owned() });
+    }
+    let real = real_file(path)?;
+    if let Some(host) = host_of_companion(&real)
+        && record_path(&host).exists()
+        && real != record_path(&host)
+    {
+        return Err(Error::IsBackup { path: real, host });
+    }
+    match signature(&real)? {
+        Signature::Archive => Ok(Target::Archive(real)),
+        Signature::Unsupported { kind, reason, help } => Err(Error::Unsupported { path: real, kind, reason, help }),
+        Signature::Unknown(found) => Err(Error::Unrecognised { path: real, found: found.to_owned() }),
+    }
+}
+
+/// The file that `path` leads to; `path` itself, as it was typed, unless its last part is a symbolic link.
+pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
+    match fs::symlink_metadata(path).context(path, "read")?.is_symlink() {
+        true => path.canonicalize().context(path, "read"),
+        false => Ok(path.to_owned()),
+    }
+}
+
+/// What the first bytes of a file say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Signature {
+    Archive,
+    Unsupported { kind: &'static str, reason: &'static str, help: &'static str },
+    Unknown(&'static str),
+}
+
+/// Reads the first bytes of the file at `path`.
+pub(crate) fn signature(path: &Path) -> Result<Signature, Error> {
+    let mut start = Vec::with_capacity(512);
+    File::open(path).and_then(|file| file.take(512).read_to_end(&mut start)).context(path, "read")?;
+    Ok(told_by(&start))
+}
+
+const NOT_YET: &str = "not supported by this version";
+
+fn told_by(start: &[u8]) -> Signature {
+    let unsupported = |kind, reason, help| Signature::Unsupported { kind, reason, help };
+    match start {
+        [] => Signature::Unknown("empty"),
+        // System V ABI, chapter 7; "thin" is GNU's.
+        _ if start.starts_with(b"!<arch>\n") => Signature::Archive,
+        _ if start.starts_with(b"!<thin>\n") => unsupported(
+            "a thin archive",
+            "its members lie in files of their own",
+            "make a real archive of it: `ar -M` with CREATE and ADDLIB, then graft that",
+        ),
+        _ if start.starts_with(b"!<") => Signature::Unknown("the damaged beginning of an archive"),
+        // ELF specification: e_type at offset 16, in the byte order that EI_DATA at offset 5 gives.
+        _ if start.starts_with(b"\x7fELF") => {
+            let bytes = [start.get(16).copied().unwrap_or(0), start.get(17).copied().unwrap_or(0)];
+            let e_type = match start.get(5) {
+                Some(2) => u16::from_be_bytes(bytes),
+                _ => u16::from_le_bytes(bytes),
+            };
+            match e_type {
+                1 => unsupported(
+                    "an object file",
+                    "grafting starts at the archive that libc is linked from",
+                    "graft the toolchain's `libc.a`",
+                ),
+                2 | 3 => unsupported(
+                    "an ELF executable or shared library",
+                    NOT_YET,
+                    "graft the toolchain's `libc.a` and link the program again",
+                ),
+                _ => Signature::Unknown("an ELF file of an unknown type"),
+            }
+        }
+        // RFC 1952, 2.3.1.
+        _ if start.starts_with(b"\x1f\x8b") => unsupported("a gzip file", NOT_YET, "unpack it and graft the folder"),
+        // APPNOTE.TXT, 4.3.7.
+        _ if start.starts_with(b"PK\x03\x04") => unsupported("a zip file", NOT_YET, "unpack it and graft the folder"),
+        _ if std::str::from_utf8(start).is_ok_and(|text| !text.contains('\0')) => Signature::Unknown("a text file"),
+        _ => Signature::Unknown("a file of an unknown kind"),
+    }
+}
+
+/// Reads the whole file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(path).context(path, "read")
+}
+
+/// Whether the error says that there is no such file.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures() {
+        let kind = |start: &[u8]| match told_by(start) {
+            Signature::Archive => "archive",
+            Signature::Unsupported { kind, .. } => kind,
+            Signature::Unknown(found) => found,
+        };
+        assert_eq!(kind(b"!<arch>\nlibc.lo/"), "archive");
+        assert_eq!(kind(b"!<thin>\n"), "a thin archive");
+        assert_eq!(kind(b"!<arc"), "the damaged beginning of an archive");
+        assert_eq!(kind(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0"), "an ELF executable or shared library");
+        assert_eq!(kind(b"\x7fELF\x02\x02\x01\0\0\0\0\0\0\0\0\0\0\x02"), "an ELF executable or shared library");
+        assert_eq!(kind(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0"), "an object file");
+        assert_eq!(kind(b"\x7fELF"), "an ELF file of an unknown type");
+        assert_eq!(kind(b"\x1f\x8b\x08"), "a gzip file");
+        assert_eq!(kind(b"PK\x03\x04"), "a zip file");
+        assert_eq!(kind(b"/* GNU ld script */"), "a text file");
+        assert_eq!(kind(b"\0\x01\x02"), "a file of an unknown kind");
+        assert_eq!(kind(b""), "empty");
+    }
+
+    #[test]
+    fn special_files_are_not_opened() {
+        // Opening a pipe without a writer would wait forever.
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("libc.a");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let error = recognise(&pipe).unwrap_err();
+        assert!(matches!(&error, Error::Unrecognised { found, .. } if found == "a pipe"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+}

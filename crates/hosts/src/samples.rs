@@ -1,0 +1,71 @@
+//! Tests: small archives that are musl's, cut out of a real one, so that many of them are quickly worked on.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+use surgery::archive::Archive;
+
+/// Members that define one of these make a libc.a of a few dozen members that can be grafted.
+const KEPT: [&[u8]; 30] = [
+    b"__init_libc",
+    b"__init_tp",
+    b"__copy_tls",
+    b"__libc",
+    b"__syscall_ret",
+    b"__ofl_lock",
+    b"__unmapself",
+    b"__pthread_tsd_run_dtors",
+    b"malloc",
+    b"free",
+    b"realloc",
+    b"calloc",
+    b"__libc_malloc_impl",
+    b"__libc_free",
+    b"__libc_realloc",
+    b"__libc_calloc",
+    b"aligned_alloc",
+    b"memalign",
+    b"posix_memalign",
+    b"valloc",
+    b"malloc_usable_size",
+    b"reallocarray",
+    b"__malloc_donate",
+    b"__malloc_replaced",
+    b"fork",
+    b"strdup",
+    b"wcsdup",
+    b"memcpy",
+    b"pthread_create",
+    b"abort",
+];
+
+fn cut(and: &[u8]) -> Vec<u8> {
+    let whole = std::fs::read(fixtures::debian_musl(fixtures::Arch::X86_64).libc).unwrap();
+    let archive = Archive::parse(&whole).unwrap();
+    // What the donor needs of libc has to be there as well.
+    let needed: BTreeSet<Vec<u8>> = donors::all()
+        .iter()
+        .flat_map(|donor| surgery::object::symbols(donor.object(surgery::Arch::X86_64).unwrap()).unwrap())
+        .filter(|symbol| !symbol.defined)
+        .map(|symbol| symbol.name.to_vec())
+        .collect();
+    let kept: BTreeSet<usize> = archive
+        .indexed()
+        .filter(|(_, symbol)| KEPT.contains(symbol) || needed.contains(*symbol) || *symbol == and)
+        .map(|(ordinal, _)| ordinal)
+        .collect();
+    let all: BTreeSet<usize> = archive.members().iter().map(|member| member.ordinal).collect();
+    archive.edit(&all.difference(&kept).copied().collect(), None)
+}
+
+/// A stock libc.a.
+pub(crate) fn libc() -> Vec<u8> {
+    static LIBC: OnceLock<Vec<u8>> = OnceLock::new();
+    LIBC.get_or_init(|| cut(b"qsort")).clone()
+}
+
+/// Another one.
+pub(crate) fn libc_of_another_release() -> Vec<u8> {
+    static LIBC: OnceLock<Vec<u8>> = OnceLock::new();
+    LIBC.get_or_init(|| cut(b"bsearch")).clone()
+}

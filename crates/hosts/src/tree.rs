@@ -1,0 +1,270 @@
+//! Grafts that go elsewhere (`-o`): an archive into a file, a folder into a copy of itself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use surgery::plan::PlanKind;
+use tempfile::TempPath;
+
+use crate::attributes;
+use crate::digest::sha256;
+use crate::error::{Error, IoContext};
+use crate::graft::{Action, Grafted, Grafts, Planned, Skipped, Surgeon, recorded_stock};
+use crate::lock::FolderLocks;
+use crate::place::sweep;
+use crate::recognise::{is_missing, read};
+use crate::record::{folder_of, host_of_companion, is_temporary, temporary};
+use crate::transaction::{sync_folder, written};
+
+fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
+    Error::Out { out: out.to_owned(), reason, help }
+}
+
+/// A name that is free, in a folder that exists; without a slash at the end.
+fn new_name(out: &Path) -> Result<PathBuf, Error> {
+    let place = out.file_name().map(|name| out.with_file_name(name)).unwrap_or_default();
+    if folder_of(&place).is_dir() {
+        Ok(place)
+    } else {
+        Err(refuse(out, "there is no such folder to write it in", "make the folder first"))
+    }
+}
+
+fn describe(host: &Path, path: PathBuf, planned: Planned, dry_run: bool) -> Grafted {
+    let action = match planned.plan.kind {
+        _ if dry_run => Action::Planned,
+        PlanKind::Graft => Action::Grafted,
+        PlanKind::Replace { .. } | PlanKind::Unchanged => Action::Replaced,
+    };
+    let stock_sha256 = match planned.plan.kind {
+        PlanKind::Graft => Some(planned.before_sha256),
+        _ => recorded_stock(host, &planned.before_sha256),
+    };
+    Grafted {
+        path,
+        source: Some(host.to_owned()),
+        action,
+        stock_sha256,
+        graft_sha256: planned.graft_sha256,
+        backup: None,
+        plan: planned.plan,
+        notes: Vec::new(),
+    }
+}
+
+/// Writes the graft of `host` to the file `out`, replacing what is there.
+pub(crate) fn write_archive(host: &Path, out: &Path, surgeon: &mut Surgeon<'_>) -> Result<Grafted, Error> {
+    let file = File::open(host).context(host, "read")?;
+    let metadata = file.metadata().context(host, "read")?;
+    let out = match fs::metadata(out) {
+        Ok(there) if there.is_dir() => {
+            return Err(refuse(out, "it is a folder", "name the file to write"));
+        }
+        Ok(there) if (there.dev(), there.ino()) == (metadata.dev(), metadata.ino()) => {
+            return Err(refuse(out, "it is the target itself", "leave `-o` out to graft in place, with a backup"));
+        }
+        Ok(there) if !there.is_file() => {
+            return Err(refuse(out, "it is a special file", "name the file to write"));
+        }
+        // Where the name is a link, the file behind it is replaced.
+        Ok(_) => out.canonicalize().context(out, "write")?,
+        Err(error) if is_missing(&error) => new_name(out)?,
+        Err(error) => return Err(error).context(out, "write"),
+    };
+    if host_of_companion(&out).is_some() {
+        return Err(refuse(&out, "this name is that of a backup or a record", "choose another name"));
+    }
+    let planned = surgeon.plan(host, &read(host)?)?;
+    let dry_run = surgeon.request.dry_run;
+    if dry_run {
+        return Ok(describe(host, out, planned, true));
+    }
+    let locks = FolderLocks::take([out.as_path()])?;
+    sweep(&out, &locks);
+    let (new, _) = written(&out, &planned.graft, &file)?;
+    new.persist(&out).map_err(|error| error.error).context(&out, "write")?;
+    let _ = sync_folder(folder_of(&out));
+    Ok(describe(host, out, planned, false))
+}
+
+/// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
+///
+/// Symbolic links, modes, times and hard links among the copied files are kept, owners and extended attributes as far as
+/// permitted; backups and records of grafts stay behind. The copy gets its name when it is complete.
+pub(crate) fn write_folder(
+    folder: &Path,
+    out: &Path,
+    hosts: Vec<PathBuf>,
+    mut skipped: Vec<Skipped>,
+    surgeon: &mut Surgeon<'_>,
+) -> Result<Grafts, Error> {
+    let root = folder.canonicalize().context(folder, "read")?;
+    let out = free_place(&root, out)?;
+    let mut grafts = BTreeMap::new();
+    let mut described = Vec::new();
+    let dry_run = surgeon.request.dry_run;
+    for host in hosts {
+        let planned = surgeon.plan(&host, &read(&host)?)?;
+        let inside = host.strip_prefix(folder).unwrap_or(&host).to_owned();
+        grafts.insert(inside.clone(), planned.before_sha256.clone());
+        described.push(describe(&host, out.join(&inside), planned, dry_run));
+    }
+    if !dry_run {
+        let locks = FolderLocks::take([out.as_path()])?;
+        sweep(&out, &locks);
+        let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
+        let building = Building(Some(building));
+        let mut copy = Copy { surgeon, grafts, links: HashMap::new(), folders: Vec::new(), skipped: &mut skipped };
+        copy.folder(folder, Path::new(""), building.path())?;
+        copy.finish_folders()?;
+        fs::rename(building.path(), &out).context(&out, "write")?;
+        building.keep();
+        let _ = sync_folder(folder_of(&out));
+    }
+    Ok(Grafts { hosts: described, skipped })
+}
+
+/// The place for a copy: absent or an empty folder, and not inside of what is copied.
+fn free_place(root: &Path, out: &Path) -> Result<PathBuf, Error> {
+    let (place, real) = match fs::metadata(out) {
+        Ok(there) if there.is_dir() => {
+            let real = out.canonicalize().context(out, "write")?;
+            if real == root {
+                return Err(refuse(out, "it is the target itself", "leave `-o` out to graft in place, with a backup"));
+            }
+            if fs::read_dir(&real).context(out, "read")?.next().is_some() {
+                return Err(refuse(out, "the folder is not empty", "name a folder that does not exist yet"));
+            }
+            (real.clone(), real)
+        }
+        Ok(_) => return Err(refuse(out, "it is a file, and the target is a folder", "name a folder to write")),
+        Err(error) if is_missing(&error) => {
+            let place = new_name(out)?;
+            let folder = folder_of(&place);
+            let real = folder.canonicalize().context(folder, "find")?;
+            (place, real)
+        }
+        Err(error) => return Err(error).context(out, "write"),
+    };
+    if real.starts_with(root) {
+        return Err(refuse(out, "it lies inside of the target", "name a folder outside of it"));
+    }
+    Ok(place)
+}
+
+/// The copy under its temporary name; deleted with all it holds unless kept.
+struct Building(Option<TempPath>);
+
+impl Building {
+    fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(""))
+    }
+
+    fn keep(mut self) {
+        if let Some(path) = self.0.take() {
+            // It has its final name; nothing is left to delete under this one.
+            let _ = path.keep();
+        }
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            open_up(&path);
+            let _ = fs::remove_dir_all(&path);
+            let _ = path.keep();
+        }
+    }
+}
+
+/// Makes every folder under `path` writable, so that it can be deleted.
+fn open_up(path: &Path) {
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+struct Copy<'a, 'b> {
+    surgeon: &'a mut Surgeon<'b>,
+    /// Hosts by their path inside of the folder, with the SHA-256 that was planned for.
+    grafts: BTreeMap<PathBuf, String>,
+    /// Files with several names: where the first one went.
+    links: HashMap<(u64, u64), PathBuf>,
+    /// Folders that still need their mode and times: source and copy.
+    folders: Vec<(PathBuf, PathBuf)>,
+    skipped: &'a mut Vec<Skipped>,
+}
+
+impl Copy<'_, '_> {
+    fn folder(&mut self, from: &Path, inside: &Path, to: &Path) -> Result<(), Error> {
+        self.folders.push((from.to_owned(), to.to_owned()));
+        let mut entries: Vec<_> =
+            fs::read_dir(from).and_then(|entries| entries.collect::<io::Result<_>>()).context(from, "read")?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let (path, name) = (entry.path(), entry.file_name());
+            let (inside, to) = (inside.join(&name), to.join(&name));
+            let kind = entry.file_type().context(&path, "read")?;
+            if kind.is_dir() {
+                if !is_temporary(&name) {
+                    fs::create_dir(&to).context(&to, "write")?;
+                    self.folder(&path, &inside, &to)?;
+                }
+            } else if kind.is_symlink() {
+                let target = fs::read_link(&path).context(&path, "read")?;
+                symlink(target, &to).context(&to, "write")?;
+            } else if kind.is_file() {
+                let belongs_to_graft = host_of_companion(&path).is_some_and(|host| host.is_file());
+                if !belongs_to_graft && !is_temporary(&name) {
+                    self.file(&path, &inside, &to)?;
+                }
+            } else {
+                self.skipped.push(Skipped { path, reason: "a special file, not copied".to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, from: &Path, inside: &Path, to: &Path) -> Result<(), Error> {
+        if let Some(expected) = self.grafts.get(inside) {
+            let bytes = read(from)?;
+            if sha256(&bytes) != *expected {
+                return Err(Error::ChangedMeanwhile { path: from.to_owned() });
+            }
+            let graft = self.surgeon.plan(from, &bytes)?.graft;
+            let source = File::open(from).context(from, "read")?;
+            let (new, _) = written(to, &graft, &source)?;
+            return new.persist(to).map_err(|error| error.error).context(to, "write");
+        }
+        let source = File::open(from).context(from, "read")?;
+        let metadata = source.metadata().context(from, "read")?;
+        if metadata.nlink() > 1 {
+            match self.links.get(&(metadata.dev(), metadata.ino())) {
+                Some(first) if fs::hard_link(first, to).is_ok() => return Ok(()),
+                _ => self.links.insert((metadata.dev(), metadata.ino()), to.to_owned()),
+            };
+        }
+        let mut copy = File::create_new(to).context(to, "write")?;
+        io::copy(&mut &source, &mut copy).context(to, "write")?;
+        attributes::carry(&source, &copy).context(to, "write")?;
+        attributes::carry_times(&source, &copy).context(to, "write")
+    }
+
+    /// Modes and times of folders, innermost first: a read-only folder takes no more files, and every file in it
+    /// changes its time.
+    fn finish_folders(&self) -> Result<(), Error> {
+        for (from, to) in self.folders.iter().rev() {
+            let (source, copy) = (File::open(from).context(from, "read")?, File::open(to).context(to, "write")?);
+            attributes::carry(&source, &copy).context(to, "write")?;
+            attributes::carry_times(&source, &copy).context(to, "write")?;
+        }
+        Ok(())
+    }
+}

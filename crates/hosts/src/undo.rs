@@ -1,0 +1,214 @@
+//! The stock host again, byte for byte, from the backup beside a graft.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::digest::sha256;
+use crate::error::{Error, IoContext};
+use crate::graft::{parse, survey};
+use crate::lock::FolderLocks;
+use crate::place::{Observer, forget, restore, sweep};
+use crate::recognise::{Signature, Target, is_missing, read, real_file, recognise, signature};
+use crate::record::{Record, backup_path, host_of_companion, record_path};
+use crate::walk::walk;
+
+/// What `undo` did to a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UndoneAction {
+    /// Stock is back.
+    Restored,
+    /// It was stock already. Backup and record that a killed run left are gone.
+    NothingToUndo,
+}
+
+/// One host that is stock now.
+#[derive(Debug)]
+pub struct Undone {
+    /// The host.
+    pub path: PathBuf,
+    /// What was done.
+    pub action: UndoneAction,
+    /// SHA-256 of the host as it is now.
+    pub stock_sha256: String,
+    /// What the user should know, as clauses whose subject is the host.
+    pub notes: Vec<String>,
+}
+
+/// Gives `target` its stock file back; in a folder, all hosts, or on an error none.
+///
+/// A host that carries no graft is nothing to undo and no error, so that undoing twice is fine.
+pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
+    undo_observed(target, &|_| {})
+}
+
+pub(crate) fn undo_observed(target: &Path, observe: Observer<'_>) -> Result<Vec<Undone>, Error> {
+    let metadata = fs::metadata(target).context(target, "read")?;
+    let hosts = if metadata.is_dir() {
+        let found = walk(target)?;
+        let hosts: BTreeSet<PathBuf> = found.archives.into_iter().chain(found.with_companions).collect();
+        if hosts.is_empty() {
+            return Err(Error::NoHost { folder: target.to_owned() });
+        }
+        hosts
+    } else if metadata.is_file() {
+        let host = real_file(target)?;
+        if let Some(of) = host_of_companion(&host)
+            && host == backup_path(&of)
+            && record_path(&of).exists()
+        {
+            return Err(Error::IsBackup { path: host, host: of });
+        }
+        BTreeSet::from([host])
+    } else {
+        return Err(Error::Unrecognised { path: target.to_owned(), found: "a special file".to_owned() });
+    };
+    let locks = FolderLocks::take(hosts.iter().map(PathBuf::as_path))?;
+    let single = !metadata.is_dir();
+    let mut judged = Vec::new();
+    for host in &hosts {
+        judged.push(judge(host, single)?);
+    }
+    for host in &hosts {
+        sweep(host, &locks);
+    }
+    let grafts: Vec<&Path> =
+        judged.iter().filter(|judged| judged.standing == Standing::Graft).map(|judged| judged.host.as_path()).collect();
+    restore(&grafts, observe)?;
+    let mut undone = Vec::new();
+    for Judged { host, standing, stock_sha256, mut notes } in judged {
+        let action = match standing {
+            Standing::Graft => UndoneAction::Restored,
+            Standing::Stock => UndoneAction::NothingToUndo,
+            Standing::StockWithLeftovers => {
+                forget(&host, observe);
+                UndoneAction::NothingToUndo
+            }
+        };
+        for path in [record_path(&host), backup_path(&host)] {
+            if standing != Standing::Stock && fs::symlink_metadata(&path).is_ok() {
+                notes.push(format!("is stock, but `{}` could not be deleted", path.display()));
+            }
+        }
+        undone.push(Undone { path: host, action, stock_sha256, notes });
+    }
+    Ok(undone)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// A graft, with the backup that its record names.
+    Graft,
+    /// Stock, or a file that we have nothing to do with.
+    Stock,
+    /// Stock, with a backup of itself or a record beside it (see the table in `place`).
+    StockWithLeftovers,
+}
+
+struct Judged {
+    host: PathBuf,
+    standing: Standing,
+    stock_sha256: String,
+    notes: Vec<String>,
+}
+
+/// Decides what is to be done with a host. `named`: the user named it, so it has to be an archive at least.
+fn judge(host: &Path, named: bool) -> Result<Judged, Error> {
+    let bytes = read(host)?;
+    let found = sha256(&bytes);
+    let backup = backup_path(host);
+    let backup_sha256 = match fs::read(&backup) {
+        Ok(bytes) => Some(sha256(&bytes)),
+        Err(error) if is_missing(&error) => None,
+        Err(error) => return Err(error).context(&backup, "read"),
+    };
+    let path = host.to_owned();
+    let mut notes = Vec::new();
+    let is_own_backup = backup_sha256.as_ref() == Some(&found);
+    let (standing, stock_sha256) = match Record::read(host)? {
+        _ if is_own_backup => (Standing::StockWithLeftovers, found),
+        Some(record) if record.stock_sha256 == found => match backup_sha256 {
+            None => (Standing::StockWithLeftovers, found),
+            Some(_) => {
+                notes.push(format!("is stock; `{}` is of another file and stays", backup.display()));
+                (Standing::Stock, found)
+            }
+        },
+        Some(record) if record.knows(&found) => match backup_sha256 {
+            None => return Err(Error::BackupMissing { path, backup }),
+            Some(found) if found != record.stock_sha256 => {
+                return Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 });
+            }
+            Some(stock) => (Standing::Graft, stock),
+        },
+        Some(record) => return Err(Error::ChangedSince { path, found, expected: record.graft_sha256, backup }),
+        None if carries_graft(host, &bytes, named)? => {
+            return Err(match backup_sha256 {
+                Some(_) => Error::RecordMissing { path, record: record_path(host), backup },
+                None => Error::NoBackup { path },
+            });
+        }
+        None => {
+            if backup_sha256.is_some() {
+                notes.push(format!("carries no graft; `{}` is of another file and stays", backup.display()));
+            }
+            (Standing::Stock, found)
+        }
+    };
+    Ok(Judged { host: path, standing, stock_sha256, notes })
+}
+
+/// Whether an archive without a record carries a graft of ours.
+fn carries_graft(host: &Path, bytes: &[u8], named: bool) -> Result<bool, Error> {
+    match signature(host)? {
+        Signature::Archive => {}
+        _ if !named => return Ok(false),
+        Signature::Unsupported { kind, reason, help } => {
+            return Err(Error::Unsupported { path: host.to_owned(), kind, reason, help });
+        }
+        Signature::Unknown(found) => {
+            return Err(Error::Unrecognised { path: host.to_owned(), found: found.to_owned() });
+        }
+    }
+    Ok(survey(host, &parse(host, bytes)?)?.carries.is_some())
+}
+
+/// The record beside `host`, if it can be read and is about a file with this SHA-256.
+pub(crate) fn record_of(host: &Path, sha256: &str) -> Option<Record> {
+    Record::read(host).ok().flatten().filter(|record| record.knows(sha256))
+}
+
+/// The archives to verify in `target`: itself, if it is an archive; in a folder, every `libc.a` that carries a graft.
+pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
+    let folder = match recognise(target)? {
+        Target::Archive(host) => return Ok(vec![host]),
+        Target::Folder(folder) => folder,
+    };
+    let found = walk(&folder)?;
+    let mut grafts = Vec::new();
+    for host in found.archives.into_iter().chain(found.with_companions).collect::<BTreeSet<_>>() {
+        if carries_graft(&host, &read(&host)?, false)? {
+            grafts.push(host);
+        }
+    }
+    if grafts.is_empty() { Err(Error::NoGraft { folder }) } else { Ok(grafts) }
+}
+
+/// The backup beside a graft, for comparing the two: `None` if `libc` has none; an error if the backup is not the stock
+/// file that the record names.
+pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
+    let host = real_file(libc)?;
+    let Some(record) = Record::read(&host)? else { return Ok(None) };
+    let backup = backup_path(&host);
+    let bytes = match fs::read(&backup) {
+        Ok(bytes) => bytes,
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) => return Err(error).context(&backup, "read"),
+    };
+    let found = sha256(&bytes);
+    if found == record.stock_sha256 {
+        Ok(Some(backup))
+    } else {
+        Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 })
+    }
+}

@@ -1,0 +1,100 @@
+//! Finds what lies under a folder: `libc.a`s, and grafts by their records.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Skipped;
+use crate::error::{Error, IoContext};
+use crate::record::{host_of_companion, is_temporary};
+
+/// What a folder holds, sorted by path. Paths start with the folder as it was given.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Files that are called `libc.a`, and files that symbolic links of this name lead to; each one once.
+    pub(crate) archives: BTreeSet<PathBuf>,
+    /// Files that have a backup or a record beside them.
+    pub(crate) with_companions: BTreeSet<PathBuf>,
+    /// Symbolic links called `libc.a` that lead out of the folder or nowhere.
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+/// Walks `folder`. Symbolic links to folders are not followed: inside, the walk gets there anyway; outside is not ours.
+pub(crate) fn walk(folder: &Path) -> Result<Found, Error> {
+    let root = folder.canonicalize().context(folder, "read")?;
+    let mut found = Found::default();
+    let mut links = BTreeMap::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(current) = waiting.pop() {
+        for entry in fs::read_dir(&current).context(&current, "read")? {
+            let entry = entry.context(&current, "read")?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let kind = entry.file_type().context(&path, "read")?;
+            if is_temporary(&name) {
+                continue;
+            }
+            if kind.is_dir() {
+                waiting.push(path);
+            } else if name == OsStr::new("libc.a") {
+                if kind.is_symlink() {
+                    links.insert(path.clone(), path.canonicalize());
+                } else if kind.is_file() {
+                    found.archives.insert(path);
+                }
+            } else if let Some(host) = host_of_companion(&path)
+                && kind.is_file()
+                && fs::symlink_metadata(&host).is_ok_and(|host| host.is_file())
+            {
+                found.with_companions.insert(host);
+            }
+        }
+    }
+    for (path, real) in links {
+        match real.as_deref().map(|real| real.strip_prefix(&root)) {
+            Ok(Ok(inside)) if root.join(inside).is_file() => {
+                found.archives.insert(folder.join(inside));
+            }
+            Ok(Ok(_)) => found.skipped.push(Skipped { path, reason: "a symbolic link to a folder".to_owned() }),
+            Ok(Err(_)) => {
+                let reason = "a symbolic link that leads out of the folder".to_owned();
+                found.skipped.push(Skipped { path, reason });
+            }
+            Err(_) => {
+                found.skipped.push(Skipped { path, reason: "a symbolic link that leads nowhere".to_owned() });
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn each_archive_once_and_nothing_outside() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().join("root");
+        for folder in ["root/b/lib", "root/a", "root/c", "root/d", "outside"] {
+            fs::create_dir_all(outer.path().join(folder)).unwrap();
+        }
+        for file in ["root/b/lib/libc.a", "root/a/libc-1.2.a", "outside/libc.a", "root/a/libc.a.allograft-stock"] {
+            fs::write(outer.path().join(file), "").unwrap();
+        }
+        symlink("libc-1.2.a", root.join("a/libc.a")).unwrap();
+        symlink("../a/libc.a", root.join("c/libc.a")).unwrap();
+        symlink("../outside", root.join("out")).unwrap();
+        symlink("..", root.join("b/lib/up")).unwrap();
+        symlink("../../outside/libc.a", root.join("d/libc.a")).unwrap();
+        let found = walk(&root).unwrap();
+        assert_eq!(
+            found.archives.into_iter().collect::<Vec<_>>(),
+            [root.join("a/libc-1.2.a"), root.join("b/lib/libc.a")]
+        );
+        assert_eq!(found.skipped.len(), 1);
+        assert_eq!(found.skipped[0].path, root.join("d/libc.a"));
+        assert!(found.with_companions.is_empty(), "a backup whose host is missing or a link is nobody's");
+    }
+}
