@@ -1,0 +1,172 @@
+//! Where a case works: a temporary folder with grafted archives and compiled objects, each made once.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use fixtures::Arch;
+use surgery::archive::Archive;
+use surgery::donor::DonorObject;
+
+/// A musl that is grafted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// Debian's: `.lo` names, two of them twice.
+    Debian(Arch),
+    /// zig's: names are paths, and two mallocs are in it.
+    Zig(Arch),
+}
+
+impl Host {
+    /// Its architecture.
+    pub fn arch(self) -> Arch {
+        match self {
+            Host::Debian(arch) | Host::Zig(arch) => arch,
+        }
+    }
+
+    /// Its stock `libc.a`.
+    pub fn libc(self) -> PathBuf {
+        match self {
+            Host::Debian(arch) => fixtures::debian_musl(arch).libc,
+            Host::Zig(arch) => fixtures::zig_musl(arch),
+        }
+    }
+
+    /// For a test's name.
+    pub fn name(self) -> String {
+        match self {
+            Host::Debian(arch) => format!("debian-{}", arch.name()),
+            Host::Zig(arch) => format!("zig-{}", arch.name()),
+        }
+    }
+}
+
+/// What is made once for each key; others that want the same wait.
+type Made<K> = Mutex<HashMap<K, Arc<OnceLock<PathBuf>>>>;
+
+/// What makes a grafted archive what it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Graft {
+    host: Host,
+    donor: &'static str,
+    settings: Vec<(String, i64)>,
+}
+
+/// The folder and what is in it.
+#[derive(Debug)]
+pub struct Bench {
+    folder: tempfile::TempDir,
+    grafts: Made<Graft>,
+    objects: Made<Vec<OsString>>,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Bench::new()
+    }
+}
+
+impl Bench {
+    /// A new, empty one. Its name has a space in it, so that every path that is handed on has.
+    ///
+    /// # Panics
+    /// When the system grants no temporary folder.
+    pub fn new() -> Bench {
+        let folder = tempfile::Builder::new().prefix("allograft case ").tempdir().expect("a temporary folder");
+        Bench { folder, grafts: Mutex::default(), objects: Mutex::default() }
+    }
+
+    /// A path of that name in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The grafted `libc.a` of `host`; the stock one when no donor is named.
+    ///
+    /// # Panics
+    /// When it cannot be grafted.
+    pub fn libc(&self, host: Host, donor: Option<&'static str>, settings: &[(String, i64)]) -> PathBuf {
+        let Some(donor) = donor else { return host.libc() };
+        let key = Graft { host, donor, settings: settings.to_vec() };
+        once(&self.grafts, key, |number| {
+            let stock = fs::read(host.libc()).expect("a stock libc.a");
+            let archive = Archive::parse(&stock).expect("an archive");
+            let arch = match host.arch() {
+                Arch::X86_64 => surgery::Arch::X86_64,
+                Arch::Aarch64 => surgery::Arch::Aarch64,
+            };
+            let object = donors::find(donor).and_then(|donor| donor.object(arch)).expect("a donor");
+            let tuned = DonorObject::parse(object).expect("a donor's object");
+            let tuned = tuned.tuned(settings, env!("CARGO_PKG_VERSION")).expect("options of the donor");
+            let plan =
+                surgery::plan::plan(&archive, &tuned).unwrap_or_else(|refusal| panic!("{}: {refusal}", host.name()));
+            let folder = self.path(&format!("graft {number}"));
+            fs::create_dir(&folder).expect("a folder");
+            let path = folder.join("libc.a");
+            fs::write(&path, plan.apply(&archive)).expect("a grafted libc.a");
+            path
+        })
+    }
+
+    /// The object that zig's compiler makes with these arguments, `-target` and `-c` added.
+    ///
+    /// # Panics
+    /// With what the compiler said, when it fails.
+    pub fn object(&self, arch: Arch, source: &Path, arguments: &[OsString]) -> PathBuf {
+        let compiler = if source.extension().is_some_and(|ending| ending == "cc") { "c++" } else { "cc" };
+        let mut line: Vec<OsString> = vec![compiler.into(), "-target".into(), arch.triple().into(), "-c".into()];
+        line.extend(arguments.iter().cloned());
+        line.push(source.into());
+        once(&self.objects, line.clone(), |number| {
+            let path = self.path(&format!("object {number}.o"));
+            line.extend(["-o".into(), path.clone().into()]);
+            fixtures::zig().run(&line).unwrap_or_else(|error| panic!("{error}"));
+            path
+        })
+    }
+
+    /// A file of that name with these bytes, made once.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        once(&self.objects, vec![name.into()], |_| {
+            let path = self.path(name);
+            fs::write(&path, bytes).expect("a file in the temporary folder");
+            path
+        })
+    }
+}
+
+fn once<K: std::hash::Hash + Eq>(made: &Made<K>, key: K, make: impl FnOnce(usize) -> PathBuf) -> PathBuf {
+    let (cell, number) = {
+        let mut made = made.lock().expect("nobody panicked with the lock");
+        let number = made.len();
+        (Arc::clone(made.entry(key).or_default()), number)
+    };
+    cell.get_or_init(|| make(number)).clone()
+}
+
+/// The folder of a package in the lock file, by its name.
+///
+/// # Panics
+/// When `cargo metadata` does not know it.
+pub fn package(name: &str) -> PathBuf {
+    static METADATA: OnceLock<serde_json::Value> = OnceLock::new();
+    let metadata = METADATA.get_or_init(|| {
+        let output = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version", "1", "--locked", "--offline", "--manifest-path"])
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+            .output()
+            .expect("cargo starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON from cargo metadata")
+    });
+    let packages = metadata["packages"].as_array().expect("packages");
+    let package = packages.iter().find(|package| package["name"] == name).expect("a package of that name");
+    Path::new(package["manifest_path"].as_str().expect("a path")).parent().expect("a folder").to_owned()
+}

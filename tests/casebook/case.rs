@@ -1,0 +1,143 @@
+//! A case: a folder with a `case.toml` and the sources of one program.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::bench::{Bench, package};
+use crate::link::Way;
+
+/// What `case.toml` says.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What holds when it passes, in one sentence.
+    pub about: String,
+    /// The program's sources, in the order in which they are linked; each order is a program of its own. A source is a file of
+    /// the folder, or `package:NAME/PATH` for one of a package in the lock file.
+    pub orders: Vec<Vec<String>>,
+    /// Include folders, as sources are named.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Preprocessor definitions.
+    #[serde(default)]
+    pub define: Vec<String>,
+    /// More arguments for the linker.
+    #[serde(default)]
+    pub link: Vec<String>,
+    /// The donor's options.
+    #[serde(default)]
+    pub settings: BTreeMap<String, i64>,
+    /// Variables that the program gets.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// What has to stand on stderr; nothing may stand there when this is empty.
+    #[serde(default)]
+    pub stderr: Vec<String>,
+    /// What the inspector has to say of the program's malloc, when it is not the donor's name.
+    pub carries: Option<String>,
+    /// The folder.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+impl Case {
+    /// Every case, in order of their names.
+    ///
+    /// # Panics
+    /// When a `case.toml` is not one.
+    pub fn all() -> Vec<Case> {
+        let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+        let mut folders: Vec<PathBuf> =
+            fs::read_dir(&home).expect("the folder of cases").filter_map(|entry| Some(entry.ok()?.path())).collect();
+        folders.sort();
+        folders.into_iter().map(Case::read).collect()
+    }
+
+    fn read(folder: PathBuf) -> Case {
+        let path = folder.join("case.toml");
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let case = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Case { folder, ..case }
+    }
+
+    /// The folder's name.
+    pub fn name(&self) -> String {
+        self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Links the program in each order of its sources and runs it: against the donor's graft, or stock.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub fn check(&self, bench: &Bench, donor: Option<&'static str>, way: Way) -> Result<(), String> {
+        let settings: Vec<(String, i64)> = self.settings.clone().into_iter().collect();
+        let libc = bench.libc(way.host, donor, &settings);
+        for (number, order) in self.orders.iter().enumerate() {
+            let objects: Vec<PathBuf> = order.iter().map(|source| self.object(bench, way, source)).collect();
+            let name =
+                format!("{} {number} {} {}", self.name(), donor.unwrap_or("stock"), way.name().replace('/', " "));
+            let program = bench.path(&name);
+            let flags: Vec<OsString> = self.link.iter().map(OsString::from).collect();
+            way.link(bench, &libc, &objects, &flags, &program)?;
+            if let Some(donor) = donor {
+                self.check_carried(&program, self.carries.as_deref().unwrap_or(donor))?;
+            }
+            self.check_run(way, &program, donor.is_some()).map_err(|error| format!("{order:?}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn object(&self, bench: &Bench, way: Way, source: &str) -> PathBuf {
+        let mut arguments: Vec<OsString> = [
+            "-O2",
+            "-fPIE",
+            "-pthread",
+            "-fno-builtin",
+            "-fno-sanitize=all",
+            "-fno-exceptions",
+            "-fno-rtti",
+            "-w",
+            "-Wno-date-time",
+        ]
+        .map(OsString::from)
+        .into();
+        for folder in &self.include {
+            arguments.extend(["-I".into(), self.located(folder).into()]);
+        }
+        arguments.extend(self.define.iter().map(|define| format!("-D{define}").into()));
+        bench.object(way.host.arch(), &self.located(source), &arguments)
+    }
+
+    fn located(&self, source: &str) -> PathBuf {
+        match source.strip_prefix("package:").and_then(|rest| rest.split_once('/')) {
+            Some((name, path)) => package(name).join(path),
+            None => self.folder.join(source),
+        }
+    }
+
+    fn check_carried(&self, program: &Path, expected: &str) -> Result<(), String> {
+        let bytes = fs::read(program).map_err(|error| error.to_string())?;
+        let report = inspector::inspect(&bytes).map_err(|error| error.to_string())?;
+        let found = report.malloc.name.to_string();
+        if found == expected { Ok(()) } else { Err(format!("the inspector says {found}, not {expected}: {report:#?}")) }
+    }
+
+    fn check_run(&self, way: Way, program: &Path, grafted: bool) -> Result<(), String> {
+        let environment: Vec<(String, String)> = self.environment.clone().into_iter().collect();
+        let output = way.run(program, &environment)?;
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let said = if grafted && !self.stderr.is_empty() {
+            self.stderr.iter().all(|wanted| stderr.contains(wanted))
+        } else {
+            stderr.is_empty()
+        };
+        if output.status.success() && stdout == "ok\n" && said {
+            return Ok(());
+        }
+        Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status))
+    }
+}

@@ -1,0 +1,52 @@
+//! Every case with every donor, linked in every way.
+
+use std::sync::Arc;
+
+use casebook::bench::{Bench, Host};
+use casebook::case::Case;
+use casebook::link::{Linker, Mode, Way};
+use fixtures::Arch;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() {
+    let bench = Arc::new(Bench::new());
+    let mut trials = Vec::new();
+    for case in Case::all() {
+        for donor in donors::all() {
+            for way in ways() {
+                trials.push(trial(&bench, &case, Some(donor.name), way));
+            }
+        }
+        // What a case asks has to hold for stock musl as well, or the case asks for too much.
+        if case.settings.is_empty() && case.name() != "partial_malloc" {
+            let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
+            trials.push(trial(&bench, &case, None, way));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// GNU ld links for this machine only; lld for every architecture. What differs is covered once, not in all combinations.
+fn ways() -> Vec<Way> {
+    let native = Host::Debian(Arch::X86_64);
+    let way = |host, linker, mode| Way { host, linker, mode };
+    vec![
+        way(native, Linker::Gnu, Mode::Static),
+        way(native, Linker::Gnu, Mode::StaticPie),
+        way(native, Linker::Lld, Mode::Static),
+        way(native, Linker::Lld, Mode::StaticPie),
+        way(Host::Zig(Arch::X86_64), Linker::Lld, Mode::Static),
+        way(Host::Zig(Arch::X86_64), Linker::Gnu, Mode::Static),
+        way(Host::Debian(Arch::Aarch64), Linker::Lld, Mode::Static),
+        way(Host::Debian(Arch::Aarch64), Linker::Lld, Mode::StaticPie),
+        way(Host::Zig(Arch::Aarch64), Linker::Lld, Mode::Static),
+    ]
+}
+
+fn trial(bench: &Arc<Bench>, case: &Case, donor: Option<&'static str>, way: Way) -> Trial {
+    let (bench, case) = (Arc::clone(bench), case.clone());
+    let name = format!("{}/{}/{}", case.name(), donor.unwrap_or("stock"), way.name());
+    Trial::test(name, move || {
+        case.check(&bench, donor, way).map_err(|error| Failed::from(format!("{}: {error}", case.about)))
+    })
+}

@@ -1,0 +1,5 @@
+//! Cases that graft a real libc.a, link a program against it, and run that.
+
+pub mod bench;
+pub mod case;
+pub mod link;

@@ -1,0 +1,116 @@
+//! Links static programs the way toolchains do, with the linker called by itself, and runs them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::bench::{Bench, Host};
+
+/// A linker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linker {
+    /// GNU ld of this machine.
+    Gnu,
+    /// lld.
+    Lld,
+}
+
+/// What kind of static program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// At a fixed address.
+    Static,
+    /// Position-independent, relocating itself.
+    StaticPie,
+}
+
+/// A way to link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// Against whose libc.
+    pub host: Host,
+    /// With which linker.
+    pub linker: Linker,
+    /// To what.
+    pub mode: Mode,
+}
+
+impl Way {
+    /// For a test's name.
+    pub fn name(self) -> String {
+        let linker = match self.linker {
+            Linker::Gnu => "ld",
+            Linker::Lld => "lld",
+        };
+        let mode = match self.mode {
+            Mode::Static => "static",
+            Mode::StaticPie => "static-pie",
+        };
+        format!("{}/{linker}/{mode}", self.host.name())
+    }
+
+    /// Links `objects` with `libc` into `program`.
+    ///
+    /// # Errors
+    /// What the linker said.
+    pub fn link(
+        self,
+        bench: &Bench,
+        libc: &Path,
+        objects: &[PathBuf],
+        flags: &[OsString],
+        program: &Path,
+    ) -> Result<(), String> {
+        let mut command = match self.linker {
+            Linker::Gnu => Command::new("ld"),
+            Linker::Lld => Command::new(fixtures::lld_folder().join("ld.lld")),
+        };
+        let start = match self.mode {
+            Mode::Static => "crt1.o",
+            Mode::StaticPie => {
+                command.args(["-pie", "--no-dynamic-linker", "-z", "text"]);
+                "rcrt1.o"
+            }
+        };
+        let stock = self.host.libc();
+        let beside = |name: &str| stock.with_file_name(name);
+        command.arg("-static").args(flags).arg("-o").arg(program).arg(beside(start));
+        command.args([beside("crti.o")].iter().filter(|file| file.is_file()));
+        command.args(objects).arg("--start-group").arg(libc);
+        command.args([beside("libzigc.a")].iter().filter(|file| file.is_file()));
+        command.arg(runtime(bench, self.host)).arg("--end-group");
+        command.args([beside("crtn.o")].iter().filter(|file| file.is_file()));
+        let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("{command:?}\n{}", String::from_utf8_lossy(&output.stderr)))
+    }
+
+    /// Runs a program that was linked so, under an emulator if need be.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run(self, program: &Path, environment: &[(String, String)]) -> Result<Output, String> {
+        let mut command = fixtures::run(self.host.arch(), program);
+        for (name, _) in std::env::vars_os() {
+            let ours =
+                name.to_string_lossy().starts_with("ALLOGRAFT_") || name.to_string_lossy().starts_with("MIMALLOC_");
+            if ours && name != "ALLOGRAFT_SCALE" {
+                command.env_remove(name);
+            }
+        }
+        if !fixtures::native(self.host.arch()) {
+            command.env("ALLOGRAFT_TEST_EMULATED", "1");
+        }
+        command.envs(environment.iter().cloned()).current_dir(program.parent().unwrap_or(Path::new(".")));
+        command.output().map_err(|error| format!("{command:?}: {error}"))
+    }
+}
+
+/// What compilers call by themselves: part of the toolchain, not of libc.
+fn runtime(bench: &Bench, host: Host) -> PathBuf {
+    let name = host.arch().name();
+    let arch = conformance::Arch::from_name(name).unwrap_or(conformance::Arch::X86_64);
+    bench.file(&format!("runtime {name}.a"), conformance::runtime_library(arch))
+}
