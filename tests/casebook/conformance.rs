@@ -57,8 +57,8 @@ fn check(
     let arch = conformance::Arch::from_name(way.host.arch().name()).ok_or("an architecture without programs")?;
     let object = bench.file(&format!("{} {}.o", program.name, arch.name()), program.object(arch));
     let libc = bench.libc(way.host, Some(donor), &[]);
-    // Each in a folder of its own: they make files.
-    let folder: PathBuf = bench.path(&name.replace('/', " "));
+    // Each in a folder of its own: they make files. Without the percent sign, which lld takes for a place to fill in.
+    let folder: PathBuf = bench.path(&name.replace('/', " ").replace('%', ""));
     std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
     let linked = folder.join(program.name);
     way.link(bench, &libc, &[object], &[], &linked)?;

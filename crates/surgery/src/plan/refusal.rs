@@ -203,13 +203,11 @@ impl Refusal {
             }
             Refusal::NotMusl { .. } => "name the libc.a of a musl toolchain or sysroot",
             Refusal::NoAllocator { .. } => {
-                "its malloc is in another library (zig 0.16 and later: libzigc.a): put the object that \
-                 `allograft emit --as object` writes on the link line, before the libraries"
+                "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: keep it"
             }
             Refusal::Member { .. } => "the archive is damaged: get it from its package again",
             Refusal::Opaque { .. } => {
-                "the archive was compiled for link-time optimisation: use one with machine code, or put the object that \
-                 `allograft emit --as object` writes on the link line"
+                "the archive was compiled for link-time optimisation: graft one with machine code"
             }
             Refusal::NoObjects { .. } => "name an archive of ELF objects for Linux",
             Refusal::MixedMachines { .. } => "split the archive by machine and graft each part",
@@ -226,8 +224,7 @@ impl Refusal {
             }
             Refusal::AnotherAllocator { .. } => "get the stock libc.a of this toolchain, and graft that",
             Refusal::Entangled { .. } | Refusal::UnknownHook { .. } => {
-                "this libc has grown together with its allocator: build musl with its own malloc, or put the object \
-                 that `allograft emit --as object` writes on the link line"
+                "this libc has grown together with its allocator: graft one built from musl's own sources"
             }
             Refusal::Lost { .. } => "this libc's allocator does more than musl's: graft a stock musl libc.a",
             Refusal::Collision { .. } => "get the stock libc.a of this toolchain, and graft that",
