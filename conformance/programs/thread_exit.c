@@ -8,7 +8,7 @@
 enum { THREADS = 8, KEYS = 6, BLOCKS = 20, LEFT = 256 };
 
 // Growth that is allowed: caches that fill up, and at most this much for each thread.
-enum { ALLOWED = 32 << 20, ALLOWED_EACH = 16 << 10 };
+enum { ALLOWED = 96 << 20, ALLOWED_EACH = 16 << 10 };
 
 static pthread_key_t early[KEYS], late[KEYS]; // made before and after the first allocation
 static _Atomic(unsigned char *) left[LEFT];    // what a thread allocated last of all, for others to free
