@@ -7,7 +7,7 @@
 enum { THREADS = 10000, FIRST = 1000, ALIVE = 8, BLOCKS = 40, BOXES = 64 };
 
 // Growth that is allowed after the first tenth: caches that fill up slowly, and at most this much for each thread.
-enum { ALLOWED = 4 << 20, ALLOWED_EACH = 512 };
+enum { ALLOWED = 16 << 20, ALLOWED_EACH = 512 };
 
 static _Atomic(unsigned char *) boxes[BOXES]; // blocks that a thread left for another one to free
 
