@@ -1,4 +1,4 @@
-//! Casts donors: from a recipe to one relocatable object that defines the malloc family and nothing else.
+//! Casts donors: from a recipe to one relocatable object that defines what the recipe says and nothing else.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,11 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use surgery::donor::DonorKind;
+use surgery::object::{self, ObjectError};
 use zigcc::{Arch, Zig};
 
-use crate::recipe::Recipe;
+use crate::recipe::{Kind, Recipe, Upstream};
 
-/// What a donor object may define for others to see, public names and musl's internal ones
+/// What an allocator's object may define for others to see, public names and musl's internal ones
 /// (musl 1.2.6: src/malloc, src/process/fork.c, src/internal/fork_impl.h).
 const FAMILY: [&str; 17] = [
     "malloc",
@@ -78,7 +80,9 @@ pub(crate) enum FoundryError {
     #[error("`{file}` of the package `{package}` does not say `{text}`: its version is not the recipe's", file = file.display())]
     Version { package: String, file: PathBuf, text: String },
     #[error("the object of `{donor}` for {arch}: {source}")]
-    Object { donor: String, arch: &'static str, source: surgery::object::ObjectError },
+    Object { donor: String, arch: &'static str, source: ObjectError },
+    #[error("the object of `{donor}` for {arch} defines `{symbol}`, which the recipe does not export")]
+    Export { donor: String, arch: &'static str, symbol: String },
     #[error("a thread that built donors broke off")]
     Worker,
 }
@@ -106,27 +110,27 @@ impl Foundry {
         let compiled = self.out.join(format!("{}-{}.compiled.o", recipe.name, arch.name()));
         self.zig.run(self.compile(recipe, arch, &source, &compiled))?;
 
+        let exports = exports(recipe, arch, &read(&compiled)?)?;
         let merged = self.out.join(format!("{}-{}.merged.o", recipe.name, arch.name()));
-        self.zig.run(link(&compiled, &merged))?;
+        self.zig.run(link(&exports, &compiled, &merged))?;
 
-        let bytes = fs::read(&merged).map_err(|source| FoundryError::File { path: merged, source })?;
-        let object = surgery::object::localise(&bytes, &|name| FAMILY.iter().any(|kept| kept.as_bytes() == name))
-            .map_err(|source| FoundryError::Object { donor: recipe.name.clone(), arch: arch.name(), source })?;
+        let kept = |name: &[u8]| exports.iter().any(|kept| kept.as_bytes() == name);
+        let object = object::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
         let path = self.object_path(recipe, arch);
         fs::write(&path, object).map_err(|source| FoundryError::File { path, source })
     }
 
+    /// The folder of the sources: upstream's, once its version has been checked, or the recipe's own.
     fn source(&self, recipe: &Recipe) -> Result<PathBuf, FoundryError> {
-        let package = self
-            .packages
-            .get(&recipe.package)
-            .ok_or_else(|| FoundryError::Package { donor: recipe.name.clone(), package: recipe.package.clone() })?;
-        let source = package.join(&recipe.source);
-        let file = source.join(&recipe.evidence.file);
+        let Some(Upstream { package, source, evidence, .. }) = &recipe.upstream else {
+            return Ok(recipe.folder.clone());
+        };
+        let missing = || FoundryError::Package { donor: recipe.name.clone(), package: package.clone() };
+        let source = self.packages.get(package).ok_or_else(missing)?.join(source);
+        let file = source.join(&evidence.file);
         let text = fs::read_to_string(&file).map_err(|source| FoundryError::File { path: file.clone(), source })?;
-        if !text.contains(&recipe.evidence.text) {
-            let text = recipe.evidence.text.clone();
-            return Err(FoundryError::Version { package: recipe.package.clone(), file, text });
+        if !text.contains(&evidence.text) {
+            return Err(FoundryError::Version { package: package.clone(), file, text: evidence.text.clone() });
         }
         Ok(source)
     }
@@ -136,8 +140,18 @@ impl Foundry {
         line.extend(COMPILE.map(OsString::from));
         line.push(format!("-DGRAFT_DONOR=\"{}\"", recipe.name).into());
         line.push(format!("-DGRAFT_VERSION=\"{}\"", recipe.version).into());
+        let (kind, number) = match recipe.kind {
+            Kind::Malloc => (DonorKind::Malloc, 1),
+            Kind::Strings => (DonorKind::Strings, 2),
+        };
+        line.push(format!("-DGRAFT_NOTE_SECTION=\"{}\"", kind.note_section()).into());
+        line.push(format!("-DGRAFT_NOTE_TYPE={number}").into());
+        // Sources that need nothing of the glue do not include it, and have the note all the same.
+        line.extend([OsString::from("-include"), self.glue.join("note.h").into()]);
+        line.extend(recipe.flags.iter().map(OsString::from));
         line.extend(recipe.define.iter().map(|define| format!("-D{define}").into()));
-        for folder in recipe.include.iter().map(|folder| source.join(folder)).chain([self.glue.clone()]) {
+        let include = recipe.upstream.iter().flat_map(|upstream| &upstream.include);
+        for folder in include.map(|folder| source.join(folder)).chain([self.glue.clone()]) {
             line.push("-I".into());
             line.push(folder.into());
         }
@@ -157,11 +171,37 @@ fn join(before: &str, path: &Path, after: &str) -> OsString {
     text
 }
 
-/// `ld.lld -r`: the family's names are the roots, everything that they do not reach goes.
-fn link(compiled: &Path, merged: &Path) -> Vec<OsString> {
+fn read(path: &Path) -> Result<Vec<u8>, FoundryError> {
+    fs::read(path).map_err(|source| FoundryError::File { path: path.to_owned(), source })
+}
+
+fn damaged(recipe: &Recipe, arch: Arch, source: ObjectError) -> FoundryError {
+    FoundryError::Object { donor: recipe.name.clone(), arch: arch.name(), source }
+}
+
+/// What the object will define for others. Of an allocator, the family, whatever else upstream's sources define; ours
+/// define what the recipe says, on this architecture all of it or less.
+fn exports(recipe: &Recipe, arch: Arch, compiled: &[u8]) -> Result<Vec<String>, FoundryError> {
+    if recipe.kind == Kind::Malloc {
+        return Ok(FAMILY.map(str::to_owned).into());
+    }
+    let symbols = object::symbols(compiled).map_err(|source| damaged(recipe, arch, source))?;
+    let mut exports = Vec::new();
+    for symbol in symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared()) {
+        let name = String::from_utf8_lossy(symbol.name).into_owned();
+        if !recipe.exports.contains(&name) {
+            return Err(FoundryError::Export { donor: recipe.name.clone(), arch: arch.name(), symbol: name });
+        }
+        exports.push(name);
+    }
+    Ok(exports)
+}
+
+/// `ld.lld -r`: the exported names are the roots, everything that they do not reach goes.
+fn link(exports: &[String], compiled: &Path, merged: &Path) -> Vec<OsString> {
     let mut line: Vec<OsString> =
         ["ld.lld", "-r", "--gc-sections", "--force-group-allocation", "--strip-debug"].map(OsString::from).into();
-    for name in FAMILY {
+    for name in exports {
         line.push("-u".into());
         line.push(name.into());
     }

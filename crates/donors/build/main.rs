@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::{env, fs};
 
 use foundry::{Foundry, FoundryError};
-use recipe::Recipe;
+use recipe::{Kind, Recipe};
 use zigcc::{Arch, Zig};
 
 fn main() {
@@ -37,16 +37,19 @@ fn build() -> Result<(), FoundryError> {
     let jobs: Vec<(&Recipe, Arch)> = recipes.iter().flat_map(|recipe| Arch::ALL.map(|arch| (recipe, arch))).collect();
     in_parallel(&jobs, |(recipe, arch)| foundry.cast(recipe, *arch))?;
 
-    write_if_changed(&out.join("catalogue.rs"), &catalogue(&recipes, &foundry))
+    let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
+        recipes.iter().partition(|recipe| recipe.kind == Kind::Malloc);
+    write_if_changed(&out.join("catalogue.rs"), &catalogue(&allocators, &foundry))?;
+    write_if_changed(&out.join("strings.rs"), &catalogue(&strings, &foundry))
 }
 
-/// The source of `all()`: one entry for each recipe, in order of their names.
-fn catalogue(recipes: &[Recipe], foundry: &Foundry) -> String {
+/// The source of a catalogue: one entry for each recipe, in order of their names.
+fn catalogue(recipes: &[&Recipe], foundry: &Foundry) -> String {
     let mut text = String::from("&[\n");
     for recipe in recipes {
-        let Recipe { name, version, license, character, .. } = recipe;
+        let Recipe { kind, name, version, license, character, .. } = recipe;
         text += &format!(
-            "Donor {{ name: {name:?}, version: {version:?}, license: {license:?}, character: {character:?}, objects: &[\n"
+            "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?}, character: {character:?}, objects: &[\n"
         );
         for arch in Arch::ALL {
             let variant = match arch {

@@ -11,15 +11,55 @@ use crate::foundry::FoundryError;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
+    /// What it replaces.
+    #[serde(default)]
+    pub(crate) kind: Kind,
     /// What users call it.
     pub(crate) name: String,
-    /// Upstream's version, checked against `evidence`.
+    /// Upstream's version, checked against `evidence`; where the sources are ours, this crate's own.
+    #[serde(default = "own_version")]
     pub(crate) version: String,
     /// SPDX expression of the donor's own licence.
     pub(crate) license: String,
     /// One line on when to take it.
     pub(crate) character: String,
-    /// The package that cargo fetches.
+    /// Where upstream's sources are. None: beside the recipe.
+    #[serde(default)]
+    pub(crate) upstream: Option<Upstream>,
+    /// Preprocessor definitions.
+    #[serde(default)]
+    pub(crate) define: Vec<String>,
+    /// More arguments for the compiler.
+    #[serde(default)]
+    pub(crate) flags: Vec<String>,
+    /// What the object may define for others to see; of an allocator, the malloc family.
+    #[serde(default)]
+    pub(crate) exports: Vec<String>,
+    /// The donor's own folder, from where the recipe was read.
+    #[serde(skip)]
+    pub(crate) folder: PathBuf,
+}
+
+/// What a donor replaces.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// The malloc family.
+    #[default]
+    Malloc,
+    /// String functions.
+    Strings,
+}
+
+fn own_version() -> String {
+    env!("CARGO_PKG_VERSION").to_owned()
+}
+
+/// Sources that cargo fetches.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Upstream {
+    /// The package that they arrive in.
     pub(crate) package: String,
     /// Upstream's tree inside the package.
     pub(crate) source: PathBuf,
@@ -27,11 +67,6 @@ pub(crate) struct Recipe {
     pub(crate) evidence: Evidence,
     /// Include folders, relative to `source`.
     pub(crate) include: Vec<PathBuf>,
-    /// Preprocessor definitions.
-    pub(crate) define: Vec<String>,
-    /// The donor's own folder, from where the recipe was read.
-    #[serde(skip)]
-    pub(crate) folder: PathBuf,
 }
 
 /// Where upstream's source says which version it is.

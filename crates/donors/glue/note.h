@@ -6,13 +6,17 @@
 #include <stdint.h>
 
 #define GRAFT_NOTE_SIZE 512
+/* The build gives both: each kind of donor has a section and a type of its own. */
+#if !defined(GRAFT_NOTE_SECTION) || !defined(GRAFT_NOTE_TYPE)
+#error "GRAFT_NOTE_SECTION and GRAFT_NOTE_TYPE are not defined"
+#endif
 
-__attribute__((used, section(".note.allograft"), aligned(4))) static const volatile struct {
+__attribute__((used, section(GRAFT_NOTE_SECTION), aligned(4))) static const volatile struct {
 	uint32_t name_size, description_size, type;
 	char name[12];
 	char description[GRAFT_NOTE_SIZE];
 } graft_note = {
-	sizeof "allograft", GRAFT_NOTE_SIZE, 1, "allograft",
+	sizeof "allograft", GRAFT_NOTE_SIZE, GRAFT_NOTE_TYPE, "allograft",
 	/* options, object and allograft are filled in when the donor is grafted. */
 	"donor=" GRAFT_DONOR "\nversion=" GRAFT_VERSION "\noptions=\nobject=\nallograft=\n",
 };

@@ -1,17 +1,19 @@
-//! The allocators that can be transplanted: what they are called, and the objects built from them.
+//! What can be transplanted: allocators and string functions, what they are called, and the objects built from them.
 //!
 //! A donor is a folder of this crate with a recipe, its glue in C and nothing else to register it by: `build/` finds the
 //! recipes, builds an object for each architecture, and writes the catalogue below.
 
 use surgery::Arch;
-use surgery::donor::{DonorError, DonorObject, DonorOption};
+use surgery::donor::{DonorError, DonorKind, DonorObject, DonorOption};
 
-/// An allocator in the form in which it is transplanted.
+/// An allocator, or a set of string functions, in the form in which it is transplanted.
 #[derive(Debug)]
 pub struct Donor {
+    /// What it replaces.
+    pub kind: DonorKind,
     /// What users call it, as in `--donor NAME`.
     pub name: &'static str,
-    /// Upstream's version.
+    /// Upstream's version; allograft's where the sources are ours.
     pub version: &'static str,
     /// SPDX expression of the donor's own licence.
     pub license: &'static str,
@@ -25,13 +27,20 @@ pub struct Donor {
 pub const DEFAULT: &str = "mimalloc";
 
 static DONORS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/catalogue.rs"));
+static STRINGS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/strings.rs"));
 
-/// Every donor of this build, in order of their names.
+/// Every allocator of this build, in order of their names.
 pub fn all() -> &'static [Donor] {
     DONORS
 }
 
-/// The donor of that name.
+/// The string functions.
+pub fn strings() -> &'static Donor {
+    const { assert!(STRINGS.len() == 1, "one folder of this crate holds string functions") }
+    &STRINGS[0]
+}
+
+/// The allocator of that name.
 pub fn find(name: &str) -> Option<&'static Donor> {
     DONORS.iter().find(|donor| donor.name == name)
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use surgery::donor::DonorKind;
+
 use crate::Skipped;
 
 /// What went wrong. Whatever it is, every host is as it was before.
@@ -74,6 +76,23 @@ pub enum Error {
         arch: String,
         /// The donor's architectures.
         offered: String,
+    },
+    /// Neither an allocator nor string functions were asked for.
+    #[error("there is nothing to graft: neither a donor nor string functions")]
+    NothingToGraft,
+    /// An option without an allocator that it could be of.
+    #[error("option `{name}` belongs to an allocator, and none is grafted")]
+    OptionWithoutDonor {
+        /// The option.
+        name: String,
+    },
+    /// Something has to be taken out again, and stock's members are not to be had.
+    #[error("`{}` carries grafted {}, and its stock file, which has its own, is not beside it", .path.display(), stock_functions(*.surplus))]
+    StockNeeded {
+        /// The host.
+        path: PathBuf,
+        /// What the host carries and was not asked for.
+        surplus: DonorKind,
     },
     /// The folder holds no `libc.a` at all.
     #[error("no `libc.a` under `{}`", .folder.display())]
@@ -175,6 +194,13 @@ pub enum Error {
     },
 }
 
+fn stock_functions(kind: DonorKind) -> &'static str {
+    match kind {
+        DonorKind::Malloc => "malloc",
+        DonorKind::Strings => "string functions",
+    }
+}
+
 struct Listed<'a>(&'a [Skipped]);
 
 impl fmt::Display for Listed<'_> {
@@ -196,6 +222,8 @@ impl Error {
             | Error::Unrecognised { .. }
             | Error::Malformed { .. }
             | Error::Donor { .. }
+            | Error::NothingToGraft
+            | Error::OptionWithoutDonor { .. }
             | Error::NoHost { .. }
             | Error::NoGraft { .. }
             | Error::MalformedRecord { .. }
@@ -203,6 +231,7 @@ impl Error {
             Error::Unsupported { .. }
             | Error::Refused { .. }
             | Error::NoDonorFor { .. }
+            | Error::StockNeeded { .. }
             | Error::NothingGraftable { .. }
             | Error::IsBackup { .. }
             | Error::ChangedMeanwhile { .. }
@@ -229,6 +258,16 @@ impl Error {
             Error::Refused { refusal, .. } => refusal.help().to_owned(),
             Error::Donor { .. } => "`allograft donors` lists each donor's options with their ranges".to_owned(),
             Error::NoDonorFor { .. } => "`allograft donors` lists the architectures of every donor".to_owned(),
+            Error::NothingToGraft => {
+                "stock's own malloc and string functions again: that is `allograft undo`".to_owned()
+            }
+            Error::OptionWithoutDonor { .. } => "name the donor with `--donor`, or leave `--set` out".to_owned(),
+            Error::StockNeeded { surplus: DonorKind::Malloc, .. } => {
+                "graft the stock `libc.a`, or keep an allocator: `--donor NAME`".to_owned()
+            }
+            Error::StockNeeded { surplus: DonorKind::Strings, .. } => {
+                "graft the stock `libc.a`, or keep the string functions: `--strings on`".to_owned()
+            }
             Error::NoHost { .. } => {
                 "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target"
                     .to_owned()

@@ -1,16 +1,15 @@
 //! From a target to grafts: every host is planned before the first one is touched.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use surgery::archive::Archive;
-use surgery::donor::DonorObject;
-use surgery::plan::{Libc, Plan, PlanKind, Survey};
+use surgery::plan::{Libc, Survey};
 
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::lock::FolderLocks;
+use crate::operation::{Base, Operation, Strings, Surgeon};
 use crate::place::{Change, Observer, place, sweep};
 use crate::recognise::{Signature, Target, read, recognise, signature};
 use crate::record::{Record, backup_path};
@@ -23,9 +22,11 @@ pub(crate) const ALLOGRAFT: &str = env!("CARGO_PKG_VERSION");
 /// What to graft, and where to.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The allocator.
-    pub donor: &'static donors::Donor,
-    /// Options to bake in: name and value.
+    /// The allocator; `None`: the host keeps its own.
+    pub donor: Option<&'static donors::Donor>,
+    /// Whether the string functions are grafted. Where that cannot be done, an allocator still is.
+    pub strings: bool,
+    /// Options of the allocator to bake in: name and value.
     pub settings: Vec<(String, i64)>,
     /// Where to write, leaving the target untouched; `None`: in place, with a backup.
     pub out: Option<PathBuf>,
@@ -38,9 +39,9 @@ pub struct Request {
 pub enum Action {
     /// Stock was grafted.
     Grafted,
-    /// A graft has another donor, or other options, now.
+    /// A graft has other donors, or other options, now.
     Replaced,
-    /// It carries exactly this donor with these options already.
+    /// It carries exactly these donors with these options already.
     Unchanged,
     /// `dry_run`: this would happen; the plan's kind says whether it grafts or replaces.
     Planned,
@@ -56,7 +57,7 @@ pub struct Grafted {
     /// What was done.
     pub action: Action,
     /// What left the archive and what came in.
-    pub plan: Plan,
+    pub operation: Operation,
     /// SHA-256 of the stock host, where it is known.
     pub stock_sha256: Option<String>,
     /// SHA-256 of the graft.
@@ -91,9 +92,7 @@ pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
 }
 
 pub(crate) fn graft_observed(target: &Path, request: &Request, observe: Observer<'_>) -> Result<Grafts, Error> {
-    let mut surgeon = Surgeon { request, tuned: BTreeMap::new() };
-    // Options have to fit before anything is read; what is wrong with them is independent of the host.
-    surgeon.check_settings()?;
+    let mut surgeon = Surgeon::new(request)?;
     match recognise(target)? {
         Target::Archive(host) => match &request.out {
             Some(out) => {
@@ -161,75 +160,10 @@ pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Archive<'a>, Err
     Archive::parse(bytes).map_err(|source| Error::Malformed { path: path.to_owned(), source })
 }
 
-/// Plans grafts of one donor with one set of options.
-pub(crate) struct Surgeon<'a> {
-    pub(crate) request: &'a Request,
-    /// The donor's object for each architecture that has come up, options filled in.
-    tuned: BTreeMap<&'static str, Vec<u8>>,
-}
-
-/// A planned host.
-pub(crate) struct Planned {
-    pub(crate) plan: Plan,
-    pub(crate) before_sha256: String,
-    pub(crate) graft_sha256: String,
-    pub(crate) graft: Vec<u8>,
-}
-
-impl Surgeon<'_> {
-    fn donor_error(&self, source: surgery::donor::DonorError) -> Error {
-        Error::Donor { donor: self.request.donor.name.to_owned(), source }
-    }
-
-    fn check_settings(&self) -> Result<(), Error> {
-        for (_, object) in self.request.donor.objects {
-            self.tune(object)?;
-        }
-        Ok(())
-    }
-
-    fn tune(&self, object: &[u8]) -> Result<Vec<u8>, Error> {
-        DonorObject::parse(object)
-            .and_then(|object| object.tuned(&self.request.settings, ALLOGRAFT))
-            .map_err(|source| self.donor_error(source))
-    }
-
-    fn plan_archive(&mut self, path: &Path, archive: &Archive<'_>) -> Result<Plan, Error> {
-        let donor = self.request.donor;
-        let refused = |refusal| Error::Refused { path: path.to_owned(), refusal: Box::new(refusal) };
-        // By the first object in it; whether the others agree, and whether it is a libc at all, the plan finds out.
-        let machine = archive.members().iter().find_map(|member| surgery::object::machine(member.data));
-        let arch = machine.and_then(|machine| machine.arch()).unwrap_or(surgery::Arch::X86_64);
-        let object = donor.object(arch).ok_or_else(|| Error::NoDonorFor {
-            path: path.to_owned(),
-            donor: donor.name.to_owned(),
-            arch: arch.name().to_owned(),
-            offered: donor.arches().map(|arch| arch.name()).collect::<Vec<_>>().join(", "),
-        })?;
-        if !self.tuned.contains_key(arch.name()) {
-            self.tuned.insert(arch.name(), self.tune(object)?);
-        }
-        surgery::plan::plan(archive, &self.tuned[arch.name()]).map_err(refused)
-    }
-
-    /// Plans the graft of the archive with these bytes.
-    pub(crate) fn plan(&mut self, path: &Path, bytes: &[u8]) -> Result<Planned, Error> {
-        let archive = parse(path, bytes)?;
-        let plan = self.plan_archive(path, &archive)?;
-        let graft = plan.apply(&archive);
-        Ok(Planned { before_sha256: sha256(bytes), graft_sha256: sha256(&graft), plan, graft })
-    }
-
-    /// SHA-256 of what this donor makes of the file at `path`; `None` if that cannot be grafted.
-    fn graft_of(&mut self, path: &Path) -> Option<String> {
-        let bytes = fs::read(path).ok()?;
-        self.plan(path, &bytes).ok().map(|planned| planned.graft_sha256)
-    }
-}
-
 /// A host of which everything is decided.
 struct Decided {
     grafted: Grafted,
+    base: Base,
     before_sha256: String,
     backup: bool,
     record: Option<Record>,
@@ -268,8 +202,8 @@ fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<(), Error
     let edits: Vec<_> = decided
         .iter()
         .map(|decided| {
-            let (path, plan) = (&decided.grafted.path, &decided.grafted.plan);
-            move |bytes: &[u8]| Ok(plan.apply(&parse(path, bytes)?))
+            let (grafted, base) = (&decided.grafted, &decided.base);
+            move |bytes: &[u8]| grafted.operation.apply(&grafted.path, &base.bytes(bytes)?)
         })
         .collect();
     let mut changes = Vec::new();
@@ -296,26 +230,41 @@ fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<(), Error
     Ok(())
 }
 
+/// What is done to a host in place.
+pub(crate) fn action(operation: &Operation) -> Action {
+    match operation {
+        Operation { unchanged: true, .. } => Action::Unchanged,
+        Operation { before, .. } if before.anything() => Action::Replaced,
+        _ => Action::Grafted,
+    }
+}
+
+/// Says why a host keeps its own string functions, if that was not asked for.
+pub(crate) fn strings_note(operation: &Operation) -> Vec<String> {
+    match &operation.strings {
+        Strings::Refused(refusal) => vec![format!("keeps its own string functions: {refusal}")],
+        Strings::Off | Strings::Grafted(_) => Vec::new(),
+    }
+}
+
 fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
     let planned = surgeon.plan(host, &read(host)?)?;
     let before = planned.before_sha256;
-    let action = match planned.plan.kind {
-        _ if planned.graft_sha256 == before => Action::Unchanged,
-        PlanKind::Graft => Action::Grafted,
-        PlanKind::Replace { .. } | PlanKind::Unchanged => Action::Replaced,
-    };
-    let donor = &planned.plan.donor;
+    let operation = planned.operation;
+    let action = action(&operation);
+    let note = operation.malloc.as_ref().map(|plan| &plan.donor);
     let record = |stock: &str| Record {
         schema_version: 1,
         stock_sha256: stock.to_owned(),
         graft_sha256: planned.graft_sha256.clone(),
         replaced_sha256: None,
-        donor: donor.donor.clone(),
-        version: donor.version.clone(),
-        options: donor.options.clone(),
-        allograft: donor.allograft.clone(),
+        donor: note.map_or_else(|| "none".to_owned(), |note| note.donor.clone()),
+        version: note.map(|note| note.version.clone()).unwrap_or_default(),
+        options: note.map(|note| note.options.clone()).unwrap_or_default(),
+        strings: operation.strings.plan().map(|plan| plan.donor.version.clone()),
+        allograft: ALLOGRAFT.to_owned(),
     };
-    let mut notes = Vec::new();
+    let mut notes = strings_note(&operation);
     // A record that nobody can read is as good as none: what it says is found out again below.
     let old = Record::read(host).unwrap_or(None);
     let path = backup_path(host);
@@ -362,9 +311,10 @@ fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
             stock_sha256: stock,
             graft_sha256: planned.graft_sha256,
             backup,
-            plan: planned.plan,
+            operation,
             notes,
         },
+        base: planned.base,
         before_sha256: before,
     })
 }

@@ -25,7 +25,7 @@ enum Deed {
 }
 
 fn request(donor: usize) -> Request {
-    Request { donor: &donors::all()[donor], settings: Vec::new(), out: None, dry_run: false }
+    Request { donor: Some(&donors::all()[donor]), strings: true, settings: Vec::new(), out: None, dry_run: false }
 }
 
 fn old_time() -> SystemTime {

@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `recognise` | what a target is, told by its content |
 //! | `walk` | the `libc.a`s and the grafts under a folder |
-//! | `graft` | bytes to plan to graft, for one host or all of a folder |
+//! | `graft` | a target becomes grafts: one host, or all of a folder |
+//! | `operation` | bytes to plan to graft: the allocator's step and that of the string functions |
 //! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
 //! | `transaction` | renames that are taken back together |
 //! | `undo` | the stock host again |
@@ -19,6 +20,7 @@ mod graft;
 #[cfg(test)]
 mod killed;
 mod lock;
+mod operation;
 mod place;
 mod recognise;
 mod record;
@@ -31,5 +33,6 @@ mod walk;
 
 pub use error::Error;
 pub use graft::{Action, Grafted, Grafts, Request, Skipped, graft};
+pub use operation::{Carried, Operation, Strings};
 pub use record::Record;
 pub use undo::{Undone, UndoneAction, grafts_in, stock_of, undo};

@@ -28,12 +28,15 @@ pub struct Record {
     /// between writing the record and replacing the host leaves that one in place, and `undo` has to know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced_sha256: Option<String>,
-    /// The donor's name.
+    /// The allocator's name; `none` where the host keeps its own.
     pub donor: String,
-    /// The donor's version.
+    /// The allocator's version; empty for none.
     pub version: String,
     /// What was set with `--set`: space-separated `key=value`; may be empty.
     pub options: String,
+    /// The version of the string functions, where they are grafted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strings: Option<String>,
     /// The version of allograft that wrote the graft.
     pub allograft: String,
 }
@@ -187,6 +190,7 @@ mod tests {
             donor: "d".into(),
             version: "v".into(),
             options: String::new(),
+            strings: None,
             allograft: "a".into(),
         };
         fs::write(record_path(&host), record.encode()).unwrap();

@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use surgery::plan::PlanKind;
 use tempfile::TempPath;
 
 use crate::attributes;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
-use crate::graft::{Action, Grafted, Grafts, Planned, Skipped, Surgeon, recorded_stock};
+use crate::graft::{Action, Grafted, Grafts, Skipped, action, recorded_stock, strings_note};
 use crate::lock::FolderLocks;
+use crate::operation::{Planned, Surgeon};
 use crate::place::sweep;
 use crate::recognise::{is_missing, read};
 use crate::record::{folder_of, host_of_companion, is_temporary, temporary};
@@ -34,14 +34,15 @@ fn new_name(out: &Path) -> Result<PathBuf, Error> {
 }
 
 fn describe(host: &Path, path: PathBuf, planned: Planned, dry_run: bool) -> Grafted {
-    let action = match planned.plan.kind {
+    let action = match action(&planned.operation) {
         _ if dry_run => Action::Planned,
-        PlanKind::Graft => Action::Grafted,
-        PlanKind::Replace { .. } | PlanKind::Unchanged => Action::Replaced,
+        // A new file is written all the same.
+        Action::Unchanged => Action::Replaced,
+        action => action,
     };
-    let stock_sha256 = match planned.plan.kind {
-        PlanKind::Graft => Some(planned.before_sha256),
-        _ => recorded_stock(host, &planned.before_sha256),
+    let stock_sha256 = match planned.operation.before.anything() {
+        false => Some(planned.before_sha256),
+        true => recorded_stock(host, &planned.before_sha256),
     };
     Grafted {
         path,
@@ -50,8 +51,8 @@ fn describe(host: &Path, path: PathBuf, planned: Planned, dry_run: bool) -> Graf
         stock_sha256,
         graft_sha256: planned.graft_sha256,
         backup: None,
-        plan: planned.plan,
-        notes: Vec::new(),
+        notes: strings_note(&planned.operation),
+        operation: planned.operation,
     }
 }
 

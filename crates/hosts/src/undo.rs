@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
-use crate::graft::{parse, survey};
+use crate::graft::parse;
 use crate::lock::FolderLocks;
+use crate::operation::Carried;
 use crate::place::{Observer, forget, restore, sweep};
 use crate::recognise::{Signature, Target, is_missing, read, real_file, recognise, signature};
 use crate::record::{Record, backup_path, host_of_companion, record_path};
@@ -170,7 +171,7 @@ fn carries_graft(host: &Path, bytes: &[u8], named: bool) -> Result<bool, Error> 
             return Err(Error::Unrecognised { path: host.to_owned(), found: found.to_owned() });
         }
     }
-    Ok(survey(host, &parse(host, bytes)?)?.carries.is_some())
+    Ok(Carried::by(host, &parse(host, bytes)?)?.anything())
 }
 
 /// The record beside `host`, if it can be read and is about a file with this SHA-256.

@@ -7,7 +7,7 @@ use hosts::{Action, Request, UndoneAction};
 
 fn request() -> Request {
     let donor = donors::find(donors::DEFAULT).unwrap();
-    Request { donor, settings: Vec::new(), out: None, dry_run: false }
+    Request { donor: Some(donor), strings: true, settings: Vec::new(), out: None, dry_run: false }
 }
 
 fn stock() -> Vec<u8> {
@@ -39,12 +39,14 @@ fn what_is_grafted_is_what_surgery_plans() {
     let libc = folder.path().join("libc.a");
     fs::write(&libc, stock()).unwrap();
     hosts::graft(&libc, &request()).unwrap();
-    let bytes = stock();
-    let archive = surgery::archive::Archive::parse(&bytes).unwrap();
-    let object = request().donor.object(surgery::Arch::X86_64).unwrap();
-    let tuned = surgery::donor::DonorObject::parse(object).unwrap().tuned(&[], env!("CARGO_PKG_VERSION")).unwrap();
-    let plan = surgery::plan::plan(&archive, &tuned).unwrap();
-    assert!(fs::read(&libc).unwrap() == plan.apply(&archive));
+    let mut bytes = stock();
+    for donor in [donors::find(donors::DEFAULT).unwrap(), donors::strings()] {
+        let object = surgery::donor::DonorObject::parse(donor.object(surgery::Arch::X86_64).unwrap()).unwrap();
+        let tuned = object.tuned(&[], env!("CARGO_PKG_VERSION")).unwrap();
+        let archive = surgery::archive::Archive::parse(&bytes).unwrap();
+        bytes = surgery::plan::plan(&archive, &tuned).unwrap().apply(&archive);
+    }
+    assert!(fs::read(&libc).unwrap() == bytes);
 }
 
 #[test]

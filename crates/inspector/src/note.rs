@@ -1,16 +1,39 @@
-//! Reads ELF notes, and the one that a graft leaves.
+//! Reads ELF notes, and those that a graft leaves: one for its allocator, one for its string functions.
 
 use std::cmp::Reverse;
 
 use crate::bytes::Bytes;
 use crate::elf::{Elf, PT_NOTE, SHT_NOTE};
 
-/// The section that holds the graft's note.
-pub(crate) const SECTION: &[u8] = b".note.allograft";
+/// What a graft's note speaks of. Each has a section and a type of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The allocator.
+    Malloc,
+    /// The string functions.
+    Strings,
+}
+
+impl Subject {
+    /// The section that holds the note.
+    pub(crate) fn section(self) -> &'static str {
+        match self {
+            Subject::Malloc => ".note.allograft",
+            Subject::Strings => ".note.allograft.strings",
+        }
+    }
+
+    /// The note's type.
+    pub(crate) fn kind(self) -> u32 {
+        match self {
+            Subject::Malloc => 1,
+            Subject::Strings => 2,
+        }
+    }
+}
+
 /// The note's owner, with its NUL.
 pub(crate) const OWNER: &[u8] = b"allograft\0";
-/// The note's type.
-pub(crate) const TYPE: u32 = 1;
 /// Bytes of the note's description.
 pub(crate) const DESCRIPTION_SIZE: usize = 512;
 
@@ -31,8 +54,6 @@ pub(crate) struct GraftNote {
     pub(crate) options: String,
     pub(crate) object: String,
     pub(crate) allograft: String,
-    /// Whether the string functions were grafted too: a key that later grafts write.
-    pub(crate) strings: Option<String>,
 }
 
 /// Splits the contents of a note section or segment; stops at what is no note.
@@ -91,8 +112,13 @@ pub(crate) fn all<'a>(elf: &Elf<'a>) -> Vec<RawNote<'a>> {
 }
 
 impl RawNote<'_> {
-    pub(crate) fn is_of_graft(&self) -> bool {
-        self.owner == OWNER && self.kind == TYPE
+    /// Whether a graft has left it, and on this.
+    pub(crate) fn is_on(&self, subject: Subject) -> bool {
+        self.owner == OWNER && self.kind == subject.kind()
+    }
+
+    fn is_of_graft(&self) -> bool {
+        self.owner == OWNER
     }
 }
 
@@ -113,30 +139,27 @@ impl GraftNote {
             options: required("options")?,
             object: required("object")?,
             allograft: required("allograft")?,
-            strings: value("strings").map(str::to_owned),
         };
         if note.donor.is_empty() { Err("it names no donor".to_owned()) } else { Ok(note) }
     }
 
-    /// Whether the graft brought string functions.
-    pub(crate) fn has_strings(&self) -> bool {
-        self.strings.as_deref().is_some_and(|text| !matches!(text, "" | "off" | "stock"))
-    }
-
     /// For a line of evidence.
-    pub(crate) fn summary(&self) -> String {
+    pub(crate) fn summary(&self, subject: Subject) -> String {
         let options = if self.options.is_empty() { String::new() } else { format!(" with {}", self.options) };
         format!(
-            "the note `.note.allograft` says {} {}{options}, by allograft {}",
-            self.donor, self.version, self.allograft
+            "the note `{}` says {} {}{options}, by allograft {}",
+            subject.section(),
+            self.donor,
+            self.version,
+            self.allograft
         )
     }
 }
 
-/// The graft's notes of a file, each read or said to be broken; equal ones once.
-pub(crate) fn of_graft(elf: &Elf<'_>) -> Vec<Result<GraftNote, String>> {
+/// The graft's notes of a file on a subject, each read or said to be broken; equal ones once.
+pub(crate) fn of_graft(elf: &Elf<'_>, subject: Subject) -> Vec<Result<GraftNote, String>> {
     let mut found = Vec::new();
-    for note in all(elf).iter().filter(|note| note.is_of_graft()) {
+    for note in all(elf).iter().filter(|note| note.is_on(subject)) {
         let note = GraftNote::parse(note.description);
         if !found.contains(&note) && found.len() < 16 {
             found.push(note);
@@ -154,7 +177,7 @@ mod tests {
         let mut section = Vec::new();
         for (owner, kind, description) in [
             (&b"GNU\0"[..], 3u32, &b"12345"[..]),
-            (OWNER, TYPE, b"donor=x\nfuture=1\nversion=2\noptions=\nobject=\nallograft=3\n\0\0"),
+            (OWNER, 1, b"donor=x\nfuture=1\nversion=2\noptions=\nobject=\nallograft=3\n\0\0"),
         ] {
             section.extend((owner.len() as u32).to_le_bytes());
             section.extend((description.len() as u32).to_le_bytes());
@@ -167,7 +190,7 @@ mod tests {
         let bytes = Bytes { data: &section, little: true, wide: true };
         let notes = split(&bytes, 4);
         assert_eq!(notes.len(), 2);
-        assert!(notes[1].is_of_graft());
+        assert!(notes[1].is_on(Subject::Malloc) && !notes[1].is_on(Subject::Strings));
         let note = GraftNote::parse(notes[1].description).unwrap();
         assert_eq!((note.donor.as_str(), note.version.as_str(), note.allograft.as_str()), ("x", "2", "3"));
         for cut in 0..section.len() {

@@ -6,12 +6,12 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use donors::Donor;
 use serde_json::{Value, json};
-use surgery::donor::DonorOption;
+use surgery::donor::{DonorKind, DonorOption};
 
 use crate::failure::Failure;
 use crate::output::{Output, Style};
 
-/// List the allocators in this build, and their options
+/// List the allocators and string functions in this build, and their options
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft donors
@@ -21,7 +21,7 @@ pub(crate) struct Donors {}
 impl Donors {
     pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
         let mut listed = Vec::new();
-        for donor in donors::all() {
+        for donor in donors::all().iter().chain([donors::strings()]) {
             let options = donor
                 .options()
                 .map_err(|error| Failure::usage(format!("donor `{}` in this build is damaged: {error}", donor.name)))?;
@@ -52,6 +52,7 @@ fn document(listed: &[(&Donor, Vec<DonorOption>)]) -> Value {
                 .collect();
             json!({
                 "name": donor.name,
+                "kind": donor.kind,
                 "version": donor.version,
                 "license": donor.license,
                 "character": donor.character,
@@ -74,8 +75,11 @@ fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> String {
     let mut donors = table(&["donor", "version", "licence", "architectures", "character"]);
     let mut options = table(&["donor", "option", "default", "from", "to"]);
     for (donor, settable) in listed {
-        let name =
-            if donor.name == donors::DEFAULT { format!("{} (default)", donor.name) } else { donor.name.to_owned() };
+        let name = match donor.kind {
+            _ if donor.name == donors::DEFAULT => format!("{} (default)", donor.name),
+            DonorKind::Malloc => donor.name.to_owned(),
+            DonorKind::Strings => format!("{} (--strings)", donor.name),
+        };
         donors.add_row([&name, donor.version, donor.license, &arches(donor).join(" "), donor.character]);
         for option in settable {
             options.add_row([

@@ -1,29 +1,31 @@
-//! `allograft graft`: a donor into a libc.a, or into all of a folder.
+//! `allograft graft`: an allocator and string functions into a libc.a, or into all of a folder.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
 use clap::builder::PossibleValuesParser;
-use hosts::{Action, Grafted, Grafts, Request};
+use clap::{Args, ValueEnum};
+use hosts::{Action, Carried, Grafted, Grafts, Operation, Request, Strings};
 use serde_json::{Value, json};
-use surgery::plan::PlanKind;
+use surgery::donor::{DonorKind, Note};
+use surgery::plan::{Plan, RemovedMember};
 
 use crate::failure::Failure;
 use crate::output::{Output, Style};
 
-/// Put a modern allocator into a musl libc.a, in place of musl's
+/// Put a modern allocator and fast string functions into a musl libc.a, in place of musl's
 ///
 /// The target is recognised by its content: a static archive, or a folder (toolchain, sysroot, unpacked SDK), of
-/// which every musl libc.a is grafted, or none of them if one cannot be. Grafting a graft replaces its donor; the same
-/// donor again changes nothing.
+/// which every musl libc.a is grafted, or none of them if one cannot be. Grafting a graft replaces its donors; the same
+/// again changes nothing. Where the string functions cannot be exchanged, the allocator still is, with a warning.
 ///
 /// In place, the stock file stays beside the graft as libc.a.allograft-stock for `allograft undo`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a
   allograft graft sysroot/lib/libc.a --donor mimalloc3 --set purge_delay=0
+  allograft graft sysroot/lib/libc.a --donor none      string functions only
   allograft graft --dry-run -v ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
   allograft graft /usr/lib/musl/lib/libc.a -o build/libc.a
 
@@ -31,9 +33,12 @@ Programs have to be linked again to get the new allocator: build systems do not 
 pub(crate) struct Graft {
     /// The libc.a, or a folder with some under it
     target: PathBuf,
-    /// The allocator to put in: see `allograft donors`
+    /// The allocator to put in: see `allograft donors`; `none` keeps musl's
     #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
     donor: String,
+    /// Whether to put fast string functions (memcpy, strlen and their like) in as well
+    #[arg(long, value_name = "WHETHER", value_enum, default_value_t = Switch::On)]
+    strings: Switch,
     /// Bake an option of the donor in; can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<(String, i64)>,
@@ -45,8 +50,18 @@ pub(crate) struct Graft {
     dry_run: bool,
 }
 
+/// What `--donor` takes for musl's own allocator.
+const NONE: &str = "none";
+
 fn donor_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(donors::all().iter().map(|donor| donor.name))
+    PossibleValuesParser::new(donors::all().iter().map(|donor| donor.name).chain([NONE]))
+}
+
+/// Something that is wanted or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 fn setting(text: &str) -> Result<(String, i64), String> {
@@ -60,9 +75,15 @@ fn setting(text: &str) -> Result<(String, i64), String> {
 
 impl Graft {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
-        let donor = donors::find(&self.donor)
-            .ok_or_else(|| Failure::usage(format!("donor `{}` is not in this build", self.donor)))?;
-        let request = Request { donor, settings: self.settings, out: self.out, dry_run: self.dry_run };
+        let donor = match self.donor.as_str() {
+            NONE => None,
+            name => Some(
+                donors::find(name)
+                    .ok_or_else(|| Failure::usage(format!("donor `{}` is not in this build", self.donor)))?,
+            ),
+        };
+        let strings = self.strings == Switch::On;
+        let request = Request { donor, strings, settings: self.settings, out: self.out, dry_run: self.dry_run };
         let grafts = hosts::graft(&self.target, &request)?;
         for skipped in &grafts.skipped {
             output.note(format_args!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
@@ -72,7 +93,8 @@ impl Graft {
                 output.warn(format_args!("`{}` {note}", host.path.display()));
             }
         }
-        for host in grafts.hosts.iter().filter(|host| !host.plan.fork_hook) {
+        let hookless = |host: &&Grafted| host.operation.malloc.is_some() && !host.operation.fork_hook;
+        for host in grafts.hosts.iter().filter(hookless) {
             output.warn(format_args!(
                 "`{}` has a fork that does not tell the allocator (musl before 1.2.2): programs with threads must not \
                  allocate in a forked child",
@@ -97,11 +119,11 @@ fn action(host: &Grafted) -> &'static str {
     }
 }
 
-fn kind(plan: &PlanKind) -> &'static str {
-    match plan {
-        PlanKind::Graft => "graft",
-        PlanKind::Replace { .. } => "replace",
-        PlanKind::Unchanged => "unchanged",
+fn kind(operation: &Operation) -> &'static str {
+    match operation {
+        Operation { unchanged: true, .. } => "unchanged",
+        Operation { before, .. } if before.anything() => "replace",
+        _ => "graft",
     }
 }
 
@@ -109,39 +131,62 @@ fn text_of(path: &Path) -> String {
     path.display().to_string()
 }
 
+fn removed_members(operation: &Operation, kind: DonorKind) -> Value {
+    let member = |member: RemovedMember| {
+        json!({
+            "ordinal": member.ordinal,
+            "name": member.name,
+            "size": member.size,
+            "defines": member.defines,
+        })
+    };
+    operation.removed(kind).into_iter().map(member).collect::<Vec<_>>().into()
+}
+
+fn donor_of(plan: &Plan) -> Value {
+    json!({
+        "name": plan.donor.donor,
+        "version": plan.donor.version,
+        "options": plan.donor.options,
+        "object": plan.donor.object,
+    })
+}
+
+/// What became of the string functions: `action` is `grafted`, `off`, or `refused` with a `reason`.
+fn strings(operation: &Operation) -> Value {
+    let plan = operation.strings.plan();
+    let (action, reason) = match &operation.strings {
+        Strings::Off => ("off", None),
+        Strings::Grafted(_) => ("grafted", None),
+        Strings::Refused(refusal) => ("refused", Some(refusal.to_string())),
+    };
+    json!({
+        "action": action,
+        "donor": plan.map(donor_of),
+        "removed": removed_members(operation, DonorKind::Strings),
+        "provides": plan.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
+        "reason": reason,
+    })
+}
+
 fn document(grafts: &Grafts) -> Value {
     let hosts: Vec<Value> = grafts
         .hosts
         .iter()
         .map(|host| {
-            let plan = &host.plan;
-            let removed: Vec<Value> = plan
-                .removed
-                .iter()
-                .map(|member| {
-                    json!({
-                        "ordinal": member.ordinal,
-                        "name": member.name,
-                        "size": member.size,
-                        "defines": member.defines,
-                    })
-                })
-                .collect();
+            let operation = &host.operation;
+            let malloc = operation.malloc.as_ref();
             json!({
                 "path": text_of(&host.path),
                 "source": host.source.as_deref().map(text_of),
                 "action": action(host),
-                "plan": kind(&plan.kind),
-                "arch": plan.arch.name(),
-                "donor": {
-                    "name": plan.donor.donor,
-                    "version": plan.donor.version,
-                    "options": plan.donor.options,
-                    "object": plan.donor.object,
-                },
-                "removed": removed,
-                "provides": plan.provides,
-                "fork_hook": plan.fork_hook,
+                "plan": kind(operation),
+                "arch": operation.arch.name(),
+                "donor": malloc.map(donor_of),
+                "removed": removed_members(operation, DonorKind::Malloc),
+                "provides": malloc.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
+                "strings": strings(operation),
+                "fork_hook": operation.fork_hook,
                 "stock_sha256": host.stock_sha256,
                 "graft_sha256": host.graft_sha256,
                 "backup": host.backup.as_deref().map(text_of),
@@ -157,52 +202,66 @@ fn document(grafts: &Grafts) -> Value {
     json!({ "hosts": hosts, "skipped": skipped })
 }
 
+/// `mimalloc 2.5.2 (purge_delay=0) and strings`: what is in a graft.
+fn named(malloc: Option<&Note>, strings: bool) -> String {
+    let malloc = malloc.map(|note| match note.options.as_str() {
+        "" => format!("{} {}", note.donor, note.version),
+        options => format!("{} {} ({options})", note.donor, note.version),
+    });
+    match (malloc, strings) {
+        (Some(malloc), true) => format!("{malloc} and strings"),
+        (Some(malloc), false) => malloc,
+        (None, _) => "strings".to_owned(),
+    }
+}
+
+/// What a host had before: donors, or so many members of its own.
+fn replaced(operation: &Operation) -> String {
+    let Carried { malloc, strings } = &operation.before;
+    if operation.before.anything() {
+        return named(malloc.as_ref(), strings.is_some());
+    }
+    let plans = operation.malloc.iter().chain(operation.strings.plan());
+    let counts: Vec<String> = plans.map(|plan| plan.removed.len().to_string()).collect();
+    format!("{} members", counts.join(" + "))
+}
+
 /// A line for each host with what went out and came in, then what can be done next.
 fn summary(grafts: &Grafts, output: &Output) -> String {
     let mut text = String::new();
-    let word = |host: &Grafted| match (host.action, &host.plan.kind) {
-        (Action::Planned, PlanKind::Replace { .. }) => "would replace",
-        (Action::Planned, _) => "would graft",
+    let word = |host: &Grafted| match host.action {
+        Action::Planned if host.operation.before.anything() => "would replace",
+        Action::Planned => "would graft",
         _ => action(host),
     };
     let width = grafts.hosts.iter().map(|host| word(host).len()).max().unwrap_or(0);
     for host in &grafts.hosts {
-        let (plan, word) = (&host.plan, word(host));
+        let (operation, word) = (&host.operation, word(host));
         let label = output.paint(if host.action == Action::Planned { Style::Notice } else { Style::Good }, word);
         let pad = " ".repeat(width - word.len());
-        let donor = format!("{} {}", plan.donor.donor, plan.donor.version);
-        let _ = write!(text, "{label}{pad}  {}  {}  {donor}", host.path.display(), plan.arch.name());
-        if !plan.donor.options.is_empty() {
-            let _ = write!(text, " ({})", plan.donor.options);
-        }
-        let _ = match (&plan.kind, host.action) {
-            (_, Action::Unchanged) => writeln!(text, ", which it carries already"),
-            (PlanKind::Replace { previous }, _) => {
-                writeln!(text, " in place of {} {}", previous.donor, previous.version)
-            }
-            _ => writeln!(text, " in place of {} members", plan.removed.len()),
+        let donors = named(operation.malloc.as_ref().map(|plan| &plan.donor), operation.strings.plan().is_some());
+        let _ = write!(text, "{label}{pad}  {}  {}  {donors}", host.path.display(), operation.arch.name());
+        let _ = match host.action {
+            Action::Unchanged => writeln!(text, ", which it carries already"),
+            _ => writeln!(text, " in place of {}", replaced(operation)),
         };
         if output.verbose && host.action != Action::Unchanged {
-            for member in &plan.removed {
-                let (ordinal, name) = (member.ordinal, &member.name);
-                let _ = writeln!(
-                    text,
-                    "  - {ordinal:>4} {name:<20} {:>7} bytes  {}",
-                    member.size,
-                    member.defines.join(" ")
-                );
+            for plan in operation.malloc.iter().chain(operation.strings.plan()) {
+                members(&mut text, operation, plan);
             }
-            let _ = writeln!(
-                text,
-                "  +      {:<20} {:>7} bytes  {}",
-                "allograft.o",
-                plan.donor_bytes.len(),
-                plan.provides.join(" ")
-            );
         }
     }
     next_steps(&mut text, grafts, output);
     text
+}
+
+/// Which members go, and the one that comes in.
+fn members(text: &mut String, operation: &Operation, plan: &Plan) {
+    for RemovedMember { ordinal, name, size, defines, .. } in operation.removed(plan.donor_kind) {
+        let _ = writeln!(text, "  - {ordinal:>4} {name:<20} {size:>7} bytes  {}", defines.join(" "));
+    }
+    let (name, size) = (plan.donor_kind.member_name(), plan.donor_bytes.len());
+    let _ = writeln!(text, "  +      {name:<20} {size:>7} bytes  {}", plan.provides.join(" "));
 }
 
 fn next_steps(text: &mut String, grafts: &Grafts, output: &Output) {

@@ -165,7 +165,8 @@ fn overview(inspected: &[Inspected], output: &Output) -> String {
     for (file, found) in inspected.iter().filter_map(|file| Some((file, file.result.as_ref().ok()?))) {
         let word = |field: &str| found.get(field).and_then(Value::as_str).filter(|word| !word.is_empty());
         let name = [malloc(found, "name"), malloc(found, "version")].join(" ");
-        let what: Vec<&str> = ["kind", "arch", "link", "libc"].into_iter().filter_map(word).collect();
+        let mut what: Vec<&str> = ["kind", "arch", "link", "libc"].into_iter().filter_map(word).collect();
+        what.extend(word("strings").filter(|strings| *strings == "grafted").map(|_| "fast string functions"));
         let name = output.paint(Style::Strong, name.trim_end());
         let _ = writeln!(text, "{}: {name}  ({})", file.path.display(), what.join(", "));
         let language = found.get("language_allocator").and_then(|found| found.get("name")).and_then(Value::as_str);

@@ -8,6 +8,7 @@ mod inspect;
 mod lab;
 mod manual;
 mod refusals;
+mod strings;
 mod trouble;
 mod undo;
 mod verify;

@@ -47,7 +47,14 @@ const WANTED: &[&str] = &[
     "__libc_setup_tls",
     "rust_eh_personality",
     "rust_begin_unwind",
+    "__memrchr",
+    "__stpcpy",
+    "__stpncpy",
+    "__strchrnul",
 ];
+
+/// What musl's files of string functions share among themselves (musl: src/string/). Nobody else has these.
+const MUSL_STRINGS: [&str; 4] = ["__memrchr", "__stpcpy", "__stpncpy", "__strchrnul"];
 
 /// Parts of mangled names.
 const PARTS: &[(&str, Part)] = &[
@@ -145,6 +152,16 @@ impl<'a> Marks<'a> {
 
     pub(crate) fn has_musl_parts(&self) -> bool {
         self.has("__libc_start_main") && (self.has("__init_libc") || self.has("__libc_start_init"))
+    }
+
+    /// How many of the names are there that musl's string functions share. A program has those that it needs.
+    pub(crate) fn musl_strings(&self) -> usize {
+        MUSL_STRINGS.iter().filter(|name| self.has(name)).count()
+    }
+
+    /// Whether all of them are.
+    pub(crate) fn has_all_musl_strings(&self) -> bool {
+        self.musl_strings() == MUSL_STRINGS.len()
     }
 
     pub(crate) fn has_glibc_parts(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::elf::{ET_DYN, ET_EXEC, ET_REL, Elf};
 use crate::error::InspectError;
 use crate::evidence::constants::{Constants, Origin};
 use crate::evidence::symbols::{Marks, Verdict};
-use crate::note::{self, GraftNote};
+use crate::note::{self, GraftNote, Subject};
 use crate::report::{Allocator, Evidence, Kind, Libc, Link, Report, Source, Strings, name};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
@@ -21,7 +21,8 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     let image = Image {
         marks: Marks::of(elf.symbols.iter().chain(&elf.dynamic_symbols)),
         constants: Constants::of(&elf.loaded()),
-        notes: note::of_graft(&elf),
+        notes: note::of_graft(&elf, Subject::Malloc),
+        strings: note::of_graft(&elf, Subject::Strings),
         kind,
         link,
         elf: &elf,
@@ -52,6 +53,8 @@ struct Image<'e, 'a> {
     marks: Marks<'a>,
     constants: Constants,
     notes: Vec<Result<GraftNote, String>>,
+    /// Those on string functions.
+    strings: Vec<Result<GraftNote, String>>,
 }
 
 impl Image<'_, '_> {
@@ -82,6 +85,7 @@ impl Image<'_, '_> {
             return Libc::None;
         }
         let musl = self.note().is_some()
+            || matches!(self.strings.as_slice(), [Ok(_)])
             || self.marks.has_musl_parts()
             || [Origin::Mallocng, Origin::Oldmalloc, Origin::MuslMessages].iter().any(|&mark| self.constants.has(mark));
         // glibc's start files carry the note of the least kernel that they want (csu/abi-note.c).
@@ -128,7 +132,7 @@ impl Image<'_, '_> {
             )]),
             several => {
                 let said = several.iter().map(|note| match note {
-                    Ok(note) => Evidence::new(Source::Note, note.summary()),
+                    Ok(note) => Evidence::new(Source::Note, note.summary(Subject::Malloc)),
                     Err(problem) => Evidence::new(Source::Note, format!("a note `.note.allograft`, but {problem}")),
                 });
                 self.unknown(said.collect())
@@ -137,7 +141,7 @@ impl Image<'_, '_> {
     }
 
     fn malloc_by_note(&self, note: &GraftNote) -> Allocator {
-        let mut evidence = vec![Evidence::new(Source::Note, note.summary())];
+        let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Malloc))];
         match self.marks.malloc_is_libcs() {
             // A graft's `malloc` is a weak alias of `__libc_malloc`: a program that brings its own has another.
             Some(false) => {
@@ -276,12 +280,15 @@ impl Image<'_, '_> {
         })
     }
 
-    /// Nothing that a graft of ours left is in the note, and no other way to graft string functions is known.
+    /// By their note. A program from a graft without one has musl's own, since every program has some string function; and
+    /// so has one that shows what musl's share among themselves.
     fn strings(&self) -> Strings {
-        match self.note() {
-            Some(note) if note.has_strings() => Strings::Grafted,
-            Some(_) => Strings::Stock,
-            None => Strings::Unknown,
+        let program = self.kind == Kind::Executable && self.link != Some(Link::Dynamic);
+        match self.strings.as_slice() {
+            [Ok(_)] => Strings::Grafted,
+            [] if self.note().is_some() && self.kind != Kind::Object => Strings::Stock,
+            [] if program && self.libc() == Libc::Musl && self.marks.musl_strings() > 0 => Strings::Stock,
+            _ => Strings::Unknown,
         }
     }
 

@@ -6,18 +6,13 @@ use crate::elf::STB_GLOBAL;
 use crate::error::InspectError;
 use crate::evidence::symbols::{Marks, Verdict};
 use crate::library::{Library, Part};
-use crate::note::{self, GraftNote};
+use crate::note::{self, Subject};
 use crate::report::{Allocator, Evidence, Kind, Libc, Report, Source, Strings, name};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     let library = Library::read(bytes)?;
     let all = Marks::of(library.parts.iter().flat_map(Part::exports));
-    let (malloc, note) = malloc(&library);
-    let strings = match &note {
-        Some(note) if note.has_strings() => Strings::Grafted,
-        Some(_) => Strings::Stock,
-        None => Strings::Unknown,
-    };
+    let malloc = malloc(&library);
     let libc = match (all.has_musl_parts(), all.has_glibc_parts()) {
         (true, false) => Libc::Musl,
         (false, true) => Libc::Glibc,
@@ -31,25 +26,42 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         libc,
         malloc,
         language_allocator: None,
-        strings,
+        strings: strings(&library, libc, &all),
     })
 }
 
-/// What a program linked from it has for `malloc`, and the graft's note.
-fn malloc(library: &Library<'_>) -> (Allocator, Option<GraftNote>) {
+/// Ours, where the member that a linker takes has their note; musl's own, where no member has one and all that musl's
+/// share among themselves is there.
+fn strings(library: &Library<'_>, libc: Libc, all: &Marks<'_>) -> Strings {
+    let noted: Vec<_> = library
+        .parts
+        .iter()
+        .map(|part| (part.place, note::of_graft(&part.elf, Subject::Strings)))
+        .filter(|(_, notes)| !notes.is_empty())
+        .collect();
+    let taken = library.providers(b"memchr").first().map(|part| part.place);
+    match noted.as_slice() {
+        [(place, notes)] if matches!(notes.as_slice(), [Ok(_)]) && Some(*place) == taken => Strings::Grafted,
+        [] if libc == Libc::Musl && taken.is_some() && all.has_all_musl_strings() => Strings::Stock,
+        _ => Strings::Unknown,
+    }
+}
+
+/// What a program linked from it has for `malloc`.
+fn malloc(library: &Library<'_>) -> Allocator {
     let providers = library.providers(b"malloc");
     let Some(first) = providers.first() else {
         let detail = format!("none of {} members defines `malloc`", library.archive.members.len());
-        return (Allocator::named(name::NONE, vec![Evidence::new(Source::Symbols, detail)]), None);
+        return Allocator::named(name::NONE, vec![Evidence::new(Source::Symbols, detail)]);
     };
-    let notes = note::of_graft(&first.elf);
+    let notes = note::of_graft(&first.elf, Subject::Malloc);
     if let [Ok(note)] = notes.as_slice() {
         let evidence = vec![
-            Evidence::new(Source::Note, note.summary()),
+            Evidence::new(Source::Note, note.summary(Subject::Malloc)),
             Evidence::new(Source::Symbols, format!("member {} defines `malloc`", library.label(first))),
         ];
         let version = Some(note.version.clone()).filter(|text| !text.is_empty());
-        return (Allocator { name: note.donor.clone(), version, evidence }, Some(note.clone()));
+        return Allocator { name: note.donor.clone(), version, evidence };
     }
     let mut evidence = Vec::new();
     for problem in notes.iter().filter_map(|note| note.as_ref().err()) {
@@ -68,7 +80,7 @@ fn malloc(library: &Library<'_>) -> (Allocator, Option<GraftNote>) {
         let detail = format!("member {} defines `malloc` too, and is not taken", library.label(other));
         evidence.push(Evidence::new(Source::Symbols, detail));
     }
-    (Allocator { evidence, ..allocator }, None)
+    Allocator { evidence, ..allocator }
 }
 
 /// musl's weak `malloc` is in lite_malloc; which allocator comes with it shows in what `free` and `realloc` pull in.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::report::{Arch, Source, name};
+use crate::report::{Arch, Source, Strings, name};
 use crate::verify::{Check, NotRun, listed};
 use failure::{Failure, Manner};
 use linker::{Linker, Mode, StartFiles};
@@ -117,6 +117,8 @@ struct Trial<'o> {
     folder: TempDir,
     /// The donor's name, when the archive is a graft of ours.
     donor: Option<String>,
+    /// Whether the archive's string functions are ours.
+    strings: bool,
 }
 
 impl<'o> Trial<'o> {
@@ -149,9 +151,10 @@ impl<'o> Trial<'o> {
             }
         };
         let bytes = std::fs::read(&libc).map_err(|error| format!("cannot read `{}`: {error}", libc.display()))?;
-        let malloc = crate::inspect(&bytes).map_err(|error| error.to_string())?.malloc;
+        let report = crate::inspect(&bytes).map_err(|error| error.to_string())?;
+        let (malloc, strings) = (report.malloc, report.strings == Strings::Grafted);
         let donor = malloc.evidence.iter().any(|evidence| evidence.source == Source::Note).then_some(malloc.name);
-        Ok(Trial { libc, arch, options, linkers, start, runner, suite, folder, donor })
+        Ok(Trial { libc, arch, options, linkers, start, runner, suite, folder, donor, strings })
     }
 
     fn run(self, outcome: &mut TrialOutcome) {
@@ -280,9 +283,15 @@ impl<'o> Trial<'o> {
         if !missing.is_empty() {
             return Err(listed(&missing));
         }
-        let (Some(donor), PLAIN) = (&self.donor, case.name) else { return Ok(()) };
-        let malloc =
-            crate::inspect(bytes).map_err(|error| format!("the linked program cannot be inspected: {error}"))?.malloc;
+        if case.name != PLAIN {
+            return Ok(());
+        }
+        let report =
+            crate::inspect(bytes).map_err(|error| format!("the linked program cannot be inspected: {error}"))?;
+        if self.strings && report.strings != Strings::Grafted {
+            return Err("the linked program carries no note of the grafted string functions".to_owned());
+        }
+        let (Some(donor), malloc) = (&self.donor, report.malloc) else { return Ok(()) };
         let by_note = malloc.evidence.iter().any(|evidence| evidence.source == Source::Note);
         if malloc.name == *donor && by_note {
             return Ok(());

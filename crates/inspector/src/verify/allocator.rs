@@ -71,7 +71,7 @@ pub(super) fn no_trace(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Chec
 }
 
 /// Names that members ask for and no member defines, each with the first that asks.
-fn unresolved<'l, 'a>(
+pub(super) fn unresolved<'l, 'a>(
     library: &'l Library<'a>,
     definitions: &HashMap<&'a [u8], Vec<usize>>,
 ) -> BTreeMap<&'a [u8], &'l Part<'a>> {
@@ -86,7 +86,7 @@ fn unresolved<'l, 'a>(
 }
 
 /// Every global name of an archive, and whether a member defines it.
-fn known_names<'a>(library: &Library<'a>) -> HashMap<&'a [u8], bool> {
+pub(super) fn known_names<'a>(library: &Library<'a>) -> HashMap<&'a [u8], bool> {
     let mut names = HashMap::new();
     for symbol in library.parts.iter().flat_map(|part| &part.elf.symbols) {
         if symbol.is_exported() {

@@ -1,4 +1,4 @@
-//! Checks on the donor's member: its note, its options, what it defines and what it asks for.
+//! Checks on a donor's member: its note, its options, what it defines and what it asks for.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -8,7 +8,7 @@ use super::{Check, HOOKS, INTERNAL, PUBLIC};
 use crate::bytes::{Bytes, c_string, printable};
 use crate::elf::{STB_GLOBAL, STB_WEAK, STV_HIDDEN, Section};
 use crate::library::{Library, Part};
-use crate::note::{self, DESCRIPTION_SIZE, GraftNote};
+use crate::note::{self, DESCRIPTION_SIZE, GraftNote, Subject};
 
 /// The section of the options block.
 const OPTIONS_SECTION: &[u8] = b".rodata.allograft.options";
@@ -38,8 +38,9 @@ const OF_LINKERS: [&[u8]; 13] = [
     b"_edata",
 ];
 
-/// The member that carries the note.
+/// The member that carries a note.
 pub(super) struct Donor {
+    pub(super) subject: Subject,
     /// The place in [`Library::parts`].
     pub(super) number: usize,
     pub(super) note: GraftNote,
@@ -53,31 +54,44 @@ impl Donor {
     }
 }
 
-/// There is one note in the archive, and it is well formed.
-pub(super) fn note(graft: &Library<'_>) -> (Check, Option<Donor>) {
-    let fails = |detail: String| (Check::new("note", false, detail), None);
+/// The sections that hold a note on the subject: the numbers of the part and of the section in it.
+fn sections(graft: &Library<'_>, subject: Subject) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (number, part) in graft.parts.iter().enumerate() {
         let sections = part.elf.sections.iter().enumerate();
-        found.extend(sections.filter(|(_, section)| section.name == note::SECTION).map(|(index, _)| (number, index)));
+        let named = sections.filter(|(_, section)| section.name == subject.section().as_bytes());
+        found.extend(named.map(|(index, _)| (number, index)));
     }
+    found
+}
+
+/// Whether some member claims to be a donor.
+pub(super) fn is_there(graft: &Library<'_>, subject: Subject) -> bool {
+    !sections(graft, subject).is_empty()
+}
+
+/// There is one note on the subject in the archive, and it is well formed.
+pub(super) fn note(name: &str, graft: &Library<'_>, subject: Subject) -> (Check, Option<Donor>) {
+    let fails = |detail: String| (Check::new(name, false, detail), None);
+    let found = sections(graft, subject);
     let (number, section) = match found.as_slice() {
-        [] => return fails("no member has a section `.note.allograft`: this is no graft of ours".to_owned()),
+        [] => return fails(format!("no member has a section `{}`: this is no graft of ours", subject.section())),
         [one] => *one,
         several => {
             let members = several.iter().map(|&(number, _)| graft.label(&graft.parts[number]));
             let members = members.collect::<Vec<_>>().join(", ");
             return fails(format!(
-                "{} sections `.note.allograft`, in members {members}; one is expected",
-                several.len()
+                "{} sections `{}`, in members {members}; one is expected",
+                several.len(),
+                subject.section()
             ));
         }
     };
     let part = &graft.parts[number];
-    match well_formed(part, &part.elf.sections[section]) {
+    match well_formed(part, &part.elf.sections[section], subject) {
         Ok(note) => {
-            let detail = format!("member {}: {}", graft.label(part), note.summary());
-            (Check::new("note", true, detail), Some(Donor { number, note, section }))
+            let detail = format!("member {}: {}", graft.label(part), note.summary(subject));
+            (Check::new(name, true, detail), Some(Donor { subject, number, note, section }))
         }
         Err(problem) => fails(format!("member {}: {problem}", graft.label(part))),
     }
@@ -86,7 +100,7 @@ pub(super) fn note(graft: &Library<'_>) -> (Check, Option<Donor>) {
 /// Where the description of the note starts in its section.
 const DESCRIPTION: usize = 24;
 
-fn well_formed(part: &Part<'_>, section: &Section<'_>) -> Result<GraftNote, String> {
+fn well_formed(part: &Part<'_>, section: &Section<'_>, subject: Subject) -> Result<GraftNote, String> {
     if section.kind != crate::elf::SHT_NOTE || section.flags & crate::elf::SHF_ALLOC == 0 {
         return Err("the section of the note is no allocated SHT_NOTE, so linkers may drop it".to_owned());
     }
@@ -96,12 +110,13 @@ fn well_formed(part: &Part<'_>, section: &Section<'_>) -> Result<GraftNote, Stri
     }
     let notes = note::split(&part.elf.bytes.over(data), section.align);
     let [raw] = notes.as_slice() else { return Err(format!("the section holds {} notes, expected 1", notes.len())) };
-    if !raw.is_of_graft() || raw.description.len() != DESCRIPTION_SIZE {
+    if !raw.is_on(subject) || raw.description.len() != DESCRIPTION_SIZE {
         return Err(format!(
-            "the note is `{}` of type {} with {} bytes, expected `allograft` of type 1 with {DESCRIPTION_SIZE}",
+            "the note is `{}` of type {} with {} bytes, expected `allograft` of type {} with {DESCRIPTION_SIZE}",
             printable(raw.owner),
             raw.kind,
-            raw.description.len()
+            raw.description.len(),
+            subject.kind()
         ));
     }
     let end = raw.description.iter().position(|&byte| byte == 0).ok_or("the note's text fills it without a NUL")?;
@@ -122,8 +137,7 @@ fn well_formed(part: &Part<'_>, section: &Section<'_>) -> Result<GraftNote, Stri
 const KEYS: [&str; 5] = ["donor", "version", "options", "object", "allograft"];
 
 /// The donor's bytes are those that the note has the checksum of.
-pub(super) fn checksum(graft: &Library<'_>, donor: &Donor) -> Check {
-    const NAME: &str = "object-checksum";
+pub(super) fn checksum(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
     let part = donor.part(graft);
     let mut bytes = graft.member(part).data.to_vec();
     let mut blank = |start: u64, length: usize| {
@@ -133,15 +147,16 @@ pub(super) fn checksum(graft: &Library<'_>, donor: &Donor) -> Check {
         }
     };
     blank(part.elf.sections[donor.section].offset.saturating_add(DESCRIPTION as u64), DESCRIPTION_SIZE);
-    for section in part.elf.sections.iter().filter(|section| section.name == OPTIONS_SECTION) {
+    let with_options = donor.subject == Subject::Malloc;
+    for section in part.elf.sections.iter().filter(|section| with_options && section.name == OPTIONS_SECTION) {
         blank(section.offset, section.data.unwrap_or_default().len());
     }
     let hex: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let found = format!("sha256:{hex}");
     if found == donor.note.object {
-        Check::new(NAME, true, found)
+        Check::new(name, true, found)
     } else {
-        Check::new(NAME, false, format!("the donor's bytes have {found}, and its note says {}", donor.note.object))
+        Check::new(name, false, format!("the donor's bytes have {found}, and its note says {}", donor.note.object))
     }
 }
 
@@ -247,13 +262,22 @@ pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     Check::unless("exports", complaints, || format!("{} names, no other", expected.len()))
 }
 
-/// What the donor asks for is in the archive, or comes from the linker.
-pub(super) fn needs(graft: &Library<'_>, donor: &Donor) -> Check {
+/// What the donor asks for is in the archive, or comes from the linker, or other members ask for it too and have it from
+/// another library: zig's libc.a leaves memcpy to its compiler's runtime.
+pub(super) fn needs(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
     let definitions = graft.definitions();
     let part = donor.part(graft);
     let needed: BTreeSet<&[u8]> =
         part.elf.symbols.iter().filter(|symbol| symbol.is_needed()).map(|symbol| symbol.name).collect();
-    let missing = |name: &&&[u8]| !definitions.contains_key(**name) && !OF_LINKERS.contains(*name);
+    let others: HashSet<&[u8]> = graft
+        .parts
+        .iter()
+        .filter(|other| other.place != part.place)
+        .flat_map(|other| other.elf.symbols.iter().filter(|symbol| symbol.is_needed()))
+        .map(|symbol| symbol.name)
+        .collect();
+    let missing =
+        |name: &&&[u8]| !definitions.contains_key(**name) && !OF_LINKERS.contains(*name) && !others.contains(**name);
     let complaints = needed.iter().filter(missing).map(|name| format!("`{}` is not in the archive", printable(name)));
-    Check::unless("donor-needs", complaints.collect(), || format!("{} symbols, all in the archive", needed.len()))
+    Check::unless(name, complaints.collect(), || format!("{} symbols, all to be had", needed.len()))
 }

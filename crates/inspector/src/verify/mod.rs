@@ -3,6 +3,7 @@
 mod allocator;
 mod donor;
 mod stock;
+mod strings;
 mod whole;
 
 use serde::Serialize;
@@ -11,6 +12,7 @@ pub use crate::trial::{Emulator, TrialOptions, TrialOutcome, trial};
 
 use crate::error::InspectError;
 use crate::library::Library;
+use crate::note::Subject;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -88,6 +90,36 @@ pub(crate) const INTERNAL: [&str; 4] = ["__libc_malloc", "__libc_calloc", "__lib
 /// What a graft has to define for the rest of libc: strong, hidden.
 pub(crate) const HOOKS: [&str; 2] = ["__malloc_donate", "__malloc_atfork"];
 
+/// What grafted string functions are: weak, of default visibility. Not all are there on every architecture.
+pub(crate) const STRINGS: [&str; 20] = [
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "bcmp",
+    "memchr",
+    "memrchr",
+    "strlen",
+    "strnlen",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "strcmp",
+    "strncmp",
+    "stpcpy",
+    "strcpy",
+    "stpncpy",
+    "strncpy",
+    "strcat",
+    "strncat",
+];
+
+/// Those of them that musl has in good assembly for aarch64, where they stay musl's own.
+pub(crate) const STRINGS_OF_MUSL: [&str; 2] = ["memcpy", "memset"];
+
+/// What the rest of musl calls them by: weak, hidden.
+pub(crate) const STRINGS_INTERNAL: [&str; 4] = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
+
 /// Checks a grafted archive, and compares it with the stock archive that it was made of.
 ///
 /// An archive that is no graft fails the check `note`; that is no error.
@@ -98,18 +130,26 @@ pub fn compare(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Inspect
     let graft = Library::read(graft)?;
     let stock = stock.map(Library::read).transpose()?;
     let mut checks = vec![whole::index(&graft), whole::architecture(&graft)];
-    let (note, donor) = donor::note(&graft);
-    checks.push(note);
-    let Some(donor) = donor else { return Ok(checks) };
-    checks.push(donor::checksum(&graft, &donor));
-    checks.push(donor::options(&graft, &donor));
-    checks.push(donor::exports(&graft, &donor));
-    checks.push(donor::needs(&graft, &donor));
-    checks.push(allocator::one_provider(&graft));
-    checks.push(allocator::no_trace(&graft, stock.as_ref()));
-    checks.push(allocator::fork_hook(&graft, &donor));
-    if let Some(stock) = &stock {
-        checks.extend(stock::checks(&graft, &donor, stock));
+    let mut donors = Vec::new();
+    // A graft may have string functions only.
+    if donor::is_there(&graft, Subject::Malloc) || !donor::is_there(&graft, Subject::Strings) {
+        let (note, donor) = donor::note("note", &graft, Subject::Malloc);
+        checks.push(note);
+        let Some(donor) = donor else { return Ok(checks) };
+        checks.push(donor::checksum("object-checksum", &graft, &donor));
+        checks.push(donor::options(&graft, &donor));
+        checks.push(donor::exports(&graft, &donor));
+        checks.push(donor::needs("donor-needs", &graft, &donor));
+        checks.push(allocator::one_provider(&graft));
+        checks.push(allocator::no_trace(&graft, stock.as_ref()));
+        checks.push(allocator::fork_hook(&graft, &donor));
+        donors.push(donor);
+    }
+    let (of_strings, strings) = strings::checks(&graft, stock.as_ref());
+    checks.extend(of_strings);
+    donors.extend(strings);
+    if let Some(stock) = stock.as_ref().filter(|_| !donors.is_empty()) {
+        checks.extend(stock::checks(&graft, &donors, stock));
     }
     Ok(checks)
 }

@@ -14,16 +14,17 @@ use crate::library::{Library, Part};
 struct Alignment {
     /// Places in stock of the members that the graft has not.
     removed: BTreeSet<usize>,
-    /// Places in the graft of members that stock has not, at that point of its order; the donor left out.
+    /// Places in the graft of members that stock has not, at that point of its order; donors left out.
     foreign: Vec<usize>,
 }
 
-pub(super) fn checks(graft: &Library<'_>, donor: &Donor, stock: &Library<'_>) -> Vec<Check> {
-    let donor_place = donor.part(graft).place;
-    let alignment = align(&graft.archive.members, donor_place, &stock.archive.members);
+pub(super) fn checks(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>) -> Vec<Check> {
+    let donors: Vec<&Part<'_>> = donors.iter().map(|donor| donor.part(graft)).collect();
+    let places: BTreeSet<usize> = donors.iter().map(|donor| donor.place).collect();
+    let alignment = align(&graft.archive.members, &places, &stock.archive.members);
     vec![
-        members_kept(graft, donor_place, stock, &alignment),
-        removed_members(stock, &alignment),
+        members_kept(graft, &donors, stock, &alignment),
+        removed_members(stock, &donors, &alignment),
         symbols_kept(graft, stock, &alignment),
     ]
 }
@@ -35,7 +36,7 @@ fn fingerprint(member: &Member<'_>) -> u64 {
 }
 
 /// Each member of the graft is the next one of stock that has the same bytes.
-fn align(graft: &[Member<'_>], donor: usize, stock: &[Member<'_>]) -> Alignment {
+fn align(graft: &[Member<'_>], donors: &BTreeSet<usize>, stock: &[Member<'_>]) -> Alignment {
     let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
     for (place, member) in stock.iter().enumerate() {
         places.entry(fingerprint(member)).or_default().push(place);
@@ -43,7 +44,7 @@ fn align(graft: &[Member<'_>], donor: usize, stock: &[Member<'_>]) -> Alignment 
     let mut removed: BTreeSet<usize> = (0..stock.len()).collect();
     let mut foreign = Vec::new();
     let mut next = 0;
-    for (place, member) in graft.iter().enumerate().filter(|&(place, _)| place != donor) {
+    for (place, member) in graft.iter().enumerate().filter(|(place, _)| !donors.contains(place)) {
         let alike = places.get(&fingerprint(member)).map_or(&[][..], Vec::as_slice);
         let first = alike.partition_point(|&found| found < next);
         let same = |found: &&usize| stock[**found].header == member.header && stock[**found].data == member.data;
@@ -58,8 +59,8 @@ fn align(graft: &[Member<'_>], donor: usize, stock: &[Member<'_>]) -> Alignment 
     Alignment { removed, foreign }
 }
 
-/// What is not the allocator's is there, byte for byte, in its order; the donor is where the first removed member was.
-fn members_kept(graft: &Library<'_>, donor: usize, stock: &Library<'_>, alignment: &Alignment) -> Check {
+/// What does not go is there, byte for byte, in its order; each donor is where the first member was that it replaces.
+fn members_kept(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, alignment: &Alignment) -> Check {
     let mut complaints: Vec<String> = alignment
         .foreign
         .iter()
@@ -70,16 +71,35 @@ fn members_kept(graft: &Library<'_>, donor: usize, stock: &Library<'_>, alignmen
     if graft.archive.long_names != stock.archive.long_names {
         complaints.push("the table of long names is not stock's".to_owned());
     }
-    if let Some(&first) = alignment.removed.first().filter(|&&first| complaints.is_empty() && first != donor) {
-        complaints.push(format!(
-            "the donor is member {}, and the first removed one was {}",
-            graft.archive.members[donor].ordinal, stock.archive.members[first].ordinal
-        ));
+    if complaints.is_empty() {
+        complaints.extend(misplaced(graft, donors, stock, alignment));
     }
     Check::unless("members-kept", complaints, || {
         let kept = stock.archive.members.len() - alignment.removed.len();
         format!("{kept} members of stock's {} are there, byte for byte and in order", stock.archive.members.len())
     })
+}
+
+/// Donors that are not where the first removed member of stock was that defines something of theirs.
+fn misplaced(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, alignment: &Alignment) -> Vec<String> {
+    let removed = |part: &&Part<'_>| alignment.removed.contains(&part.place);
+    let mut firsts = Vec::new();
+    for donor in donors {
+        let shares = |part: &&Part<'_>| part.exports().any(|symbol| donor.exported(symbol.name).is_some());
+        firsts.extend(stock.parts.iter().filter(removed).find(shares).map(|first| (first.place, donor.place)));
+    }
+    firsts.sort_unstable();
+    let mut complaints = Vec::new();
+    for (before, (first, donor)) in firsts.iter().enumerate() {
+        // Members of stock that went before it moved it to the front, donors that came in before it to the back.
+        if first - alignment.removed.range(..first).count() + before != *donor {
+            complaints.push(format!(
+                "the donor is member {}, and the first one that it replaces was {}",
+                graft.archive.members[*donor].ordinal, stock.archive.members[*first].ordinal
+            ));
+        }
+    }
+    complaints
 }
 
 /// Whether a name belongs to an allocator in musl's terms: the functions, and the hooks.
@@ -103,7 +123,7 @@ fn insides<'a>(stock: &Library<'a>, removed: &BTreeSet<usize>) -> HashSet<&'a [u
 }
 
 /// A removed member defines nothing that others live on.
-fn removed_members(stock: &Library<'_>, alignment: &Alignment) -> Check {
+fn removed_members(stock: &Library<'_>, donors: &[&Part<'_>], alignment: &Alignment) -> Check {
     let insides = insides(stock, &alignment.removed);
     let (gone, kept): (Vec<&Part<'_>>, Vec<&Part<'_>>) =
         stock.parts.iter().partition(|part| alignment.removed.contains(&part.place));
@@ -114,7 +134,8 @@ fn removed_members(stock: &Library<'_>, alignment: &Alignment) -> Check {
         complaints.push(format!("stock's member {} is gone, and is no ELF file", stock.archive.members[place].label()));
     }
     for part in &gone {
-        let lost = |name: &[u8]| !is_family(name) && !insides.contains(name) && !kept.contains(name);
+        let brought = |name: &[u8]| donors.iter().any(|donor| donor.exported(name).is_some());
+        let lost = |name: &[u8]| !is_family(name) && !brought(name) && !insides.contains(name) && !kept.contains(name);
         for symbol in part.exports().filter(|symbol| lost(symbol.name)) {
             let name = printable(symbol.name);
             complaints.push(format!("stock's member {} is gone, and `{name}` with it", stock.label(part)));
@@ -122,7 +143,7 @@ fn removed_members(stock: &Library<'_>, alignment: &Alignment) -> Check {
     }
     Check::unless("removed-members", complaints, || {
         let names: Vec<String> = gone.iter().map(|part| printable(stock.member(part).name)).collect();
-        format!("{} members removed, the allocator's only: {}", names.len(), names.join(" "))
+        format!("{} members removed, what the graft brings only: {}", names.len(), names.join(" "))
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::error::printable;
 use super::index::Width;
 use super::{Archive, ArchiveError, HEADER, MAGIC, Member};
+use crate::donor::DonorKind;
 
 /// A member to be put into an archive.
 #[derive(Debug, Clone)]
@@ -36,8 +37,8 @@ impl<'a> Insert<'a> {
     }
 
     /// The donor of a graft. Its name fits.
-    pub(crate) fn donor(before: usize, data: &'a [u8], symbols: Vec<&'a [u8]>) -> Self {
-        Insert { before, name: crate::plan::MEMBER_NAME.to_owned(), data, symbols }
+    pub(crate) fn donor(kind: DonorKind, before: usize, data: &'a [u8], symbols: Vec<&'a [u8]>) -> Self {
+        Insert { before, name: kind.member_name().to_owned(), data, symbols }
     }
 
     fn written(&self) -> usize {

@@ -1,5 +1,6 @@
 //! What can be wrong with a donor's object, or with what is asked of it.
 
+use super::DonorKind;
 use crate::object::ObjectError;
 
 /// Why an object is no donor, or cannot be tuned as asked.
@@ -30,8 +31,10 @@ pub enum DonorError {
         flags: u64,
     },
     /// A note of another layout.
-    #[error("the note `.note.allograft` has {what} {found}, expected {expected}")]
+    #[error("the note `{section}` has {what} {found}, expected {expected}")]
     NoteLayout {
+        /// The note's section.
+        section: &'static str,
         /// Which field.
         what: &'static str,
         /// Its value.
@@ -40,13 +43,13 @@ pub enum DonorError {
         expected: String,
     },
     /// A line of the note without an equals sign, or text that is none.
-    #[error("the note `.note.allograft` has the line {line}, expected `key=value`")]
+    #[error("the note has the line {line}, expected `key=value`")]
     NoteLine {
         /// Quoted.
         line: String,
     },
     /// A key that a note must have.
-    #[error("the note `.note.allograft` lacks the key `{key}`")]
+    #[error("the note lacks the key `{key}`")]
     NoteKey {
         /// The key.
         key: &'static str,
@@ -100,6 +103,11 @@ pub enum DonorError {
 }
 
 /// A field of a known layout that has another value.
-pub(super) fn layout(what: &'static str, found: impl ToString, expected: impl ToString) -> DonorError {
-    DonorError::NoteLayout { what, found: found.to_string(), expected: expected.to_string() }
+pub(super) fn layout(kind: DonorKind, what: &'static str, found: impl ToString, expected: impl ToString) -> DonorError {
+    DonorError::NoteLayout {
+        section: kind.note_section(),
+        what,
+        found: found.to_string(),
+        expected: expected.to_string(),
+    }
 }

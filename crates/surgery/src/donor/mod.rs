@@ -1,11 +1,13 @@
 //! Donor objects: what they say about themselves, and how options are baked into them.
 
 mod error;
+mod kind;
 mod note;
 mod options;
 
 pub use error::DonorError;
-pub use note::{NOTE_SECTION, Note};
+pub use kind::DonorKind;
+pub use note::Note;
 pub use options::{DonorOption, OPTIONS_SECTION};
 
 use std::ops::Range;
@@ -20,12 +22,13 @@ use crate::object::{Object, ObjectError, Section, Sections};
 #[derive(Debug, Clone)]
 pub struct DonorObject<'a> {
     bytes: &'a [u8],
+    kind: DonorKind,
     arch: Arch,
     note: Note,
     /// Where the note's 512 bytes are.
     description: Range<usize>,
     options: Vec<DonorOption>,
-    /// Where the content of the options' section is.
+    /// Where the content of the options' section is; empty for a kind that has none.
     table: Range<usize>,
 }
 
@@ -44,21 +47,28 @@ impl<'a> DonorObject<'a> {
             .arch()
             .ok_or_else(|| DonorError::Object(ObjectError::Machine { found: object.machine.to_string() }))?;
         let sections = object.sections()?;
-        let note = only(&sections, NOTE_SECTION)?;
+        let kind = match sections.iter().any(|section| section.name == DonorKind::Strings.note_section().as_bytes()) {
+            true => DonorKind::Strings,
+            false => DonorKind::Malloc,
+        };
+        let note = only(&sections, kind.note_section())?;
         if note.kind != elf::SHT_NOTE || note.flags & elf::SHF_ALLOC.0 == 0 {
             return Err(DonorError::NoteSection { kind: note.kind.0, flags: note.flags });
         }
-        let within = note::description(note.data)?;
+        let within = note::description(kind, note.data)?;
         let description = note.offset + within.start..note.offset + within.end;
-        let table = only(&sections, OPTIONS_SECTION)?;
-        Ok(DonorObject {
-            bytes,
-            arch,
-            note: Note::parse(&note.data[within])?,
-            description,
-            options: options::parse(table.data)?,
-            table: table.offset..table.offset + table.data.len(),
-        })
+        let (options, table) = if kind.has_options() {
+            let table = only(&sections, OPTIONS_SECTION)?;
+            (options::parse(table.data)?, table.offset..table.offset + table.data.len())
+        } else {
+            (Vec::new(), description.end..description.end)
+        };
+        Ok(DonorObject { bytes, kind, arch, note: Note::parse(&note.data[within])?, description, options, table })
+    }
+
+    /// What it replaces.
+    pub fn kind(&self) -> DonorKind {
+        self.kind
     }
 
     /// What it is compiled for.
@@ -113,17 +123,21 @@ impl<'a> DonorObject<'a> {
         };
         let mut tuned = self.bytes.to_vec();
         tuned[self.description.clone()].copy_from_slice(&note.encode()?);
-        options::write(&options, &mut tuned[self.table.clone()]);
+        if self.kind.has_options() {
+            options::write(&options, &mut tuned[self.table.clone()]);
+        }
         Ok(tuned)
     }
 }
 
-/// The note of an object that carries one; `None` if it has no such section, or sections that cannot be read.
-pub(crate) fn carried(object: &Object<'_>) -> Result<Option<Note>, DonorError> {
+/// The note of an object that carries a donor of this kind; `None` if it has no such section, or sections that cannot be
+/// read.
+pub(crate) fn carried(object: &Object<'_>, kind: DonorKind) -> Result<Option<Note>, DonorError> {
     let Ok(sections) = object.sections() else { return Ok(None) };
-    let named = |section: &&Section<'_>| section.kind == elf::SHT_NOTE && section.name == NOTE_SECTION.as_bytes();
+    let named =
+        |section: &&Section<'_>| section.kind == elf::SHT_NOTE && section.name == kind.note_section().as_bytes();
     let Some(section) = sections.iter().find(named) else { return Ok(None) };
-    let within = note::description(section.data)?;
+    let within = note::description(kind, section.data)?;
     Note::parse(&section.data[within]).map(Some)
 }
 

@@ -1,17 +1,14 @@
-//! The note `.note.allograft`: lines of `key=value` in an ELF note, filled up with NUL bytes to 512.
+//! The notes `.note.allograft` and `.note.allograft.strings`: lines of `key=value` in an ELF note, filled up with NUL
+//! bytes to 512.
 
 use std::ops::Range;
 
-use super::DonorError;
 use super::error::layout;
+use super::{DonorError, DonorKind};
 use crate::archive::printable;
-
-/// The section that holds the note.
-pub const NOTE_SECTION: &str = ".note.allograft";
 
 /// Owner of the note, with its NUL byte.
 const OWNER: &[u8] = b"allograft\0";
-const TYPE: u32 = 1;
 /// Bytes before the description: three numbers and the owner, padded to 4.
 const DESCRIPTION: usize = 24;
 /// Bytes of the description.
@@ -91,20 +88,22 @@ impl Note {
 }
 
 /// Where the description lies in the section's content: one note of this layout, and nothing after it.
-pub(super) fn description(content: &[u8]) -> Result<Range<usize>, DonorError> {
+pub(super) fn description(kind: DonorKind, content: &[u8]) -> Result<Range<usize>, DonorError> {
     if content.len() != DESCRIPTION + ROOM {
-        return Err(layout("a size of", content.len(), DESCRIPTION + ROOM));
+        return Err(layout(kind, "a size of", content.len(), DESCRIPTION + ROOM));
     }
     let number = |at: usize| u32::from_le_bytes([content[at], content[at + 1], content[at + 2], content[at + 3]]);
-    for (what, at, expected) in
-        [("a name size of", 0, OWNER.len()), ("a description size of", 4, ROOM), ("the type", 8, TYPE as usize)]
-    {
+    for (what, at, expected) in [
+        ("a name size of", 0, OWNER.len()),
+        ("a description size of", 4, ROOM),
+        ("the type", 8, kind.note_type() as usize),
+    ] {
         if number(at) as usize != expected {
-            return Err(layout(what, number(at), expected));
+            return Err(layout(kind, what, number(at), expected));
         }
     }
     if &content[12..12 + OWNER.len()] != OWNER {
-        return Err(layout("the owner", content[12..DESCRIPTION].escape_ascii(), OWNER.escape_ascii()));
+        return Err(layout(kind, "the owner", content[12..DESCRIPTION].escape_ascii(), OWNER.escape_ascii()));
     }
     Ok(DESCRIPTION..DESCRIPTION + ROOM)
 }

@@ -4,7 +4,8 @@ use super::census::Census;
 use super::donated::Donated;
 use super::excision::{Excision, text};
 use super::{Refusal, family};
-use crate::donor::Note;
+use crate::donor::{DonorKind, Note};
+use crate::object::Binding;
 
 /// Whether libc's fork calls the allocator's hook.
 pub(super) fn fork_hook(census: &Census<'_>, excision: &Excision<'_, '_>) -> bool {
@@ -31,7 +32,14 @@ pub(super) fn nothing_lost(
                     let (ordinal, name) = excision.identity(*stays);
                     let (definer, definer_name) = excision.identity(position);
                     let symbol = text(symbol.name);
-                    return Err(Refusal::UnknownHook { ordinal, name, symbol, definer, definer_name });
+                    return Err(Refusal::UnknownHook {
+                        kind: excision.kind,
+                        ordinal,
+                        name,
+                        symbol,
+                        definer,
+                        definer_name,
+                    });
                 }
                 continue;
             }
@@ -40,17 +48,17 @@ pub(super) fn nothing_lost(
             if let Some(referrer) = census.referrers(symbol.id).iter().find(outside) {
                 return Err(excision.entangled(*referrer, position, symbol));
             }
-            let inside = symbol.visibility.is_private() || family::is_inside(symbol.name);
+            let inside = symbol.visibility.is_private() || excision.is_inside_name(symbol.name);
             if !inside {
                 let (ordinal, name) = excision.identity(position);
-                return Err(Refusal::Lost { ordinal, name, symbol: text(symbol.name) });
+                return Err(Refusal::Lost { kind: excision.kind, ordinal, name, symbol: text(symbol.name) });
             }
         }
     }
     Ok(())
 }
 
-/// Nothing that stays defines what the donor brings, but for weak stand-ins of hooks.
+/// Nothing that stays defines what the donor brings, but for what is weak and has its reasons.
 pub(super) fn nothing_doubled(
     census: &Census<'_>,
     excision: &Excision<'_, '_>,
@@ -59,9 +67,9 @@ pub(super) fn nothing_doubled(
     for symbol in &donated.defines {
         let Some(id) = census.id(symbol.name) else { continue };
         let mut staying = census.definers(id).iter().filter(|(definer, _)| !excision.gone(*definer));
-        if let Some((stays, _)) = staying.find(|(_, weak)| !(*weak && family::is_hook(symbol.name))) {
+        if let Some((stays, _)) = staying.find(|(definer, weak)| !excision.is_bearable(*definer, symbol.name, *weak)) {
             let (ordinal, name) = excision.identity(*stays);
-            return Err(Refusal::Collision { ordinal, name, symbol: text(symbol.name) });
+            return Err(Refusal::Collision { kind: excision.kind, ordinal, name, symbol: text(symbol.name) });
         }
     }
     Ok(())
@@ -82,6 +90,12 @@ pub(super) fn donor_complete(
         if !found && !family::comes_from_elsewhere(name) {
             return Err(Refusal::DonorNeeds { donor: donor(), symbol: text(name) });
         }
+    }
+    if excision.kind == DonorKind::Strings {
+        // Other libraries of the same link define some of these too: the archive leaves them to those (zig), or a program
+        // brings its own. Only a weak one gives way.
+        let strong = donated.defines.iter().find(|symbol| symbol.binding != Binding::Weak);
+        return strong.map_or(Ok(()), |symbol| Err(Refusal::Strong { donor: donor(), symbol: text(symbol.name) }));
     }
     let hook = family::FORK_HOOK;
     // libc's own stand-in hides that it is missing, until a child waits for a lock that nobody holds.

@@ -1,4 +1,4 @@
-//! Which members go: those that define the malloc family, and what nothing but them needs.
+//! Which members go: those that define what the donor replaces, and what nothing but them needs.
 
 use std::collections::HashSet;
 
@@ -6,9 +6,11 @@ use super::census::{Census, Definition, identity};
 use super::donated::Donated;
 use super::{Reason, Refusal, family};
 use crate::archive::Archive;
+use crate::donor::DonorKind;
 
 /// The set of members that go, while it grows.
 pub(super) struct Excision<'c, 'a> {
+    pub(super) kind: DonorKind,
     archive: &'c Archive<'a>,
     census: &'c Census<'a>,
     donated: &'c Donated<'c>,
@@ -19,9 +21,14 @@ pub(super) struct Excision<'c, 'a> {
 }
 
 impl<'c, 'a> Excision<'c, 'a> {
-    pub(super) fn new(archive: &'c Archive<'a>, census: &'c Census<'a>, donated: &'c Donated<'c>) -> Self {
+    pub(super) fn new(
+        kind: DonorKind,
+        archive: &'c Archive<'a>,
+        census: &'c Census<'a>,
+        donated: &'c Donated<'c>,
+    ) -> Self {
         let reasons = vec![None; census.entries.len()];
-        Excision { archive, census, donated, reasons, pending: Vec::new() }
+        Excision { kind, archive, census, donated, reasons, pending: Vec::new() }
     }
 
     /// Only this member goes: the donor of an earlier graft.
@@ -50,6 +57,42 @@ impl<'c, 'a> Excision<'c, 'a> {
         Ok(())
     }
 
+    /// Everything that defines one of the donor's string functions goes. That the donor's are weak is what makes others of
+    /// their name bearable: see [`Excision::is_bearable`].
+    pub(super) fn strings(&mut self) -> Result<(), Refusal> {
+        self.opaque()?;
+        for (position, entry) in self.census.entries.iter().enumerate() {
+            let seed = entry.defines.iter().any(|symbol| self.donated.provides(symbol.name));
+            if seed && !self.is_of_runtime(position) {
+                self.goes(position, Reason::Strings);
+            }
+        }
+        if self.pending.is_empty() {
+            return Err(Refusal::NoStrings);
+        }
+        while let Some(position) = self.pending.pop() {
+            self.follow(position)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a member may stay although it defines this symbol as the donor does, weakly or not. An allocator's hook has
+    /// a weak stand-in; string functions, those of a compiler's runtime library.
+    pub(super) fn is_bearable(&self, position: usize, symbol: &[u8], weak: bool) -> bool {
+        match self.kind {
+            DonorKind::Malloc => weak && family::is_hook(symbol),
+            DonorKind::Strings => self.is_of_runtime(position),
+        }
+    }
+
+    /// Whether a member is a compiler's runtime library that lies in the archive. Its memcpy is for programs without libc, and
+    /// weak.
+    fn is_of_runtime(&self, position: usize) -> bool {
+        let defines = &self.census.entries[position].defines;
+        let mut doubled = defines.iter().filter(|symbol| self.donated.provides(symbol.name));
+        defines.iter().any(|symbol| family::is_of_runtime(symbol.name)) && doubled.all(|symbol| symbol.weak)
+    }
+
     fn goes(&mut self, position: usize, reason: Reason) {
         self.reasons[position] = Some(reason);
         self.pending.push(position);
@@ -59,14 +102,35 @@ impl<'c, 'a> Excision<'c, 'a> {
         self.reasons[position].is_some()
     }
 
-    /// Refuses what the index calls part of the allocator and cannot be looked into.
+    /// Whether a member that defines this symbol is what the donor replaces.
+    fn makes_a_seed(&self, name: &[u8]) -> bool {
+        match self.kind {
+            DonorKind::Malloc => family::makes_a_seed(name, true),
+            DonorKind::Strings => self.donated.provides(name),
+        }
+    }
+
+    /// Whether the symbol belongs to what the donor replaces, whoever defines it.
+    fn is_family(&self, name: &[u8]) -> bool {
+        match self.kind {
+            DonorKind::Malloc => family::is_family(name),
+            DonorKind::Strings => self.donated.provides(name),
+        }
+    }
+
+    /// Whether nothing but what goes can want the symbol.
+    pub(super) fn is_inside_name(&self, name: &[u8]) -> bool {
+        self.kind == DonorKind::Malloc && family::is_inside(name)
+    }
+
+    /// Refuses what the index says is to be replaced and cannot be looked into.
     fn opaque(&self) -> Result<(), Refusal> {
         let objects = self.census.entries.iter().enumerate().filter(|(_, entry)| entry.machine.is_some());
         let seen: HashSet<(usize, &[u8])> = objects
             .flat_map(|(position, entry)| entry.defines.iter().map(move |symbol| (position + 1, symbol.name)))
-            .filter(|(_, name)| family::makes_a_seed(name, true))
+            .filter(|(_, name)| self.makes_a_seed(name))
             .collect();
-        let mut family = self.archive.indexed().filter(|(_, symbol)| family::makes_a_seed(symbol, true));
+        let mut family = self.archive.indexed().filter(|(_, symbol)| self.makes_a_seed(symbol));
         let Some((ordinal, symbol)) = family.find(|entry| !seen.contains(entry)) else { return Ok(()) };
         let (ordinal, name) = self.identity(ordinal - 1);
         Err(Refusal::Opaque { ordinal, name, symbol: text(symbol) })
@@ -121,13 +185,13 @@ impl<'c, 'a> Excision<'c, 'a> {
         !self.donated.needs(symbol.name) && !self.census.referrers(symbol.id).iter().any(outside)
     }
 
-    /// Whether all that a member defines is the allocator's.
+    /// Whether all that a member defines is of what goes.
     fn is_inside(&self, position: usize) -> bool {
         let defines = &self.census.entries[position].defines;
         !defines.is_empty()
             && defines.iter().all(|symbol| {
                 !family::is_replaced(symbol.name)
-                    && (family::is_family(symbol.name)
+                    && (self.is_family(symbol.name)
                         || (symbol.visibility.is_private() && self.unwanted(symbol, position)))
             })
     }
@@ -159,7 +223,7 @@ impl<'c, 'a> Excision<'c, 'a> {
     pub(super) fn entangled(&self, referrer: usize, definer: usize, symbol: &Definition<'_>) -> Refusal {
         let (ordinal, name) = self.identity(referrer);
         let (definer, definer_name) = self.identity(definer);
-        Refusal::Entangled { ordinal, name, symbol: text(symbol.name), definer, definer_name }
+        Refusal::Entangled { kind: self.kind, ordinal, name, symbol: text(symbol.name), definer, definer_name }
     }
 }
 

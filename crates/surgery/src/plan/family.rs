@@ -96,6 +96,27 @@ pub(super) fn is_beside_malloc(name: &[u8]) -> bool {
     among(&["strdup", "strndup", "realpath", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"], name)
 }
 
+/// What a compiler's runtime library defines, and nothing else does.
+const RUNTIME: [&str; 12] = [
+    "__multi3",
+    "__muloti4",
+    "__mulodi4",
+    "__divti3",
+    "__modti3",
+    "__udivti3",
+    "__umodti3",
+    "__ashlti3",
+    "__lshrti3",
+    "__popcountdi2",
+    "__clzdi2",
+    "__ctzdi2",
+];
+
+/// Whether only a compiler's runtime library defines the symbol.
+pub(super) fn is_of_runtime(name: &[u8]) -> bool {
+    among(&RUNTIME, name) || name.starts_with(b"__aarch64_")
+}
+
 /// Whether a linker or the compiler's runtime library brings the symbol.
 pub(super) fn comes_from_elsewhere(name: &[u8]) -> bool {
     const LINKER: [&str; 14] = [
@@ -114,19 +135,5 @@ pub(super) fn comes_from_elsewhere(name: &[u8]) -> bool {
         "_edata",
         "_etext",
     ];
-    const RUNTIME: [&str; 12] = [
-        "__multi3",
-        "__muloti4",
-        "__mulodi4",
-        "__divti3",
-        "__modti3",
-        "__udivti3",
-        "__umodti3",
-        "__ashlti3",
-        "__lshrti3",
-        "__popcountdi2",
-        "__clzdi2",
-        "__ctzdi2",
-    ];
-    among(&LINKER, name) || among(&RUNTIME, name) || name.starts_with(b"__aarch64_")
+    among(&LINKER, name) || is_of_runtime(name)
 }

@@ -11,13 +11,13 @@ mod refusal;
 mod survey;
 
 pub use refusal::Refusal;
-pub use survey::{Libc, Survey, survey};
+pub use survey::{Libc, Survey, carried, survey};
 
 use std::collections::BTreeSet;
 
 use crate::Arch;
 use crate::archive::{Archive, Insert};
-use crate::donor::{DonorObject, Note};
+use crate::donor::{DonorKind, DonorObject, Note};
 use crate::object::{Machine, ObjectError};
 
 use census::{Census, identity};
@@ -25,14 +25,11 @@ use donated::Donated;
 use excision::Excision;
 use survey::Machines;
 
-/// What the member with the donor is called.
-pub const MEMBER_NAME: &str = "allograft.o";
-
 /// What is done to an archive.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum PlanKind {
-    /// The archive's own allocator goes.
+    /// The archive's own allocator goes, or its string functions.
     Graft,
     /// An earlier graft's donor goes.
     Replace {
@@ -49,6 +46,8 @@ pub enum PlanKind {
 pub enum Reason {
     /// It defines a function of the malloc family.
     Allocator,
+    /// It defines a string function that the donor brings.
+    Strings,
     /// It defines nothing but the allocator's insides, and refers to others of them.
     Inside,
     /// Nothing but members that go refers to it.
@@ -75,6 +74,9 @@ pub struct RemovedMember {
 /// What will be done to an archive.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Plan {
+    /// What is replaced.
+    #[serde(rename = "replaces")]
+    pub donor_kind: DonorKind,
     /// What the archive is for.
     pub arch: Arch,
     /// What is done.
@@ -100,7 +102,9 @@ pub struct Plan {
     symbols: Vec<Vec<u8>>,
 }
 
-/// Plans the graft of `donor`, an object with its options filled in, into `archive`.
+/// Plans the graft of `donor`, an object with its options filled in, into `archive`: an allocator in place of the
+/// archive's own, or string functions in place of the archive's own. The two do not touch each other: an archive takes
+/// both, in either order, to the same bytes.
 ///
 /// # Errors
 /// Why it must not be done.
@@ -126,16 +130,20 @@ pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
     }
     let donated = Donated::read(donor).map_err(|error: ObjectError| Refusal::Donor(error.into()))?;
 
-    let carrier = survey::carrier(archive)?;
+    let replaces = object.kind();
+    let carrier = survey::carrier(archive, replaces)?;
     let unchanged = carrier.as_ref().is_some_and(|(position, _)| archive.members()[*position].data == donor);
-    let mut excision = Excision::new(archive, &census, &donated);
+    let mut excision = Excision::new(replaces, archive, &census, &donated);
     let kind = match carrier {
         Some((position, previous)) => {
             excision.replace(position);
             if unchanged { PlanKind::Unchanged } else { PlanKind::Replace { previous } }
         }
         None => {
-            excision.allocator()?;
+            match replaces {
+                DonorKind::Malloc => excision.allocator()?,
+                DonorKind::Strings => excision.strings()?,
+            }
             PlanKind::Graft
         }
     };
@@ -151,6 +159,7 @@ pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
         removed.clear();
     }
     Ok(Plan {
+        donor_kind: replaces,
         arch,
         kind,
         removed,
@@ -195,6 +204,16 @@ fn removed(archive: &Archive<'_>, census: &Census<'_>, excision: &Excision<'_, '
 }
 
 impl Plan {
+    /// The ordinal that a member of the grafted archive had before; `None` for the donor.
+    pub fn origin(&self, ordinal: usize) -> Option<usize> {
+        if self.kind == PlanKind::Unchanged || ordinal < self.insert_before {
+            return Some(ordinal);
+        }
+        // Without the donor; then each member that went and stood before pushes it one on.
+        let kept = ordinal.checked_sub(1).filter(|kept| *kept >= self.insert_before)?;
+        Some(self.removed.iter().fold(kept, |origin, member| origin + usize::from(member.ordinal <= origin)))
+    }
+
     /// The grafted archive. `archive` has to be the one that was planned for.
     pub fn apply(&self, archive: &Archive<'_>) -> Vec<u8> {
         if self.kind == PlanKind::Unchanged {
@@ -202,7 +221,7 @@ impl Plan {
         }
         let removed: BTreeSet<usize> = self.removed.iter().map(|member| member.ordinal).collect();
         let symbols = self.symbols.iter().map(Vec::as_slice).collect();
-        let insert = Insert::donor(self.insert_before, &self.donor_bytes, symbols);
+        let insert = Insert::donor(self.donor_kind, self.insert_before, &self.donor_bytes, symbols);
         archive.edit(&removed, Some(&insert))
     }
 }

@@ -1,7 +1,7 @@
 //! Why an archive must not be grafted, and what to do instead.
 
 use crate::Arch;
-use crate::donor::DonorError;
+use crate::donor::{DonorError, DonorKind};
 use crate::object::ObjectError;
 
 /// Why an archive must not be grafted.
@@ -25,6 +25,9 @@ pub enum Refusal {
         /// What is missing.
         symbol: &'static str,
     },
+    /// No string functions at all.
+    #[error("this libc.a has no string functions: no member defines one that the donor brings")]
+    NoStrings,
     /// An object in the archive is damaged.
     #[error("member {ordinal} `{name}`: {source}")]
     Member {
@@ -35,7 +38,7 @@ pub enum Refusal {
         /// What is wrong.
         source: ObjectError,
     },
-    /// A part of the allocator that is not machine code.
+    /// A part of what goes that is not machine code.
     #[error(
         "member {ordinal} `{name}` defines `{symbol}` by the archive's index, but is not an ELF object with that symbol"
     )]
@@ -118,9 +121,12 @@ pub enum Refusal {
     },
     /// Something that stays needs the allocator's insides.
     #[error(
-        "member {ordinal} `{name}` refers to `{symbol}`, which the allocator's member {definer} `{definer_name}` defines and the donor does not"
+        "member {ordinal} `{name}` refers to `{symbol}`, which {possessive} member {definer} `{definer_name}` defines and the donor does not",
+        possessive = kind.possessive()
     )]
     Entangled {
+        /// What is replaced.
+        kind: DonorKind,
         /// The ordinal of the member that refers.
         ordinal: usize,
         /// Its name.
@@ -134,9 +140,12 @@ pub enum Refusal {
     },
     /// Something that stays would fall back to a stand-in for a part of the allocator, without a word from the linker.
     #[error(
-        "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which the allocator's member {definer} `{definer_name}` defines and the donor does not"
+        "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which {possessive} member {definer} `{definer_name}` defines and the donor does not",
+        possessive = kind.possessive()
     )]
     UnknownHook {
+        /// What is replaced.
+        kind: DonorKind,
         /// The ordinal of the member with the stand-in.
         ordinal: usize,
         /// Its name.
@@ -149,8 +158,10 @@ pub enum Refusal {
         definer_name: String,
     },
     /// A symbol would be gone.
-    #[error("member {ordinal} `{name}` of the allocator also defines `{symbol}`, which would be lost")]
+    #[error("member {ordinal} `{name}` of {kind} also defines `{symbol}`, which would be lost")]
     Lost {
+        /// What is replaced.
+        kind: DonorKind,
         /// The member's ordinal.
         ordinal: usize,
         /// The member's name.
@@ -160,9 +171,12 @@ pub enum Refusal {
     },
     /// A symbol would be there twice.
     #[error(
-        "member {ordinal} `{name}` is not part of the allocator that goes, but defines `{symbol}`, as the donor does"
+        "member {ordinal} `{name}` is not part of {kind} that {go}, but defines `{symbol}`, as the donor does",
+        go = kind.go()
     )]
     Collision {
+        /// What is replaced.
+        kind: DonorKind,
         /// The member's ordinal.
         ordinal: usize,
         /// The member's name.
@@ -173,6 +187,14 @@ pub enum Refusal {
     /// The donor needs something that the archive has not, or not any more.
     #[error("donor `{donor}` needs `{symbol}`, which nothing in the grafted libc.a would define")]
     DonorNeeds {
+        /// The donor's name.
+        donor: String,
+        /// The symbol.
+        symbol: String,
+    },
+    /// A donor of string functions that would collide with those of other libraries.
+    #[error("donor `{donor}` defines `{symbol}` strongly, expected weakly: other libraries may define it too")]
+    Strong {
         /// The donor's name.
         donor: String,
         /// The symbol.
@@ -205,6 +227,7 @@ impl Refusal {
             Refusal::NoAllocator { .. } => {
                 "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: keep it"
             }
+            Refusal::NoStrings => "this is no libc that programs are linked with: keep its string functions",
             Refusal::Member { .. } => "the archive is damaged: get it from its package again",
             Refusal::Opaque { .. } => {
                 "the archive was compiled for link-time optimisation: graft one with machine code"
@@ -216,13 +239,18 @@ impl Refusal {
             Refusal::Donor(DonorError::UnknownOption { .. } | DonorError::OutOfRange { .. }) => {
                 "`allograft donors` lists the options with their ranges"
             }
-            Refusal::Donor(_) | Refusal::DonorLacks { .. } => {
+            Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => {
                 "this is a fault of the donor's build: try another one with --donor"
             }
             Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => {
                 "`allograft undo`, or get the archive from its package again, and graft that"
             }
             Refusal::AnotherAllocator { .. } => "get the stock libc.a of this toolchain, and graft that",
+            Refusal::Entangled { kind: DonorKind::Strings, .. }
+            | Refusal::UnknownHook { kind: DonorKind::Strings, .. }
+            | Refusal::Lost { kind: DonorKind::Strings, .. } => {
+                "this libc's string functions are not musl's: graft an allocator without them, --strings off"
+            }
             Refusal::Entangled { .. } | Refusal::UnknownHook { .. } => {
                 "this libc has grown together with its allocator: graft one built from musl's own sources"
             }

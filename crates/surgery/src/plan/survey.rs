@@ -4,7 +4,7 @@ use super::Refusal;
 use super::census::{Census, Entry};
 use crate::Arch;
 use crate::archive::Archive;
-use crate::donor::{self, Note};
+use crate::donor::{self, DonorKind, Note};
 use crate::object::{Machine, Object};
 
 /// Whose C library an archive is.
@@ -30,8 +30,10 @@ pub struct Survey {
     pub arch: Option<Arch>,
     /// Whether it defines malloc.
     pub allocator: bool,
-    /// The note of the graft that it carries.
+    /// The note of the allocator that a graft has put in.
     pub carries: Option<Note>,
+    /// The note of the string functions that a graft has put in.
+    pub carries_strings: Option<Note>,
 }
 
 /// Functions that musl shares among its own files and no other C library has. Not all need be there: zig replaces some by
@@ -53,10 +55,10 @@ const GLIBC: [&str; 3] = ["_IO_2_1_stdin_", "__libc_early_init", "gnu_get_libc_v
 /// Says what an archive is. Objects in it that cannot be read are passed over.
 ///
 /// # Errors
-/// A graft's note that is malformed, or two of them.
+/// A graft's note that is malformed, or two of one kind.
 pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
     let (census, _) = Census::take(archive);
-    let carrier = carrier(archive)?;
+    let [carries, carries_strings] = carried(archive)?;
     let (libc, evidence) = whose(&census);
     let machines = Machines::of(&census.entries);
     Ok(Survey {
@@ -64,8 +66,18 @@ pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
         evidence,
         arch: machines.only().and_then(Machine::arch),
         allocator: census.defines(b"malloc"),
-        carries: carrier.map(|(_, note)| note),
+        carries,
+        carries_strings,
     })
+}
+
+/// The notes of the donors that grafts have put in, of the allocator and of the string functions.
+///
+/// # Errors
+/// A graft's note that is malformed, or two of one kind.
+pub fn carried(archive: &Archive<'_>) -> Result<[Option<Note>; 2], Refusal> {
+    let note = |kind| carrier(archive, kind).map(|carrier| carrier.map(|(_, note)| note));
+    Ok([note(DonorKind::Malloc)?, note(DonorKind::Strings)?])
 }
 
 /// Whose C library, and the symbols that show it.
@@ -103,13 +115,14 @@ impl Machines {
     }
 }
 
-/// The position of the member that a graft has put in, and its note.
-pub(super) fn carrier(archive: &Archive<'_>) -> Result<Option<(usize, Note)>, Refusal> {
+/// The position of the member that a graft has put in with a donor of this kind, and its note.
+pub(super) fn carrier(archive: &Archive<'_>, kind: DonorKind) -> Result<Option<(usize, Note)>, Refusal> {
     let mut carrier: Option<(usize, Note)> = None;
     for (position, member) in archive.members().iter().enumerate() {
         let Some(object) = Object::recognise(member.data) else { continue };
         let (ordinal, name) = (member.ordinal, || member.display_name());
-        let note = donor::carried(&object).map_err(|source| Refusal::DamagedNote { ordinal, name: name(), source })?;
+        let note =
+            donor::carried(&object, kind).map_err(|source| Refusal::DamagedNote { ordinal, name: name(), source })?;
         let Some(note) = note else { continue };
         if let Some((first, _)) = &carrier {
             return Err(Refusal::SeveralGrafts { first: first + 1, second: position + 1 });

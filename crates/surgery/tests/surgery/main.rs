@@ -7,3 +7,4 @@ mod linking;
 mod real_plans;
 mod refusals;
 mod samples;
+mod strings;

@@ -79,10 +79,20 @@ pub(crate) const DONOR: &str = "weak:malloc weak:calloc weak:realloc weak:free w
      hidden:__libc_calloc hidden:__libc_realloc hidden:__libc_free hidden:__malloc_donate hidden:__malloc_atfork \
      needs:memset";
 
-/// A note as a donor has it before a graft.
+/// What a donor of string functions defines.
+pub(crate) const STRINGS: &str = "weak:memcpy weak:memmove weak:memset weak:memcmp weak:bcmp weak:memchr weak:memrchr \
+     weak:strlen weak:strnlen weak:strchr weak:strchrnul weak:strrchr weak:strcmp weak:strncmp weak:stpcpy weak:strcpy \
+     weak:stpncpy weak:strncpy weak:strcat weak:strncat weak:hidden:__memrchr weak:hidden:__strchrnul \
+     weak:hidden:__stpcpy weak:hidden:__stpncpy weak:hidden:__memcpy_fwd weak:hidden:__memcpy_fwd_alias_1";
+
+/// A note as an allocator has it before a graft.
 pub(crate) fn note(donor: &str, version: &str) -> Vec<u8> {
+    note_of(1, donor, version)
+}
+
+fn note_of(kind: u32, donor: &str, version: &str) -> Vec<u8> {
     let mut note = Vec::new();
-    for number in [10_u32, 512, 1] {
+    for number in [10_u32, 512, kind] {
         note.extend_from_slice(&number.to_le_bytes());
     }
     note.extend_from_slice(b"allograft\0\0\0");
@@ -117,11 +127,29 @@ pub(crate) fn donor_of(arch: surgery::Arch, words: &str, note: &[u8], options: &
         surgery::Arch::X86_64 => Architecture::X86_64,
         surgery::Arch::Aarch64 => Architecture::Aarch64,
     };
-    let mut object = unwritten(architecture, Endianness::Little, words);
-    for (name, kind, content) in [
-        (".note.allograft", SectionKind::Note, note),
-        (".rodata.allograft.options", SectionKind::ReadOnlyData, options),
-    ] {
+    let object = unwritten(architecture, Endianness::Little, words);
+    with_sections(object, ".note.allograft", note, options)
+}
+
+/// A donor of string functions as it should be, tuned.
+pub(crate) fn strings(arch: surgery::Arch, name: &str) -> Vec<u8> {
+    tuned(&strings_of(arch, STRINGS, name))
+}
+
+/// A donor of string functions that defines these.
+pub(crate) fn strings_of(arch: surgery::Arch, words: &str, name: &str) -> Vec<u8> {
+    let architecture = match arch {
+        surgery::Arch::X86_64 => Architecture::X86_64,
+        surgery::Arch::Aarch64 => Architecture::Aarch64,
+    };
+    let object = unwritten(architecture, Endianness::Little, words);
+    with_sections(object, ".note.allograft.strings", &note_of(2, name, "0.1"), &[])
+}
+
+fn with_sections(mut object: Object<'static>, note_section: &str, note: &[u8], options: &[u8]) -> Vec<u8> {
+    for (name, kind, content) in
+        [(note_section, SectionKind::Note, note), (".rodata.allograft.options", SectionKind::ReadOnlyData, options)]
+    {
         if content.is_empty() {
             continue;
         }

@@ -1,0 +1,56 @@
+/* The lanes of aarch64: NEON, which every ARMv8.0 has. */
+#include <arm_neon.h>
+
+/* Which byte of a lane is meant: four bits for each, since narrowing by four is NEON's cheapest way to a number. */
+typedef uint64_t bits;
+INLINE unsigned first(bits set) { return (unsigned)__builtin_ctzll(set) / 4; }
+INLINE unsigned last(bits set) { return (63 - (unsigned)__builtin_clzll(set)) / 4; }
+/* `set` without the places before `from`, which becomes the first. */
+INLINE bits bits_from(bits set, size_t from) { return set >> 4 * from; }
+/* The places up to and with `to`. */
+INLINE bits bits_to(size_t to) { return ((bits)16 << 4 * to) - 1; }
+/* The places before `n`, at most 16. */
+INLINE bits bits_before(size_t n) { return n ? bits_to(n - 1) : 0; }
+/* The places up to and with the first of `set`; of that one a single bit, which is enough. */
+INLINE bits bits_up_to_first(bits set) { return set ^ (set - 1); }
+
+typedef uint8x16_t base_lane;
+INLINE base_lane base_load(const byte *p) { return vld1q_u8(p); }
+INLINE base_lane base_load_aligned(const byte *p) { return vld1q_u8(p); }
+INLINE void base_store(byte *p, base_lane v) { vst1q_u8(p, v); }
+INLINE void base_store_aligned(byte *p, base_lane v) { vst1q_u8(p, v); }
+INLINE base_lane base_splat(byte c) { return vdupq_n_u8(c); }
+INLINE base_lane base_equal(base_lane a, base_lane b) { return vceqq_u8(a, b); }
+INLINE base_lane base_least(base_lane a, base_lane b) { return vminq_u8(a, b); }
+INLINE base_lane base_differ(base_lane a, base_lane b) { return veorq_u8(a, b); }
+INLINE bits base_bits(base_lane truth)
+{
+	return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(truth), 4)), 0);
+}
+
+INLINE bits base_unequal(base_lane a, base_lane b) { return ~base_bits(base_equal(a, b)); }
+
+/* There is no instruction for blocks before ARMv8.8. */
+INLINE bool copied_by_processor(byte *d, const byte *s, size_t n)
+{
+	(void)d, (void)s, (void)n;
+	return false;
+}
+INLINE bool filled_by_processor(byte *d, byte c, size_t n)
+{
+	(void)d, (void)c, (void)n;
+	return false;
+}
+
+#include "short.h"
+
+#define L(name) base_##name
+#define LANE 16
+#define ENTRY INLINE
+#include "lanes.h"
+#undef L
+#undef LANE
+#undef ENTRY
+
+#define CHOSEN(name, ...) base_##name(__VA_ARGS__)
+#define CHOOSING __attribute__((unused)) static

@@ -1,0 +1,32 @@
+/* The functions for blocks, as names.h names them. memcpy and memmove are one; not `restrict`, as memcpy's arguments
+ * are, which would allow the compiler to write before everything is fetched. */
+
+CHOOSING void *move_block(void *d, const void *s, size_t n)
+{
+	return CHOSEN(copy, d, s, n);
+}
+
+CHOOSING void *fill_block(void *d, int c, size_t n)
+{
+	return CHOSEN(fill, d, (byte)c, n);
+}
+
+CHOOSING int compare_blocks(const void *a, const void *b, size_t n)
+{
+	return CHOSEN(compare, a, b, n);
+}
+
+CHOOSING int differ_blocks(const void *a, const void *b, size_t n)
+{
+	return CHOSEN(compare_roughly, a, b, n);
+}
+
+CHOOSING void *find_byte(const void *s, int c, size_t n)
+{
+	return (void *)CHOSEN(find_byte, s, (byte)c, n);
+}
+
+CHOOSING void *find_last_byte(const void *s, int c, size_t n)
+{
+	return (void *)CHOSEN(find_last, s, (byte)c, n);
+}

@@ -1,0 +1,109 @@
+/* Comparing blocks: memcmp and bcmp.
+ *
+ * Up to 16 bytes take one lane, without a branch on the length, which programs make hard to predict. The lane may
+ * reach beyond the blocks but not out of their pages; what is there does not count. Longer blocks are read within
+ * their ends, by lanes that overlap. */
+
+/* Where the lanes at `a` and `b` differ. */
+INLINE bits L(differences)(const byte *a, const byte *b)
+{
+	return L(unequal)(L(load)(a), L(load)(b));
+}
+
+/* All ones where the two blocks are the same in all four lanes. */
+INLINE L(lane) L(same)(const byte *a, const byte *b)
+{
+	L(lane) u = L(equal)(L(load)(a), L(load)(b));
+	L(lane) v = L(equal)(L(load)(a + LANE), L(load)(b + LANE));
+	L(lane) w = L(equal)(L(load)(a + 2 * LANE), L(load)(b + 2 * LANE));
+	L(lane) x = L(equal)(L(load)(a + 3 * LANE), L(load)(b + 3 * LANE));
+	return L(least)(L(least)(u, v), L(least)(w, x));
+}
+
+INLINE bool L(same_block)(const byte *a, const byte *b)
+{
+	return L(bits)(L(equal)(L(same)(a, b), L(splat)(0))) == 0;
+}
+
+/* How two blocks compare that are known to differ. */
+INLINE int L(settle)(const byte *a, const byte *b)
+{
+	for (;; a += LANE, b += LANE) {
+		bits set = L(differences)(a, b);
+		if (set)
+			return a[first(set)] - b[first(set)];
+	}
+}
+
+/* Compares lanes one after the other, at the given places of two blocks. */
+#define COMPARE_LANE_AT(place)                                                                                         \
+	do {                                                                                                               \
+		set = L(differences)(a + (place), b + (place));                                                                \
+		if (set)                                                                                                       \
+			return a[(place) + first(set)] - b[(place) + first(set)];                                                  \
+	} while (0)
+
+/* memcmp of more than a block whose first two lanes are the same. `a` is read at multiples of LANE. */
+INLINE int L(compare_long)(const byte *a, const byte *b, size_t n)
+{
+	const byte *end = a + n - BLOCK;
+	const ptrdiff_t between = (ptrdiff_t)((uintptr_t)b - (uintptr_t)a);
+	for (a += LANE - past(a, LANE); a < end; a += BLOCK)
+		if (!L(same_block)(a, a + between))
+			return L(settle)(a, a + between);
+	return L(same_block)(end, end + between) ? 0 : L(settle)(end, end + between);
+}
+
+/* No bytes, whose page must not be touched at all, or up to 16 of which a lane would leave a page. */
+__attribute__((noinline, cold)) static int L(compare_at_page_end)(const byte *a, const byte *b, size_t n)
+{
+	for (; n > 0; n--, a++, b++)
+		if (*a != *b)
+			return *a - *b;
+	return 0;
+}
+
+/* 17 to 32 bytes: which of the two lanes differs is chosen without a branch, too. */
+INLINE int L(compare_to_32)(const byte *a, const byte *b, size_t n)
+{
+	bits low = base_differences(a, b), high = base_differences(a + n - 16, b + n - 16);
+	size_t at = __builtin_unpredictable(low != 0) ? 0 : n - 16;
+	bits set = __builtin_unpredictable(low != 0) ? low : high;
+	return set ? a[at + first(set)] - b[at + first(set)] : 0;
+}
+
+ENTRY int L(compare)(const byte *a, const byte *b, size_t n)
+{
+	bits set;
+	if (n <= 16) {
+		if (UNLIKELY(n == 0 || page_room(a) < 16 || page_room(b) < 16))
+			return L(compare_at_page_end)(a, b, n);
+		set = base_differences(a, b) & bits_before(n);
+		return set ? a[first(set)] - b[first(set)] : 0;
+	}
+	if (n <= 32)
+		return L(compare_to_32)(a, b, n);
+	COMPARE_LANE_AT(0);
+	if (n > 2 * LANE) {
+		COMPARE_LANE_AT(LANE);
+		if (n > BLOCK)
+			return L(compare_long)(a, b, n);
+		COMPARE_LANE_AT(n - 2 * LANE);
+	}
+	COMPARE_LANE_AT(n - LANE);
+	return 0;
+}
+
+/* bcmp says only whether the blocks differ; where they do need not be found. */
+ENTRY int L(compare_roughly)(const byte *a, const byte *b, size_t n)
+{
+	if (n > 32)
+		return L(compare)(a, b, n);
+	if (n > 16)
+		return (base_differences(a, b) | base_differences(a + n - 16, b + n - 16)) != 0;
+	if (UNLIKELY(n == 0 || page_room(a) < 16 || page_room(b) < 16))
+		return L(compare_at_page_end)(a, b, n);
+	return (base_differences(a, b) & bits_before(n)) != 0;
+}
+
+#undef COMPARE_LANE_AT

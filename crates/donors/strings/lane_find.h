@@ -1,0 +1,200 @@
+/* Searching: memchr, memrchr, strlen, strnlen, strchr, strrchr.
+ *
+ * A search looks first at one unaligned lane, if that stays in the page of its first byte; otherwise at the aligned
+ * lane around that byte, which lies in one page as all aligned lanes do. From then on it reads aligned lanes, and
+ * aligned blocks of four, and of each of them at least one byte belongs to what is searched. */
+
+/* Zero wherever `v` holds what stops the search. */
+INLINE L(lane) L(rest)(L(lane) v, L(lane) needle, enum stop stop)
+{
+	if (stop == AT_NUL)
+		return v;
+	L(lane) difference = L(differ)(v, needle);
+	return stop == AT_BYTE ? difference : L(least)(difference, v);
+}
+
+INLINE bits L(hits)(L(lane) v, L(lane) needle, enum stop stop)
+{
+	if (stop == AT_BYTE)
+		return L(bits)(L(equal)(v, needle));
+	return L(bits)(L(equal)(L(rest)(v, needle, stop), L(splat)(0)));
+}
+
+/* Whether nothing in the aligned block at `q` stops the search. */
+INLINE bool L(clear)(const byte *q, L(lane) needle, enum stop stop)
+{
+	L(lane) a = L(rest)(L(load_aligned)(q), needle, stop);
+	L(lane) b = L(rest)(L(load_aligned)(q + LANE), needle, stop);
+	L(lane) c = L(rest)(L(load_aligned)(q + 2 * LANE), needle, stop);
+	L(lane) d = L(rest)(L(load_aligned)(q + 3 * LANE), needle, stop);
+	L(lane) rest = L(least)(L(least)(a, b), L(least)(c, d));
+	return L(bits)(L(equal)(rest, L(splat)(0))) == 0;
+}
+
+/* What stops the search between `s` and the end of the aligned lane around it. */
+INLINE bits L(hits_before_page)(const byte *s, L(lane) needle, enum stop stop)
+{
+	return bits_from(L(hits)(L(load_aligned)(s - past(s, LANE)), needle, stop), past(s, LANE));
+}
+
+/* What stops the search in the lane at `s`, or in what of it lies before the end of the page. */
+INLINE bits L(hits_at_start)(const byte *s, L(lane) needle, enum stop stop)
+{
+	if (LIKELY(page_room(s) >= LANE))
+		return L(hits)(L(load)(s), needle, stop);
+	return L(hits_before_page)(s, needle, stop);
+}
+
+/* How far behind `s` the first byte lies that stops the search; if it is not among the first `n`, `n` or more.
+ * Unbounded, `n` is not looked at: then something does stop it. */
+INLINE size_t L(find)(const byte *s, size_t n, byte c, enum stop stop, bool bounded)
+{
+	const L(lane) needle = L(splat)(c);
+	bits hits;
+	if (LIKELY(page_room(s) >= LANE)) {
+		hits = L(hits)(L(load)(s), needle, stop);
+		if (hits)
+			return first(hits);
+		if (bounded && n <= LANE)
+			return SIZE_MAX;
+	} else {
+		hits = L(hits_before_page)(s, needle, stop);
+		if (hits)
+			return first(hits);
+	}
+	const byte *limit = bounded ? block_end(s, n) : 0;
+	const byte *q = s - past(s, LANE) + LANE;
+	UNROLLED
+	for (int i = 0; i < 4; i++, q += LANE) {
+		if (bounded && q >= limit)
+			return SIZE_MAX;
+		hits = L(hits)(L(load_aligned)(q), needle, stop);
+		if (hits)
+			return (size_t)(q - s) + first(hits);
+	}
+	/* Back to a multiple of BLOCK: some lanes are looked at twice, and no stretch of code is needed between. */
+	for (q -= past(q, BLOCK); (!bounded || q < limit) && L(clear)(q, needle, stop); q += BLOCK)
+		;
+	for (; !bounded || q < limit; q += LANE) {
+		hits = L(hits)(L(load_aligned)(q), needle, stop);
+		if (hits)
+			return (size_t)(q - s) + first(hits);
+	}
+	return SIZE_MAX;
+}
+
+ENTRY const byte *L(find_byte)(const byte *s, byte c, size_t n)
+{
+	if (n == 0)
+		return 0;
+	size_t at = L(find)(s, n, c, AT_BYTE, true);
+	return at < n ? s + at : 0;
+}
+
+ENTRY size_t L(length)(const byte *s)
+{
+	return L(find)(s, 0, 0, AT_NUL, false);
+}
+
+/* The length of the string at `s`, or `n` if it has no end in `n` bytes. */
+ENTRY size_t L(length_within)(const byte *s, size_t n)
+{
+	if (n == 0)
+		return 0;
+	size_t length = L(find)(s, n, 0, AT_NUL, true);
+	return length < n ? length : n;
+}
+
+ENTRY const byte *L(find_or_end)(const byte *s, byte c)
+{
+	return s + L(find)(s, 0, c, AT_EITHER, false);
+}
+
+ENTRY const byte *L(find_in_text)(const byte *s, byte c)
+{
+	const byte *found = s + L(find)(s, 0, c, AT_EITHER, false);
+	return *found == c ? found : 0;
+}
+
+/* The last byte `c` of a block. The lane that ends with the block's last byte, and the last ones that are looked at,
+ * may begin before the block, but in a page of it; hits there do not count. */
+ENTRY const byte *L(find_last)(const byte *s, byte c, size_t n)
+{
+	if (n == 0)
+		return 0;
+	const L(lane) needle = L(splat)(c);
+	const byte *z = s + n - 1, *q = z - past(z, LANE);
+	bits hits;
+	if (LIKELY(page_offset(z) >= LANE - 1)) {
+		hits = L(hits)(L(load)(z - (LANE - 1)), needle, AT_BYTE);
+		if (hits)
+			return last(hits) + n >= LANE ? z - (LANE - 1) + last(hits) : 0;
+		if (n <= LANE)
+			return 0;
+	} else {
+		hits = L(hits)(L(load_aligned)(q), needle, AT_BYTE) & bits_to(past(z, LANE));
+		if (hits)
+			return q + last(hits) >= s ? q + last(hits) : 0;
+	}
+	UNROLLED
+	for (int i = 0; i < 4; i++) {
+		if (q <= s)
+			return 0;
+		q -= LANE;
+		hits = L(hits)(L(load_aligned)(q), needle, AT_BYTE);
+		if (hits)
+			return q + last(hits) >= s ? q + last(hits) : 0;
+	}
+	/* On to a multiple of BLOCK: a block has been looked at above it, so that this stays in the block at `s`. */
+	for (q += (BLOCK - past(q, BLOCK)) % BLOCK; q > s && L(clear)(q - BLOCK, needle, AT_BYTE); q -= BLOCK)
+		;
+	while (q > s) {
+		q -= LANE;
+		hits = L(hits)(L(load_aligned)(q), needle, AT_BYTE);
+		if (hits)
+			return q + last(hits) >= s ? q + last(hits) : 0;
+	}
+	return 0;
+}
+
+/* Takes account of what stops a search for the last byte `c` in the lane `v` at `q`: remembers the byte in `found`,
+ * and says whether the string ends there. */
+INLINE bool L(ends_search)(const byte *q, L(lane) v, L(lane) needle, const byte **found)
+{
+	bits hits = L(hits)(v, needle, AT_BYTE), ends = L(hits)(v, needle, AT_NUL);
+	if (ends)
+		hits &= bits_up_to_first(ends);
+	if (hits)
+		*found = q + last(hits);
+	return ends != 0;
+}
+
+/* The last byte `c` of a string; the NUL at its end counts as one of its bytes. */
+ENTRY const byte *L(find_last_in_text)(const byte *s, byte c)
+{
+	const L(lane) needle = L(splat)(c);
+	const byte *found = 0;
+	bits ends = L(hits_at_start)(s, needle, AT_NUL);
+	if (ends) {
+		bits hits = L(hits_at_start)(s, needle, AT_BYTE) & bits_up_to_first(ends);
+		return hits ? s + last(hits) : 0;
+	}
+	bits hits = L(hits_at_start)(s, needle, AT_BYTE);
+	if (hits)
+		found = s + last(hits);
+	const byte *q = s - past(s, LANE) + LANE;
+	UNROLLED
+	for (int i = 0; i < 4; i++, q += LANE) {
+		L(lane) v = L(load_aligned)(q);
+		if (L(hits)(v, needle, AT_EITHER) && L(ends_search)(q, v, needle, &found))
+			return found;
+	}
+	/* Back to a multiple of BLOCK, as in find: what is found twice is the same. */
+	for (q -= past(q, BLOCK);;) {
+		for (; L(clear)(q, needle, AT_EITHER); q += BLOCK)
+			;
+		for (int i = 0; i < 4; i++, q += LANE)
+			if (L(ends_search)(q, L(load_aligned)(q), needle, &found))
+				return found;
+	}
+}

@@ -1,0 +1,124 @@
+/* Comparing strings: strcmp and strncmp. */
+
+/* Where the lanes differ or the strings in them end. */
+INLINE bits L(ends)(L(lane) a, L(lane) b)
+{
+	return L(bits)(L(equal)(L(least)(L(equal)(a, b), a), L(splat)(0)));
+}
+
+/* Whether the strings differ or end in the blocks at `a` and `b`. */
+INLINE bool L(ends_in_block)(const byte *a, const byte *b)
+{
+	L(lane) u = L(load)(a), v = L(load)(a + LANE), w = L(load)(a + 2 * LANE), x = L(load)(a + 3 * LANE);
+	L(lane) rest = L(least)(L(least)(L(least)(u, v), L(least)(w, x)), L(same)(a, b));
+	return L(bits)(L(equal)(rest, L(splat)(0))) != 0;
+}
+
+/* How the strings compare, of which it is known that they differ or end in the block at hand. */
+INLINE int L(settle_order)(const byte *a, const byte *b, size_t n)
+{
+	for (size_t i = 0;; i += LANE) {
+		bits set = L(ends)(L(load)(a + i), L(load)(b + i));
+		if (set)
+			return i + first(set) < n ? a[i + first(set)] - b[i + first(set)] : 0;
+	}
+}
+
+static int L(order_again)(const byte *a, const byte *b, size_t n);
+
+/* Whether the strings differ or end, or `n` does, before `b`'s page ends, `room` bytes on, fewer than a lane: then
+ * how they compare goes to `result`. The lanes are moved back so that `b`'s ends with its page; `a`'s stays in its own
+ * page if that has enough before `a`, and otherwise bytes are looked at one by one. */
+INLINE bool L(decided_before_page)(const byte *a, const byte *b, size_t n, size_t room, int *result)
+{
+	size_t back = LANE - room, i = 0;
+	if (page_offset(a) >= back) {
+		bits set = bits_from(L(ends)(L(load)(a - back), L(load)(b - back)), back);
+		i = set ? first(set) : room;
+	} else {
+		while (i < room && i < n && a[i] == b[i] && a[i] != 0)
+			i++;
+	}
+	*result = i < n && i < room ? a[i] - b[i] : 0;
+	return i >= n || i < room;
+}
+
+/* strncmp of more than no bytes, where `a` is a multiple of LANE, so that its lanes never cross a page. Before a lane
+ * of `b` does, its bytes in the first page have been compared: if the comparison goes on, `b` reaches into the next. */
+__attribute__((noinline)) static int L(order_aligned)(const byte *a, const byte *b, size_t n)
+{
+	int result;
+	bits set;
+	for (;;) {
+		while (LIKELY(page_room(a) >= BLOCK && page_room(b) >= BLOCK)) {
+			if (L(ends_in_block)(a, b))
+				return L(settle_order)(a, b, n);
+			if (n <= BLOCK)
+				return 0;
+			a += BLOCK, b += BLOCK, n -= BLOCK;
+		}
+		size_t room = page_room(b);
+		if (room < LANE && L(decided_before_page)(a, b, n, room, &result))
+			return result;
+		set = L(ends)(L(load_aligned)(a), L(load)(b));
+		if (set)
+			return first(set) < n ? a[first(set)] - b[first(set)] : 0;
+		if (n <= LANE)
+			return 0;
+		a += LANE, b += LANE, n -= LANE;
+	}
+}
+
+#define ORDER_LANE                                                                                                     \
+	do {                                                                                                               \
+		bits set = L(ends)(L(load)(a), L(load)(b));                                                                    \
+		if (set)                                                                                                       \
+			return first(set) < n ? a[first(set)] - b[first(set)] : 0;                                                 \
+		if (n <= LANE)                                                                                                 \
+			return 0;                                                                                                  \
+		a += LANE, b += LANE, n -= LANE;                                                                               \
+	} while (0)
+
+/* strncmp of more than no bytes of which less than a block is left in the page of `a` or `b`: whole lanes as far as
+ * they stay in both pages, then single bytes to the page's end. That the comparison goes on then means that the
+ * strings reach into the next page. */
+__attribute__((noinline, cold)) static int L(order_at_page_end)(const byte *a, const byte *b, size_t n)
+{
+	size_t room = page_room(a) < page_room(b) ? page_room(a) : page_room(b);
+	for (; room >= LANE; room -= LANE)
+		ORDER_LANE;
+	for (; room > 0; room--, a++, b++, n--)
+		if (n == 0 || *a != *b || *a == 0)
+			return n ? *a - *b : 0;
+	return n ? L(order_again)(a, b, n) : 0;
+}
+
+/* strncmp of more than no bytes: four lanes that stay in their pages, and what follows with `a` aligned. */
+INLINE int L(order_inline)(const byte *a, const byte *b, size_t n)
+{
+	if (UNLIKELY(page_room(a) < BLOCK || page_room(b) < BLOCK))
+		return L(order_at_page_end)(a, b, n);
+	ORDER_LANE;
+	ORDER_LANE;
+	ORDER_LANE;
+	ORDER_LANE;
+	size_t back = past(a, LANE);
+	return L(order_aligned)(a - back, b - back, n + back < n ? n : n + back);
+}
+
+__attribute__((noinline)) static int L(order_again)(const byte *a, const byte *b, size_t n)
+{
+	return L(order_inline)(a, b, n);
+}
+
+ENTRY int L(order)(const byte *a, const byte *b)
+{
+	return L(order_inline)(a, b, SIZE_MAX);
+}
+
+ENTRY int L(order_within)(const byte *a, const byte *b, size_t n)
+{
+	return n ? L(order_inline)(a, b, n) : 0;
+}
+
+#undef ORDER_LANE

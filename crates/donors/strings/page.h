@@ -1,0 +1,56 @@
+/* Pages: how far one may read from an address without meeting another page. */
+#ifndef STRINGS_PAGE_H
+#define STRINGS_PAGE_H
+
+#define INLINE static inline __attribute__((always_inline))
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+/* Before a loop of few rounds that is to become straight code. */
+#define UNROLLED _Pragma("clang loop unroll(full)")
+
+typedef unsigned char byte;
+
+/* `p`, of which the compiler does not see that it is an argument of the function that returns it. A caller would keep
+ * the argument over the call to return it itself, instead of jumping to the function. */
+INLINE byte *result(byte *p)
+{
+	__asm__("" : "+r"(p));
+	return p;
+}
+
+/* The smallest page of either architecture. Where pages are larger, the argument holds all the more. */
+#define PAGE 4096
+
+/* Bytes from `p` to the end of its page, 1 to PAGE. */
+INLINE size_t page_room(const byte *p)
+{
+	return PAGE - ((uintptr_t)p & (PAGE - 1));
+}
+
+/* Bytes of the page before `p`, 0 to PAGE - 1. */
+INLINE size_t page_offset(const byte *p)
+{
+	return (uintptr_t)p & (PAGE - 1);
+}
+
+/* How far `p` lies behind the last multiple of `size`, a power of two. */
+INLINE size_t past(const byte *p, size_t size)
+{
+	return (uintptr_t)p & (size - 1);
+}
+
+/* The end of a block of `n` bytes; of one that has no limit (SIZE_MAX and the like), the end of all addresses. */
+INLINE const byte *block_end(const byte *s, size_t n)
+{
+	return n > UINTPTR_MAX - (uintptr_t)s ? (const byte *)UINTPTR_MAX : s + n;
+}
+
+/* What stops a search. */
+enum stop {
+	AT_BYTE,   /* the byte that is searched for */
+	AT_NUL,    /* the end of the string */
+	AT_EITHER, /* whichever comes first */
+};
+
+#endif

@@ -1,0 +1,89 @@
+/* The lanes of x86_64: SSE2 for everything (`base_`), AVX2 where the processor has it (`wide_`). */
+#include <immintrin.h>
+
+/* Which byte of a lane is meant: one bit for each. */
+typedef uint32_t bits;
+INLINE unsigned first(bits set) { return (unsigned)__builtin_ctz(set); }
+INLINE unsigned last(bits set) { return 31 - (unsigned)__builtin_clz(set); }
+/* `set` without the places before `from`, which becomes the first. */
+INLINE bits bits_from(bits set, size_t from) { return set >> from; }
+/* The places up to and with `to`. */
+INLINE bits bits_to(size_t to) { return ((bits)2 << to) - 1; }
+/* The places before `n`, at most 16. */
+INLINE bits bits_before(size_t n) { return ((bits)1 << n) - 1; }
+/* The places up to and with the first of `set`. */
+INLINE bits bits_up_to_first(bits set) { return set ^ (set - 1); }
+
+/* From these lengths on the processor's own block instructions win, measured with blocks that no cache holds: they
+ * write whole lines without fetching them first. Copying gains less, as the source has to be fetched anyway. */
+#define REP_COPY 16384
+#define REP_FILL 4096
+
+/* Copies by `rep movsb`, if that pays. It takes its fast path only for blocks that do not overlap. */
+INLINE bool copied_by_processor(byte *d, const byte *s, size_t n)
+{
+	if (n < REP_COPY || !chosen(CHOICE_REP) || (uintptr_t)d - (uintptr_t)s < n || (uintptr_t)s - (uintptr_t)d < n)
+		return false;
+	__asm__ volatile("rep movsb" : "+D"(d), "+S"(s), "+c"(n) : : "memory");
+	return true;
+}
+
+INLINE bool filled_by_processor(byte *d, byte c, size_t n)
+{
+	if (n < REP_FILL || !chosen(CHOICE_REP))
+		return false;
+	__asm__ volatile("rep stosb" : "+D"(d), "+c"(n) : "a"(c) : "memory");
+	return true;
+}
+
+typedef __m128i base_lane;
+INLINE base_lane base_load(const byte *p) { return _mm_loadu_si128((const __m128i *)p); }
+INLINE base_lane base_load_aligned(const byte *p) { return _mm_load_si128((const __m128i *)p); }
+INLINE void base_store(byte *p, base_lane v) { _mm_storeu_si128((__m128i *)p, v); }
+INLINE void base_store_aligned(byte *p, base_lane v) { _mm_store_si128((__m128i *)p, v); }
+INLINE base_lane base_splat(byte c) { return _mm_set1_epi8((char)c); }
+INLINE base_lane base_equal(base_lane a, base_lane b) { return _mm_cmpeq_epi8(a, b); }
+INLINE base_lane base_least(base_lane a, base_lane b) { return _mm_min_epu8(a, b); }
+INLINE base_lane base_differ(base_lane a, base_lane b) { return _mm_xor_si128(a, b); }
+INLINE bits base_bits(base_lane truth) { return (bits)_mm_movemask_epi8(truth); }
+INLINE bits base_unequal(base_lane a, base_lane b) { return base_bits(base_equal(a, b)) ^ 0xffff; }
+
+#include "short.h"
+
+#define L(name) base_##name
+#define LANE 16
+#define ENTRY __attribute__((noinline)) static
+#include "lanes.h"
+#undef L
+#undef LANE
+#undef ENTRY
+
+#pragma clang attribute push(__attribute__((target("avx2,bmi,bmi2"))), apply_to = function)
+
+typedef __m256i wide_lane;
+INLINE wide_lane wide_load(const byte *p) { return _mm256_loadu_si256((const __m256i *)p); }
+INLINE wide_lane wide_load_aligned(const byte *p) { return _mm256_load_si256((const __m256i *)p); }
+INLINE void wide_store(byte *p, wide_lane v) { _mm256_storeu_si256((__m256i *)p, v); }
+INLINE void wide_store_aligned(byte *p, wide_lane v) { _mm256_store_si256((__m256i *)p, v); }
+INLINE wide_lane wide_splat(byte c) { return _mm256_set1_epi8((char)c); }
+INLINE wide_lane wide_equal(wide_lane a, wide_lane b) { return _mm256_cmpeq_epi8(a, b); }
+INLINE wide_lane wide_least(wide_lane a, wide_lane b) { return _mm256_min_epu8(a, b); }
+INLINE wide_lane wide_differ(wide_lane a, wide_lane b) { return _mm256_xor_si256(a, b); }
+INLINE bits wide_bits(wide_lane truth) { return (bits)_mm256_movemask_epi8(truth); }
+INLINE bits wide_unequal(wide_lane a, wide_lane b) { return ~wide_bits(wide_equal(a, b)); }
+
+#define L(name) wide_##name
+#define LANE 32
+#define ENTRY INLINE
+#include "lanes.h"
+#undef L
+#undef LANE
+#undef ENTRY
+
+#pragma clang attribute pop
+
+/* A function is its AVX2 version, behind a branch to the SSE2 version. On short blocks that branch costs less than a
+ * cycle; a common short path and then a jump to the AVX2 version cost three. That the compiler puts nothing of AVX2
+ * before the branch is to be seen in the object's code. */
+#define CHOSEN(name, ...) (LIKELY(chosen(CHOICE_WIDE)) ? wide_##name(__VA_ARGS__) : base_##name(__VA_ARGS__))
+#define CHOOSING __attribute__((target("avx2,bmi,bmi2"))) static

@@ -1,0 +1,284 @@
+//! What is done to one host: an allocator, string functions, or both, one step after the other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use surgery::Arch;
+use surgery::archive::Archive;
+use surgery::donor::{DonorKind, DonorObject, Note};
+use surgery::plan::{Plan, Refusal, RemovedMember};
+
+use crate::digest::sha256;
+use crate::error::Error;
+use crate::graft::{ALLOGRAFT, Request, parse};
+use crate::record::backup_path;
+use crate::undo;
+
+/// The notes that a host carries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Of an allocator.
+    pub malloc: Option<Note>,
+    /// Of string functions.
+    pub strings: Option<Note>,
+}
+
+impl Carried {
+    /// Of an archive.
+    pub(crate) fn by(path: &Path, archive: &Archive<'_>) -> Result<Carried, Error> {
+        let [malloc, strings] = surgery::plan::carried(archive).map_err(|refusal| refused(path, refusal))?;
+        Ok(Carried { malloc, strings })
+    }
+
+    /// Whether the host is a graft.
+    pub fn anything(&self) -> bool {
+        self.malloc.is_some() || self.strings.is_some()
+    }
+}
+
+/// What becomes of a host's string functions.
+#[derive(Debug, Clone)]
+pub enum Strings {
+    /// Nobody asked for others.
+    Off,
+    /// Ours come in.
+    Grafted(Box<Plan>),
+    /// They cannot be exchanged, for this reason; the allocator is all the same.
+    Refused(Box<Refusal>),
+}
+
+impl Strings {
+    /// The plan, if they are exchanged.
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            Strings::Grafted(plan) => Some(plan),
+            Strings::Off | Strings::Refused(_) => None,
+        }
+    }
+}
+
+/// What is done to a host. There is a plan in it at least.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// What the host is for.
+    pub arch: Arch,
+    /// What it carried before.
+    pub before: Carried,
+    /// Whether it stays as it is: it carries exactly these donors already.
+    pub unchanged: bool,
+    /// The allocator's step; `None`: the host's own stays.
+    pub malloc: Option<Plan>,
+    /// The step of the string functions.
+    pub strings: Strings,
+    /// Whether libc's fork calls the allocator's hook. musl does from 1.2.2 on.
+    pub fork_hook: bool,
+}
+
+impl Operation {
+    /// The members that a step takes out. Their ordinals are those of the archive that the graft is made of: the plan of the
+    /// second step counts in what the first one leaves.
+    pub fn removed(&self, kind: DonorKind) -> Vec<RemovedMember> {
+        let (first, second) = (self.malloc.as_ref(), self.strings.plan());
+        match kind {
+            DonorKind::Malloc => first.map(|plan| plan.removed.clone()).unwrap_or_default(),
+            DonorKind::Strings => {
+                let mut removed = second.map(|plan| plan.removed.clone()).unwrap_or_default();
+                for member in &mut removed {
+                    let origin = first.and_then(|plan| plan.origin(member.ordinal));
+                    member.ordinal = origin.unwrap_or(member.ordinal);
+                }
+                removed
+            }
+        }
+    }
+
+    /// The graft of these bytes, which have to be those that were planned for.
+    pub(crate) fn apply(&self, path: &Path, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+        let first = match &self.malloc {
+            Some(plan) => plan.apply(&parse(path, bytes)?),
+            None => bytes.to_vec(),
+        };
+        match self.strings.plan() {
+            Some(plan) => Ok(plan.apply(&parse(path, &first)?)),
+            None => Ok(first),
+        }
+    }
+}
+
+/// Which bytes a graft is made of.
+#[derive(Debug, Clone)]
+pub(crate) enum Base {
+    /// The host's own: stock, or a graft whose stock file is not to be had.
+    Host,
+    /// The backup beside a graft, with its SHA-256.
+    Stock { backup: PathBuf, sha256: String },
+}
+
+impl Base {
+    /// The bytes, where `host` are the host's.
+    pub(crate) fn bytes(&self, host: &[u8]) -> Result<Vec<u8>, Error> {
+        let Base::Stock { backup, sha256: expected } = self else { return Ok(host.to_vec()) };
+        match fs::read(backup) {
+            Ok(bytes) if sha256(&bytes) == *expected => Ok(bytes),
+            _ => Err(Error::ChangedMeanwhile { path: backup.clone() }),
+        }
+    }
+}
+
+/// A planned host.
+pub(crate) struct Planned {
+    pub(crate) operation: Operation,
+    pub(crate) base: Base,
+    pub(crate) before_sha256: String,
+    pub(crate) graft_sha256: String,
+    pub(crate) graft: Vec<u8>,
+}
+
+/// Plans grafts of the same donors with one set of options.
+pub(crate) struct Surgeon<'a> {
+    pub(crate) request: &'a Request,
+    /// The donors' objects for each kind and architecture that has come up, options filled in.
+    tuned: BTreeMap<(&'static str, &'static str), Vec<u8>>,
+}
+
+fn refused(path: &Path, refusal: Refusal) -> Error {
+    Error::Refused { path: path.to_owned(), refusal: Box::new(refusal) }
+}
+
+impl<'a> Surgeon<'a> {
+    /// Options have to fit before anything is read; what is wrong with them is independent of the host.
+    pub(crate) fn new(request: &'a Request) -> Result<Self, Error> {
+        let surgeon = Surgeon { request, tuned: BTreeMap::new() };
+        match request.donor {
+            Some(donor) => {
+                for (_, object) in donor.objects {
+                    surgeon.tune(donor, object)?;
+                }
+            }
+            None if !request.strings => return Err(Error::NothingToGraft),
+            None => {
+                if let Some((name, _)) = request.settings.first() {
+                    return Err(Error::OptionWithoutDonor { name: name.clone() });
+                }
+            }
+        }
+        Ok(surgeon)
+    }
+
+    fn tune(&self, donor: &donors::Donor, object: &[u8]) -> Result<Vec<u8>, Error> {
+        let settings = match donor.kind {
+            DonorKind::Malloc => self.request.settings.as_slice(),
+            DonorKind::Strings => &[],
+        };
+        DonorObject::parse(object)
+            .and_then(|object| object.tuned(settings, ALLOGRAFT))
+            .map_err(|source| Error::Donor { donor: donor.name.to_owned(), source })
+    }
+
+    /// The plan of one step, or why it must not be done.
+    fn step(
+        &mut self,
+        path: &Path,
+        archive: &Archive<'_>,
+        donor: &'static donors::Donor,
+    ) -> Result<Result<Plan, Refusal>, Error> {
+        // By the first object in it; whether the others agree, and whether it is a libc at all, the plan finds out.
+        let machine = archive.members().iter().find_map(|member| surgery::object::machine(member.data));
+        let arch = machine.and_then(|machine| machine.arch()).unwrap_or(Arch::X86_64);
+        let object = donor.object(arch).ok_or_else(|| Error::NoDonorFor {
+            path: path.to_owned(),
+            donor: donor.name.to_owned(),
+            arch: arch.name().to_owned(),
+            offered: donor.arches().map(|arch| arch.name()).collect::<Vec<_>>().join(", "),
+        })?;
+        let key = (donor.name, arch.name());
+        if !self.tuned.contains_key(&key) {
+            self.tuned.insert(key, self.tune(donor, object)?);
+        }
+        Ok(surgery::plan::plan(archive, &self.tuned[&key]))
+    }
+
+    /// Plans the graft of the archive at `path`, which has these bytes. A graft is planned from its stock file, where that
+    /// is to be had: nothing of an earlier donor, or of an earlier release of this program, is left then.
+    pub(crate) fn plan(&mut self, path: &Path, bytes: &[u8]) -> Result<Planned, Error> {
+        let before_sha256 = sha256(bytes);
+        let before = Carried::by(path, &parse(path, bytes)?)?;
+        let base = base(path, &before, &before_sha256);
+        let stock;
+        let from = match &base {
+            Base::Host => {
+                self.nothing_to_take_out(path, &before)?;
+                bytes
+            }
+            Base::Stock { .. } => {
+                stock = base.bytes(bytes)?;
+                &stock
+            }
+        };
+        let malloc = match self.request.donor {
+            None => None,
+            Some(donor) => {
+                let plan = self.step(path, &parse(path, from)?, donor)?;
+                Some(plan.map_err(|refusal| refused(path, refusal))?)
+            }
+        };
+        let first = match &malloc {
+            Some(plan) => plan.apply(&parse(path, from)?),
+            None => from.to_vec(),
+        };
+        let strings = match self.request.strings {
+            false => Strings::Off,
+            true => match self.step(path, &parse(path, &first)?, donors::strings())? {
+                Ok(plan) => Strings::Grafted(Box::new(plan)),
+                Err(refusal) if malloc.is_none() => return Err(refused(path, refusal)),
+                Err(refusal) => Strings::Refused(Box::new(refusal)),
+            },
+        };
+        let graft = match strings.plan() {
+            Some(plan) => plan.apply(&parse(path, &first)?),
+            None => first,
+        };
+        let graft_sha256 = sha256(&graft);
+        let any = malloc.as_ref().or_else(|| strings.plan()).ok_or(Error::NothingToGraft)?;
+        let operation = Operation {
+            arch: any.arch,
+            fork_hook: any.fork_hook,
+            unchanged: graft_sha256 == before_sha256,
+            before,
+            malloc,
+            strings,
+        };
+        Ok(Planned { operation, base, before_sha256, graft_sha256, graft })
+    }
+
+    /// Refuses what takes more than a graft: members of stock that an earlier graft has taken out.
+    fn nothing_to_take_out(&self, path: &Path, before: &Carried) -> Result<(), Error> {
+        let surplus = match (self.request.donor, &before.malloc, &before.strings) {
+            (None, Some(_), _) => DonorKind::Malloc,
+            (_, _, Some(_)) if !self.request.strings => DonorKind::Strings,
+            _ => return Ok(()),
+        };
+        Err(Error::StockNeeded { path: path.to_owned(), surplus })
+    }
+
+    /// SHA-256 of what these donors make of the file at `path`; `None` if that cannot be grafted.
+    pub(crate) fn graft_of(&mut self, path: &Path) -> Option<String> {
+        let bytes = fs::read(path).ok()?;
+        self.plan(path, &bytes).ok().map(|planned| planned.graft_sha256)
+    }
+}
+
+/// The backup, if the host is a graft with a record that fits and the backup is what the record says.
+fn base(path: &Path, before: &Carried, before_sha256: &str) -> Base {
+    if !before.anything() {
+        return Base::Host;
+    }
+    let backup = backup_path(path);
+    let stock = undo::record_of(path, before_sha256).map(|record| record.stock_sha256);
+    let found = fs::read(&backup).ok().map(|bytes| sha256(&bytes));
+    match (stock, found) {
+        (Some(stock), Some(found)) if stock == found => Base::Stock { backup, sha256: stock },
+        _ => Base::Host,
+    }
+}

@@ -1,0 +1,54 @@
+/* What is measured: every function, in the arms ours, glibc's and musl's. */
+#ifndef STRINGS_BENCH_H
+#define STRINGS_BENCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef unsigned char byte;
+/* All of them take at most three words and give one: on x86_64 and aarch64 one type serves to call them all. */
+typedef uintptr_t function(uintptr_t, uintptr_t, uintptr_t);
+
+enum arm { OURS, GLIBC, MUSL, ARMS };
+
+/* What a function's arguments are made of, and what its blocks hold. */
+enum shape {
+	COPY,        /* d, s, n */
+	FILL,        /* d, byte, n */
+	COMPARE,     /* a, b, n: equal blocks */
+	FIND,        /* s, byte, n: not there */
+	LENGTH,      /* s, n: string, limit beyond it */
+	FIND_TEXT,   /* s, byte: not there */
+	ORDER,       /* a, b, n: equal strings, limit beyond them */
+	WRITE,       /* d, s */
+	WRITE_LIMIT, /* d, s, n: the string and its NUL fill n */
+	APPEND,      /* d, s, n: to 16 bytes that are there */
+};
+
+struct subject {
+	const char *name;
+	enum shape shape;
+	function *arm[ARMS];
+};
+extern const struct subject subjects[];
+extern const size_t subject_count;
+
+struct call {
+	uintptr_t x, y, z;
+};
+
+/* Nanoseconds per call in each arm, the least of `rounds` rounds in which the arms take turns. */
+struct figures {
+	double ns[ARMS];
+};
+
+/* One block or pair of blocks of `n` bytes, at offsets `x` and `y` from a cache line, again and again. */
+struct figures measure_hot(const struct subject *subject, size_t n, size_t x, size_t y, unsigned rounds);
+/* Many blocks, spread over more memory than caches hold. */
+struct figures measure_cold(const struct subject *subject, size_t n, size_t x, size_t y, unsigned rounds);
+/* Blocks of many lengths at many places (see README.md); chained: each call waits for the one before it. */
+struct figures measure_mixed(const struct subject *subject, int chained, unsigned rounds);
+
+void bench_prepare(void);
+
+#endif

@@ -1,0 +1,20 @@
+/* The three arms of every function. glibc's are taken by address, so that what is called is the version which its
+ * IFUNC resolver has chosen for this processor, without a detour over the procedure linkage table. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <strings.h>
+
+#include "bench.h"
+
+#define FUNCTIONS(X)                                                                                                   \
+	X(memcpy, COPY) X(memmove, COPY) X(memset, FILL) X(memcmp, COMPARE) X(bcmp, COMPARE) X(memchr, FIND)               \
+	X(memrchr, FIND) X(strlen, LENGTH) X(strnlen, LENGTH) X(strchr, FIND_TEXT) X(strchrnul, FIND_TEXT)                 \
+	X(strrchr, FIND_TEXT) X(strcmp, ORDER) X(strncmp, ORDER) X(stpcpy, WRITE) X(strcpy, WRITE)                         \
+	X(stpncpy, WRITE_LIMIT) X(strncpy, WRITE_LIMIT) X(strcat, APPEND) X(strncat, APPEND)
+
+#define DECLARE(name, shape) extern function proof_##name, musl_##name;
+FUNCTIONS(DECLARE)
+
+#define SUBJECT(name, shape) { #name, shape, { proof_##name, (function *)(void *)name, musl_##name } },
+const struct subject subjects[] = { FUNCTIONS(SUBJECT) };
+const size_t subject_count = sizeof subjects / sizeof *subjects;

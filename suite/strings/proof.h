@@ -1,0 +1,58 @@
+/* What the proof's files share: guarded memory, canaries, and the walk over lengths and alignments. */
+#ifndef STRINGS_PROOF_H
+#define STRINGS_PROOF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef unsigned char byte;
+
+#define PAGE 4096
+#define CANARY 0xa5
+#define MARGIN 96 /* bytes on either side of what may be written that are looked at after each call */
+
+/* [start, end) between two unmapped pages; `middle` is a page boundary inside. */
+struct region {
+	byte *start, *middle, *end;
+};
+extern struct region left, right;
+extern unsigned full, longest;
+extern const char *subject;
+
+__attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, ...);
+uint32_t noise(void);
+void untouched(const byte *from, const byte *to);
+void untouched_around(const struct region *region, const byte *p, size_t n);
+void clean(byte *p, size_t n);
+/* Calls `check` with blocks of every length at every place in `left` and `right`. It leaves CANARY behind. */
+void over_pairs(const char *name, void (*check)(byte *a, byte *b, size_t n));
+void over_blocks(const char *name, void (*check)(byte *a, size_t n));
+
+void prove_blocks(void);
+void prove_texts(void);
+
+unsigned proof_choices(void);
+void proof_choose(unsigned choice);
+void *proof_memcpy(void *restrict d, const void *restrict s, size_t n);
+void *proof_memmove(void *d, const void *s, size_t n);
+void *proof_memset(void *d, int c, size_t n);
+int proof_memcmp(const void *a, const void *b, size_t n);
+int proof_bcmp(const void *a, const void *b, size_t n);
+void *proof_memchr(const void *s, int c, size_t n);
+void *proof_memrchr(const void *s, int c, size_t n);
+size_t proof_strlen(const char *s);
+size_t proof_strnlen(const char *s, size_t n);
+char *proof_strchr(const char *s, int c);
+char *proof_strchrnul(const char *s, int c);
+char *proof_strrchr(const char *s, int c);
+int proof_strcmp(const char *a, const char *b);
+int proof_strncmp(const char *a, const char *b, size_t n);
+char *proof_stpcpy(char *restrict d, const char *restrict s);
+char *proof_strcpy(char *restrict d, const char *restrict s);
+char *proof_stpncpy(char *restrict d, const char *restrict s, size_t n);
+char *proof_strncpy(char *restrict d, const char *restrict s, size_t n);
+char *proof_strcat(char *restrict d, const char *restrict s);
+char *proof_strncat(char *restrict d, const char *restrict s, size_t n);
+
+#endif
