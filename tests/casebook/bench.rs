@@ -52,8 +52,37 @@ type Made<K> = Mutex<HashMap<K, Arc<OnceLock<PathBuf>>>>;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Graft {
     host: Host,
-    donor: &'static str,
+    donors: Donors,
     settings: Vec<(String, i64)>,
+}
+
+/// What is grafted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Donors {
+    /// The allocator; none: musl's own stays.
+    pub malloc: Option<&'static str>,
+    /// Whether the string functions are.
+    pub strings: bool,
+}
+
+impl Donors {
+    /// Nothing: stock.
+    pub const STOCK: Donors = Donors { malloc: None, strings: false };
+
+    /// An allocator with string functions beside it, as users get it.
+    pub fn both(malloc: &'static str) -> Donors {
+        Donors { malloc: Some(malloc), strings: true }
+    }
+
+    /// For a test's name.
+    pub fn name(self) -> String {
+        match (self.malloc, self.strings) {
+            (Some(malloc), true) => malloc.to_owned(),
+            (Some(malloc), false) => format!("{malloc} alone"),
+            (None, true) => "strings".to_owned(),
+            (None, false) => "stock".to_owned(),
+        }
+    }
 }
 
 /// The folder and what is in it.
@@ -85,29 +114,35 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// The grafted `libc.a` of `host`; the stock one when no donor is named.
+    /// The grafted `libc.a` of `host`; the stock one when nothing is grafted.
     ///
     /// # Panics
     /// When it cannot be grafted.
-    pub fn libc(&self, host: Host, donor: Option<&'static str>, settings: &[(String, i64)]) -> PathBuf {
-        let Some(donor) = donor else { return host.libc() };
-        let key = Graft { host, donor, settings: settings.to_vec() };
+    pub fn libc(&self, host: Host, donors: Donors, settings: &[(String, i64)]) -> PathBuf {
+        if donors == Donors::STOCK {
+            return host.libc();
+        }
+        let key = Graft { host, donors, settings: settings.to_vec() };
         once(&self.grafts, key, |number| {
-            let stock = fs::read(host.libc()).expect("a stock libc.a");
-            let archive = Archive::parse(&stock).expect("an archive");
+            let mut bytes = fs::read(host.libc()).expect("a stock libc.a");
             let arch = match host.arch() {
                 Arch::X86_64 => surgery::Arch::X86_64,
                 Arch::Aarch64 => surgery::Arch::Aarch64,
             };
-            let object = donors::find(donor).and_then(|donor| donor.object(arch)).expect("a donor");
-            let tuned = DonorObject::parse(object).expect("a donor's object");
-            let tuned = tuned.tuned(settings, env!("CARGO_PKG_VERSION")).expect("options of the donor");
-            let plan =
-                surgery::plan::plan(&archive, &tuned).unwrap_or_else(|refusal| panic!("{}: {refusal}", host.name()));
+            let malloc = donors.malloc.map(|name| (donors::find(name).expect("a donor"), settings));
+            let strings = donors.strings.then(|| (donors::strings(), &[][..]));
+            for (donor, settings) in malloc.into_iter().chain(strings) {
+                let object = DonorObject::parse(donor.object(arch).expect("an object")).expect("a donor's object");
+                let tuned = object.tuned(settings, env!("CARGO_PKG_VERSION")).expect("options of the donor");
+                let archive = Archive::parse(&bytes).expect("an archive");
+                let plan = surgery::plan::plan(&archive, &tuned)
+                    .unwrap_or_else(|refusal| panic!("{}: {refusal}", host.name()));
+                bytes = plan.apply(&archive);
+            }
             let folder = self.path(&format!("graft {number}"));
             fs::create_dir(&folder).expect("a folder");
             let path = folder.join("libc.a");
-            fs::write(&path, plan.apply(&archive)).expect("a grafted libc.a");
+            fs::write(&path, bytes).expect("a grafted libc.a");
             path
         })
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::bench::{Bench, package};
+use crate::bench::{Bench, Donors, package};
 use crate::link::Way;
 
 /// What `case.toml` says.
@@ -37,6 +37,18 @@ pub struct Case {
     /// What has to stand on stderr; nothing may stand there when this is empty.
     #[serde(default)]
     pub stderr: Vec<String>,
+    /// Only string functions are grafted, once, instead of every allocator with them.
+    #[serde(default)]
+    pub strings_only: bool,
+    /// The default allocator is grafted without string functions, too.
+    #[serde(default)]
+    pub malloc_only: bool,
+    /// The program calls none of the string functions that are grafted on every architecture, and may have no note of them.
+    #[serde(default)]
+    pub may_lack_strings: bool,
+    /// A graft holds what stock musl does not.
+    #[serde(default)]
+    pub more_than_stock: bool,
     /// What the inspector has to say of the program's malloc, when it is not the donor's name.
     pub carries: Option<String>,
     /// The folder.
@@ -69,24 +81,24 @@ impl Case {
         self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Links the program in each order of its sources and runs it: against the donor's graft, or stock.
+    /// Links the program in each order of its sources and runs it: against a graft with these donors, or stock.
     ///
     /// # Errors
     /// What went wrong, in words.
-    pub fn check(&self, bench: &Bench, donor: Option<&'static str>, way: Way) -> Result<(), String> {
+    pub fn check(&self, bench: &Bench, donors: Donors, way: Way) -> Result<(), String> {
         let settings: Vec<(String, i64)> = self.settings.clone().into_iter().collect();
-        let libc = bench.libc(way.host, donor, &settings);
+        let libc = bench.libc(way.host, donors, &settings);
         for (number, order) in self.orders.iter().enumerate() {
             let objects: Vec<PathBuf> = order.iter().map(|source| self.object(bench, way, source)).collect();
-            let name =
-                format!("{} {number} {} {}", self.name(), donor.unwrap_or("stock"), way.name().replace('/', " "));
+            let name = format!("{} {number} {} {}", self.name(), donors.name(), way.name().replace('/', " "));
             let program = bench.path(&name);
             let flags: Vec<OsString> = self.link.iter().map(OsString::from).collect();
             way.link(bench, &libc, &objects, &flags, &program)?;
-            if let Some(donor) = donor {
-                self.check_carried(&program, self.carries.as_deref().unwrap_or(donor))?;
+            if donors != Donors::STOCK {
+                let malloc = donors.malloc.unwrap_or("mallocng");
+                self.check_carried(&program, self.carries.as_deref().unwrap_or(malloc), donors.strings)?;
             }
-            self.check_run(way, &program, donor.is_some()).map_err(|error| format!("{order:?}: {error}"))?;
+            self.check_run(way, &program, donors != Donors::STOCK).map_err(|error| format!("{order:?}: {error}"))?;
         }
         Ok(())
     }
@@ -119,11 +131,16 @@ impl Case {
         }
     }
 
-    fn check_carried(&self, program: &Path, expected: &str) -> Result<(), String> {
+    fn check_carried(&self, program: &Path, expected: &str, strings: bool) -> Result<(), String> {
         let bytes = fs::read(program).map_err(|error| error.to_string())?;
         let report = inspector::inspect(&bytes).map_err(|error| error.to_string())?;
         let found = report.malloc.name.to_string();
-        if found == expected { Ok(()) } else { Err(format!("the inspector says {found}, not {expected}: {report:#?}")) }
+        let grafted = report.strings == inspector::Strings::Grafted;
+        if found == expected && (grafted == strings || self.may_lack_strings) {
+            Ok(())
+        } else {
+            Err(format!("the inspector says {found}, not {expected}, or is wrong on strings: {report:#?}"))
+        }
     }
 
     fn check_run(&self, way: Way, program: &Path, grafted: bool) -> Result<(), String> {

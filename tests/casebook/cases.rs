@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use casebook::bench::{Bench, Host};
+use casebook::bench::{Bench, Donors, Host};
 use casebook::case::Case;
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
@@ -12,18 +12,31 @@ fn main() {
     let bench = Arc::new(Bench::new());
     let mut trials = Vec::new();
     for case in Case::all() {
-        for donor in donors::all() {
+        for donors in donors_for(&case) {
             for way in ways() {
-                trials.push(trial(&bench, &case, Some(donor.name), way));
+                trials.push(trial(&bench, &case, donors, way));
             }
         }
         // What a case asks has to hold for stock musl as well, or the case asks for too much.
-        if case.settings.is_empty() && case.name() != "partial_malloc" {
+        if case.settings.is_empty() && !case.more_than_stock {
             let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
-            trials.push(trial(&bench, &case, None, way));
+            trials.push(trial(&bench, &case, Donors::STOCK, way));
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// As users get them: every allocator, with string functions beside it. One of the two alone is for cases that ask for it.
+fn donors_for(case: &Case) -> Vec<Donors> {
+    let strings_only = Donors { malloc: None, strings: true };
+    let mut all: Vec<Donors> = match case.strings_only {
+        true => vec![strings_only],
+        false => donors::all().iter().map(|donor| Donors::both(donor.name)).collect(),
+    };
+    if case.malloc_only {
+        all.push(Donors { malloc: Some(donors::DEFAULT), strings: false });
+    }
+    all
 }
 
 /// GNU ld links for this machine only; lld for every architecture. What differs is covered once, not in all combinations.
@@ -43,10 +56,10 @@ fn ways() -> Vec<Way> {
     ]
 }
 
-fn trial(bench: &Arc<Bench>, case: &Case, donor: Option<&'static str>, way: Way) -> Trial {
+fn trial(bench: &Arc<Bench>, case: &Case, donors: Donors, way: Way) -> Trial {
     let (bench, case) = (Arc::clone(bench), case.clone());
-    let name = format!("{}/{}/{}", case.name(), donor.unwrap_or("stock"), way.name());
+    let name = format!("{}/{}/{}", case.name(), donors.name(), way.name());
     Trial::test(name, move || {
-        case.check(&bench, donor, way).map_err(|error| Failed::from(format!("{}: {error}", case.about)))
+        case.check(&bench, donors, way).map_err(|error| Failed::from(format!("{}: {error}", case.about)))
     })
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use casebook::bench::{Bench, Host};
+use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
 use conformance::Program;
 use fixtures::Arch;
@@ -56,7 +56,7 @@ fn check(
 ) -> Result<(), String> {
     let arch = conformance::Arch::from_name(way.host.arch().name()).ok_or("an architecture without programs")?;
     let object = bench.file(&format!("{} {}.o", program.name, arch.name()), program.object(arch));
-    let libc = bench.libc(way.host, Some(donor), &[]);
+    let libc = bench.libc(way.host, Donors::both(donor), &[]);
     // Each in a folder of its own: they make files. Without the percent sign, which lld takes for a place to fill in.
     let folder: PathBuf = bench.path(&name.replace('/', " ").replace('%', ""));
     std::fs::create_dir(&folder).map_err(|error| error.to_string())?;

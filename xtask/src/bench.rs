@@ -9,19 +9,20 @@ use anyhow::{Result, bail};
 use zigcc::Arch;
 
 use crate::rounds::{self, Effort, Spread};
-use crate::{command, memory, setup, workspace};
+use crate::{command, memory, setup, strings, workspace};
 
 /// Of the design: time and memory of grafting one `libc.a`.
 const GOAL_MS: f64 = 50.0;
 const GOAL_MB: f64 = 64.0;
 const RUNS: usize = 60;
 
-/// `cargo xtask bench [graft]`.
+/// `cargo xtask bench [graft | strings [ARGUMENTS]]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {}
         [suite] if suite == "graft" => {}
-        _ => bail!("`bench` knows one suite, `graft`"),
+        [suite, arguments @ ..] if suite == "strings" => return strings::bench(arguments),
+        _ => bail!("`bench` knows the suites `graft` and `strings`"),
     }
     setup::prepare(setup::Extent::Everything)?;
     let allograft = command::build_allograft()?;

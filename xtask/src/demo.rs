@@ -49,21 +49,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     heading("Graft");
     let musl = Musl::find()?;
     let stock = fresh(&home.join("stock"), &musl)?;
+    let alone = fresh(&home.join("mimalloc-alone"), &musl)?;
     let graft = fresh(&home.join("graft"), &musl)?;
     let other = fresh(&home.join("mimalloc3"), &musl)?;
     println!("host: {} ({} bytes)", musl.name, grouped(&fs::metadata(&stock)?.len().to_string()));
+    command::run(in_root(&allograft, &["graft", "--strings", "off"]).arg(shown(&alone)))?;
     command::run(in_root(&allograft, &["graft"]).arg(shown(&graft)))?;
     command::run(in_root(&allograft, &["graft", "--donor", "mimalloc3"]).arg(shown(&other)))?;
 
     let compiler = Compiler::find()?;
-    let mut arms = link(&compiler, &musl, &home, &[("stock", &stock), ("graft", &graft), ("mimalloc3", &other)])?;
+    let hosts = [("stock", &*stock), ("mimalloc-alone", &*alone), ("graft", &*graft), ("mimalloc3", &*other)];
+    let mut arms = link(&compiler, &musl, &home, &hosts)?;
     for arm in arms.iter_mut().skip(1) {
         arm.label = carried(&allograft, &arm.program)?;
     }
     arms[0].label = "stock musl".to_owned();
     let glibc = linking::with_glibc(&compiler, &source(), &home.join("glibc"))?;
     arms.extend(glibc.map(|program| Arm { label: "glibc".to_owned(), program }));
-    if arms.len() == 3 {
+    if arms.len() == hosts.len() {
         println!("no glibc on this machine: that arm is left out");
     }
     measure(&arms, &length, &compiler)?;
@@ -123,13 +126,15 @@ fn link(compiler: &Compiler, musl: &Musl, home: &Path, hosts: &[(&str, &Path)]) 
     Ok(arms)
 }
 
-/// What `inspect` says that a program's malloc is.
+/// What `inspect` says of a program's malloc and string functions.
 fn carried(allograft: &Path, program: &Path) -> Result<String> {
     let said = command::output(in_root(allograft, &["inspect", "--json"]).arg(program))?;
     let report: serde_json::Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
-    let malloc = &report["files"][0]["malloc"];
+    let (malloc, strings) = (&report["files"][0]["malloc"], &report["files"][0]["strings"]);
     let name = malloc["name"].as_str().context("`inspect --json` names no malloc")?;
-    Ok(malloc["version"].as_str().map_or_else(|| name.to_owned(), |version| format!("{name} {version}")))
+    let version = malloc["version"].as_str().map(|version| format!(" {version}")).unwrap_or_default();
+    let strings = if strings == "grafted" { " + strings" } else { "" };
+    Ok(format!("{name}{version}{strings}"))
 }
 
 /// A run of an arm, with nothing in its environment that tunes an allocator.
@@ -184,7 +189,7 @@ fn measure(arms: &[Arm], length: &Length, compiler: &Compiler) -> Result<()> {
 /// Rows of figures by threads and arm; ratios are of wall-clock time within one round, below 1 is faster.
 fn print_table(arms: &[Arm], seconds: &BTreeMap<(usize, usize), Vec<f64>>, peaks: &BTreeMap<(usize, usize), u64>) {
     let glibc = arms.iter().position(|arm| arm.label == "glibc");
-    println!("\nthreads  libc               median s   time/stock (min-max)   time/glibc (min-max)   peak MB");
+    println!("\nthreads  libc                       median s   time/stock (min-max)   time/glibc (min-max)   peak MB");
     for threads in THREADS {
         for (number, arm) in arms.iter().enumerate() {
             let times = &seconds[&(threads, number)];
@@ -195,7 +200,7 @@ fn print_table(arms: &[Arm], seconds: &BTreeMap<(usize, usize), Vec<f64>>, peaks
             let peak =
                 peaks.get(&(threads, number)).map_or("-".to_owned(), |bytes| format!("{:.1}", *bytes as f64 / 1e6));
             let first = if number == 0 { threads.to_string() } else { String::new() };
-            println!("{first:<7}  {:<18} {median:>8.3}   {to_stock:<20}   {to_glibc:<20}   {peak:>7}", arm.label);
+            println!("{first:<7}  {:<26} {median:>8.3}   {to_stock:<20}   {to_glibc:<20}   {peak:>7}", arm.label);
         }
         println!();
     }

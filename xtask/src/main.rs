@@ -8,6 +8,7 @@ mod linking;
 mod memory;
 mod rounds;
 mod setup;
+mod strings;
 mod test;
 mod workspace;
 mod zig;
@@ -49,8 +50,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft]",
-        help: "time and memory of `allograft graft` on Debian's libc.a, against the goals",
+        arguments: "[graft | strings [ARGUMENTS]]",
+        help: "what grafting costs, against the goals; our string functions against glibc's and musl's",
         run: bench::run,
     },
     Task {
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
 fn help(_arguments: &[String]) -> anyhow::Result<()> {
     println!("cargo xtask COMMAND\n");
     for task in TASKS {
-        println!("  {:<34} {}", format!("{} {}", task.name, task.arguments), task.help);
+        println!("  {:<38} {}", format!("{} {}", task.name, task.arguments), task.help);
     }
     Ok(())
 }

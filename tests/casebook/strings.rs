@@ -1,0 +1,119 @@
+//! The proof of the string functions (`suite/strings`), twice: of those that a program gets from a grafted libc.a, and of
+//! every path that the processor has. Shortened in the default tier; whole, and emulated, in the slow one.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use casebook::bench::{Bench, Donors, Host};
+use casebook::link::{Linker, Mode, Way};
+use fixtures::Arch;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// The proof's sources, and what they call in the functions' stead.
+const SOURCES: [&str; 3] = ["proof.c", "proof_blocks.c", "proof_texts.c"];
+const FUNCTIONS: [&str; 20] = [
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "bcmp",
+    "memchr",
+    "memrchr",
+    "strlen",
+    "strnlen",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "strcmp",
+    "strncmp",
+    "stpcpy",
+    "strcpy",
+    "stpncpy",
+    "strncpy",
+    "strcat",
+    "strncat",
+];
+
+/// The proof's arguments: up to which length all pairs of alignments are tried, and the longest of all.
+const SHORT: [&str; 2] = ["24", "96"];
+const WHOLE: [&str; 2] = ["160", "1024"];
+
+/// What is proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    /// What a program linked from a graft calls.
+    Grafted,
+    /// The donor's source, compiled for the proof, which then walks through its paths.
+    Paths,
+}
+
+fn main() {
+    let bench = Arc::new(Bench::new());
+    let mut trials = Vec::new();
+    let hosts = Arch::ALL.into_iter().flat_map(|arch| [Host::Debian(arch), Host::Zig(arch)]);
+    for host in hosts {
+        for (subject, name) in [(Subject::Grafted, "grafted"), (Subject::Paths, "paths")] {
+            // Which libc the paths are linked with plays no part.
+            if subject == Subject::Paths && matches!(host, Host::Zig(_)) {
+                continue;
+            }
+            let way = Way { host, linker: Linker::Lld, mode: Mode::Static };
+            for (length, arguments) in [("short", SHORT), ("whole", WHOLE)] {
+                let slow = length == "whole" || !fixtures::native(host.arch());
+                // Emulated, once is enough.
+                if length == "whole" && !fixtures::native(host.arch()) && matches!(host, Host::Zig(_)) {
+                    continue;
+                }
+                let bench = Arc::clone(&bench);
+                let trial = Trial::test(format!("proof/{name}/{}/{length}", way.name()), move || {
+                    prove(&bench, subject, way, arguments).map_err(Failed::from)
+                });
+                trials.push(trial.with_ignored_flag(slow));
+            }
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn prove(bench: &Bench, subject: Subject, way: Way, arguments: [&str; 2]) -> Result<(), String> {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = home.parent().ok_or("a manifest without a folder")?;
+    let words = |words: &str| words.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+    let mut flags = words("-O2 -fno-builtin -fno-sanitize=all -w");
+    let (last, donors) = match subject {
+        Subject::Grafted => {
+            flags.extend(FUNCTIONS.map(|name| format!("-Dproof_{name}={name}").into()));
+            let own = bench.object(way.host.arch(), &home.join("strings").join("grafted.c"), &words("-O2"));
+            (own, Donors { malloc: None, strings: true })
+        }
+        Subject::Paths => {
+            let flags = "-DSTRINGS_PROOF -std=gnu17 -O3 -fPIE -fvisibility=hidden -fomit-frame-pointer -ffreestanding \
+                         -fno-builtin -fno-stack-protector -fno-sanitize=all";
+            let source = root.join("crates").join("donors").join("strings").join("donor.c");
+            (bench.object(way.host.arch(), &source, &words(flags)), Donors::STOCK)
+        }
+    };
+    let suite = root.join("suite").join("strings");
+    let mut objects: Vec<PathBuf> =
+        SOURCES.iter().map(|source| bench.object(way.host.arch(), &suite.join(source), &flags)).collect();
+    objects.push(last);
+    let libc = bench.libc(way.host, donors, &[]);
+    let program = bench.path(&format!("proof {subject:?} {} {}", way.name().replace('/', " "), arguments.join(" ")));
+    way.link(bench, &libc, &objects, &[], &program)?;
+    if subject == Subject::Grafted {
+        let bytes = std::fs::read(&program).map_err(|error| error.to_string())?;
+        let report = inspector::inspect(&bytes).map_err(|error| error.to_string())?;
+        if report.strings != inspector::Strings::Grafted {
+            return Err(format!("the program does not carry the grafted functions: {report:?}"));
+        }
+    }
+    let mut command = fixtures::run(way.host.arch(), &program);
+    let output = command.args(arguments).output().map_err(|error| format!("{command:?}: {error}"))?;
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let said = stdout.contains("right in") && !stdout.contains("wrong") && !stdout.contains("fault");
+    if output.status.success() && said && output.stderr.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{}, stdout {stdout:?}, stderr {:?}", output.status, String::from_utf8_lossy(&output.stderr)))
+}

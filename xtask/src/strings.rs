@@ -1,0 +1,111 @@
+//! `cargo xtask bench strings`: our string functions against glibc's and stock musl's, in one program.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use zigcc::{Arch, Zig};
+
+use crate::{command, setup, workspace};
+
+/// The functions that are compared: `suite/strings/bench_subjects.c` has the same.
+const FUNCTIONS: [&str; 20] = [
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "bcmp",
+    "memchr",
+    "memrchr",
+    "strlen",
+    "strnlen",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "strcmp",
+    "strncmp",
+    "stpcpy",
+    "strcpy",
+    "stpncpy",
+    "strncpy",
+    "strcat",
+    "strncat",
+];
+
+/// As `crates/donors/build` and the recipe have them. Protection of the stack would be a call into a libc.
+const DONOR: [&str; 11] = [
+    "-std=gnu17",
+    "-O3",
+    "-fPIE",
+    "-fvisibility=hidden",
+    "-fomit-frame-pointer",
+    "-ffreestanding",
+    "-fno-builtin",
+    "-fno-stack-protector",
+    "-fno-sanitize=all",
+    "-ffunction-sections",
+    "-DSTRINGS_PROOF",
+];
+
+/// Builds the benchmark and runs it with these arguments (`suite/strings/bench.c` says which there are). Its exit code says
+/// whether the targets are met; the table is what counts here.
+///
+/// # Errors
+/// When something that it is built from or with is missing.
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    setup::prepare(setup::Extent::Everything)?;
+    let folder = workspace::build().join("bench").join("strings");
+    fs::create_dir_all(&folder)?;
+    let _lock = setup::lock(&folder.join(".lock"))?;
+    let program = build(&folder)?;
+    let status = Command::new(&program).args(arguments).status().context("the benchmark does not start")?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(1) => bail!("a target of the benchmark was missed: see the end of the table"),
+        _ => bail!("the benchmark ended with {status}"),
+    }
+}
+
+/// One program with three arms: ours under `proof_`, musl's under `musl_`, and glibc's under their own names.
+fn build(folder: &Path) -> Result<PathBuf> {
+    let arch = Arch::ALL.into_iter().find(|arch| fixtures::native(*arch));
+    let arch = arch.with_context(|| format!("there are no string functions for {}", std::env::consts::ARCH))?;
+    let ours = ours(arch, folder)?;
+    let musl = musl(arch, folder)?;
+    let sources = workspace::root().join("suite").join("strings");
+    let program = folder.join("bench");
+    let mut cc = fixtures::cc();
+    cc.args(["-std=gnu17", "-O2", "-fno-builtin", "-o"]).arg(&program);
+    cc.args(["bench.c", "bench_calls.c", "bench_subjects.c"].map(|name| sources.join(name)));
+    command::output(cc.args([ours, musl]).arg("-lm"))?;
+    Ok(program)
+}
+
+fn ours(arch: Arch, folder: &Path) -> Result<PathBuf> {
+    let object = folder.join("ours.o");
+    let source = workspace::root().join("crates").join("donors").join("strings").join("donor.c");
+    let zig = Zig::find(&fixtures::tools(), &workspace::zig_cache())?;
+    let mut line: Vec<OsString> = ["cc", "-target", arch.triple(), "-c"].map(OsString::from).into();
+    line.extend(DONOR.map(OsString::from));
+    line.extend([source.into(), "-o".into(), object.clone().into()]);
+    zig.run(&line)?;
+    Ok(object)
+}
+
+/// The members of Debian's `libc.a` that define the functions, in one object, every symbol with `musl_` in front.
+fn musl(arch: Arch, folder: &Path) -> Result<PathBuf> {
+    let (merged, object) = (folder.join("musl-members.o"), folder.join("musl.o"));
+    let mut ld = Command::new(fixtures::lld_folder().join("ld.lld"));
+    ld.arg("-r");
+    for name in FUNCTIONS {
+        ld.args(["-u", name]);
+    }
+    command::output(ld.arg(fixtures::debian_musl(arch).libc).arg("-o").arg(&merged))?;
+    let Some(objcopy) = ["objcopy", "llvm-objcopy"].into_iter().find_map(command::on_path) else {
+        bail!("neither objcopy nor llvm-objcopy is on the command path: install binutils");
+    };
+    command::output(Command::new(objcopy).arg("--prefix-symbols=musl_").args([&merged, &object]))?;
+    Ok(object)
+}
