@@ -26,20 +26,7 @@
 
 static char ***donor_environment(void);
 
-#undef errno
-#define errno graft_private_errno
-#define environ (*donor_environment())
-#define fputs(text, file) graft_fputs(text)
-/* sleep(0) is how mimalloc yields; musl's is a cancellation point. */
-#define sleep(seconds) sched_yield()
-#define mmap graft_mmap
-#define munmap graft_munmap
-#define madvise graft_madvise
-#define mprotect graft_mprotect
-#define pthread_key_create graft_key_create
-#define pthread_mutex_lock graft_mutex_lock
-#define pthread_mutex_trylock graft_mutex_trylock
-#define pthread_mutex_unlock graft_mutex_unlock
+#include "redirect.h"
 /* No constructor and no destructor of mimalloc's own: at exit, threads may still be running and memory in use. */
 #define MI_PRIM_HAS_PROCESS_ATTACH 1
 
@@ -91,19 +78,7 @@ void upstream_thread_done(mi_heap_t *);
 #include "stats.c"
 #include "prim/prim.c"
 
-#undef fputs
-#undef sleep
-#undef mmap
-#undef munmap
-#undef madvise
-#undef mprotect
-#undef pthread_key_create
-#undef pthread_mutex_lock
-#undef pthread_mutex_trylock
-#undef pthread_mutex_unlock
-#undef environ
-#undef errno
-#define errno (*__errno_location())
+#include "restore.h"
 
 /* What one thread shares with others, behind the gate. */
 
@@ -174,60 +149,7 @@ void _mi_abandoned_reclaim_all(mi_heap_t *heap, mi_segments_tld_t *tld)
 	graft_gate_leave();
 }
 
-/* mimalloc asks for the environment when it first looks at an option: the moment to put in what was chosen at graft
- * time, as defaults that a variable still overrides. */
-static char ***donor_environment(void)
-{
-	static _Atomic bool applied;
-	static char **environment;
-	if (!atomic_exchange(&applied, true)) {
-#define DONOR_OPTION_KEY(name, value, least, greatest, key) key,
-		static const mi_option_t keys[] = {GRAFT_OPTIONS(DONOR_OPTION_KEY)};
-		for (int i = 0; i < graft_option_count; i++) {
-			if (graft_options.entries[i].flags & GRAFT_OPTION_SET)
-				mi_option_set_default(keys[i], (long)graft_options.entries[i].value);
-		}
-	}
-	environment = graft_environment();
-	return &environment;
-}
-
-static inline void *donor_malloc(size_t n)
-{
-	return mi_malloc(n);
-}
-
-static inline void *donor_zalloc(size_t n)
-{
-	return mi_zalloc(n);
-}
-
-static inline void *donor_realloc(void *block, size_t n)
-{
-	void *moved = mi_realloc(block, n);
-	return __builtin_expect(moved != 0, 1) ? moved : graft_no_memory();
-}
-
-static inline void *donor_aligned(size_t alignment, size_t n)
-{
-	void *block = mi_malloc_aligned(n, alignment);
-	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
-}
-
-static inline void donor_free(void *block)
-{
-	mi_free(block);
-}
-
-static inline size_t donor_usable(const void *block)
-{
-	return mi_usable_size(block);
-}
-
-static void donor_start(void)
-{
-	_mi_auto_process_init();
-}
+#include "mimalloc_functions.h"
 
 /* Another thread may have been between setting a page's state to "delayed freeing" and setting it back; in the child
  * it never will, and the owner would wait for it forever (_mi_page_use_delayed_free in page.c). Only pages of this

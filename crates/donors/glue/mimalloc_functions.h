@@ -1,0 +1,55 @@
+/* What every release of mimalloc has in common as a donor: its functions and its options. After upstream's files. */
+/* mimalloc asks for the environment when it first looks at an option: the moment to put in what was chosen at graft
+ * time, as defaults that a variable still overrides. */
+static char ***donor_environment(void)
+{
+	static _Atomic bool applied;
+	static char **environment;
+	if (!atomic_exchange(&applied, true)) {
+#define DONOR_OPTION_KEY(name, value, least, greatest, key) key,
+		static const mi_option_t keys[] = {GRAFT_OPTIONS(DONOR_OPTION_KEY)};
+		for (int i = 0; i < graft_option_count; i++) {
+			if (graft_options.entries[i].flags & GRAFT_OPTION_SET)
+				mi_option_set_default(keys[i], (long)graft_options.entries[i].value);
+		}
+	}
+	environment = graft_environment();
+	return &environment;
+}
+
+static inline void *donor_malloc(size_t n)
+{
+	return mi_malloc(n);
+}
+
+static inline void *donor_zalloc(size_t n)
+{
+	return mi_zalloc(n);
+}
+
+static inline void *donor_realloc(void *block, size_t n)
+{
+	void *moved = mi_realloc(block, n);
+	return __builtin_expect(moved != 0, 1) ? moved : graft_no_memory();
+}
+
+static inline void *donor_aligned(size_t alignment, size_t n)
+{
+	void *block = mi_malloc_aligned(n, alignment);
+	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
+}
+
+static inline void donor_free(void *block)
+{
+	mi_free(block);
+}
+
+static inline size_t donor_usable(const void *block)
+{
+	return mi_usable_size(block);
+}
+
+static void donor_start(void)
+{
+	_mi_auto_process_init();
+}
