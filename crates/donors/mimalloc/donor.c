@@ -16,6 +16,7 @@
 	X(arena_eager_commit, 2, 0, 2, mi_option_arena_eager_commit)                                                       \
 	X(arena_purge_mult, 10, 1, 1000, mi_option_arena_purge_mult)                                                       \
 	X(allow_large_os_pages, 0, 0, 1, mi_option_allow_large_os_pages)                                                   \
+	X(allow_thp, 1, 0, 1, mi_option_allow_thp)                                                                         \
 	X(abandoned_reclaim_on_free, 0, 0, 1, mi_option_abandoned_reclaim_on_free)                                         \
 	X(max_segment_reclaim, 10, 0, 100, mi_option_max_segment_reclaim)
 
