@@ -7,33 +7,11 @@ use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
-use fixtures::Arch;
+use fixtures::{Arch, strings};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// The proof's sources, and what they call in the functions' stead.
+/// The proof's sources.
 const SOURCES: [&str; 3] = ["proof.c", "proof_blocks.c", "proof_texts.c"];
-const FUNCTIONS: [&str; 20] = [
-    "memcpy",
-    "memmove",
-    "memset",
-    "memcmp",
-    "bcmp",
-    "memchr",
-    "memrchr",
-    "strlen",
-    "strnlen",
-    "strchr",
-    "strchrnul",
-    "strrchr",
-    "strcmp",
-    "strncmp",
-    "stpcpy",
-    "strcpy",
-    "stpncpy",
-    "strncpy",
-    "strcat",
-    "strncat",
-];
 
 /// The proof's arguments: up to which length all pairs of alignments are tried, and the longest of all.
 const SHORT: [&str; 2] = ["24", "96"];
@@ -83,15 +61,14 @@ fn prove(bench: &Bench, subject: Subject, way: Way, arguments: [&str; 2]) -> Res
     let mut flags = words("-O2 -fno-builtin -fno-sanitize=all -w");
     let (last, donors) = match subject {
         Subject::Grafted => {
-            flags.extend(FUNCTIONS.map(|name| format!("-Dproof_{name}={name}").into()));
+            flags.extend(strings::FUNCTIONS.map(|name| format!("-Dproof_{name}={name}").into()));
             let own = bench.object(way.host.arch(), &home.join("strings").join("grafted.c"), &words("-O2"));
             (own, Donors { malloc: None, strings: true })
         }
         Subject::Paths => {
-            let flags = "-DSTRINGS_PROOF -std=gnu17 -O3 -fPIE -fvisibility=hidden -fomit-frame-pointer -ffreestanding \
-                         -fno-builtin -fno-stack-protector -fno-sanitize=all";
+            let flags = strings::COMPILE.map(OsString::from);
             let source = root.join("crates").join("donors").join("strings").join("donor.c");
-            (bench.object(way.host.arch(), &source, &words(flags)), Donors::STOCK)
+            (bench.object(way.host.arch(), &source, &flags), Donors::STOCK)
         }
     };
     let suite = root.join("suite").join("strings");

@@ -6,48 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use fixtures::strings;
 use zigcc::{Arch, Zig};
 
 use crate::{command, setup, workspace};
-
-/// The functions that are compared: `suite/strings/bench_subjects.c` has the same.
-const FUNCTIONS: [&str; 20] = [
-    "memcpy",
-    "memmove",
-    "memset",
-    "memcmp",
-    "bcmp",
-    "memchr",
-    "memrchr",
-    "strlen",
-    "strnlen",
-    "strchr",
-    "strchrnul",
-    "strrchr",
-    "strcmp",
-    "strncmp",
-    "stpcpy",
-    "strcpy",
-    "stpncpy",
-    "strncpy",
-    "strcat",
-    "strncat",
-];
-
-/// As `crates/donors/build` and the recipe have them. Protection of the stack would be a call into a libc.
-const DONOR: [&str; 11] = [
-    "-std=gnu17",
-    "-O3",
-    "-fPIE",
-    "-fvisibility=hidden",
-    "-fomit-frame-pointer",
-    "-ffreestanding",
-    "-fno-builtin",
-    "-fno-stack-protector",
-    "-fno-sanitize=all",
-    "-ffunction-sections",
-    "-DSTRINGS_PROOF",
-];
 
 /// Builds the benchmark and runs it with these arguments (`suite/strings/bench.c` says which there are). Its exit code says
 /// whether the targets are met; the table is what counts here.
@@ -88,7 +50,7 @@ fn ours(arch: Arch, folder: &Path) -> Result<PathBuf> {
     let source = workspace::root().join("crates").join("donors").join("strings").join("donor.c");
     let zig = Zig::find(&fixtures::tools(), &workspace::zig_cache())?;
     let mut line: Vec<OsString> = ["cc", "-target", arch.triple(), "-c"].map(OsString::from).into();
-    line.extend(DONOR.map(OsString::from));
+    line.extend(strings::COMPILE.map(OsString::from));
     line.extend([source.into(), "-o".into(), object.clone().into()]);
     zig.run(&line)?;
     Ok(object)
@@ -99,7 +61,7 @@ fn musl(arch: Arch, folder: &Path) -> Result<PathBuf> {
     let (merged, object) = (folder.join("musl-members.o"), folder.join("musl.o"));
     let mut ld = Command::new(fixtures::lld_folder().join("ld.lld"));
     ld.arg("-r");
-    for name in FUNCTIONS {
+    for name in strings::FUNCTIONS {
         ld.args(["-u", name]);
     }
     command::output(ld.arg(fixtures::debian_musl(arch).libc).arg("-o").arg(&merged))?;
