@@ -10,7 +10,7 @@ use surgery::donor::DonorKind;
 use surgery::object::{self, ObjectError};
 use zigcc::{Arch, Zig};
 
-use crate::recipe::{Kind, Recipe, Upstream};
+use crate::recipe::{Kind, Recipe, Role, Unit, Upstream};
 
 /// What an allocator's object may define for others to see, public names and musl's internal ones
 /// (musl 1.2.6: src/malloc, src/process/fork.c, src/internal/fork_impl.h).
@@ -37,9 +37,8 @@ const FAMILY: [&str; 17] = [
 /// One object has to serve `-static` and `-static-pie` (hence -fPIE), and threads' variables lie at fixed offsets in both
 /// (hence local-exec). Without `-fno-builtin-malloc` and its like, the compiler would see through the family's own bodies.
 /// Unwind tables let a debugger walk out of the allocator.
-const COMPILE: [&str; 22] = [
+const COMPILE: [&str; 21] = [
     "-c",
-    "-std=gnu17",
     "-O3",
     "-g0",
     "-fPIE",
@@ -61,6 +60,12 @@ const COMPILE: [&str; 22] = [
     "-Wno-unknown-attributes",
     "-Wno-unused-command-line-argument",
 ];
+
+/// How a unit's language is asked of zig.
+const C: [&str; 2] = ["cc", "-std=gnu17"];
+/// A static program in C has no C++ runtime: nothing may be thrown, looked up by type, or guarded by it.
+const CXX: [&str; 6] =
+    ["c++", "-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-use-cxa-atexit"];
 
 /// Why a donor could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -107,12 +112,18 @@ impl Foundry {
     /// Compiles, links into one object, throws away what nothing in the family reaches, and makes the rest local.
     pub(crate) fn cast(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
         let source = self.source(recipe)?;
-        let compiled = self.out.join(format!("{}-{}.compiled.o", recipe.name, arch.name()));
-        self.zig.run(self.compile(recipe, arch, &source, &compiled))?;
+        let scratch = self.out.join(format!("{}-{}", recipe.name, arch.name()));
+        fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
+        let mut objects = Vec::new();
+        for unit in recipe.units(&source) {
+            let object = scratch.join(format!("{}.o", objects.len()));
+            self.zig.run(self.compile(recipe, arch, &source, &unit, &object))?;
+            objects.push(object);
+        }
 
-        let exports = exports(recipe, arch, &read(&compiled)?)?;
-        let merged = self.out.join(format!("{}-{}.merged.o", recipe.name, arch.name()));
-        self.zig.run(link(&exports, &compiled, &merged))?;
+        let exports = exports(recipe, arch, &objects)?;
+        let merged = scratch.join("merged.o");
+        self.zig.run(link(&exports, &objects, &merged))?;
 
         let kept = |name: &[u8]| exports.iter().any(|kept| kept.as_bytes() == name);
         let object = object::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
@@ -135,32 +146,46 @@ impl Foundry {
         Ok(source)
     }
 
-    fn compile(&self, recipe: &Recipe, arch: Arch, source: &Path, object: &Path) -> Vec<OsString> {
-        let mut line: Vec<OsString> = vec!["cc".into(), "-target".into(), arch.triple().into()];
+    fn compile(&self, recipe: &Recipe, arch: Arch, source: &Path, unit: &Unit, object: &Path) -> Vec<OsString> {
+        let language = if unit.is_cxx() { CXX.as_slice() } else { &C };
+        let mut line: Vec<OsString> = language.iter().map(OsString::from).collect();
+        line.extend(["-target", arch.triple()].map(OsString::from));
         line.extend(COMPILE.map(OsString::from));
-        line.push(format!("-DGRAFT_DONOR=\"{}\"", recipe.name).into());
-        line.push(format!("-DGRAFT_VERSION=\"{}\"", recipe.version).into());
+        if unit.role == Role::Donor {
+            line.extend(self.identity(recipe));
+        }
+        let prelude = recipe.folder.join("prelude.h");
+        if unit.role == Role::Upstream && prelude.is_file() {
+            line.extend([OsString::from("-include"), prelude.into()]);
+        }
+        line.extend(recipe.flags_for(arch).map(OsString::from));
+        line.extend(recipe.define_for(arch).map(|define| OsString::from(format!("-D{define}"))));
+        let include = recipe.upstream.iter().flat_map(|upstream| &upstream.include);
+        let own = [recipe.folder.clone(), self.glue.clone()];
+        for folder in include.map(|folder| source.join(folder)).chain(own) {
+            line.extend([OsString::from("-I"), folder.into()]);
+        }
+        // Paths of this machine must not reach the object, or two builds would differ.
+        line.push(join("-ffile-prefix-map=", source, "=source"));
+        line.extend([unit.path.clone().into(), OsString::from("-o"), object.into()]);
+        line
+    }
+
+    /// What the unit with the glue has to know of the donor.
+    fn identity(&self, recipe: &Recipe) -> [OsString; 6] {
         let (kind, number) = match recipe.kind {
             Kind::Malloc => (DonorKind::Malloc, 1),
             Kind::Strings => (DonorKind::Strings, 2),
         };
-        line.push(format!("-DGRAFT_NOTE_SECTION=\"{}\"", kind.note_section()).into());
-        line.push(format!("-DGRAFT_NOTE_TYPE={number}").into());
-        // Sources that need nothing of the glue do not include it, and have the note all the same.
-        line.extend([OsString::from("-include"), self.glue.join("note.h").into()]);
-        line.extend(recipe.flags.iter().map(OsString::from));
-        line.extend(recipe.define.iter().map(|define| format!("-D{define}").into()));
-        let include = recipe.upstream.iter().flat_map(|upstream| &upstream.include);
-        for folder in include.map(|folder| source.join(folder)).chain([self.glue.clone()]) {
-            line.push("-I".into());
-            line.push(folder.into());
-        }
-        // Paths of this machine must not reach the object, or two builds would differ.
-        line.push(join("-ffile-prefix-map=", source, "=source"));
-        line.push(recipe.folder.join("donor.c").into());
-        line.push("-o".into());
-        line.push(object.into());
-        line
+        [
+            format!("-DGRAFT_DONOR=\"{}\"", recipe.name).into(),
+            format!("-DGRAFT_VERSION=\"{}\"", recipe.version).into(),
+            format!("-DGRAFT_NOTE_SECTION=\"{}\"", kind.note_section()).into(),
+            format!("-DGRAFT_NOTE_TYPE={number}").into(),
+            // Sources that need nothing of the glue do not include it, and have the note all the same.
+            "-include".into(),
+            self.glue.join("note.h").into(),
+        ]
     }
 }
 
@@ -181,24 +206,27 @@ fn damaged(recipe: &Recipe, arch: Arch, source: ObjectError) -> FoundryError {
 
 /// What the object will define for others. Of an allocator, the family, whatever else upstream's sources define; ours
 /// define what the recipe says, on this architecture all of it or less.
-fn exports(recipe: &Recipe, arch: Arch, compiled: &[u8]) -> Result<Vec<String>, FoundryError> {
+fn exports(recipe: &Recipe, arch: Arch, objects: &[PathBuf]) -> Result<Vec<String>, FoundryError> {
     if recipe.kind == Kind::Malloc {
         return Ok(FAMILY.map(str::to_owned).into());
     }
-    let symbols = object::symbols(compiled).map_err(|source| damaged(recipe, arch, source))?;
     let mut exports = Vec::new();
-    for symbol in symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared()) {
-        let name = String::from_utf8_lossy(symbol.name).into_owned();
-        if !recipe.exports.contains(&name) {
-            return Err(FoundryError::Export { donor: recipe.name.clone(), arch: arch.name(), symbol: name });
+    for path in objects {
+        let bytes = read(path)?;
+        let symbols = object::symbols(&bytes).map_err(|source| damaged(recipe, arch, source))?;
+        for symbol in symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared()) {
+            let name = String::from_utf8_lossy(symbol.name).into_owned();
+            if !recipe.exports.contains(&name) {
+                return Err(FoundryError::Export { donor: recipe.name.clone(), arch: arch.name(), symbol: name });
+            }
+            exports.push(name);
         }
-        exports.push(name);
     }
     Ok(exports)
 }
 
 /// `ld.lld -r`: the exported names are the roots, everything that they do not reach goes.
-fn link(exports: &[String], compiled: &Path, merged: &Path) -> Vec<OsString> {
+fn link(exports: &[String], objects: &[PathBuf], merged: &Path) -> Vec<OsString> {
     let mut line: Vec<OsString> =
         ["ld.lld", "-r", "--gc-sections", "--force-group-allocation", "--strip-debug"].map(OsString::from).into();
     for name in exports {
@@ -207,7 +235,7 @@ fn link(exports: &[String], compiled: &Path, merged: &Path) -> Vec<OsString> {
     }
     line.push("-o".into());
     line.push(merged.into());
-    line.push(compiled.into());
+    line.extend(objects.iter().map(OsString::from));
     line
 }
 

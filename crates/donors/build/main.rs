@@ -34,7 +34,8 @@ fn build() -> Result<(), FoundryError> {
     let zig = Zig::find(&zigcc::tools_folder(&home), &zigcc::build_folder(&home).join("zig-cache"))?;
     let foundry = Foundry::new(zig, &home, &out)?;
 
-    let jobs: Vec<(&Recipe, Arch)> = recipes.iter().flat_map(|recipe| Arch::ALL.map(|arch| (recipe, arch))).collect();
+    let jobs: Vec<(&Recipe, Arch)> =
+        recipes.iter().flat_map(|recipe| recipe.arches().map(move |arch| (recipe, arch))).collect();
     in_parallel(&jobs, |(recipe, arch)| foundry.cast(recipe, *arch))?;
 
     let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
@@ -51,12 +52,8 @@ fn catalogue(recipes: &[&Recipe], foundry: &Foundry) -> String {
         text += &format!(
             "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?}, character: {character:?}, objects: &[\n"
         );
-        for arch in Arch::ALL {
-            let variant = match arch {
-                Arch::X86_64 => "X86_64",
-                Arch::Aarch64 => "Aarch64",
-            };
-            text += &format!("(Arch::{variant}, include_bytes!({:?})),\n", foundry.object_path(recipe, arch));
+        for arch in recipe.arches() {
+            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.object_path(recipe, arch));
         }
         text += "] },\n";
     }

@@ -1,13 +1,15 @@
 //! A donor's recipe: where its source comes from and how it is compiled.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use zigcc::Arch;
 
 use crate::foundry::FoundryError;
 
-/// One `recipe.toml`, beside the donor's glue `donor.c`.
+/// One `recipe.toml`, beside the donor's glue.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
@@ -26,12 +28,24 @@ pub(crate) struct Recipe {
     /// Where upstream's sources are. None: beside the recipe.
     #[serde(default)]
     pub(crate) upstream: Option<Upstream>,
+    /// The file with the glue, relative to the recipe: `donor.c`, or that of the donor that this one is a variant of.
+    #[serde(default = "own_glue")]
+    glue: PathBuf,
+    /// Files beside the glue that are compiled apart from it.
+    #[serde(default)]
+    units: Vec<PathBuf>,
     /// Preprocessor definitions.
     #[serde(default)]
-    pub(crate) define: Vec<String>,
+    define: Vec<String>,
     /// More arguments for the compiler.
     #[serde(default)]
-    pub(crate) flags: Vec<String>,
+    flags: Vec<String>,
+    /// The architectures that upstream supports; all when the recipe names none.
+    #[serde(default)]
+    arches: Vec<String>,
+    /// What is particular to one architecture, by its name.
+    #[serde(default)]
+    arch: BTreeMap<String, Particular>,
     /// What the object may define for others to see; of an allocator, the malloc family.
     #[serde(default)]
     pub(crate) exports: Vec<String>,
@@ -51,6 +65,44 @@ pub(crate) enum Kind {
     Strings,
 }
 
+/// What one architecture adds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Particular {
+    #[serde(default)]
+    define: Vec<String>,
+    #[serde(default)]
+    flags: Vec<String>,
+}
+
+/// A file that is compiled.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    pub(crate) role: Role,
+    pub(crate) path: PathBuf,
+}
+
+/// What a unit is to its donor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Holds the note, the options and the family.
+    Donor,
+    /// Ours, compiled apart from the glue: in another language, say.
+    Beside,
+    /// Upstream's, as it is; `prelude.h` of the donor's folder is read before it.
+    Upstream,
+}
+
+impl Unit {
+    pub(crate) fn is_cxx(&self) -> bool {
+        self.path.extension().is_some_and(|extension| extension == "cc" || extension == "cpp")
+    }
+}
+
+fn own_glue() -> PathBuf {
+    "donor.c".into()
+}
+
 fn own_version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
@@ -67,6 +119,9 @@ pub(crate) struct Upstream {
     pub(crate) evidence: Evidence,
     /// Include folders, relative to `source`.
     pub(crate) include: Vec<PathBuf>,
+    /// Files that are compiled by themselves, relative to `source`; the others are included by the glue.
+    #[serde(default)]
+    pub(crate) units: Vec<PathBuf>,
 }
 
 /// Where upstream's source says which version it is.
@@ -96,7 +151,38 @@ impl Recipe {
         let text = fs::read_to_string(&path).map_err(|source| FoundryError::File { path: path.clone(), source })?;
         let mut recipe: Recipe =
             toml::from_str(&text).map_err(|error| FoundryError::Recipe { path, message: error.to_string() })?;
+        let known = |name: &&String| Arch::ALL.iter().any(|arch| arch.name() == name.as_str());
+        if let Some(unknown) = recipe.arches.iter().chain(recipe.arch.keys()).find(|name| !known(name)) {
+            let message = format!("there is no architecture `{unknown}`");
+            return Err(FoundryError::Recipe { path: folder.join("recipe.toml"), message });
+        }
         recipe.folder = folder;
         Ok(recipe)
+    }
+
+    /// The architectures that the donor is built for, in the order in which they are listed.
+    pub(crate) fn arches(&self) -> impl Iterator<Item = Arch> {
+        let named = |arch: &Arch| self.arches.is_empty() || self.arches.iter().any(|name| name == arch.name());
+        Arch::ALL.into_iter().filter(named)
+    }
+
+    /// What is compiled, the glue first. `source` is upstream's folder.
+    pub(crate) fn units(&self, source: &Path) -> Vec<Unit> {
+        let unit = |role, path| Unit { role, path };
+        let mut units = vec![unit(Role::Donor, self.folder.join(&self.glue))];
+        units.extend(self.units.iter().map(|path| unit(Role::Beside, self.folder.join(path))));
+        let upstream = self.upstream.iter().flat_map(|upstream| &upstream.units);
+        units.extend(upstream.map(|path| unit(Role::Upstream, source.join(path))));
+        units
+    }
+
+    /// Preprocessor definitions for `arch`.
+    pub(crate) fn define_for(&self, arch: Arch) -> impl Iterator<Item = &String> {
+        self.define.iter().chain(self.arch.get(arch.name()).into_iter().flat_map(|particular| &particular.define))
+    }
+
+    /// Arguments for the compiler for `arch`.
+    pub(crate) fn flags_for(&self, arch: Arch) -> impl Iterator<Item = &String> {
+        self.flags.iter().chain(self.arch.get(arch.name()).into_iter().flat_map(|particular| &particular.flags))
     }
 }
