@@ -1,78 +1,108 @@
-//! Every conformance program with every donor: shortened in the default tier; whole, and on foreign architectures, in the
-//! slow one.
+//! Every conformance program with every donor: shortened in the default tier; the whole matrix of linkers, kinds of programs and
+//! architectures in the slow one, which keeps what came of each run for the table of the docs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
+use casebook::record::{self, Cell, Run};
 use conformance::Program;
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// How much of a program's work is done, in percent.
+/// How much of a program's work is done, in percent. Once in full; how it was linked changes the addresses and the order of
+/// things, which shows itself in less.
 const SHORT: u32 = 4;
 const WHOLE: u32 = 100;
+const PART: u32 = 15;
 const EMULATED: u32 = 2;
+
+const NATIVE: Host = Host::Debian(Arch::X86_64);
 
 fn main() {
     let bench = Arc::new(Bench::new());
     let mut trials = Vec::new();
-    let native = Host::Debian(Arch::X86_64);
+    let mut cells = Vec::new();
     for program in conformance::programs() {
         for donor in donors::all() {
-            let mut add = |host, linker, mode, scale, slow| {
-                let way = Way { host, linker, mode };
-                trials.push(trial(&bench, program, donor.name, way, scale).with_ignored_flag(slow));
-            };
-            add(native, Linker::Gnu, Mode::Static, SHORT, false);
-            for linker in [Linker::Gnu, Linker::Lld] {
-                for mode in [Mode::Static, Mode::StaticPie] {
-                    add(native, linker, mode, WHOLE, true);
-                }
-            }
-            add(Host::Zig(Arch::X86_64), Linker::Lld, Mode::Static, WHOLE, true);
-            for mode in [Mode::Static, Mode::StaticPie] {
-                add(Host::Debian(Arch::Aarch64), Linker::Lld, mode, EMULATED, true);
+            let short = Way { host: NATIVE, linker: Linker::Gnu, mode: Mode::Static };
+            trials.push(trial(&bench, program, short, Cell::new(program, donor.name, short, SHORT), false));
+            for (way, percent) in matrix(donor) {
+                let cell = Cell::new(program, donor.name, way, percent);
+                cells.push(cell.clone());
+                trials.push(trial(&bench, program, way, cell, true));
             }
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    let arguments = Arguments::from_args();
+    if !arguments.list
+        && (arguments.ignored || arguments.include_ignored)
+        && let Err(error) = record::announce(&fixtures::conformance_results(), &cells)
+    {
+        eprintln!("cannot keep the results for the table: {error}");
+    }
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn trial(bench: &Arc<Bench>, program: &'static Program, donor: &'static str, way: Way, scale: u32) -> Trial {
+/// The slow tier's ways for a donor, and how much of the work is done in each.
+fn matrix(donor: &donors::Donor) -> Vec<(Way, u32)> {
+    let modes = [Mode::Static, Mode::StaticPie];
+    let mut ways = Vec::new();
+    for linker in [Linker::Gnu, Linker::Lld] {
+        for mode in modes {
+            let percent = if linker == Linker::Gnu && mode == Mode::Static { WHOLE } else { PART };
+            ways.push((Way { host: NATIVE, linker, mode }, percent));
+        }
+    }
+    ways.push((Way { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static }, PART));
+    for mode in modes {
+        ways.push((Way { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode }, EMULATED));
+    }
+    ways.retain(|(way, _)| donor.arches().any(|arch| arch.name() == way.host.arch().name()));
+    ways
+}
+
+fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, slow: bool) -> Trial {
     let bench = Arc::clone(bench);
-    let name = format!("{}/{donor}/{}/{scale}%", program.name, way.name());
-    Trial::test(name.clone(), move || check(&bench, program, donor, way, scale, &name).map_err(Failed::from))
+    let name = cell.name();
+    let run = move || {
+        let began = Instant::now();
+        let outcome = check(&bench, program, way, &cell);
+        if slow {
+            let failure = outcome.as_ref().err().map(String::as_str);
+            let notes = outcome.as_deref().unwrap_or_default();
+            let run = Run { cell: &cell, failure, notes, seconds: began.elapsed().as_secs_f64() };
+            record::keep(&fixtures::conformance_results(), &run).map_err(|error| format!("cannot keep: {error}"))?;
+        }
+        outcome.map(drop).map_err(Failed::from)
+    };
+    Trial::test(name, run).with_ignored_flag(slow)
 }
 
-fn check(
-    bench: &Bench,
-    program: &Program,
-    donor: &'static str,
-    way: Way,
-    scale: u32,
-    name: &str,
-) -> Result<(), String> {
-    let arch = conformance::Arch::from_name(way.host.arch().name()).ok_or("an architecture without programs")?;
+/// Links the program with the graft, runs it, and gives back what it noted: a program may say what a machine keeps it from
+/// doing, such as spawning itself under an emulator.
+fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<String>, String> {
+    let arch = conformance::Arch::from_name(cell.arch).ok_or("an architecture without programs")?;
     let object = bench.file(&format!("{} {}.o", program.name, arch.name()), program.object(arch));
-    let libc = bench.libc(way.host, Donors::both(donor), &[]);
+    let libc = bench.libc(way.host, Donors::both(cell.donor), &[]);
     // Each in a folder of its own: they make files. Without the percent sign, which lld takes for a place to fill in.
-    let folder: PathBuf = bench.path(&name.replace('/', " ").replace('%', ""));
+    let folder: PathBuf = bench.path(&cell.name().replace('/', " ").replace('%', ""));
     std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
     let linked = folder.join(program.name);
     way.link(bench, &libc, &[object], &[], &linked)?;
 
-    let mut environment = vec![("ALLOGRAFT_SCALE".to_owned(), scale.to_string())];
+    let mut environment = vec![("ALLOGRAFT_SCALE".to_owned(), cell.percent.to_string())];
     if !fixtures::native(way.host.arch()) {
         environment.push(("ALLOGRAFT_HANG_SECONDS".into(), "120".into()));
     }
     let output = way.run(&linked, &environment)?;
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A program may note what a machine keeps it from doing, such as spawning itself under an emulator.
-    let quiet = stderr.lines().all(|line| line.starts_with("note: "));
-    if output.status.success() && stdout == format!("ok {}\n", program.name) && quiet {
-        return Ok(());
+    let notes: Option<Vec<String>> =
+        stderr.lines().map(|line| line.strip_prefix("note: ").map(str::to_owned)).collect();
+    match notes {
+        Some(notes) if output.status.success() && stdout == format!("ok {}\n", program.name) => Ok(notes),
+        _ => Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status)),
     }
-    Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status))
 }

@@ -3,3 +3,4 @@
 pub mod bench;
 pub mod case;
 pub mod link;
+pub mod record;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod command;
+mod conformance;
 mod debian;
 mod demo;
 mod linking;
@@ -41,6 +42,12 @@ const TASKS: &[Task] = &[
         arguments: "[CARGO TEST ARGUMENTS]",
         help: "the tests marked #[ignore], optimised: fork stress, thread storms, emulated runs",
         run: test::slow,
+    },
+    Task {
+        name: "conformance",
+        arguments: "[--write]",
+        help: "the table of donors by situation from the last test-slow; --write puts it into the docs",
+        run: conformance::run,
     },
     Task {
         name: "ci",

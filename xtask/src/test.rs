@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{command, demo, setup};
+use crate::{command, conformance, demo, setup};
 
 /// `cargo xtask test`: every test that is not marked `#[ignore]`, in every package.
 pub(crate) fn fast(arguments: &[String]) -> Result<()> {
@@ -14,16 +14,20 @@ pub(crate) fn fast(arguments: &[String]) -> Result<()> {
     run_tests(command::cargo(&["test", "--workspace", "--locked"]).args(arguments))
 }
 
-/// `cargo xtask test-slow`: the tests marked `#[ignore]`, optimised, since they repeat things thousands of times.
+/// `cargo xtask test-slow`: the tests marked `#[ignore]`, optimised, since they repeat things thousands of times; then the table
+/// of donors by situation.
 pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
+    conformance::forget()?;
     let mut cargo = command::cargo(&["test", "--workspace", "--locked", "--release"]);
     cargo.args(arguments);
     // The caller's own `--` may be there already.
     if !arguments.iter().any(|argument| argument == "--") {
         cargo.arg("--");
     }
-    run_tests(cargo.arg("--ignored"))
+    let outcome = run_tests(cargo.arg("--ignored"));
+    conformance::print();
+    outcome
 }
 
 /// What the closing lines of every test program add up to: cargo prints one for each and no sum.
