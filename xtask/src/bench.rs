@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what grafting itself costs.
+//! `cargo xtask bench`: what grafting itself costs; and the way to the other benchmarks.
 
 use std::fs;
 use std::path::Path;
@@ -9,20 +9,21 @@ use anyhow::{Result, bail};
 use zigcc::Arch;
 
 use crate::rounds::{self, Effort, Spread};
-use crate::{command, memory, setup, strings, workspace};
+use crate::{command, memory, setup, strings, suite, workspace};
 
 /// Of the design: time and memory of grafting one `libc.a`.
 const GOAL_MS: f64 = 50.0;
 const GOAL_MB: f64 = 64.0;
 const RUNS: usize = 60;
 
-/// `cargo xtask bench [graft | strings [ARGUMENTS]]`.
+/// `cargo xtask bench [graft | strings [ARGUMENTS] | suite [ARGUMENTS]]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {}
         [suite] if suite == "graft" => {}
         [suite, arguments @ ..] if suite == "strings" => return strings::bench(arguments),
-        _ => bail!("`bench` knows the suites `graft` and `strings`"),
+        [suite, arguments @ ..] if suite == "suite" => return suite::bench(arguments),
+        _ => bail!("`bench` knows `graft`, `strings` and `suite`"),
     }
     setup::prepare(setup::Extent::Everything)?;
     let allograft = command::build_allograft()?;

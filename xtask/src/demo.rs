@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         arm.label = carried(&allograft, &arm.program)?;
     }
     arms[0].label = "stock musl".to_owned();
-    let glibc = linking::with_glibc(&compiler, &source(), &home.join("glibc"))?;
+    let glibc = linking::with_glibc(&compiler, &source(), &["1", "10", "10"], &home.join("glibc"))?;
     arms.extend(glibc.map(|program| Arm { label: "glibc".to_owned(), program }));
     if arms.len() == hosts.len() {
         println!("no glibc on this machine: that arm is left out");

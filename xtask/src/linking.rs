@@ -160,18 +160,20 @@ impl Musl {
     }
 }
 
-/// Builds `source` against this machine's glibc, dynamically, as programs usually are. Says no where there is no glibc.
+/// Builds `source` against this machine's glibc, dynamically, as programs usually are, and tries it with `short` work. Says no
+/// where there is no glibc.
 ///
 /// # Errors
 /// When the result cannot be read.
-pub(crate) fn with_glibc(compiler: &Compiler, source: &Path, folder: &Path) -> Result<Option<PathBuf>> {
+pub(crate) fn with_glibc(compiler: &Compiler, source: &Path, short: &[&str], folder: &Path) -> Result<Option<PathBuf>> {
     fs::create_dir_all(folder)?;
-    let (object, program) = (folder.join("map.o"), folder.join("map"));
+    let program = folder.join(source.file_stem().unwrap_or_default());
+    let object = program.with_extension("o");
     let target = format!("{}-linux-gnu", std::env::consts::ARCH);
     let compiled = command::output(compiler.command(&target).args(FLAGS).arg("-c").arg(source).arg("-o").arg(&object));
     let mut link = compiler.command(&target);
     link.args(["-no-pie", "-pthread"]).arg(&object).arg("-o").arg(&program);
-    let runs = || command::output(Command::new(&program).args(["1", "10", "10"]));
+    let runs = || command::output(Command::new(&program).args(short));
     if compiled.and_then(|_| command::output(&mut link)).and_then(|_| runs()).is_err() {
         return Ok(None);
     }

@@ -10,6 +10,7 @@ mod memory;
 mod rounds;
 mod setup;
 mod strings;
+mod suite;
 mod test;
 mod workspace;
 mod zig;
@@ -57,8 +58,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft | strings [ARGUMENTS]]",
-        help: "what grafting costs, against the goals; our string functions against glibc's and musl's",
+        arguments: "[graft | strings [ARGUMENTS] | suite [ARGUMENTS]]",
+        help: "what grafting costs; our string functions against glibc's and musl's; the suite on every donor",
         run: bench::run,
     },
     Task {
