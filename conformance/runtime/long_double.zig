@@ -1,4 +1,4 @@
-//! 128-bit floats, which aarch64 has no instructions for: musl's printf, scanf and long double functions call these.
+//! 128-bit floats, which aarch64 and riscv64 have no instructions for: musl's printf, scanf and long double functions call these.
 
 pub const panic = @import("compiler_rt/common.zig").panic;
 

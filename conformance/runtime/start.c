@@ -28,6 +28,23 @@ __asm__(
 	"	and sp, x0, #-16\n"
 	"	b _start_c\n"
 	".size _start, .-_start\n");
+#elif defined(__riscv) && __riscv_xlen == 64
+__asm__(
+	".section .sdata, \"aw\"\n" // makes linkers define __global_pointer$
+	".text\n"
+	".weak __global_pointer$\n"
+	".hidden __global_pointer$\n"
+	".global _start\n"
+	".type _start, %function\n"
+	"_start:\n"
+	"	.option push\n"
+	"	.option norelax\n"
+	"	lla gp, __global_pointer$\n"
+	"	.option pop\n"
+	"	mv a0, sp\n"
+	"	andi sp, sp, -16\n"
+	"	tail _start_c\n"
+	".size _start, .-_start\n");
 #else
 #error "no entry for this architecture"
 #endif

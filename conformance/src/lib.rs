@@ -7,17 +7,20 @@ pub enum Arch {
     X86_64,
     /// ARMv8-A, 64-bit, little-endian.
     Aarch64,
+    /// RISC-V, rv64gc, lp64d.
+    Riscv64,
 }
 
 impl Arch {
     /// Every architecture.
-    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+    pub const ALL: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
 
     /// The name that `uname -m` prints.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
             Arch::Aarch64 => "aarch64",
+            Arch::Riscv64 => "riscv64",
         }
     }
 
@@ -41,7 +44,7 @@ pub struct Program {
     /// How many seconds it may take at scale 100 on a slow or emulated machine.
     pub seconds: u32,
     source: &'static str,
-    objects: [&'static [u8]; 2],
+    objects: [&'static [u8]; Arch::ALL.len()],
 }
 
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
@@ -59,10 +62,8 @@ pub fn find(name: &str) -> Option<&'static Program> {
 impl Program {
     /// The relocatable object, position-independent. It links with any musl from 1.2.2 on.
     pub fn object(&self, arch: Arch) -> &'static [u8] {
-        match arch {
-            Arch::X86_64 => self.objects[0],
-            Arch::Aarch64 => self.objects[1],
-        }
+        // In the order of `Arch::ALL`, which is that of the variants.
+        self.objects[arch as usize]
     }
 }
 
@@ -82,6 +83,7 @@ pub fn start_object(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/start.o")),
         Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/aarch64/start.o")),
+        Arch::Riscv64 => include_bytes!(concat!(env!("OUT_DIR"), "/riscv64/start.o")),
     }
 }
 
@@ -91,6 +93,7 @@ pub fn runtime_library(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/runtime.a")),
         Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/aarch64/runtime.a")),
+        Arch::Riscv64 => include_bytes!(concat!(env!("OUT_DIR"), "/riscv64/runtime.a")),
     }
 }
 
@@ -102,13 +105,13 @@ mod tests {
     fn architectures_are_found_by_name() {
         assert_eq!(Arch::from_name("aarch64"), Some(Arch::Aarch64));
         assert_eq!(Arch::from_name("x86_64"), Some(Arch::X86_64));
-        assert_eq!(Arch::from_name("arm"), None);
+        assert_eq!(Arch::from_name("mips"), None);
     }
 
     #[test]
     fn objects_are_of_their_architecture() {
-        // e_type 1 (relocatable) and e_machine (62 AMD64, 183 AArch64) of the ELF header.
-        for (arch, machine) in [(Arch::X86_64, 62u8), (Arch::Aarch64, 183)] {
+        // e_type 1 (relocatable) and e_machine (62 AMD64, 183 AArch64, 243 RISC-V) of the ELF header.
+        for (arch, machine) in [(Arch::X86_64, 62u8), (Arch::Aarch64, 183), (Arch::Riscv64, 243)] {
             let objects = programs().iter().map(|program| program.object(arch)).chain([start_object(arch)]);
             for object in objects {
                 assert_eq!(&object[..4], b"\x7fELF");

@@ -74,6 +74,19 @@ impl Donors {
         Donors { malloc: Some(malloc), strings: true }
     }
 
+    /// Whether string functions are grafted into `host`: those that are for every allocator are not for every architecture.
+    pub fn strings_for(self, host: Host) -> bool {
+        self.strings && (self.malloc.is_none() || donors::strings().object(own(host.arch())).is_some())
+    }
+
+    /// Whether there is everything of it for an architecture.
+    pub fn exist_for(self, arch: Arch) -> bool {
+        match self.malloc {
+            Some(name) => donors::find(name).is_some_and(|donor| donor.object(own(arch)).is_some()),
+            None => !self.strings || donors::strings().object(own(arch)).is_some(),
+        }
+    }
+
     /// For a test's name.
     pub fn name(self) -> String {
         match (self.malloc, self.strings) {
@@ -125,12 +138,9 @@ impl Bench {
         let key = Graft { host, donors, settings: settings.to_vec() };
         once(&self.grafts, key, |number| {
             let mut bytes = fs::read(host.libc()).expect("a stock libc.a");
-            let arch = match host.arch() {
-                Arch::X86_64 => surgery::Arch::X86_64,
-                Arch::Aarch64 => surgery::Arch::Aarch64,
-            };
+            let arch = own(host.arch());
             let malloc = donors.malloc.map(|name| (donors::find(name).expect("a donor"), settings));
-            let strings = donors.strings.then(|| (donors::strings(), &[][..]));
+            let strings = donors.strings_for(host).then(|| (donors::strings(), &[][..]));
             for (donor, settings) in malloc.into_iter().chain(strings) {
                 let object = DonorObject::parse(donor.object(arch).expect("an object")).expect("a donor's object");
                 let tuned = object.tuned(settings, env!("CARGO_PKG_VERSION")).expect("options of the donor");
@@ -175,6 +185,10 @@ impl Bench {
             path
         })
     }
+}
+
+fn own(arch: Arch) -> surgery::Arch {
+    surgery::Arch::from_name(arch.name()).expect("an architecture of both")
 }
 
 fn once<K: std::hash::Hash + Eq>(made: &Made<K>, key: K, make: impl FnOnce(usize) -> PathBuf) -> PathBuf {

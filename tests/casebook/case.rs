@@ -96,7 +96,8 @@ impl Case {
             way.link(bench, &libc, &objects, &flags, &program)?;
             if donors != Donors::STOCK {
                 let malloc = donors.malloc.unwrap_or("mallocng");
-                self.check_carried(&program, self.carries.as_deref().unwrap_or(malloc), donors.strings)?;
+                let strings = donors.strings_for(way.host);
+                self.check_carried(&program, self.carries.as_deref().unwrap_or(malloc), strings)?;
             }
             self.check_run(way, &program, donors != Donors::STOCK).map_err(|error| format!("{order:?}: {error}"))?;
         }

@@ -8,13 +8,17 @@ use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
+/// The architectures whose programs run in the slow tier only.
+const SLOW: [Arch; 1] = [Arch::Riscv64];
+
 fn main() {
     let bench = Arc::new(Bench::new());
     let mut trials = Vec::new();
     for case in Case::all() {
         for donors in donors_for(&case) {
-            for way in ways() {
-                trials.push(trial(&bench, &case, donors, way));
+            for way in ways().into_iter().filter(|way| donors.exist_for(way.host.arch())) {
+                let slow = SLOW.contains(&way.host.arch());
+                trials.push(trial(&bench, &case, donors, way).with_ignored_flag(slow));
             }
         }
         // What a case asks has to hold for stock musl as well, or the case asks for too much.
@@ -53,6 +57,7 @@ fn ways() -> Vec<Way> {
         way(Host::Debian(Arch::Aarch64), Linker::Lld, Mode::Static),
         way(Host::Debian(Arch::Aarch64), Linker::Lld, Mode::StaticPie),
         way(Host::Zig(Arch::Aarch64), Linker::Lld, Mode::Static),
+        way(Host::Zig(Arch::Riscv64), Linker::Lld, Mode::Static),
     ]
 }
 

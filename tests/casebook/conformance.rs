@@ -57,10 +57,14 @@ fn matrix(donor: &donors::Donor) -> Vec<(Way, u32)> {
         }
     }
     ways.push((Way { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static }, PART));
-    for mode in modes {
-        ways.push((Way { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode }, EMULATED));
+    for (host, mode) in [
+        (Host::Debian(Arch::Aarch64), Mode::Static),
+        (Host::Debian(Arch::Aarch64), Mode::StaticPie),
+        (Host::Zig(Arch::Riscv64), Mode::Static),
+    ] {
+        ways.push((Way { host, linker: Linker::Lld, mode }, EMULATED));
     }
-    ways.retain(|(way, _)| donor.arches().any(|arch| arch.name() == way.host.arch().name()));
+    ways.retain(|(way, _)| Donors::both(donor.name).exist_for(way.host.arch()));
     ways
 }
 

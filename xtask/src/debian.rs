@@ -10,11 +10,10 @@ use zigcc::Arch;
 use crate::command;
 use crate::setup::{self, Extent};
 
-/// What apt reads after its own configuration. The lists of a foreign architecture are asked for without telling dpkg; the
-/// hooks are the system's, and so is what they clean up.
+/// What apt reads after its own configuration, the architectures aside. The hooks are the system's, and so is what they
+/// clean up.
 const CONFIGURATION: &str = r#"
 #clear APT::Architectures;
-APT::Architectures { "amd64"; "arm64"; };
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
@@ -37,17 +36,16 @@ struct Wanted {
 #[derive(Clone, Copy)]
 enum Fetch {
     Musl(Arch),
-    Qemu(Arch),
+    Qemu,
 }
 
-/// Puts Debian's `musl-dev` into the fixtures and qemu-user for the foreign architecture into the folder of tools, where
-/// they are not there yet. What cannot be had is left out and named on stderr.
+/// Puts Debian's `musl-dev` into the fixtures and qemu-user for foreign architectures into the folder of tools, where they
+/// are not there yet. What cannot be had is left out and named on stderr.
 ///
 /// # Errors
 /// Those of the file system.
 pub(crate) fn install(tools: &Path, extent: Extent) -> Result<()> {
-    let architectures = Arch::ALL.into_iter().filter(|arch| extent == Extent::Everything || fixtures::native(*arch));
-    let missing = missing(tools, architectures);
+    let missing = missing(tools, extent);
     if missing.is_empty() {
         return Ok(());
     }
@@ -57,13 +55,21 @@ pub(crate) fn install(tools: &Path, extent: Extent) -> Result<()> {
         return Ok(());
     }
     let scratch = setup::Scratch::beside(&tools.join("apt"), "state")?;
-    let apt = Apt::new(&scratch.0)?;
+    // The lists of an architecture are some 9 MB: those of which nothing is missing are not asked for.
+    let musl = |wanted: &Wanted| match wanted.fetch {
+        Fetch::Musl(arch) => debian_name(arch),
+        Fetch::Qemu => None,
+    };
+    let apt = Apt::new(&scratch.0, missing.iter().filter_map(musl))?;
     // Third-party sources of the machine may be out of reach; what counts is whether the packages arrive.
     let update = setup::announce("Debian's package lists", || Ok(apt.update()))?;
     for wanted in &missing {
         let fill = |folder: &Path| match wanted.fetch {
-            Fetch::Musl(arch) => apt.unpack(&format!("musl-dev:{}", debian_name(arch)), folder),
-            Fetch::Qemu(arch) => apt.unpack_qemu(arch, folder),
+            Fetch::Musl(arch) => {
+                let name = debian_name(arch).with_context(|| format!("Debian has no {}", arch.name()))?;
+                apt.unpack(&format!("musl-dev:{name}"), folder)
+            }
+            Fetch::Qemu => apt.unpack_qemu(folder),
         };
         let placed = setup::announce(&wanted.what, || setup::place(&wanted.destination, fill));
         if let Err(error) = placed {
@@ -77,9 +83,10 @@ pub(crate) fn install(tools: &Path, extent: Extent) -> Result<()> {
     Ok(())
 }
 
-fn missing(tools: &Path, architectures: impl Iterator<Item = Arch>) -> Vec<Wanted> {
+fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
     let mut missing = Vec::new();
-    for arch in architectures {
+    let wanted = |arch: &Arch| extent == Extent::Everything || fixtures::native(*arch);
+    for arch in fixtures::DEBIAN.into_iter().filter(wanted) {
         let musl = fixtures::debian_musl_below(&fixtures::root(), arch);
         if !(musl.libc.is_file() && musl.include.join("stdlib.h").is_file()) {
             missing.push(Wanted {
@@ -89,31 +96,36 @@ fn missing(tools: &Path, architectures: impl Iterator<Item = Arch>) -> Vec<Wante
                 without: "tests that need it will fail; the demo uses zig's musl",
             });
         }
-        // One on the command path would do, but tests had better meet the same one everywhere.
-        let emulator = fixtures::emulator(arch);
-        if !fixtures::native(arch) && !emulator.is_some_and(|program| program.starts_with(tools)) {
-            missing.push(Wanted {
-                what: format!("qemu for {} programs", arch.name()),
-                destination: tools.join("qemu"),
-                fetch: Fetch::Qemu(arch),
-                without: "tests that run programs of that architecture will fail",
-            });
-        }
+    }
+    // One on the command path would do, but tests had better meet the same one everywhere.
+    let emulated = |arch: &Arch| fixtures::emulator(*arch).is_some_and(|program| program.starts_with(tools));
+    let foreign = || Arch::ALL.into_iter().filter(|arch| !fixtures::native(*arch));
+    if extent == Extent::Everything && !foreign().all(|arch| emulated(&arch)) {
+        let names: Vec<&str> = foreign().map(Arch::name).collect();
+        missing.push(Wanted {
+            what: format!("qemu for programs of {}", names.join(", ")),
+            destination: tools.join("qemu"),
+            fetch: Fetch::Qemu,
+            without: "tests that run programs of those architectures will fail",
+        });
     }
     missing
 }
 
 fn left_out(wanted: &Wanted, reason: &str) {
-    if matches!(wanted.fetch, Fetch::Qemu(arch) if fixtures::emulator(arch).is_some()) {
+    let there = |arch: Arch| fixtures::native(arch) || fixtures::emulator(arch).is_some();
+    if matches!(wanted.fetch, Fetch::Qemu) && Arch::ALL.into_iter().all(there) {
         return;
     }
     eprintln!("setup: WARNING: left out {}: {reason}\n  {}", wanted.what, wanted.without);
 }
 
-fn debian_name(arch: Arch) -> &'static str {
+/// Debian's name for an architecture of which it has packages.
+fn debian_name(arch: Arch) -> Option<&'static str> {
     match arch {
-        Arch::X86_64 => "amd64",
-        Arch::Aarch64 => "arm64",
+        Arch::X86_64 => Some("amd64"),
+        Arch::Aarch64 => Some("arm64"),
+        Arch::Riscv64 => None,
     }
 }
 
@@ -123,12 +135,20 @@ struct Apt {
 }
 
 impl Apt {
-    fn new(folder: &Path) -> Result<Apt> {
+    /// With the lists of the machine's own architecture and of `foreign` ones, which dpkg is not told of.
+    fn new(folder: &Path, foreign: impl Iterator<Item = &'static str>) -> Result<Apt> {
         for name in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(name))?;
         }
         fs::write(folder.join("status"), "")?;
-        fs::write(folder.join("apt.conf"), CONFIGURATION)?;
+        let own = command::output(Command::new("dpkg").arg("--print-architecture"))?;
+        let mut configuration = String::from(CONFIGURATION);
+        let mut names = vec![own.trim().to_owned()];
+        names.extend(foreign.filter(|name| *name != own.trim()).map(str::to_owned));
+        for name in names {
+            configuration.push_str(&format!("APT::Architectures {{ \"{name}\"; }};\n"));
+        }
+        fs::write(folder.join("apt.conf"), configuration)?;
         Ok(Apt { folder: folder.to_owned() })
     }
 
@@ -156,20 +176,23 @@ impl Apt {
         command::output(Command::new("dpkg-deb").arg("-x").arg(file.path()).arg(folder)).map(|_| ())
     }
 
-    /// Of the emulators, which come for every architecture there is, only the one for `arch` stays.
-    fn unpack_qemu(&self, arch: Arch, folder: &Path) -> Result<()> {
-        let (plain, fixed) = (format!("qemu-{}", arch.name()), format!("qemu-{}-static", arch.name()));
+    /// Of the emulators, which come for every architecture there is, only those for ours stay.
+    fn unpack_qemu(&self, folder: &Path) -> Result<()> {
+        let names: Vec<&str> = Arch::ALL.into_iter().map(fixtures::emulator_name).collect();
+        let unpacked = folder.join("usr/bin");
+        fs::create_dir_all(&unpacked)?;
         // From Debian 13 on qemu-user is static itself, and qemu-user-static holds links to it.
-        for (package, name) in [("qemu-user-static", &fixed), ("qemu-user", &plain)] {
+        for (package, ending) in [("qemu-user-static", "-static"), ("qemu-user", "")] {
             let all = setup::Scratch::beside(&self.folder.join(package), "all")?;
             self.unpack(package, &all.0)?;
-            let program = all.0.join("usr/bin").join(name);
-            if fs::symlink_metadata(&program).is_ok_and(|found| found.is_file()) {
-                fs::create_dir_all(folder.join("usr/bin"))?;
-                fs::copy(program, folder.join("usr/bin").join(&fixed))?;
+            let program = |name: &&str| all.0.join("usr/bin").join(format!("{name}{ending}"));
+            if names.iter().all(|name| fs::symlink_metadata(program(name)).is_ok_and(|found| found.is_file())) {
+                for name in &names {
+                    fs::copy(program(name), unpacked.join(format!("{name}-static")))?;
+                }
                 return Ok(());
             }
         }
-        bail!("neither qemu-user-static nor qemu-user holds {fixed}")
+        bail!("neither qemu-user-static nor qemu-user holds {}", names.join(", "))
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Extent {
     /// What building takes, and one musl for this machine. zig's own takes minutes to compile, so it is left for when
     /// Debian's is not to be had.
     Demo,
-    /// What the tests take too: both musls for every architecture, and an emulator.
+    /// What the tests take too: a musl for every architecture, where both are in use both, and emulators.
     Everything,
 }
 
@@ -42,8 +42,11 @@ pub(crate) fn prepare(extent: Extent) -> Result<()> {
     zig::install_lld(&zig, &tools)?;
     debian::install(&tools, extent)?;
     for arch in Arch::ALL {
-        let needed = fixtures::native(arch) && fixtures::debian_musl_if_present(arch).is_none();
-        if extent == Extent::Everything || needed {
+        let needed = match extent {
+            Extent::Everything => fixtures::ZIG.contains(&arch),
+            Extent::Demo => fixtures::native(arch) && fixtures::debian_musl_if_present(arch).is_none(),
+        };
+        if needed {
             zig::install_musl(&zig, arch)?;
         }
     }

@@ -133,7 +133,8 @@ mod tests {
     fn the_locked_wheel_is_the_release_that_the_donors_are_built_with() {
         let requirements = include_str!("../zig.requirements.txt");
         assert!(requirements.contains(&format!("{} ", zigcc::WHEEL)), "{requirements}");
-        assert_eq!(requirements.matches("--hash=sha256:").count(), Arch::ALL.len());
+        // Wheels for Linux on x86_64 and on aarch64.
+        assert_eq!(requirements.matches("--hash=sha256:").count(), 2);
     }
 
     #[test]

@@ -55,7 +55,11 @@ impl Host {
             command.args(["-nostdlib", "-static", self.form, "-Wl,--fatal-warnings"]);
             command
         } else {
-            let emulation = if self.arch == Arch::Aarch64 { "aarch64linux" } else { "elf_x86_64" };
+            let emulation = match self.arch {
+                Arch::X86_64 => "elf_x86_64",
+                Arch::Aarch64 => "aarch64linux",
+                Arch::Riscv64 => "elf64lriscv",
+            };
             let mut command = Command::new(fixtures::lld_folder().join("ld.lld"));
             command.args(["-static", "-m", emulation]);
             command

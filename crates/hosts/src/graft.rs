@@ -9,7 +9,7 @@ use surgery::plan::{Libc, Survey};
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::lock::FolderLocks;
-use crate::operation::{Base, Operation, Strings, Surgeon};
+use crate::operation::{Base, Operation, Surgeon};
 use crate::place::{Change, Observer, place, sweep};
 use crate::recognise::{Signature, Target, read, recognise, signature};
 use crate::record::{Record, backup_path};
@@ -241,10 +241,8 @@ pub(crate) fn action(operation: &Operation) -> Action {
 
 /// Says why a host keeps its own string functions, if that was not asked for.
 pub(crate) fn strings_note(operation: &Operation) -> Vec<String> {
-    match &operation.strings {
-        Strings::Refused(refusal) => vec![format!("keeps its own string functions: {refusal}")],
-        Strings::Off | Strings::Grafted(_) => Vec::new(),
-    }
+    let reason = operation.strings.reason();
+    reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect()
 }
 
 fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {

@@ -46,6 +46,8 @@ pub enum Strings {
     Grafted(Box<Plan>),
     /// They cannot be exchanged, for this reason; the allocator is all the same.
     Refused(Box<Refusal>),
+    /// There are none for the host's architecture; the allocator is exchanged all the same.
+    Missing(Arch),
 }
 
 impl Strings {
@@ -53,7 +55,18 @@ impl Strings {
     pub fn plan(&self) -> Option<&Plan> {
         match self {
             Strings::Grafted(plan) => Some(plan),
-            Strings::Off | Strings::Refused(_) => None,
+            Strings::Off | Strings::Refused(_) | Strings::Missing(_) => None,
+        }
+    }
+
+    /// Why they are not exchanged though that was asked for.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Strings::Off | Strings::Grafted(_) => None,
+            Strings::Refused(refusal) => Some(refusal.to_string()),
+            Strings::Missing(arch) => {
+                Some(format!("there are none of ours for {arch}, only for {}", offered(donors::strings())))
+            }
         }
     }
 }
@@ -135,6 +148,11 @@ pub(crate) struct Planned {
     pub(crate) graft: Vec<u8>,
 }
 
+/// The architectures that a donor is for.
+fn offered(donor: &donors::Donor) -> String {
+    donor.arches().map(Arch::name).collect::<Vec<_>>().join(", ")
+}
+
 /// Plans grafts of the same donors with one set of options.
 pub(crate) struct Surgeon<'a> {
     pub(crate) request: &'a Request,
@@ -190,7 +208,7 @@ impl<'a> Surgeon<'a> {
             path: path.to_owned(),
             donor: donor.name.to_owned(),
             arch: arch.name().to_owned(),
-            offered: donor.arches().map(|arch| arch.name()).collect::<Vec<_>>().join(", "),
+            offered: offered(donor),
         })?;
         let key = (donor.name, arch.name());
         if !self.tuned.contains_key(&key) {
@@ -227,9 +245,10 @@ impl<'a> Surgeon<'a> {
             Some(plan) => plan.apply(&parse(path, from)?),
             None => from.to_vec(),
         };
-        let strings = match self.request.strings {
-            false => Strings::Off,
-            true => match self.step(path, &parse(path, &first)?, donors::strings())? {
+        let strings = match (self.request.strings, &malloc) {
+            (false, _) => Strings::Off,
+            (true, Some(plan)) if donors::strings().object(plan.arch).is_none() => Strings::Missing(plan.arch),
+            (true, _) => match self.step(path, &parse(path, &first)?, donors::strings())? {
                 Ok(plan) => Strings::Grafted(Box::new(plan)),
                 Err(refusal) if malloc.is_none() => return Err(refused(path, refusal)),
                 Err(refusal) => Strings::Refused(Box::new(refusal)),

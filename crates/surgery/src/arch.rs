@@ -11,17 +11,20 @@ pub enum Arch {
     X86_64,
     /// AArch64, little-endian, LP64.
     Aarch64,
+    /// RISC-V, LP64 with double-precision floats in registers (lp64d).
+    Riscv64,
 }
 
 impl Arch {
     /// All of them.
-    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+    pub const ALL: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
 
-    /// As target triples spell it: `x86_64`, `aarch64`.
+    /// As target triples spell it: `x86_64`, `aarch64`, `riscv64`.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
             Arch::Aarch64 => "aarch64",
+            Arch::Riscv64 => "riscv64",
         }
     }
 

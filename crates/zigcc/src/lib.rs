@@ -17,17 +17,20 @@ pub enum Arch {
     X86_64,
     /// ARMv8-A, 64-bit, little-endian.
     Aarch64,
+    /// RISC-V, 64-bit, rv64gc with floats in registers (lp64d).
+    Riscv64,
 }
 
 impl Arch {
     /// Every architecture, in the order in which they are listed to users.
-    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+    pub const ALL: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
 
     /// The name that `uname -m` prints.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
             Arch::Aarch64 => "aarch64",
+            Arch::Riscv64 => "riscv64",
         }
     }
 
@@ -36,6 +39,7 @@ impl Arch {
         match self {
             Arch::X86_64 => "x86_64-linux-musl",
             Arch::Aarch64 => "aarch64-linux-musl",
+            Arch::Riscv64 => "riscv64-linux-musl",
         }
     }
 }

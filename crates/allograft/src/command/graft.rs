@@ -155,17 +155,17 @@ fn donor_of(plan: &Plan) -> Value {
 /// What became of the string functions: `action` is `grafted`, `off`, or `refused` with a `reason`.
 fn strings(operation: &Operation) -> Value {
     let plan = operation.strings.plan();
-    let (action, reason) = match &operation.strings {
-        Strings::Off => ("off", None),
-        Strings::Grafted(_) => ("grafted", None),
-        Strings::Refused(refusal) => ("refused", Some(refusal.to_string())),
+    let action = match &operation.strings {
+        Strings::Off => "off",
+        Strings::Grafted(_) => "grafted",
+        Strings::Refused(_) | Strings::Missing(_) => "refused",
     };
     json!({
         "action": action,
         "donor": plan.map(donor_of),
         "removed": removed_members(operation, DonorKind::Strings),
         "provides": plan.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
-        "reason": reason,
+        "reason": operation.strings.reason(),
     })
 }
 

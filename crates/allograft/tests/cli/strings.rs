@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::lab::{Lab, debian, tool};
+use fixtures::Arch;
+
+use crate::lab::{Lab, debian, tool, zig};
 
 /// The ways to graft, and what the record says of each.
 const WAYS: [(&[&str], &str, bool); 4] = [
@@ -127,6 +129,28 @@ fn failed(lab: &Lab) -> Vec<String> {
     let document = lab.run(["verify", "graft.a", "--stock", "libc.a", "--static-only", "--json"]).exits(1).json();
     let checks = document["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false);
     checks.map(|check| check["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn an_architecture_without_string_functions_gets_the_allocator() {
+    let lab = Lab::new();
+    let stock = zig(Arch::Riscv64);
+    let libc = lab.put("libc.a", &stock);
+    lab.changes_nothing(3, ["graft", "libc.a", "--donor", "none"]).says(&["riscv64", "x86_64, aarch64", "help: "]);
+    let ran = lab.run(["graft", "libc.a", "--json"]).exits(0).says(&["keeps its own string functions", "riscv64"]);
+    let document = ran.json();
+    let host = &document["hosts"][0];
+    assert_eq!((&host["arch"], &host["donor"]["name"]), (&"riscv64".into(), &"mimalloc".into()));
+    assert_eq!((&host["strings"]["action"], &host["strings"]["donor"]), (&"refused".into(), &serde_json::Value::Null));
+    assert!(host["strings"]["reason"].as_str().unwrap().contains("riscv64"), "{host}");
+    lab.run(["verify", "libc.a", "--static-only"]).exits(0);
+    let file = &lab.run(["inspect", "libc.a", "--json"]).exits(0).json()["files"][0];
+    assert_eq!((&file["arch"], &file["malloc"]["name"]), (&"riscv64".into(), &"mimalloc".into()));
+    // Who asks for none is not told.
+    assert_eq!(lab.run(["graft", "libc.a", "--strings", "off"]).exits(0).err, "");
+    lab.changes_nothing(0, ["graft", "libc.a"]);
+    lab.run(["undo", "libc.a"]).exits(0);
+    assert!(fs::read(&libc).unwrap() == stock);
 }
 
 #[test]

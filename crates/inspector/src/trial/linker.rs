@@ -189,6 +189,7 @@ fn emulation(arch: Arch) -> Option<&'static str> {
     match arch {
         Arch::X86_64 => Some("elf_x86_64"),
         Arch::Aarch64 => Some("aarch64linux"),
+        Arch::Riscv64 => Some("elf64lriscv"),
         _ => None,
     }
 }

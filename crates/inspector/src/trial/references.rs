@@ -4,9 +4,11 @@
 pub(super) fn object(arch: conformance::Arch, names: &[&str]) -> Vec<u8> {
     const HEADER: usize = 64;
     const SYMBOL: usize = 24;
-    let machine: u16 = match arch {
-        conformance::Arch::X86_64 => 62,
-        conformance::Arch::Aarch64 => 183,
+    let (machine, flags): (u16, u32) = match arch {
+        conformance::Arch::X86_64 => (62, 0),
+        conformance::Arch::Aarch64 => (183, 0),
+        // Doubles in registers: what does not say so does not link with what does.
+        conformance::Arch::Riscv64 => (243, 4),
     };
     let mut strings = vec![0u8];
     let mut symbols = vec![0u8; SYMBOL];
@@ -31,7 +33,7 @@ pub(super) fn object(arch: conformance::Arch, names: &[&str]) -> Vec<u8> {
     file.extend(1u32.to_le_bytes());
     file.extend([0; 16]);
     file.extend((table_at as u64).to_le_bytes());
-    file.extend([0; 4]);
+    file.extend(flags.to_le_bytes());
     // Sizes and counts of headers; four sections, the names in the third.
     for number in [HEADER as u16, 0, 0, 64, 5, 3] {
         file.extend(number.to_le_bytes());

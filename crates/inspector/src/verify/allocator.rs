@@ -135,6 +135,7 @@ fn only_returns(arch: Arch, code: &[u8]) -> bool {
     let (pads, returns): (&[&[u8]], &[&[u8]]) = match arch {
         Arch::X86_64 => (&[b"\xf3\x0f\x1e\xfa"], &[b"\xc3", b"\xf3\xc3"]),
         Arch::Aarch64 => (&[b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5"], &[b"\xc0\x03\x5f\xd6"]),
+        Arch::Riscv64 => (&[], &[b"\x82\x80", b"\x67\x80\x00\x00"]),
         _ => return false,
     };
     let code = pads.iter().find_map(|pad| code.strip_prefix(*pad)).unwrap_or(code);
@@ -163,5 +164,7 @@ mod tests {
         assert!(!only_returns(Arch::X86_64, b"\x55\x48\x89\xe5"));
         assert!(only_returns(Arch::Aarch64, b"\x5f\x24\x03\xd5\xc0\x03\x5f\xd6"));
         assert!(!only_returns(Arch::Aarch64, b"\xfd\x7b\xbf\xa9"));
+        assert!(only_returns(Arch::Riscv64, b"\x82\x80"));
+        assert!(!only_returns(Arch::Riscv64, b"\x41\x11\x06\xe4"));
     }
 }

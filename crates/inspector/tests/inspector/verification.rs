@@ -24,7 +24,7 @@ fn fails(recipe: &Recipe, names: &[&str], says: &str) {
 
 #[test]
 fn a_good_graft_passes_every_check() {
-    for arch in Arch::ALL {
+    for arch in fixtures::DEBIAN {
         let checks = checks(arch, &Recipe { patience: Some(3), ..Recipe::default() });
         let failed: Vec<_> = checks.iter().filter(|check| !check.ok).collect();
         assert!(failed.is_empty(), "{failed:?}");

@@ -25,14 +25,17 @@ pub struct Machine {
     pub bits: u8,
     /// Most significant byte first.
     pub big_endian: bool,
+    /// Passes floats otherwise than the architecture's usual convention does, by `e_flags`: lp64 and lp64f on RISC-V.
+    pub other_floats: bool,
 }
 
 impl Machine {
     /// The architecture, if a graft can be made for it.
     pub fn arch(self) -> Option<Arch> {
-        match (elf::Machine(self.number), self.bits, self.big_endian) {
-            (elf::EM_X86_64, 64, false) => Some(Arch::X86_64),
-            (elf::EM_AARCH64, 64, false) => Some(Arch::Aarch64),
+        match (elf::Machine(self.number), self.bits, self.big_endian, self.other_floats) {
+            (elf::EM_X86_64, 64, false, _) => Some(Arch::X86_64),
+            (elf::EM_AARCH64, 64, false, _) => Some(Arch::Aarch64),
+            (elf::EM_RISCV, 64, false, false) => Some(Arch::Riscv64),
             _ => None,
         }
     }
@@ -56,7 +59,9 @@ impl fmt::Display for Machine {
             elf::EM_LOONGARCH => "loongarch",
             _ => return write!(formatter, "machine {} ({}-bit)", self.number, self.bits),
         };
-        write!(formatter, "{name}, {}-bit, {}-endian", self.bits, if self.big_endian { "big" } else { "little" })
+        let (endian, floats) =
+            (if self.big_endian { "big" } else { "little" }, if self.other_floats { ", soft-float" } else { "" });
+        write!(formatter, "{name}, {}-bit, {endian}-endian{floats}", self.bits)
     }
 }
 
@@ -146,8 +151,8 @@ pub(crate) struct Object<'a> {
 impl<'a> Object<'a> {
     /// Looks at the header only. `None`: not a relocatable ELF object, but LLVM bitcode, say.
     pub(crate) fn recognise(data: &'a [u8]) -> Option<Object<'a>> {
-        // EI_CLASS at 4, EI_DATA at 5, e_type at 16, e_machine at 18 for both classes.
-        let header = data.get(..20).filter(|header| header.starts_with(&elf::ELFMAG))?;
+        // EI_CLASS at 4, EI_DATA at 5, e_type at 16, e_machine at 18 for both classes; e_flags at 36 or 48.
+        let header = data.get(..52).filter(|header| header.starts_with(&elf::ELFMAG))?;
         let bits = match header[4] {
             1 => 32,
             2 => 64,
@@ -163,7 +168,11 @@ impl<'a> Object<'a> {
             if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
         };
         let relocatable = elf::FileType(number(16)) == elf::ET_REL;
-        relocatable.then(|| Object { machine: Machine { number: number(18), bits, big_endian }, data })
+        let machine = number(18);
+        let flags = &header[if bits == 64 { 48..52 } else { 36..40 }];
+        let floats = u32::from(if big_endian { flags[3] } else { flags[0] }) & elf::EF_RISCV_FLOAT_ABI;
+        let other_floats = elf::Machine(machine) == elf::EM_RISCV && floats != elf::EF_RISCV_FLOAT_ABI_DOUBLE.0;
+        relocatable.then(|| Object { machine: Machine { number: machine, bits, big_endian, other_floats }, data })
     }
 
     /// All symbols but the empty first one, in the order of the table; none where there is no table.

@@ -71,7 +71,7 @@ pub enum Refusal {
         found: String,
     },
     /// A machine without donors.
-    #[error("this archive is for {found}, expected x86_64 or aarch64")]
+    #[error("this archive is for {found}, expected one of {}", Arch::ALL.map(Arch::name).join(", "))]
     Machine {
         /// What it is for.
         found: String,

@@ -95,14 +95,15 @@ fn a_grafted_libc_links_and_runs() {
         let donor = DonorObject::parse(&donor).expect("a donor");
         let tuned = donor.tuned(&[("purge_delay".to_owned(), 0)], "0.1.0").expect("tuned");
         let program = bench.compile("program.c", "program.o", &[]);
-        let zig = fixtures::zig_musl(arch);
-        let debian = fixtures::debian_musl(arch);
-        let builtins = zig.with_file_name("libcompiler_rt.a");
-        for (stock, folder, rest) in [
-            (&debian.libc, debian.libdir.as_path(), vec![]),
-            (&zig, zig.parent().expect("a folder"), vec![zig.with_file_name("libzigc.a"), builtins.clone()]),
-        ] {
-            let bytes = samples::bytes(stock);
+        let debian = fixtures::DEBIAN.contains(&arch).then(|| (fixtures::debian_musl(arch).libc, vec![]));
+        let zig = fixtures::ZIG.contains(&arch).then(|| {
+            let zig = fixtures::zig_musl(arch);
+            let rest = ["libzigc.a", "libcompiler_rt.a"].map(|name| zig.with_file_name(name)).to_vec();
+            (zig, rest)
+        });
+        for (stock, rest) in debian.into_iter().chain(zig) {
+            let folder = stock.parent().expect("a folder");
+            let bytes = samples::bytes(&stock);
             let archive = Archive::parse(&bytes).expect("an archive");
             let plan = plan(&archive, &tuned).unwrap_or_else(|refusal| panic!("{}: {refusal}", stock.display()));
             let graft = bench.put("libc.a", &plan.apply(&archive));

@@ -185,14 +185,25 @@ fn machines_must_agree() {
     };
     let aarch64 = all(Architecture::Aarch64, Endianness::Little);
     assert_eq!(refused(&aarch64), "the donor is for x86_64, expected aarch64 as the archive is");
+    const EXPECTED: &str = "x86_64, aarch64, riscv64";
+    let soft = samples::MUSL.map(|(name, words)| {
+        let mut object = samples::object_for(Architecture::Riscv64, Endianness::Little, words);
+        object[48] &= !6; // e_flags: no float registers
+        (name, object)
+    });
+    let found = "riscv, 64-bit, little-endian, soft-float";
+    let machine = format!("this archive is for {found}, expected one of {EXPECTED}");
+    assert_eq!(refused(&samples::archive(&soft, true)), machine);
     for (architecture, endianness, found) in [
         (Architecture::I386, Endianness::Little, "i386, 32-bit, little-endian"),
         (Architecture::X86_64_X32, Endianness::Little, "x86_64, 32-bit, little-endian"),
         (Architecture::PowerPc64, Endianness::Big, "powerpc64, 64-bit, big-endian"),
         (Architecture::Aarch64, Endianness::Big, "aarch64, 64-bit, big-endian"),
+        (Architecture::Mips, Endianness::Big, "mips, 32-bit, big-endian"),
+        (Architecture::Riscv32, Endianness::Little, "riscv, 32-bit, little-endian, soft-float"),
     ] {
         let bytes = all(architecture, endianness);
-        assert_eq!(refused(&bytes), format!("this archive is for {found}, expected x86_64 or aarch64"));
+        assert_eq!(refused(&bytes), format!("this archive is for {found}, expected one of {EXPECTED}"));
         let survey = survey(&Archive::parse(&bytes).expect("an archive")).expect("a survey");
         assert_eq!((survey.libc, survey.arch), (Libc::Musl, None));
     }

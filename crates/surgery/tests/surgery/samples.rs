@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use object::write::{Object, Symbol, SymbolSection};
-use object::{Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
+use object::{Architecture, BinaryFormat, Endianness, FileFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
 
 /// Every real archive that there is, by what to call it.
 pub(crate) fn real_archives() -> Vec<(String, PathBuf)> {
     let mut archives = vec![("glibc".to_owned(), fixtures::glibc())];
-    for arch in fixtures::Arch::ALL {
+    for arch in fixtures::DEBIAN {
         archives.push((format!("Debian {}", arch.name()), fixtures::debian_musl(arch).libc));
+    }
+    for arch in fixtures::ZIG {
         let zig = fixtures::zig_musl(arch);
         archives.push((format!("zig's compiler-rt {}", arch.name()), zig.with_file_name("libcompiler_rt.a")));
         archives.push((format!("zig {}", arch.name()), zig));
@@ -19,13 +21,11 @@ pub(crate) fn real_archives() -> Vec<(String, PathBuf)> {
 
 /// The musl `libc.a`s among them.
 pub(crate) fn real_musl() -> Vec<(String, surgery::Arch, PathBuf)> {
-    let mut archives = Vec::new();
-    for arch in fixtures::Arch::ALL {
-        let own = surgery::Arch::from_name(arch.name()).expect("an architecture of both");
-        archives.push((format!("Debian {}", arch.name()), own, fixtures::debian_musl(arch).libc));
-        archives.push((format!("zig {}", arch.name()), own, fixtures::zig_musl(arch)));
-    }
-    archives
+    let debian =
+        fixtures::DEBIAN.map(|arch| (format!("Debian {}", arch.name()), arch, fixtures::debian_musl(arch).libc));
+    let zig = fixtures::ZIG.map(|arch| (format!("zig {}", arch.name()), arch, fixtures::zig_musl(arch)));
+    let own = |arch: fixtures::Arch| surgery::Arch::from_name(arch.name()).expect("an architecture of both");
+    debian.into_iter().chain(zig).map(|(what, arch, path)| (what, own(arch), path)).collect()
 }
 
 pub(crate) fn bytes(path: &std::path::Path) -> Vec<u8> {
@@ -40,6 +40,10 @@ pub(crate) fn object_for(architecture: Architecture, endianness: Endianness, wor
 
 fn unwritten(architecture: Architecture, endianness: Endianness, words: &str) -> Object<'static> {
     let mut object = Object::new(BinaryFormat::Elf, architecture, endianness);
+    if architecture == Architecture::Riscv64 {
+        let e_flags = object::elf::EF_RISCV_RVC | object::elf::EF_RISCV_FLOAT_ABI_DOUBLE;
+        object.flags = FileFlags::Elf { os_abi: object::elf::ELFOSABI_NONE, abi_version: 0, e_flags };
+    }
     let text = object.section_id(object::write::StandardSection::Text);
     for word in words.split_whitespace() {
         let (needs, word) = strip(word, "needs:");
@@ -121,13 +125,17 @@ pub(crate) fn options(options: &[(&str, i64, i64, i64)]) -> Vec<u8> {
     table
 }
 
-/// A donor of these symbols, with this note and these options.
-pub(crate) fn donor_of(arch: surgery::Arch, words: &str, note: &[u8], options: &[u8]) -> Vec<u8> {
-    let architecture = match arch {
+fn architecture(arch: surgery::Arch) -> Architecture {
+    match arch {
         surgery::Arch::X86_64 => Architecture::X86_64,
         surgery::Arch::Aarch64 => Architecture::Aarch64,
-    };
-    let object = unwritten(architecture, Endianness::Little, words);
+        surgery::Arch::Riscv64 => Architecture::Riscv64,
+    }
+}
+
+/// A donor of these symbols, with this note and these options.
+pub(crate) fn donor_of(arch: surgery::Arch, words: &str, note: &[u8], options: &[u8]) -> Vec<u8> {
+    let object = unwritten(architecture(arch), Endianness::Little, words);
     with_sections(object, ".note.allograft", note, options)
 }
 
@@ -138,11 +146,7 @@ pub(crate) fn strings(arch: surgery::Arch, name: &str) -> Vec<u8> {
 
 /// A donor of string functions that defines these.
 pub(crate) fn strings_of(arch: surgery::Arch, words: &str, name: &str) -> Vec<u8> {
-    let architecture = match arch {
-        surgery::Arch::X86_64 => Architecture::X86_64,
-        surgery::Arch::Aarch64 => Architecture::Aarch64,
-    };
-    let object = unwritten(architecture, Endianness::Little, words);
+    let object = unwritten(architecture(arch), Endianness::Little, words);
     with_sections(object, ".note.allograft.strings", &note_of(2, name, "0.1"), &[])
 }
 
