@@ -14,15 +14,32 @@
 /* Null in a program that cannot start threads: its libc.a's member with pthread_create is not linked in. */
 extern __typeof(pthread_create) pthread_create __attribute__((weak));
 
-/* There is no asking for a number: take every key, keep the last, give back the others. Called before there are threads;
+/* A thread that was cancelled asynchronously goes from wherever it was straight into its end, and musl 1.2.3 has it do so on a
+ * stack that is aligned to 8 bytes only (src/thread/pthread_cancel.c; 1.2.5 goes on in the signal's frame, which is aligned).
+ * Compilers take 16 for granted. */
+#if defined(__x86_64__) || defined(__i386__)
+#define GRAFT_REALIGNS __attribute__((force_align_arg_pointer))
+#else
+#define GRAFT_REALIGNS
+#endif
+
+static void (*graft_thread_destructor)(void *);
+
+GRAFT_REALIGNS static void graft_end_thread(void *argument)
+{
+	graft_thread_destructor(argument);
+}
+
+/* One destructor for the process. There is no asking for a number: take every key, keep the last, give back the others. Called before there are threads;
  * programs without threads do not get here. */
 static int graft_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
 	pthread_key_t taken[PTHREAD_KEYS_MAX];
 	int count = 0, last = 0;
-	if (!pthread_create)
+	if (!pthread_create || (graft_thread_destructor && graft_thread_destructor != destructor))
 		return EAGAIN;
-	while (count < PTHREAD_KEYS_MAX && !pthread_key_create(&taken[count], destructor)) {
+	graft_thread_destructor = destructor;
+	while (count < PTHREAD_KEYS_MAX && !pthread_key_create(&taken[count], graft_end_thread)) {
 		if (taken[count] > taken[last])
 			last = count;
 		count++;
