@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -165,6 +166,11 @@ UNUSED static int await_child(pid_t child, long seconds) {
 	}
 }
 
+// Whether qemu's user mode runs the program: it has no seccomp to ask about, keeps no limits, and spends mappings of its own.
+UNUSED static int is_emulated(void) {
+	return getenv("ALLOGRAFT_TEST_EMULATED") || (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == -1 && errno == EINVAL);
+}
+
 // How long a child may take before it counts as hanging.
 UNUSED static long patience(void) {
 	return setting("ALLOGRAFT_HANG_SECONDS", 20);
@@ -177,6 +183,26 @@ UNUSED static void expect_exit(pid_t child, int code, const char *what) {
 	CHECK_THAT(status != -1, "%s: hang: the child still ran after %ld s", what, patience());
 	CHECK_THAT(!WIFSIGNALED(status), "%s: the child died of signal %d", what, WTERMSIG(status));
 	CHECK_THAT(WEXITSTATUS(status) == code, "%s: the child left with %d, not %d", what, WEXITSTATUS(status), code);
+}
+
+// Runs `what` in a child, where nothing but its own failures may be printed: a failure's words go to the real stderr,
+// whatever else is printed into a pipe.
+UNUSED static void expect_silence(const char *what, void (*run)(void)) {
+	enum { SILENT_CODE = 3 };
+	static char text[200];
+	int ends[2];
+	CHECK(pipe2(ends, O_NONBLOCK) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		check_stderr = dup(2);
+		CHECK(check_stderr >= 0 && dup2(ends[1], 1) == 1 && dup2(ends[1], 2) == 2);
+		run();
+		_exit(SILENT_CODE);
+	}
+	expect_exit(child, SILENT_CODE, what);
+	ssize_t length = read(ends[0], text, sizeof text - 1);
+	CHECK_THAT(length < 0 && errno == EAGAIN, "%s: the allocator printed: %.*s", what, (int)(length > 0 ? length : 0), text);
+	close(ends[0]), close(ends[1]);
 }
 
 // How much of this process's own memory (what it may write) is resident, in bytes; 0 where /proc is missing. Asks about each

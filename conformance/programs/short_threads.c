@@ -1,13 +1,13 @@
-// Ten thousand short-lived threads, eight alive at once: memory does not grow with their number.
+// Twenty thousand short-lived threads, or $ALLOGRAFT_THREADS, eight alive at once: memory does not grow with them.
 // At most 300 s on a slow machine.
 #include "check.h"
 
 #include <pthread.h>
 
-enum { THREADS = 10000, FIRST = 1000, ALIVE = 8, BLOCKS = 40, BOXES = 64 };
+enum { THREADS = 20000, ALIVE = 8, BLOCKS = 40, BOXES = 64 };
 
-// Growth that is allowed after the first tenth: caches that fill up slowly, and at most this much for each thread.
-enum { ALLOWED = 16 << 20, ALLOWED_EACH = 512 };
+// Growth that is allowed after the first threads: caches that fill up slowly, and at most this much for each one.
+enum { ALLOWED = 16 << 20, ALLOWED_EACH = 256 };
 
 static _Atomic(unsigned char *) boxes[BOXES]; // blocks that a thread left for another one to free
 
@@ -40,7 +40,7 @@ static void *work(void *argument) {
 
 int main(void) {
 	check_begin();
-	long count = scaled(THREADS), first = scaled(FIRST);
+	long count = setting("ALLOGRAFT_THREADS", scaled(THREADS)), first = count / 20;
 	size_t base = 0;
 	pthread_t alive[ALIVE];
 	for (long i = 0; i < count + ALIVE; i++) {

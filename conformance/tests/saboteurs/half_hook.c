@@ -1,6 +1,7 @@
 // Takes its lock before a fork and releases it in the parent only.
 // Caught by fork_stress: hang
 // Caught by fork_handlers: hang
+// Caught by fork_owners: hang
 #define FORK_HOOK
 void __malloc_atfork(int);
 #include "sound.h"
