@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use serde::Deserialize;
 
@@ -28,6 +30,12 @@ pub struct Case {
     /// More arguments for the linker.
     #[serde(default)]
     pub link: Vec<String>,
+    /// The allocators that it is about, by name; every one when there are none.
+    #[serde(default)]
+    pub donors: Vec<String>,
+    /// The signal that ends the program after its `ok`, such as `SIGABRT`.
+    #[serde(default)]
+    pub signal: Option<Signal>,
     /// The donor's options.
     #[serde(default)]
     pub settings: BTreeMap<String, i64>,
@@ -54,6 +62,23 @@ pub struct Case {
     /// The folder.
     #[serde(skip)]
     pub folder: PathBuf,
+}
+
+/// A signal that ends a program, by its number on Linux.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Signal {
+    /// Of an instruction made to fail.
+    #[serde(rename = "SIGILL")]
+    Ill = 4,
+    /// Of a breakpoint.
+    #[serde(rename = "SIGTRAP")]
+    Trap = 5,
+    /// Of `abort`.
+    #[serde(rename = "SIGABRT")]
+    Abrt = 6,
+    /// Of memory that is not there.
+    #[serde(rename = "SIGSEGV")]
+    Segv = 11,
 }
 
 impl Case {
@@ -144,6 +169,11 @@ impl Case {
         }
     }
 
+    /// Whether a program ended as it should. An emulator ends itself with its program's signal.
+    fn ended(&self, status: ExitStatus) -> bool {
+        self.signal.map_or(status.success(), |signal| status.signal() == Some(signal as i32))
+    }
+
     fn check_run(&self, way: Way, program: &Path, grafted: bool) -> Result<(), String> {
         let environment: Vec<(String, String)> = self.environment.clone().into_iter().collect();
         let output = way.run(program, &environment)?;
@@ -153,7 +183,7 @@ impl Case {
         } else {
             stderr.is_empty()
         };
-        if output.status.success() && stdout == "ok\n" && said {
+        if self.ended(output.status) && stdout == "ok\n" && said {
             return Ok(());
         }
         Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status))

@@ -35,7 +35,10 @@ fn donors_for(case: &Case) -> Vec<Donors> {
     let strings_only = Donors { malloc: None, strings: true };
     let mut all: Vec<Donors> = match case.strings_only {
         true => vec![strings_only],
-        false => donors::all().iter().map(|donor| Donors::both(donor.name)).collect(),
+        false => {
+            let wanted = |name: &str| case.donors.is_empty() || case.donors.iter().any(|wanted| wanted == name);
+            donors::all().iter().filter(|donor| wanted(donor.name)).map(|donor| Donors::both(donor.name)).collect()
+        }
     };
     if case.malloc_only {
         all.push(Donors { malloc: Some(donors::DEFAULT), strings: false });

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,15 +37,25 @@ static char ***donor_environment(void);
 #include "mimalloc/internal.h"
 void upstream_thread_done(mi_heap_t *);
 
+/* Only these two files call an EINVAL or an EAGAIN what is damage to the heap; in others, it is a key that cannot be had. */
+#if MI_SECURE
+static void donor_heap_message(int error, const char *format, ...);
+#define _mi_error_message donor_heap_message
+#endif
 #include "alloc.c"
+#undef _mi_error_message
 #include "alloc-aligned.c"
 #include "alloc-posix.c"
 
+#if MI_SECURE
+#define _mi_error_message donor_heap_message
+#endif
 #define _mi_arena_free upstream_arena_free
 #define _mi_arenas_collect upstream_arenas_collect
 #include "arena.c"
 #undef _mi_arena_free
 #undef _mi_arenas_collect
+#undef _mi_error_message
 
 #include "bitmap.c"
 #include "heap.c"
@@ -54,7 +65,13 @@ void upstream_thread_done(mi_heap_t *);
 #undef _mi_thread_done
 
 #include "libc.c"
+
+#if MI_SECURE
+#define _mi_error_message upstream_error_message
+#endif
 #include "options.c"
+#undef _mi_error_message
+
 #include "os.c"
 
 #define _mi_malloc_generic upstream_malloc_generic
@@ -80,6 +97,40 @@ void upstream_thread_done(mi_heap_t *);
 #include "prim/prim.c"
 
 #include "restore.h"
+
+#if MI_SECURE
+/* Upstream prints nothing unless MIMALLOC_SHOW_ERRORS is set, ends the program only where it says EFAULT, and returns from
+ * a double free that it has seen. Here every damage to the heap is said and ends the program; a request that cannot be
+ * met does neither. */
+static _Noreturn void donor_damage(const char *format, va_list arguments)
+{
+	char text[256] = "allograft: " GRAFT_DONOR ": ";
+	size_t start = strlen(text);
+	_mi_vsnprintf(text + start, sizeof text - start, format, arguments);
+	graft_fputs(text);
+	abort();
+}
+
+static void donor_heap_message(int error, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	if (error == EFAULT || error == EINVAL || error == EAGAIN)
+		donor_damage(format, arguments);
+	mi_show_error_message(format, arguments);
+	va_end(arguments);
+}
+
+void _mi_error_message(int error, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	if (error == EFAULT)
+		donor_damage(format, arguments);
+	mi_show_error_message(format, arguments);
+	va_end(arguments);
+}
+#endif
 
 /* What one thread shares with others, behind the gate. */
 
