@@ -3,6 +3,8 @@
 #include "check.h"
 
 extern void *pvalloc(size_t) __attribute__((weak)); // not in stock musl
+extern int malloc_trim(size_t) __attribute__((weak)); // glibc's, not in stock musl
+extern int mallopt(int, int) __attribute__((weak));
 
 enum { UNIT = 16 }; // what musl and glibc promise on 64-bit
 
@@ -341,6 +343,34 @@ static void frees(void) {
 	CHECK(errno == 4242);
 }
 
+// What programs written for glibc call: answers as malloc_trim(3) and mallopt(3) say, errno left alone, and no block harmed.
+static void of_glibc(void) {
+	enum { COUNT = 4000, SIZE = 1000, PARAMETERS = 8 };
+	static unsigned char *blocks[COUNT];
+	for (size_t i = 0; i < COUNT; i++) {
+		CHECK(blocks[i] = malloc(SIZE));
+		pattern_fill(blocks[i], 0, SIZE, i);
+	}
+	for (size_t i = 0; i < COUNT; i++)
+		if (i % 8) free(blocks[i]);
+	errno = 4242;
+	if (malloc_trim) {
+		int first = malloc_trim(0), second = malloc_trim(1 << 20);
+		CHECK_THAT((first == 0 || first == 1) && (second == 0 || second == 1), "malloc_trim gave %d, %d", first, second);
+	}
+	if (mallopt) {
+		for (int parameter = -1; parameter >= -PARAMETERS; parameter--)
+			CHECK_THAT(mallopt(parameter, 1) == 1, "mallopt(%d, 1) gave no 1", parameter);
+		CHECK(mallopt(1, 64) == 1 && mallopt(1, 1 << 20) == 0 && mallopt(1, -1) == 0);
+		CHECK(mallopt(0, 1) == 0 && mallopt(4711, 1) == 0 && mallopt(-4711, 1) == 0);
+	}
+	CHECK_THAT(errno == 4242, "errno is %d after malloc_trim and mallopt", errno);
+	for (size_t i = 0; i < COUNT; i += 8) {
+		CHECK_PATTERN(blocks[i], SIZE, i);
+		free(blocks[i]);
+	}
+}
+
 // Random work over all functions at once, every block checked before it goes.
 static void mixture(void) {
 	enum { SLOTS = 512 };
@@ -393,6 +423,7 @@ int main(void) {
 	alignments();
 	pages();
 	frees();
+	of_glibc();
 	mixture();
 	return check_done();
 }

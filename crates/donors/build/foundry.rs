@@ -12,28 +12,6 @@ use zigcc::{Arch, Zig};
 
 use crate::recipe::{Kind, Recipe, Role, Unit, Upstream};
 
-/// What an allocator's object may define for others to see, public names and musl's internal ones
-/// (musl 1.2.6: src/malloc, src/process/fork.c, src/internal/fork_impl.h).
-const FAMILY: [&str; 17] = [
-    "malloc",
-    "calloc",
-    "realloc",
-    "free",
-    "aligned_alloc",
-    "memalign",
-    "posix_memalign",
-    "valloc",
-    "pvalloc",
-    "reallocarray",
-    "malloc_usable_size",
-    "__libc_malloc",
-    "__libc_calloc",
-    "__libc_realloc",
-    "__libc_free",
-    "__malloc_donate",
-    "__malloc_atfork",
-];
-
 /// One object has to serve `-static` and `-static-pie` (hence -fPIE), and threads' variables lie at fixed offsets in both
 /// (hence local-exec). Without `-fno-builtin-malloc` and its like, the compiler would see through the family's own bodies.
 /// Unwind tables let a debugger walk out of the allocator.
@@ -60,6 +38,9 @@ const COMPILE: [&str; 21] = [
     "-Wno-unknown-attributes",
     "-Wno-unused-command-line-argument",
 ];
+
+/// The environment's variable with one more preprocessor definition for the glue, to measure what a part of it costs.
+pub(crate) const DEFINE: &str = "ALLOGRAFT_DONOR_DEFINE";
 
 /// How a unit's language is asked of zig.
 const C: [&str; 2] = ["cc", "-std=gnu17"];
@@ -153,6 +134,7 @@ impl Foundry {
         line.extend(COMPILE.map(OsString::from));
         if unit.role == Role::Donor {
             line.extend(self.identity(recipe));
+            line.extend(std::env::var(DEFINE).ok().map(|define| OsString::from(format!("-D{define}"))));
         }
         let prelude = recipe.folder.join("prelude.h");
         if unit.role == Role::Upstream && prelude.is_file() {
@@ -208,7 +190,7 @@ fn damaged(recipe: &Recipe, arch: Arch, source: ObjectError) -> FoundryError {
 /// define what the recipe says, on this architecture all of it or less.
 fn exports(recipe: &Recipe, arch: Arch, objects: &[PathBuf]) -> Result<Vec<String>, FoundryError> {
     if recipe.kind == Kind::Malloc {
-        return Ok(FAMILY.map(str::to_owned).into());
+        return Ok(surgery::plan::donated().map(str::to_owned).collect());
     }
     let mut exports = Vec::new();
     for path in objects {

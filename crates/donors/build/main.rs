@@ -26,6 +26,7 @@ fn build() -> Result<(), FoundryError> {
         println!("cargo::rerun-if-changed={watched}");
     }
     println!("cargo::rerun-if-env-changed=ALLOGRAFT_ZIG");
+    println!("cargo::rerun-if-env-changed={}", foundry::DEFINE);
 
     let recipes = Recipe::all(&home)?;
     for recipe in &recipes {

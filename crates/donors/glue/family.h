@@ -6,6 +6,7 @@
  *   void donor_free(void *p); size_t donor_usable(const void *p)
  *   void donor_start(void)                            before main, single-threaded
  *   void donor_fork_child(void)                       in the child, the gate open again
+ *   void donor_trim(void), and GRAFT_HAS_TRIM         gives back what it can; only if the donor has such a thing
  * n is at least GRAFT_ALIGNMENT, but for donor_aligned. Failure is null with the program's errno set to ENOMEM, by
  * graft_no_memory() where a donor's slow path fails: looking at the result here would cost every call.
  *
@@ -26,7 +27,16 @@
 #define GRAFT_HIDDEN __attribute__((visibility("hidden")))
 #define GRAFT_PUBLIC(name, internal) \
 	extern __typeof(internal) name __attribute__((weak, alias(#internal), visibility("default")))
+/* Declared by no header of musl's. */
+#define GRAFT_PUBLIC_BESIDE_MUSL(name, internal) \
+	__typeof(internal) name; \
+	GRAFT_PUBLIC(name, internal)
 #define GRAFT_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define GRAFT_COUNT_CALL(name)                       \
+	do {                                              \
+		if (GRAFT_UNLIKELY(graft_counting))            \
+			graft_count_call(graft_function_##name);    \
+	} while (0)
 
 /* Every block is aligned to 16 bytes on 64-bit, whatever its size, as musl's and glibc's are. A donor may align a
  * block of 8 bytes to 8 only, so the least that it is asked for is 16. */
@@ -44,16 +54,19 @@ static __attribute__((noinline, cold)) void *graft_counted(void *block)
 
 static __attribute__((noinline, cold)) void *graft_counted_malloc(size_t n)
 {
+	graft_count_call(graft_function_malloc);
 	return graft_counted(donor_malloc(n));
 }
 
 static __attribute__((noinline, cold)) void *graft_counted_zalloc(size_t n)
 {
+	graft_count_call(graft_function_calloc);
 	return graft_counted(donor_zalloc(n));
 }
 
 static __attribute__((noinline, cold)) void graft_counted_free(void *block)
 {
+	graft_count_call(graft_function_free);
 	if (block)
 		graft_count_free(donor_usable(block));
 	donor_free(block);
@@ -61,6 +74,7 @@ static __attribute__((noinline, cold)) void graft_counted_free(void *block)
 
 static __attribute__((noinline, cold)) void *graft_counted_realloc(void *block, size_t n)
 {
+	graft_count_call(graft_function_realloc);
 	size_t before = block ? donor_usable(block) : 0;
 	void *moved = donor_realloc(block, n);
 	if (moved && block)
@@ -114,9 +128,8 @@ static void *graft_aligned_alloc(size_t alignment, size_t n)
 	}
 	if (GRAFT_UNLIKELY(alignment > PTRDIFF_MAX) || GRAFT_UNLIKELY(n > PTRDIFF_MAX - alignment))
 		return graft_no_memory();
-	if (alignment <= GRAFT_ALIGNMENT)
-		return __libc_malloc(n);
-	void *block = donor_aligned(alignment, n ? n : 1);
+	void *block =
+		alignment <= GRAFT_ALIGNMENT ? donor_malloc(GRAFT_ROUND(n)) : donor_aligned(alignment, n ? n : 1);
 	return GRAFT_UNLIKELY(graft_counting) ? graft_counted(block) : block;
 }
 
@@ -152,22 +165,33 @@ GRAFT_PUBLIC(calloc, graft_calloc);
 /* As in musl's src/malloc/mallocng/aligned_alloc.c, with `__malloc_replaced && !__aligned_alloc_replaced`. */
 static void *graft_aligned_alloc_if_ours(size_t alignment, size_t n)
 {
+	GRAFT_COUNT_CALL(aligned_alloc);
 	return graft_malloc_is_replaced() ? graft_no_memory() : graft_aligned_alloc(alignment, n);
 }
 GRAFT_PUBLIC(aligned_alloc, graft_aligned_alloc_if_ours);
 
+/* For the family's own functions that are made of aligned_alloc. */
+static void *graft_called_aligned_alloc(size_t alignment, size_t n)
+{
+	if (GRAFT_UNLIKELY(graft_counting) && aligned_alloc == graft_aligned_alloc_if_ours)
+		graft_discount_call(graft_function_aligned_alloc);
+	return aligned_alloc(alignment, n);
+}
+
 static void *graft_memalign(size_t alignment, size_t n)
 {
-	return aligned_alloc(alignment, n);
+	GRAFT_COUNT_CALL(memalign);
+	return graft_called_aligned_alloc(alignment, n);
 }
 GRAFT_PUBLIC(memalign, graft_memalign);
 
 static int graft_posix_memalign(void **result, size_t alignment, size_t n)
 {
+	GRAFT_COUNT_CALL(posix_memalign);
 	if (alignment < sizeof(void *) || (alignment & (alignment - 1)))
 		return EINVAL;
 	int saved = errno;
-	void *block = aligned_alloc(alignment, n);
+	void *block = graft_called_aligned_alloc(alignment, n);
 	if (!block) {
 		errno = saved;
 		return ENOMEM;
@@ -179,34 +203,69 @@ GRAFT_PUBLIC(posix_memalign, graft_posix_memalign);
 
 static void *graft_valloc(size_t n)
 {
-	return aligned_alloc((size_t)getauxval(AT_PAGESZ), n);
+	GRAFT_COUNT_CALL(valloc);
+	return graft_called_aligned_alloc((size_t)getauxval(AT_PAGESZ), n);
 }
 GRAFT_PUBLIC(valloc, graft_valloc);
 
 static void *graft_pvalloc(size_t n)
 {
 	size_t page = (size_t)getauxval(AT_PAGESZ), rounded;
+	GRAFT_COUNT_CALL(pvalloc);
 	if (__builtin_add_overflow(n, page - 1, &rounded))
 		return graft_no_memory();
 	rounded &= ~(page - 1);
-	return aligned_alloc(page, rounded ? rounded : page);
+	return graft_called_aligned_alloc(page, rounded ? rounded : page);
 }
 GRAFT_PUBLIC(pvalloc, graft_pvalloc);
 
 static void *graft_reallocarray(void *block, size_t count, size_t size)
 {
 	size_t n;
+	GRAFT_COUNT_CALL(reallocarray);
 	if (__builtin_mul_overflow(count, size, &n))
 		return graft_no_memory();
+	if (GRAFT_UNLIKELY(graft_counting) && realloc == __libc_realloc)
+		graft_discount_call(graft_function_realloc);
 	return realloc(block, n);
 }
 GRAFT_PUBLIC(reallocarray, graft_reallocarray);
 
 static size_t graft_malloc_usable_size(void *block)
 {
+	GRAFT_COUNT_CALL(malloc_usable_size);
 	return block ? donor_usable(block) : 0;
 }
 GRAFT_PUBLIC(malloc_usable_size, graft_malloc_usable_size);
+
+#ifndef GRAFT_HAS_TRIM
+static void donor_trim(void)
+{
+}
+#endif
+
+/* glibc's, for programs that call it; stock musl has none. 1 if memory went back to the system, else 0 (malloc_trim(3)). */
+static int graft_malloc_trim(size_t pad)
+{
+	(void)pad;
+	GRAFT_COUNT_CALL(malloc_trim);
+	int64_t before = atomic_load(&graft_returned);
+	donor_trim();
+	return atomic_load(&graft_returned) > before;
+}
+GRAFT_PUBLIC_BESIDE_MUSL(malloc_trim, graft_malloc_trim);
+
+/* glibc's, for programs that call it; stock musl has none. Nothing is changed: a donor's options are its own. 1 for what
+ * mallopt(3) documents, 0 for anything else and for an M_MXFAST out of its range. */
+static int graft_mallopt(int parameter, int value)
+{
+	enum { M_MXFAST = 1, M_TRIM_THRESHOLD = -1, M_ARENA_MAX = -8 };
+	GRAFT_COUNT_CALL(mallopt);
+	if (parameter == M_MXFAST)
+		return value >= 0 && (size_t)value <= 80 * sizeof(size_t) / 4;
+	return parameter <= M_TRIM_THRESHOLD && parameter >= M_ARENA_MAX;
+}
+GRAFT_PUBLIC_BESIDE_MUSL(mallopt, graft_mallopt);
 
 /* The dynamic linker offers the gaps of loaded libraries (ldso/dynlink.c); a static program has none to offer. */
 GRAFT_HIDDEN void __malloc_donate(char *start, char *end)
@@ -221,8 +280,11 @@ GRAFT_HIDDEN void __malloc_atfork(int who)
 		graft_gate_shut_for_fork();
 	} else if (who == 0) {
 		graft_gate_open_in_parent();
+		atomic_fetch_add_explicit(&graft_forks, 1, memory_order_relaxed);
 	} else {
 		graft_gate_open_in_child();
+		if (graft_counting)
+			graft_count_in_child();
 		donor_fork_child();
 	}
 }
@@ -232,7 +294,7 @@ GRAFT_HIDDEN void __malloc_atfork(int who)
 __attribute__((constructor(101))) static void graft_at_start(void)
 {
 	int saved = errno;
-	graft_counting = graft_variable_is_on("ALLOGRAFT_STATS");
+	graft_choose_report();
 	donor_start();
 	if (graft_variable_is_on("ALLOGRAFT_VERBOSE"))
 		graft_say_what_is_in();

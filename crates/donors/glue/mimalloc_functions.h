@@ -53,3 +53,11 @@ static void donor_start(void)
 {
 	_mi_auto_process_init();
 }
+
+#define GRAFT_HAS_TRIM
+static void donor_trim(void)
+{
+	graft_gate_enter();
+	mi_collect(true);
+	graft_gate_leave();
+}

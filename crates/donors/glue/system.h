@@ -25,13 +25,18 @@ static _Atomic int64_t graft_mapped;   /* bytes of address space held now */
 static _Atomic int64_t graft_mapped_peak;
 static _Atomic int64_t graft_returned; /* bytes given back to the kernel so far, by munmap and madvise */
 
+/* Lifts a greatest value so far to `now`. */
+static void graft_raise(_Atomic int64_t *greatest, int64_t now)
+{
+	int64_t before = atomic_load_explicit(greatest, memory_order_relaxed);
+	while (now > before && !atomic_compare_exchange_weak_explicit(greatest, &before, now, memory_order_relaxed,
+	                                                              memory_order_relaxed))
+		;
+}
+
 static void graft_account_mapped(int64_t bytes)
 {
-	int64_t now = atomic_fetch_add_explicit(&graft_mapped, bytes, memory_order_relaxed) + bytes;
-	int64_t peak = atomic_load_explicit(&graft_mapped_peak, memory_order_relaxed);
-	while (now > peak && !atomic_compare_exchange_weak_explicit(&graft_mapped_peak, &peak, now, memory_order_relaxed,
-	                                                            memory_order_relaxed))
-		;
+	graft_raise(&graft_mapped_peak, atomic_fetch_add_explicit(&graft_mapped, bytes, memory_order_relaxed) + bytes);
 }
 
 static void graft_account_returned(int64_t bytes)
@@ -92,17 +97,22 @@ static int graft_mprotect(void *address, size_t length, int protection)
 
 /* A plain system call for what the donor has to say: stdio would be pulled into every program and has locks to wait
  * for, and write() is a cancellation point, which malloc must not be. What cannot be written is lost. */
-static void graft_write(const char *text, size_t length)
+static void graft_write_to(int fd, const char *text, size_t length)
 {
 	int saved = errno;
 	while (length) {
-		long wrote = syscall(SYS_write, STDERR_FILENO, text, length);
+		long wrote = syscall(SYS_write, fd, text, length);
 		if (wrote <= 0)
 			break;
 		text += wrote;
 		length -= (size_t)wrote;
 	}
 	errno = saved;
+}
+
+static void graft_write(const char *text, size_t length)
+{
+	graft_write_to(STDERR_FILENO, text, length);
 }
 
 static int graft_fputs(const char *text)

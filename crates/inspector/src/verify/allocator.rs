@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::donor::Donor;
-use super::{Check, INTERNAL, PUBLIC};
+use super::{BESIDE_MUSL, Check, INTERNAL, PUBLIC};
 use crate::bytes::printable;
 use crate::elf::{SHT_RELA, STB_GLOBAL, Symbol};
 use crate::library::{Library, Part};
@@ -32,9 +32,10 @@ const LEAST_HOOK: u64 = 9;
 pub(super) fn one_provider(graft: &Library<'_>) -> Check {
     let definitions = graft.definitions();
     let mut complaints = Vec::new();
-    for name in PUBLIC.iter().chain(&INTERNAL) {
+    for name in PUBLIC.iter().chain(&BESIDE_MUSL).chain(&INTERNAL) {
         let providers = definitions.get(name.as_bytes()).map_or(&[][..], Vec::as_slice);
-        if providers.len() != 1 {
+        let wanted = usize::from(!BESIDE_MUSL.contains(name));
+        if !(wanted..=1).contains(&providers.len()) {
             let members: Vec<String> = providers.iter().map(|&number| graft.label(&graft.parts[number])).collect();
             let members =
                 if members.is_empty() { "no member".to_owned() } else { format!("members {}", members.join(", ")) };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use sha2::{Digest, Sha256};
 
-use super::{Check, HOOKS, INTERNAL, PUBLIC};
+use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC};
 use crate::bytes::{Bytes, c_string, printable};
 use crate::elf::{STB_GLOBAL, STB_WEAK, STV_HIDDEN, Section};
 use crate::library::{Library, Part};
@@ -242,11 +242,14 @@ fn read_options(block: &Bytes<'_>) -> Result<BTreeMap<String, DonorOption>, Stri
 pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     let part = donor.part(graft);
     let mut complaints = Vec::new();
-    for name in PUBLIC.iter().chain(&INTERNAL).chain(&HOOKS) {
-        let public = PUBLIC.contains(name);
+    let all = || PUBLIC.iter().chain(&BESIDE_MUSL).chain(&INTERNAL).chain(&HOOKS);
+    for name in all() {
+        let public = PUBLIC.contains(name) || BESIDE_MUSL.contains(name);
         let (binding, visibility) = if public { (STB_WEAK, 0) } else { (STB_GLOBAL, STV_HIDDEN) };
         let expected = if public { "weak and of default visibility" } else { "strong and hidden" };
         match part.exported(name.as_bytes()) {
+            // Donors of earlier releases have none.
+            None if BESIDE_MUSL.contains(name) => {}
             None => complaints.push(format!("`{name}` is not defined")),
             Some(symbol) if symbol.binding != binding || symbol.visibility != visibility => {
                 complaints.push(format!("`{name}` is not {expected}"));
@@ -254,12 +257,12 @@ pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
             Some(_) => {}
         }
     }
-    let expected: HashSet<&[u8]> = PUBLIC.iter().chain(&INTERNAL).chain(&HOOKS).map(|name| name.as_bytes()).collect();
+    let expected: HashSet<&[u8]> = all().map(|name| name.as_bytes()).collect();
     let others = part.exports().filter(|symbol| !expected.contains(symbol.name));
     complaints.extend(
         others.map(|symbol| format!("`{}` is defined too, and collides with other files", printable(symbol.name))),
     );
-    Check::unless("exports", complaints, || format!("{} names, no other", expected.len()))
+    Check::unless("exports", complaints, || format!("{} names, no other", part.exports().count()))
 }
 
 /// What the donor asks for is in the archive, or comes from the linker, or other members ask for it too and have it from

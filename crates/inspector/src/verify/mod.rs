@@ -84,6 +84,9 @@ pub(crate) const PUBLIC: [&str; 11] = [
     "malloc_usable_size",
 ];
 
+/// What a graft may define for programs that were written for glibc: weak, of default visibility. Stock has none of it.
+pub(crate) const BESIDE_MUSL: [&str; 2] = ["malloc_trim", "mallopt"];
+
 /// What a graft has to define for libc's own blocks: strong, hidden.
 pub(crate) const INTERNAL: [&str; 4] = ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free"];
 

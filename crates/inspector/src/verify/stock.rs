@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::donor::Donor;
-use super::{Check, HOOKS, INTERNAL, PUBLIC};
+use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC};
 use crate::archive::Member;
 use crate::bytes::printable;
 use crate::elf::STV_HIDDEN;
@@ -105,7 +105,7 @@ fn misplaced(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, ali
 /// Whether a name belongs to an allocator in musl's terms: the functions, and the hooks.
 fn is_family(name: &[u8]) -> bool {
     let hooks = HOOKS.iter().chain(&["__malloc_allzerop"]);
-    PUBLIC.iter().chain(&INTERNAL).chain(hooks).any(|known| known.as_bytes() == name)
+    PUBLIC.iter().chain(&BESIDE_MUSL).chain(&INTERNAL).chain(hooks).any(|known| known.as_bytes() == name)
 }
 
 /// Hidden names of removed members that only removed members ask for.

@@ -1,4 +1,4 @@
-//! The names of the malloc family, as musl has them from 1.1 to 1.2.6.
+//! The names of the malloc family, as musl has them from 1.1 to 1.2.6, and what a donor defines of them.
 
 /// What programs call. (musl: `include/stdlib.h`, `include/malloc.h`.)
 pub(crate) const PUBLIC: [&str; 11] = [
@@ -14,6 +14,18 @@ pub(crate) const PUBLIC: [&str; 11] = [
     "reallocarray",
     "malloc_usable_size",
 ];
+
+/// What programs written for glibc call, which no musl has: a donor may define it, weakly, and stock does not miss it.
+/// (glibc: `malloc/malloc.h`.)
+const BESIDE_MUSL: [&str; 2] = ["malloc_trim", "mallopt"];
+
+/// What a donor of allocators defines for others to see: public names and musl's internal ones (musl 1.2.6: `src/malloc`,
+/// `src/process/fork.c`, `src/internal/fork_impl.h`).
+pub fn donated() -> impl Iterator<Item = &'static str> {
+    const OF_LIBC: [&str; 6] =
+        ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free", "__malloc_donate", FORK_HOOK];
+    PUBLIC.into_iter().chain(BESIDE_MUSL).chain(OF_LIBC)
+}
 
 /// What libc itself calls, and what the allocator's own files share. Whoever defines one of them is part of the allocator.
 /// (musl: `src/include/stdlib.h`, `src/malloc/lite_malloc.c`, `src/internal/malloc_impl.h`, `ldso/dynlink.c`.)
@@ -51,12 +63,15 @@ fn among(names: &[&str], name: &[u8]) -> bool {
 
 /// Whether a member that defines this symbol, strongly or weakly, is part of the allocator.
 pub(super) fn makes_a_seed(name: &[u8], weak: bool) -> bool {
-    among(&PUBLIC, name) || among(&INTERNAL, name) || (!weak && name == FORK_HOOK.as_bytes())
+    among(&PUBLIC, name)
+        || among(&BESIDE_MUSL, name)
+        || among(&INTERNAL, name)
+        || (!weak && name == FORK_HOOK.as_bytes())
 }
 
 /// Whether the symbol belongs to the allocator, whoever defines it.
 pub(super) fn is_family(name: &[u8]) -> bool {
-    among(&PUBLIC, name) || among(&INTERNAL, name) || is_inside(name)
+    among(&PUBLIC, name) || among(&BESIDE_MUSL, name) || among(&INTERNAL, name) || is_inside(name)
 }
 
 /// Whether nothing but the allocator can want the symbol.

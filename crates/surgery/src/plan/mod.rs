@@ -10,6 +10,7 @@ mod family;
 mod refusal;
 mod survey;
 
+pub use family::donated;
 pub use refusal::Refusal;
 pub use survey::{Libc, Survey, carried, survey};
 

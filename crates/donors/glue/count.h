@@ -1,0 +1,169 @@
+/* What is counted while ALLOGRAFT_STATS is on: blocks and bytes by size class, calls by function, threads, forks. Sizes
+ * are usable sizes, which a free knows too. docs/statistics.md says what each figure means.
+ *
+ * Counting is behind the fork gate: a child finds no figure half changed. */
+#ifndef GRAFT_COUNT_H
+#define GRAFT_COUNT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gate.h"
+#include "system.h"
+
+/* Without counting, for `cargo xtask bench counting` to compare with, the compiler sees what is never done. */
+#ifdef GRAFT_WITHOUT_COUNTING
+enum { graft_counting = false };
+#else
+static bool graft_counting;
+#endif
+
+/* The functions whose calls are counted, in the order of the report. */
+#define GRAFT_FUNCTIONS(X)                                                                                             \
+	X(malloc) X(calloc) X(realloc) X(free) X(aligned_alloc) X(memalign) X(posix_memalign) X(valloc) X(pvalloc)           \
+	X(reallocarray) X(malloc_usable_size) X(malloc_trim) X(mallopt)
+#define GRAFT_FUNCTION_INDEX(name) graft_function_##name,
+enum { GRAFT_FUNCTIONS(GRAFT_FUNCTION_INDEX) graft_function_count };
+
+/* Class i holds blocks of up to 16 << i bytes and more than the class before; the last, whatever is greater. */
+#define GRAFT_CLASSES 40
+
+struct graft_class {
+	_Atomic uint64_t allocations, allocated; /* blocks and bytes, since the start of the process */
+	_Atomic int64_t blocks, bytes;           /* live now */
+};
+static struct graft_class graft_classes[GRAFT_CLASSES];
+static _Atomic uint64_t graft_calls[graft_function_count];
+static _Atomic uint64_t graft_frees, graft_threads, graft_forks;
+static _Atomic int64_t graft_live, graft_live_peak;
+static bool graft_is_forked;
+static __thread bool graft_thread_seen;
+
+/* musl tells the allocator of a fork only while there are several threads (`need_locks` in src/process/fork.c), and of _Fork
+ * never. So a page that the kernel wipes in a child (madvise(2), Linux 4.14) marks the process that began to count; where
+ * there is none, the process's id does. And a page that parent and child share tells the parent. */
+static _Atomic uint32_t *graft_mark;
+static _Atomic uint64_t *graft_untold_forks;
+static pid_t graft_process;
+
+static void *graft_count_page(int sharing)
+{
+	void *page = mmap(0, 4096, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
+	return page == MAP_FAILED ? 0 : page;
+}
+
+static __attribute__((noinline, cold)) void graft_mark_process(void)
+{
+	int saved = errno;
+	graft_process = getpid();
+	graft_untold_forks = graft_count_page(MAP_SHARED);
+	if (!graft_mark) {
+		graft_mark = graft_count_page(MAP_PRIVATE);
+		if (graft_mark && madvise(graft_mark, 4096, MADV_WIPEONFORK)) {
+			munmap(graft_mark, 4096);
+			graft_mark = 0;
+		}
+	}
+	if (graft_mark)
+		atomic_store(graft_mark, 1);
+	errno = saved;
+}
+
+/* Whether this is a process that nobody has marked: true once. */
+static bool graft_is_unmarked(void)
+{
+	if (!graft_mark)
+		return getpid() != graft_process;
+	return !atomic_load_explicit(graft_mark, memory_order_relaxed) && !atomic_exchange(graft_mark, 1);
+}
+
+static inline struct graft_class *graft_class_of(size_t usable)
+{
+	int bits = usable <= 16 ? 0 : 64 - __builtin_clzll((unsigned long long)(usable - 1) >> 4);
+	return &graft_classes[bits < GRAFT_CLASSES ? bits : GRAFT_CLASSES - 1];
+}
+
+/* The end of the addresses is the bound of the last class. */
+static inline uint64_t graft_class_bound(int index)
+{
+	return index < GRAFT_CLASSES - 1 ? (uint64_t)16 << index : UINT64_MAX;
+}
+
+static void graft_count_in_child(void);
+
+/* In a child that nobody told the allocator of. */
+static void graft_notice_fork(void)
+{
+	if (!graft_is_unmarked())
+		return;
+	if (graft_untold_forks)
+		atomic_fetch_add(graft_untold_forks, 1);
+	graft_count_in_child();
+}
+
+static __attribute__((noinline, cold)) void graft_count_call(int function)
+{
+	graft_notice_fork();
+	graft_gate_enter();
+	if (!graft_thread_seen) {
+		graft_thread_seen = true;
+		atomic_fetch_add_explicit(&graft_threads, 1, memory_order_relaxed);
+	}
+	atomic_fetch_add_explicit(&graft_calls[function], 1, memory_order_relaxed);
+	graft_gate_leave();
+}
+
+/* Before one function of the family calls another by its public name: no program made that call. */
+static __attribute__((noinline, cold)) void graft_discount_call(int function)
+{
+	atomic_fetch_sub_explicit(&graft_calls[function], 1, memory_order_relaxed);
+}
+
+static __attribute__((noinline, cold)) void graft_count_allocation(size_t usable)
+{
+	int64_t bytes = (int64_t)usable;
+	graft_gate_enter();
+	struct graft_class *class = graft_class_of(usable);
+	atomic_fetch_add_explicit(&class->allocations, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&class->allocated, usable, memory_order_relaxed);
+	atomic_fetch_add_explicit(&class->blocks, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&class->bytes, bytes, memory_order_relaxed);
+	graft_raise(&graft_live_peak, atomic_fetch_add_explicit(&graft_live, bytes, memory_order_relaxed) + bytes);
+	graft_gate_leave();
+}
+
+static __attribute__((noinline, cold)) void graft_count_free(size_t usable)
+{
+	int64_t bytes = (int64_t)usable;
+	graft_gate_enter();
+	struct graft_class *class = graft_class_of(usable);
+	atomic_fetch_add_explicit(&graft_frees, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&class->blocks, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&class->bytes, bytes, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&graft_live, bytes, memory_order_relaxed);
+	graft_gate_leave();
+}
+
+/* A child counts from its fork on. What is live and what is mapped it has inherited; its peaks begin there. */
+static void graft_count_in_child(void)
+{
+	for (int i = 0; i < GRAFT_CLASSES; i++) {
+		atomic_store(&graft_classes[i].allocations, 0);
+		atomic_store(&graft_classes[i].allocated, 0);
+	}
+	for (int i = 0; i < graft_function_count; i++)
+		atomic_store(&graft_calls[i], 0);
+	atomic_store(&graft_frees, 0);
+	atomic_store(&graft_forks, 0);
+	atomic_store(&graft_threads, 0);
+	graft_thread_seen = false;
+	atomic_store(&graft_live_peak, atomic_load(&graft_live));
+	atomic_store(&graft_mapped_peak, atomic_load(&graft_mapped));
+	atomic_store(&graft_returned, 0);
+	graft_is_forked = true;
+	graft_mark_process();
+}
+
+#endif

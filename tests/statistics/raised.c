@@ -1,0 +1,10 @@
+// Whether the kernel takes this program for one with raised privileges.
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+
+int main(void) {
+	void *volatile block = malloc(100);
+	free(block);
+	printf("AT_SECURE %lu\n", getauxval(AT_SECURE));
+}
