@@ -1,0 +1,119 @@
+/* snmalloc as a donor. Its headers are compiled in heap.cc, in C++; here are the note, the options, the end of threads and
+ * the family. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Upstream fixes its configuration when it is compiled; these are the decisions that platform.h takes as it runs. With
+ * checks, memory of a thread and memory of all are kept apart in another way, which has no such switch as thread_cache. */
+#ifdef SNMALLOC_CHECK_CLIENT
+#define DONOR_OPTIONS_WITHOUT_CHECKS(X)
+#else
+#define DONOR_OPTIONS_WITHOUT_CHECKS(X) X(thread_cache, 1, 0, 1, 0)
+#endif
+#define GRAFT_OPTIONS(X)                                                                                               \
+	X(purge_delay, 0, -1, 0, 0)                                                                                        \
+	X(purge_decommits, 0, 0, 1, 0)                                                                                     \
+	X(arena_reserve, 16384, 0, 1073741824, 0)                                                                          \
+	X(allow_thp, 1, 0, 1, 0)                                                                                           \
+	DONOR_OPTIONS_WITHOUT_CHECKS(X)
+
+#include "heap.h"
+
+#define DONOR_OPTION(name) graft_options.entries[graft_option_##name].value
+
+int64_t donor_purge_delay(void)
+{
+	return DONOR_OPTION(purge_delay);
+}
+
+int64_t donor_purge_decommits(void)
+{
+	return DONOR_OPTION(purge_decommits);
+}
+
+int64_t donor_arena_reserve(void)
+{
+	return DONOR_OPTION(arena_reserve);
+}
+
+int64_t donor_allow_thp(void)
+{
+	return DONOR_OPTION(allow_thp);
+}
+
+int64_t donor_thread_cache(void)
+{
+#ifdef SNMALLOC_CHECK_CLIENT
+	return 1;
+#else
+	return DONOR_OPTION(thread_cache);
+#endif
+}
+
+/* The key whose destructor ends a thread's allocator: made before there are threads, and only where there can be some. */
+static pthread_key_t donor_key;
+static bool donor_has_key;
+
+static void donor_end_thread(void *value)
+{
+	(void)value;
+	heap_end_thread();
+}
+
+/* A thread's first call of the heap. The destructor is called for a value that is not null; which one does not matter. */
+void donor_begin_thread(void)
+{
+	if (donor_has_key)
+		pthread_setspecific(donor_key, &donor_key);
+}
+
+static inline void *donor_malloc(size_t n)
+{
+	return heap_malloc(n);
+}
+
+static inline void *donor_zalloc(size_t n)
+{
+	return heap_zalloc(n);
+}
+
+static inline void *donor_realloc(void *block, size_t n)
+{
+	return heap_realloc(block, n);
+}
+
+static inline void *donor_aligned(size_t alignment, size_t n)
+{
+	return heap_aligned(alignment, n);
+}
+
+static inline void donor_free(void *block)
+{
+	heap_free(block);
+}
+
+static inline size_t donor_usable(const void *block)
+{
+	return heap_usable(block);
+}
+
+static void donor_start(void)
+{
+	donor_has_key = graft_key_create(&donor_key, donor_end_thread) == 0;
+	donor_begin_thread();
+	heap_free(heap_malloc(1));
+}
+
+/* Allocators of threads that the child does not have stay theirs: their blocks can be used and freed in the child, their
+ * free space is not used again. Nothing is left to mend: whatever another thread might have held or half linked is
+ * behind the gate (heap.cc). */
+static void donor_fork_child(void)
+{
+}
+
+#include "family.h"

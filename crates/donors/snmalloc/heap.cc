@@ -1,0 +1,297 @@
+/* snmalloc's headers as they are, with three classes of theirs replaced: the platform layer (platform.h), what keeps forks
+ * out of critical sections, and the allocator of a thread. */
+
+/* aba.h insists on 16-byte compare-and-swap for a template that nothing uses; the baseline of x86-64 has no such
+ * instruction, and the object contains none. */
+#if defined(__x86_64__) && !defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16)
+#define __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16 1
+#endif
+
+/* A page map at a random place within 1.25 TiB has none where the address space has 39 bits. */
+#if defined(__riscv) && defined(SNMALLOC_CHECK_CLIENT)
+#define SNMALLOC_CHECK_CLIENT_MITIGATIONS full_checks - random_pagemap
+#endif
+
+#include "heap.h"
+
+#include "snmalloc/ds_core/defines.h"
+
+/* What upstream ends with an illegal instruction says why, and ends with SIGABRT. `str` is the parameter of the only
+ * function that uses this: check_client_impl in mitigations.h. */
+[[noreturn]] static void platform_fail(const char *message);
+#undef SNMALLOC_FAST_FAIL
+#define SNMALLOC_FAST_FAIL() platform_fail(str)
+
+#include "snmalloc/aal/aal.h"
+#include "snmalloc/mitigations/mitigations_all.h"
+#include "snmalloc/pal/pal_concept.h"
+#include "snmalloc/pal/pal_consts.h"
+
+#include "platform.h"
+#define SNMALLOC_MEMORY_PROVIDER PALGraft
+
+/* Every lock of snmalloc's is held inside a PreventFork: that is the fork gate. Nothing of libc is called in there but
+ * mmap, munmap, mprotect, madvise and futex. */
+#define PreventFork UpstreamPreventFork
+#include "snmalloc/ds_aal/prevent_fork.h"
+#undef PreventFork
+
+namespace snmalloc
+{
+class PreventFork
+{
+public:
+	PreventFork()
+	{
+		graft_apart_enter();
+	}
+	~PreventFork()
+	{
+		graft_apart_leave();
+	}
+	PreventFork(const PreventFork &) = delete;
+};
+}
+
+#include "snmalloc/pal/pal.h"
+
+/* A thread that sends blocks back to their allocator first exchanges the queue's end, then links the old end to its
+ * blocks. A fork between the two leaves a queue with a gap in the child, and an allocator that is ended or taken up there
+ * waits for the link forever (drain_and_reset). So both happen behind the gate. */
+#include "snmalloc/mem/metadata.h"
+#define FreeListMPSCQ UpstreamMPSCQ
+#include "snmalloc/mem/freelist_queue.h"
+#undef FreeListMPSCQ
+
+namespace snmalloc
+{
+template<FreeListKey &Key, address_t Key_tweak = NO_KEY_TWEAK>
+struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
+	template<typename Domesticator>
+	bool enqueue(freelist::HeadPtr first, freelist::HeadPtr last, Domesticator domesticate)
+	{
+		PreventFork gate;
+		return UpstreamMPSCQ<Key, Key_tweak>::enqueue(first, last, domesticate);
+	}
+};
+}
+
+#include "snmalloc/snmalloc_core.h"
+#include "snmalloc/backend/globalconfig.h"
+
+namespace snmalloc
+{
+using Config = StandardConfigClientMeta<NoClientMetaDataProvider>;
+using Alloc = Allocator<Config>;
+
+/* The allocator of a thread. Upstream's class of this name ends the program when there is no memory for an allocator, gives
+ * the main thread's up at exit, and makes its key in a place where libc's lock on keys must not be taken. (The name is that
+ * of a friend of Allocator's.) */
+class ThreadAlloc
+{
+	/* Stands for "none yet": has nothing, gives nothing, so that every operation comes to its slow path. */
+	SNMALLOC_REQUIRE_CONSTINIT static const inline Alloc none{true};
+	SNMALLOC_REQUIRE_CONSTINIT static inline thread_local Alloc *own{const_cast<Alloc *>(&none)};
+	/* How often this thread gave an allocator up. */
+	static inline thread_local size_t ends{0};
+
+	/* Allocators that no thread has; the first that comes back is the first to go, while it is in the cache. */
+	static inline FlagWord lock{};
+	static inline capptr::Alloc<Alloc> idle{nullptr};
+
+	template<typename State>
+	static void limit_cache()
+	{
+		if constexpr (requires { State::set_small_heap(); })
+			State::set_small_heap();
+	}
+
+	static Alloc *make()
+	{
+		if (!Config::is_initialised()) {
+			if (!PALGraft::has_room())
+				return nullptr;
+			if (!donor_thread_cache())
+				limit_cache<Config::LocalState>();
+			Config::ensure_init();
+		}
+		size_t used = Aal::capptr_size_round(sizeof(Alloc)), size = bits::next_pow2(used);
+		auto memory = Config::Backend::alloc_meta_data<Alloc>(nullptr, size);
+		if (memory == nullptr)
+			return nullptr;
+		Range<capptr::bounds::Alloc> rest{pointer_offset(memory, used), size - used};
+		return new (memory.unsafe_ptr(), placement_token) Alloc(rest);
+	}
+
+	static Alloc *take()
+	{
+		Alloc *taken = nullptr;
+		with(lock, [&]() {
+			taken = idle.unsafe_ptr();
+			if (taken)
+				idle = taken->next;
+		});
+		return taken ? taken : make();
+	}
+
+	/* The first operation of a thread, or one after its end: then the allocator goes back at once. What an operation leaves
+	 * in it is flushed, but not every time: a thread may free a great many blocks after its end. */
+	template<typename Result, typename Restart, typename... Args>
+	SNMALLOC_SLOW_PATH static Result begin(Restart restart, Args... args)
+	{
+		Alloc *taken = take();
+		if (!taken) {
+			/* A block that cannot be freed for want of memory is lost. */
+			if constexpr (stl::is_same_v<Result, void>)
+				return;
+			else
+				return graft_apart_no_memory();
+		}
+		own = taken;
+		if (!ends) {
+			donor_begin_thread();
+			return restart(taken, args...);
+		}
+		if constexpr (stl::is_same_v<Result, void>) {
+			restart(taken, args...);
+			end();
+		} else {
+			Result result = restart(taken, args...);
+			end();
+			return result;
+		}
+	}
+
+public:
+	SNMALLOC_FAST_PATH static Alloc &get()
+	{
+		return *own;
+	}
+
+	static void end()
+	{
+		Alloc *ended = own;
+		ends++;
+		if (ended == &none)
+			return;
+		if (ends < 128 || bits::is_pow2(ends))
+			ended->flush();
+		own = const_cast<Alloc *>(&none);
+		with(lock, [&]() {
+			ended->next = idle;
+			idle = capptr::Alloc<Alloc>::unsafe_from(ended);
+		});
+	}
+
+	/* Upstream's interface: called on slow paths. */
+	struct CheckInit {
+		template<typename Success, typename Restart, typename... Args>
+		SNMALLOC_FAST_PATH static auto check_init(Success success, Restart restart, Args... args)
+		{
+			if (SNMALLOC_LIKELY(own != &none))
+				return success();
+			return begin<decltype(success())>(restart, args...);
+		}
+	};
+};
+
+/* What becomes of a block: upstream's, but that zeros for a large one are the kernel's to make. */
+struct Zeroed {
+	static void *success(void *block, size_t size, bool = false)
+	{
+		if (SNMALLOC_LIKELY(is_small_sizeclass(size)))
+			return memset(block, 0, round_size(size));
+		PALGraft::zero<true>(block, round_size(size));
+		return block;
+	}
+	static void *failure(size_t) noexcept
+	{
+		return graft_apart_no_memory();
+	}
+};
+
+/* From here on, the kernel is asked whether it would promise that much. The address space that upstream reserves is twice
+ * the next power of two, and is not promised: without the question, a request that is far beyond the machine's memory
+ * would succeed, and have an entry in the page map written for every 16 KiB. */
+static constexpr size_t GREAT = size_t{1} << (bits::BITS == 64 ? 30 : 28);
+
+static SNMALLOC_SLOW_PATH bool is_promised(size_t n)
+{
+	if (n > PTRDIFF_MAX)
+		return false;
+	int kept = errno;
+	void *promise = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (promise != MAP_FAILED)
+		munmap(promise, n);
+	errno = kept;
+	return promise != MAP_FAILED;
+}
+
+template<typename Conts>
+SNMALLOC_FAST_PATH_INLINE void *allocate(size_t n)
+{
+	if (SNMALLOC_UNLIKELY(n >= GREAT) && !is_promised(n))
+		return graft_apart_no_memory();
+	return ThreadAlloc::get().alloc<Conts, ThreadAlloc::CheckInit>(n);
+}
+
+SNMALLOC_FAST_PATH_INLINE size_t usable(const void *block)
+{
+	return sizeclass_full_to_size(Config::Backend::get_metaentry(address_cast(block)).get_sizeclass());
+}
+}
+
+using namespace snmalloc;
+
+void *heap_malloc(size_t n)
+{
+	return allocate<Uninit>(n);
+}
+
+void *heap_zalloc(size_t n)
+{
+	return allocate<Zeroed>(n);
+}
+
+/* In place as long as the block is of the size class that the request has. */
+void *heap_realloc(void *block, size_t n)
+{
+	if (!block)
+		return allocate<Uninit>(n);
+	size_t before = usable(block);
+	if (before == round_size(n))
+		return block;
+	int kept = errno;
+	void *moved = allocate<Uninit>(n);
+	if (SNMALLOC_UNLIKELY(!moved)) {
+		/* A block that only shrinks is large enough as it is. */
+		if (n > before)
+			return nullptr;
+		errno = kept;
+		return block;
+	}
+	memcpy(moved, block, n < before ? n : before);
+	heap_free(block);
+	return moved;
+}
+
+/* A size that is a multiple of the alignment is aligned to it; powers of two have classes of their own. */
+void *heap_aligned(size_t alignment, size_t n)
+{
+	return allocate<Uninit>(aligned_size(alignment, n));
+}
+
+void heap_free(void *block)
+{
+	ThreadAlloc::get().dealloc<ThreadAlloc::CheckInit>(block);
+}
+
+size_t heap_usable(const void *block)
+{
+	return usable(block);
+}
+
+void heap_end_thread(void)
+{
+	ThreadAlloc::end();
+}

@@ -1,0 +1,27 @@
+/* What donor.c and heap.cc have to say to each other. */
+#ifndef SNMALLOC_HEAP_H
+#define SNMALLOC_HEAP_H
+
+#include <stdint.h>
+
+#include "apart.h"
+
+/* The heap, for the glue: as the functions of glue/family.h ask for. */
+GRAFT_APART void *heap_malloc(size_t n);
+GRAFT_APART void *heap_zalloc(size_t n);
+GRAFT_APART void *heap_realloc(void *block, size_t n);
+GRAFT_APART void *heap_aligned(size_t alignment, size_t n);
+GRAFT_APART void heap_free(void *block);
+GRAFT_APART size_t heap_usable(const void *block);
+/* Gives up what this thread's allocator holds; the last thing that a thread does. */
+GRAFT_APART void heap_end_thread(void);
+
+/* The glue, for the heap. */
+GRAFT_APART void donor_begin_thread(void);
+GRAFT_APART int64_t donor_purge_delay(void);
+GRAFT_APART int64_t donor_purge_decommits(void);
+GRAFT_APART int64_t donor_arena_reserve(void);
+GRAFT_APART int64_t donor_allow_thp(void);
+GRAFT_APART int64_t donor_thread_cache(void);
+
+#endif

@@ -1,0 +1,340 @@
+/* snmalloc's platform layer over the glue: system calls that leave the program's errno alone and are counted, messages by
+ * plain write, no clock, no stdio, no libc lock. Beyond what upstream's does, it works where the address space is short
+ * (see `reserve`) and looks at what the kernel answers. Included by heap.cc, once, before upstream's pal.h. */
+#ifndef SNMALLOC_PLATFORM_H
+#define SNMALLOC_PLATFORM_H
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "heap.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+/* Says what is wrong with the program, or the heap, and ends it: SIGABRT. */
+[[noreturn]] __attribute__((noinline, cold)) static void platform_fail(const char *message)
+{
+	static const char name[] = "allograft: snmalloc: ";
+	char text[sizeof name + 1024];
+	size_t length = sizeof name - 1;
+	memcpy(text, name, length);
+	while (*message == '\n')
+		message++;
+	while (*message && *message != '\n' && length < sizeof text - 1)
+		text[length++] = *message++;
+	text[length++] = '\n';
+	graft_apart_write(text, length);
+	abort();
+}
+
+namespace snmalloc
+{
+class PALGraft
+{
+	/* How the page map is held: an array with an entry for each 16 KiB of the address space, 256 GiB with 48 bits, of which
+	 * little is ever touched. */
+	enum class PageMap {
+		none,
+		/* One mapping, readable and writable. */
+		whole,
+		/* One mapping without access; pieces get it when they are used. Where memory is promised strictly
+		 * (vm.overcommit_memory=2), only such a mapping costs nothing. */
+		guarded,
+		/* A place in the address space where nothing is mapped, and pieces of it that are. Needs no more address space than
+		 * is used: for RLIMIT_AS, and for machines with fewer bits. */
+		pieces,
+	};
+	static inline PageMap page_map = PageMap::none;
+	static inline uintptr_t page_map_start, page_map_end;
+
+	/* The pieces that are mapped. 256 KiB of map stand for 256 MiB of address space; all of them for 256 GiB. */
+	static constexpr size_t PIECE = 256 << 10, PIECES = 1024;
+	static inline uint32_t mapped_pieces[PIECES];
+	static inline size_t mapped_piece_count;
+
+	/* Address space taken at once, and handed out in order. */
+	static inline char *arena, *arena_end;
+
+	struct KeptErrno {
+		int kept = errno;
+		~KeptErrno()
+		{
+			errno = kept;
+		}
+	};
+
+	static void *map(void *place, size_t size, int protection, int flags)
+	{
+		KeptErrno kept;
+		void *mapping = mmap(place, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+		return mapping == MAP_FAILED ? nullptr : mapping;
+	}
+
+	/* The page map is not counted as mapped memory: it would hide everything else. */
+	static void *reserve_page_map(size_t size)
+	{
+		void *start = mitigations(pal_enforce_access) ? nullptr : map(nullptr, size, PROT_READ | PROT_WRITE, 0);
+		page_map = PageMap::whole;
+		if (!start) {
+			start = map(nullptr, size, PROT_NONE, 0);
+			page_map = PageMap::guarded;
+		}
+		if (!start) {
+			/* Half way up to the stack, far from everything that the kernel places: mappings grow down from the stack or up
+			 * from a third of the way, programs lie at the bottom or at two thirds. Should something be there after
+			 * all, mapping the piece fails, and so does the request for memory. */
+			uintptr_t here = reinterpret_cast<uintptr_t>(&start);
+			start = reinterpret_cast<void *>(here / 2 & ~((uintptr_t{1} << 30) - 1));
+			page_map = PageMap::pieces;
+		}
+		page_map_start = reinterpret_cast<uintptr_t>(start);
+		page_map_end = page_map_start + size;
+		return start;
+	}
+
+	static bool is_mapped(uint32_t piece)
+	{
+		for (size_t i = 0; i < mapped_piece_count; i++) {
+			if (mapped_pieces[i] == piece)
+				return true;
+		}
+		return false;
+	}
+
+	/* Called with upstream's lock on all address space held, or before there are threads. */
+	static bool map_pieces(uintptr_t from, uintptr_t to)
+	{
+		uintptr_t first = page_map_start & ~(PIECE - 1);
+		for (uintptr_t at = from & ~(PIECE - 1); at < to; at += PIECE) {
+			uint32_t piece = static_cast<uint32_t>((at - first) / PIECE);
+			if (is_mapped(piece))
+				continue;
+			if (mapped_piece_count == PIECES)
+				return false;
+			void *place = reinterpret_cast<void *>(at);
+			void *mapping = map(place, PIECE, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+			if (mapping && mapping != place) {
+				/* A kernel before 4.17 takes the place for a wish. */
+				KeptErrno kept;
+				munmap(mapping, PIECE);
+				mapping = nullptr;
+			}
+			if (!mapping)
+				return false;
+			mapped_pieces[mapped_piece_count++] = piece;
+		}
+		return true;
+	}
+
+	static bool is_page_map(const void *start)
+	{
+		uintptr_t at = reinterpret_cast<uintptr_t>(start);
+		return at >= page_map_start && at < page_map_end;
+	}
+
+	/* Blocks are mapped without access when upstream asks for that, or the kernel promised no more. */
+	static inline bool guarded_blocks = mitigations(pal_enforce_access);
+
+	static void *map_blocks(size_t size)
+	{
+		int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+		void *blocks = MAP_FAILED;
+		if (!guarded_blocks)
+			blocks = graft_apart_mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+		if (blocks == MAP_FAILED) {
+			blocks = graft_apart_mmap(nullptr, size, PROT_NONE, flags, -1, 0);
+			if (blocks == MAP_FAILED)
+				return nullptr;
+			guarded_blocks = true;
+		}
+		if (!donor_allow_thp())
+			graft_apart_madvise(blocks, size, MADV_NOHUGEPAGE);
+		return blocks;
+	}
+
+	static uintptr_t round_down(uintptr_t at)
+	{
+		return at & ~(page_size - 1);
+	}
+
+	static uintptr_t round_up(uintptr_t at)
+	{
+		return round_down(at + page_size - 1);
+	}
+
+	/* Whole pages around the range: access to a part means access to its page. */
+	static bool give_access(void *start, size_t size, int protection)
+	{
+		uintptr_t from = round_down(reinterpret_cast<uintptr_t>(start));
+		uintptr_t to = round_up(reinterpret_cast<uintptr_t>(start) + size);
+		return graft_apart_mprotect(reinterpret_cast<void *>(from), to - from, protection) == 0;
+	}
+
+public:
+	/* No clock: upstream looks at it for timers, which nothing uses. */
+	static constexpr uint64_t pal_features = LazyCommit | Entropy | CoreDump | WaitOnAddress;
+	/* The greatest that the kernel may have. Where pages are smaller, this is a multiple. */
+#ifdef __aarch64__
+	static constexpr size_t page_size = 0x10000;
+#else
+	static constexpr size_t page_size = Aal::smallest_page_size;
+#endif
+	static constexpr size_t address_bits = Aal::address_bits;
+
+	[[noreturn]] static void error(const char *const message) noexcept
+	{
+		platform_fail(message);
+	}
+
+	static void message(const char *const text) noexcept
+	{
+		graft_apart_write(text, strlen(text));
+	}
+
+	/* Whether there is room for the page map's first pieces; upstream ends the program when there is not. */
+	static bool has_room() noexcept
+	{
+		void *room = map(nullptr, 4 * PIECE, PROT_READ | PROT_WRITE, 0);
+		if (!room)
+			return false;
+		KeptErrno kept;
+		munmap(room, 4 * PIECE);
+		return true;
+	}
+
+	/* Address space. The first that upstream asks for is the page map's: it always gets a place. Everything after that is
+	 * asked for with upstream's lock held. */
+	static void *reserve(size_t size) noexcept
+	{
+		if (page_map == PageMap::none)
+			return reserve_page_map(size);
+		if (size > static_cast<size_t>(arena_end - arena)) {
+			size_t wanted = static_cast<size_t>(donor_arena_reserve()) << 10;
+			if (size >= wanted)
+				return map_blocks(size);
+			char *fresh = static_cast<char *>(map_blocks(wanted));
+			if (!fresh)
+				return map_blocks(size);
+			arena = fresh;
+			arena_end = fresh + wanted;
+		}
+		void *taken = arena;
+		arena += size;
+		return taken;
+	}
+
+	template<ZeroMem zero_mem>
+	static bool notify_using(void *start, size_t size) noexcept
+	{
+		if (is_page_map(start)) {
+			uintptr_t from = reinterpret_cast<uintptr_t>(start);
+			if (page_map == PageMap::pieces)
+				return map_pieces(from, from + size);
+			return page_map == PageMap::whole || give_access(start, size, PROT_READ | PROT_WRITE);
+		}
+		if (guarded_blocks && !give_access(start, size, PROT_READ | PROT_WRITE))
+			return false;
+		if constexpr (zero_mem == YesZero)
+			zero<true>(start, size);
+		return true;
+	}
+
+	/* Only the page map's own: what is freed without being ours finds an entry that says so. */
+	static bool notify_using_readonly(void *start, size_t size) noexcept
+	{
+		return page_map != PageMap::guarded || give_access(start, size, PROT_READ);
+	}
+
+	static void notify_not_using(void *start, size_t size) noexcept
+	{
+		uintptr_t from = round_up(reinterpret_cast<uintptr_t>(start));
+		uintptr_t to = round_down(reinterpret_cast<uintptr_t>(start) + size);
+		if (from >= to)
+			return;
+		void *pages = reinterpret_cast<void *>(from);
+		if (donor_purge_delay() == 0) {
+			/* MADV_FREE is there since Linux 4.5. */
+			if (donor_purge_decommits() || graft_apart_madvise(pages, to - from, MADV_FREE))
+				graft_apart_madvise(pages, to - from, MADV_DONTNEED);
+		}
+		if (mitigations(pal_enforce_access))
+			graft_apart_mprotect(pages, to - from, PROT_NONE);
+	}
+
+	static void notify_do_dump(void *start, size_t size) noexcept
+	{
+		graft_apart_madvise(start, size, MADV_DODUMP);
+	}
+
+	static void notify_do_not_dump(void *start, size_t size) noexcept
+	{
+		graft_apart_madvise(start, size, MADV_DONTDUMP);
+	}
+
+	/* Pages that the kernel takes away come back as zeros. Not those that are locked in memory: those it refuses. */
+	template<bool page_aligned = false>
+	static void zero(void *start, size_t size) noexcept
+	{
+		constexpr size_t worth_a_call = 2 << 20;
+		bool pages = round_down(reinterpret_cast<uintptr_t>(start)) == reinterpret_cast<uintptr_t>(start) &&
+		             size % page_size == 0;
+		if (size <= worth_a_call || !pages || graft_apart_madvise(start, size, MADV_DONTNEED))
+			memset(start, 0, size);
+	}
+
+	/* Keys of free lists and places of guard pages. A kernel that has no randomness yet, or a filter that forbids to ask,
+	 * leaves what it gave the program at its start. */
+	static uint64_t get_entropy64() noexcept
+	{
+		KeptErrno kept;
+		uint64_t random = 0;
+		const unsigned grnd_nonblock = 1;
+		if (syscall(SYS_getrandom, &random, sizeof random, grnd_nonblock) == sizeof random)
+			return random;
+		static stl::Atomic<uint64_t> count{0};
+		const void *given = reinterpret_cast<const void *>(getauxval(AT_RANDOM));
+		if (given)
+			memcpy(&random, given, sizeof random);
+		/* The finisher of splitmix64, so that no two calls give related numbers. */
+		random += (count.fetch_add(1) + 1) * 0x9e3779b97f4a7c15u;
+		random = (random ^ random >> 30) * 0xbf58476d1ce4e5b9u;
+		random = (random ^ random >> 27) * 0x94d049bb133111ebu;
+		return random ^ random >> 31;
+	}
+
+	using WaitingWord = int;
+
+	template<class T>
+	static void wait_on_address(stl::Atomic<T> &word, T expected)
+	{
+		KeptErrno kept;
+		while (word.load(stl::memory_order_relaxed) == expected)
+			syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+	}
+
+	template<class T>
+	static void notify_one_on_address(stl::Atomic<T> &word)
+	{
+		KeptErrno kept;
+		syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+	}
+
+	template<class T>
+	static void notify_all_on_address(stl::Atomic<T> &word)
+	{
+		KeptErrno kept;
+		syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+	}
+};
+}
+
+#endif
