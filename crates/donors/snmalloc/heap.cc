@@ -1,5 +1,5 @@
 /* snmalloc's headers as they are, with three classes of theirs replaced: the platform layer (platform.h), what keeps forks
- * out of critical sections, and the allocator of a thread. */
+ * out of critical sections, and the allocator of a thread; and a configuration of our own. */
 
 /* aba.h insists on 16-byte compare-and-swap for a template that nothing uses; the baseline of x86-64 has no such
  * instruction, and the object contains none. */
@@ -81,7 +81,54 @@ struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
 
 namespace snmalloc
 {
-using Config = StandardConfigClientMeta<NoClientMetaDataProvider>;
+/* Upstream's configuration. With checks it also looks at pointers that come out of free lists, before it follows them: what
+ * a write past the end of a block left there is no block's address, and would end the program without a word. */
+class Config final : public CommonConfig
+{
+	using Standard = StandardConfigClientMeta<NoClientMetaDataProvider>;
+
+public:
+	using Pal = Standard::Pal;
+	using PagemapEntry = Standard::PagemapEntry;
+	using ClientMeta = Standard::ClientMeta;
+	using SecondaryAllocator = Standard::SecondaryAllocator;
+	using LocalState = Standard::LocalState;
+	using Backend = Standard::Backend;
+	static constexpr Flags Options{.HasDomesticate = mitigations(freelist_forward_edge)};
+
+	static void ensure_init()
+	{
+		Standard::ensure_init();
+	}
+
+	static bool is_initialised()
+	{
+		return Standard::is_initialised();
+	}
+
+	/* What the program frees is a pointer to void; upstream has checks of its own for that, and messages. */
+	template<typename T, SNMALLOC_CONCEPT(capptr::IsBound) B>
+		requires(mitigations(freelist_forward_edge))
+	static SNMALLOC_FAST_PATH auto capptr_domesticate(LocalState *, CapPtr<T, B> p)
+	{
+		using Tame = CapPtr<T, typename B::template with_wildness<capptr::dimension::Wildness::Tame>>;
+		if constexpr (!stl::is_same_v<stl::remove_cv_t<T>, void>) {
+			address_t at = address_cast(p);
+			if (SNMALLOC_LIKELY(at != 0) &&
+			    (at % MIN_ALLOC_SIZE || at >> Pal::address_bits || !is_block(at)))
+				platform_fail("Heap corruption - the free list leads out of the heap.");
+		}
+		return Tame::unsafe_from(p.unsafe_ptr());
+	}
+
+private:
+	static SNMALLOC_FAST_PATH bool is_block(address_t at)
+	{
+		const PagemapEntry &entry = Backend::get_metaentry<true>(at);
+		return entry.is_owned() && !entry.is_backend_owned();
+	}
+};
+
 using Alloc = Allocator<Config>;
 
 /* The allocator of a thread. Upstream's class of this name ends the program when there is no memory for an allocator, gives
