@@ -1,0 +1,550 @@
+/* rpmalloc as a donor: upstream's one file as it is. What upstream does in one step is taken apart here into what a
+ * thread does alone and what it shares with others; the latter happens behind the fork gate. Three things are done
+ * by this file because upstream's way is not good enough for a libc: blocks aligned to a span or more (upstream has
+ * none), frees of blocks of over 4 MiB by another thread (upstream keeps them until their owner allocates again), and
+ * growing these (upstream copies). */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* thread_cache and global_cache count spans of 64 KiB, for each length of spans; arena_reserve is in KiB. What a
+ * donor's own key is to others is nothing here: upstream has no settings by name. */
+#define GRAFT_OPTIONS(X)                                                                                               \
+	X(purge_delay, -1, -1, 0, 0)                                                                                       \
+	X(thread_cache, 400, 0, 400, 0)                                                                                    \
+	X(global_cache, 3200, 0, 3200, 0)                                                                                  \
+	X(arena_reserve, 4096, 64, 1048576, 0)                                                                             \
+	X(allow_thp, 1, 0, 1, 0)
+
+#include "gate.h"
+#include "settings.h"
+#include "system.h"
+#include "thread.h"
+
+static int64_t donor_option(int index)
+{
+	return graft_options.entries[index].value;
+}
+
+static void *donor_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	void *mapping = graft_mmap(address, length, protection, flags, fd, offset);
+	if (mapping != MAP_FAILED && !donor_option(graft_option_allow_thp))
+		graft_madvise(mapping, length, MADV_NOHUGEPAGE);
+	return mapping;
+}
+
+/* Upstream's locks are held for a few instructions: whoever waits long waits for a thread that does not run. */
+static void donor_wait_a_moment(void)
+{
+	sched_yield();
+}
+
+#include "redirect.h"
+#undef mmap
+#define mmap donor_mmap
+/* musl's sysconf brings a good deal with it; the auxiliary vector has the size of a page. */
+#define sysconf(name) ((long)getauxval(AT_PAGESZ))
+/* Upstream looks for huge pages in /proc/meminfo by stdio; it is never asked to, and the compiler drops it so. */
+#define fopen(path, mode) ((FILE *)0)
+/* How upstream waits where it knows no instruction for it; nanosleep is a cancellation point. */
+#define nanosleep(time, rest) sched_yield()
+/* The call `_rpmalloc_spin()` becomes ours; its definition, which has the word `void` between the parentheses, another
+ * function, which nobody calls. */
+#define _rpmalloc_spin(...) donor_spin_##__VA_ARGS__()
+#define donor_spin_() donor_wait_a_moment()
+#define tls_model(model) tls_model("local-exec")
+/* The only things of this size that upstream clears are heaps, fifteen of sixteen of them not used for now, in memory
+ * that is fresh from the kernel: clearing would make it all resident. */
+#define memset(block, byte, length) ((length) == sizeof(heap_t) ? (block) : memset(block, byte, length))
+
+#include "rpmalloc.c"
+
+#undef memset
+#undef tls_model
+#undef _rpmalloc_spin
+#undef donor_spin_
+#undef nanosleep
+#undef fopen
+#undef sysconf
+#include "restore.h"
+
+#define DONOR_LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+/* A block aligned to a span or more lies at a span's start, where no other block does: others have a header before
+ * them in their span. It is a mapping of its own, described right before it. */
+struct donor_apart {
+	void *mapping;
+	size_t length;
+};
+
+static heap_t donor_first_heap; /* programs without threads need no more than this one */
+static pthread_key_t donor_key;
+static bool donor_has_key;
+static size_t donor_thread_cap, donor_global_cap; /* in spans of 64 KiB, for each length */
+static bool donor_is_capped;
+
+static span_t *donor_span(const void *block)
+{
+	return (span_t *)((uintptr_t)block & _memory_span_mask);
+}
+
+static bool donor_is_apart(const void *block)
+{
+	return !((uintptr_t)block & ~_memory_span_mask);
+}
+
+static inline struct donor_apart *donor_apart(const void *block)
+{
+	return (struct donor_apart *)block - 1;
+}
+
+static inline size_t donor_usable(const void *block)
+{
+	if (__builtin_expect(donor_is_apart(block), 0))
+		return donor_apart(block)->length - (size_t)((const char *)block - (char *)donor_apart(block)->mapping);
+	return _rpmalloc_usable_size((void *)block);
+}
+
+/* Memory back to the kernel. Behind the gate, as everything from here to the next such line. */
+
+/* Upstream keeps the first span of a mapping until the last is given back, for its header's sake; its other pages can
+ * go. */
+static void donor_unmap(span_t *span)
+{
+	bool stays = (span->flags & SPAN_FLAG_MASTER) && atomic_load32(&span->remaining_spans) > (int32_t)span->span_count;
+	if (stays && _memory_page_size < _memory_span_size)
+		graft_madvise((char *)span + _memory_page_size, span->span_count * _memory_span_size - _memory_page_size,
+		              MADV_DONTNEED);
+	_rpmalloc_span_unmap(span);
+}
+
+static span_cache_t *donor_thread_cache(heap_t *heap, size_t length)
+{
+	return length == 1 ? &heap->span_cache : (span_cache_t *)&heap->span_large_cache[length - 2];
+}
+
+static void donor_trim_global(size_t length, size_t cap)
+{
+	global_cache_t *cache = &_memory_span_cache[length - 1];
+	span_t *excess[32];
+	while (cache->count * length > cap) {
+		size_t count = _rpmalloc_global_cache_extract_spans(excess, length, 1);
+		for (size_t i = 0; i < count; i++)
+			donor_unmap(excess[i]);
+		if (!count)
+			break;
+	}
+}
+
+/* After something was put into the thread's cache for spans of this length. */
+static void donor_trim(heap_t *heap, size_t length)
+{
+	span_cache_t *cache = donor_thread_cache(heap, length);
+	while (cache->count * length > donor_thread_cap) {
+		span_t *span = cache->span[--cache->count];
+		if (donor_global_cap)
+			_rpmalloc_global_cache_insert_spans(&span, length, 1);
+		else
+			donor_unmap(span);
+	}
+	donor_trim_global(length, donor_global_cap);
+}
+
+/* Everything that this thread and the threads' common cache hold without a block in it. */
+static void donor_give_back(heap_t *heap)
+{
+	if (heap->spans_reserved)
+		donor_unmap(_rpmalloc_span_map_from_reserve(heap, heap->spans_reserved));
+	for (size_t i = 0; i < SIZE_CLASS_COUNT; i++) {
+		span_t *span = heap->size_class[i].cache;
+		heap->size_class[i].cache = 0;
+		if (span)
+			donor_unmap(span);
+	}
+	for (size_t length = 1; length <= LARGE_CLASS_COUNT; length++) {
+		span_cache_t *cache = donor_thread_cache(heap, length);
+		while (cache->count)
+			donor_unmap(cache->span[--cache->count]);
+		_rpmalloc_global_cache_finalize(&_memory_span_cache[length - 1]);
+	}
+}
+
+static void donor_lock_heaps(void)
+{
+	while (!atomic_cas32_acquire(&_memory_global_lock, 1, 0))
+		donor_wait_a_moment();
+}
+
+/* Null when there is no memory for one; upstream's own function would fall over that. */
+static heap_t *donor_take_heap(void)
+{
+	donor_lock_heaps();
+	heap_t *heap = _rpmalloc_heap_extract_orphan(&_memory_orphan_heaps);
+	if (!heap)
+		heap = _rpmalloc_heap_allocate_new();
+	atomic_store32_release(&_memory_global_lock, 0);
+	if (!heap)
+		return 0;
+	set_thread_heap(heap);
+	_rpmalloc_heap_cache_adopt_deferred(heap, 0);
+	if (donor_has_key)
+		pthread_setspecific(donor_key, heap);
+	return heap;
+}
+
+/* The whole state is in this thread's hands for a moment when INVALID_POINTER stands there: others wait. */
+static void *donor_hold_deferred(span_t *span)
+{
+	void *list;
+	while ((list = atomic_exchange_ptr_acquire(&span->free_list_deferred, INVALID_POINTER)) == INVALID_POINTER)
+		donor_wait_a_moment();
+	return list;
+}
+
+/* A block of another thread's. Not upstream's function, which looks at the span once more after it has let go of it, when
+ * the owner may have unmapped it. */
+static void donor_free_of_other(span_t *span, void *block)
+{
+	uint32_t all = span->block_count;
+	heap_t *heap = span->heap;
+	*(void **)block = donor_hold_deferred(span);
+	uint32_t freed = ++span->list_size;
+	atomic_store_ptr_release(&span->free_list_deferred, block);
+	if (freed == all)
+		_rpmalloc_deallocate_defer_free_span(heap, span);
+}
+
+/* A block of this thread's. The last one of a span lets go of the span: upstream's function does that as soon as the
+ * number of blocks that others have freed is right, when the last of them may be about to write to the span. */
+static void donor_free_of_own(span_t *span, void *block)
+{
+	heap_t *heap = span->heap;
+	bool was_full = _rpmalloc_span_is_fully_utilized(span);
+	uint32_t used = was_full ? span->block_count : span->used_count;
+	void *deferred = donor_hold_deferred(span);
+	bool last = used - 1 == span->list_size;
+	atomic_store_ptr_release(&span->free_list_deferred, deferred);
+	if (last) {
+		_rpmalloc_deallocate_direct_small_or_medium(span, block);
+		return;
+	}
+	if (was_full) {
+		_rpmalloc_span_double_link_list_add(&heap->size_class[span->size_class].partial_span, span);
+		heap->full_span_count--;
+	}
+	*(void **)block = span->free_list;
+	span->free_list = block;
+	span->used_count = used - 1;
+}
+
+/* Several spans. Upstream sometimes cuts them up for small blocks, and nothing joins them again: with threads that come and
+ * go, memory would become single spans little by little, up to the limits of all caches. */
+static void donor_free_large(span_t *span)
+{
+	heap_t *heap = span->heap;
+	if (heap != get_thread_heap_raw()) {
+		_rpmalloc_deallocate_defer_free_span(heap, span);
+		return;
+	}
+	heap->full_span_count--;
+	_rpmalloc_heap_cache_insert(heap, span);
+}
+
+/* Over 4 MiB: a mapping of its own. Upstream leaves it to its owner, for a count that is looked at only at the
+ * allocator's end, which a libc's has not. */
+static void donor_free_huge(span_t *span)
+{
+	size_t size = (size_t)span->span_count * _memory_page_size;
+	_rpmalloc_unmap(span, size, span->align_offset, size);
+}
+
+/* The block's mapping, moved as pages to where there is room for `n` bytes. Null if that does not work. */
+static void *donor_extend_huge(span_t *span, void *block, size_t n)
+{
+	size_t before = (size_t)((char *)block - (char *)span);
+	size_t length = (before + n + _memory_page_size - 1) & ~(_memory_page_size - 1);
+	size_t old = (size_t)span->span_count * _memory_page_size, head = (size_t)span->align_offset << 3;
+	size_t slack = _memory_page_size < _memory_span_size ? _memory_span_size : 0;
+	char *room = donor_mmap(0, length + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (room == MAP_FAILED)
+		return 0;
+	char *start = (char *)(((uintptr_t)room + _memory_span_size - 1) & _memory_span_mask);
+	int saved = errno;
+	if (mremap(span, old, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
+		errno = saved;
+		graft_munmap(room, length + slack);
+		return 0;
+	}
+	graft_account_mapped(-(int64_t)old);
+	if (start > room)
+		graft_munmap(room, (size_t)(start - room));
+	if (start + length < room + length + slack)
+		graft_munmap(start + length, (size_t)(room + length + slack - (start + length)));
+	if (head) {
+		graft_munmap((char *)span - head, head);
+		if (head < _memory_span_size)
+			graft_munmap((char *)span + old, _memory_span_size - head);
+	}
+	((span_t *)start)->span_count = (uint32_t)(length / _memory_page_size);
+	((span_t *)start)->align_offset = 0;
+	return start + before;
+}
+
+static void donor_thread_end(void *unused)
+{
+	(void)unused;
+	graft_gate_enter();
+	rpmalloc_thread_finalize(1);
+	for (size_t length = 1; donor_is_capped && length <= LARGE_CLASS_COUNT; length++)
+		donor_trim_global(length, donor_global_cap);
+	graft_gate_leave();
+}
+
+/* From here on the gate is entered, not yet passed. */
+
+static void donor_set_up(void)
+{
+	bool at_once = donor_option(graft_option_purge_delay) == 0;
+	donor_thread_cap = at_once ? 0 : (size_t)donor_option(graft_option_thread_cache);
+	donor_global_cap = at_once ? 0 : (size_t)donor_option(graft_option_global_cache);
+	/* Upstream's own limits are these at most, and cost less. */
+	donor_is_capped = donor_thread_cap < 400 || donor_global_cap < 3200;
+
+	/* Upstream would give the first thread a heap, whether there is memory for one or not. */
+	_memory_thread_heap = &donor_first_heap;
+	rpmalloc_config_t config = {.span_map_count = (size_t)donor_option(graft_option_arena_reserve) / 64};
+	rpmalloc_initialize_config(&config);
+	_memory_thread_heap = 0;
+	_rpmalloc_heap_initialize(&donor_first_heap);
+	_rpmalloc_heap_orphan(&donor_first_heap, 0);
+	/* Not behind the gate: it takes a lock of libc's, which a fork holds when it shuts the gate. */
+	donor_has_key = graft_key_create(&donor_key, donor_thread_end) == 0;
+}
+
+static __attribute__((noinline, cold)) void donor_start(void)
+{
+	enum { NOT_YET, UNDER_WAY, DONE };
+	static _Atomic int state;
+	int not_yet = NOT_YET;
+	if (atomic_load(&state) == DONE)
+		return;
+	if (atomic_compare_exchange_strong(&state, &not_yet, UNDER_WAY)) {
+		donor_set_up();
+		atomic_store(&state, DONE);
+	} else {
+		while (atomic_load(&state) != DONE)
+			sched_yield();
+	}
+}
+
+/* Upstream counts the pages of a block in 32 bits, and adds to sizes without looking. */
+static bool donor_is_possible(size_t n)
+{
+	return n < PTRDIFF_MAX - 4 * _memory_span_size && n / 4096 < UINT32_MAX - 64;
+}
+
+/* Null without a word. */
+static void *donor_try(size_t n)
+{
+	if (!donor_is_possible(n))
+		return 0;
+	if (__builtin_expect(!get_thread_heap_raw(), 0))
+		donor_start();
+	graft_gate_enter();
+	heap_t *heap = get_thread_heap_raw();
+	if (__builtin_expect(!heap, 0))
+		heap = donor_take_heap();
+	void *block = heap ? _rpmalloc_allocate(heap, n) : 0;
+	if (__builtin_expect(!block, 0) && heap && (int64_t)n < atomic_load(&graft_mapped)) {
+		donor_give_back(heap);
+		block = _rpmalloc_allocate(heap, n);
+	}
+	graft_gate_leave();
+	return block;
+}
+
+static __attribute__((noinline)) void *donor_malloc_by_gate(size_t n)
+{
+	void *block = donor_try(n);
+	return DONOR_LIKELY(block) ? block : graft_no_memory();
+}
+
+static __attribute__((noinline)) void *donor_malloc_medium(size_t n)
+{
+	heap_t *heap = get_thread_heap_raw();
+	if (DONOR_LIKELY(heap && n <= _memory_medium_size_limit)) {
+		/* The class as in upstream's _rpmalloc_allocate_medium. */
+		size_t class = SMALL_CLASS_COUNT + ((n - (SMALL_SIZE_LIMIT + 1)) >> MEDIUM_GRANULARITY_SHIFT);
+		heap_size_class_t *lists = &heap->size_class[_memory_size_class[class].class_idx];
+		if (DONOR_LIKELY(lists->free_list))
+			return free_list_pop(&lists->free_list);
+	}
+	return donor_malloc_by_gate(n);
+}
+
+static inline void *donor_malloc(size_t n)
+{
+	if (__builtin_expect(n > SMALL_SIZE_LIMIT, 0))
+		return donor_malloc_medium(n);
+	heap_t *heap = get_thread_heap_raw();
+	if (DONOR_LIKELY(heap)) {
+		heap_size_class_t *lists = &heap->size_class[(n + SMALL_GRANULARITY - 1) >> SMALL_GRANULARITY_SHIFT];
+		if (DONOR_LIKELY(lists->free_list))
+			return free_list_pop(&lists->free_list);
+	}
+	return donor_malloc_by_gate(n);
+}
+
+static inline void *donor_zalloc(size_t n)
+{
+	void *block = donor_malloc(n);
+	/* A mapping of its own is fresh. */
+	if (DONOR_LIKELY(block) && donor_span(block)->size_class != SIZE_CLASS_HUGE)
+		memset(block, 0, n);
+	return block;
+}
+
+static __attribute__((noinline)) void donor_free_by_gate(void *block)
+{
+	if (donor_is_apart(block)) {
+		if (block)
+			graft_munmap(donor_apart(block)->mapping, donor_apart(block)->length);
+		return;
+	}
+	span_t *span = donor_span(block);
+	graft_gate_enter();
+	heap_t *heap = get_thread_heap_raw();
+	bool is_own = span->heap == heap;
+	size_t length = span->span_count;
+	if (span->size_class == SIZE_CLASS_HUGE) {
+		donor_free_huge(span);
+		graft_gate_leave();
+		return;
+	}
+	if (span->size_class == SIZE_CLASS_LARGE) {
+		donor_free_large(span);
+	} else {
+		if (span->flags & SPAN_FLAG_ALIGNED_BLOCKS) {
+			size_t offset = (size_t)((char *)block - (char *)span) - SPAN_HEADER_SIZE;
+			block = (char *)block - offset % span->block_size;
+		}
+		if (is_own)
+			donor_free_of_own(span, block);
+		else
+			donor_free_of_other(span, block);
+	}
+	if (__builtin_expect(donor_is_capped, 0) && is_own)
+		donor_trim(heap, length);
+	graft_gate_leave();
+}
+
+/* A block of this thread's, from a span with room in it that does not become empty by this. The number of those that others
+ * have freed may be one behind: then the span is let go of another time. */
+static inline void donor_free(void *block)
+{
+	span_t *span = donor_span(block);
+	if (DONOR_LIKELY(!donor_is_apart(block) && span->heap == get_thread_heap_raw() && span->size_class < SIZE_CLASS_COUNT &&
+	                 !(span->flags & SPAN_FLAG_ALIGNED_BLOCKS) && !_rpmalloc_span_is_fully_utilized(span))) {
+		uint32_t used = span->used_count - 1;
+		if (DONOR_LIKELY(used != __atomic_load_n(&span->list_size, __ATOMIC_RELAXED))) {
+			*(void **)block = span->free_list;
+			span->free_list = block;
+			span->used_count = used;
+			return;
+		}
+	}
+	donor_free_by_gate(block);
+}
+
+static void *donor_aligned_apart(size_t alignment, size_t n)
+{
+	size_t page = (size_t)getauxval(AT_PAGESZ), length;
+	if (__builtin_add_overflow(n, alignment + page - 1, &length))
+		return graft_no_memory();
+	length &= ~(page - 1);
+	char *mapping = donor_mmap(0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mapping == MAP_FAILED)
+		return graft_no_memory();
+	/* At least a page lies before the block: mappings start at pages. */
+	char *block = (char *)(((uintptr_t)mapping + alignment) & ~(uintptr_t)(alignment - 1));
+	char *start = block - page, *end = block + ((n + page - 1) & ~(page - 1));
+	if (start > mapping)
+		graft_munmap(mapping, (size_t)(start - mapping));
+	if (end < mapping + length)
+		graft_munmap(end, (size_t)(mapping + length - end));
+	*donor_apart(block) = (struct donor_apart){start, (size_t)(end - start)};
+	return block;
+}
+
+static void *donor_aligned(size_t alignment, size_t n)
+{
+	if (alignment >= _memory_span_size)
+		return donor_aligned_apart(alignment, n);
+	/* Blocks of such a size lie at multiples of it from the span's header on, whose size is one too. */
+	size_t multiple = (n + SPAN_HEADER_SIZE - 1) & ~(size_t)(SPAN_HEADER_SIZE - 1);
+	if (alignment <= SPAN_HEADER_SIZE && multiple <= n + alignment && multiple <= SMALL_SIZE_LIMIT)
+		return donor_malloc(multiple);
+	char *block = donor_malloc(n + alignment);
+	if (DONOR_LIKELY(block) && ((uintptr_t)block & (alignment - 1))) {
+		block = (char *)(((uintptr_t)block + alignment) & ~(uintptr_t)(alignment - 1));
+		donor_span(block)->flags |= SPAN_FLAG_ALIGNED_BLOCKS;
+	}
+	return block;
+}
+
+static bool donor_is_huge(const void *block)
+{
+	return !donor_is_apart(block) && donor_span(block)->size_class == SIZE_CLASS_HUGE;
+}
+
+/* A block that grows will grow again: more than was asked for, as upstream does it, if there is room. */
+static __attribute__((noinline)) void *donor_move(void *block, size_t usable, size_t n)
+{
+	bool grows = n > usable;
+	size_t ample = usable + usable / 4 + usable / 8;
+	size_t wanted = grows && n < ample ? ample : n;
+	if (grows && donor_is_huge(block) && donor_is_possible(wanted)) {
+		graft_gate_enter();
+		void *extended = donor_extend_huge(donor_span(block), block, wanted);
+		graft_gate_leave();
+		if (extended)
+			return extended;
+	}
+	void *moved = donor_try(wanted);
+	if (!moved && wanted > n)
+		moved = donor_try(n);
+	if (!moved)
+		return grows ? graft_no_memory() : block;
+	memcpy(moved, block, grows ? usable : n);
+	donor_free(block);
+	return moved;
+}
+
+static inline void *donor_realloc(void *block, size_t n)
+{
+	if (!block)
+		return donor_malloc(n);
+	size_t usable = donor_usable(block);
+	if (DONOR_LIKELY(n <= usable && n >= usable / 2))
+		return block;
+	return donor_move(block, usable, n);
+}
+
+/* Heaps of threads that the child does not have stay theirs: their blocks can be used and freed, free space among them is not
+ * used again. */
+static void donor_fork_child(void)
+{
+}
+
+#include "family.h"
