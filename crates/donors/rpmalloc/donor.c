@@ -134,7 +134,7 @@ static span_cache_t *donor_thread_cache(heap_t *heap, size_t length)
 	return length == 1 ? &heap->span_cache : (span_cache_t *)&heap->span_large_cache[length - 2];
 }
 
-static void donor_trim_global(size_t length, size_t cap)
+static void donor_cap_common_cache(size_t length, size_t cap)
 {
 	global_cache_t *cache = &_memory_span_cache[length - 1];
 	span_t *excess[32];
@@ -148,7 +148,7 @@ static void donor_trim_global(size_t length, size_t cap)
 }
 
 /* After something was put into the thread's cache for spans of this length. */
-static void donor_trim(heap_t *heap, size_t length)
+static void donor_cap_thread_cache(heap_t *heap, size_t length)
 {
 	span_cache_t *cache = donor_thread_cache(heap, length);
 	while (cache->count * length > donor_thread_cap) {
@@ -158,7 +158,7 @@ static void donor_trim(heap_t *heap, size_t length)
 		else
 			donor_unmap(span);
 	}
-	donor_trim_global(length, donor_global_cap);
+	donor_cap_common_cache(length, donor_global_cap);
 }
 
 /* Everything that this thread and the threads' common cache hold without a block in it. */
@@ -307,7 +307,7 @@ static void donor_thread_end(void *unused)
 	graft_gate_enter();
 	rpmalloc_thread_finalize(1);
 	for (size_t length = 1; donor_is_capped && length <= LARGE_CLASS_COUNT; length++)
-		donor_trim_global(length, donor_global_cap);
+		donor_cap_common_cache(length, donor_global_cap);
 	graft_gate_leave();
 }
 
@@ -445,7 +445,7 @@ static __attribute__((noinline)) void donor_free_by_gate(void *block)
 			donor_free_of_other(span, block);
 	}
 	if (__builtin_expect(donor_is_capped, 0) && is_own)
-		donor_trim(heap, length);
+		donor_cap_thread_cache(heap, length);
 	graft_gate_leave();
 }
 
