@@ -1,4 +1,4 @@
-// An address space, or data, of 64 MiB more than the program starts with: requests fail with ENOMEM, and work again after that.
+// An address space, or data, of 64 MiB more than at the start: requests fail with ENOMEM, and work again after that.
 // At most 300 s on a slow machine.
 #include "check.h"
 

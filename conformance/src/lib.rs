@@ -34,7 +34,8 @@ impl Arch {
 /// `FAIL: ` on stderr and leaves with anything else; a hang ends with 3 when its watchdog rings.
 ///
 /// It reads `ALLOGRAFT_SCALE` (percent, 100 when unset: the length of its loops), `ALLOGRAFT_HANG_SECONDS` (20 when
-/// unset: when a forked child counts as hanging) and, in `fork_stress`, `ALLOGRAFT_FORKS` (5,000 when unset).
+/// unset: when a forked child counts as hanging); in `fork_stress` `ALLOGRAFT_FORKS`, in `short_threads` `ALLOGRAFT_THREADS`, in
+/// `pipeline` `ALLOGRAFT_PIPELINE_SECONDS` in place of a scaled length; and `ALLOGRAFT_FIGURES` to note what it measured.
 #[derive(Debug)]
 pub struct Program {
     /// The name, also that of its source without `.c`.
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_program_says_what_it_is_about() {
-        assert!(programs().len() >= 18);
+        assert!(programs().len() >= 21);
         for program in programs() {
             assert!(!program.about.is_empty() && program.seconds >= 60, "{program:?}");
             assert_eq!(find(program.name).map(|found| found.name), Some(program.name));

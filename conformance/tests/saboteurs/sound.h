@@ -31,6 +31,9 @@
 #ifndef COPIED // how much realloc carries over
 #define COPIED(size) (size)
 #endif
+#ifndef LOST // whether free forgets the block
+#define LOST(block) 0
+#endif
 #ifndef LOCKED
 #define LOCKED 1
 #endif
@@ -109,7 +112,7 @@ static void *take(size_t alignment, size_t size) {
 static struct head *head_of(void *block) { return (struct head *)block - 1; }
 
 static void give(void *block) {
-	if (!block) return;
+	if (!block || LOST(block)) return;
 	int before = errno;
 	struct head head = *head_of(block);
 	union slot *slot = (void *)((unsigned char *)block - head.offset);

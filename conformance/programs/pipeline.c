@@ -1,0 +1,129 @@
+// Threads that only allocate and threads that only free, in sizes that change over time: memory does not grow.
+// For four seconds, or $ALLOGRAFT_PIPELINE_SECONDS.
+// At most 300 s on a slow machine.
+#include "check.h"
+
+#include <pthread.h>
+
+enum { LINES = 2, QUEUE = 2048, PHASES = 16 };
+
+// Growth that is allowed after a quarter of the time: what the sizes of the moment need beside those of before.
+enum { ALLOWED = 64 << 20 };
+
+struct item {
+	size_t size;
+	uint64_t number;
+	unsigned char bytes[];
+};
+
+// One allocates, one resizes some of what comes by, one frees.
+static struct line {
+	_Alignas(64) _Atomic size_t made, moved, freed;
+	struct item *items[QUEUE];
+} lines[LINES];
+
+static atomic_int stop;
+
+static void verify(const struct item *item, size_t number) {
+	size_t length = item->size - sizeof *item;
+	CHECK_THAT(item->number == number, "block %zu is another one", number);
+	unsigned char byte = (unsigned char)number;
+	CHECK_THAT(!length || (item->bytes[0] == byte && item->bytes[length - 1] == byte), "block %zu is damaged", number);
+}
+
+static void mark(struct item *item, size_t size, size_t number) {
+	CHECK(item && is_aligned(item, 16));
+	item->size = size, item->number = number;
+	if (size > sizeof *item) item->bytes[0] = item->bytes[size - sizeof *item - 1] = (unsigned char)number;
+}
+
+// A window of sizes that moves: 16 times as large every few thousand blocks, and back.
+static size_t size_of(uint64_t *state, size_t number) {
+	size_t phase = number / 5000 % PHASES, step = phase < PHASES / 2 ? phase : PHASES - 1 - phase;
+	size_t low = (size_t)16 << step;
+	if (next_random(state) % 2000 == 0) return sizeof(struct item) + random_between(state, 100000, 2000000);
+	return sizeof(struct item) + random_between(state, low, 4 * low);
+}
+
+static void *make(void *argument) {
+	struct line *line = argument;
+	uint64_t state = (uint64_t)(line - lines) + 9;
+	for (size_t i = 0;; i++) {
+		while (i - line->freed >= QUEUE && !stop) sched_yield();
+		if (stop) break;
+		size_t size = size_of(&state, i);
+		struct item *item = next_random(&state) % 8 ? malloc(size) : calloc(1, size);
+		mark(item, size, i);
+		line->items[i % QUEUE] = item;
+		line->made = i + 1;
+	}
+	return 0;
+}
+
+static void *move(void *argument) {
+	struct line *line = argument;
+	uint64_t state = (uint64_t)(line - lines) + 90;
+	for (size_t i = 0;; i++) {
+		while (i >= line->made && !stop) sched_yield();
+		if (i >= line->made) break;
+		struct item **item = &line->items[i % QUEUE];
+		if (next_random(&state) % 16 == 0) {
+			verify(*item, i);
+			size_t size = (*item)->size / 2 + 200;
+			*item = realloc(*item, size);
+			mark(*item, size, i);
+		}
+		line->moved = i + 1;
+	}
+	return 0;
+}
+
+static void *discard(void *argument) {
+	struct line *line = argument;
+	for (size_t i = 0;; i++) {
+		while (i >= line->moved && !stop) sched_yield();
+		if (i >= line->moved) break;
+		verify(line->items[i % QUEUE], i);
+		free(line->items[i % QUEUE]);
+		line->freed = i + 1;
+	}
+	return 0;
+}
+
+static long milliseconds(void) {
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int main(void) {
+	check_begin();
+	pthread_t threads[LINES][3];
+	long length = setting("ALLOGRAFT_PIPELINE_SECONDS", 0) * 1000, begin = milliseconds(), elapsed;
+	if (!length) length = scaled(4000);
+	for (size_t i = 0; i < LINES; i++) {
+		CHECK(pthread_create(&threads[i][0], 0, make, &lines[i]) == 0);
+		CHECK(pthread_create(&threads[i][1], 0, move, &lines[i]) == 0);
+		CHECK(pthread_create(&threads[i][2], 0, discard, &lines[i]) == 0);
+	}
+	// The most that is resident in the first half, after a start, and the most in the second.
+	size_t early = 0, late = 0;
+	while ((elapsed = milliseconds() - begin) < length) {
+		size_t now = elapsed < length / 10 ? 0 : resident_bytes();
+		if (elapsed < length / 2) early = now > early ? now : early;
+		else late = now > late ? now : late;
+		usleep((useconds_t)(length * 10));
+	}
+	size_t passed = lines[0].freed + lines[1].freed;
+	if (getenv("ALLOGRAFT_FIGURES"))
+		NOTE("%zu blocks in %ld ms; at most %zu KiB, then %zu KiB\n", passed, length, early >> 10, late >> 10);
+	CHECK_THAT(!early || late <= early + early / 2 + ALLOWED,
+	           "memory grows with blocks that are passed on: %zu KiB, then %zu KiB", early >> 10, late >> 10);
+	stop = 1;
+	for (size_t i = 0; i < LINES; i++)
+		for (size_t j = 0; j < 3; j++) CHECK(pthread_join(threads[i][j], 0) == 0);
+	for (size_t i = 0; i < LINES; i++)
+		for (size_t j = lines[i].freed; j < lines[i].made; j++) free(lines[i].items[j % QUEUE]);
+	CHECK(passed > 0);
+	return check_done();
+}
