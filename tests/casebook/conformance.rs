@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
-use casebook::record::{self, Cell, Run};
+use casebook::record::{self, Cell, Length, Run};
 use conformance::Program;
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -21,16 +21,24 @@ const EMULATED: u32 = 2;
 
 const NATIVE: Host = Host::Debian(Arch::X86_64);
 
+/// What takes minutes, once for each donor: the program, the variable that makes it as long, and to what.
+const LONG: [(&str, &str, &str); 2] =
+    [("pipeline", "ALLOGRAFT_PIPELINE_SECONDS", "60"), ("short_threads", "ALLOGRAFT_THREADS", "100000")];
+
 fn main() {
     let bench = Arc::new(Bench::new());
     let mut trials = Vec::new();
     let mut cells = Vec::new();
     for program in conformance::programs() {
         for donor in donors::all() {
-            let short = Way { host: NATIVE, linker: Linker::Gnu, mode: Mode::Static };
-            trials.push(trial(&bench, program, short, Cell::new(program, donor.name, short, SHORT), false));
-            for (way, percent) in matrix(donor) {
-                let cell = Cell::new(program, donor.name, way, percent);
+            let plain = Way { host: NATIVE, linker: Linker::Gnu, mode: Mode::Static };
+            let short = Cell::new(program, donor.name, plain, Length::Percent(SHORT));
+            trials.push(trial(&bench, program, plain, short, false));
+            let mut runs = matrix(donor);
+            let long = LONG.into_iter().filter(|(name, ..)| *name == program.name);
+            runs.extend(long.map(|(_, variable, value)| (plain, Length::Longer { variable, value })));
+            for (way, length) in runs {
+                let cell = Cell::new(program, donor.name, way, length);
                 cells.push(cell.clone());
                 trials.push(trial(&bench, program, way, cell, true));
             }
@@ -47,22 +55,22 @@ fn main() {
 }
 
 /// The slow tier's ways for a donor, and how much of the work is done in each.
-fn matrix(donor: &donors::Donor) -> Vec<(Way, u32)> {
+fn matrix(donor: &donors::Donor) -> Vec<(Way, Length)> {
     let modes = [Mode::Static, Mode::StaticPie];
     let mut ways = Vec::new();
     for linker in [Linker::Gnu, Linker::Lld] {
         for mode in modes {
             let percent = if linker == Linker::Gnu && mode == Mode::Static { WHOLE } else { PART };
-            ways.push((Way { host: NATIVE, linker, mode }, percent));
+            ways.push((Way { host: NATIVE, linker, mode }, Length::Percent(percent)));
         }
     }
-    ways.push((Way { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static }, PART));
+    ways.push((Way { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static }, Length::Percent(PART)));
     for (host, mode) in [
         (Host::Debian(Arch::Aarch64), Mode::Static),
         (Host::Debian(Arch::Aarch64), Mode::StaticPie),
         (Host::Zig(Arch::Riscv64), Mode::Static),
     ] {
-        ways.push((Way { host, linker: Linker::Lld, mode }, EMULATED));
+        ways.push((Way { host, linker: Linker::Lld, mode }, Length::Percent(EMULATED)));
     }
     ways.retain(|(way, _)| Donors::both(donor.name).exist_for(way.host.arch()));
     ways
@@ -97,7 +105,7 @@ fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<
     let linked = folder.join(program.name);
     way.link(bench, &libc, &[object], &[], &linked)?;
 
-    let mut environment = vec![("ALLOGRAFT_SCALE".to_owned(), cell.percent.to_string())];
+    let mut environment = cell.environment();
     if !fixtures::native(way.host.arch()) {
         environment.push(("ALLOGRAFT_HANG_SECONDS".into(), "120".into()));
     }

@@ -1,5 +1,6 @@
 //! What the conformance runs of the slow tier leave behind: one file each, of which `cargo xtask conformance` makes a table.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -7,6 +8,35 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::link::Way;
+
+/// How much of its work a program does.
+#[derive(Debug, Clone, Copy)]
+pub enum Length {
+    /// That much of what it does by default.
+    Percent(u32),
+    /// All of it, with a variable of its own that makes it longer.
+    Longer {
+        /// The variable.
+        variable: &'static str,
+        /// What it is set to.
+        value: &'static str,
+    },
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Length::Percent(percent) => write!(formatter, "{percent}%"),
+            Length::Longer { variable, value } => write!(formatter, "{variable}={value}"),
+        }
+    }
+}
+
+impl Serialize for Length {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 /// A run that is due: a program on a graft.
 #[derive(Debug, Clone, Serialize)]
@@ -21,8 +51,8 @@ pub struct Cell {
     pub arch: &'static str,
     /// Host, linker, kind of program.
     pub way: String,
-    /// How much of the program's work is done, in percent.
-    pub percent: u32,
+    /// How much of the program's work is done.
+    pub length: Length,
 }
 
 /// What came of it.
@@ -41,14 +71,24 @@ pub struct Run<'a> {
 
 impl Cell {
     /// The cell of a program with a donor, linked one way.
-    pub fn new(program: &'static conformance::Program, donor: &'static str, way: Way, percent: u32) -> Cell {
+    pub fn new(program: &'static conformance::Program, donor: &'static str, way: Way, length: Length) -> Cell {
         let arch = way.host.arch().name();
-        Cell { program: program.name, about: program.about, donor, arch, way: way.name(), percent }
+        Cell { program: program.name, about: program.about, donor, arch, way: way.name(), length }
     }
 
     /// The name of its test.
     pub fn name(&self) -> String {
-        format!("{}/{}/{}/{}%", self.program, self.donor, self.way, self.percent)
+        format!("{}/{}/{}/{}", self.program, self.donor, self.way, self.length)
+    }
+
+    /// What the program reads of its length.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let (percent, longer) = match self.length {
+            Length::Percent(percent) => (percent, None),
+            Length::Longer { variable, value } => (100, Some((variable.to_owned(), value.to_owned()))),
+        };
+        let scale = ("ALLOGRAFT_SCALE".to_owned(), percent.to_string());
+        std::iter::once(scale).chain(longer).collect()
     }
 }
 

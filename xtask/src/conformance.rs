@@ -23,7 +23,7 @@ struct Cell {
     donor: String,
     arch: String,
     way: String,
-    percent: u32,
+    length: String,
 }
 
 /// What came of it.
@@ -124,8 +124,8 @@ impl Results {
 
     fn table(&self, arch: &str, cells: &[&Cell]) -> String {
         let donors = distinct(cells.iter().map(|cell| cell.donor.as_str()));
-        let ways = distinct(cells.iter().map(|cell| (cell.way.as_str(), cell.percent)));
-        let ways: Vec<String> = ways.iter().map(|(way, percent)| format!("{way} at {percent} %")).collect();
+        let ways = distinct(cells.iter().map(|cell| (cell.way.as_str(), cell.length.as_str())));
+        let ways: Vec<String> = ways.iter().map(|(way, length)| format!("{way}: {length}")).collect();
         let mut remarks: Vec<String> = Vec::new();
         let mut text = format!("### {arch}\n\nWays: {}.\n\n| situation |", ways.join("; "));
         for donor in &donors {
@@ -201,7 +201,7 @@ mod tests {
             donor: of(donor),
             arch: of("x86_64"),
             way: of(way),
-            percent: 4,
+            length: of("4%"),
         }
     }
 

@@ -1,0 +1,100 @@
+//! Which system calls each donor makes: what the conformance program `sandbox` tells stands in `docs/system-calls.md`.
+//! With `ALLOGRAFT_BLESS=1` the table is written there.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use casebook::bench::{Bench, Donors, Host};
+use casebook::link::{Linker, Mode, Way};
+use fixtures::Arch;
+
+/// Where a call is made, in the words of `sandbox`.
+const PLACES: [&str; 4] = ["at the start", "in the family", "at a thread's end", "around fork"];
+
+/// Calls that depend on whom a thread meets: the page says of all donors that they may make them.
+const WAITING: [&str; 2] = ["futex", "sched_yield"];
+
+/// Lines around the table in the page.
+const BEGIN: &str = "<!-- table: written by the test -->\n";
+const END: &str = "<!-- end of the table -->\n";
+
+/// What the page is written from, and what the test compares with it: percent and runs.
+const BLESSED: (&str, usize) = ("50", 6);
+const COMPARED: (&str, usize) = ("4", 1);
+
+type Calls = [BTreeSet<String>; PLACES.len()];
+
+#[test]
+fn the_page_has_every_call() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("docs").join("system-calls.md");
+    let text = std::fs::read_to_string(&page).expect("docs/system-calls.md");
+    let (before, rest) = text.split_once(BEGIN).expect("the table's begin");
+    let (table, after) = rest.split_once(END).expect("the table's end");
+    let bless = std::env::var_os("ALLOGRAFT_BLESS").is_some();
+    let (scale, runs) = if bless { BLESSED } else { COMPARED };
+
+    let bench = Bench::new();
+    let mut rows = format!("| donor | {} |\n| --- |{}\n", PLACES.join(" | "), " --- |".repeat(PLACES.len()));
+    let mut missing = Vec::new();
+    for donor in [None].into_iter().chain(donors::all().iter().map(|donor| Some(donor.name))) {
+        let name = donor.unwrap_or("stock musl");
+        let program = link(&bench, donor);
+        let mut calls = Calls::default();
+        for _ in 0..runs {
+            if !observe(&program, scale, &mut calls) {
+                println!("this system does not let a process watch another one's system calls: nothing is compared");
+                return;
+            }
+        }
+        let cells = calls.each_ref().map(|calls| calls.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
+        rows.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
+        let documented = row(table, name);
+        for (place, calls) in calls.iter().enumerate() {
+            // Where a thread ends and where a process forks there is malloc and free as well.
+            let cells = documented.get(place).into_iter().chain(documented.get(1).filter(|_| place > 1));
+            let known: Vec<&str> = cells.flat_map(|cell| cell.split(' ')).collect();
+            let unknown =
+                calls.iter().filter(|call| !known.contains(&call.as_str()) && !WAITING.contains(&call.as_str()));
+            missing.extend(unknown.map(|call| format!("{name} calls {call} {}", PLACES[place])));
+        }
+    }
+    if bless {
+        std::fs::write(&page, [before, BEGIN, &rows, END, after].concat()).expect("the page is written");
+        return;
+    }
+    assert!(missing.is_empty(), "docs/system-calls.md lacks (ALLOGRAFT_BLESS=1 writes the table): {missing:#?}");
+}
+
+/// The cells of a row, without the first.
+fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {
+    let line = table.lines().find_map(|line| line.strip_prefix(&format!("| {name} | "))).unwrap_or_default();
+    line.trim_end_matches(" |").split(" | ").collect()
+}
+
+fn link(bench: &Bench, donor: Option<&'static str>) -> PathBuf {
+    let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
+    let program = conformance::find("sandbox").expect("the program");
+    let object = bench.file("sandbox.o", program.object(conformance::Arch::X86_64));
+    let libc = bench.libc(way.host, donor.map_or(Donors::STOCK, Donors::both), &[]);
+    let path = bench.path(&format!("sandbox {}", donor.unwrap_or("stock")));
+    way.link(bench, &libc, &[object], &[], &path).unwrap_or_else(|error| panic!("{error}"));
+    path
+}
+
+/// Adds what one run tells; false when the system does not let it.
+fn observe(program: &Path, scale: &str, calls: &mut Calls) -> bool {
+    let mut command = fixtures::run(Arch::X86_64, program);
+    let output = command.env("ALLOGRAFT_SCALE", scale).env("ALLOGRAFT_FIGURES", "1").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let mut told = 0;
+    for line in said.lines() {
+        let Some((place, names)) = line.strip_prefix("note: calls ").and_then(|rest| rest.split_once(':')) else {
+            continue;
+        };
+        let place = PLACES.iter().position(|known| *known == place).expect("a known place");
+        calls[place].extend(names.split_whitespace().map(str::to_owned));
+        told += 1;
+    }
+    told == PLACES.len()
+}
