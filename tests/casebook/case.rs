@@ -57,6 +57,10 @@ pub struct Case {
     /// A graft holds what stock musl does not.
     #[serde(default)]
     pub more_than_stock: bool,
+    /// The program is linked with a whole C++ library, and compiled with exceptions. For foreign architectures, whose libraries
+    /// take setup a while, that is the slow tier's.
+    #[serde(default)]
+    pub cxx: bool,
     /// What the inspector has to say of the program's malloc, when it is not the donor's name.
     pub carries: Option<String>,
     /// The folder.
@@ -114,7 +118,10 @@ impl Case {
         let settings: Vec<(String, i64)> = self.settings.clone().into_iter().collect();
         let libc = bench.libc(way.host, donors, &settings);
         for (number, order) in self.orders.iter().enumerate() {
-            let objects: Vec<PathBuf> = order.iter().map(|source| self.object(bench, way, source)).collect();
+            let mut objects: Vec<PathBuf> = order.iter().map(|source| self.object(bench, way, source)).collect();
+            if self.cxx {
+                objects.extend(fixtures::zig_cxx(way.host.arch()));
+            }
             let name = format!("{} {number} {} {}", self.name(), donors.name(), way.name().replace('/', " "));
             let program = bench.path(&name);
             let flags: Vec<OsString> = self.link.iter().map(OsString::from).collect();
@@ -143,6 +150,9 @@ impl Case {
         ]
         .map(OsString::from)
         .into();
+        if self.cxx {
+            arguments.extend(["-fexceptions", "-frtti"].map(OsString::from));
+        }
         for folder in &self.include {
             arguments.extend(["-I".into(), self.located(folder).into()]);
         }

@@ -85,7 +85,7 @@ pub(crate) fn install(tools: &Path, extent: Extent) -> Result<()> {
 
 fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
     let mut missing = Vec::new();
-    let wanted = |arch: &Arch| extent == Extent::Everything || fixtures::native(*arch);
+    let wanted = |arch: &Arch| extent != Extent::Demo || fixtures::native(*arch);
     for arch in fixtures::DEBIAN.into_iter().filter(wanted) {
         let musl = fixtures::debian_musl_below(&fixtures::root(), arch);
         if !(musl.libc.is_file() && musl.include.join("stdlib.h").is_file()) {
@@ -100,7 +100,7 @@ fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
     // One on the command path would do, but tests had better meet the same one everywhere.
     let emulated = |arch: &Arch| fixtures::emulator(*arch).is_some_and(|program| program.starts_with(tools));
     let foreign = || Arch::ALL.into_iter().filter(|arch| !fixtures::native(*arch));
-    if extent == Extent::Everything && !foreign().all(|arch| emulated(&arch)) {
+    if extent != Extent::Demo && !foreign().all(|arch| emulated(&arch)) {
         let names: Vec<&str> = foreign().map(Arch::name).collect();
         missing.push(Wanted {
             what: format!("qemu for programs of {}", names.join(", ")),

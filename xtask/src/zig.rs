@@ -112,6 +112,39 @@ fn copy_musl(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("zig-release"), zigcc::VERSION)?)
 }
 
+/// Copies the C++ library that zig builds for `arch` to the fixtures.
+///
+/// # Errors
+/// When zig cannot link a trivial program, or does not say with what.
+pub(crate) fn install_cxx(zig: &Zig, arch: Arch) -> Result<()> {
+    let folder = fixtures::zig_cxx_below(&fixtures::root(), arch);
+    if fs::read_to_string(folder.join("zig-release")).is_ok_and(|present| present == zigcc::VERSION) {
+        return Ok(());
+    }
+    let fill = || setup::place(&folder, |folder| copy_cxx(zig, arch, folder));
+    setup::announce(&format!("zig's C++ library for {} (compiled once, a minute or two)", arch.name()), fill)
+}
+
+fn copy_cxx(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
+    let source = folder.join("nothing.cc");
+    fs::write(&source, "int main() { return 0; }\n")?;
+    let mut command = zig.command();
+    command.args(["c++", "-target", arch.triple(), "-static", "-v", "-o", "nothing", "nothing.cc"]).current_dir(folder);
+    let output = command.output().context("zig does not start")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("zig cannot link a static C++ program for {}:\n{}", arch.name(), said.trim_end());
+    }
+    for name in ["libc++.a", "libc++abi.a", "libunwind.a"] {
+        let cached = linked_file(&said, name).with_context(|| format!("zig linked no {name} in:\n{said}"))?;
+        let cached = workspace::zig_cache().join(cached);
+        fs::copy(&cached, folder.join(name)).with_context(|| format!("cannot copy `{}`", cached.display()))?;
+    }
+    fs::remove_file(folder.join("nothing"))?;
+    fs::remove_file(source)?;
+    Ok(fs::write(folder.join("zig-release"), zigcc::VERSION)?)
+}
+
 /// Where in zig's cache the file `name` of a linker call lies: `o/HASH/name`. The call is printed with blanks between the
 /// words and nothing around them, so words with blanks in them cannot be told apart; a hash has none.
 fn linked_file(lines: &str, name: &str) -> Option<PathBuf> {
