@@ -33,7 +33,8 @@ const C_FLAGS: [&str; 14] = [
 ];
 
 /// The parts of the runtime library: each one a member, so that a link takes only what its libc lacks.
-const RUNTIME: [&str; 5] = ["complex.zig", "long_double.zig", "memory.zig", "strings.c", "trigonometry.zig"];
+const RUNTIME: [&str; 6] =
+    ["complex.zig", "division.zig", "long_double.zig", "memory.zig", "strings.c", "trigonometry.zig"];
 
 /// One run of zig; `in_folder` keeps machine paths out of `__FILE__`.
 struct Job {
@@ -115,6 +116,7 @@ fn build() -> Result<(), Failure> {
 fn compile(arch: Arch, source: &str, object: &Path) -> Result<Vec<String>, Failure> {
     let mut arguments: Vec<String> = ["cc", "-target", arch.triple()].map(str::to_owned).to_vec();
     arguments.extend(C_FLAGS.map(str::to_owned));
+    arguments.extend(arch.flags().map(str::to_owned));
     if arch == Arch::Aarch64 {
         // Atomics as instructions: a host's runtime may lack the __aarch64_* functions.
         arguments.push("-mno-outline-atomics".to_owned());
@@ -125,8 +127,11 @@ fn compile(arch: Arch, source: &str, object: &Path) -> Result<Vec<String>, Failu
 
 fn compile_zig(arch: Arch, source: &str, object: &Path) -> Result<Vec<String>, Failure> {
     let mut arguments: Vec<String> = ["build-obj", "-target", arch.triple()].map(str::to_owned).to_vec();
-    arguments
-        .extend(["-OReleaseSmall", "-fstrip", "-fPIE", "-fno-stack-check", "-fno-stack-protector"].map(str::to_owned));
+    arguments.extend(arch.processor().map(str::to_owned));
+    arguments.extend(
+        ["-OReleaseSmall", "-fstrip", "-fPIE", "-fno-stack-check", "-fno-stack-protector", "-fno-unwind-tables"]
+            .map(str::to_owned),
+    );
     arguments.extend([format!("-femit-bin={}", text(object)?), source.to_owned()]);
     Ok(arguments)
 }

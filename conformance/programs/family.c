@@ -120,11 +120,14 @@ static void zeroing(void) {
 	} while (0)
 
 static void huge(void) {
-	// The first are beyond any address space, the last are the greatest of all.
-	static const size_t all[] = {(size_t)1 << 48,           (size_t)1 << 57,  (size_t)1 << 62,       PTRDIFF_MAX - 65536,
-								 PTRDIFF_MAX - 4096,        PTRDIFF_MAX - 16, PTRDIFF_MAX,           (size_t)PTRDIFF_MAX + 1,
-								 SIZE_MAX - ((size_t)1 << 22), SIZE_MAX - 65536, SIZE_MAX - 4096,       SIZE_MAX - 4095,
-								 SIZE_MAX - 64,             SIZE_MAX - 16,    SIZE_MAX - 1,          SIZE_MAX};
+	// Beyond any address space, or on 32-bit beyond the half of it; the last are the greatest of all.
+	static const size_t all[] = {
+#if SIZE_MAX > UINT32_MAX
+		(size_t)1 << 48, (size_t)1 << 57, (size_t)1 << 62, PTRDIFF_MAX - 65536, PTRDIFF_MAX - 4096, PTRDIFF_MAX - 16,
+		PTRDIFF_MAX,
+#endif
+		(size_t)PTRDIFF_MAX + 1, SIZE_MAX - ((size_t)1 << 22), SIZE_MAX - 65536, SIZE_MAX - 4096, SIZE_MAX - 4095,
+		SIZE_MAX - 64, SIZE_MAX - 16, SIZE_MAX - 1, SIZE_MAX};
 	unsigned char *block = malloc(100), *large = malloc(300000);
 	CHECK(block && large);
 	pattern_fill(block, 0, 100, 7);
@@ -151,9 +154,10 @@ static void huge(void) {
 			}
 		}
 	}
-	CHECK_NO_MEMORY(memalign((size_t)1 << 62, 64));
-	CHECK_NO_MEMORY(aligned_alloc((size_t)1 << 63, 1));
-	CHECK_NO_MEMORY(aligned_alloc((size_t)1 << 63, SIZE_MAX));
+	// On 32-bit a quarter of the address space may be free.
+	if (SIZE_MAX > UINT32_MAX) CHECK_NO_MEMORY(memalign(SIZE_MAX / 4 + 1, 64));
+	CHECK_NO_MEMORY(aligned_alloc(SIZE_MAX / 2 + 1, 1));
+	CHECK_NO_MEMORY(aligned_alloc(SIZE_MAX / 2 + 1, SIZE_MAX));
 	CHECK_PATTERN(block, 100, 7);
 	CHECK_PATTERN(large, 300000, 8);
 	free(block);
@@ -162,9 +166,10 @@ static void huge(void) {
 
 static void overflow(void) {
 	// Products that wrap: to nothing, to little, to a lot.
-	static const size_t all[][2] = {{SIZE_MAX / 16 + 1, 16},      {16, SIZE_MAX / 16 + 2},  {SIZE_MAX / 2 + 1, 2},
-									{SIZE_MAX, SIZE_MAX},         {SIZE_MAX, 2},            {(size_t)1 << 32, (size_t)1 << 32},
-									{((size_t)1 << 32) + 1, (size_t)1 << 32}, {SIZE_MAX / 3 + 1, 3}, {SIZE_MAX / 100 + 1, 100}};
+	const size_t root = (size_t)1 << sizeof(size_t) * 4;
+	const size_t all[][2] = {{SIZE_MAX / 16 + 1, 16}, {16, SIZE_MAX / 16 + 2}, {SIZE_MAX / 2 + 1, 2},
+							 {SIZE_MAX, SIZE_MAX},    {SIZE_MAX, 2},           {root, root},
+							 {root + 1, root},        {SIZE_MAX / 3 + 1, 3},   {SIZE_MAX / 100 + 1, 100}};
 	unsigned char *block = malloc(1000);
 	CHECK(block);
 	pattern_fill(block, 0, 1000, 9);

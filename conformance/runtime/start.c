@@ -45,6 +45,34 @@ __asm__(
 	"	andi sp, sp, -16\n"
 	"	tail _start_c\n"
 	".size _start, .-_start\n");
+#elif defined(__i386__)
+__asm__(
+	".text\n"
+	".global _start\n"
+	".type _start, %function\n"
+	"_start:\n"
+	"	xor %ebp, %ebp\n"
+	"	mov %esp, %eax\n"
+	"	and $-16, %esp\n"
+	"	sub $12, %esp\n"
+	"	push %eax\n"
+	"	call _start_c\n"
+	"	hlt\n"
+	".size _start, .-_start\n");
+#elif defined(__arm__)
+__asm__(
+	".text\n"
+	".arm\n"
+	".global _start\n"
+	".type _start, %function\n"
+	"_start:\n"
+	"	mov fp, #0\n"
+	"	mov lr, #0\n"
+	"	mov r0, sp\n"
+	"	and ip, r0, #-16\n"
+	"	mov sp, ip\n"
+	"	b _start_c\n"
+	".size _start, .-_start\n");
 #else
 #error "no entry for this architecture"
 #endif

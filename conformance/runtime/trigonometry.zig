@@ -11,4 +11,6 @@ comptime {
     // What the 16-bit and 80-bit variants of those call.
     _ = @import("compiler_rt/extendhfsf2.zig");
     _ = @import("compiler_rt/truncsfhf2.zig");
+    _ = @import("compiler_rt/addhf3.zig");
+    _ = @import("compiler_rt/cmphf2.zig");
 }

@@ -9,18 +9,24 @@ pub enum Arch {
     Aarch64,
     /// RISC-V, rv64gc, lp64d.
     Riscv64,
+    /// x86, 32-bit, i686.
+    I686,
+    /// ARMv7-A, eabihf.
+    Arm,
 }
 
 impl Arch {
     /// Every architecture.
-    pub const ALL: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
+    pub const ALL: [Arch; 5] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64, Arch::I686, Arch::Arm];
 
-    /// The name that `uname -m` prints.
+    /// The name, as target triples begin.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
             Arch::Aarch64 => "aarch64",
             Arch::Riscv64 => "riscv64",
+            Arch::I686 => "i686",
+            Arch::Arm => "arm",
         }
     }
 
@@ -85,16 +91,20 @@ pub fn start_object(arch: Arch) -> &'static [u8] {
         Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/start.o")),
         Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/aarch64/start.o")),
         Arch::Riscv64 => include_bytes!(concat!(env!("OUT_DIR"), "/riscv64/start.o")),
+        Arch::I686 => include_bytes!(concat!(env!("OUT_DIR"), "/i686/start.o")),
+        Arch::Arm => include_bytes!(concat!(env!("OUT_DIR"), "/arm/start.o")),
     }
 }
 
 /// A static archive of the functions that compilers call by themselves (arithmetic on 128-bit floats, multiplication of
-/// complex numbers) and of those that zig's `libc.a` leaves to zig. Link it in one group with the `libc.a`, after it.
+/// complex numbers, on 32-bit processors division) and of those that zig's `libc.a` leaves to zig. Link it in one group with the `libc.a`, after it.
 pub fn runtime_library(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/runtime.a")),
         Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/aarch64/runtime.a")),
         Arch::Riscv64 => include_bytes!(concat!(env!("OUT_DIR"), "/riscv64/runtime.a")),
+        Arch::I686 => include_bytes!(concat!(env!("OUT_DIR"), "/i686/runtime.a")),
+        Arch::Arm => include_bytes!(concat!(env!("OUT_DIR"), "/arm/runtime.a")),
     }
 }
 
@@ -111,8 +121,9 @@ mod tests {
 
     #[test]
     fn objects_are_of_their_architecture() {
-        // e_type 1 (relocatable) and e_machine (62 AMD64, 183 AArch64, 243 RISC-V) of the ELF header.
-        for (arch, machine) in [(Arch::X86_64, 62u8), (Arch::Aarch64, 183), (Arch::Riscv64, 243)] {
+        // e_type 1 (relocatable) and e_machine of the ELF header.
+        let machines = [62u8, 183, 243, 3, 40];
+        for (arch, machine) in Arch::ALL.into_iter().zip(machines) {
             let objects = programs().iter().map(|program| program.object(arch)).chain([start_object(arch)]);
             for object in objects {
                 assert_eq!(&object[..4], b"\x7fELF");

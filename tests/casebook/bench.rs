@@ -164,6 +164,7 @@ impl Bench {
     pub fn object(&self, arch: Arch, source: &Path, arguments: &[OsString]) -> PathBuf {
         let compiler = if source.extension().is_some_and(|ending| ending == "cc") { "c++" } else { "cc" };
         let mut line: Vec<OsString> = vec![compiler.into(), "-target".into(), arch.triple().into(), "-c".into()];
+        line.extend(arch.flags().map(OsString::from));
         line.extend(arguments.iter().cloned());
         line.push(source.into());
         once(&self.objects, line.clone(), |number| {

@@ -9,7 +9,7 @@ use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// The architectures whose programs run in the slow tier only.
-const SLOW: [Arch; 1] = [Arch::Riscv64];
+const SLOW: [Arch; 3] = [Arch::Riscv64, Arch::I686, Arch::Arm];
 
 fn main() {
     let bench = Arc::new(Bench::new());
@@ -61,6 +61,10 @@ fn ways() -> Vec<Way> {
         way(Host::Debian(Arch::Aarch64), Linker::Lld, Mode::StaticPie),
         way(Host::Zig(Arch::Aarch64), Linker::Lld, Mode::Static),
         way(Host::Zig(Arch::Riscv64), Linker::Lld, Mode::Static),
+        way(Host::Debian(Arch::I686), Linker::Lld, Mode::Static),
+        way(Host::Debian(Arch::I686), Linker::Lld, Mode::StaticPie),
+        way(Host::Debian(Arch::Arm), Linker::Lld, Mode::Static),
+        way(Host::Debian(Arch::Arm), Linker::Lld, Mode::StaticPie),
     ]
 }
 

@@ -69,6 +69,10 @@ fn matrix(donor: &donors::Donor) -> Vec<(Way, Length)> {
         (Host::Debian(Arch::Aarch64), Mode::Static),
         (Host::Debian(Arch::Aarch64), Mode::StaticPie),
         (Host::Zig(Arch::Riscv64), Mode::Static),
+        (Host::Debian(Arch::I686), Mode::Static),
+        (Host::Debian(Arch::I686), Mode::StaticPie),
+        (Host::Debian(Arch::Arm), Mode::Static),
+        (Host::Debian(Arch::Arm), Mode::StaticPie),
     ] {
         ways.push((Way { host, linker: Linker::Lld, mode }, Length::Percent(EMULATED)));
     }
@@ -106,7 +110,7 @@ fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<
     way.link(bench, &libc, &[object], &[], &linked)?;
 
     let mut environment = cell.environment();
-    if !fixtures::native(way.host.arch()) {
+    if !fixtures::runs_here(way.host.arch()) {
         environment.push(("ALLOGRAFT_HANG_SECONDS".into(), "120".into()));
     }
     let output = way.run(&linked, &environment)?;

@@ -100,7 +100,7 @@ impl Way {
                 command.env_remove(name);
             }
         }
-        if !fixtures::native(self.host.arch()) {
+        if !fixtures::runs_here(self.host.arch()) {
             command.env("ALLOGRAFT_TEST_EMULATED", "1");
         }
         command.envs(environment.iter().cloned()).current_dir(program.parent().unwrap_or(Path::new(".")));

@@ -99,7 +99,7 @@ fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
     }
     // One on the command path would do, but tests had better meet the same one everywhere.
     let emulated = |arch: &Arch| fixtures::emulator(*arch).is_some_and(|program| program.starts_with(tools));
-    let foreign = || Arch::ALL.into_iter().filter(|arch| !fixtures::native(*arch));
+    let foreign = || Arch::ALL.into_iter().filter(|arch| !fixtures::runs_here(*arch));
     if extent != Extent::Demo && !foreign().all(|arch| emulated(&arch)) {
         let names: Vec<&str> = foreign().map(Arch::name).collect();
         missing.push(Wanted {
@@ -113,7 +113,7 @@ fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
 }
 
 fn left_out(wanted: &Wanted, reason: &str) {
-    let there = |arch: Arch| fixtures::native(arch) || fixtures::emulator(arch).is_some();
+    let there = |arch: Arch| fixtures::runs_here(arch) || fixtures::emulator(arch).is_some();
     if matches!(wanted.fetch, Fetch::Qemu) && Arch::ALL.into_iter().all(there) {
         return;
     }
@@ -126,6 +126,8 @@ fn debian_name(arch: Arch) -> Option<&'static str> {
         Arch::X86_64 => Some("amd64"),
         Arch::Aarch64 => Some("arm64"),
         Arch::Riscv64 => None,
+        Arch::I686 => Some("i386"),
+        Arch::Arm => Some("armhf"),
     }
 }
 

@@ -59,6 +59,8 @@ impl Host {
                 Arch::X86_64 => "elf_x86_64",
                 Arch::Aarch64 => "aarch64linux",
                 Arch::Riscv64 => "elf64lriscv",
+                Arch::I686 => "elf_i386",
+                Arch::Arm => "armelf_linux_eabi",
             };
             let mut command = Command::new(fixtures::lld_folder().join("ld.lld"));
             command.args(["-static", "-m", emulation]);

@@ -132,6 +132,7 @@ impl Foundry {
         let mut line: Vec<OsString> = language.iter().map(OsString::from).collect();
         line.extend(["-target", arch.triple()].map(OsString::from));
         line.extend(COMPILE.map(OsString::from));
+        line.extend(arch.flags().map(OsString::from));
         if unit.role == Role::Donor {
             line.extend(self.identity(recipe));
             line.extend(std::env::var(DEFINE).ok().map(|define| OsString::from(format!("-D{define}"))));

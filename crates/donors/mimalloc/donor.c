@@ -10,10 +10,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* KiB, as upstream's src/options.c has it. What is too much for an address space of 32 bits is not had, and done without. */
+#if __SIZEOF_POINTER__ > 4
+#define DONOR_ARENA_RESERVE 1048576
+#else
+#define DONOR_ARENA_RESERVE 131072
+#endif
+
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 10, -1, 3600000, mi_option_purge_delay)                                                             \
 	X(purge_decommits, 1, 0, 1, mi_option_purge_decommits)                                                             \
-	X(arena_reserve, 1048576, 0, 1073741824, mi_option_arena_reserve)                                                  \
+	X(arena_reserve, DONOR_ARENA_RESERVE, 0, 1073741824, mi_option_arena_reserve)                                      \
 	X(arena_eager_commit, 2, 0, 2, mi_option_arena_eager_commit)                                                       \
 	X(arena_purge_mult, 10, 1, 1000, mi_option_arena_purge_mult)                                                       \
 	X(allow_large_os_pages, 0, 0, 1, mi_option_allow_large_os_pages)                                                   \

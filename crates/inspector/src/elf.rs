@@ -14,11 +14,13 @@ pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
 pub(crate) const SHT_NOTE: u32 = 7;
 pub(crate) const SHT_NOBITS: u32 = 8;
+pub(crate) const SHT_REL: u32 = 9;
 pub(crate) const SHT_DYNSYM: u32 = 11;
 pub(crate) const SHF_ALLOC: u64 = 2;
 pub(crate) const STB_LOCAL: u8 = 0;
 pub(crate) const STB_GLOBAL: u8 = 1;
 pub(crate) const STB_WEAK: u8 = 2;
+pub(crate) const STT_FUNC: u8 = 2;
 pub(crate) const STT_SECTION: u8 = 3;
 pub(crate) const STT_FILE: u8 = 4;
 pub(crate) const STV_HIDDEN: u8 = 2;
@@ -302,7 +304,9 @@ impl<'a> Elf<'a> {
     pub(crate) fn contents_of(&self, symbol: &Symbol<'_>, most: usize) -> &'a [u8] {
         let Place::Section(index) = symbol.place else { return &[] };
         let data = self.sections.get(index as usize).and_then(|section| section.data).unwrap_or_default();
-        let start = usize::try_from(symbol.value).unwrap_or(usize::MAX);
+        // On ARM an odd value says that the function is Thumb code.
+        let thumb = u64::from(self.arch == Arch::Arm && symbol.kind == STT_FUNC);
+        let start = usize::try_from(symbol.value & !thumb).unwrap_or(usize::MAX);
         let length = usize::try_from(symbol.size).unwrap_or(usize::MAX).min(most);
         data.get(start..start.saturating_add(length)).unwrap_or_default()
     }

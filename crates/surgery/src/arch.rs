@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An architecture with a donor object: 64-bit, little-endian.
+/// An architecture with a donor object. All are little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arch {
@@ -13,11 +13,15 @@ pub enum Arch {
     Aarch64,
     /// RISC-V, LP64 with double-precision floats in registers (lp64d).
     Riscv64,
+    /// 32-bit x86.
+    I686,
+    /// ARMv7 and later, 32-bit, little-endian, EABI with floats in registers.
+    Arm,
 }
 
 impl Arch {
     /// All of them.
-    pub const ALL: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
+    pub const ALL: [Arch; 5] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64, Arch::I686, Arch::Arm];
 
     /// As target triples spell it: `x86_64`, `aarch64`, `riscv64`.
     pub fn name(self) -> &'static str {
@@ -25,6 +29,8 @@ impl Arch {
             Arch::X86_64 => "x86_64",
             Arch::Aarch64 => "aarch64",
             Arch::Riscv64 => "riscv64",
+            Arch::I686 => "i686",
+            Arch::Arm => "arm",
         }
     }
 

@@ -19,18 +19,24 @@ pub enum Arch {
     Aarch64,
     /// RISC-V, 64-bit, rv64gc with floats in registers (lp64d).
     Riscv64,
+    /// x86 from the Pentium Pro on (i686), 32-bit.
+    I686,
+    /// ARMv7-A, 32-bit, little-endian, with floats in registers (eabihf).
+    Arm,
 }
 
 impl Arch {
     /// Every architecture, in the order in which they are listed to users.
-    pub const ALL: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
+    pub const ALL: [Arch; 5] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64, Arch::I686, Arch::Arm];
 
-    /// The name that `uname -m` prints.
+    /// The name, as target triples begin.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
             Arch::Aarch64 => "aarch64",
             Arch::Riscv64 => "riscv64",
+            Arch::I686 => "i686",
+            Arch::Arm => "arm",
         }
     }
 
@@ -40,7 +46,30 @@ impl Arch {
             Arch::X86_64 => "x86_64-linux-musl",
             Arch::Aarch64 => "aarch64-linux-musl",
             Arch::Riscv64 => "riscv64-linux-musl",
+            Arch::I686 => "x86-linux-musl",
+            Arch::Arm => "arm-linux-musleabihf",
         }
+    }
+
+    /// The argument of `zig cc` and `zig build-obj` that chooses the processor, so that the code runs on every one that
+    /// distributions serve under the architecture's name: zig's own choice takes SSE2 on i686 and NEON on arm.
+    pub fn processor(self) -> Option<&'static str> {
+        match self {
+            Arch::X86_64 | Arch::Aarch64 | Arch::Riscv64 => None,
+            Arch::I686 => Some("-mcpu=i686"),
+            // VFPv3-D16; the thread's pointer lies in a register of the processor's, which the kernel sets on every ARMv7.
+            Arch::Arm => Some("-mcpu=baseline-neon-d32+read_tp_tpidruro"),
+        }
+    }
+
+    /// Arguments of `zig cc` for this architecture, to come after more general ones.
+    pub fn flags(self) -> impl Iterator<Item = &'static str> {
+        // ARM's unwind tables ask for functions of an unwinder, which a static program in C does not link.
+        let unwind: &[&str] = match self {
+            Arch::Arm => &["-fno-unwind-tables", "-fno-asynchronous-unwind-tables"],
+            _ => &[],
+        };
+        self.processor().into_iter().chain(unwind.iter().copied())
     }
 }
 

@@ -140,6 +140,30 @@ fn zigs_archives_of_every_architecture() {
 }
 
 #[test]
+fn debians_archives_of_every_architecture() {
+    for arch in fixtures::DEBIAN {
+        let lab = Lab::new();
+        let stock = fs::read(fixtures::debian_musl(arch).libc).unwrap();
+        let libc = lab.put("libc.a", &stock);
+        for donor in ["mimalloc", "mimalloc3"] {
+            let ran = lab.run(["graft", "libc.a", "--donor", donor, "--set", "purge_delay=7", "--json"]).exits(0);
+            let document = ran.json();
+            let host = &document["hosts"][0];
+            assert_eq!((&host["arch"], &host["donor"]["options"]), (&arch.name().into(), &"purge_delay=7".into()));
+            let strings = surgery::Arch::from_name(arch.name()).and_then(|arch| donors::strings().object(arch));
+            let action = if strings.is_some() { "grafted" } else { "refused" };
+            assert_eq!(host["strings"]["action"], action, "{}", arch.name());
+            let verified = lab.run(["verify", "libc.a", "--static-only", "--json"]).exits(0).json();
+            assert_eq!(verified["ok"], true, "{verified}");
+            let file = &lab.run(["inspect", "libc.a", "--json"]).exits(0).json()["files"][0];
+            assert_eq!((&file["arch"], &file["malloc"]["name"]), (&arch.name().into(), &donor.into()));
+        }
+        lab.run(["undo", "libc.a"]).exits(0);
+        assert!(fs::read(&libc).unwrap() == stock);
+    }
+}
+
+#[test]
 fn modes_survive_an_odd_umask() {
     for mode in [0o644, 0o600, 0o444, 0o2664] {
         let lab = Lab::new();

@@ -72,8 +72,9 @@ pub(super) fn looked_for(arch: Arch) -> Vec<String> {
     }
     names.extend(["ld", "ld.lld", "mold", "zig"].map(str::to_owned));
     if !is_native(arch) {
-        names.push(format!("{arch}-linux-gnu-ld"));
-        names.push(format!("{arch}-linux-musl-ld"));
+        let abi = if arch == Arch::Arm { "eabihf" } else { "" };
+        names.push(format!("{arch}-linux-gnu{abi}-ld"));
+        names.push(format!("{arch}-linux-musl{abi}-ld"));
     }
     names
 }
@@ -190,6 +191,8 @@ fn emulation(arch: Arch) -> Option<&'static str> {
         Arch::X86_64 => Some("elf_x86_64"),
         Arch::Aarch64 => Some("aarch64linux"),
         Arch::Riscv64 => Some("elf64lriscv"),
+        Arch::I686 => Some("elf_i386"),
+        Arch::Arm => Some("armelf_linux_eabi"),
         _ => None,
     }
 }

@@ -1,70 +1,89 @@
 //! Makes the smallest relocatable object that asks for given symbols, so that a linker has to find them.
 
-/// An ELF64 object without code, with one undefined symbol for each name.
+/// An ELF object without code, with one undefined symbol for each name. 32-bit where the architecture is.
 pub(super) fn object(arch: conformance::Arch, names: &[&str]) -> Vec<u8> {
-    const HEADER: usize = 64;
-    const SYMBOL: usize = 24;
     let (machine, flags): (u16, u32) = match arch {
         conformance::Arch::X86_64 => (62, 0),
         conformance::Arch::Aarch64 => (183, 0),
         // Doubles in registers: what does not say so does not link with what does.
         conformance::Arch::Riscv64 => (243, 4),
+        conformance::Arch::I686 => (3, 0),
+        // EABI, version 5.
+        conformance::Arch::Arm => (40, 0x0500_0000),
     };
+    let wide = !matches!(arch, conformance::Arch::I686 | conformance::Arch::Arm);
+    let (header, symbol, section) = if wide { (64, 24, 64) } else { (52, 16, 40) };
     let mut strings = vec![0u8];
-    let mut symbols = vec![0u8; SYMBOL];
+    let mut symbols = vec![0u8; symbol];
     for name in names {
         symbols.extend((strings.len() as u32).to_le_bytes());
         // STB_GLOBAL, STT_NOTYPE, default visibility, SHN_UNDEF, value 0, size 0.
-        symbols.push(1 << 4);
-        symbols.extend([0; 19]);
+        let mut rest = vec![0; symbol - 4];
+        rest[if wide { 0 } else { 8 }] = 1 << 4;
+        symbols.extend(rest);
         strings.extend(name.as_bytes());
         strings.push(0);
     }
-    let strings_at = HEADER + symbols.len();
+    let strings_at = header + symbols.len();
     let section_names = b"\0.symtab\0.strtab\0.note.GNU-stack\0";
     let names_at = strings_at + strings.len();
     let table_at = (names_at + section_names.len()).next_multiple_of(8);
 
-    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
-    file.resize(16, 0);
-    for number in [1u16, machine] {
-        file.extend(number.to_le_bytes());
-    }
-    file.extend(1u32.to_le_bytes());
-    file.extend([0; 16]);
-    file.extend((table_at as u64).to_le_bytes());
-    file.extend(flags.to_le_bytes());
-    // Sizes and counts of headers; four sections, the names in the third.
-    for number in [HEADER as u16, 0, 0, 64, 5, 3] {
-        file.extend(number.to_le_bytes());
-    }
-    file.extend(&symbols);
-    file.extend(&strings);
-    file.extend(section_names);
-    file.resize(table_at, 0);
-    let mut section = |fields: [u64; 10]| {
-        let [name, kind, flags, address, offset, size, link, info, align, entry] = fields;
-        for number in [name as u32, kind as u32] {
-            file.extend(number.to_le_bytes());
-        }
-        for number in [flags, address, offset, size] {
-            file.extend(number.to_le_bytes());
-        }
-        for number in [link as u32, info as u32] {
-            file.extend(number.to_le_bytes());
-        }
-        for number in [align, entry] {
-            file.extend(number.to_le_bytes());
-        }
-    };
-    section([0; 10]);
+    let mut file = Writer { bytes: b"\x7fELF".to_vec(), wide };
+    file.bytes.extend([if wide { 2 } else { 1 }, 1, 1]);
+    file.bytes.resize(16, 0);
+    file.halves([1, machine]);
+    file.number(1);
+    // The entry, the program headers, the section headers.
+    file.words([0, 0, table_at]);
+    file.number(flags);
+    // Sizes and counts of headers; five sections, the names in the third.
+    file.halves([header as u16, 0, 0, section, 5, 3]);
+    file.bytes.extend(&symbols);
+    file.bytes.extend(&strings);
+    file.bytes.extend(section_names);
+    file.bytes.resize(table_at, 0);
+    file.section([0; 10]);
     // SHT_SYMTAB, its strings in section 2, the first global symbol at 1.
-    section([1, 2, 0, 0, HEADER as u64, symbols.len() as u64, 2, 1, 8, SYMBOL as u64]);
-    section([9, 3, 0, 0, strings_at as u64, strings.len() as u64, 0, 0, 1, 0]);
-    section([9, 3, 0, 0, names_at as u64, section_names.len() as u64, 0, 0, 1, 0]);
+    file.section([1, 2, 0, 0, header, symbols.len(), 2, 1, 8, symbol]);
+    file.section([9, 3, 0, 0, strings_at, strings.len(), 0, 0, 1, 0]);
+    file.section([9, 3, 0, 0, names_at, section_names.len(), 0, 0, 1, 0]);
     // Without this one a GNU ld takes the stack for executable, and warns.
-    section([17, 1, 0, 0, names_at as u64, 0, 0, 0, 1, 0]);
-    file
+    file.section([17, 1, 0, 0, names_at, 0, 0, 0, 1, 0]);
+    file.bytes
+}
+
+/// Writes little-endian numbers in the sizes of ELF64 or ELF32.
+struct Writer {
+    bytes: Vec<u8>,
+    wide: bool,
+}
+
+impl Writer {
+    fn halves<const N: usize>(&mut self, numbers: [u16; N]) {
+        numbers.into_iter().for_each(|number| self.bytes.extend(number.to_le_bytes()));
+    }
+
+    fn number(&mut self, number: u32) {
+        self.bytes.extend(number.to_le_bytes());
+    }
+
+    /// As wide as an address.
+    fn words<const N: usize>(&mut self, numbers: [usize; N]) {
+        for number in numbers {
+            self.bytes.extend(&(number as u64).to_le_bytes()[..if self.wide { 8 } else { 4 }]);
+        }
+    }
+
+    fn section(&mut self, fields: [usize; 10]) {
+        let [name, kind, flags, address, offset, size, link, info, align, entry] = fields;
+        self.number(name as u32);
+        self.number(kind as u32);
+        self.words([flags, address, offset, size]);
+        self.number(link as u32);
+        self.number(info as u32);
+        self.words([align, entry]);
+    }
 }
 
 #[cfg(test)]
@@ -74,11 +93,14 @@ mod tests {
 
     #[test]
     fn the_object_asks_for_what_it_was_told() {
-        let object = object(conformance::Arch::Aarch64, &["wcsdup", "strdup"]);
-        let elf = Elf::parse(&object).unwrap();
-        assert_eq!((elf.file_type, elf.arch.name().as_ref(), elf.damage.as_deref()), (1, "aarch64", None));
-        let names: Vec<_> = elf.symbols.iter().filter(|symbol| symbol.is_needed()).map(|symbol| symbol.name).collect();
-        assert_eq!(names, [&b"wcsdup"[..], b"strdup"]);
-        assert_eq!(elf.sections[4].name, b".note.GNU-stack");
+        for arch in conformance::Arch::ALL {
+            let object = object(arch, &["wcsdup", "strdup"]);
+            let elf = Elf::parse(&object).unwrap();
+            assert_eq!((elf.file_type, elf.arch.name().as_ref(), elf.damage.as_deref()), (1, arch.name(), None));
+            let needed = elf.symbols.iter().filter(|symbol| symbol.is_needed());
+            let names: Vec<_> = needed.map(|symbol| symbol.name).collect();
+            assert_eq!(names, [&b"wcsdup"[..], b"strdup"]);
+            assert_eq!(elf.sections[4].name, b".note.GNU-stack");
+        }
     }
 }

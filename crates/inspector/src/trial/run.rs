@@ -25,7 +25,8 @@ pub(super) struct Runner {
 
 impl Runner {
     pub(super) fn find(arch: Arch, emulator: &Emulator, scale_percent: Option<u32>) -> Result<Self, String> {
-        let names = [format!("qemu-{arch}-static"), format!("qemu-{arch}")];
+        let name = if arch == Arch::I686 { "i386".into() } else { arch.name() };
+        let names = [format!("qemu-{name}-static"), format!("qemu-{name}")];
         let emulator = match emulator {
             _ if is_native(arch) => None,
             Emulator::Program(program) => Some(program.clone()),

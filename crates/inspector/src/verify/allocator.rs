@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::donor::Donor;
 use super::{BESIDE_MUSL, Check, INTERNAL, PUBLIC};
 use crate::bytes::printable;
-use crate::elf::{SHT_RELA, STB_GLOBAL, Symbol};
+use crate::elf::{SHT_REL, SHT_RELA, STB_GLOBAL, Symbol};
 use crate::library::{Library, Part};
 use crate::report::Arch;
 
@@ -136,6 +136,9 @@ fn only_returns(arch: Arch, code: &[u8]) -> bool {
     let (pads, returns): (&[&[u8]], &[&[u8]]) = match arch {
         Arch::X86_64 => (&[b"\xf3\x0f\x1e\xfa"], &[b"\xc3", b"\xf3\xc3"]),
         Arch::Aarch64 => (&[b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5"], &[b"\xc0\x03\x5f\xd6"]),
+        Arch::I686 => (&[b"\xf3\x0f\x1e\xfb"], &[b"\xc3", b"\xf3\xc3"]),
+        // `bx lr`, as ARM and as Thumb code has it.
+        Arch::Arm => (&[], &[b"\x1e\xff\x2f\xe1", b"\x70\x47"]),
         Arch::Riscv64 => (&[], &[b"\x82\x80", b"\x67\x80\x00\x00"]),
         _ => return false,
     };
@@ -145,12 +148,14 @@ fn only_returns(arch: Arch, code: &[u8]) -> bool {
 
 /// Whether a relocation of the member is against its symbol of that index.
 fn is_used(part: &Part<'_>, index: usize) -> bool {
-    let tables = part.elf.sections.iter().filter(|section| section.kind == SHT_RELA);
-    let mut tables = tables.map(|section| part.elf.bytes.over(section.data.unwrap_or_default()));
-    tables.any(|table| {
-        // r_info of Elf64_Rela: the symbol is its upper half.
-        let mut entries = (0..table.data.len() / 24).filter_map(|entry| table.u64(entry * 24 + 8));
-        entries.any(|info| (info >> 32) as usize == index)
+    let tables = part.elf.sections.iter().filter(|section| [SHT_RELA, SHT_REL].contains(&section.kind));
+    let mut tables = tables.map(|section| (section.kind, part.elf.bytes.over(section.data.unwrap_or_default())));
+    tables.any(|(kind, table)| {
+        // r_offset, r_info and, in SHT_RELA, r_addend. The symbol is the upper half of r_info, in ELF32 its upper 24 bits.
+        let (word, shift) = if table.wide { (8, 32) } else { (4, 8) };
+        let size = if kind == SHT_RELA { 3 * word } else { 2 * word };
+        let mut entries = (0..table.data.len() / size).filter_map(|entry| table.word(entry * size + word));
+        entries.any(|info| (info >> shift) as usize == index)
     })
 }
 
@@ -166,6 +171,9 @@ mod tests {
         assert!(only_returns(Arch::Aarch64, b"\x5f\x24\x03\xd5\xc0\x03\x5f\xd6"));
         assert!(!only_returns(Arch::Aarch64, b"\xfd\x7b\xbf\xa9"));
         assert!(only_returns(Arch::Riscv64, b"\x82\x80"));
+        assert!(only_returns(Arch::I686, b"\xf3\x0f\x1e\xfb\xc3"));
+        assert!(only_returns(Arch::Arm, b"\x1e\xff\x2f\xe1") && only_returns(Arch::Arm, b"\x70\x47\x00\xbf"));
+        assert!(!only_returns(Arch::Arm, b"\x10\xb5\x04\x46"));
         assert!(!only_returns(Arch::Riscv64, b"\x41\x11\x06\xe4"));
     }
 }

@@ -217,6 +217,7 @@ fn compiled(arch: Arch, define: Option<&'static str>) -> Vec<u8> {
         fs::write(&source, include_str!("donor.c")).unwrap();
         let fixed = ["cc", "-target", arch.triple(), "-O2", "-g0", "-fPIE", "-fno-builtin", "-fno-sanitize=all", "-c"];
         let mut arguments: Vec<OsString> = fixed.iter().map(OsString::from).collect();
+        arguments.extend(arch.flags().map(OsString::from));
         arguments.extend(define.map(|define| format!("-D{define}").into()));
         arguments.extend(["-o".into(), object.clone().into(), source.into()]);
         fixtures::zig().run(&arguments).unwrap();

@@ -81,7 +81,7 @@ pub(crate) fn object(arch: Arch, source: &str, folder: &Path) -> PathBuf {
     fs::write(&text, source).unwrap();
     let mut command = fixtures::zig().command();
     command.args(["cc", "-target", arch.triple(), "-O1", "-g0", "-fPIE", "-fno-builtin", "-w", "-c", "-o"]);
-    run(command.arg(&object).arg(text));
+    run(command.arg(&object).arg(text).args(arch.flags()));
     object
 }
 

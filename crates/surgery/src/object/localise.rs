@@ -8,15 +8,55 @@ use object::elf;
 use super::{Object, ObjectError, Section};
 use crate::archive::printable;
 
-/// Bytes of an `Elf64_Sym`.
-const SYMBOL: usize = 24;
-/// Bytes of an `Elf64_Shdr`, and the offsets of its fields.
-const SECTION: usize = 64;
+/// Sizes and offsets, in bytes, that differ between ELF32 and ELF64 (gABI, chapter 4).
+struct Layout {
+    /// Of a symbol, and the offsets of its fields.
+    symbol: usize,
+    st_info: usize,
+    st_other: usize,
+    st_shndx: usize,
+    /// Of a section header, and the offsets of its fields; `sh_type` is at 4 and `sh_flags` at 8 in both.
+    section: usize,
+    sh_size: usize,
+    sh_link: usize,
+    sh_info: usize,
+    /// Of `sh_flags` and `sh_size`.
+    word: usize,
+    /// Of a relocation without addend and of one with.
+    rel: usize,
+    rela: usize,
+}
+
+const ELF64: Layout = Layout {
+    symbol: 24,
+    st_info: 4,
+    st_other: 5,
+    st_shndx: 6,
+    section: 64,
+    sh_size: 32,
+    sh_link: 40,
+    sh_info: 44,
+    word: 8,
+    rel: 16,
+    rela: 24,
+};
+
+const ELF32: Layout = Layout {
+    symbol: 16,
+    st_info: 12,
+    st_other: 13,
+    st_shndx: 14,
+    section: 40,
+    sh_size: 20,
+    sh_link: 24,
+    sh_info: 28,
+    word: 4,
+    rel: 8,
+    rela: 12,
+};
+
 const SH_TYPE: usize = 4;
 const SH_FLAGS: usize = 8;
-const SH_SIZE: usize = 32;
-const SH_LINK: usize = 40;
-const SH_INFO: usize = 44;
 
 /// LLVM's list of symbols whose address matters (ULEB128 numbers of symbols), and its older call graph profile, which also
 /// has numbers of symbols.
@@ -24,10 +64,10 @@ const SHT_LLVM_ADDRSIG: u32 = 0x6fff_4c03;
 const SHT_LLVM_CALL_GRAPH_PROFILE_BY_NUMBER: u32 = 0x6fff_4c02;
 /// All others of LLVM's own types: they refer to symbols by relocation, or not at all.
 const SHT_LLVM: std::ops::RangeInclusive<u32> = 0x6fff_4c00..=0x6fff_4c0c;
-/// Unwind tables on x86_64, and attributes on AArch64 and others.
+/// Unwind tables on x86_64 and ARM, and attributes on AArch64, ARM and others.
 const SHT_PROCESSOR: [u32; 2] = [0x7000_0001, 0x7000_0003];
 
-/// A copy of the 64-bit little-endian object in which every defined symbol for which `keep` says false is local. Undefined
+/// A copy of the little-endian object in which every defined symbol for which `keep` says false is local. Undefined
 /// symbols stay as they are. Section groups whose signature becomes local lose the flag that lets a linker drop them in
 /// favour of another object's.
 ///
@@ -35,7 +75,7 @@ const SHT_PROCESSOR: [u32; 2] = [0x7000_0001, 0x7000_0003];
 /// Objects of another kind, damaged ones, and those with sections that might refer to symbols in ways not known here.
 pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, ObjectError> {
     let object = Object::recognise(data).ok_or(ObjectError::NotAnObject)?;
-    if object.machine.bits != 64 || object.machine.big_endian {
+    if object.machine.big_endian {
         return Err(ObjectError::Machine { found: object.machine.to_string() });
     }
     let sections = object.sections()?;
@@ -43,11 +83,12 @@ pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, Ob
     if table.data.is_empty() {
         return Ok(data.to_vec());
     }
-    let order = Order::new(&object, table, keep)?;
+    let layout = if object.machine.bits == 64 { &ELF64 } else { &ELF32 };
+    let order = Order::new(&object, table, layout, keep)?;
 
-    let mut edit = Edit { out: data.to_vec(), headers: sections.offset, table: table_index, order: &order };
+    let mut edit = Edit { out: data.to_vec(), headers: sections.offset, table: table_index, layout, order: &order };
     edit.symbols(table);
-    edit.set_header(table_index, SH_INFO, &(order.first_shared as u32).to_le_bytes());
+    edit.set_header(table_index, layout.sh_info, &(order.first_shared as u32).to_le_bytes());
     for (index, section) in sections.iter().enumerate() {
         edit.section(index, section)?;
     }
@@ -76,16 +117,21 @@ struct Order {
 }
 
 impl Order {
-    fn new(object: &Object<'_>, table: &Section<'_>, keep: &dyn Fn(&[u8]) -> bool) -> Result<Order, ObjectError> {
-        let count = table.data.len() / SYMBOL;
+    fn new(
+        object: &Object<'_>,
+        table: &Section<'_>,
+        layout: &Layout,
+        keep: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Order, ObjectError> {
+        let count = table.data.len() / layout.symbol;
         let (mut locals, mut made, mut shared) = (vec![0], Vec::new(), Vec::new());
         let mut localised = vec![false; count];
         for symbol in object.symbols()? {
             if symbol.binding == super::Binding::Local {
                 locals.push(symbol.index);
             } else if symbol.defined && !keep(symbol.name) {
-                let entry = &table.data[symbol.index * SYMBOL..][..SYMBOL];
-                if u16::from_le_bytes([entry[6], entry[7]]) == elf::SHN_COMMON.0 {
+                let section = &table.data[symbol.index * layout.symbol + layout.st_shndx..][..2];
+                if u16::from_le_bytes([section[0], section[1]]) == elf::SHN_COMMON.0 {
                     return Err(ObjectError::Common { symbol: printable(symbol.name) });
                 }
                 localised[symbol.index] = true;
@@ -116,32 +162,34 @@ struct Edit<'o> {
     headers: usize,
     /// Index of the symbol table's section.
     table: usize,
+    layout: &'o Layout,
     order: &'o Order,
 }
 
 impl Edit<'_> {
     // The reader has checked that all headers and contents lie inside of the object.
     fn set_header(&mut self, section: usize, field: usize, value: &[u8]) {
-        let at = self.headers + section * SECTION + field;
+        let at = self.headers + section * self.layout.section + field;
         self.out[at..at + value.len()].copy_from_slice(value);
     }
 
     fn symbols(&mut self, table: &Section<'_>) {
+        let Layout { symbol: size, st_info, st_other, .. } = *self.layout;
         for (position, old) in self.order.old.iter().enumerate() {
-            let mut entry = table.data[old * SYMBOL..][..SYMBOL].to_vec();
+            let mut entry = table.data[old * size..][..size].to_vec();
             if self.order.localised[*old] {
-                entry[4] &= 0x0f; // STB_LOCAL, the type as it was
-                entry[5] &= !3; // STV_DEFAULT: a local symbol has no other
+                entry[st_info] &= 0x0f; // STB_LOCAL, the type as it was
+                entry[st_other] &= !3; // STV_DEFAULT: a local symbol has no other
             }
-            let at = table.offset + position * SYMBOL;
-            self.out[at..at + SYMBOL].copy_from_slice(&entry);
+            let at = table.offset + position * size;
+            self.out[at..at + size].copy_from_slice(&entry);
         }
     }
 
     fn section(&mut self, index: usize, section: &Section<'_>) -> Result<(), ObjectError> {
         match section.kind {
-            elf::SHT_RELA => self.relocations(index, section, 24),
-            elf::SHT_REL => self.relocations(index, section, 16),
+            elf::SHT_RELA => self.relocations(index, section, self.layout.rela),
+            elf::SHT_REL => self.relocations(index, section, self.layout.rel),
             elf::SHT_GROUP => self.group(index, section),
             elf::SHT_SYMTAB_SHNDX => {
                 self.linked(index, section)?;
@@ -152,9 +200,10 @@ impl Edit<'_> {
                 // Without the list, every address counts as significant, which is always right. An empty list would say
                 // that none is, so the section must not stay what it was.
                 self.set_header(index, SH_TYPE, &elf::SHT_PROGBITS.0.to_le_bytes());
-                self.set_header(index, SH_FLAGS, &elf::SHF_EXCLUDE.0.to_le_bytes());
-                self.set_header(index, SH_SIZE, &0_u64.to_le_bytes());
-                self.set_header(index, SH_LINK, &0_u32.to_le_bytes());
+                let Layout { word, sh_size, sh_link, .. } = *self.layout;
+                self.set_header(index, SH_FLAGS, &elf::SHF_EXCLUDE.0.to_le_bytes()[..word]);
+                self.set_header(index, sh_size, &0_u64.to_le_bytes()[..word]);
+                self.set_header(index, sh_link, &0_u32.to_le_bytes());
                 Ok(())
             }
             elf::SHT_NULL
@@ -183,15 +232,23 @@ impl Edit<'_> {
         Err(ObjectError::Link { section: index, found: section.link, expected: self.table })
     }
 
-    /// `r_info` is the second word of an entry; the symbol's number is its upper half.
+    /// `r_info` is the second word of an entry; the symbol's number is its upper half, in ELF32 its upper 24 bits.
     fn relocations(&mut self, index: usize, section: &Section<'_>, entry: usize) -> Result<(), ObjectError> {
         self.linked(index, section)?;
         for position in 0..section.data.len() / entry {
-            let field = position * entry + 12;
-            let number = word(section.data, field);
+            let start = position * entry;
+            let (field, number, kind) = match self.layout.word {
+                8 => (start + 12, word(section.data, start + 12), None),
+                _ => {
+                    let info = word(section.data, start + 4);
+                    (start + 4, info >> 8, Some(info & 0xff))
+                }
+            };
             let renumbered = self.order.renumbered(index, u64::from(number))?;
+            // There are no more symbols than before, so a number of 24 bits stays one.
+            let value = kind.map_or(renumbered, |kind| renumbered << 8 | kind);
             let at = section.offset + field;
-            self.out[at..at + 4].copy_from_slice(&renumbered.to_le_bytes());
+            self.out[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
         Ok(())
     }
@@ -199,7 +256,7 @@ impl Edit<'_> {
     fn group(&mut self, index: usize, section: &Section<'_>) -> Result<(), ObjectError> {
         self.linked(index, section)?;
         let renumbered = self.order.renumbered(index, u64::from(section.info))?;
-        self.set_header(index, SH_INFO, &renumbered.to_le_bytes());
+        self.set_header(index, self.layout.sh_info, &renumbered.to_le_bytes());
         if self.order.localised[section.info as usize] && section.data.len() >= 4 {
             // Groups are told apart by name: another object's of this name would take the place of this one.
             let flags = word(section.data, 0) & !elf::GRP_COMDAT.0;

@@ -1,5 +1,6 @@
 //! Relocatable ELF objects: which symbols they define and refer to, read over the `object` crate's low level.
 
+pub(crate) mod arm;
 mod error;
 mod localise;
 mod sections;
@@ -30,12 +31,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The architecture, if a graft can be made for it.
+    /// The architecture, if a graft can be made for it; on ARM, if the whole archive's attributes agree.
     pub fn arch(self) -> Option<Arch> {
         match (elf::Machine(self.number), self.bits, self.big_endian, self.other_floats) {
             (elf::EM_X86_64, 64, false, _) => Some(Arch::X86_64),
             (elf::EM_AARCH64, 64, false, _) => Some(Arch::Aarch64),
             (elf::EM_RISCV, 64, false, false) => Some(Arch::Riscv64),
+            (elf::EM_386, 32, false, _) => Some(Arch::I686),
+            (elf::EM_ARM, 32, false, _) => Some(Arch::Arm),
             _ => None,
         }
     }

@@ -112,7 +112,7 @@ pub(super) fn is_beside_malloc(name: &[u8]) -> bool {
 }
 
 /// What a compiler's runtime library defines, and nothing else does.
-const RUNTIME: [&str; 12] = [
+const RUNTIME: [&str; 27] = [
     "__multi3",
     "__muloti4",
     "__mulodi4",
@@ -125,6 +125,22 @@ const RUNTIME: [&str; 12] = [
     "__popcountdi2",
     "__clzdi2",
     "__ctzdi2",
+    // Division on 32-bit x86 and ARM, which musl's own functions ask for too.
+    "__divdi3",
+    "__moddi3",
+    "__udivdi3",
+    "__umoddi3",
+    "__divmoddi4",
+    "__udivmoddi4",
+    "__aeabi_idiv",
+    "__aeabi_idivmod",
+    "__aeabi_uidiv",
+    "__aeabi_uidivmod",
+    "__aeabi_ldivmod",
+    "__aeabi_uldivmod",
+    "__aeabi_l2d",
+    "__aeabi_d2lz",
+    "__aeabi_f2lz",
 ];
 
 /// Whether only a compiler's runtime library defines the symbol.

@@ -184,7 +184,11 @@ fn arch(archive: &Archive<'_>, census: &Census<'_>) -> Result<Arch, Refusal> {
             Err(Refusal::MixedMachines { first: first + 1, expected, ordinal, name, found })
         }
         (Some((_, machine)), None) => {
-            Machine::arch(machine).ok_or_else(|| Refusal::Machine { found: machine.to_string() })
+            let arch = Machine::arch(machine).ok_or_else(|| Refusal::Machine { found: machine.to_string() })?;
+            match survey::unsupported(arch, archive) {
+                Some(found) => Err(Refusal::Machine { found: found.to_owned() }),
+                None => Ok(arch),
+            }
         }
     }
 }

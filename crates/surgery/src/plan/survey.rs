@@ -5,7 +5,7 @@ use super::census::{Census, Entry};
 use crate::Arch;
 use crate::archive::Archive;
 use crate::donor::{self, DonorKind, Note};
-use crate::object::{Machine, Object};
+use crate::object::{Machine, Object, arm};
 
 /// Whose C library an archive is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -64,7 +64,7 @@ pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
     Ok(Survey {
         libc,
         evidence,
-        arch: machines.only().and_then(Machine::arch),
+        arch: machines.only().and_then(Machine::arch).filter(|arch| unsupported(*arch, archive).is_none()),
         allocator: census.defines(b"malloc"),
         carries,
         carries_strings,
@@ -113,6 +113,12 @@ impl Machines {
     fn only(&self) -> Option<Machine> {
         self.first.filter(|_| self.other.is_none()).map(|(_, machine)| machine)
     }
+}
+
+/// What keeps an archive of objects for `arch` from being grafted, if its machine says too little.
+pub(super) fn unsupported(arch: Arch, archive: &Archive<'_>) -> Option<&'static str> {
+    let objects = archive.members().iter().filter_map(|member| Object::recognise(member.data));
+    if arch == Arch::Arm { arm::unsupported(objects) } else { None }
 }
 
 /// The position of the member that a graft has put in with a donor of this kind, and its note.

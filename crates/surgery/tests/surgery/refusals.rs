@@ -185,7 +185,7 @@ fn machines_must_agree() {
     };
     let aarch64 = all(Architecture::Aarch64, Endianness::Little);
     assert_eq!(refused(&aarch64), "the donor is for x86_64, expected aarch64 as the archive is");
-    const EXPECTED: &str = "x86_64, aarch64, riscv64";
+    const EXPECTED: &str = "x86_64, aarch64, riscv64, i686, arm";
     let soft = samples::MUSL.map(|(name, words)| {
         let mut object = samples::object_for(Architecture::Riscv64, Endianness::Little, words);
         object[48] &= !6; // e_flags: no float registers
@@ -195,7 +195,9 @@ fn machines_must_agree() {
     let machine = format!("this archive is for {found}, expected one of {EXPECTED}");
     assert_eq!(refused(&samples::archive(&soft, true)), machine);
     for (architecture, endianness, found) in [
-        (Architecture::I386, Endianness::Little, "i386, 32-bit, little-endian"),
+        (Architecture::Arm, Endianness::Big, "arm, 32-bit, big-endian"),
+        // Without attributes, which would say otherwise.
+        (Architecture::Arm, Endianness::Little, "arm, soft-float"),
         (Architecture::X86_64_X32, Endianness::Little, "x86_64, 32-bit, little-endian"),
         (Architecture::PowerPc64, Endianness::Big, "powerpc64, 64-bit, big-endian"),
         (Architecture::Aarch64, Endianness::Big, "aarch64, 64-bit, big-endian"),

@@ -130,6 +130,8 @@ fn architecture(arch: surgery::Arch) -> Architecture {
         surgery::Arch::X86_64 => Architecture::X86_64,
         surgery::Arch::Aarch64 => Architecture::Aarch64,
         surgery::Arch::Riscv64 => Architecture::Riscv64,
+        surgery::Arch::I686 => Architecture::I386,
+        surgery::Arch::Arm => Architecture::Arm,
     }
 }
 
