@@ -220,8 +220,9 @@ UNUSED static size_t resident_bytes(void) {
 			unsigned long from, to;
 			char access[5];
 			if (sscanf(line, "%lx-%lx %4s", &from, &to, access) != 3 || access[1] != 'w') continue;
-			for (size_t step = sizeof pages * page; from < to; from += step) {
-				size_t length = to - from < step ? to - from : step;
+			// By what is left at most: a 32-bit process's stack ends less than a step below the greatest address.
+			for (size_t step = sizeof pages * page, length; from < to; from += length) {
+				length = to - from < step ? to - from : step;
 				if (mincore((void *)from, length, pages)) continue;
 				for (size_t i = 0; i < length / page; i++) resident += (pages[i] & 1) * page;
 			}
