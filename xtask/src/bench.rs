@@ -9,21 +9,23 @@ use anyhow::{Result, bail};
 use zigcc::Arch;
 
 use crate::rounds::{self, Effort, Spread};
-use crate::{command, memory, setup, strings, suite, workspace};
+use crate::{command, counting, memory, profiles, setup, strings, suite, workspace};
 
 /// Of the design: time and memory of grafting one `libc.a`.
 const GOAL_MS: f64 = 50.0;
 const GOAL_MB: f64 = 64.0;
 const RUNS: usize = 60;
 
-/// `cargo xtask bench [graft | strings [ARGUMENTS] | suite [ARGUMENTS]]`.
+/// `cargo xtask bench [graft | counting | profiles | strings [ARGUMENTS] | suite [ARGUMENTS]]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {}
         [suite] if suite == "graft" => {}
+        [suite] if suite == "counting" => return counting::bench(),
+        [suite] if suite == "profiles" => return profiles::bench(),
         [suite, arguments @ ..] if suite == "strings" => return strings::bench(arguments),
         [suite, arguments @ ..] if suite == "suite" => return suite::bench(arguments),
-        _ => bail!("`bench` knows `graft`, `strings` and `suite`"),
+        _ => bail!("`bench` knows `graft`, `counting`, `profiles`, `strings` and `suite`"),
     }
     setup::prepare(setup::Extent::Everything)?;
     let allograft = command::build_allograft()?;

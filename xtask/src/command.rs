@@ -1,5 +1,6 @@
 //! Running other programs, with errors that say which and why.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -44,8 +45,17 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// # Errors
 /// When it does not build.
 pub(crate) fn build_allograft() -> Result<PathBuf> {
+    build_allograft_with(&[])
+}
+
+/// The same with these variables in cargo's environment.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn build_allograft_with(environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
     let mut cargo = cargo(&["build", "--release", "--locked", "--package", "allograft", "--bin", "allograft"]);
     cargo.args(["--quiet", "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
+    cargo.envs(environment.iter().copied());
     for line in output(&mut cargo)?.lines() {
         let message: serde_json::Value = serde_json::from_str(line).context("cargo's report is not JSON")?;
         if message["reason"] == "compiler-artifact"

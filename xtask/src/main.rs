@@ -3,10 +3,13 @@
 mod bench;
 mod command;
 mod conformance;
+mod counting;
 mod debian;
 mod demo;
+mod grafts;
 mod linking;
 mod memory;
+mod profiles;
 mod rounds;
 mod setup;
 mod strings;
@@ -58,8 +61,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft | strings [ARGUMENTS] | suite [ARGUMENTS]]",
-        help: "what grafting costs; our string functions against glibc's and musl's; the suite on every donor",
+        arguments: "[graft | counting | profiles | strings [..] | suite [..]]",
+        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite",
         run: bench::run,
     },
     Task {

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::{env, fs};
 
 use foundry::{Foundry, FoundryError};
-use recipe::{Kind, Recipe};
+use recipe::{Kind, Profile, Recipe};
 use zigcc::{Arch, Zig};
 
 fn main() {
@@ -55,6 +55,11 @@ fn catalogue(recipes: &[&Recipe], foundry: &Foundry) -> String {
         );
         for arch in recipe.arches() {
             text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.object_path(recipe, arch));
+        }
+        text += "], profiles: &[\n";
+        for (name, Profile { about, options }) in &recipe.profiles {
+            let options: Vec<(&String, &i64)> = options.iter().collect();
+            text += &format!("Profile {{ name: {name:?}, about: {about:?}, options: &{options:?} }},\n");
         }
         text += "] },\n";
     }

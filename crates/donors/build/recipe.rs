@@ -49,6 +49,9 @@ pub(crate) struct Recipe {
     /// What the object may define for others to see; of an allocator, the malloc family.
     #[serde(default)]
     pub(crate) exports: Vec<String>,
+    /// Sets of options, by name.
+    #[serde(default)]
+    pub(crate) profiles: BTreeMap<String, Profile>,
     /// The donor's own folder, from where the recipe was read.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
@@ -74,6 +77,19 @@ struct Particular {
     #[serde(default)]
     flags: Vec<String>,
 }
+
+/// `[profiles.NAME]`: options that serve one purpose together.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Profile {
+    /// What it is for, in one line.
+    pub(crate) about: String,
+    /// Values of the donor's options, as `--set` takes them. The crate's tests hold them against the object.
+    #[serde(flatten)]
+    pub(crate) options: BTreeMap<String, i64>,
+}
+
+/// The profiles that a recipe may have. `default` sets nothing, and every donor has it.
+const PROFILES: [&str; 2] = ["small", "secure"];
 
 /// A file that is compiled.
 #[derive(Debug)]
@@ -154,6 +170,10 @@ impl Recipe {
         let known = |name: &&String| Arch::ALL.iter().any(|arch| arch.name() == name.as_str());
         if let Some(unknown) = recipe.arches.iter().chain(recipe.arch.keys()).find(|name| !known(name)) {
             let message = format!("there is no architecture `{unknown}`");
+            return Err(FoundryError::Recipe { path: folder.join("recipe.toml"), message });
+        }
+        if let Some(unknown) = recipe.profiles.keys().find(|name| !PROFILES.contains(&name.as_str())) {
+            let message = format!("there is no profile `{unknown}`");
             return Err(FoundryError::Recipe { path: folder.join("recipe.toml"), message });
         }
         recipe.folder = folder;

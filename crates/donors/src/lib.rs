@@ -21,7 +21,26 @@ pub struct Donor {
     pub character: &'static str,
     /// The relocatable object for each architecture.
     pub objects: &'static [(Arch, &'static [u8])],
+    /// Sets of options beside the donor's own defaults, by name.
+    pub profiles: &'static [Profile],
 }
+
+/// Options that serve one purpose together.
+#[derive(Debug)]
+pub struct Profile {
+    /// As in `--profile NAME`.
+    pub name: &'static str,
+    /// What it is for, in one line.
+    pub about: &'static str,
+    /// Options and their values. None: the donor is built for this.
+    pub options: &'static [(&'static str, i64)],
+}
+
+/// The profile that sets nothing, which every donor has.
+pub const DEFAULT_PROFILE: &str = "default";
+
+/// Every profile's name.
+pub const PROFILES: [&str; 3] = [DEFAULT_PROFILE, "small", "secure"];
 
 /// The donor taken when none is named.
 pub const DEFAULT: &str = "mimalloc";
@@ -54,6 +73,14 @@ impl Donor {
     /// The architectures that this donor supports.
     pub fn arches(&self) -> impl Iterator<Item = Arch> {
         self.objects.iter().map(|(arch, _)| *arch)
+    }
+
+    /// The options of a profile; none for [`DEFAULT_PROFILE`]. `None` if the donor has no profile of that name.
+    pub fn profile(&self, name: &str) -> Option<&'static [(&'static str, i64)]> {
+        if name == DEFAULT_PROFILE {
+            return Some(&[]);
+        }
+        self.profiles.iter().find(|profile| profile.name == name).map(|profile| profile.options)
     }
 
     /// What `--set` takes for this donor, read from the object itself: the same for every architecture.

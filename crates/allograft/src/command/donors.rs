@@ -59,11 +59,28 @@ fn document(listed: &[(&Donor, Vec<DonorOption>)]) -> Value {
                 "default": donor.name == donors::DEFAULT,
                 "arches": arches(donor),
                 "options": options,
+                "profiles": profiles(donor),
             })
         })
         .collect();
     json!({ "donors": donors })
 }
+
+/// The profiles of an allocator, the one that sets nothing first.
+fn profiles(donor: &Donor) -> Vec<Value> {
+    let default = json!({ "name": donors::DEFAULT_PROFILE, "about": DEFAULT_ABOUT, "options": {} });
+    let more = donor.profiles.iter().map(|profile| {
+        let options: serde_json::Map<String, Value> =
+            profile.options.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        json!({ "name": profile.name, "about": profile.about, "options": options })
+    });
+    match donor.kind {
+        DonorKind::Malloc => [default].into_iter().chain(more).collect(),
+        DonorKind::Strings => Vec::new(),
+    }
+}
+
+const DEFAULT_ABOUT: &str = "the donor's own defaults";
 
 fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
@@ -91,10 +108,19 @@ fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> String {
             ]);
         }
     }
+    let mut profiles = table(&["donor", "profile", "sets", "for"]);
+    for (donor, profile) in listed.iter().flat_map(|(donor, _)| donor.profiles.iter().map(move |it| (donor, it))) {
+        let sets: Vec<String> = profile.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        profiles.add_row([donor.name, profile.name, &sets.join(" "), profile.about]);
+    }
     let mut text = lines(donors);
     if listed.iter().any(|(_, options)| !options.is_empty()) {
         let title = output.paint(Style::Strong, "Options for `graft --set OPTION=VALUE`:");
         text.push_str(&format!("\n{title}\n{}", lines(options)));
+    }
+    if listed.iter().any(|(donor, _)| !donor.profiles.is_empty()) {
+        let title = output.paint(Style::Strong, "Options set together, `graft --profile PROFILE`:");
+        text.push_str(&format!("\n{title}\n{}", lines(profiles)));
     }
     text
 }

@@ -25,6 +25,7 @@ use crate::output::{Output, Style};
 #[command(after_help = "Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a
   allograft graft sysroot/lib/libc.a --donor mimalloc3 --set purge_delay=0
+  allograft graft sysroot/lib/libc.a --profile small
   allograft graft sysroot/lib/libc.a --donor none      string functions only
   allograft graft --dry-run -v ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
   allograft graft /usr/lib/musl/lib/libc.a -o build/libc.a
@@ -39,7 +40,10 @@ pub(crate) struct Graft {
     /// Whether to put fast string functions (memcpy, strlen and their like) in as well
     #[arg(long, value_name = "WHETHER", value_enum, default_value_t = Switch::On)]
     strings: Switch,
-    /// Bake an option of the donor in; can be given several times
+    /// Bake in a set of options of the donor: see `allograft donors`
+    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
+    profile: String,
+    /// Bake an option of the donor in, whatever the profile says of it; can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<(String, i64)>,
     /// Write the graft to a file (for a folder: a copy of it), and leave the target untouched
@@ -83,7 +87,9 @@ impl Graft {
             ),
         };
         let strings = self.strings == Switch::On;
-        let request = Request { donor, strings, settings: self.settings, out: self.out, dry_run: self.dry_run };
+        let mut settings = profile(donor, &self.profile)?;
+        settings.extend(self.settings);
+        let request = Request { donor, strings, settings, out: self.out, dry_run: self.dry_run };
         let grafts = hosts::graft(&self.target, &request)?;
         for skipped in &grafts.skipped {
             output.note(format_args!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
@@ -108,6 +114,26 @@ impl Graft {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What the profile sets: before `--set`, so that this wins.
+fn profile(donor: Option<&donors::Donor>, name: &str) -> Result<Vec<(String, i64)>, Failure> {
+    let Some(donor) = donor else {
+        return match name {
+            donors::DEFAULT_PROFILE => Ok(Vec::new()),
+            _ => Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor none` takes none"))),
+        };
+    };
+    let Some(options) = donor.profile(name) else {
+        let having: Vec<&str> =
+            donors::all().iter().filter(|donor| donor.profile(name).is_some()).map(|donor| donor.name).collect();
+        let help = match having.as_slice() {
+            [] => format!("no donor of this build has the profile `{name}`"),
+            having => format!("these donors have it: {}", having.join(", ")),
+        };
+        return Err(Failure::usage(format!("donor `{}` has no profile `{name}`", donor.name)).with_help(help));
+    };
+    Ok(options.iter().map(|(option, value)| ((*option).to_owned(), *value)).collect())
 }
 
 fn action(host: &Grafted) -> &'static str {

@@ -234,3 +234,27 @@ fn a_target_by_content_never_by_name() {
     lab.put("libc.a", b"not an archive\n");
     lab.changes_nothing(2, ["graft", "libc.a"]);
 }
+
+#[test]
+fn a_profile_is_options_that_set_overrides() {
+    let lab = Lab::new();
+    lab.libc("libc.a");
+    let options = |arguments: &[&str]| {
+        let ran = lab.run(["graft", "libc.a", "--json"].iter().chain(arguments)).exits(0);
+        ran.json()["hosts"][0]["donor"]["options"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(options(&["--profile", "small"]), "purge_delay=0 allow_thp=0");
+    assert_eq!(options(&["--set", "purge_delay=5", "--profile", "small"]), "purge_delay=5 allow_thp=0");
+    assert_eq!(options(&["--profile", "default"]), "");
+    assert_eq!(options(&["--donor", "mimalloc-secure", "--profile", "secure"]), "");
+}
+
+#[test]
+fn a_donor_without_a_profile_names_those_that_have_it() {
+    let lab = Lab::new();
+    lab.libc("libc.a");
+    lab.changes_nothing(2, ["graft", "libc.a", "--profile", "secure"])
+        .says(&["donor `mimalloc` has no profile `secure`", "mimalloc-secure"]);
+    lab.changes_nothing(2, ["graft", "libc.a", "--donor", "none", "--profile", "small"]).says(&["small", "none"]);
+    lab.changes_nothing(2, ["graft", "libc.a", "--profile", "fast"]).says(&["fast", "default, small, secure"]);
+}

@@ -17,6 +17,10 @@ fn allocators_for_every_architecture() {
             let number = |field: &str| option[field].as_i64().unwrap();
             assert!(number("min") <= number("default") && number("default") <= number("max"), "{option}");
         }
+        let profiles: Vec<&str> =
+            donor["profiles"].as_array().unwrap().iter().map(|profile| profile["name"].as_str().unwrap()).collect();
+        assert_eq!(profiles, ["default", "small"], "{donor}");
+        assert_eq!(donor["profiles"][1]["options"]["purge_delay"], 0, "{donor}");
     }
 }
 
@@ -24,7 +28,18 @@ fn allocators_for_every_architecture() {
 fn a_table_to_read() {
     let lab = Lab::new();
     let out = lab.run(["donors"]).exits(0).out;
-    for part in ["mimalloc (default)", "mimalloc3", "x86_64", "aarch64", "riscv64", "i686", "arm", "MIT"] {
+    for part in [
+        "mimalloc (default)",
+        "mimalloc3",
+        "x86_64",
+        "aarch64",
+        "riscv64",
+        "i686",
+        "arm",
+        "MIT",
+        "secure",
+        "purge_delay=0",
+    ] {
         assert!(out.contains(part), "{part} in {out}");
     }
     assert!(out.lines().all(|line| line == line.trim_end()));

@@ -1,0 +1,39 @@
+//! What every allocator's object has to be, whoever adds it.
+
+use std::collections::BTreeSet;
+
+use surgery::donor::DonorObject;
+
+#[test]
+fn allocators_define_the_family_and_nothing_else() {
+    let expected: BTreeSet<&str> = surgery::plan::donated().collect();
+    for donor in donors::all() {
+        for (arch, object) in donor.objects {
+            let symbols = surgery::object::symbols(object).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
+            let shared = symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared());
+            let names: Vec<String> = shared.map(|symbol| String::from_utf8_lossy(symbol.name).into_owned()).collect();
+            let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+            assert_eq!(names, expected, "{} for {arch:?}", donor.name);
+        }
+    }
+}
+
+#[test]
+fn profiles_hold_options_of_their_donors() {
+    for donor in donors::all() {
+        for profile in donor.profiles {
+            assert!(donors::PROFILES.contains(&profile.name), "{} of {}", profile.name, donor.name);
+            assert!(!profile.about.is_empty(), "{} of {}", profile.name, donor.name);
+            let settings: Vec<(String, i64)> =
+                profile.options.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+            for (arch, object) in donor.objects {
+                let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&settings, "0"));
+                if let Err(error) = tuned {
+                    panic!("profile `{}` of `{}` for {arch:?}: {error}", profile.name, donor.name);
+                }
+            }
+        }
+        assert_eq!(donor.profile(donors::DEFAULT_PROFILE), Some(&[][..]), "{}", donor.name);
+        assert_eq!(donor.profile("no such profile"), None);
+    }
+}

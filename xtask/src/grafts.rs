@@ -1,0 +1,79 @@
+//! Programs linked against grafts, for benchmarks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::command;
+use crate::linking::{Compiler, Musl};
+use crate::workspace;
+
+/// An allocator of a build, as `allograft donors --json` lists it.
+pub(crate) struct Listed {
+    /// What `--donor` takes.
+    pub(crate) name: String,
+    /// What `--profile` takes with it.
+    pub(crate) profiles: Vec<String>,
+}
+
+/// The allocators that a build has for this machine.
+///
+/// # Errors
+/// When `allograft donors` does not say.
+pub(crate) fn donors(allograft: &Path) -> Result<Vec<Listed>> {
+    let said = command::output(Command::new(allograft).args(["donors", "--json"]))?;
+    let document: Value = serde_json::from_str(&said).context("`donors --json` printed no JSON")?;
+    let here = |donor: &&Value| {
+        let arches = donor["arches"].as_array().map(Vec::as_slice).unwrap_or_default();
+        donor["kind"] == "malloc" && arches.iter().any(|arch| arch == std::env::consts::ARCH)
+    };
+    let name = |value: &Value| value["name"].as_str().map(str::to_owned).context("something without a name");
+    let listed = document["donors"].as_array().context("no list of donors")?.iter().filter(here).map(|donor| {
+        let profiles = donor["profiles"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok(Listed { name: name(donor)?, profiles: profiles.iter().map(name).collect::<Result<_>>()? })
+    });
+    listed.collect()
+}
+
+/// What is needed to link programs of the suite in a folder.
+pub(crate) struct Workshop {
+    folder: PathBuf,
+    musl: Musl,
+    compiler: Compiler,
+}
+
+impl Workshop {
+    /// # Errors
+    /// When there is no musl for this machine, or no compiler.
+    pub(crate) fn new(folder: &Path) -> Result<Workshop> {
+        Ok(Workshop { folder: folder.to_owned(), musl: Musl::find()?, compiler: Compiler::find()? })
+    }
+
+    /// A new copy of the musl in a folder of that name, grafted with these arguments if there are any, and `suite/NAME/NAME.c`
+    /// for each name linked with it: the programs' paths.
+    ///
+    /// # Errors
+    /// When it cannot be copied, grafted, compiled or linked.
+    pub(crate) fn link(&self, home: &str, graft: Option<(&Path, &[&str])>, names: &[&str]) -> Result<Vec<PathBuf>> {
+        let home = self.folder.join(home);
+        if home.exists() {
+            fs::remove_dir_all(&home).with_context(|| format!("cannot remove `{}`", home.display()))?;
+        }
+        let libc = self.musl.copy(&home)?;
+        if let Some((allograft, arguments)) = graft {
+            command::output(Command::new(allograft).args(["-q", "graft"]).args(arguments).arg(&libc))?;
+        }
+        let mut programs = Vec::new();
+        for name in names {
+            let (object, program) = (home.join(name).with_extension("o"), home.join(name));
+            let source = workspace::root().join("suite").join(name).join(name).with_extension("c");
+            self.musl.compile(&self.compiler, &source, &object)?;
+            self.musl.link(&self.compiler, &object, &home, &program)?;
+            programs.push(program);
+        }
+        Ok(programs)
+    }
+}

@@ -1,0 +1,106 @@
+//! `cargo xtask bench profiles`: memory by donor and profile, against stock.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::grafts::{self, Workshop};
+use crate::{command, memory, setup, workspace};
+
+const NAMES: [&str; 2] = ["map", "idle"];
+/// Rows of the suite: which of the programs, and its arguments.
+const RUNS: [(usize, &str, &[&str]); 4] = [
+    (0, "map 1", &["1", "20000", "200000"]),
+    (0, "map 8", &["8", "20000", "200000"]),
+    (0, "map 1 large", &["1", "1000000", "200000"]),
+    (1, "idle", &["256", "4"]),
+];
+/// Each figure is the median of so many runs.
+const ROUNDS: usize = 3;
+
+/// Figures of one build: peaks of all rows in bytes, and bytes resident after a second of idleness.
+struct Figures {
+    peaks: Vec<u64>,
+    idle: u64,
+}
+
+/// Prints the table of `docs/profiles.md`.
+///
+/// # Errors
+/// When something does not build, or a program fails or cannot be traced.
+pub(crate) fn bench() -> Result<()> {
+    setup::prepare(setup::Extent::Demo)?;
+    let allograft = command::build_allograft()?;
+    let folder = workspace::build().join("bench").join("profiles");
+    fs::create_dir_all(&folder)?;
+    let _lock = setup::lock(&folder.join(".lock"))?;
+    let workshop = Workshop::new(&folder)?;
+
+    let heads = RUNS.map(|(_, head, _)| head).join(" | ");
+    println!("| malloc | profile | {heads} | idle for 1 s |");
+    println!("| --- | --- |{} --- |", " --- |".repeat(RUNS.len()));
+    let stock = measure(&workshop.link("stock", None, &NAMES)?)?;
+    print("stock", "", &stock, &stock);
+    for donor in grafts::donors(&allograft)? {
+        for profile in &donor.profiles {
+            let arguments = ["--donor", &donor.name, "--profile", profile];
+            let home = format!("{}-{profile}", donor.name);
+            let figures = measure(&workshop.link(&home, Some((&allograft, &arguments)), &NAMES)?)?;
+            print(&donor.name, profile, &figures, &stock);
+        }
+    }
+    Ok(())
+}
+
+fn measure(programs: &[PathBuf]) -> Result<Figures> {
+    let mut peaks = Vec::new();
+    let mut idle = Vec::new();
+    for (program, _, arguments) in RUNS {
+        let mut figures = Vec::new();
+        for _ in 0..ROUNDS {
+            let run = memory::run(Command::new(&programs[program]).env_clear().args(arguments))?;
+            figures.push(run.peak);
+            if NAMES[program] == "idle" {
+                idle.push(resident_when_idle(&run.stdout)?);
+            }
+        }
+        peaks.push(median(figures));
+    }
+    Ok(Figures { peaks, idle: median(idle) })
+}
+
+/// The last figure of `start N full N idle N`.
+fn resident_when_idle(printed: &str) -> Result<u64> {
+    let figure = printed.split_whitespace().last().and_then(|figure| figure.parse().ok());
+    figure.with_context(|| format!("`{}` does not end with a number", printed.trim()))
+}
+
+fn median(mut figures: Vec<u64>) -> u64 {
+    figures.sort_unstable();
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
+fn print(name: &str, profile: &str, figures: &Figures, stock: &Figures) {
+    let peaks: Vec<String> = figures
+        .peaks
+        .iter()
+        .zip(&stock.peaks)
+        .map(|(peak, stock)| format!("{:.1} MB ({:.2})", *peak as f64 / 1e6, *peak as f64 / *stock as f64))
+        .collect();
+    println!("| {name} | {profile} | {} | {:.1} MB |", peaks.join(" | "), figures.idle as f64 / 1e6);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_and_their_middle_taken() {
+        assert_eq!(resident_when_idle("start 1 full 300 idle 20\n").unwrap(), 20);
+        assert!(resident_when_idle("start").is_err());
+        assert_eq!(median(vec![9, 1, 5]), 5);
+    }
+}
