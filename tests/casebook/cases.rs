@@ -33,12 +33,10 @@ fn main() {
 /// As users get them: every allocator, with string functions beside it. One of the two alone is for cases that ask for it.
 fn donors_for(case: &Case) -> Vec<Donors> {
     let strings_only = Donors { malloc: None, strings: true };
+    let meant = |name: &str| case.donors.is_empty() || case.donors.iter().any(|donor| donor == name);
     let mut all: Vec<Donors> = match case.strings_only {
         true => vec![strings_only],
-        false => {
-            let wanted = |name: &str| case.donors.is_empty() || case.donors.iter().any(|wanted| wanted == name);
-            donors::all().iter().filter(|donor| wanted(donor.name)).map(|donor| Donors::both(donor.name)).collect()
-        }
+        false => donors::all().iter().map(|donor| donor.name).filter(|name| meant(name)).map(Donors::both).collect(),
     };
     if case.malloc_only {
         all.push(Donors { malloc: Some(donors::DEFAULT), strings: false });
