@@ -82,9 +82,18 @@ class PALGraft
 	/* The page map is not counted as mapped memory: it would hide everything else. */
 	static void *reserve_page_map(size_t size)
 	{
-		void *start = mitigations(pal_enforce_access) ? nullptr : map(nullptr, size, PROT_READ | PROT_WRITE, 0);
+		/* An emulator may keep account of every page of a mapping (qemu-user before 8.0 does): 256 GiB of them take it
+		 * minutes. Emulated are mostly programs for other machines than x86-64. */
+#ifdef __x86_64__
+		constexpr bool at_once = true;
+#else
+		constexpr bool at_once = false;
+#endif
+		void *start = nullptr;
+		if (at_once && !mitigations(pal_enforce_access))
+			start = map(nullptr, size, PROT_READ | PROT_WRITE, 0);
 		page_map = PageMap::whole;
-		if (!start) {
+		if (!start && at_once) {
 			start = map(nullptr, size, PROT_NONE, 0);
 			page_map = PageMap::guarded;
 		}
@@ -98,6 +107,11 @@ class PALGraft
 		}
 		page_map_start = reinterpret_cast<uintptr_t>(start);
 		page_map_end = page_map_start + size;
+		/* Where there are few bits, the end would lie among the blocks: none is above twice the stack's address, and each
+		 * 16 KiB have 16 bytes. */
+		uintptr_t used = reinterpret_cast<uintptr_t>(&start) / 512 + PIECE;
+		if (!at_once && used < size)
+			page_map_end = page_map_start + used;
 		return start;
 	}
 
@@ -246,6 +260,14 @@ public:
 		if constexpr (zero_mem == YesZero)
 			zero<true>(start, size);
 		return true;
+	}
+
+	/* Whether a place in the page map can be read. */
+	static bool is_readable(const void *place)
+	{
+		if (page_map != PageMap::pieces)
+			return true;
+		return is_mapped(static_cast<uint32_t>((reinterpret_cast<uintptr_t>(place) - (page_map_start & ~(PIECE - 1))) / PIECE));
 	}
 
 	/* Only the page map's own: what is freed without being ours finds an entry that says so. */
