@@ -65,6 +65,8 @@ pub(crate) enum FoundryError {
     Package { donor: String, package: String },
     #[error("`{file}` of the package `{package}` does not say `{text}`: its version is not the recipe's", file = file.display())]
     Version { package: String, file: PathBuf, text: String },
+    #[error("`{path}`: the recipe has no value for `@{name}@`", path = path.display())]
+    Template { path: PathBuf, name: String },
     #[error("the object of `{donor}` for {arch}: {source}")]
     Object { donor: String, arch: &'static str, source: ObjectError },
     #[error("the object of `{donor}` for {arch} defines `{symbol}`, which the recipe does not export")]
@@ -95,10 +97,11 @@ impl Foundry {
         let source = self.source(recipe)?;
         let scratch = self.out.join(format!("{}-{}", recipe.name, arch.name()));
         fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
+        let headers = headers(recipe, &source, &scratch)?;
         let mut objects = Vec::new();
         for unit in recipe.units(&source) {
             let object = scratch.join(format!("{}.o", objects.len()));
-            self.zig.run(self.compile(recipe, arch, &source, &unit, &object))?;
+            self.zig.run(self.compile(recipe, arch, &source, headers.as_deref(), &unit, &object))?;
             objects.push(object);
         }
 
@@ -127,7 +130,15 @@ impl Foundry {
         Ok(source)
     }
 
-    fn compile(&self, recipe: &Recipe, arch: Arch, source: &Path, unit: &Unit, object: &Path) -> Vec<OsString> {
+    fn compile(
+        &self,
+        recipe: &Recipe,
+        arch: Arch,
+        source: &Path,
+        headers: Option<&Path>,
+        unit: &Unit,
+        object: &Path,
+    ) -> Vec<OsString> {
         let language = if unit.is_cxx() { CXX.as_slice() } else { &C };
         let mut line: Vec<OsString> = language.iter().map(OsString::from).collect();
         line.extend(["-target", arch.triple()].map(OsString::from));
@@ -144,12 +155,13 @@ impl Foundry {
         line.extend(recipe.flags_for(arch).map(OsString::from));
         line.extend(recipe.define_for(arch).map(|define| OsString::from(format!("-D{define}"))));
         let include = recipe.upstream.iter().flat_map(|upstream| &upstream.include);
-        let own = [recipe.folder.clone(), self.glue.clone()];
+        let own = headers.map(Path::to_owned).into_iter().chain([recipe.folder.clone(), self.glue.clone()]);
         for folder in include.map(|folder| source.join(folder)).chain(own) {
             line.extend([OsString::from("-I"), folder.into()]);
         }
         // Paths of this machine must not reach the object, or two builds would differ.
         line.push(join("-ffile-prefix-map=", source, "=source"));
+        line.extend(headers.map(|headers| join("-ffile-prefix-map=", headers, "=headers")));
         line.extend([unit.path.clone().into(), OsString::from("-o"), object.into()]);
         line
     }
@@ -170,6 +182,16 @@ impl Foundry {
             self.glue.join("note.h").into(),
         ]
     }
+}
+
+/// Fills the templates; gives the folder of what came out, if there are any.
+fn headers(recipe: &Recipe, source: &Path, scratch: &Path) -> Result<Option<PathBuf>, FoundryError> {
+    let Some(upstream) = recipe.upstream.as_ref().filter(|upstream| !upstream.templates.is_empty()) else {
+        return Ok(None);
+    };
+    let folder = scratch.join("headers");
+    upstream.templates.iter().try_for_each(|template| template.fill(source, &upstream.substitute, &folder))?;
+    Ok(Some(folder))
 }
 
 fn join(before: &str, path: &Path, after: &str) -> OsString {

@@ -2,6 +2,7 @@
 
 mod foundry;
 mod recipe;
+mod template;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use zigcc::Arch;
 
 use crate::foundry::FoundryError;
+use crate::template::Template;
 
 /// One `recipe.toml`, beside the donor's glue.
 #[derive(Debug, Deserialize)]
@@ -138,6 +139,12 @@ pub(crate) struct Upstream {
     /// Files that are compiled by themselves, relative to `source`; the others are included by the glue.
     #[serde(default)]
     pub(crate) units: Vec<PathBuf>,
+    /// Headers that upstream's configure would make.
+    #[serde(default)]
+    pub(crate) templates: Vec<Template>,
+    /// What is put in for the names in the templates.
+    #[serde(default)]
+    pub(crate) substitute: BTreeMap<String, String>,
 }
 
 /// Where upstream's source says which version it is.

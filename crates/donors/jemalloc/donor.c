@@ -1,0 +1,305 @@
+/* jemalloc as a donor: upstream's files as they are, in one unit. Every one of its locks is behind the fork gate, so that
+ * no lock is held when a fork happens and none has to be taken for it; what it does without a lock touches only what
+ * belongs to one thread, or what other threads may see at any moment anyway. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The key is the option's name in MALLOC_CONF, and the words for its values from 0 on; a value without a word is a number. */
+#define GRAFT_OPTIONS(X)                                                                                               \
+	X(purge_delay, 10000, -1, 3600000, "dirty_decay_ms:")                                                              \
+	X(arenas, 0, 0, 4094, "narenas:default")                                                                           \
+	X(tcache, 1, 0, 1, "tcache:false|true")                                                                            \
+	X(tcache_max, 32768, 0, 8388608, "tcache_max:")                                                                    \
+	X(retain, sizeof(void *) == 8, 0, 1, "retain:false|true")                                                          \
+	X(allow_thp, 1, 0, 2, "thp:never|default|always")
+
+#include "gate.h"
+#include "settings.h"
+#include "system.h"
+#include "thread.h"
+
+static bool donor_has_key;
+
+/* In a program without threads there is no key, and jemalloc does not have to know. */
+static int donor_key_create(pthread_key_t *key, void (*destructor)(void *))
+{
+	donor_has_key = graft_key_create(key, destructor) == 0;
+	return 0;
+}
+
+static int donor_setspecific(pthread_key_t key, const void *value)
+{
+	return donor_has_key ? pthread_setspecific(key, value) : 0;
+}
+
+/* Files under /proc and /sys, read at the start, may be missing. */
+static long donor_syscall(long number, long a, long b, long c, long d)
+{
+	int saved = errno;
+	long result = syscall(number, a, b, c, d);
+	if (result < 0)
+		graft_private_errno = errno;
+	errno = saved;
+	return result;
+}
+
+/* It fails where the machine has more processors than the set has room for. */
+static int donor_getaffinity(pid_t thread, size_t size, cpu_set_t *set)
+{
+	int saved = errno;
+	if (sched_getaffinity(thread, size, set)) {
+		memset(set, 0xff, size);
+		errno = saved;
+	}
+	return 0;
+}
+
+static const char *donor_configuration(void);
+
+#include "redirect.h"
+#undef pthread_key_create
+#define pthread_key_create donor_key_create
+#define pthread_setspecific donor_setspecific
+#define sched_getaffinity donor_getaffinity
+#define DONOR_SYSCALL(number, a, b, c, d, ...) donor_syscall((long)(number), (long)(a), (long)(b), (long)(c), (long)(d))
+#define syscall(...) DONOR_SYSCALL(__VA_ARGS__, 0, 0, 0, 0)
+
+/* Headers first: the macros below are for single files. */
+#include "jemalloc/internal/jemalloc_preamble.h"
+#include "jemalloc/internal/jemalloc_internal_includes.h"
+#include "jemalloc/internal/malloc_io.h"
+
+#include "src/arena.c"
+#include "src/background_thread.c"
+#include "src/base.c"
+#include "src/bin.c"
+#include "src/bin_info.c"
+#include "src/bitmap.c"
+#include "src/buf_writer.c"
+#include "src/cache_bin.c"
+#include "src/ckh.c"
+
+/* What was chosen at graft time comes before MALLOC_CONF, which thereby overrides it. */
+#define getenv(name) ((char *)graft_variable(name))
+#define je_malloc_conf donor_configuration()
+#include "src/conf.c"
+#undef je_malloc_conf
+#undef getenv
+#undef OPTION
+
+#include "src/counter.c"
+#include "src/ctl.c"
+#undef OP
+#include "src/decay.c"
+#include "src/div.c"
+#include "src/ecache.c"
+#include "src/edata.c"
+#include "src/edata_cache.c"
+#include "src/ehooks.c"
+#include "src/emap.c"
+#include "src/eset.c"
+#include "src/exp_grow.c"
+#include "src/extent.c"
+#include "src/extent_dss.c"
+#include "src/extent_mmap.c"
+#include "src/fxp.c"
+#include "src/hook.c"
+#include "src/hpa.c"
+#include "src/hpa_central.c"
+#include "src/hpa_hooks.c"
+#include "src/hpa_utils.c"
+#include "src/hpdata.c"
+#include "src/inspect.c"
+
+/* The functions of the family say what the program's errno has to be; everything else has an errno of its own. A
+ * constructor would come later than ours, and a function for exit would allocate, with jemalloc's lock held. */
+#define set_errno(number) (*__errno_location() = (number))
+#define constructor unused
+#define atexit(function) 0
+#include "src/jemalloc.c"
+#undef set_errno
+#undef constructor
+#undef atexit
+
+#include "src/large.c"
+#include "src/log.c"
+#include "src/malloc_io.c"
+#include "src/mutex.c"
+#include "src/nstime.c"
+#include "src/pa.c"
+#include "src/pa_extra.c"
+#include "src/pac.c"
+
+/* It says when munmap fails, as it may near the limit of mappings, or when an emulator ignores MADV_DONTNEED. */
+#define malloc_write(text) ((void)0)
+#define malloc_printf(...) ((void)0)
+#define buferror(number, text, length) ((void)0)
+/* With it, the kernel would promise a block of a size that it can never hold, where musl's malloc fails. */
+#undef MAP_NORESERVE
+#include "src/pages.c"
+#undef malloc_write
+#undef malloc_printf
+#undef buferror
+
+#include "src/peak_event.c"
+#include "src/prof.c"
+#include "src/prof_data.c"
+#include "src/prof_log.c"
+#include "src/prof_recent.c"
+#include "src/prof_stack_range.c"
+#include "src/prof_stats.c"
+#include "src/prof_sys.c"
+#include "src/psset.c"
+#include "src/rtree.c"
+#include "src/safety_check.c"
+#include "src/san.c"
+#include "src/san_bump.c"
+#include "src/sc.c"
+#include "src/sec.c"
+
+/* Every donor has the same statistics (report.h): without these, half of the object is left out. */
+#define je_malloc_stats_print(write, argument, options) ((void)0)
+#include "src/stats.c"
+#undef je_malloc_stats_print
+
+#include "src/sz.c"
+#include "src/tcache.c"
+#include "src/test_hooks.c"
+#include "src/thread_event.c"
+#include "src/thread_event_registry.c"
+#include "src/ticker.c"
+#include "src/tsd.c"
+#include "src/util.c"
+#include "src/witness.c"
+
+#undef pthread_setspecific
+#undef sched_getaffinity
+#undef syscall
+#include "restore.h"
+
+struct donor_text {
+	char bytes[256];
+	size_t length;
+};
+
+static void donor_put(struct donor_text *text, const char *piece, size_t length)
+{
+	if (length > sizeof text->bytes - 1 - text->length)
+		length = sizeof text->bytes - 1 - text->length;
+	memcpy(text->bytes + text->length, piece, length);
+	text->length += length;
+}
+
+static void donor_put_number(struct donor_text *text, int64_t number)
+{
+	char digits[20];
+	size_t at = sizeof digits;
+	uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+	do
+		digits[--at] = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (number < 0)
+		donor_put(text, "-", 1);
+	donor_put(text, digits + at, sizeof digits - at);
+}
+
+/* `key` as in GRAFT_OPTIONS. */
+static void donor_put_option(struct donor_text *text, const char *key, int64_t value)
+{
+	const char *word = strchr(key, ':') + 1;
+	donor_put(text, key, (size_t)(word - key));
+	for (int64_t skip = value; *word && skip > 0; skip--)
+		word += strcspn(word, "|") + (word[strcspn(word, "|")] == '|');
+	if (value >= 0 && *word)
+		donor_put(text, word, strcspn(word, "|"));
+	else
+		donor_put_number(text, value);
+}
+
+/* The options that were set at graft time, as text in the form of MALLOC_CONF; null if there are none. jemalloc asks while
+ * it starts, with a lock held. */
+static const char *donor_configuration(void)
+{
+#define DONOR_OPTION_KEY(name, value, least, greatest, key) key,
+	static const char *const keys[] = {GRAFT_OPTIONS(DONOR_OPTION_KEY)};
+	static struct donor_text text;
+	text.length = 0;
+	for (int i = 0; i < graft_option_count; i++) {
+		if (!(graft_options.entries[i].flags & GRAFT_OPTION_SET))
+			continue;
+		if (text.length)
+			donor_put(&text, ",", 1);
+		donor_put_option(&text, keys[i], graft_options.entries[i].value);
+	}
+	text.bytes[text.length] = 0;
+	return text.length ? text.bytes : 0;
+}
+
+static inline void *donor_malloc(size_t n)
+{
+	return je_malloc(n);
+}
+
+static inline void *donor_zalloc(size_t n)
+{
+	return je_calloc(1, n);
+}
+
+static inline void *donor_realloc(void *block, size_t n)
+{
+	return je_realloc(block, n);
+}
+
+static inline void *donor_aligned(size_t alignment, size_t n)
+{
+	return je_aligned_alloc(alignment, n);
+}
+
+static inline void donor_free(void *block)
+{
+	je_free(block);
+}
+
+static inline size_t donor_usable(const void *block)
+{
+	return je_malloc_usable_size(block);
+}
+
+static void donor_start(void)
+{
+	malloc_init();
+}
+
+/* The threads that the child does not have are taken off the list of threads and out of each arena's count, by which new
+ * threads choose an arena. Upstream's jemalloc_postfork_child does this too, but makes every lock of every arena anew;
+ * behind the gate none is held, and each would be a page of the child's own. */
+static void donor_fork_child(void)
+{
+	if (!malloc_initialized())
+		return;
+	tsd_t *tsd = tsd_fetch();
+	tsd_postfork_child(tsd);
+	for (unsigned i = 0, count = narenas_total_get(); i < count; i++) {
+		arena_t *arena = arena_get(tsd_tsdn(tsd), i, false);
+		if (!arena)
+			continue;
+		atomic_store_u(&arena->nthreads[0], tsd_arena_get(tsd) == arena, ATOMIC_RELAXED);
+		atomic_store_u(&arena->nthreads[1], tsd_iarena_get(tsd) == arena, ATOMIC_RELAXED);
+	}
+}
+
+#include "family.h"
