@@ -1,6 +1,6 @@
-/* jemalloc as a donor: upstream's files as they are, in one unit. Every one of its locks is behind the fork gate, so that
- * no lock is held when a fork happens and none has to be taken for it; what it does without a lock touches only what
- * belongs to one thread, or what other threads may see at any moment anyway. */
+/* jemalloc as a donor: upstream's files as they are, in one unit. Every one of its locks is behind the fork gate, so
+ * that no lock is held when a fork happens and none has to be taken for it; what it does without a lock touches only
+ * what belongs to one thread, or what other threads may see at any moment anyway. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The key is the option's name in MALLOC_CONF, and the words for its values from 0 on; a value without a word is a number. */
+/* The key is the option's name in MALLOC_CONF, and the words for its values from 0 on; a value without a word is a
+ * number. */
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 10000, -1, 3600000, "dirty_decay_ms:")                                                              \
 	X(arenas, 0, 0, 4094, "narenas:default")                                                                           \
@@ -230,8 +231,8 @@ static void donor_put_option(struct donor_text *text, const char *key, int64_t v
 		donor_put_number(text, value);
 }
 
-/* The options that were set at graft time, as text in the form of MALLOC_CONF; null if there are none. jemalloc asks while
- * it starts, with a lock held. */
+/* The options that were set at graft time, as text in the form of MALLOC_CONF; null if there are none. jemalloc asks
+ * while it starts, with a lock held. */
 static const char *donor_configuration(void)
 {
 #define DONOR_OPTION_KEY(name, value, least, greatest, key) key,
@@ -284,9 +285,9 @@ static void donor_start(void)
 	malloc_init();
 }
 
-/* The threads that the child does not have are taken off the list of threads and out of each arena's count, by which new
- * threads choose an arena. Upstream's jemalloc_postfork_child does this too, but makes every lock of every arena anew;
- * behind the gate none is held, and each would be a page of the child's own. */
+/* The threads that the child does not have are taken off the list of threads and out of each arena's count, by which
+ * new threads choose an arena. Upstream's jemalloc_postfork_child does this too, but makes every lock of every arena
+ * anew; behind the gate none is held, and writing to them would copy their pages. */
 static void donor_fork_child(void)
 {
 	if (!malloc_initialized())

@@ -1,5 +1,5 @@
-/* What upstream's configure would find out, decided here for static musl programs. Upstream's headers include this file by
- * this name. A feature that is not named here is off; jemalloc_internal_defs.h.in of upstream explains each. */
+/* What upstream's configure would find out, decided here for static musl programs. Upstream's headers include this file
+ * by this name. A feature that is not named here is off; jemalloc_internal_defs.h.in of upstream explains each. */
 #ifndef JEMALLOC_INTERNAL_DEFS_H_
 #define JEMALLOC_INTERNAL_DEFS_H_
 
@@ -63,8 +63,8 @@
 #endif
 #define LG_HUGEPAGE 21
 
-/* Threads. No pthread_atfork: it allocates since musl 1.2.4, and the fork gate does its work. No background threads: they
- * would pull pthread_create into every program, and would have to be started again in every child. */
+/* Threads. No pthread_atfork: it allocates since musl 1.2.4, and the fork gate does its work. No background threads:
+ * they would pull pthread_create into every program, and would have to be started again in every child. */
 #define JEMALLOC_HAVE_PTHREAD
 #define JEMALLOC_THREADED_INIT
 #define JEMALLOC_TLS
