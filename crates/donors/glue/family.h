@@ -273,12 +273,21 @@ GRAFT_HIDDEN void __malloc_donate(char *start, char *end)
 	(void)start, (void)end;
 }
 
-/* musl's fork() calls this with -1 before, then 0 in the parent and 1 in the child (src/process/fork.c). */
+/* musl's fork() calls this with -1 before, then 0 in the parent and 1 in the child (src/process/fork.c).
+ *
+ * Where upstream has a way of its own to take all locks and release them, a donor defines GRAFT_HAS_FORK_LOCKS and two
+ * more functions: donor_fork_prepare(), the gate shut, and donor_fork_parent(), before it opens. */
 GRAFT_HIDDEN void __malloc_atfork(int who)
 {
 	if (who < 0) {
 		graft_gate_shut_for_fork();
+#ifdef GRAFT_HAS_FORK_LOCKS
+		donor_fork_prepare();
+#endif
 	} else if (who == 0) {
+#ifdef GRAFT_HAS_FORK_LOCKS
+		donor_fork_parent();
+#endif
 		graft_gate_open_in_parent();
 		atomic_fetch_add_explicit(&graft_forks, 1, memory_order_relaxed);
 	} else {
