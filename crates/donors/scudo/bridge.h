@@ -1,0 +1,31 @@
+/* The two halves of the donor: the allocator in C++ (heap.cc, platform.cc) and the glue in C (donor.c). All of it stays
+ * inside the donor's object. */
+#ifndef GRAFT_SCUDO_BRIDGE_H
+#define GRAFT_SCUDO_BRIDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "apart.h"
+
+/* Of heap.cc. Null where there is no memory; errno is the glue's. */
+GRAFT_APART void *scudo_heap_allocate(size_t n);
+GRAFT_APART void *scudo_heap_allocate_zeroed(size_t n);
+GRAFT_APART void *scudo_heap_allocate_aligned(size_t alignment, size_t n);
+GRAFT_APART void *scudo_heap_reallocate(void *block, size_t n);
+GRAFT_APART void scudo_heap_free(void *block);
+GRAFT_APART size_t scudo_heap_usable(const void *block);
+GRAFT_APART void scudo_heap_start(void);
+GRAFT_APART void scudo_heap_trim(void);
+GRAFT_APART void scudo_heap_lock(void);
+GRAFT_APART void scudo_heap_unlock(void);
+
+/* Of donor.c: what was chosen at graft time. */
+GRAFT_APART const char *scudo_chosen_flags(void);
+GRAFT_APART bool scudo_huge_pages_allowed(void);
+GRAFT_APART long scudo_large_cache_entries(void);
+GRAFT_APART size_t scudo_large_cache_bytes(void);
+/* Whether the program can start threads. */
+GRAFT_APART bool scudo_threads_are_linked(void);
+
+#endif

@@ -1,0 +1,157 @@
+/* scudo as a donor: the glue. The allocator itself is C++, compiled apart (heap.cc); a fork takes its locks. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+/* The last column: the flag of upstream's (flags.inc) that the option sets, or null. */
+#define GRAFT_OPTIONS(X)                                                                                               \
+	X(purge_delay, 5000, -1, 3600000, "release_to_os_interval_ms")                                                     \
+	X(quarantine_size_kb, 0, 0, 1048576, "quarantine_size_kb")                                                         \
+	X(thread_local_quarantine_size_kb, 0, 0, 65536, "thread_local_quarantine_size_kb")                                 \
+	X(quarantine_max_chunk_size, 0, 0, 131072, "quarantine_max_chunk_size")                                            \
+	X(zero_contents, 0, 0, 1, "zero_contents")                                                                         \
+	X(pattern_fill_contents, 0, 0, 1, "pattern_fill_contents")                                                         \
+	X(large_cache_entries, 32, 0, 32, 0)                                                                               \
+	X(large_cache_kb, 512, 0, 1048576, 0)                                                                              \
+	X(allow_thp, 1, 0, 1, 0)
+
+#include "bridge.h"
+
+static int64_t donor_option(int index)
+{
+	return graft_options.entries[index].value;
+}
+
+bool scudo_huge_pages_allowed(void)
+{
+	return donor_option(graft_option_allow_thp) != 0;
+}
+
+long scudo_large_cache_entries(void)
+{
+	return (long)donor_option(graft_option_large_cache_entries);
+}
+
+size_t scudo_large_cache_bytes(void)
+{
+	return (size_t)donor_option(graft_option_large_cache_kb) << 10;
+}
+
+bool scudo_threads_are_linked(void)
+{
+	return pthread_create != 0;
+}
+
+/* A quarantine needs all three of its sizes: upstream stops the program when there is a global one but none for each
+ * thread, and with no greatest chunk nothing would get in. */
+static int64_t donor_quarantine_default(int index)
+{
+	int64_t value = donor_option(index);
+	if (value || !donor_option(graft_option_quarantine_size_kb))
+		return value;
+	if (index == graft_option_thread_local_quarantine_size_kb)
+		return 64;
+	return index == graft_option_quarantine_max_chunk_size ? 2048 : 0;
+}
+
+/* Upstream reads this (as what __scudo_default_options() says) before SCUDO_OPTIONS, which has the last word. */
+const char *scudo_chosen_flags(void)
+{
+#define DONOR_OPTION_FLAG(name, value, least, greatest, flag) flag,
+	static const char *const flags[] = {GRAFT_OPTIONS(DONOR_OPTION_FLAG)};
+	static char text[512];
+	size_t length = 0;
+	for (int i = 0; i < graft_option_count; i++) {
+		if (!flags[i])
+			continue;
+		int64_t value = donor_quarantine_default(i);
+		size_t name = strlen(flags[i]);
+		char digits[20];
+		int count = 0;
+		if (length + name + sizeof digits + 3 > sizeof text)
+			break;
+		memcpy(text + length, flags[i], name);
+		length += name;
+		text[length++] = '=';
+		if (value < 0) {
+			text[length++] = '-';
+			value = -value;
+		}
+		do
+			digits[count++] = (char)('0' + value % 10);
+		while (value /= 10);
+		while (count)
+			text[length++] = digits[--count];
+		text[length++] = ':';
+	}
+	text[length] = 0;
+	return text;
+}
+
+static inline void *donor_malloc(size_t n)
+{
+	void *block = scudo_heap_allocate(n);
+	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
+}
+
+static inline void *donor_zalloc(size_t n)
+{
+	void *block = scudo_heap_allocate_zeroed(n);
+	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
+}
+
+static inline void *donor_aligned(size_t alignment, size_t n)
+{
+	void *block = scudo_heap_allocate_aligned(alignment, n);
+	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
+}
+
+static inline void *donor_realloc(void *block, size_t n)
+{
+	void *moved = block ? scudo_heap_reallocate(block, n) : scudo_heap_allocate(n);
+	return __builtin_expect(moved != 0, 1) ? moved : graft_no_memory();
+}
+
+static inline void donor_free(void *block)
+{
+	if (block)
+		scudo_heap_free(block);
+}
+
+static inline size_t donor_usable(const void *block)
+{
+	return scudo_heap_usable(block);
+}
+
+static void donor_start(void)
+{
+	scudo_heap_start();
+}
+
+#define GRAFT_HAS_TRIM
+__attribute__((unused)) static void donor_trim(void)
+{
+	scudo_heap_trim();
+}
+
+/* A thread that uses the heap waits for these locks, or is alone with its own cache, which the child does not have. */
+#define GRAFT_HAS_FORK_LOCKS
+
+static void donor_fork_prepare(void)
+{
+	scudo_heap_lock();
+}
+
+static void donor_fork_parent(void)
+{
+	scudo_heap_unlock();
+}
+
+static void donor_fork_child(void)
+{
+	scudo_heap_unlock();
+}
+
+#include "family.h"

@@ -1,0 +1,179 @@
+/* The system as scudo sees it: what upstream's linux.cpp does, over the glue. Memory is counted and errno is the
+ * glue's, nothing here is a cancellation point, and only what upstream cannot go on without is fatal. */
+#include "common.h"
+#include "mutex.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bridge.h"
+
+namespace scudo {
+
+namespace {
+
+/* A system call that leaves the program's errno alone. */
+template <typename... Arguments>
+long quietly(long Number, Arguments... Args)
+{
+	const int Saved = errno;
+	const long Result = syscall(Number, Args...);
+	errno = Saved;
+	return Result;
+}
+
+void futex(atomic_u32 *Word, int Operation, u32 Value)
+{
+	quietly(SYS_futex, Word, Operation | FUTEX_PRIVATE_FLAG, static_cast<long>(Value), static_cast<void *>(nullptr));
+}
+
+enum : u32 { Free = 0, Held = 1, Awaited = 2 };
+
+} // namespace
+
+uptr getPageSize()
+{
+	return getauxval(AT_PAGESZ);
+}
+
+void NORETURN die()
+{
+	abort();
+}
+
+void *map(void *Address, uptr Size, UNUSED const char *Name, uptr Flags, UNUSED MapPlatformData *Data)
+{
+	const bool Reserves = Flags & MAP_NOACCESS;
+	const int Kind = MAP_PRIVATE | MAP_ANONYMOUS | (Reserves ? MAP_NORESERVE : 0) | (Address ? MAP_FIXED : 0);
+	const int Protection = Reserves ? PROT_NONE : PROT_READ | PROT_WRITE;
+	void *Mapping = graft_apart_mmap(Address, Size, Protection, Kind, -1, 0);
+	if (Mapping == MAP_FAILED) {
+		if (!(Flags & MAP_ALLOWNOMEM))
+			dieOnMapUnmapError(*graft_apart_errno() == ENOMEM ? Size : 0);
+		return nullptr;
+	}
+	if (!Reserves && !scudo_huge_pages_allowed())
+		graft_apart_madvise(Mapping, Size, MADV_NOHUGEPAGE);
+	return Mapping;
+}
+
+/* At the limit of mappings the kernel refuses to cut one in two. The pages go back then, but not the addresses. */
+void unmap(void *Address, uptr Size, UNUSED uptr Flags, UNUSED MapPlatformData *Data)
+{
+	if (graft_apart_munmap(Address, Size))
+		graft_apart_madvise(Address, Size, MADV_DONTNEED);
+}
+
+void setMemoryPermission(uptr Address, uptr Size, uptr Flags, UNUSED MapPlatformData *Data)
+{
+	const int Protection = Flags & MAP_NOACCESS ? PROT_NONE : PROT_READ | PROT_WRITE;
+	if (graft_apart_mprotect(reinterpret_cast<void *>(Address), Size, Protection))
+		dieOnMapUnmapError();
+}
+
+/* Whoever calls this counts on zeros afterwards, which a program that called mlockall() does not get from the kernel:
+ * madvise() refuses locked pages. */
+void releasePagesToOS(uptr Base, uptr Offset, uptr Size, UNUSED MapPlatformData *Data)
+{
+	void *Address = reinterpret_cast<void *>(Base + Offset);
+	while (graft_apart_madvise(Address, Size, MADV_DONTNEED)) {
+		if (*graft_apart_errno() != EAGAIN) {
+			memset(Address, 0, Size);
+			break;
+		}
+	}
+}
+
+const char *getEnv(const char *Name)
+{
+	return graft_apart_variable(Name);
+}
+
+bool HybridMutex::tryLock()
+{
+	return atomic_compare_exchange(&M, Free, Held) == Free;
+}
+
+/* Once there has been a wait, the mutex counts as awaited until it is free: one wake too many, never one too few. */
+void HybridMutex::lockSlow()
+{
+	while (atomic_exchange(&M, Awaited, memory_order_acquire) != Free)
+		futex(&M, FUTEX_WAIT, Awaited);
+}
+
+void HybridMutex::unlock()
+{
+	if (atomic_exchange(&M, Free, memory_order_release) == Awaited)
+		futex(&M, FUTEX_WAKE, 1);
+}
+
+u64 getMonotonicTime()
+{
+	timespec Now;
+	clock_gettime(CLOCK_MONOTONIC, &Now);
+	return static_cast<u64>(Now.tv_sec) * 1000000000 + static_cast<u64>(Now.tv_nsec);
+}
+
+u32 getThreadID()
+{
+	return static_cast<u32>(quietly(SYS_gettid));
+}
+
+/* Without getrandom(), a sequence that starts from the 16 random bytes that the kernel gives to every process: musl
+ * takes its stack protector's canary from the first 8 of them. */
+bool getRandom(void *Buffer, uptr Length, UNUSED bool Blocking)
+{
+	if (!Buffer || !Length || Length > MaxRandomLength)
+		return false;
+	constexpr int NonBlocking = 1;
+	if (quietly(SYS_getrandom, Buffer, Length, static_cast<long>(NonBlocking)) == static_cast<long>(Length))
+		return true;
+	static u64 State;
+	const auto *Seed = reinterpret_cast<const char *>(getauxval(AT_RANDOM));
+	if (!Seed)
+		return false;
+	u64 Start;
+	memcpy(&Start, Seed + 8, sizeof Start);
+	for (uptr I = 0; I < Length; I++) {
+		/* splitmix64 */
+		u64 Mixed = Start + (State += 0x9e3779b97f4a7c15);
+		Mixed = (Mixed ^ (Mixed >> 30)) * 0xbf58476d1ce4e5b9;
+		Mixed = (Mixed ^ (Mixed >> 27)) * 0x94d049bb133111eb;
+		static_cast<u8 *>(Buffer)[I] = static_cast<u8>(Mixed >> 32);
+	}
+	return true;
+}
+
+void outputRaw(const char *Text)
+{
+	graft_apart_write(Text, strlen(Text));
+}
+
+void setAbortMessage(UNUSED const char *Message)
+{
+}
+
+} // namespace scudo
+
+/* A decimal number as in SCUDO_OPTIONS; `end` is where it ends. */
+extern "C" long scudo_decimal(const char *text, char **end, int)
+{
+	const bool negative = *text == '-';
+	unsigned long value = 0;
+	text += negative;
+	for (; *text >= '0' && *text <= '9'; text++) {
+		if (value < 0x7fffffff)
+			value = value * 10 + static_cast<unsigned long>(*text - '0');
+	}
+	if (value > 0x7fffffff)
+		value = 0x7fffffff;
+	*end = const_cast<char *>(text);
+	return negative ? -static_cast<long>(value) : static_cast<long>(value);
+}

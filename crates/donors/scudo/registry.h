@@ -1,0 +1,114 @@
+/* Threads' caches: one in each thread's own memory, used without a lock.
+ *
+ * Does what upstream's tsd_exclusive.h does, knowing that the key's destructor is the last to run (glue/thread.h). So
+ * it need not wait for the last round to give the cache back; whatever other destructors do after it goes to the
+ * shared cache. And a thread that only frees can have a cache of its own: upstream sends it to the shared one, in
+ * case that its first free comes after the last destructor, which musl does not do. */
+#ifndef GRAFT_SCUDO_REGISTRY_H
+#define GRAFT_SCUDO_REGISTRY_H
+
+#include <pthread.h>
+
+#include "tsd.h"
+
+#include "bridge.h"
+
+namespace scudo {
+
+template <class Allocator> class ThreadRegistry {
+public:
+	void initOnceMaybe(Allocator *Instance)
+	{
+		ScopedLock Lock(Mutex);
+		if (Initialized)
+			return;
+		Instance->init();
+		HasKey = scudo_threads_are_linked() && !graft_apart_key_create(&Key, &endThread);
+		Shared.init(Instance);
+		Initialized = true;
+	}
+
+	ALWAYS_INLINE void initThreadMaybe(Allocator *Instance, UNUSED bool MinimalInit)
+	{
+		if (UNLIKELY(State == Stage::Unknown))
+			initThread(Instance);
+	}
+
+	ALWAYS_INLINE TSD<Allocator> *getTSDAndLock(bool *UnlockRequired)
+	{
+		if (LIKELY(State == Stage::Live && !atomic_load(&Disabled, memory_order_acquire))) {
+			*UnlockRequired = false;
+			return &Own;
+		}
+		Shared.lock();
+		*UnlockRequired = true;
+		return &Shared;
+	}
+
+	/* Sends every thread to the shared cache, and there to wait. */
+	void disable()
+	{
+		Mutex.lock();
+		Shared.lock();
+		atomic_store(&Disabled, 1, memory_order_release);
+	}
+
+	void enable()
+	{
+		atomic_store(&Disabled, 0, memory_order_release);
+		Shared.unlock();
+		Mutex.unlock();
+	}
+
+	bool setOption(Option O, UNUSED sptr Value)
+	{
+		return O != Option::MaxTSDsCount;
+	}
+
+	bool getDisableMemInit()
+	{
+		return false;
+	}
+
+private:
+	enum class Stage : u8 { Unknown, Live, Ended };
+
+	/* Without a key, which a program that starts threads always has unless it took all of them before its first
+	 * malloc(), nobody would give a thread's cache back. */
+	NOINLINE void initThread(Allocator *Instance)
+	{
+		initOnceMaybe(Instance);
+		if (HasKey)
+			pthread_setspecific(Key, Instance);
+		else if (scudo_threads_are_linked()) {
+			State = Stage::Ended;
+			return;
+		}
+		Own.init(Instance);
+		State = Stage::Live;
+	}
+
+	static void endThread(void *Instance)
+	{
+		Own.commitBack(static_cast<Allocator *>(Instance));
+		State = Stage::Ended;
+	}
+
+	pthread_key_t Key = 0;
+	bool HasKey = false;
+	bool Initialized = false;
+	atomic_u8 Disabled = {};
+	TSD<Allocator> Shared;
+	HybridMutex Mutex;
+
+	static thread_local Stage State;
+	static thread_local TSD<Allocator> Own;
+};
+
+template <class Allocator>
+constinit thread_local typename ThreadRegistry<Allocator>::Stage ThreadRegistry<Allocator>::State{};
+template <class Allocator> constinit thread_local TSD<Allocator> ThreadRegistry<Allocator>::Own{};
+
+} // namespace scudo
+
+#endif
