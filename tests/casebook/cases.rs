@@ -33,15 +33,23 @@ fn main() {
 /// As users get them: every allocator, with string functions beside it. One of the two alone is for cases that ask for it.
 fn donors_for(case: &Case) -> Vec<Donors> {
     let strings_only = Donors { malloc: None, strings: true };
-    let meant = |name: &str| case.donors.is_empty() || case.donors.iter().any(|donor| donor == name);
     let mut all: Vec<Donors> = match case.strings_only {
         true => vec![strings_only],
-        false => donors::all().iter().map(|donor| donor.name).filter(|name| meant(name)).map(Donors::both).collect(),
+        false => {
+            donors::all().iter().filter(|donor| is_about(case, donor)).map(|donor| Donors::both(donor.name)).collect()
+        }
     };
     if case.malloc_only {
         all.push(Donors { malloc: Some(donors::DEFAULT), strings: false });
     }
     all
+}
+
+/// Whether the donor is one that the case names, and has the options that the case sets.
+fn is_about(case: &Case, donor: &donors::Donor) -> bool {
+    let options = donor.options().expect("a donor's options");
+    let named = case.donors.is_empty() || case.donors.iter().any(|name| name == donor.name);
+    named && case.settings.keys().all(|name| options.iter().any(|option| option.name == *name))
 }
 
 /// GNU ld links for this machine only; lld for every architecture. What differs is covered once, not in all combinations.

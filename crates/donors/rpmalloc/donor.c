@@ -366,8 +366,11 @@ static void *donor_try(size_t n)
 	if (__builtin_expect(!heap, 0))
 		heap = donor_take_heap();
 	void *block = heap ? _rpmalloc_allocate(heap, n) : 0;
-	if (__builtin_expect(!block, 0) && heap && (int64_t)n < atomic_load(&graft_mapped)) {
+	if (__builtin_expect(!block, 0) && heap && (n <= LARGE_SIZE_LIMIT || (int64_t)n < atomic_load(&graft_mapped))) {
 		donor_give_back(heap);
+		/* From now on in small pieces, since there was no room for a large one. */
+		if (_memory_span_map_count > 8)
+			_memory_span_map_count = 8;
 		block = _rpmalloc_allocate(heap, n);
 	}
 	graft_gate_leave();

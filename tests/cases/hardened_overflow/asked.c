@@ -1,0 +1,12 @@
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(void) {
+	char *volatile block = malloc(24);
+	if (write(1, "ok\n", 3) != 3) return 1;
+	block[24 + 3] = 'x';
+	malloc_usable_size(block);
+	puts("a write past the end was not found");
+}
