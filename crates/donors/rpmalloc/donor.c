@@ -269,6 +269,15 @@ static void donor_free_huge(span_t *span)
 	_rpmalloc_unmap(span, size, span->align_offset, size);
 }
 
+/* A mapping but for a part of it. */
+static void donor_unmap_around(char *mapping, size_t length, char *part, size_t part_length)
+{
+	if (part > mapping)
+		graft_munmap(mapping, (size_t)(part - mapping));
+	if (part + part_length < mapping + length)
+		graft_munmap(part + part_length, (size_t)(mapping + length - (part + part_length)));
+}
+
 /* The block's mapping, moved as pages to where there is room for `n` bytes. Null if that does not work. */
 static void *donor_extend_huge(span_t *span, void *block, size_t n)
 {
@@ -283,14 +292,16 @@ static void *donor_extend_huge(span_t *span, void *block, size_t n)
 	int saved = errno;
 	if (mremap(span, old, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
 		errno = saved;
-		graft_munmap(room, length + slack);
+		/* The kernel may have unmapped the room before it failed, and another thread have mapped something there: what is
+		 * not free now stays. */
+		void *again = graft_mmap(start, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (again != MAP_FAILED)
+			graft_munmap(again, length);
+		donor_unmap_around(room, length + slack, start, length);
 		return 0;
 	}
 	graft_account_mapped(-(int64_t)old);
-	if (start > room)
-		graft_munmap(room, (size_t)(start - room));
-	if (start + length < room + length + slack)
-		graft_munmap(start + length, (size_t)(room + length + slack - (start + length)));
+	donor_unmap_around(room, length + slack, start, length);
 	if (head) {
 		graft_munmap((char *)span - head, head);
 		if (head < _memory_span_size)
@@ -482,10 +493,7 @@ static void *donor_aligned_apart(size_t alignment, size_t n)
 	/* At least a page lies before the block: mappings start at pages. */
 	char *block = (char *)(((uintptr_t)mapping + alignment) & ~(uintptr_t)(alignment - 1));
 	char *start = block - page, *end = block + ((n + page - 1) & ~(page - 1));
-	if (start > mapping)
-		graft_munmap(mapping, (size_t)(start - mapping));
-	if (end < mapping + length)
-		graft_munmap(end, (size_t)(mapping + length - end));
+	donor_unmap_around(mapping, length, start, (size_t)(end - start));
 	*donor_apart(block) = (struct donor_apart){start, (size_t)(end - start)};
 	return block;
 }
@@ -544,8 +552,8 @@ static inline void *donor_realloc(void *block, size_t n)
 	return donor_move(block, usable, n);
 }
 
-/* Heaps of threads that the child does not have stay theirs: their blocks can be used and freed, free space among them is not
- * used again. */
+/* Heaps of threads that the child does not have stay theirs: their blocks can be used and freed, free space among them is
+ * not used again. */
 static void donor_fork_child(void)
 {
 }
