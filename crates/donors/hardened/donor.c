@@ -20,8 +20,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* How many of the arenas that upstream compiles in are used. */
-#define GRAFT_OPTIONS(X) X(arenas, N_ARENA, 1, N_ARENA, 0)
+/* How many of the arenas that upstream compiles in are used. Each has a quarantine of its own for every size class, which
+ * takes thousands of frees to fill: with four, memory of the default configuration grows for long. */
+#define GRAFT_OPTIONS(X) X(arenas, DONOR_ARENAS, 1, N_ARENA, 0)
 
 #include "gate.h"
 #include "settings.h"
