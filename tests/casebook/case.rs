@@ -45,11 +45,6 @@ pub struct Case {
     /// What has to stand on stderr; nothing may stand there when this is empty.
     #[serde(default)]
     pub stderr: Vec<String>,
-    /// The signal that kills the program, which then says nothing on stdout. None: it prints `ok` and leaves with 0.
-    pub signal: Option<i32>,
-    /// The allocators that it is about; all when it names none.
-    #[serde(default)]
-    pub donors: Vec<String>,
     /// Only string functions are grafted, once, instead of every allocator with them.
     #[serde(default)]
     pub strings_only: bool,
