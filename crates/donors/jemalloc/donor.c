@@ -131,10 +131,29 @@ static const char *donor_configuration(void);
 #define set_errno(number) (*__errno_location() = (number))
 #define constructor unused
 #define atexit(function) 0
+arena_t *upstream_arena_choose_hard(tsd_t *tsd, bool internal);
+#define arena_choose_hard upstream_arena_choose_hard
 #include "src/jemalloc.c"
+#undef arena_choose_hard
 #undef set_errno
 #undef constructor
 #undef atexit
+
+/* A thread whose arena cannot be made for want of memory: upstream gives it none, and reads through the null pointer. The
+ * first arena is there from the start, and serves it instead. */
+arena_t *arena_choose_hard(tsd_t *tsd, bool internal)
+{
+	arena_t *arena = upstream_arena_choose_hard(tsd, internal);
+	if (arena)
+		return arena;
+	/* Upstream may have bound the thread to the one of its two that could be made. */
+	arena = internal ? tsd_iarena_get(tsd) : tsd_arena_get(tsd);
+	if (!arena) {
+		arena_bind(tsd, 0, internal);
+		arena = arena_get(tsd_tsdn(tsd), 0, false);
+	}
+	return arena;
+}
 
 #include "src/large.c"
 #include "src/log.c"
@@ -178,7 +197,10 @@ static const char *donor_configuration(void);
 #undef je_malloc_stats_print
 
 #include "src/sz.c"
+/* It says when there is no memory for a thread's cache; the thread goes without. */
+#define malloc_write(text) ((void)0)
 #include "src/tcache.c"
+#undef malloc_write
 #include "src/test_hooks.c"
 #include "src/thread_event.c"
 #include "src/thread_event_registry.c"

@@ -92,7 +92,45 @@ static void donor_heap_message(int error, const char *format, ...);
 #define _mi_segment_attempt_reclaim upstream_segment_attempt_reclaim
 #define _mi_segment_huge_page_free upstream_segment_huge_page_free
 #define _mi_abandoned_reclaim_all upstream_abandoned_reclaim_all
+#if MI_SECURE
+/* Set while a segment is let go whose guard pages the kernel would not open again, as it may near its limit of mappings. */
+static __thread bool donor_guards_stay;
+
+static bool donor_unprotect(void *address, size_t size)
+{
+	bool open = _mi_os_unprotect(address, size);
+	donor_guards_stay |= !open;
+	return open;
+}
+#define _mi_os_unprotect donor_unprotect
+
+/* A page that cannot be committed makes upstream fetch another segment and try again, without end (mi_segments_page_alloc
+ * calls itself) while address space lasts. Two segments for one page are enough. */
+static __thread int donor_segments_fetched;
+
+static void *donor_segment_alloc(size_t size, size_t alignment, size_t offset, bool commit, bool allow_large,
+                                 mi_arena_id_t arena, mi_memid_t *memid)
+{
+	if (donor_segments_fetched++ >= 2)
+		return 0;
+	return _mi_arena_alloc_aligned(size, alignment, offset, commit, allow_large, arena, memid);
+}
+#define _mi_arena_alloc_aligned donor_segment_alloc
+mi_page_t *upstream_segment_page_alloc(mi_heap_t *, size_t, size_t, mi_segments_tld_t *);
+#define _mi_segment_page_alloc upstream_segment_page_alloc
+#endif
 #include "segment.c"
+#if MI_SECURE
+#undef _mi_os_unprotect
+#undef _mi_arena_alloc_aligned
+#undef _mi_segment_page_alloc
+
+mi_page_t *_mi_segment_page_alloc(mi_heap_t *heap, size_t block_size, size_t alignment, mi_segments_tld_t *tld)
+{
+	donor_segments_fetched = 0;
+	return upstream_segment_page_alloc(heap, block_size, alignment, tld);
+}
+#endif
 #undef _mi_segment_page_free
 #undef _mi_segment_page_abandon
 #undef _mi_segment_attempt_reclaim
@@ -151,6 +189,14 @@ void *_mi_malloc_generic(mi_heap_t *heap, size_t size, bool zero, size_t huge_al
 
 void _mi_arena_free(void *start, size_t size, size_t committed, mi_memid_t memid)
 {
+#if MI_SECURE
+	/* Whoever got this address next would run into the guard pages: its memory goes back, the address stays unused. */
+	if (donor_guards_stay) {
+		donor_guards_stay = false;
+		graft_madvise(start, size, MADV_DONTNEED);
+		return;
+	}
+#endif
 	graft_gate_enter();
 	upstream_arena_free(start, size, committed, memid);
 	graft_gate_leave();
