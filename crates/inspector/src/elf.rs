@@ -10,6 +10,10 @@ pub(crate) const PT_LOAD: u32 = 1;
 pub(crate) const PT_DYNAMIC: u32 = 2;
 pub(crate) const PT_INTERP: u32 = 3;
 pub(crate) const PT_NOTE: u32 = 4;
+pub(crate) const PT_GNU_STACK: u32 = 0x6474_e551;
+pub(crate) const PT_GNU_RELRO: u32 = 0x6474_e552;
+/// A segment's flag: it may be executed.
+pub(crate) const PF_X: u32 = 1;
 pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
 pub(crate) const SHT_NOTE: u32 = 7;
@@ -48,6 +52,9 @@ pub(crate) struct Elf<'a> {
 #[derive(Debug)]
 pub(crate) struct Segment<'a> {
     pub(crate) kind: u32,
+    pub(crate) flags: u32,
+    /// Bytes in memory.
+    pub(crate) memory: u64,
     pub(crate) offset: u64,
     pub(crate) address: u64,
     pub(crate) align: u64,
@@ -109,6 +116,10 @@ pub(crate) struct Dynamic<'a> {
     pub(crate) soname: Option<&'a [u8]>,
     /// DF_1_PIE of DT_FLAGS_1.
     pub(crate) pie: bool,
+    /// Everything is bound before the program starts.
+    pub(crate) bind_now: bool,
+    /// The table of names.
+    pub(crate) strings: &'a [u8],
 }
 
 impl<'a> Elf<'a> {
@@ -243,15 +254,21 @@ impl<'a> Elf<'a> {
         let mut dynamic = Dynamic::default();
         let entries = self.bytes.over(table.data.unwrap_or_default());
         let width = if entries.wide { 8 } else { 4 };
-        let (mut needed, mut soname, mut strings) = (Vec::new(), None, None);
+        let (mut needed, mut soname, mut strings, mut size) = (Vec::new(), None, None, u64::MAX);
         let mut at = 0;
         while let (Some(tag), Some(value)) = (entries.word(at), entries.word(at + width)) {
             match tag {
                 0 => break,
                 1 => needed.push(value),
                 5 => strings = Some(value),
+                10 => size = value,
                 14 => soname = Some(value),
-                0x6fff_fffb => dynamic.pie = value & 0x0800_0000 != 0,
+                24 => dynamic.bind_now = true,
+                30 => dynamic.bind_now |= value & 8 != 0,
+                0x6fff_fffb => {
+                    dynamic.pie = value & 0x0800_0000 != 0;
+                    dynamic.bind_now |= value & 1 != 0;
+                }
                 _ => {}
             }
             at += 2 * width;
@@ -260,6 +277,7 @@ impl<'a> Elf<'a> {
         let text = |offset: u64| usize::try_from(offset).ok().and_then(|offset| c_string(strings, offset));
         dynamic.needed = needed.into_iter().filter_map(text).collect();
         dynamic.soname = soname.and_then(text);
+        dynamic.strings = &strings[..usize::try_from(size).map_or(strings.len(), |size| size.min(strings.len()))];
         self.dynamic = dynamic;
     }
 
@@ -298,6 +316,24 @@ impl<'a> Elf<'a> {
             }
         }
         merged.into_iter().filter_map(|(start, end)| self.bytes.slice(start, end - start)).collect()
+    }
+
+    /// The segments with code, and where each is in memory; each byte of the file at most once.
+    pub(crate) fn executable(&self) -> Vec<(u64, &'a [u8])> {
+        let mut parts: Vec<&Segment<'a>> = self
+            .segments
+            .iter()
+            .filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
+            .filter(|segment| segment.data.is_some_and(|data| !data.is_empty()))
+            .collect();
+        parts.sort_by_key(|segment| segment.offset);
+        let mut end = 0;
+        parts.retain(|segment| {
+            let fresh = segment.offset >= end;
+            end = end.max(segment.offset.saturating_add(segment.data.map_or(0, <[u8]>::len) as u64));
+            fresh
+        });
+        parts.into_iter().filter_map(|segment| Some((segment.address, segment.data?))).collect()
     }
 
     /// The contents of the code or data of a symbol of a relocatable object: at most `most` bytes.
@@ -356,9 +392,12 @@ fn table_entry(table: u64, index: u64, size: u16) -> Option<usize> {
 fn read_segment<'a>(bytes: &Bytes<'a>, at: usize) -> Option<Segment<'a>> {
     let header = Bytes { data: bytes.data.get(at..at.checked_add(if bytes.wide { 56 } else { 32 })?)?, ..*bytes };
     let (offset, address, size, align) = if bytes.wide { (8, 16, 32, 48) } else { (4, 8, 16, 28) };
+    let (flags, memory) = if bytes.wide { (4, 40) } else { (24, 20) };
     let (offset, size) = (header.word(offset)?, header.word(size)?);
     Some(Segment {
         kind: header.u32(0)?,
+        flags: header.u32(flags)?,
+        memory: header.word(memory)?,
         offset,
         address: header.word(address)?,
         align: header.word(align)?,

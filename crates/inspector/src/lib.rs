@@ -4,9 +4,11 @@
 
 mod archive;
 mod bytes;
+mod code;
 mod elf;
 mod error;
 mod evidence;
+mod facts;
 mod library;
 mod note;
 mod report;
@@ -15,7 +17,9 @@ mod trial;
 pub mod verify;
 
 pub use error::InspectError;
-pub use report::{Allocator, Arch, Evidence, Kind, Libc, Link, Report, Source, Strings, name};
+pub use report::{
+    Allocator, Arch, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Relro, Report, Source, Strings, Way, name,
+};
 
 /// Says which allocator is in a file: an ELF executable, shared object or relocatable object, or a static archive.
 ///

@@ -56,6 +56,32 @@ pub(crate) struct GraftNote {
     pub(crate) allograft: String,
 }
 
+/// Where a graft's `malloc` and `free` ended up when the program was linked: the note of type 3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bond {
+    /// They are the graft's.
+    Kept,
+    /// The program has its own.
+    Broken,
+}
+
+/// The section of the note that says so.
+pub(crate) const BOND_SECTION: &str = ".note.allograft.bond";
+const BOND_KIND: u32 = 3;
+
+/// What the linker put into the notes on the bond: four distances, each from its own place, to `malloc`, `__libc_malloc`,
+/// `free` and `__libc_free`. Nothing where there is no such note, or where several disagree.
+pub(crate) fn bond(elf: &Elf<'_>) -> Option<Bond> {
+    let mut bonds = all(elf).into_iter().filter(|note| note.owner == OWNER && note.kind == BOND_KIND).map(|note| {
+        let words = elf.bytes.over(note.description);
+        let target = |at: usize| words.u32(at).map(|distance| distance.wrapping_add(at as u32));
+        let (malloc, own_malloc, free, own_free) = (target(0)?, target(4)?, target(8)?, target(12)?);
+        Some(if malloc == own_malloc && free == own_free { Bond::Kept } else { Bond::Broken })
+    });
+    let first = bonds.next()??;
+    bonds.all(|other| other == Some(first)).then_some(first)
+}
+
 /// Splits the contents of a note section or segment; stops at what is no note.
 pub(crate) fn split<'a>(bytes: &Bytes<'a>, align: u64) -> Vec<RawNote<'a>> {
     // Segments of 8-byte notes (GNU properties) say so; everything else is 4, whatever it says.

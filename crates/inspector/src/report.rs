@@ -21,6 +21,85 @@ pub struct Report {
     pub language_allocator: Option<Allocator>,
     /// Whether the string functions are the C library's own.
     pub strings: Strings,
+    /// The C library's release, or what is known of it: `2.36`, `>=2.34`.
+    pub libc_version: Option<String>,
+    /// What serves the C library's own blocks, where it is something else than what serves `malloc`: musl's allocator is
+    /// still in such a program, and still reached.
+    pub libc_allocator: Option<Allocator>,
+    /// What else matters for a graft.
+    pub facts: Facts,
+    /// Whether and how another allocator can be put in.
+    pub graft: Graft,
+}
+
+/// What else matters for a graft. Nothing, where it does not apply or cannot be told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// Bytes of a thread's stack where the program asks for no other size: of musl programs, from `PT_GNU_STACK`.
+    pub thread_stack: Option<u64>,
+    /// What musl's `fork` calls to keep the allocator whole in the child.
+    pub malloc_atfork: Hook,
+    /// What is read-only once the program has been relocated.
+    pub relro: Option<Relro>,
+    /// Whether it can be loaded at any address.
+    pub position_independent: Option<bool>,
+    /// Whether the stack may be executed.
+    pub executable_stack: Option<bool>,
+    /// Whether the symbol table is there.
+    pub symbols: bool,
+    /// Whether there are section headers.
+    pub sections: bool,
+}
+
+/// `__malloc_atfork`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hook {
+    /// It is there, and does something.
+    Real,
+    /// It does nothing: a child of a program with threads may hang.
+    Empty,
+    /// There is none.
+    None,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// `PT_GNU_RELRO`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Relro {
+    /// Everything but lazily bound functions.
+    Partial,
+    /// Everything.
+    Full,
+    /// Nothing.
+    None,
+}
+
+/// Whether and how another allocator can be put in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Graft {
+    /// How.
+    pub way: Way,
+    /// In a sentence.
+    pub detail: String,
+}
+
+/// How another allocator can be put in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// `allograft graft` takes this file.
+    Graft,
+    /// The program has to be linked again, against a grafted libc.
+    Relink,
+    /// The allocator has to be loaded before libc's when the program starts.
+    Preload,
+    /// There is nothing to replace.
+    None,
+    /// It cannot be told.
+    Unknown,
 }
 
 /// What kind of file it is.
@@ -109,6 +188,11 @@ pub mod name {
     pub const NONE: &str = "none";
     /// It cannot be told.
     pub const UNKNOWN: &str = "unknown";
+    /// Every name that a report may have without a note: these, and those of allocators that are known by their marks.
+    pub const ALL: [&str; 14] = [
+        MALLOCNG, OLDMALLOC, GLIBC, GO, ZIG, NONE, UNKNOWN, "mimalloc", "jemalloc", "snmalloc", "rpmalloc", "scudo",
+        "tcmalloc", "hardened",
+    ];
 }
 
 /// One observation.
@@ -136,6 +220,19 @@ pub enum Source {
     Symbols,
     /// Tables and texts that survive `strip`.
     Constants,
+    /// What the machine code does.
+    Code,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Source::Note => "note",
+            Source::Symbols => "symbols",
+            Source::Constants => "constants",
+            Source::Code => "code",
+        })
+    }
 }
 
 /// A processor architecture, as far as it matters to name it.

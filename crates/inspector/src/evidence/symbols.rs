@@ -37,6 +37,8 @@ const WANTED: &[&str] = &[
     "tc_malloc",
     "scudo_malloc",
     "sn_rust_alloc",
+    "malloc_object_size",
+    "malloc_object_size_fast",
     "runtime.mallocgc",
     "__libc_start_main",
     "__init_libc",
@@ -91,6 +93,15 @@ pub(crate) enum Verdict {
     Is(&'static str, String),
     /// There is a `malloc`, and it is not known whose; or it is known to have no name here.
     Unnamed(String),
+    /// The program has its own `malloc`, and libc's allocator is there for libc's own blocks.
+    Beside {
+        /// What is known of its `malloc`.
+        malloc: String,
+        /// libc's allocator.
+        libc: &'static str,
+        /// What shows it.
+        detail: String,
+    },
     /// Nothing in the symbols speaks of an allocator.
     Silent,
 }
@@ -236,49 +247,60 @@ impl<'a> Marks<'a> {
         };
         // Before 1.2.1 there was no `__libc_malloc_impl`, and the strong malloc was oldmalloc's own.
         if overridden && (mallocng || self.has("__libc_malloc_impl")) {
-            return Some(Verdict::Unnamed(format!(
-                "`malloc` is a strong symbol, so it is the program's own; {found} is there too, for libc's own blocks ({detail})"
-            )));
+            return Some(Verdict::Beside {
+                malloc: "`malloc` is a strong symbol, so it is the program's own".to_owned(),
+                libc: found,
+                detail: format!("{detail}, beside a `malloc` that is not theirs"),
+            });
         }
         let served = if malloc.is_some() { "; `malloc` is musl's weak one" } else { "" };
         let served = if overridden { "; `malloc` is theirs: it has no `__libc_malloc_impl` below it" } else { served };
         Some(Verdict::Is(found, format!("{detail}{served}")))
     }
 
-    /// What serves the language's own blocks, if that is not `malloc`.
-    pub(crate) fn language(&self) -> Option<(&'static str, String)> {
-        if self.is_go() {
-            return Some((name::GO, "`runtime.mallocgc`".to_owned()));
-        }
+    /// Whether the program is Rust's, and its default allocator, which is `malloc`, is not the one that it uses.
+    pub(crate) fn is_rust_with_its_own(&self) -> bool {
         let rust = [Part::Rust, Part::RustGlobal].iter().any(|part| self.parts.contains(part))
             || self.has("rust_eh_personality")
             || self.has("rust_begin_unwind");
-        if !rust || self.parts.contains(&Part::RustDefault) {
-            return None;
-        }
-        let candidates = [
-            ("_rjem_sdallocx", "jemalloc", "_rjem_malloc"),
-            ("_rjem_mallocx", "jemalloc", "_rjem_malloc"),
-            ("mi_malloc", "mimalloc", "mi_malloc"),
-            ("sn_rust_alloc", "snmalloc", "sn_rust_alloc"),
-            ("rpmalloc", "rpmalloc", "rpmalloc"),
+        rust && !self.parts.contains(&Part::RustDefault)
+    }
+
+    /// Whether a Rust program names its allocator with `#[global_allocator]`. Often only a wrapper that counts and asks the
+    /// system.
+    pub(crate) fn has_rust_global(&self) -> bool {
+        self.parts.contains(&Part::RustGlobal)
+    }
+
+    /// The Rust crate's jemalloc, whose prefix keeps it from being `malloc`.
+    pub(crate) fn prefixed_jemalloc(&self) -> Option<&'static str> {
+        let functions = ["_rjem_sdallocx", "_rjem_mallocx", "_rjem_malloc"];
+        functions.into_iter().find(|name| self.has(name)).filter(|_| !self.same("malloc", "_rjem_malloc"))
+    }
+
+    /// Whether a symbol of another allocator than the C library's is there.
+    pub(crate) fn other_allocator(&self) -> Option<(&'static str, &'static str)> {
+        let known = [
+            ("mi_malloc", "mimalloc"),
+            ("sn_rust_alloc", "snmalloc"),
+            ("rpmalloc", "rpmalloc"),
+            ("je_malloc", "jemalloc"),
+            ("scudo_malloc", "scudo"),
+            ("tc_malloc", "tcmalloc"),
         ];
-        let mut found: Vec<(&'static str, &'static str)> = Vec::new();
-        for (symbol, allocator, own_malloc) in candidates {
-            let serves_malloc_too = self.same("malloc", own_malloc);
-            if self.has(symbol) && !serves_malloc_too && found.iter().all(|&(known, _)| known != allocator) {
-                found.push((allocator, symbol));
-            }
-        }
-        match (found.as_slice(), self.parts.contains(&Part::RustGlobal)) {
-            ([(allocator, symbol)], _) => {
-                Some((allocator, format!("a Rust program with `{symbol}`, which is not its `malloc`")))
-            }
-            ([], false) => None,
-            // Often only a wrapper that counts and asks the system.
-            ([], true) => Some((name::UNKNOWN, "`__rg_alloc`: a global allocator that is not known".to_owned())),
-            (_, _) => Some((name::UNKNOWN, "several allocators that Rust programs use".to_owned())),
-        }
+        known.into_iter().find(|(symbol, _)| self.has(symbol) && !self.same("malloc", symbol))
+    }
+
+    /// The symbol of that name, where it is defined.
+    pub(crate) fn symbol(&self, name: &str) -> Option<&Symbol<'a>> {
+        self.defined.get(name)
+    }
+
+    /// Whether none of the family's names is there.
+    pub(crate) fn has_no_malloc(&self) -> bool {
+        ["malloc", "free", "__libc_malloc", "__libc_free", "__libc_malloc_impl"]
+            .iter()
+            .all(|name| !self.has(name) && !self.needs(name))
     }
 }
 
@@ -297,7 +319,7 @@ mod tests {
         let stock = [&insides[..], &[symbol("malloc", 3, STB_WEAK)]].concat();
         assert!(matches!(Marks::of(&stock).verdict(), Verdict::Is("mallocng", _)));
         let own = [&insides[..], &[symbol("malloc", 3, STB_GLOBAL)]].concat();
-        assert!(matches!(Marks::of(&own).verdict(), Verdict::Unnamed(_)));
+        assert!(matches!(Marks::of(&own).verdict(), Verdict::Beside { libc: "mallocng", .. }));
         let mimalloc = [&own[..], &[symbol("mi_malloc", 3, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::of(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));
         let crate_only = [&stock[..], &[symbol("mi_malloc", 9, STB_GLOBAL)]].concat();
@@ -308,9 +330,10 @@ mod tests {
     fn rust_with_its_own_allocator_is_told_from_rust_with_malloc() {
         let jemalloc =
             [symbol("_rjem_sdallocx", 1, STB_GLOBAL), symbol("_RNvCs_7___rustc12___rust_alloc", 2, STB_GLOBAL)];
-        assert_eq!(Marks::of(&jemalloc).language().map(|(name, _)| name), Some("jemalloc"));
+        assert!(Marks::of(&jemalloc).is_rust_with_its_own());
+        assert_eq!(Marks::of(&jemalloc).prefixed_jemalloc(), Some("_rjem_sdallocx"));
         let system = [&jemalloc[..], &[symbol("__rdl_alloc", 3, STB_GLOBAL)]].concat();
-        assert_eq!(Marks::of(&system).language(), None);
-        assert_eq!(Marks::of(&jemalloc[..1]).language(), None);
+        assert!(!Marks::of(&system).is_rust_with_its_own());
+        assert!(!Marks::of(&jemalloc[..1]).is_rust_with_its_own());
     }
 }

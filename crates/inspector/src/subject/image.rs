@@ -3,10 +3,12 @@
 use crate::bytes::printable;
 use crate::elf::{ET_DYN, ET_EXEC, ET_REL, Elf};
 use crate::error::InspectError;
-use crate::evidence::constants::{Constants, Origin};
-use crate::evidence::symbols::{Marks, Verdict};
-use crate::note::{self, GraftNote, Subject};
-use crate::report::{Allocator, Evidence, Kind, Libc, Link, Report, Source, Strings, name};
+use crate::evidence::catalogue::Origin;
+use crate::evidence::constants::Constants;
+use crate::evidence::symbols::Marks;
+use crate::facts;
+use crate::note::{self, Bond, GraftNote, Subject};
+use crate::report::{Graft, Kind, Libc, Link, Report, Strings, Way, name};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     let elf = Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem })?;
@@ -22,6 +24,7 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         marks: Marks::of(elf.symbols.iter().chain(&elf.dynamic_symbols)),
         constants: Constants::of(&elf.loaded()),
         notes: note::of_graft(&elf, Subject::Malloc),
+        bond: note::bond(&elf),
         strings: note::of_graft(&elf, Subject::Strings),
         kind,
         link,
@@ -46,38 +49,52 @@ fn kind_and_link(elf: &Elf<'_>) -> Result<(Kind, Option<Link>), InspectError> {
     })
 }
 
-struct Image<'e, 'a> {
-    elf: &'e Elf<'a>,
-    kind: Kind,
-    link: Option<Link>,
-    marks: Marks<'a>,
-    constants: Constants,
-    notes: Vec<Result<GraftNote, String>>,
+pub(super) struct Image<'e, 'a> {
+    pub(super) elf: &'e Elf<'a>,
+    pub(super) kind: Kind,
+    pub(super) link: Option<Link>,
+    pub(super) marks: Marks<'a>,
+    pub(super) constants: Constants,
+    pub(super) notes: Vec<Result<GraftNote, String>>,
+    /// Whose `malloc` the linker took, as the graft's second note has it.
+    pub(super) bond: Option<Bond>,
     /// Those on string functions.
     strings: Vec<Result<GraftNote, String>>,
 }
 
 impl Image<'_, '_> {
     fn report(&self) -> Report {
+        let served = self.served();
+        let libc = self.libc();
+        let is_graft = self.note().is_some() && self.kind != Kind::Object;
         Report {
             kind: self.kind,
             arch: self.elf.arch,
             link: self.link,
-            libc: self.libc(),
-            malloc: self.malloc(),
-            language_allocator: self.language(),
+            libc,
+            language_allocator: self.language(&served.malloc),
             strings: self.strings(),
+            libc_version: self.libc_version(libc),
+            libc_allocator: served.libc,
+            facts: facts::of_image(self.elf, self.kind, libc, is_graft),
+            graft: self.graft(&served.malloc.name),
+            malloc: served.malloc,
         }
     }
 
-    fn note(&self) -> Option<&GraftNote> {
+    pub(super) fn note(&self) -> Option<&GraftNote> {
         match self.notes.as_slice() {
             [Ok(note)] => Some(note),
             _ => None,
         }
     }
 
-    fn libc(&self) -> Libc {
+    /// Whether it is loaded by itself, and has all of its code in it.
+    pub(super) fn is_static(&self) -> bool {
+        matches!(self.link, Some(Link::Static | Link::StaticPie))
+    }
+
+    pub(super) fn libc(&self) -> Libc {
         if self.link == Some(Link::Dynamic) || self.kind == Kind::Shared {
             return self.libc_asked_for();
         }
@@ -87,7 +104,7 @@ impl Image<'_, '_> {
         let musl = self.note().is_some()
             || matches!(self.strings.as_slice(), [Ok(_)])
             || self.marks.has_musl_parts()
-            || [Origin::Mallocng, Origin::Oldmalloc, Origin::MuslMessages].iter().any(|&mark| self.constants.has(mark));
+            || [Origin::Mallocng, Origin::Oldmalloc, Origin::Musl].iter().any(|&mark| self.constants.has(mark));
         // glibc's start files carry the note of the least kernel that they want (csu/abi-note.c).
         let abi_note = note::all(self.elf)
             .iter()
@@ -97,7 +114,7 @@ impl Image<'_, '_> {
             (true, false) => Libc::Musl,
             (false, true) => Libc::Glibc,
             (true, true) => Libc::Unknown,
-            (false, false) if self.marks.has_program_without_libc() => Libc::None,
+            (false, false) if self.marks.has_program_without_libc() || self.is_pure_go() => Libc::None,
             (false, false) => Libc::Unknown,
         }
     }
@@ -115,204 +132,68 @@ impl Image<'_, '_> {
             || self.elf.dynamic.soname == Some(b"libc.so.6")
         {
             Libc::Glibc
-        } else if self.constants.has(Origin::MuslMessages) && self.constants.has(Origin::Mallocng) {
+        } else if self.constants.has(Origin::Musl) && self.constants.has(Origin::Mallocng) {
             Libc::Musl
         } else {
             Libc::Unknown
         }
     }
 
-    fn malloc(&self) -> Allocator {
-        match self.notes.as_slice() {
-            [] => self.malloc_without_note(),
-            [Ok(note)] => self.malloc_by_note(note),
-            [Err(problem)] => self.unknown(vec![Evidence::new(
-                Source::Note,
-                format!("there is a note `.note.allograft`, but {problem}"),
-            )]),
-            several => {
-                let said = several.iter().map(|note| match note {
-                    Ok(note) => Evidence::new(Source::Note, note.summary(Subject::Malloc)),
-                    Err(problem) => Evidence::new(Source::Note, format!("a note `.note.allograft`, but {problem}")),
-                });
-                self.unknown(said.collect())
-            }
-        }
-    }
-
-    fn malloc_by_note(&self, note: &GraftNote) -> Allocator {
-        let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Malloc))];
-        match self.marks.malloc_is_libcs() {
-            // A graft's `malloc` is a weak alias of `__libc_malloc`: a program that brings its own has another.
-            Some(false) => {
-                let detail = "`malloc` is not `__libc_malloc`: the program brings its own, and the graft serves libc's own blocks";
-                evidence.push(Evidence::new(Source::Symbols, detail));
-                let mut allocator = self.malloc_by_symbols();
-                evidence.append(&mut allocator.evidence);
-                return Allocator { evidence, ..allocator };
-            }
-            Some(true) => {
-                evidence.push(Evidence::new(Source::Symbols, "`malloc` and `__libc_malloc` are the same function"));
-            }
-            None => {}
-        }
-        Allocator {
-            name: note.donor.clone(),
-            version: Some(note.version.clone()).filter(|text| !text.is_empty()),
-            evidence,
-        }
-    }
-
-    fn malloc_without_note(&self) -> Allocator {
+    /// musl has none in a program; a dynamic one that wants glibc says which release it wants at least.
+    fn libc_version(&self, libc: Libc) -> Option<String> {
         let dynamic = self.link == Some(Link::Dynamic) || self.kind == Kind::Shared;
-        match self.kind {
-            Kind::Object if !self.marks.has("malloc") => {
-                let detail = if self.marks.needs("malloc") {
-                    "`malloc` is asked of other files"
-                } else {
-                    "`malloc` is not defined"
-                };
-                Allocator::named(name::NONE, vec![Evidence::new(Source::Symbols, detail)])
-            }
-            _ if dynamic && !self.marks.has("malloc") => self.malloc_from_libraries(),
-            _ => self.malloc_by_symbols(),
-        }
+        let strings = self.elf.bytes.over(self.elf.dynamic.strings);
+        (libc == Libc::Glibc && dynamic).then(|| facts::glibc_version(&strings)).flatten()
     }
 
-    /// What the symbols say, or the constants where there are none.
-    fn malloc_by_symbols(&self) -> Allocator {
-        match self.marks.verdict() {
-            Verdict::Is(name, detail) => {
-                let mut allocator = Allocator::named(name, vec![Evidence::new(Source::Symbols, detail)]);
-                self.add_constants_of(&mut allocator);
-                allocator
-            }
-            Verdict::Unnamed(detail) => self.unknown(vec![Evidence::new(Source::Symbols, detail)]),
-            Verdict::Silent => self.malloc_by_constants(),
-        }
-    }
-
-    /// Only where musl's own table is the one mark there is does a constant name what serves `malloc`: every other
-    /// allocator may be there for a language, or for a caller that names it.
-    fn malloc_by_constants(&self) -> Allocator {
-        let candidates = self.constants.candidates();
-        if let [(origin @ (Origin::Mallocng | Origin::Oldmalloc | Origin::Glibc), detail)] = candidates.as_slice() {
-            return Allocator::named(origin.name(), vec![Evidence::new(Source::Constants, detail.clone())]);
-        }
-        if candidates.is_empty() {
-            if self.constants.has(Origin::Go) {
-                let mut allocator = Allocator::named(
-                    name::GO,
-                    vec![Evidence::new(Source::Constants, "Go's build information, and no mark of another allocator")],
-                );
-                allocator.version.clone_from(&self.constants.go_version);
-                return allocator;
-            }
-            if self.marks.has_program_without_libc() {
-                return Allocator::named(
-                    name::NONE,
-                    vec![Evidence::new(
-                        Source::Symbols,
-                        "there are symbols, and neither `malloc` nor a libc among them",
-                    )],
-                );
-            }
-        }
-        self.unknown(Vec::new())
-    }
-
-    /// A dynamic program has its `malloc` from the first library that has one.
-    fn malloc_from_libraries(&self) -> Allocator {
-        let say = |detail: String| vec![Evidence::new(Source::Symbols, detail)];
-        if self.kind == Kind::Shared {
-            if self.marks.needs("malloc") || self.elf.dynamic_symbols.iter().any(|symbol| symbol.is_needed()) {
-                return Allocator::named(
-                    name::NONE,
-                    say("`malloc` is not defined here: it comes from whatever loads this".to_owned()),
-                );
-            }
-            return self.malloc_by_symbols();
-        }
-        let known = [
-            ("libmimalloc", "mimalloc"),
-            ("libjemalloc", "jemalloc"),
-            ("libtcmalloc", "tcmalloc"),
-            ("libsnmallocshim", "snmalloc"),
-            ("librpmalloc", "rpmalloc"),
-            ("libhardened_malloc", "hardened"),
-            ("libscudo", "scudo"),
-        ];
-        for needed in &self.elf.dynamic.needed {
-            for (library, allocator) in known {
-                if needed.starts_with(library.as_bytes()) {
-                    return Allocator::named(allocator, say(format!("from {} at run time", printable(needed))));
-                }
-            }
-        }
-        let loader = printable(self.elf.interpreter().unwrap_or_default());
-        match self.libc() {
-            Libc::Glibc => {
-                Allocator::named(name::GLIBC, say(format!("from libc.so.6 at run time (the loader is {loader})")))
-            }
-            Libc::Musl => self.unknown(say(format!(
-                "dynamic: from whichever musl is installed at run time (the loader is {loader})"
-            ))),
-            _ => self.unknown(say(format!("dynamic: from a library at run time (the loader is {loader})"))),
-        }
-    }
-
-    fn language(&self) -> Option<Allocator> {
-        if let Some((name, detail)) = self.marks.language() {
-            let mut allocator = Allocator::named(name, vec![Evidence::new(Source::Symbols, detail)]);
-            self.add_constants_of(&mut allocator);
-            return Some(allocator);
-        }
-        let prefixed = self.constants.found().find(|(origin, _)| *origin == Origin::JemallocPrefixed);
-        if let (Some((_, detail)), false) = (prefixed, self.marks.has_program()) {
-            let mut allocator = Allocator::named("jemalloc", vec![Evidence::new(Source::Constants, detail)]);
-            allocator.version.clone_from(&self.constants.jemalloc_version);
-            return Some(allocator);
-        }
-        self.constants.has(Origin::Go).then(|| Allocator {
-            name: name::GO.to_owned(),
-            version: self.constants.go_version.clone(),
-            evidence: vec![Evidence::new(Source::Constants, "Go's build information")],
-        })
+    /// A Go program that Go's own linker made of nothing but Go: it has the table of functions that stack traces need, and
+    /// none of what C's start files bring.
+    pub(super) fn is_pure_go(&self) -> bool {
+        let section = |name: &[u8]| self.elf.sections.iter().any(|section| section.name == name);
+        let of_c: [&[u8]; 5] = [b".init", b".init_array", b".fini", b".ctors", b".eh_frame"];
+        self.constants.has(Origin::Go)
+            && self.is_static()
+            && section(b".gopclntab")
+            && section(b".text")
+            && !of_c.into_iter().any(section)
     }
 
     /// By their note. A program from a graft without one has musl's own, since every program has some string function; and
     /// so has one that shows what musl's share among themselves.
     fn strings(&self) -> Strings {
-        let program = self.kind == Kind::Executable && self.link != Some(Link::Dynamic);
         match self.strings.as_slice() {
             [Ok(_)] => Strings::Grafted,
             [] if self.note().is_some() && self.kind != Kind::Object => Strings::Stock,
-            [] if program && self.libc() == Libc::Musl && self.marks.musl_strings() > 0 => Strings::Stock,
+            [] if self.is_static() && self.libc() == Libc::Musl && self.marks.musl_strings() > 0 => Strings::Stock,
             _ => Strings::Unknown,
         }
     }
 
-    /// Adds the constants that confirm `allocator`, with the version that they carry.
-    fn add_constants_of(&self, allocator: &mut Allocator) {
-        for (origin, detail) in self.constants.found().filter(|(origin, _)| origin.name() == allocator.name) {
-            allocator.evidence.push(Evidence::new(Source::Constants, detail));
-            match origin {
-                Origin::Jemalloc | Origin::JemallocPrefixed => {
-                    allocator.version.clone_from(&self.constants.jemalloc_version)
-                }
-                Origin::Go => allocator.version.clone_from(&self.constants.go_version),
-                _ => {}
+    /// Whether another allocator can be put in, and how.
+    fn graft(&self, malloc: &str) -> Graft {
+        let (way, detail) = match (self.kind, self.link) {
+            (Kind::Object, _) => (Way::None, "an object has whatever malloc it is linked with".to_owned()),
+            (Kind::Shared, _) if malloc == name::NONE => {
+                (Way::None, "a library has the malloc of the program that loads it".to_owned())
             }
-        }
-    }
-
-    /// "unknown", with everything that was seen.
-    fn unknown(&self, mut evidence: Vec<Evidence>) -> Allocator {
-        for (origin, detail) in self.constants.candidates() {
-            let detail =
-                format!("{} is in the file, which does not show that it serves `malloc`: {detail}", origin.name());
-            evidence.push(Evidence::new(Source::Constants, detail));
-        }
-        Allocator::named(name::UNKNOWN, evidence)
+            (Kind::Shared, _) => (Way::Unknown, "a library with a malloc of its own".to_owned()),
+            (_, Some(Link::Dynamic)) => {
+                let loader = printable(self.elf.interpreter().unwrap_or_default());
+                (
+                    Way::Preload,
+                    format!("malloc is looked up by {loader} when the program starts: LD_PRELOAD comes first"),
+                )
+            }
+            _ if malloc == name::NONE => (Way::None, "there is no malloc to replace".to_owned()),
+            _ if self.is_pure_go() => (Way::None, "Go's runtime has an allocator of its own, and no malloc".to_owned()),
+            _ if self.libc() == Libc::Musl => {
+                (Way::Relink, "graft the libc.a that it is linked with, and link it again".to_owned())
+            }
+            _ if self.libc() == Libc::Glibc => {
+                (Way::Relink, "link it with musl and a grafted libc.a, or dynamically and preload".to_owned())
+            }
+            _ => (Way::Unknown, "it is not known which C library it was linked with".to_owned()),
+        };
+        Graft { way, detail }
     }
 }

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use crate::elf::STB_GLOBAL;
 use crate::error::InspectError;
 use crate::evidence::symbols::{Marks, Verdict};
+use crate::facts;
 use crate::library::{Library, Part};
 use crate::note::{self, Subject};
-use crate::report::{Allocator, Evidence, Kind, Libc, Report, Source, Strings, name};
+use crate::report::{Allocator, Evidence, Graft, Hook, Kind, Libc, Report, Source, Strings, Way, name};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     let library = Library::read(bytes)?;
@@ -24,9 +25,13 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         arch: library.arch(),
         link: None,
         libc,
-        malloc,
         language_allocator: None,
         strings: strings(&library, libc, &all),
+        libc_version: None,
+        libc_allocator: None,
+        facts: facts::of_archive(hook(&library)),
+        graft: graft(&library, libc, &malloc.name),
+        malloc,
     })
 }
 
@@ -123,6 +128,31 @@ fn malloc_of_musl(library: &Library<'_>, lite: &Part<'_>) -> Allocator {
     allocator.evidence.extend(others.into_iter().map(|detail| Evidence::new(Source::Symbols, detail)));
     allocator
 }
+
+/// The `__malloc_atfork` that a program linked from it has: the strong one, if there is one.
+fn hook(library: &Library<'_>) -> Hook {
+    let hooks: Vec<Hook> =
+        library.parts.iter().filter_map(|part| part.exported(b"__malloc_atfork")).map(facts::strength).collect();
+    match hooks.as_slice() {
+        [] => Hook::None,
+        some if some.contains(&Hook::Real) => Hook::Real,
+        _ => Hook::Empty,
+    }
+}
+
+/// Whether `allograft graft` takes it; its own rules are stricter, and say why.
+fn graft(library: &Library<'_>, libc: Libc, malloc: &str) -> Graft {
+    let tied = library.parts.iter().any(|part| part.mentions(b"__malloc_tls_default"));
+    let (way, detail) = match libc {
+        _ if malloc == name::NONE => (Way::None, "there is no malloc to replace"),
+        Libc::Musl if tied => (Way::None, "its pthread_create is tied to its allocator"),
+        Libc::Musl if malloc == name::UNKNOWN => (Way::Unknown, "it is not known what would be replaced"),
+        Libc::Musl => (Way::Graft, "`allograft graft` replaces its allocator"),
+        _ => (Way::None, "it is no musl"),
+    };
+    Graft { way, detail: detail.to_owned() }
+}
+
 /// Which of musl's allocators a member defines or uses the insides of.
 fn insides(part: &Part<'_>) -> Option<&'static str> {
     let kinds = [(name::MALLOCNG, &b"__malloc_context"[..]), (name::OLDMALLOC, b"__bin_chunk")];

@@ -2,3 +2,4 @@
 
 pub(crate) mod image;
 pub(crate) mod library;
+mod served;

@@ -24,6 +24,16 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("static", programs::musl_program(Arch::X86_64, NORMAL, &libc, Mode::Static, false)),
         ("stripped", programs::musl_program(Arch::X86_64, NORMAL, &libc, Mode::StaticPie, true)),
         ("dynamic", programs::native(NORMAL, &["-O1"])),
+        (
+            "arm",
+            programs::musl_program(
+                Arch::Aarch64,
+                NORMAL,
+                &fixtures::debian_musl(Arch::Aarch64).libc,
+                Mode::Static,
+                true,
+            ),
+        ),
         ("object", grafts::donor(Arch::Aarch64, &Recipe::default())),
     ]
 }

@@ -1,6 +1,6 @@
 //! `inspect`: what is in archives, programs and libraries, stripped ones included.
 
-use inspector::{Arch as ReportArch, Kind, Libc, Link, Report, Source, Strings, inspect};
+use inspector::{Arch as ReportArch, Hook, Kind, Libc, Link, Report, Source, Strings, Way, inspect};
 use zigcc::Arch;
 
 use crate::grafts::{self, Recipe};
@@ -24,10 +24,17 @@ fn stock_programs_are_known_with_and_without_symbols() {
                 let report = inspect(&program).unwrap();
                 assert_eq!((report.kind, report.arch, report.link), (Kind::Executable, name, Some(link)));
                 assert_eq!((report.libc, report.malloc.name.as_str()), (Libc::Musl, "mallocng"), "{mode:?} {strip}");
-                let first = if strip { Source::Constants } else { Source::Symbols };
-                assert_eq!(sources(&report)[0], first);
+                let expected: &[Source] =
+                    if strip { &[Source::Constants, Source::Code] } else { &[Source::Symbols, Source::Constants] };
+                assert_eq!(sources(&report), expected);
                 let strings = if strip { Strings::Unknown } else { Strings::Stock };
-                assert_eq!((report.language_allocator, report.strings), (None, strings));
+                assert_eq!((&report.language_allocator, report.strings), (&None, strings));
+                assert_eq!((&report.libc_allocator, report.graft.way), (&None, Way::Relink));
+                // It does not fork, so nothing has asked for the hook by name; mallocng's file has it all the same.
+                let hook = if strip { Hook::Unknown } else { Hook::Real };
+                assert_eq!((report.facts.malloc_atfork, report.facts.symbols), (hook, !strip));
+                assert_eq!(report.facts.thread_stack, Some(128 << 10));
+                assert_eq!(report.facts.position_independent, Some(mode == Mode::StaticPie));
             }
         }
     }
@@ -61,15 +68,44 @@ fn grafted_programs_say_so_by_their_note() {
 
 #[test]
 fn a_program_with_its_own_malloc_is_not_taken_for_libcs() {
+    for arch in Arch::ALL {
+        let libc = fixtures::debian_musl(arch).libc;
+        let graft = grafts::graft(arch, &Recipe::default());
+        for (mode, strip) in [(Mode::Static, false), (Mode::Static, true), (Mode::StaticPie, true)] {
+            let report = inspect(&programs::musl_program(arch, OWN_MALLOC, &libc, mode, strip)).unwrap();
+            assert_eq!((report.malloc.name.as_str(), report.libc), ("unknown", Libc::Musl), "{report:#?}");
+            let said = if strip { "mallocng is in the file" } else { "strong" };
+            assert!(evidence(&report).contains(said), "{report:#?}");
+            let libcs = report.libc_allocator.map(|allocator| allocator.name);
+            assert_eq!(libcs.as_deref(), (!strip).then_some("mallocng"));
+
+            let report = inspect(&programs::grafted_program(arch, OWN_MALLOC, &graft, mode, strip)).unwrap();
+            assert_eq!(report.malloc.name, "unknown", "{report:#?}");
+            assert!(evidence(&report).contains("sample 1.2"), "{report:#?}");
+            assert!(evidence(&report).contains("the program brings its own"), "{report:#?}");
+            assert_eq!(report.libc_allocator.map(|allocator| allocator.name).as_deref(), Some("sample"));
+        }
+    }
+}
+
+#[test]
+fn a_graft_without_the_second_note_is_believed_only_with_symbols() {
     let arch = Arch::X86_64;
-    let stock = programs::musl_program(arch, OWN_MALLOC, &fixtures::debian_musl(arch).libc, Mode::Static, false);
-    let report = inspect(&stock).unwrap();
-    assert_eq!((report.malloc.name.as_str(), report.libc), ("unknown", Libc::Musl));
-    assert!(evidence(&report).contains("strong"), "{report:?}");
-    let graft = grafts::graft(arch, &Recipe::default());
-    let report = inspect(&programs::grafted_program(arch, OWN_MALLOC, &graft, Mode::Static, false)).unwrap();
-    assert_eq!(report.malloc.name, "unknown");
-    assert!(evidence(&report).contains("sample 1.2"), "{report:?}");
+    let graft = grafts::graft(arch, &Recipe { define: Some("WITHOUT_BOND"), ..Recipe::default() });
+    for (source, strip, name) in [(NORMAL, false, "sample"), (NORMAL, true, "unknown"), (OWN_MALLOC, true, "unknown")] {
+        let report = inspect(&programs::grafted_program(arch, source, &graft, Mode::Static, strip)).unwrap();
+        assert_eq!(report.malloc.name, name, "{report:#?}");
+    }
+}
+
+#[test]
+fn a_program_without_an_allocator_says_so_where_it_has_symbols() {
+    let libc = fixtures::debian_musl(Arch::X86_64).libc;
+    let source = "int main(void) { return 0; }\n";
+    for (strip, name) in [(false, "none"), (true, "unknown")] {
+        let report = inspect(&programs::musl_program(Arch::X86_64, source, &libc, Mode::Static, strip)).unwrap();
+        assert_eq!(report.malloc.name, name, "{report:#?}");
+    }
 }
 
 #[test]
@@ -86,6 +122,8 @@ fn glibc_is_known_linked_either_way() {
     assert_eq!((dynamic.link, dynamic.libc), (Some(Link::Dynamic), Libc::Glibc));
     assert_eq!(dynamic.malloc.name, "glibc");
     assert!(evidence(&dynamic).contains("from libc.so.6 at run time"));
+    assert!(dynamic.libc_version.unwrap().starts_with(">=2."));
+    assert_eq!(dynamic.graft.way, Way::Preload);
     for arguments in [&["-O1", "-static"][..], &["-O1", "-static", "-s"]] {
         let report = inspect(&programs::native(NORMAL, arguments)).unwrap();
         assert_eq!((report.link, report.libc), (Some(Link::Static), Libc::Glibc));
@@ -134,7 +172,9 @@ fn archives_are_known_by_who_is_taken() {
 fn the_report_has_the_fields_of_the_contract() {
     let report = serde_json::to_value(inspect(&grafts::stock(Arch::X86_64)).unwrap()).unwrap();
     let fields: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(fields, ["kind", "arch", "link", "libc", "malloc", "language_allocator", "strings"]);
+    let contract = ["kind", "arch", "link", "libc", "malloc", "language_allocator", "strings"];
+    assert_eq!(fields, [&contract[..], &["libc_version", "libc_allocator", "facts", "graft"]].concat());
+    assert_eq!((&report["facts"]["malloc_atfork"], &report["graft"]["way"]), (&"real".into(), &"graft".into()));
     assert_eq!(report["kind"], "archive");
     assert_eq!(report["arch"], "x86_64");
     assert_eq!(report["link"], serde_json::Value::Null);

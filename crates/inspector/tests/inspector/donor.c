@@ -1,5 +1,6 @@
 // A donor that is easy to see through: one lock, one bump pointer, free lists by power of two. It stands in for real ones
-// where tests need a graft, or one that is broken in a chosen way: WITHOUT_HOOK, EMPTY_HOOK, WITH_STRDUP, WITH_NEED.
+// where tests need a graft, or one that is broken in a chosen way: WITHOUT_HOOK, EMPTY_HOOK, WITH_STRDUP, WITH_NEED,
+// WITHOUT_BOND.
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -139,6 +140,18 @@ PUBLIC(valloc, paged);
 PUBLIC(pvalloc, whole_pages);
 PUBLIC(reallocarray, array);
 PUBLIC(malloc_usable_size, usable);
+
+#ifndef WITHOUT_BOND
+__asm__(".pushsection .note.allograft.bond,\"a\",%note\n"
+	"\t.balign 4\n"
+	"\t.long 10, 16, 3\n"
+	"\t.ascii \"allograft\\0\\0\\0\"\n"
+	"\t.long malloc - .\n"
+	"\t.long __libc_malloc - .\n"
+	"\t.long free - .\n"
+	"\t.long __libc_free - .\n"
+	"\t.popsection");
+#endif
 
 HIDDEN void __malloc_donate(char *from, char *to) { (void)from, (void)to; }
 

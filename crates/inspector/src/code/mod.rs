@@ -1,0 +1,172 @@
+//! The machine code of a program, as far as it tells what serves `malloc` where there are no symbols.
+//!
+//! docs/inspect.md says what is looked for and why it is proof.
+
+mod aarch64;
+mod x86_64;
+
+use std::collections::HashSet;
+
+use crate::elf::Elf;
+use crate::report::Arch;
+
+/// Instructions that are followed from the start of a function: musl's `free` has some 250.
+const MOST_INSTRUCTIONS: usize = 1_500;
+/// Places that look like the one in musl's `free`: a file with more of them is not looked through.
+const MOST_CANDIDATES: usize = 4_096;
+
+/// The executable parts of a file, and where each lies in memory.
+#[derive(Debug)]
+pub(crate) struct Code<'a> {
+    arch: Arch,
+    parts: Vec<(u64, &'a [u8])>,
+}
+
+/// One instruction, as far as it matters which comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    /// Bytes.
+    length: u64,
+    /// Whether the next one in memory may be executed after it; a call counts as returning.
+    falls_through: bool,
+    /// Where it jumps, if it says so itself. Not of calls.
+    target: Option<u64>,
+    /// What it does to the block that `free` is given.
+    store: Option<Store>,
+}
+
+/// A store to a fixed place before an address in a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Store {
+    /// Of 0xff to the byte at -3: mallocng's mark of a free slot.
+    Mark { base: u32 },
+    /// To the 16 bits at -2: the offset of the group, taken back.
+    Offset { base: u32 },
+}
+
+/// mallocng's `free`, and the function in front of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FreeOfMallocng {
+    /// musl's `free`, which does nothing but jump to `__libc_free` (musl src/malloc/free.c).
+    pub(crate) public: u64,
+    /// `__libc_free`.
+    pub(crate) internal: u64,
+}
+
+impl<'a> Code<'a> {
+    pub(crate) fn of(elf: &Elf<'a>) -> Option<Self> {
+        let known = matches!(elf.arch, Arch::X86_64 | Arch::Aarch64) && elf.bytes.little && elf.bytes.wide;
+        known.then(|| Code { arch: elf.arch, parts: elf.executable() })
+    }
+
+    /// The bytes at an address, to the end of its part.
+    pub(crate) fn at(&self, address: u64) -> Option<&'a [u8]> {
+        self.parts.iter().find_map(|(start, data)| {
+            let inside = usize::try_from(address.checked_sub(*start)?).ok()?;
+            data.get(inside..).filter(|rest| !rest.is_empty())
+        })
+    }
+
+    fn step(&self, address: u64) -> Option<Step> {
+        let bytes = self.at(address)?;
+        match self.arch {
+            Arch::X86_64 => x86_64::step(address, bytes),
+            _ => aarch64::step(address, bytes),
+        }
+    }
+
+    /// Every instruction that can be reached from `start` without a return or a jump through a register, in the order of
+    /// addresses; nothing when there are too many.
+    fn reachable(&self, start: u64) -> Option<Vec<(u64, Step)>> {
+        let mut seen = HashSet::new();
+        let mut waiting = vec![start];
+        let mut steps = Vec::new();
+        while let Some(address) = waiting.pop() {
+            if !seen.insert(address) {
+                continue;
+            }
+            if seen.len() > MOST_INSTRUCTIONS {
+                return None;
+            }
+            let Some(step) = self.step(address) else { continue };
+            waiting.extend(step.falls_through.then(|| address.wrapping_add(step.length)));
+            waiting.extend(step.target);
+            steps.push((address, step));
+        }
+        steps.sort_unstable_by_key(|(address, _)| *address);
+        Some(steps)
+    }
+
+    /// Whether the function at `start` does to a block what mallocng's `free` does, and nothing else in musl: it marks the
+    /// slot before it as free and takes back the offset (musl src/malloc/mallocng/free.c).
+    fn frees_as_mallocng(&self, start: u64) -> bool {
+        let Some(steps) = self.reachable(start) else { return false };
+        let stores: Vec<(u64, Store)> =
+            steps.iter().filter_map(|(address, step)| Some((*address, step.store?))).collect();
+        stores.iter().any(|(at, store)| {
+            let Store::Mark { base } = store else { return false };
+            let mut offsets = stores.iter().filter(|(_, other)| *other == Store::Offset { base: *base });
+            offsets.any(|(other, _)| other.abs_diff(*at) <= 64)
+        })
+    }
+
+    /// Finds musl's own `free` in a program without symbols. `is_named` says whether something outside of the code names an
+    /// address: a pointer, or a symbol.
+    pub(crate) fn free_of_mallocng(&self, is_named: impl Fn(u64) -> bool) -> Option<FreeOfMallocng> {
+        let marks = match self.arch {
+            Arch::X86_64 => x86_64::marks(&self.parts),
+            _ => aarch64::marks(&self.parts),
+        };
+        if marks.len() > MOST_CANDIDATES {
+            return None;
+        }
+        // `free` begins less than this before its mark; gcc may also put the rest of it behind.
+        let near = |target: u64| marks.iter().any(|mark| mark.abs_diff(target) <= 0x1000);
+        let jumps = match self.arch {
+            Arch::X86_64 => x86_64::jumps(&self.parts, near),
+            _ => aarch64::jumps(&self.parts, near),
+        };
+        if jumps.len() > MOST_CANDIDATES {
+            return None;
+        }
+        let mut good: Vec<FreeOfMallocng> = Vec::new();
+        for (public, internal) in jumps {
+            // Others may do nothing but jump to `free`, and are not it.
+            if self.step(internal).is_none_or(|first| !first.falls_through) {
+                continue;
+            }
+            let known = good.iter().any(|found| found.internal == internal);
+            if (known || self.frees_as_mallocng(internal)) && (is_named(public) || self.is_called(public)) {
+                good.push(FreeOfMallocng { public, internal });
+            }
+        }
+        // One program has one libc: with two, it is not known which is which.
+        match good.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        }
+    }
+
+    /// Whether a call, or a function's last jump, goes there.
+    fn is_called(&self, address: u64) -> bool {
+        match self.arch {
+            Arch::X86_64 => x86_64::is_called(&self.parts, address),
+            _ => aarch64::is_called(&self.parts, address),
+        }
+    }
+
+    /// The functions that the code in `length` bytes at `start` calls or jumps to, itself left out.
+    pub(crate) fn callees(&self, start: u64, length: u64) -> Vec<u64> {
+        let end = start.saturating_add(length.min(0x4000));
+        let Some(bytes) = self.at(start) else { return Vec::new() };
+        let size = usize::try_from(end - start).unwrap_or(usize::MAX).min(bytes.len());
+        let mut found = match self.arch {
+            Arch::X86_64 => x86_64::callees(start, &bytes[..size]),
+            _ => aarch64::callees(start, &bytes[..size]),
+        };
+        found.retain(|target| !(start..end).contains(target));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}

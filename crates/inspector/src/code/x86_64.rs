@@ -1,0 +1,113 @@
+//! x86-64 instructions.
+
+use iced_x86::{Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use memchr::{memchr_iter, memchr2_iter};
+
+use super::{Step, Store};
+
+pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Step> {
+    let mut decoder = Decoder::with_ip(64, bytes.get(..15).unwrap_or(bytes), address, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    if instruction.is_invalid() {
+        return None;
+    }
+    let falls_through = matches!(
+        instruction.flow_control(),
+        FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::Call | FlowControl::IndirectCall
+    );
+    let branches =
+        matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch);
+    let target = (branches && instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch64());
+    Some(Step { length: instruction.len() as u64, falls_through, target, store: store(&instruction) })
+}
+
+fn store(instruction: &Instruction) -> Option<Store> {
+    let plain = instruction.op0_kind() == OpKind::Memory
+        && instruction.memory_index() == Register::None
+        && instruction.memory_base().is_gpr64();
+    if !plain {
+        return None;
+    }
+    let base = instruction.memory_base() as u32;
+    match (instruction.code(), instruction.memory_displacement64() as i64) {
+        (Opcode::Mov_rm8_imm8, -3) if instruction.immediate8() == 0xff => Some(Store::Mark { base }),
+        (Opcode::Mov_rm16_imm16, -2) if instruction.immediate16() == 0 => Some(Store::Offset { base }),
+        (Opcode::Mov_rm16_r16, -2) => Some(Store::Offset { base }),
+        _ => None,
+    }
+}
+
+/// Where 0xff is stored to a byte at -3: `c6 /0`, a register and a displacement of 8 bits, the constant.
+pub(super) fn marks(parts: &[(u64, &[u8])]) -> Vec<u64> {
+    let mut found = Vec::new();
+    for (start, data) in parts {
+        let places = memchr_iter(0xfd, data).filter(|&at| {
+            let before = at.checked_sub(2).and_then(|from| data.get(from..at));
+            let register = |byte: u8| byte & 0xf8 == 0x40 && byte & 7 != 4;
+            data.get(at + 1) == Some(&0xff) && matches!(before, Some(&[0xc6, modrm]) if register(modrm))
+        });
+        found.extend(places.map(|at| start.wrapping_add(at as u64 - 2)));
+    }
+    found
+}
+
+/// A displacement of 32 bits from the end of the instruction that it closes.
+fn target(start: u64, data: &[u8], at: usize) -> Option<u64> {
+    let raw = data.get(at..at.checked_add(4)?)?;
+    let displacement = i32::from_le_bytes(raw.try_into().ok()?);
+    Some(start.wrapping_add(at as u64 + 4).wrapping_add_signed(displacement.into()))
+}
+
+/// Functions that are nothing but a jump, and where to: `e9` and a displacement, behind `endbr64` where there is one.
+pub(super) fn jumps(parts: &[(u64, &[u8])], wanted: impl Fn(u64) -> bool) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    for (start, data) in parts {
+        for at in memchr_iter(0xe9, data) {
+            let Some(target) = target(*start, data, at + 1).filter(|&target| wanted(target)) else { continue };
+            found.push((start.wrapping_add(at as u64), target));
+            if data[..at].ends_with(b"\xf3\x0f\x1e\xfa") {
+                found.push((start.wrapping_add(at as u64 - 4), target));
+            }
+        }
+    }
+    found
+}
+
+pub(super) fn is_called(parts: &[(u64, &[u8])], address: u64) -> bool {
+    parts.iter().any(|(start, data)| memchr_iter(0xe8, data).any(|at| target(*start, data, at + 1) == Some(address)))
+}
+
+pub(super) fn callees(start: u64, data: &[u8]) -> Vec<u64> {
+    memchr2_iter(0xe8, 0xe9, data).filter_map(|at| target(start, data, at + 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_free_does_to_a_slot_is_seen() {
+        // mov byte [r15-3], 0xff; mov word [r15-2], 0; mov word [rdi-2], ax
+        let code = b"\x41\xc6\x47\xfd\xff\x66\x41\xc7\x47\xfe\x00\x00\x66\x89\x47\xfe";
+        let r15 = Register::R15 as u32;
+        assert_eq!(step(0, code).unwrap().store, Some(Store::Mark { base: r15 }));
+        assert_eq!(step(5, &code[5..]).unwrap().store, Some(Store::Offset { base: r15 }));
+        assert_eq!(step(12, &code[12..]).unwrap().store, Some(Store::Offset { base: Register::RDI as u32 }));
+        assert_eq!(marks(&[(0x1000, code)]), [0x1001]);
+    }
+
+    #[test]
+    fn jumps_lead_where_they_say() {
+        // endbr64; jmp +0; jne -2; call +0; ret
+        let code = b"\xf3\x0f\x1e\xfa\xe9\x00\x00\x00\x00\x75\xfe\xe8\x00\x00\x00\x00\xc3";
+        assert_eq!(jumps(&[(0x10, code)], |target| target == 0x19), [(0x14, 0x19), (0x10, 0x19)]);
+        let jump = step(0x14, &code[4..]).unwrap();
+        assert_eq!((jump.falls_through, jump.target), (false, Some(0x19)));
+        let branch = step(0x19, &code[9..]).unwrap();
+        assert_eq!((branch.falls_through, branch.target), (true, Some(0x19)));
+        assert!(is_called(&[(0x10, code)], 0x20) && !is_called(&[(0x10, code)], 0x21));
+        let call = step(0x1b, &code[11..]).unwrap();
+        assert_eq!((call.falls_through, call.target), (true, None));
+        assert!(!step(0x20, &code[16..]).unwrap().falls_through);
+    }
+}

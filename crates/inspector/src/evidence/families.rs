@@ -1,0 +1,118 @@
+//! Whose function a symbol is, and whose functions the code behind `malloc` leads to.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::code::Code;
+use crate::elf::{Elf, Place, Symbol};
+use crate::report::name;
+
+/// How far calls are followed from a function.
+const DEPTH: usize = 3;
+/// How many functions are looked into.
+const MOST: usize = 400;
+
+/// How each allocator's functions are called: C names by how they begin, C++ names by their outermost namespace.
+const FAMILIES: &[(&str, &[&str], &[&str])] = &[
+    // Not `__libc_malloc_impl`: the bump allocator of programs that never free has that name too.
+    (name::MALLOCNG, &["__malloc_alloc_meta"], &[]),
+    (name::GLIBC, &["_int_malloc", "sysmalloc"], &[]),
+    ("mimalloc", &["mi_", "_mi_"], &[]),
+    ("jemalloc", &["je_", "_rjem_"], &[]),
+    ("rpmalloc", &["rpmalloc", "_rpmalloc"], &[]),
+    ("snmalloc", &["sn_rust_"], &["8snmalloc"]),
+    ("scudo", &["scudo_"], &["5scudo"]),
+    ("tcmalloc", &["tc_"], &["8tcmalloc", "17tcmalloc_internal"]),
+];
+
+/// Whose function has that name.
+pub(crate) fn family(symbol: &[u8]) -> Option<&'static str> {
+    let (_, whose) =
+        FAMILIES.iter().map(|(whose, plain, spaces)| ((plain, spaces), *whose)).find(|((plain, spaces), _)| {
+            plain.iter().any(|start| symbol.starts_with(start.as_bytes()))
+                || spaces.iter().any(|space| is_within(symbol, space.as_bytes()))
+        })?;
+    Some(whose)
+}
+
+/// Whether a mangled C++ name is of that namespace: `_ZN`, qualifiers, the namespace (Itanium C++ ABI, 5.1.4); names of
+/// things within functions start with another `Z`.
+fn is_within(symbol: &[u8], space: &[u8]) -> bool {
+    let Some(mut rest) = symbol.strip_prefix(b"_Z") else { return false };
+    while let Some(inner) = rest.strip_prefix(b"Z") {
+        rest = inner;
+    }
+    let Some(rest) = rest.strip_prefix(b"N") else { return false };
+    rest.strip_prefix(b"K").unwrap_or(rest).starts_with(space)
+}
+
+/// A symbol as people read it: the names of Rust and of C++ without their mangling.
+pub(crate) fn readable(symbol: &[u8]) -> String {
+    let text = String::from_utf8_lossy(symbol.get(..512).unwrap_or(symbol));
+    let plain = match rustc_demangle::try_demangle(&text) {
+        Ok(rust) => format!("{rust:#}"),
+        Err(_) if text.starts_with("_Z") => {
+            let parsed = cpp_demangle::Symbol::new(text.as_bytes()).ok();
+            parsed.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| text.clone().into_owned())
+        }
+        Err(_) => text.into_owned(),
+    };
+    let shown: String = plain.chars().take(100).map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    if shown.len() < plain.len() { format!("{shown}...") } else { shown }
+}
+
+/// The one allocator whose functions are called from `start`, directly or through others, and one of these functions.
+/// Nothing when there are several: a wrapper may ask one for its own books and another one for the blocks.
+pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str, String)> {
+    let code = Code::of(elf)?;
+    let functions: HashMap<u64, &Symbol<'_>> = elf
+        .symbols
+        .iter()
+        .filter(|symbol| symbol.is_defined() && symbol.size > 0 && matches!(symbol.place, Place::Section(_)))
+        .map(|symbol| (symbol.value, symbol))
+        .collect();
+    let mut seen = HashSet::from([start.value]);
+    let mut waiting = vec![(start.value, start.size, 0)];
+    let mut found: Option<(&'static str, String)> = None;
+    while let Some((address, size, depth)) = waiting.pop() {
+        for callee in code.callees(address, size) {
+            let Some(function) = functions.get(&callee) else { continue };
+            if !seen.insert(callee) {
+                continue;
+            }
+            if let Some(whose) = family(function.name) {
+                match &found {
+                    Some((other, _)) if *other != whose => return None,
+                    Some(_) => {}
+                    None => found = Some((whose, readable(function.name))),
+                }
+            } else if depth < DEPTH && seen.len() < MOST {
+                waiting.push((callee, function.size, depth + 1));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_belong_to_the_allocator_that_they_are_named_after() {
+        assert_eq!(family(b"_mi_malloc_generic"), Some("mimalloc"));
+        assert_eq!(family(b"_ZN8snmalloc4PoolIvE7acquireEv"), Some("snmalloc"));
+        assert_eq!(family(b"_ZZN5scudo4initEvE4once"), Some("scudo"));
+        assert_eq!(family(b"_ZNK8tcmalloc4Span3endEv"), Some("tcmalloc"));
+        // An argument's type is no namespace.
+        assert_eq!(family(b"_Z4useN8snmalloc4PoolE"), None);
+        assert_eq!(family(b"mixer"), None);
+    }
+
+    #[test]
+    fn names_are_shown_without_their_mangling() {
+        assert_eq!(readable(b"_ZN8snmalloc4PoolIvE7acquireEv"), "snmalloc::Pool<void>::acquire()");
+        assert_eq!(readable(b"_RNvCs1234_7___rustc12___rust_alloc"), "__rustc::__rust_alloc");
+        assert_eq!(readable(b"_Zqqq\n"), "_Zqqq?");
+        assert_eq!(readable(&[b'a'; 3000]).len(), 103);
+    }
+}

@@ -1,0 +1,339 @@
+//! Who serves `malloc` in an ELF file, who serves the language's own blocks, and who serves libc's.
+
+use crate::bytes::printable;
+use crate::code::Code;
+use crate::evidence::catalogue::Origin;
+use crate::evidence::families;
+use crate::evidence::symbols::Verdict;
+use crate::note::{BOND_SECTION, Bond, GraftNote, Subject};
+use crate::report::{Allocator, Evidence, Kind, Libc, Link, Source, name};
+use crate::subject::image::Image;
+
+/// Shared objects that have no malloc for others, but for glibc's own: with these alone, malloc is glibc's.
+const WITHOUT_MALLOC: &[&str] = &[
+    "libc.so.6",
+    "libm.so.6",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "librt.so.1",
+    "libutil.so.1",
+    "libresolv.so.2",
+    "libanl.so.1",
+    "libcrypt.so.1",
+    "libmvec.so.1",
+    "libnsl.so.1",
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libatomic.so.1",
+    "libgomp.so.1",
+    "libz.so.1",
+];
+
+/// Shared objects that are allocators, by how their names begin.
+const ALLOCATORS: &[(&str, &str)] = &[
+    ("libmimalloc", "mimalloc"),
+    ("libjemalloc", "jemalloc"),
+    ("libtcmalloc", "tcmalloc"),
+    ("libsnmallocshim", "snmalloc"),
+    ("librpmalloc", "rpmalloc"),
+    ("libhardened_malloc", "hardened"),
+    ("libscudo", "scudo"),
+];
+
+/// Who serves what.
+pub(super) struct Served {
+    pub(super) malloc: Allocator,
+    /// libc's own blocks, where that is somebody else.
+    pub(super) libc: Option<Allocator>,
+}
+
+impl Served {
+    fn alike(malloc: Allocator) -> Served {
+        Served { malloc, libc: None }
+    }
+}
+
+fn of(source: Source, detail: impl Into<String>) -> Vec<Evidence> {
+    vec![Evidence::new(source, detail)]
+}
+
+impl Image<'_, '_> {
+    pub(super) fn served(&self) -> Served {
+        match self.notes.as_slice() {
+            [] => self.without_note(),
+            [Ok(note)] => self.by_note(note),
+            [Err(problem)] => Served::alike(
+                self.unknown(of(Source::Note, format!("there is a note `.note.allograft`, but {problem}"))),
+            ),
+            several => {
+                let said = several.iter().map(|note| match note {
+                    Ok(note) => Evidence::new(Source::Note, note.summary(Subject::Malloc)),
+                    Err(problem) => Evidence::new(Source::Note, format!("a note `.note.allograft`, but {problem}")),
+                });
+                Served::alike(self.unknown(said.collect()))
+            }
+        }
+    }
+
+    /// The note says what libc's own blocks come from. Whether `malloc` does too, the linker has decided.
+    fn by_note(&self, note: &GraftNote) -> Served {
+        let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
+        let symbols = self.marks.malloc_is_libcs();
+        match symbols {
+            Some(true) => {
+                evidence.push(Evidence::new(Source::Symbols, "`malloc` and `__libc_malloc` are the same function"));
+            }
+            Some(false) => evidence.push(Evidence::new(
+                Source::Symbols,
+                "`malloc` is not `__libc_malloc`: the program brings its own, and the graft serves libc's own blocks",
+            )),
+            None => {}
+        }
+        // An object's distances are filled in when it is linked.
+        let bond = self.bond.filter(|_| self.kind != Kind::Object);
+        match bond {
+            Some(Bond::Kept) => evidence.push(Evidence::new(
+                Source::Note,
+                format!("the note `{BOND_SECTION}` says that `malloc` and `free` are the graft's"),
+            )),
+            Some(Bond::Broken) => evidence.push(Evidence::new(
+                Source::Note,
+                format!("the note `{BOND_SECTION}` says that the program brings its own `malloc`"),
+            )),
+            None if symbols.is_none() => evidence.push(Evidence::new(
+                Source::Note,
+                "there is neither a symbol nor a second note that tells whether the program brings its own `malloc`",
+            )),
+            None => {}
+        }
+        let donor = Allocator {
+            name: note.donor.clone(),
+            version: Some(note.version.clone()).filter(|text| !text.is_empty()),
+            evidence,
+        };
+        let kept = match (symbols, bond) {
+            (Some(true), None | Some(Bond::Kept)) | (None, Some(Bond::Kept)) => true,
+            // A donor's object or a library of donors, whose names are not bound yet.
+            (None, None) => self.kind == Kind::Object,
+            _ => false,
+        };
+        if kept {
+            return Served::alike(donor);
+        }
+        let mut malloc = match symbols {
+            Some(false) => self.by_symbols().malloc,
+            _ => self.unknown(Vec::new()),
+        };
+        malloc.evidence.splice(..0, donor.evidence.iter().cloned());
+        Served { malloc, libc: Some(donor) }
+    }
+
+    fn without_note(&self) -> Served {
+        let dynamic = self.link == Some(Link::Dynamic) || self.kind == Kind::Shared;
+        match self.kind {
+            Kind::Object if !self.marks.has("malloc") => {
+                let asked = self.marks.needs("malloc");
+                let detail = if asked { "`malloc` is asked of other files" } else { "`malloc` is not defined" };
+                Served::alike(Allocator::named(name::NONE, of(Source::Symbols, detail)))
+            }
+            _ if dynamic && !self.marks.has("malloc") => Served::alike(self.from_libraries()),
+            _ => self.by_symbols(),
+        }
+    }
+
+    /// What the symbols say, or the rest of the file where there are none.
+    fn by_symbols(&self) -> Served {
+        match self.marks.verdict() {
+            Verdict::Is(name, detail) => Served::alike(self.named(name, of(Source::Symbols, detail))),
+            Verdict::Unnamed(detail) => Served::alike(self.by_callees(detail)),
+            Verdict::Beside { malloc, libc, detail } => {
+                Served { malloc: self.by_callees(malloc), libc: Some(self.named(libc, of(Source::Symbols, detail))) }
+            }
+            Verdict::Silent => Served::alike(self.without_symbols()),
+        }
+    }
+
+    /// A `malloc` that has no other name: the functions that it calls are somebody's.
+    fn by_callees(&self, detail: String) -> Allocator {
+        let reached = self.marks.symbol("malloc").and_then(|malloc| families::reached(self.elf, malloc));
+        let mut evidence = of(Source::Symbols, detail);
+        if let Some((whose, function)) = reached {
+            evidence.insert(0, Evidence::new(Source::Code, format!("`malloc` calls `{function}`")));
+            return self.named(whose, evidence);
+        }
+        // hardened_malloc include/h_malloc.h: nobody else has these two.
+        let hardened = self.marks.has("malloc_object_size") && self.marks.has("malloc_object_size_fast");
+        if hardened && self.constants.has(Origin::Hardened) {
+            evidence.insert(
+                0,
+                Evidence::new(Source::Symbols, "`malloc` beside `malloc_object_size` and `malloc_object_size_fast`"),
+            );
+            return self.named("hardened", evidence);
+        }
+        self.unknown(evidence)
+    }
+
+    /// Code that is proof, constants where they are, and nothing else: any other allocator may be there for a language, or
+    /// for a caller that names it.
+    fn without_symbols(&self) -> Allocator {
+        if let Some(detail) = self.constants.details(Origin::Mallocng)
+            && let Some(free) = self.free_of_mallocng()
+        {
+            let mut evidence = of(Source::Constants, detail);
+            evidence.push(Evidence::new(Source::Code, free));
+            return Allocator::named(name::MALLOCNG, evidence);
+        }
+        // glibc's malloc is a strong symbol of the file that has these texts (malloc/malloc.c), so that a program that
+        // brings its own malloc cannot have that file beside it.
+        if let Some(detail) = self.constants.details(Origin::Glibc).filter(|_| self.is_static()) {
+            return Allocator::named(name::GLIBC, of(Source::Constants, detail));
+        }
+        if self.is_pure_go() {
+            let detail = "a Go program without C: Go's runtime, and no `malloc`";
+            return self.named(name::GO, of(Source::Constants, detail));
+        }
+        let nothing = self.constants.found().all(|(origin, _)| !origin.serves_malloc() && origin != Origin::Go);
+        if nothing && self.is_static() && self.marks.has_program() && self.marks.has_no_malloc() {
+            let detail = "there are symbols, `_start` among them, and none of the malloc family";
+            return Allocator::named(name::NONE, of(Source::Symbols, detail));
+        }
+        self.unknown(Vec::new())
+    }
+
+    /// What of the code shows that musl's `free` is the one that the program calls.
+    fn free_of_mallocng(&self) -> Option<String> {
+        let code = Code::of(self.elf)?;
+        let loaded = self.elf.loaded();
+        let named = |address: u64| {
+            let pointer = address.to_le_bytes();
+            let finder = memchr::memmem::Finder::new(&pointer);
+            self.marks.symbol("free").is_some_and(|free| free.value == address)
+                || loaded.iter().any(|part| finder.find(part).is_some())
+        };
+        let free = code.free_of_mallocng(named)?;
+        Some(format!(
+            "`free` at {:#x} does nothing but jump to mallocng's at {:#x}, as musl's does, and is called",
+            free.public, free.internal
+        ))
+    }
+
+    /// A dynamic program has its `malloc` from the first library that has one.
+    fn from_libraries(&self) -> Allocator {
+        if self.kind == Kind::Shared {
+            if self.marks.needs("malloc") || self.elf.dynamic_symbols.iter().any(|symbol| symbol.is_needed()) {
+                let detail = "`malloc` is not defined here: it comes from whatever loads this";
+                return Allocator::named(name::NONE, of(Source::Symbols, detail));
+            }
+            return self.by_symbols().malloc;
+        }
+        let needed = &self.elf.dynamic.needed;
+        let is_plain = |library: &[u8]| {
+            WITHOUT_MALLOC.iter().any(|known| known.as_bytes() == library) || library.starts_with(b"ld-linux")
+        };
+        // Whatever comes before it may have a malloc too, and would be asked first.
+        if let Some(first) = needed.iter().find(|library| !is_plain(library))
+            && let Some((_, allocator)) = ALLOCATORS.iter().find(|(start, _)| first.starts_with(start.as_bytes()))
+        {
+            let detail = format!("from {} at run time", printable(first));
+            return Allocator::named(allocator, of(Source::Symbols, detail));
+        }
+        let loader = printable(self.elf.interpreter().unwrap_or_default());
+        let stranger = needed.iter().find(|library| !is_plain(library));
+        match (self.libc(), stranger) {
+            (Libc::Glibc, None) => {
+                let detail = format!("from libc.so.6 at run time (the loader is {loader})");
+                Allocator::named(name::GLIBC, of(Source::Symbols, detail))
+            }
+            (Libc::Glibc, Some(stranger)) => self.unknown(of(
+                Source::Symbols,
+                format!(
+                    "dynamic: from libc.so.6 at run time, unless {} or what that needs has a malloc (the loader is {loader})",
+                    printable(stranger)
+                ),
+            )),
+            (Libc::Musl, _) => self.unknown(of(
+                Source::Symbols,
+                format!("dynamic: from whichever musl is installed at run time (the loader is {loader})"),
+            )),
+            _ => self.unknown(of(
+                Source::Symbols,
+                format!("dynamic: from a library at run time (the loader is {loader})"),
+            )),
+        }
+    }
+
+    /// What serves the language's own blocks, if that is not `malloc`.
+    pub(super) fn language(&self, malloc: &Allocator) -> Option<Allocator> {
+        if self.marks.is_go() || self.constants.has(Origin::Go) {
+            let go = match self.marks.is_go() {
+                true => of(Source::Symbols, "`runtime.mallocgc`"),
+                false => Vec::new(),
+            };
+            return Some(self.named(name::GO, go));
+        }
+        if self.marks.is_rust_with_its_own() {
+            return self.language_of_rust(malloc);
+        }
+        if self.marks.has_program() || !self.constants.has(Origin::Rust) {
+            return None;
+        }
+        let others = self.constants.others();
+        if others.iter().any(|(origin, _)| *origin == Origin::JemallocPrefixed) {
+            let mut allocator = self.named("jemalloc", Vec::new());
+            let rust = self.constants.details(Origin::Rust).unwrap_or_default();
+            allocator.evidence.push(Evidence::new(Source::Constants, rust));
+            return Some(allocator);
+        }
+        let (origin, detail) = others.into_iter().find(|(origin, _)| origin.name() != malloc.name)?;
+        let detail =
+            format!("a Rust program with {} in it, which does not show that it uses it: {detail}", origin.name());
+        Some(Allocator::named(name::UNKNOWN, of(Source::Constants, detail)))
+    }
+
+    /// Rust calls its allocator through `__rust_alloc`; where the compiler has left nothing of that, the prefix of the
+    /// crate's jemalloc is what tells.
+    fn language_of_rust(&self, malloc: &Allocator) -> Option<Allocator> {
+        let entry = |name: &[u8]| {
+            let is = |ending: &[u8]| name == ending || (name.starts_with(b"_R") && name.ends_with(ending));
+            is(b"__rust_alloc") || is(b"__rg_alloc")
+        };
+        let entries = self.elf.symbols.iter().filter(|symbol| symbol.is_defined() && entry(symbol.name));
+        for symbol in entries.take(8) {
+            let Some((whose, function)) = families::reached(self.elf, symbol) else { continue };
+            if whose == malloc.name || [name::MALLOCNG, name::GLIBC].contains(&whose) {
+                return None;
+            }
+            let detail = format!("`{}` calls `{function}`", families::readable(symbol.name));
+            return Some(self.named(whose, of(Source::Code, detail)));
+        }
+        if let Some(function) = self.marks.prefixed_jemalloc() {
+            let detail = format!("a Rust program with `{function}`, which is not its `malloc`");
+            return Some(self.named("jemalloc", of(Source::Symbols, detail)));
+        }
+        let detail = match (self.marks.other_allocator(), self.marks.has_rust_global()) {
+            (Some((symbol, whose)), _) => format!("a Rust program with `{symbol}`: it may be {whose} that it uses"),
+            (None, true) => "`__rg_alloc`: a global allocator that is not known".to_owned(),
+            (None, false) => return None,
+        };
+        Some(Allocator::named(name::UNKNOWN, of(Source::Symbols, detail)))
+    }
+
+    /// An allocator that is known, with the constants that confirm it and the version that they carry.
+    fn named(&self, name: &str, evidence: Vec<Evidence>) -> Allocator {
+        let mut allocator = Allocator::named(name, evidence);
+        let confirming = self.constants.found().filter(|(origin, _)| origin.name() == name);
+        allocator.evidence.extend(confirming.map(|(_, detail)| Evidence::new(Source::Constants, detail)));
+        allocator.version = self.constants.version(name);
+        allocator
+    }
+
+    /// "unknown", with everything that was seen.
+    fn unknown(&self, mut evidence: Vec<Evidence>) -> Allocator {
+        for (origin, detail) in self.constants.found().filter(|(origin, _)| origin.serves_malloc()) {
+            let detail =
+                format!("{} is in the file, which does not show that it serves `malloc`: {detail}", origin.name());
+            evidence.push(Evidence::new(Source::Constants, detail));
+        }
+        Allocator::named(name::UNKNOWN, evidence)
+    }
+}
