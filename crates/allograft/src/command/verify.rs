@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use inspector::InspectError;
-use inspector::verify::{Check, NotRun, TrialOptions};
+use inspector::verify::{Check, Comparison, Definition, Difference, NotRun, TrialOptions};
 use serde_json::{Value, json};
 
 use crate::command::verdict;
@@ -17,8 +17,9 @@ use crate::output::{Output, Style};
 /// Check a graft with code of its own, then link and run programs against it
 ///
 /// Reads the archive again: exactly one provider for each function of the malloc family, no symbol lost that stock
-/// had, no trace of the old allocator, the fork hook present. Then links the conformance programs with the linkers
-/// that it finds and runs them, foreign architectures under qemu-user. What could not be run is said.
+/// had, every difference from stock for a reason (`-v` lists them), no trace of the old allocator, the fork hook
+/// present. Then links the conformance programs with the linkers that it finds and runs them, foreign architectures
+/// under qemu-user. What could not be run is said.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft verify /usr/lib/x86_64-linux-musl/libc.a
@@ -45,6 +46,7 @@ struct Verified {
     path: PathBuf,
     stock: Option<PathBuf>,
     checks: Vec<Check>,
+    differences: Vec<Difference>,
     not_run: Vec<NotRun>,
 }
 
@@ -89,7 +91,8 @@ impl Verify {
             Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
         };
         let arch = inspector::inspect(&graft_bytes).map_err(malformed)?.arch;
-        let mut checks = inspector::verify::compare(&graft_bytes, stock_bytes.as_deref()).map_err(malformed)?;
+        let Comparison { mut checks, differences } =
+            inspector::verify::explain(&graft_bytes, stock_bytes.as_deref()).map_err(malformed)?;
         let not_run = if self.static_only {
             vec![not_run("programs", "left out with --static-only")]
         } else if checks.iter().any(|check| !check.ok) {
@@ -110,7 +113,7 @@ impl Verify {
             checks.extend(outcome.checks);
             outcome.not_run
         };
-        Ok(Verified { path, stock, checks, not_run })
+        Ok(Verified { path, stock, checks, differences, not_run })
     }
 }
 
@@ -124,6 +127,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 
 fn document(verified: &[Verified], ok: bool) -> Value {
     let mut checks = Vec::new();
+    let mut differences = Vec::new();
     let mut not_run = Vec::new();
     let mut hosts = Vec::new();
     for host in verified {
@@ -131,13 +135,16 @@ fn document(verified: &[Verified], ok: bool) -> Value {
         for Check { name, ok, detail } in &host.checks {
             checks.push(json!({ "path": path, "name": name, "ok": ok, "detail": detail }));
         }
+        for Difference { symbol, before, after, why } in &host.differences {
+            differences.push(json!({ "path": path, "symbol": symbol, "before": before, "after": after, "why": why }));
+        }
         for NotRun { name, reason } in &host.not_run {
             not_run.push(json!({ "path": path, "name": name, "reason": reason }));
         }
         let stock = host.stock.as_ref().map(|stock| stock.display().to_string());
         hosts.push(json!({ "path": path, "stock": stock, "ok": host.ok() }));
     }
-    json!({ "ok": ok, "hosts": hosts, "checks": checks, "not_run": not_run })
+    json!({ "ok": ok, "hosts": hosts, "checks": checks, "differences": differences, "not_run": not_run })
 }
 
 fn listing(verified: &[Verified], output: &Output) -> String {
@@ -156,6 +163,10 @@ fn listing(verified: &[Verified], output: &Output) -> String {
             };
             let _ = writeln!(text, "  {mark} {}{}{}", check.name, separator(&check.detail), check.detail);
         }
+        // Some thirty lines that nobody needs who is told that each has its reason.
+        for difference in host.differences.iter().filter(|difference| output.verbose || difference.why.is_none()) {
+            let _ = writeln!(text, "    {}", explained(difference));
+        }
         for not_run in &host.not_run {
             let label = output.paint(Style::Notice, "not run:");
             let _ = writeln!(text, "  {label} {}: {}", not_run.name, not_run.reason);
@@ -167,6 +178,20 @@ fn listing(verified: &[Verified], output: &Output) -> String {
         };
     }
     text
+}
+
+/// A difference in a line: what the symbol was, what it is, and why.
+fn explained(difference: &Difference) -> String {
+    let what = |definition: &Option<Definition>| match definition {
+        Some(Definition { member, weak, hidden, size }) => {
+            let binding = if *weak { "weak" } else { "strong" };
+            let hidden = if *hidden { ", hidden" } else { "" };
+            format!("{binding}{hidden}, {size} bytes, member {member}")
+        }
+        None => "nothing".to_owned(),
+    };
+    let why = difference.why.unwrap_or("for no reason that a graft has");
+    format!("{}: {}, was {}: {why}", difference.symbol, what(&difference.after), what(&difference.before))
 }
 
 fn separator(detail: &str) -> &'static str {

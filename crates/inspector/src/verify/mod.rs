@@ -1,6 +1,7 @@
 //! Reads a graft again: static checks on the archive, and programs that are linked against it and run.
 
 mod allocator;
+mod differences;
 mod donor;
 mod stock;
 mod strings;
@@ -9,6 +10,8 @@ mod whole;
 use serde::Serialize;
 
 pub use crate::trial::{Emulator, TrialOptions, TrialOutcome, trial};
+
+pub use differences::{Definition, Difference};
 
 use crate::error::InspectError;
 use crate::library::Library;
@@ -123,6 +126,15 @@ pub(crate) const STRINGS_OF_MUSL: [&str; 2] = ["memcpy", "memset"];
 /// What the rest of musl calls them by: weak, hidden.
 pub(crate) const STRINGS_INTERNAL: [&str; 4] = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
 
+/// What [`compare`] finds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// In the order in which they were made.
+    pub checks: Vec<Check>,
+    /// Every symbol that is another thing than in stock; nothing without stock.
+    pub differences: Vec<Difference>,
+}
+
 /// Checks a grafted archive, and compares it with the stock archive that it was made of.
 ///
 /// An archive that is no graft fails the check `note`; that is no error.
@@ -130,15 +142,23 @@ pub(crate) const STRINGS_INTERNAL: [&str; 4] = ["__memrchr", "__strchrnul", "__s
 /// # Errors
 /// When one of the archives cannot be read.
 pub fn compare(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
+    explain(graft, stock).map(|comparison| comparison.checks)
+}
+
+/// The same, with every difference and its reason.
+///
+/// # Errors
+/// As [`compare`].
+pub fn explain(graft: &[u8], stock: Option<&[u8]>) -> Result<Comparison, InspectError> {
     let graft = Library::read(graft)?;
     let stock = stock.map(Library::read).transpose()?;
     let mut checks = vec![whole::index(&graft), whole::architecture(&graft)];
-    let mut donors = Vec::new();
+    let (mut donors, mut differences) = (Vec::new(), Vec::new());
     // A graft may have string functions only.
     if donor::is_there(&graft, Subject::Malloc) || !donor::is_there(&graft, Subject::Strings) {
         let (note, donor) = donor::note("note", &graft, Subject::Malloc);
         checks.push(note);
-        let Some(donor) = donor else { return Ok(checks) };
+        let Some(donor) = donor else { return Ok(Comparison { checks, differences: Vec::new() }) };
         checks.push(donor::checksum("object-checksum", &graft, &donor));
         checks.push(donor::options(&graft, &donor));
         checks.push(donor::exports(&graft, &donor));
@@ -153,8 +173,10 @@ pub fn compare(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Inspect
     donors.extend(strings);
     if let Some(stock) = stock.as_ref().filter(|_| !donors.is_empty()) {
         checks.extend(stock::checks(&graft, &donors, stock));
+        differences = differences::between(&graft, &donors, stock);
+        checks.push(differences::check(&differences));
     }
-    Ok(checks)
+    Ok(Comparison { checks, differences })
 }
 
 /// Up to eight complaints in one line.

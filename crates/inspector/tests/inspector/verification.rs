@@ -1,6 +1,6 @@
 //! `verify::compare`: a good graft passes, and each way to break one fails the check that is there for it.
 
-use inspector::verify::{Check, Verification, compare};
+use inspector::verify::{Check, Verification, compare, explain};
 use zigcc::Arch;
 
 use crate::grafts::{self, Recipe};
@@ -43,6 +43,7 @@ fn a_good_graft_passes_every_check() {
             "members-kept",
             "removed-members",
             "symbols-kept",
+            "differences",
         ];
         assert_eq!(names, expected);
         let told = checks.iter().find(|check| check.name == "symbols-kept").unwrap();
@@ -50,6 +51,30 @@ fn a_good_graft_passes_every_check() {
         let without_stock = compare(&grafts::graft(arch, &Recipe::default()), None).unwrap();
         assert!(without_stock.len() == 10 && without_stock.iter().all(|check| check.ok), "{without_stock:?}");
     }
+}
+
+#[test]
+fn every_difference_from_stock_has_a_reason() {
+    let comparison =
+        explain(&grafts::graft(Arch::X86_64, &Recipe::default()), Some(&grafts::stock(Arch::X86_64))).unwrap();
+    let of = |symbol: &str| comparison.differences.iter().find(|one| one.symbol == symbol).unwrap();
+    let free = of("free");
+    let (before, after) = (free.before.as_ref().unwrap(), free.after.as_ref().unwrap());
+    assert!(!before.weak && after.weak && after.member.contains("allograft.o"), "{free:?}");
+    assert!(free.why.unwrap().contains("may still bring its own"));
+    let pvalloc = of("pvalloc");
+    assert!(pvalloc.before.is_none() && pvalloc.why.unwrap().contains("musl does not"), "{pvalloc:?}");
+    let context = of("__malloc_context");
+    assert!(context.after.is_none() && context.why.unwrap().contains("inside"), "{context:?}");
+    assert!(comparison.differences.iter().all(|one| one.why.is_some()));
+    // What stays is no difference.
+    assert!(comparison.differences.iter().all(|one| one.symbol != "strlen"));
+    let same = explain(&grafts::graft(Arch::X86_64, &Recipe::default()), None).unwrap();
+    assert!(same.differences.is_empty());
+    let lost = Recipe { also_remove: &["wcsdup.lo"], ..Recipe::default() };
+    let comparison = explain(&grafts::graft(Arch::X86_64, &lost), Some(&grafts::stock(Arch::X86_64))).unwrap();
+    let unexplained: Vec<_> = comparison.differences.iter().filter(|one| one.why.is_none()).collect();
+    assert!(unexplained.len() == 1 && unexplained[0].symbol == "wcsdup", "{unexplained:?}");
 }
 
 #[test]
@@ -102,7 +127,11 @@ fn a_fork_hook_has_to_be_there_and_to_do_something() {
 
 #[test]
 fn a_donor_that_exports_or_needs_more_is_found_out() {
-    fails(&Recipe { define: Some("WITH_STRDUP"), ..Recipe::default() }, &["exports"], "`strdup` is defined too");
+    fails(
+        &Recipe { define: Some("WITH_STRDUP"), ..Recipe::default() },
+        &["exports", "differences"],
+        "`strdup` is defined too",
+    );
     let (failed, said) = failing(&Recipe { define: Some("WITH_NEED"), ..Recipe::default() });
     assert_eq!(failed, ["donor-needs"]);
     assert!(said.contains("`nobody_has_this`"), "{said}");
@@ -111,7 +140,7 @@ fn a_donor_that_exports_or_needs_more_is_found_out() {
 #[test]
 fn what_hand_made_recipes_lose_is_found_out() {
     let (failed, said) = failing(&Recipe { also_remove: &["wcsdup.lo"], ..Recipe::default() });
-    assert_eq!(failed, ["removed-members", "symbols-kept"], "{said}");
+    assert_eq!(failed, ["removed-members", "symbols-kept", "differences"], "{said}");
     assert!(said.contains("stock defined `wcsdup`, and nobody does now"), "{said}");
 }
 
@@ -121,7 +150,7 @@ fn what_is_left_of_the_old_allocator_is_found_out() {
     assert_eq!(failed, ["no-trace"], "{said}");
     assert!(said.contains("still defines `__malloc_context`"), "{said}");
     let (failed, said) = failing(&Recipe { keep: &["malloc_usable_size.lo"], ..Recipe::default() });
-    assert_eq!(failed, ["one-provider", "no-trace", "removed-members", "symbols-kept"], "{said}");
+    assert_eq!(failed, ["one-provider", "no-trace", "removed-members", "symbols-kept", "differences"], "{said}");
     assert!(said.contains("`malloc_usable_size` is defined by members"), "{said}");
     assert!(said.contains("asks for `__malloc_context`, which nobody defines any more"), "{said}");
 }
