@@ -1,0 +1,149 @@
+//! What `inspect` prints for people: everything on one file, a table of several.
+
+use std::fmt::Write;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use inspector::{Allocator, Hook, Kind, Libc, Link, Relro, Report, Strings, Way};
+
+use super::Inspected;
+use crate::output::{Output, Style};
+
+pub(super) fn text(inspected: &[Inspected], output: &Output) -> String {
+    let read = || inspected.iter().filter_map(|file| Some((file, file.result.as_ref().ok()?)));
+    if inspected.len() > 1 && !output.verbose {
+        return table(read().map(|(file, report)| (file.path.display().to_string(), report)));
+    }
+    let mut text = String::new();
+    for (file, report) in read() {
+        let name = output.paint(Style::Strong, named(&report.malloc));
+        let _ = writeln!(text, "{}: {name}  ({})", file.path.display(), what(report).join(", "));
+        evidence(&mut text, &report.malloc, output);
+        if let Some(language) = &report.language_allocator {
+            let _ = writeln!(text, "  the language's own blocks: {}", output.paint(Style::Strong, named(language)));
+            evidence(&mut text, language, output);
+        }
+        if let Some(libc) = &report.libc_allocator {
+            let _ = writeln!(text, "  libc's own blocks: {}", output.paint(Style::Strong, named(libc)));
+            evidence(&mut text, libc, output);
+        }
+        let _ = writeln!(text, "  {}", facts(report).join(", "));
+        let _ = writeln!(
+            text,
+            "  {} {}",
+            output.paint(Style::Faint, format_args!("{:<10}", way(report.graft.way))),
+            report.graft.detail
+        );
+    }
+    text
+}
+
+/// One line for each file; what is the same everywhere is left to the single view.
+fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["malloc", "language", "kind", "libc", "architecture", "file"]);
+    let mut empty = true;
+    for (path, report) in files {
+        empty = false;
+        let language = report.language_allocator.as_ref().map(named).unwrap_or_default();
+        let kind = match report.link {
+            Some(link) => linked(link),
+            None => kind(report.kind),
+        };
+        table.add_row([named(&report.malloc), language, kind.to_owned(), libc(report), report.arch.to_string(), path]);
+    }
+    if empty {
+        return String::new();
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn named(allocator: &Allocator) -> String {
+    match &allocator.version {
+        Some(version) => format!("{} {version}", allocator.name),
+        None => allocator.name.clone(),
+    }
+}
+
+fn evidence(text: &mut String, allocator: &Allocator, output: &Output) {
+    for evidence in &allocator.evidence {
+        let source = output.paint(Style::Faint, format_args!("{:<10}", evidence.source));
+        let _ = writeln!(text, "  {source} {}", evidence.detail);
+    }
+}
+
+fn what(report: &Report) -> Vec<String> {
+    let mut words = vec![kind(report.kind).to_owned(), report.arch.to_string()];
+    words.extend(report.link.map(|link| linked(link).to_owned()));
+    words.push(libc(report));
+    if report.strings == Strings::Grafted {
+        words.push("fast string functions".to_owned());
+    }
+    words
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Archive => "archive",
+        Kind::Object => "object",
+        Kind::Executable => "executable",
+        Kind::Shared => "shared",
+    }
+}
+
+fn linked(link: Link) -> &'static str {
+    match link {
+        Link::Static => "static",
+        Link::StaticPie => "static-pie",
+        Link::Dynamic => "dynamic",
+    }
+}
+
+fn libc(report: &Report) -> String {
+    let name = match report.libc {
+        Libc::Musl => "musl",
+        Libc::Glibc => "glibc",
+        Libc::None => "no libc",
+        Libc::Unknown => "unknown libc",
+    };
+    match &report.libc_version {
+        Some(version) => format!("{name} {version}"),
+        None => name.to_owned(),
+    }
+}
+
+fn facts(report: &Report) -> Vec<String> {
+    let facts = &report.facts;
+    let mut words = Vec::new();
+    words.extend(facts.thread_stack.map(|bytes| format!("thread stacks of {} KiB", bytes / 1024)));
+    words.extend(match facts.malloc_atfork {
+        Hook::Real => Some("a fork hook".to_owned()),
+        Hook::Empty => Some("a fork hook that does nothing".to_owned()),
+        Hook::None if report.kind == Kind::Archive => Some("no fork hook".to_owned()),
+        _ => None,
+    });
+    words.extend(facts.relro.map(|relro| {
+        match relro {
+            Relro::Full => "full RELRO",
+            Relro::Partial => "partial RELRO",
+            Relro::None => "no RELRO",
+        }
+        .to_owned()
+    }));
+    words.extend((facts.executable_stack == Some(true)).then(|| "executable stack".to_owned()));
+    words.push(if facts.symbols { "with symbols" } else { "stripped" }.to_owned());
+    words
+}
+
+fn way(way: Way) -> &'static str {
+    match way {
+        Way::Graft => "graft",
+        Way::Relink => "relink",
+        Way::Preload => "preload",
+        Way::None => "no graft",
+        Way::Unknown => "graft?",
+    }
+}
