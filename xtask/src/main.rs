@@ -4,6 +4,7 @@ mod bench;
 mod command;
 mod conformance;
 mod counting;
+mod corpus;
 mod debian;
 mod demo;
 mod grafts;
@@ -70,6 +71,12 @@ const TASKS: &[Task] = &[
         arguments: "",
         help: "put zig, musl and qemu into the build folder (the others call it; no root needed)",
         run: setup::run,
+    },
+    Task {
+        name: "corpus",
+        arguments: "",
+        help: "download released programs for the inspector to look at (280 MB; test-slow calls it)",
+        run: corpus::run,
     },
     Task { name: "help", arguments: "", help: "this list", run: help },
 ];

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{command, conformance, demo, setup};
+use crate::{command, conformance, corpus, demo, setup};
 
 /// `cargo xtask test`: every test that is not marked `#[ignore]`, in every package.
 pub(crate) fn fast(arguments: &[String]) -> Result<()> {
@@ -18,6 +18,7 @@ pub(crate) fn fast(arguments: &[String]) -> Result<()> {
 /// of donors by situation.
 pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Slow)?;
+    corpus::prepare()?;
     conformance::forget()?;
     let mut cargo = command::cargo(&["test", "--workspace", "--locked", "--release"]);
     cargo.args(arguments);

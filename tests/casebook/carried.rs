@@ -1,0 +1,111 @@
+//! Programs linked from grafts of every donor, in the ways in which programs are linked and stripped: the inspector names
+//! the donor, and does not name it where the program brings its own malloc.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use casebook::bench::{Bench, Donors, Host};
+use casebook::link::{Linker, Mode, Way};
+use fixtures::Arch;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// How a program is compiled.
+const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-flto"];
+
+fn main() {
+    let bench = Arc::new(Bench::new());
+    let mut trials = Vec::new();
+    let donors = donors::all().iter().map(|donor| Donors::both(donor.name)).chain([Donors::STOCK]);
+    for donors in donors {
+        for host in [Host::Debian(Arch::X86_64), Host::Debian(Arch::Aarch64), Host::Zig(Arch::X86_64)] {
+            for linker in [Linker::Gnu, Linker::Lld] {
+                for level in LEVELS {
+                    // GNU ld on this machine is neither for other architectures nor for LLVM's bitcode, and zig's libc.a is
+                    // linked with lld.
+                    if linker == Linker::Gnu && (level == "-flto" || host != Host::Debian(Arch::X86_64)) {
+                        continue;
+                    }
+                    let bench = Arc::clone(&bench);
+                    let way = move |mode| Way { host, linker, mode };
+                    let name = format!("{}/{}{level}", donors.name(), way(Mode::Static).name());
+                    let slow = !(level == "-O2" && linker == Linker::Lld && host == Host::Debian(Arch::X86_64));
+                    let test = move || {
+                        for mode in [Mode::Static, Mode::StaticPie] {
+                            check(&bench, donors, way(mode), level).map_err(Failed::from)?;
+                        }
+                        Ok(())
+                    };
+                    trials.push(Trial::test(name, test).with_ignored_flag(slow));
+                }
+            }
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn check(bench: &Bench, donors: Donors, way: Way, level: &str) -> Result<(), String> {
+    let libc = bench.libc(way.host, donors, &[]);
+    let expected = donors.malloc.unwrap_or("mallocng");
+    let arguments: Vec<OsString> = [level, "-fPIE", "-ffunction-sections", "-fno-sanitize=all", "-fno-builtin", "-w"]
+        .iter()
+        .map(OsString::from)
+        .collect();
+    for (source, own) in [("plain.c", false), ("own.c", true)] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("carried").join(source);
+        let object = bench.object(way.host.arch(), &source, &arguments);
+        for collect in [false, true] {
+            let name = format!("{} {} {level} {own} {collect}", donors.name(), way.name()).replace('/', " ");
+            let link = |strip: bool| {
+                let flags = [(collect, "--gc-sections"), (strip, "-s")];
+                let flags: Vec<OsString> = flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag.into()).collect();
+                let program = bench.path(&format!("{name} {strip}"));
+                way.link(bench, &libc, std::slice::from_ref(&object), &flags, &program)?;
+                Ok::<PathBuf, String>(program)
+            };
+            for (how, bytes) in variants(way.host.arch(), &link(false)?, &link(true)?)? {
+                let report = inspector::inspect(&bytes).map_err(|error| format!("{name}, {how}: {error}"))?;
+                let found = report.malloc.name.as_str();
+                // Where there are no symbols, what a program brings is unknown; so it is where there are, since the
+                // allocator has no name that anybody could know.
+                let right = if own { found == "unknown" } else { found == expected };
+                if !right || report.libc != inspector::Libc::Musl {
+                    return Err(format!("{name}, {how}: it says {found}\n{report:#?}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The program as it is, and stripped in every way that there is.
+fn variants(arch: Arch, whole: &Path, bare: &Path) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
+    let read = |path: &Path| fs::read(path).map_err(|error| error.to_string());
+    let mut variants = vec![
+        ("whole", read(whole)?),
+        ("without section headers", without_sections(read(whole)?)),
+        ("linked with -s", read(bare)?),
+        ("linked with -s, without section headers", without_sections(read(bare)?)),
+    ];
+    // GNU strip is for this machine's architecture.
+    if fixtures::native(arch) {
+        let mut stripped = PathBuf::from(whole);
+        stripped.as_mut_os_string().push(" stripped");
+        let output = Command::new("strip").arg("-s").arg("-o").arg(&stripped).arg(whole).output();
+        let output = output.map_err(|error| format!("strip: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("strip: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        variants.push(("strip -s", read(&stripped)?));
+    }
+    Ok(variants)
+}
+
+/// As `strip --strip-sections` does it: e_shoff, e_shnum and e_shstrndx of a 64-bit file.
+fn without_sections(mut program: Vec<u8>) -> Vec<u8> {
+    program[40..48].fill(0);
+    program[60..64].fill(0);
+    program
+}
