@@ -54,3 +54,33 @@ fn folders_are_walked() {
     lab.put("none/readme", b"text");
     lab.run(["inspect", "none"]).exits(2).says(&["`none`"]);
 }
+
+#[test]
+fn a_name_that_nobody_has_is_pointed_out() {
+    let lab = Lab::new();
+    lab.libc("libc.a");
+    lab.run(["inspect", "libc.a", "--expect", "mimaloc"]).exits(1).says(&["is called `mimaloc`", "mallocng"]);
+}
+
+#[test]
+fn several_files_make_a_table_and_one_tells_all() {
+    let lab = Lab::new();
+    lab.libc("sdk/libc.a");
+    lab.put("sdk/program", &fs::read(env!("CARGO_BIN_EXE_allograft")).unwrap());
+    let table = lab.run(["inspect", "sdk"]).exits(0).out;
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("malloc"), "{table}");
+    assert!(lines[1].starts_with("mallocng") && lines[1].ends_with("sdk/libc.a"), "{table}");
+    assert!(lines[2].starts_with("glibc") && lines[2].contains("dynamic"), "{table}");
+    let text = lab.run(["inspect", "sdk/libc.a"]).exits(0).out;
+    for part in ["symbols", "a fork hook", "graft      `allograft graft`"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_no_elf_file() {
+    let lab = Lab::new();
+    lab.put("empty", b"");
+    lab.run(["inspect", "empty"]).exits(2).says(&["it is empty"]);
+}

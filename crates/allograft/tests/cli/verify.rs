@@ -18,7 +18,13 @@ fn a_graft_is_whole() {
         assert!(!checks.is_empty());
         assert!(checks.iter().all(|check| check["ok"] == true && check["name"].is_string()));
         assert!(document["not_run"].is_array());
+        let differences = document["differences"].as_array().unwrap();
+        let malloc = differences.iter().find(|one| one["symbol"] == "malloc").unwrap();
+        assert!(malloc["before"]["member"].is_string() && malloc["after"]["weak"] == true, "{malloc}");
+        assert!(differences.iter().all(|one| one["why"].is_string()));
     }
+    let text = lab.run(["verify", "libc.a", "--static-only", "-v"]).exits(0).out;
+    assert!(text.contains("__malloc_context: nothing, was strong, hidden"), "{text}");
 }
 
 #[test]

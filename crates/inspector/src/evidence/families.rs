@@ -7,7 +7,7 @@ use crate::elf::{Elf, Place, Symbol};
 use crate::report::name;
 
 /// How far calls are followed from a function.
-const DEPTH: usize = 3;
+const DEPTH: usize = 2;
 /// How many functions are looked into.
 const MOST: usize = 400;
 

@@ -15,6 +15,7 @@ const WANTED: &[&str] = &[
     "__libc_malloc",
     "__libc_free",
     "__libc_malloc_impl",
+    "default_malloc",
     "__malloc_context",
     "__malloc_size_classes",
     "__bump_lockptr",
@@ -38,6 +39,8 @@ const WANTED: &[&str] = &[
     "scudo_malloc",
     "sn_rust_alloc",
     "malloc_object_size",
+    "malloc_stats_print",
+    "mallctlbymib",
     "malloc_object_size_fast",
     "runtime.mallocgc",
     "__libc_start_main",
@@ -146,7 +149,7 @@ impl<'a> Marks<'a> {
     }
 
     /// Whether both names are defined, and as the same thing.
-    fn same(&self, one: &str, other: &str) -> bool {
+    pub(crate) fn same(&self, one: &str, other: &str) -> bool {
         match (self.defined.get(one), self.defined.get(other)) {
             (Some(one), Some(other)) => {
                 one.value == other.value && one.place == other.place && one.place != Place::Common
@@ -245,6 +248,14 @@ impl<'a> Marks<'a> {
         } else {
             return None;
         };
+        // The compiler may have put the program's own into its callers.
+        if malloc.is_none() {
+            return Some(Verdict::Beside {
+                malloc: "there is no symbol `malloc`, so that it is not known what there was".to_owned(),
+                libc: found,
+                detail: detail.to_owned(),
+            });
+        }
         // Before 1.2.1 there was no `__libc_malloc_impl`, and the strong malloc was oldmalloc's own.
         if overridden && (mallocng || self.has("__libc_malloc_impl")) {
             return Some(Verdict::Beside {
@@ -253,8 +264,10 @@ impl<'a> Marks<'a> {
                 detail: format!("{detail}, beside a `malloc` that is not theirs"),
             });
         }
-        let served = if malloc.is_some() { "; `malloc` is musl's weak one" } else { "" };
-        let served = if overridden { "; `malloc` is theirs: it has no `__libc_malloc_impl` below it" } else { served };
+        let served = match overridden {
+            true => "; `malloc` is theirs: it has no `__libc_malloc_impl` below it",
+            false => "; `malloc` is musl's weak one",
+        };
         Some(Verdict::Is(found, format!("{detail}{served}")))
     }
 
@@ -316,6 +329,7 @@ mod tests {
     #[test]
     fn stock_musl_is_told_from_a_program_that_brings_its_own() {
         let insides = [symbol("__malloc_context", 1, STB_LOCAL), symbol("__malloc_size_classes", 2, STB_LOCAL)];
+        assert!(matches!(Marks::of(&insides).verdict(), Verdict::Beside { libc: "mallocng", .. }));
         let stock = [&insides[..], &[symbol("malloc", 3, STB_WEAK)]].concat();
         assert!(matches!(Marks::of(&stock).verdict(), Verdict::Is("mallocng", _)));
         let own = [&insides[..], &[symbol("malloc", 3, STB_GLOBAL)]].concat();

@@ -2,6 +2,7 @@
 
 use crate::bytes::printable;
 use crate::code::Code;
+use crate::elf::STB_GLOBAL;
 use crate::evidence::catalogue::Origin;
 use crate::evidence::families;
 use crate::evidence::symbols::Verdict;
@@ -144,6 +145,10 @@ impl Image<'_, '_> {
     /// What the symbols say, or the rest of the file where there are none.
     fn by_symbols(&self) -> Served {
         match self.marks.verdict() {
+            Verdict::Is(name @ (name::MALLOCNG | name::OLDMALLOC), detail) if !self.malloc_is_musls() => Served {
+                malloc: self.by_callees("`malloc` is weak, and does not do what musl's does".to_owned()),
+                libc: Some(self.named(name, of(Source::Symbols, detail))),
+            },
             Verdict::Is(name, detail) => Served::alike(self.named(name, of(Source::Symbols, detail))),
             Verdict::Unnamed(detail) => Served::alike(self.by_callees(detail)),
             Verdict::Beside { malloc, libc, detail } => {
@@ -153,24 +158,69 @@ impl Image<'_, '_> {
         }
     }
 
+    /// Whether a weak `malloc` is musl's, which does nothing but call `__libc_malloc_impl` (musl src/malloc/lite_malloc.c): a
+    /// program's own may be weak too.
+    fn malloc_is_musls(&self) -> bool {
+        let (Some(malloc), Some(inside)) = (self.marks.symbol("malloc"), self.marks.symbol("__libc_malloc_impl"))
+        else {
+            // Before musl 1.2.2 it is a strong symbol of the allocator's own file.
+            return self.marks.symbol("malloc").is_some_and(|malloc| malloc.binding == STB_GLOBAL);
+        };
+        match Code::of(self.elf).filter(|_| self.kind != Kind::Object) {
+            Some(code) => {
+                let called = code.callees(malloc.value, malloc.size);
+                malloc.value == inside.value || malloc.size <= 32 && called == [inside.value]
+            }
+            None => self.marks.same("malloc", "default_malloc") || malloc.size <= 32,
+        }
+    }
+
     /// A `malloc` that has no other name: the functions that it calls are somebody's.
     fn by_callees(&self, detail: String) -> Allocator {
         let reached = self.marks.symbol("malloc").and_then(|malloc| families::reached(self.elf, malloc));
         let mut evidence = of(Source::Symbols, detail);
-        if let Some((whose, function)) = reached {
+        // Any allocator may call what asks libc for a block of libc's own, such as atexit.
+        if let Some((whose, function)) = reached.filter(|(whose, _)| ![name::MALLOCNG, name::GLIBC].contains(whose)) {
             evidence.insert(0, Evidence::new(Source::Code, format!("`malloc` calls `{function}`")));
             return self.named(whose, evidence);
         }
-        // hardened_malloc include/h_malloc.h: nobody else has these two.
-        let hardened = self.marks.has("malloc_object_size") && self.marks.has("malloc_object_size_fast");
-        if hardened && self.constants.has(Origin::Hardened) {
-            evidence.insert(
-                0,
-                Evidence::new(Source::Symbols, "`malloc` beside `malloc_object_size` and `malloc_object_size_fast`"),
-            );
-            return self.named("hardened", evidence);
+        if let Some((whose, source, detail)) = self.by_exports() {
+            evidence.insert(0, Evidence::new(source, detail));
+            return self.named(whose, evidence);
         }
         self.unknown(evidence)
+    }
+
+    /// By functions beside `malloc` that are one allocator's own, and its constants: what a library shows that has the names
+    /// of what it offers, and no others.
+    fn by_exports(&self) -> Option<(&'static str, Source, String)> {
+        let all = |names: &[&str]| names.iter().all(|name| self.marks.has(name));
+        let others = self.constants.others();
+        let only = |origin: Origin| matches!(others.as_slice(), [(found, _)] if *found == origin);
+        let beside = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            format!("`malloc` beside {}", names.join(", "))
+        };
+        // hardened_malloc include/h_malloc.h.
+        let hardened = ["malloc_object_size", "malloc_object_size_fast"];
+        if all(&hardened) && only(Origin::Hardened) {
+            return Some(("hardened", Source::Symbols, beside(&hardened)));
+        }
+        // jemalloc include/jemalloc/jemalloc_protos.h.in; snmalloc has the first two for programs that want them.
+        let jemalloc = ["mallocx", "sdallocx", "mallctlbymib", "malloc_stats_print"];
+        if all(&jemalloc) && only(Origin::Jemalloc) {
+            return Some(("jemalloc", Source::Symbols, beside(&jemalloc)));
+        }
+        let soname = self.elf.dynamic.soname.unwrap_or_default();
+        let alias = self.marks.malloc_is_libcs() == Some(true);
+        if soname == b"libc.so.6" && alias && self.constants.has(Origin::Glibc) && others.is_empty() {
+            return Some((name::GLIBC, Source::Symbols, "`malloc` is `__libc_malloc` in libc.so.6".to_owned()));
+        }
+        // musl's libc.so, whose `free` is for others to call.
+        if self.kind == Kind::Shared && self.constants.has(Origin::Mallocng) && self.constants.has(Origin::Musl) {
+            return self.free_of_mallocng().map(|detail| (name::MALLOCNG, Source::Code, detail));
+        }
+        None
     }
 
     /// Code that is proof, constants where they are, and nothing else: any other allocator may be there for a language, or
@@ -300,8 +350,11 @@ impl Image<'_, '_> {
         let entries = self.elf.symbols.iter().filter(|symbol| symbol.is_defined() && entry(symbol.name));
         for symbol in entries.take(8) {
             let Some((whose, function)) = families::reached(self.elf, symbol) else { continue };
-            if whose == malloc.name || [name::MALLOCNG, name::GLIBC].contains(&whose) {
+            if whose == malloc.name && !self.marks.has_rust_global() {
                 return None;
+            }
+            if [name::MALLOCNG, name::GLIBC].contains(&whose) {
+                continue;
             }
             let detail = format!("`{}` calls `{function}`", families::readable(symbol.name));
             return Some(self.named(whose, of(Source::Code, detail)));

@@ -89,6 +89,17 @@ fn a_program_with_its_own_malloc_is_not_taken_for_libcs() {
 }
 
 #[test]
+fn a_malloc_of_the_programs_own_may_be_weak() {
+    for arch in Arch::ALL {
+        let libc = fixtures::debian_musl(arch).libc;
+        let source = OWN_MALLOC.replace("void *malloc(", "__attribute__((weak)) void *malloc(");
+        let report = inspect(&programs::musl_program(arch, &source, &libc, Mode::Static, false)).unwrap();
+        assert_eq!(report.malloc.name, "unknown", "{report:#?}");
+        assert_eq!(report.libc_allocator.map(|allocator| allocator.name).as_deref(), Some("mallocng"));
+    }
+}
+
+#[test]
 fn a_graft_without_the_second_note_is_believed_only_with_symbols() {
     let arch = Arch::X86_64;
     let graft = grafts::graft(arch, &Recipe { define: Some("WITHOUT_BOND"), ..Recipe::default() });

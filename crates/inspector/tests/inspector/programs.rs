@@ -30,7 +30,12 @@ pub(crate) const OWN_MALLOC: &str = r#"
 #include <unistd.h>
 static char arena[1 << 20];
 static size_t used;
-void *malloc(size_t n) { used = (used + n + 31) & -16; return arena + used - ((n + 15) & -16); }
+static void nothing(void) {}
+void *malloc(size_t n) {
+	if (!used) for (int i = 0; i < 40; i++) atexit(nothing);
+	used = (used + n + 31) & -16;
+	return arena + used - ((n + 15) & -16);
+}
 void free(void *p) { (void)p; }
 void *calloc(size_t m, size_t n) { return memset(malloc(m * n), 0, m * n); }
 void *realloc(void *p, size_t n) { void *q = malloc(n); if (p) memmove(q, p, n); return q; }
