@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde::Serialize;
 
 use super::donor::Donor;
-use super::{Check, HOOKS, INTERNAL, PUBLIC, STRINGS, STRINGS_INTERNAL};
+use super::{Check, HOOKS, INTERNAL, PUBLIC, STRINGS};
 use crate::bytes::printable;
 use crate::elf::{STB_WEAK, STV_HIDDEN, Symbol};
 use crate::library::{Library, Part};
@@ -82,8 +82,9 @@ pub(super) fn between(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>
         let donor = is.and_then(|(part, _)| {
             donors.iter().find(|donor| donor.part(graft).place == part.place).map(|donor| donor.subject)
         });
+        let hidden = is.is_some_and(|(_, symbol)| symbol.visibility == STV_HIDDEN);
         let why = match (donor, is) {
-            (Some(subject), _) => reason(subject, name, was.is_some()),
+            (Some(subject), _) => reason(subject, name, was.is_some(), hidden),
             // What is gone is an inside of the old allocator: hidden, and nobody is left who asks for it.
             (None, None) => (was.is_some_and(|(_, symbol)| symbol.visibility == STV_HIDDEN) && !asked.contains(name))
                 .then_some("an inside of the old one: only members that went with it asked for it"),
@@ -106,7 +107,7 @@ fn asked_for<'a>(library: &Library<'a>) -> HashSet<&'a [u8]> {
 }
 
 /// Why a donor defines a name.
-fn reason(subject: Subject, name: &[u8], was_there: bool) -> Option<&'static str> {
+fn reason(subject: Subject, name: &[u8], was_there: bool, hidden: bool) -> Option<&'static str> {
     let is = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
     match subject {
         Subject::Malloc if is(&PUBLIC) && was_there => {
@@ -117,10 +118,11 @@ fn reason(subject: Subject, name: &[u8], was_there: bool) -> Option<&'static str
         Subject::Malloc if name == b"__malloc_atfork" => Some("fork calls it to keep the donor whole in the child"),
         Subject::Malloc if is(&HOOKS) => Some("libc calls it, and the donor has no use for what it is given"),
         Subject::Strings if is(&STRINGS) && was_there => {
-            Some("the donor's string function; weak, as in stock or weaker")
+            Some("the donor's string function; weak, so that a program may still bring its own")
         }
         Subject::Strings if is(&STRINGS) => Some("a string function that stock has not"),
-        Subject::Strings if is(&STRINGS_INTERNAL) => Some("libc's own name of the donor's string function"),
+        // musl's assembly has some of its own: `__memcpy_fwd_alias_1` (src/string/x86_64/memmove.s).
+        Subject::Strings if hidden && name.starts_with(b"__") => Some("libc's own name of the donor's string function"),
         _ => None,
     }
 }
