@@ -137,7 +137,7 @@ impl Image<'_, '_> {
                 let detail = if asked { "`malloc` is asked of other files" } else { "`malloc` is not defined" };
                 Served::alike(Allocator::named(name::NONE, of(Source::Symbols, detail)))
             }
-            _ if dynamic && !self.marks.has("malloc") => Served::alike(self.from_libraries()),
+            _ if dynamic && !self.marks.has("malloc") => Served::alike(self.libraries()),
             _ => self.by_symbols(),
         }
     }
@@ -268,7 +268,7 @@ impl Image<'_, '_> {
     }
 
     /// A dynamic program has its `malloc` from the first library that has one.
-    fn from_libraries(&self) -> Allocator {
+    fn libraries(&self) -> Allocator {
         if self.kind == Kind::Shared {
             if self.marks.needs("malloc") || self.elf.dynamic_symbols.iter().any(|symbol| symbol.is_needed()) {
                 let detail = "`malloc` is not defined here: it comes from whatever loads this";
