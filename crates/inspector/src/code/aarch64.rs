@@ -48,7 +48,7 @@ fn store(word: u32) -> Option<Store> {
 }
 
 /// Where 16 zero bits are stored at -2, and near it a byte at -3 of the same register.
-pub(super) fn marks(parts: &[(u64, &[u8])]) -> Vec<u64> {
+pub(super) fn marks(parts: &[(u64, &[u8])], most: usize) -> Vec<u64> {
     let mut found = Vec::new();
     for (start, data) in parts {
         let stores: Vec<(u64, Store)> =
@@ -58,20 +58,25 @@ pub(super) fn marks(parts: &[(u64, &[u8])]) -> Vec<u64> {
             let around = &stores[place.saturating_sub(8)..stores.len().min(place + 9)];
             let near =
                 |other: &(u64, Store)| other.0.abs_diff(*address) <= 64 && other.1 == Store::Mark { base: *base };
-            found.extend(around.iter().any(near).then_some(*address));
+            if found.len() < most {
+                found.extend(around.iter().any(near).then_some(*address));
+            }
         }
     }
     found
 }
 
 /// Functions that are nothing but a jump, and where to; a landing pad may be before it.
-pub(super) fn jumps(parts: &[(u64, &[u8])], wanted: impl Fn(u64) -> bool) -> Vec<(u64, u64)> {
+pub(super) fn jumps(parts: &[(u64, &[u8])], wanted: impl Fn(u64) -> bool, most: usize) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for (start, data) in parts {
         let mut before = 0;
         for (address, word) in words(*start, data) {
             if word >> 26 == 0b00_0101 {
                 let target = target(address, word, 0, 26);
+                if found.len() >= most {
+                    return found;
+                }
                 if wanted(target) {
                     found.push((address, target));
                     // BTI c

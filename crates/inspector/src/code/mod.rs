@@ -5,15 +5,19 @@
 mod aarch64;
 mod x86_64;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::elf::Elf;
 use crate::report::Arch;
 
 /// Instructions that are followed from the start of a function: musl's `free` has some 250.
 const MOST_INSTRUCTIONS: usize = 1_500;
-/// Places that look like the one in musl's `free`: a file with more of them is not looked through.
+/// Places that look like the one in musl's `free`, and jumps to there: with more of them nothing is proven.
 const MOST_CANDIDATES: usize = 4_096;
+/// Jumps to what frees as mallocng does.
+const MOST_JUMPS: usize = 24;
+/// Bytes between the start of `free` and its mark: some 500 in fact.
+const REACH: u64 = 0x1000;
 
 /// The executable parts of a file, and where each lies in memory.
 #[derive(Debug)]
@@ -113,35 +117,42 @@ impl<'a> Code<'a> {
     /// Finds musl's own `free` in a program without symbols. `is_named` says whether something outside of the code names an
     /// address: a pointer, or a symbol.
     pub(crate) fn free_of_mallocng(&self, is_named: impl Fn(u64) -> bool) -> Option<FreeOfMallocng> {
-        let marks = match self.arch {
-            Arch::X86_64 => x86_64::marks(&self.parts),
-            _ => aarch64::marks(&self.parts),
+        let mut marks = match self.arch {
+            Arch::X86_64 => x86_64::marks(&self.parts, MOST_CANDIDATES),
+            _ => aarch64::marks(&self.parts, MOST_CANDIDATES),
         };
-        if marks.len() > MOST_CANDIDATES {
+        if marks.len() >= MOST_CANDIDATES {
             return None;
         }
+        marks.sort_unstable();
         // `free` begins less than this before its mark; gcc may also put the rest of it behind.
-        let near = |target: u64| marks.iter().any(|mark| mark.abs_diff(target) <= 0x1000);
-        let jumps = match self.arch {
-            Arch::X86_64 => x86_64::jumps(&self.parts, near),
-            _ => aarch64::jumps(&self.parts, near),
+        let near = |target: u64| {
+            let after = marks.partition_point(|&mark| mark < target.saturating_sub(REACH));
+            marks.get(after).is_some_and(|mark| mark.abs_diff(target) <= REACH)
         };
-        if jumps.len() > MOST_CANDIDATES {
+        let jumps = match self.arch {
+            Arch::X86_64 => x86_64::jumps(&self.parts, near, MOST_CANDIDATES),
+            _ => aarch64::jumps(&self.parts, near, MOST_CANDIDATES),
+        };
+        if jumps.len() >= MOST_CANDIDATES {
             return None;
         }
-        let mut good: Vec<FreeOfMallocng> = Vec::new();
+        let mut frees: HashMap<u64, bool> = HashMap::new();
+        let mut candidates: Vec<FreeOfMallocng> = Vec::new();
         for (public, internal) in jumps {
             // Others may do nothing but jump to `free`, and are not it.
-            if self.step(internal).is_none_or(|first| !first.falls_through) {
-                continue;
-            }
-            let known = good.iter().any(|found| found.internal == internal);
-            if (known || self.frees_as_mallocng(internal)) && (is_named(public) || self.is_called(public)) {
-                good.push(FreeOfMallocng { public, internal });
-            }
+            let is_free = frees.entry(internal).or_insert_with(|| {
+                self.step(internal).is_some_and(|first| first.falls_through) && self.frees_as_mallocng(internal)
+            });
+            candidates.extend(is_free.then_some(FreeOfMallocng { public, internal }));
         }
+        // Each of them costs a look through the whole file; musl's functions that end in a jump to `free` are few.
+        if candidates.len() > MOST_JUMPS {
+            return None;
+        }
+        candidates.retain(|free| is_named(free.public) || self.is_called(free.public));
         // One program has one libc: with two, it is not known which is which.
-        match good.as_slice() {
+        match candidates.as_slice() {
             [one] => Some(*one),
             _ => None,
         }

@@ -38,7 +38,7 @@ fn store(instruction: &Instruction) -> Option<Store> {
 }
 
 /// Where 0xff is stored to a byte at -3: `c6 /0`, a register and a displacement of 8 bits, the constant.
-pub(super) fn marks(parts: &[(u64, &[u8])]) -> Vec<u64> {
+pub(super) fn marks(parts: &[(u64, &[u8])], most: usize) -> Vec<u64> {
     let mut found = Vec::new();
     for (start, data) in parts {
         let places = memchr_iter(0xfd, data).filter(|&at| {
@@ -46,7 +46,7 @@ pub(super) fn marks(parts: &[(u64, &[u8])]) -> Vec<u64> {
             let register = |byte: u8| byte & 0xf8 == 0x40 && byte & 7 != 4;
             data.get(at + 1) == Some(&0xff) && matches!(before, Some(&[0xc6, modrm]) if register(modrm))
         });
-        found.extend(places.map(|at| start.wrapping_add(at as u64 - 2)));
+        found.extend(places.map(|at| start.wrapping_add(at as u64 - 2)).take(most - found.len()));
     }
     found
 }
@@ -59,11 +59,14 @@ fn target(start: u64, data: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Functions that are nothing but a jump, and where to: `e9` and a displacement, behind `endbr64` where there is one.
-pub(super) fn jumps(parts: &[(u64, &[u8])], wanted: impl Fn(u64) -> bool) -> Vec<(u64, u64)> {
+pub(super) fn jumps(parts: &[(u64, &[u8])], wanted: impl Fn(u64) -> bool, most: usize) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for (start, data) in parts {
         for at in memchr_iter(0xe9, data) {
             let Some(target) = target(*start, data, at + 1).filter(|&target| wanted(target)) else { continue };
+            if found.len() >= most {
+                return found;
+            }
             found.push((start.wrapping_add(at as u64), target));
             if data[..at].ends_with(b"\xf3\x0f\x1e\xfa") {
                 found.push((start.wrapping_add(at as u64 - 4), target));
@@ -93,14 +96,15 @@ mod tests {
         assert_eq!(step(0, code).unwrap().store, Some(Store::Mark { base: r15 }));
         assert_eq!(step(5, &code[5..]).unwrap().store, Some(Store::Offset { base: r15 }));
         assert_eq!(step(12, &code[12..]).unwrap().store, Some(Store::Offset { base: Register::RDI as u32 }));
-        assert_eq!(marks(&[(0x1000, code)]), [0x1001]);
+        assert_eq!(marks(&[(0x1000, code)], 9), [0x1001]);
+        assert!(marks(&[(0x1000, code)], 0).is_empty());
     }
 
     #[test]
     fn jumps_lead_where_they_say() {
         // endbr64; jmp +0; jne -2; call +0; ret
         let code = b"\xf3\x0f\x1e\xfa\xe9\x00\x00\x00\x00\x75\xfe\xe8\x00\x00\x00\x00\xc3";
-        assert_eq!(jumps(&[(0x10, code)], |target| target == 0x19), [(0x14, 0x19), (0x10, 0x19)]);
+        assert_eq!(jumps(&[(0x10, code)], |target| target == 0x19, 9), [(0x14, 0x19), (0x10, 0x19)]);
         let jump = step(0x14, &code[4..]).unwrap();
         assert_eq!((jump.falls_through, jump.target), (false, Some(0x19)));
         let branch = step(0x19, &code[9..]).unwrap();

@@ -119,6 +119,36 @@ fn headers_that_all_name_the_same_bytes_take_no_longer() {
 }
 
 #[test]
+fn code_that_looks_like_free_everywhere_takes_no_longer() {
+    let libc = fixtures::debian_musl(Arch::X86_64).libc;
+    let sound = programs::musl_program(Arch::X86_64, NORMAL, &libc, Mode::Static, true);
+    // Its first segment with code is followed by a larger one, of marks and of jumps to them.
+    let word = |at: usize| u64::from_le_bytes(sound[at..at + 8].try_into().unwrap());
+    let header = (0..usize::from(sound[56]))
+        .map(|number| word(32) as usize + number * 56)
+        .find(|&at| sound[at] == 1 && sound[at + 4] & 1 == 1)
+        .unwrap();
+    for piece in [
+        // jmp to the start of the piece; mov byte [rdi-3], 0xff; mov word [rdi-2], 0; ret
+        &b"\xe9\x00\x00\x00\x00\xc6\x47\xfd\xff\x66\xc7\x47\xfe\x00\x00\xc3"[..],
+        // call and jump to what comes next
+        b"\xe8\x00\x00\x00\x00\xe9\x00\x00\x00\x00\xc6\x47\xfd\xff\x66\xc7\x47\xfe\x00\x00",
+        b"\xe9",
+        b"\xc6\x47\xfd\xff",
+    ] {
+        let mut file = sound.clone();
+        let offset = file.len() as u64;
+        file.extend(piece.iter().cycle().take(8 << 20));
+        file[header + 8..header + 16].copy_from_slice(&offset.to_le_bytes());
+        for at in [32, 40] {
+            file[header + at..header + at + 8].copy_from_slice(&(8u64 << 20).to_le_bytes());
+        }
+        look(&file, || format!("code of {piece:x?}"));
+        assert_ne!(inspect(&file).unwrap().malloc.name, "mallocng", "{piece:x?}");
+    }
+}
+
+#[test]
 fn an_archive_that_is_cut_is_an_error_and_no_failed_check() {
     let whole = grafts::graft(Arch::X86_64, &Recipe::default());
     let error = verify::compare(&whole[..whole.len() - 101], None).unwrap_err().to_string();
