@@ -3,7 +3,7 @@
 //! docs/inspect.md says what is looked for and why it is proof.
 
 mod aarch64;
-mod x86_64;
+mod x86;
 
 use std::collections::{HashMap, HashSet};
 
@@ -59,7 +59,11 @@ pub(crate) struct FreeOfMallocng {
 
 impl<'a> Code<'a> {
     pub(crate) fn of(elf: &Elf<'a>) -> Option<Self> {
-        let known = matches!(elf.arch, Arch::X86_64 | Arch::Aarch64) && elf.bytes.little && elf.bytes.wide;
+        let known = match elf.arch {
+            Arch::X86_64 | Arch::Aarch64 => elf.bytes.little && elf.bytes.wide,
+            Arch::I686 => elf.bytes.little && !elf.bytes.wide,
+            _ => false,
+        };
         known.then(|| Code { arch: elf.arch, parts: elf.executable() })
     }
 
@@ -74,7 +78,8 @@ impl<'a> Code<'a> {
     fn step(&self, address: u64) -> Option<Step> {
         let bytes = self.at(address)?;
         match self.arch {
-            Arch::X86_64 => x86_64::step(address, bytes),
+            Arch::X86_64 => x86::step(64, address, bytes),
+            Arch::I686 => x86::step(32, address, bytes),
             _ => aarch64::step(address, bytes),
         }
     }
@@ -118,7 +123,7 @@ impl<'a> Code<'a> {
     /// address: a pointer, or a symbol.
     pub(crate) fn free_of_mallocng(&self, is_named: impl Fn(u64) -> bool) -> Option<FreeOfMallocng> {
         let mut marks = match self.arch {
-            Arch::X86_64 => x86_64::marks(&self.parts, MOST_CANDIDATES),
+            Arch::X86_64 | Arch::I686 => x86::marks(&self.parts, MOST_CANDIDATES),
             _ => aarch64::marks(&self.parts, MOST_CANDIDATES),
         };
         if marks.len() >= MOST_CANDIDATES {
@@ -131,7 +136,7 @@ impl<'a> Code<'a> {
             marks.get(after).is_some_and(|mark| mark.abs_diff(target) <= REACH)
         };
         let jumps = match self.arch {
-            Arch::X86_64 => x86_64::jumps(&self.parts, near, MOST_CANDIDATES),
+            Arch::X86_64 | Arch::I686 => x86::jumps(&self.parts, near, MOST_CANDIDATES),
             _ => aarch64::jumps(&self.parts, near, MOST_CANDIDATES),
         };
         if jumps.len() >= MOST_CANDIDATES {
@@ -161,7 +166,7 @@ impl<'a> Code<'a> {
     /// Whether a call, or a function's last jump, goes there.
     fn is_called(&self, address: u64) -> bool {
         match self.arch {
-            Arch::X86_64 => x86_64::is_called(&self.parts, address),
+            Arch::X86_64 | Arch::I686 => x86::is_called(&self.parts, address),
             _ => aarch64::is_called(&self.parts, address),
         }
     }
@@ -172,7 +177,7 @@ impl<'a> Code<'a> {
         let Some(bytes) = self.at(start) else { return Vec::new() };
         let size = usize::try_from(end - start).unwrap_or(usize::MAX).min(bytes.len());
         let mut found = match self.arch {
-            Arch::X86_64 => x86_64::callees(start, &bytes[..size]),
+            Arch::X86_64 | Arch::I686 => x86::callees(start, &bytes[..size]),
             _ => aarch64::callees(start, &bytes[..size]),
         };
         found.retain(|target| !(start..end).contains(target));

@@ -256,7 +256,7 @@ impl Image<'_, '_> {
         let loaded = self.elf.loaded();
         let named = |address: u64| {
             let pointer = address.to_le_bytes();
-            let finder = memchr::memmem::Finder::new(&pointer);
+            let finder = memchr::memmem::Finder::new(&pointer[..if self.elf.bytes.wide { 8 } else { 4 }]);
             self.marks.symbol("free").is_some_and(|free| free.value == address)
                 || loaded.iter().any(|part| finder.find(part).is_some())
         };

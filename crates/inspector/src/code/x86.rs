@@ -1,12 +1,12 @@
-//! x86-64 instructions.
+//! x86 instructions, of 32 and of 64 bits.
 
 use iced_x86::{Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use memchr::{memchr_iter, memchr2_iter};
 
 use super::{Step, Store};
 
-pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Step> {
-    let mut decoder = Decoder::with_ip(64, bytes.get(..15).unwrap_or(bytes), address, DecoderOptions::NONE);
+pub(super) fn step(bits: u32, address: u64, bytes: &[u8]) -> Option<Step> {
+    let mut decoder = Decoder::with_ip(bits, bytes.get(..15).unwrap_or(bytes), address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     if instruction.is_invalid() {
         return None;
@@ -17,19 +17,20 @@ pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Step> {
     );
     let branches =
         matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch);
-    let target = (branches && instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch64());
+    let near = matches!(instruction.op0_kind(), OpKind::NearBranch32 | OpKind::NearBranch64);
+    let target = (branches && near).then(|| instruction.near_branch_target());
     Some(Step { length: instruction.len() as u64, falls_through, target, store: store(&instruction) })
 }
 
 fn store(instruction: &Instruction) -> Option<Store> {
     let plain = instruction.op0_kind() == OpKind::Memory
         && instruction.memory_index() == Register::None
-        && instruction.memory_base().is_gpr64();
+        && (instruction.memory_base().is_gpr64() || instruction.memory_base().is_gpr32());
     if !plain {
         return None;
     }
     let base = instruction.memory_base() as u32;
-    match (instruction.code(), instruction.memory_displacement64() as i64) {
+    match (instruction.code(), instruction.memory_displacement32() as i32) {
         (Opcode::Mov_rm8_imm8, -3) if instruction.immediate8() == 0xff => Some(Store::Mark { base }),
         (Opcode::Mov_rm16_imm16, -2) if instruction.immediate16() == 0 => Some(Store::Offset { base }),
         (Opcode::Mov_rm16_r16, -2) => Some(Store::Offset { base }),
@@ -93,10 +94,13 @@ mod tests {
         // mov byte [r15-3], 0xff; mov word [r15-2], 0; mov word [rdi-2], ax
         let code = b"\x41\xc6\x47\xfd\xff\x66\x41\xc7\x47\xfe\x00\x00\x66\x89\x47\xfe";
         let r15 = Register::R15 as u32;
-        assert_eq!(step(0, code).unwrap().store, Some(Store::Mark { base: r15 }));
-        assert_eq!(step(5, &code[5..]).unwrap().store, Some(Store::Offset { base: r15 }));
-        assert_eq!(step(12, &code[12..]).unwrap().store, Some(Store::Offset { base: Register::RDI as u32 }));
+        assert_eq!(step(64, 0, code).unwrap().store, Some(Store::Mark { base: r15 }));
+        assert_eq!(step(64, 5, &code[5..]).unwrap().store, Some(Store::Offset { base: r15 }));
+        assert_eq!(step(64, 12, &code[12..]).unwrap().store, Some(Store::Offset { base: Register::RDI as u32 }));
         assert_eq!(marks(&[(0x1000, code)], 9), [0x1001]);
+        let edi = Register::EDI as u32;
+        assert_eq!(step(32, 12, &code[12..]).unwrap().store, Some(Store::Offset { base: edi }));
+        assert_eq!(step(32, 0, b"\xc6\x47\xfd\xff").unwrap().store, Some(Store::Mark { base: edi }));
         assert!(marks(&[(0x1000, code)], 0).is_empty());
     }
 
@@ -105,13 +109,13 @@ mod tests {
         // endbr64; jmp +0; jne -2; call +0; ret
         let code = b"\xf3\x0f\x1e\xfa\xe9\x00\x00\x00\x00\x75\xfe\xe8\x00\x00\x00\x00\xc3";
         assert_eq!(jumps(&[(0x10, code)], |target| target == 0x19, 9), [(0x14, 0x19), (0x10, 0x19)]);
-        let jump = step(0x14, &code[4..]).unwrap();
+        let jump = step(64, 0x14, &code[4..]).unwrap();
         assert_eq!((jump.falls_through, jump.target), (false, Some(0x19)));
-        let branch = step(0x19, &code[9..]).unwrap();
+        let branch = step(64, 0x19, &code[9..]).unwrap();
         assert_eq!((branch.falls_through, branch.target), (true, Some(0x19)));
         assert!(is_called(&[(0x10, code)], 0x20) && !is_called(&[(0x10, code)], 0x21));
-        let call = step(0x1b, &code[11..]).unwrap();
+        let call = step(64, 0x1b, &code[11..]).unwrap();
         assert_eq!((call.falls_through, call.target), (true, None));
-        assert!(!step(0x20, &code[16..]).unwrap().falls_through);
+        assert!(!step(64, 0x20, &code[16..]).unwrap().falls_through);
     }
 }
