@@ -271,12 +271,16 @@ impl<'a> Marks<'a> {
         Some(Verdict::Is(found, format!("{detail}{served}")))
     }
 
-    /// Whether the program is Rust's, and its default allocator, which is `malloc`, is not the one that it uses.
-    pub(crate) fn is_rust_with_its_own(&self) -> bool {
-        let rust = [Part::Rust, Part::RustGlobal].iter().any(|part| self.parts.contains(part))
+    /// Whether the program is Rust's.
+    pub(crate) fn is_rust(&self) -> bool {
+        [Part::Rust, Part::RustGlobal, Part::RustDefault].iter().any(|part| self.parts.contains(part))
             || self.has("rust_eh_personality")
-            || self.has("rust_begin_unwind");
-        rust && !self.parts.contains(&Part::RustDefault)
+            || self.has("rust_begin_unwind")
+    }
+
+    /// Whether Rust's default allocator is in it, which is `malloc`, and no other is named.
+    pub(crate) fn has_rust_default(&self) -> bool {
+        self.parts.contains(&Part::RustDefault) && !self.has_rust_global()
     }
 
     /// Whether a Rust program names its allocator with `#[global_allocator]`. Often only a wrapper that counts and asks the
@@ -344,10 +348,10 @@ mod tests {
     fn rust_with_its_own_allocator_is_told_from_rust_with_malloc() {
         let jemalloc =
             [symbol("_rjem_sdallocx", 1, STB_GLOBAL), symbol("_RNvCs_7___rustc12___rust_alloc", 2, STB_GLOBAL)];
-        assert!(Marks::of(&jemalloc).is_rust_with_its_own());
+        assert!(Marks::of(&jemalloc).is_rust() && !Marks::of(&jemalloc).has_rust_default());
         assert_eq!(Marks::of(&jemalloc).prefixed_jemalloc(), Some("_rjem_sdallocx"));
         let system = [&jemalloc[..], &[symbol("__rdl_alloc", 3, STB_GLOBAL)]].concat();
-        assert!(!Marks::of(&system).is_rust_with_its_own());
-        assert!(!Marks::of(&jemalloc[..1]).is_rust_with_its_own());
+        assert!(Marks::of(&system).has_rust_default());
+        assert!(!Marks::of(&jemalloc[..1]).is_rust());
     }
 }

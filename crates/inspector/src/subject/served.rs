@@ -321,20 +321,24 @@ impl Image<'_, '_> {
             };
             return Some(self.named(name::GO, go));
         }
-        if self.marks.is_rust_with_its_own() {
+        if self.marks.is_rust() {
             return self.language_of_rust(malloc);
         }
         if self.marks.has_program() || !self.constants.has(Origin::Rust) {
             return None;
         }
-        let others = self.constants.others();
-        if others.iter().any(|(origin, _)| *origin == Origin::JemallocPrefixed) {
+        if self.constants.has(Origin::JemallocPrefixed) {
             let mut allocator = self.named("jemalloc", Vec::new());
             let rust = self.constants.details(Origin::Rust).unwrap_or_default();
             allocator.evidence.push(Evidence::new(Source::Constants, rust));
             return Some(allocator);
         }
-        let (origin, detail) = others.into_iter().find(|(origin, _)| origin.name() != malloc.name)?;
+        self.another_for_rust(malloc)
+    }
+
+    /// "unknown" for a Rust program with an allocator in it that may be what it uses.
+    fn another_for_rust(&self, malloc: &Allocator) -> Option<Allocator> {
+        let (origin, detail) = self.constants.others().into_iter().find(|(origin, _)| origin.name() != malloc.name)?;
         let detail =
             format!("a Rust program with {} in it, which does not show that it uses it: {detail}", origin.name());
         Some(Allocator::named(name::UNKNOWN, of(Source::Constants, detail)))
@@ -343,6 +347,9 @@ impl Image<'_, '_> {
     /// Rust calls its allocator through `__rust_alloc`; where the compiler has left nothing of that, the prefix of the
     /// crate's jemalloc is what tells.
     fn language_of_rust(&self, malloc: &Allocator) -> Option<Allocator> {
+        if self.marks.has_rust_default() && self.constants.others().is_empty() {
+            return None;
+        }
         let entry = |name: &[u8]| {
             let is = |ending: &[u8]| name == ending || (name.starts_with(b"_R") && name.ends_with(ending));
             is(b"__rust_alloc") || is(b"__rg_alloc")
@@ -366,7 +373,7 @@ impl Image<'_, '_> {
         let detail = match (self.marks.other_allocator(), self.marks.has_rust_global()) {
             (Some((symbol, whose)), _) => format!("a Rust program with `{symbol}`: it may be {whose} that it uses"),
             (None, true) => "`__rg_alloc`: a global allocator that is not known".to_owned(),
-            (None, false) => return None,
+            (None, false) => return self.another_for_rust(malloc),
         };
         Some(Allocator::named(name::UNKNOWN, of(Source::Symbols, detail)))
     }

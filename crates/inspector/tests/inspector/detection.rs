@@ -100,6 +100,20 @@ fn a_malloc_of_the_programs_own_may_be_weak() {
 }
 
 #[test]
+fn an_allocator_in_a_rust_program_is_not_said_to_be_its_own_without_proof() {
+    let source = "#include <stdio.h>\n\
+        void rust_eh_personality(void) {}\n\
+        const char *volatile a = \"mimalloc: error: \", *volatile b = \"mimalloc: warning: \";\n\
+        int main(void) { puts(a); return puts(b) < 0; }\n";
+    let report = inspect(&programs::native(source, &["-O1"])).unwrap();
+    let language = report.language_allocator.unwrap();
+    assert_eq!((report.malloc.name.as_str(), language.name.as_str()), ("glibc", "unknown"));
+    assert!(language.evidence[0].detail.contains("mimalloc"), "{language:?}");
+    let without = source.replace("mimalloc: error: ", "");
+    assert_eq!(inspect(&programs::native(&without, &["-O1"])).unwrap().language_allocator, None);
+}
+
+#[test]
 fn a_graft_without_the_second_note_is_believed_only_with_symbols() {
     let arch = Arch::X86_64;
     let graft = grafts::graft(arch, &Recipe { define: Some("WITHOUT_BOND"), ..Recipe::default() });
