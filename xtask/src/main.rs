@@ -3,8 +3,8 @@
 mod bench;
 mod command;
 mod conformance;
-mod counting;
 mod corpus;
+mod counting;
 mod debian;
 mod demo;
 mod grafts;

@@ -175,7 +175,7 @@ impl<'a> Object<'a> {
         let flags = &header[if bits == 64 { 48..52 } else { 36..40 }];
         let floats = u32::from(if big_endian { flags[3] } else { flags[0] }) & elf::EF_RISCV_FLOAT_ABI;
         let other_floats = elf::Machine(machine) == elf::EM_RISCV && floats != elf::EF_RISCV_FLOAT_ABI_DOUBLE.0;
-        relocatable.then(|| Object { machine: Machine { number: machine, bits, big_endian, other_floats }, data })
+        relocatable.then_some(Object { machine: Machine { number: machine, bits, big_endian, other_floats }, data })
     }
 
     /// All symbols but the empty first one, in the order of the table; none where there is no table.
