@@ -133,8 +133,17 @@ static void *uncancellable(void *argument) {
 	return 0;
 }
 
+// musl 1.2.3 sends a thread that is cancelled asynchronously to __cp_cancel as it stands (src/thread/pthread_cancel.c):
+// without its stack in order on i386, in Thumb state on arm, where that is ARM code. Stock programs die of it.
+#if defined(__i386__) || defined(__arm__)
+enum { CAN_CANCEL_ASYNCHRONOUSLY = 0 };
+#else
+enum { CAN_CANCEL_ASYNCHRONOUSLY = 1 };
+#endif
+
 int main(void) {
 	check_begin();
+	if (!CAN_CANCEL_ASYNCHRONOUSLY) NOTE("musl 1.2.3 cannot cancel asynchronously here: that is left out\n");
 	CHECK(pipe2(ends, O_NONBLOCK) == 0 && pthread_key_create(&key, destroy) == 0);
 	uint64_t state = 6;
 	size_t base = 0;
@@ -147,7 +156,8 @@ int main(void) {
 		void *(*kind)(void *) = round % 8 ? deferred : pending;
 		CHECK(pthread_create(&threads[0], 0, kind, round % 8 ? (void *)round : (void *)&passed) == 0);
 		CHECK(pthread_create(&threads[1], 0, deferred, (void *)(round * 3)) == 0);
-		CHECK(pthread_create(&threads[2], 0, asynchronous, (void *)(round * 5)) == 0);
+		CHECK(pthread_create(&threads[2], 0, CAN_CANCEL_ASYNCHRONOUSLY ? asynchronous : deferred,
+		                     (void *)(round * 5)) == 0);
 		CHECK(pthread_create(&threads[3], 0, uncancellable, (void *)(round * 7 + 1)) == 0);
 		struct timespec pause = {0, (long)random_between(&state, 0, 3000000)};
 		nanosleep(&pause, 0);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde::Serialize;
 
 use super::donor::Donor;
-use super::{Check, HOOKS, INTERNAL, PUBLIC, STRINGS};
+use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC, STRINGS};
 use crate::bytes::printable;
 use crate::elf::{STB_WEAK, STV_HIDDEN, Symbol};
 use crate::library::{Library, Part};
@@ -113,7 +113,9 @@ fn reason(subject: Subject, name: &[u8], was_there: bool, hidden: bool) -> Optio
         Subject::Malloc if is(&PUBLIC) && was_there => {
             Some("the donor's; weak, so that a program may still bring its own")
         }
-        Subject::Malloc if is(&PUBLIC) => Some("glibc has it and musl does not: programs that ask for it link"),
+        Subject::Malloc if is(&PUBLIC) || is(&BESIDE_MUSL) => {
+            Some("glibc has it and musl does not: programs that ask for it link")
+        }
         Subject::Malloc if is(&INTERNAL) => Some("libc's own blocks come from the donor too"),
         Subject::Malloc if name == b"__malloc_atfork" => Some("fork calls it to keep the donor whole in the child"),
         Subject::Malloc if is(&HOOKS) => Some("libc calls it, and the donor has no use for what it is given"),
