@@ -82,7 +82,7 @@ class PALGraft
 	/* The page map is not counted as mapped memory: it would hide everything else. */
 	static void *reserve_page_map(size_t size)
 	{
-		/* An emulator may keep account of every page of a mapping (qemu-user before 8.0 does): 256 GiB of them take it
+		/* An emulator may keep account of every page of a mapping (qemu-user 7.2 seems to): 256 GiB of them take it
 		 * minutes. Emulated are mostly programs for other machines than x86-64. */
 #ifdef __x86_64__
 		constexpr bool at_once = true;
