@@ -8,14 +8,14 @@
 #include "../workload.h"
 
 #include <sched.h>
-#include <stdatomic.h>
 
 enum { RING = 4096, LEAST = 16, MOST = 1024, MAX_PAIRS = MAX_THREADS / 2 };
 
-/* A ring for one writer and one reader; each side has a cache line of its own. */
+/* A ring for one writer and one reader; each side has a cache line of its own. The compiler's own atomics: musl has no
+ * <stdatomic.h>, and its headers are the only ones there are. */
 struct pipe {
-    _Alignas(64) _Atomic uint64_t written;
-    _Alignas(64) _Atomic uint64_t read;
+    _Alignas(64) uint64_t written;
+    _Alignas(64) uint64_t read;
     _Alignas(64) struct block *ring[RING];
     uint64_t messages, sum, seed;
 };
@@ -29,17 +29,17 @@ static void produce(struct pipe *pipe) {
     struct numbers numbers = {pipe->seed};
     for (uint64_t i = 0; i < pipe->messages; i++) {
         struct block *message = make_block(draw_between(&numbers, LEAST, MOST), (uint32_t)i);
-        while (i - atomic_load_explicit(&pipe->read, memory_order_acquire) >= RING) sched_yield();
+        while (i - __atomic_load_n(&pipe->read, __ATOMIC_ACQUIRE) >= RING) sched_yield();
         pipe->ring[i % RING] = message;
-        atomic_store_explicit(&pipe->written, i + 1, memory_order_release);
+        __atomic_store_n(&pipe->written, i + 1, __ATOMIC_RELEASE);
     }
 }
 
 static void consume(struct pipe *pipe) {
     for (uint64_t i = 0; i < pipe->messages; i++) {
-        while (atomic_load_explicit(&pipe->written, memory_order_acquire) <= i) sched_yield();
+        while (__atomic_load_n(&pipe->written, __ATOMIC_ACQUIRE) <= i) sched_yield();
         pipe->sum += end_block(pipe->ring[i % RING]);
-        atomic_store_explicit(&pipe->read, i + 1, memory_order_release);
+        __atomic_store_n(&pipe->read, i + 1, __ATOMIC_RELEASE);
     }
 }
 

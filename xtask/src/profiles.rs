@@ -9,13 +9,21 @@ use anyhow::{Context, Result};
 use crate::grafts::{self, Workshop};
 use crate::{command, memory, setup, workspace};
 
-const NAMES: [&str; 2] = ["map", "idle"];
+const NAMES: [&str; 9] =
+    ["map", "idle", "larson", "pipeline", "growth", "blocks", "small", "fragments", "bursts"];
 /// Rows of the suite: which of the programs, and its arguments.
-const RUNS: [(usize, &str, &[&str]); 4] = [
+const RUNS: [(usize, &str, &[&str]); 11] = [
     (0, "map 1", &["1", "20000", "200000"]),
     (0, "map 8", &["8", "20000", "200000"]),
     (0, "map 1 large", &["1", "1000000", "200000"]),
     (1, "idle", &["256", "4"]),
+    (2, "larson 8", &["8", "800000", "10"]),
+    (3, "pipeline 4", &["4", "400000"]),
+    (4, "growth 2", &["2", "160"]),
+    (5, "blocks 2", &["2", "400"]),
+    (6, "small 8", &["8", "8000"]),
+    (7, "fragments 8", &["8", "96"]),
+    (8, "bursts 8", &["8", "4000"]),
 ];
 /// Each figure is the median of so many runs.
 const ROUNDS: usize = 3;

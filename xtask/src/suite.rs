@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::linking::{self, Compiler, Musl};
 use crate::rounds::{self, Effort, Spread};
-use crate::{command, memory, setup, workspace};
+use crate::{command, grafts, memory, setup, workspace};
 
 /// A folder of `suite/` with a program of that name, which takes a number of threads and then `work`.
 struct Workload {
@@ -97,21 +97,12 @@ impl Choice {
             choice.workloads = WORKLOADS.iter().collect();
         }
         if choice.arms.is_empty() {
-            choice.arms = donors(allograft)?;
+            choice.arms = grafts::donors(allograft)?.into_iter().map(|donor| donor.name).collect();
             choice.arms.insert(0, "stock".to_owned());
             choice.arms.push("glibc".to_owned());
         }
         Ok(choice)
     }
-}
-
-/// The names of all donors in this build.
-fn donors(allograft: &Path) -> Result<Vec<String>> {
-    let said = command::output(Command::new(allograft).args(["donors", "--json"]))?;
-    let list: serde_json::Value = serde_json::from_str(&said).context("`donors --json` printed no JSON")?;
-    let names = list["donors"].as_array().context("`donors --json` lists no donors")?;
-    let names = names.iter().filter(|donor| donor["kind"] != "strings").filter_map(|donor| donor["name"].as_str());
-    Ok(names.map(str::to_owned).collect())
 }
 
 /// A copy of the musl for each arm, grafted as its name says.
