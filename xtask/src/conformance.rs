@@ -151,7 +151,7 @@ impl Results {
         text
     }
 
-    /// How many ways passed of how many, with the numbers of what is to be said about them.
+    /// How many ways passed of how many that ran, with the numbers of what is to be said about them.
     fn entry(&self, due: &[&Cell], remarks: &mut Vec<String>) -> String {
         if due.is_empty() {
             return "–".to_owned();
@@ -164,8 +164,10 @@ impl Results {
         numbers.sort_unstable();
         numbers.dedup();
         let numbers: Vec<String> = numbers.iter().map(|number| format!("({number})")).collect();
-        let count = format!("{passed}/{}", due.len());
-        let count = if passed == due.len() { count } else { format!("**{count}**") };
+        let missing = due.len() - runs.len();
+        let missing = if missing == 0 { String::new() } else { format!(", {missing} not run") };
+        let count = format!("{passed}/{}{missing}", runs.len());
+        let count = if passed == runs.len() { count } else { format!("**{count}**") };
         [vec![count], numbers].concat().join(" ")
     }
 }
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn what_did_not_run_does_not_count_as_passed() {
         let results = results(vec![(cell("fork", "one", "ld"), None, &[])], vec![cell("fork", "one", "lld")]);
-        assert!(results.tables().contains("| **1/2** |"));
+        assert!(results.tables().contains("| 1/1, 1 not run |"));
         assert_eq!(results.missing().len(), 1);
     }
 

@@ -57,7 +57,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "ci",
         arguments: "[--tested]",
-        help: "what CI runs: fmt, clippy, test, test-slow, demo --quick (--tested: test has just run)",
+        help: "what CI runs: fmt, clippy, test, most of test-slow, demo --quick (--tested: test has just run)",
         run: test::ci,
     },
     Task {

@@ -9,8 +9,7 @@ use anyhow::{Context, Result};
 use crate::grafts::{self, Workshop};
 use crate::{command, memory, setup, workspace};
 
-const NAMES: [&str; 9] =
-    ["map", "idle", "larson", "pipeline", "growth", "blocks", "small", "fragments", "bursts"];
+const NAMES: [&str; 9] = ["map", "idle", "larson", "pipeline", "growth", "blocks", "small", "fragments", "bursts"];
 /// Rows of the suite: which of the programs, and its arguments.
 const RUNS: [(usize, &str, &[&str]); 11] = [
     (0, "map 1", &["1", "20000", "200000"]),

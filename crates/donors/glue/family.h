@@ -38,7 +38,7 @@
 			graft_count_call(graft_function_##name);    \
 	} while (0)
 
-/* Every block is aligned to 16 bytes on 64-bit, whatever its size, as musl's and glibc's are. A donor may align a
+/* Every block is aligned to 16 bytes, whatever its size, as musl's are on every architecture. A donor may align a
  * block of 8 bytes to 8 only, so the least that it is asked for is 16. */
 #define GRAFT_ALIGNMENT 16
 #define GRAFT_ROUND(n) ((n) < GRAFT_ALIGNMENT ? GRAFT_ALIGNMENT : (n))
