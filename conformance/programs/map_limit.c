@@ -36,7 +36,9 @@ static void large_blocks(void) {
 		many[i] = fresh(i, LARGE + i % 5 * 1000);
 		got += many[i] != 0;
 	}
-	CHECK_THAT(got >= count / 2, "only %zu of %zu large blocks", got, count);
+	// Pages without access around each block make it two mappings or three.
+	CHECK_THAT(got >= count / 3, "only %zu of %zu large blocks", got, count);
+	if (got < count) NOTE("the limit of mappings comes before 70,000 large blocks: ENOMEM\n");
 	for (size_t i = 0; i < count; i += 2) drop(i);
 	for (size_t i = 1; i < count; i += 4) {
 		errno = 0;

@@ -67,7 +67,12 @@ pub(crate) fn musl_program(arch: Arch, source: &str, libc: &Path, mode: Mode, st
     if strip {
         command.arg("-s");
     }
-    command.arg(musl.libdir.join(start)).arg(musl.libdir.join("crti.o")).arg(object).arg(libc);
+    // What compilers call by themselves: libc asks for it too, on arm to divide.
+    let runtime = folder.path().join("runtime.a");
+    let of = conformance::Arch::from_name(arch.name()).unwrap();
+    fs::write(&runtime, conformance::runtime_library(of)).unwrap();
+    command.arg(musl.libdir.join(start)).arg(musl.libdir.join("crti.o")).arg(object);
+    command.arg("--start-group").arg(libc).arg(runtime).arg("--end-group");
     run(command.arg(musl.libdir.join("crtn.o")));
     fs::read(output).unwrap()
 }
