@@ -79,16 +79,12 @@ void setMemoryPermission(uptr Address, uptr Size, uptr Flags, UNUSED MapPlatform
 }
 
 /* Whoever calls this counts on zeros afterwards, which a program that called mlockall() does not get from the kernel:
- * madvise() refuses locked pages. */
+ * madvise() refuses locked pages. Upstream tries again for as long as the answer is EAGAIN, which may be forever. */
 void releasePagesToOS(uptr Base, uptr Offset, uptr Size, UNUSED MapPlatformData *Data)
 {
 	void *Address = reinterpret_cast<void *>(Base + Offset);
-	while (graft_apart_madvise(Address, Size, MADV_DONTNEED)) {
-		if (*graft_apart_errno() != EAGAIN) {
-			memset(Address, 0, Size);
-			break;
-		}
-	}
+	if (graft_apart_madvise(Address, Size, MADV_DONTNEED))
+		memset(Address, 0, Size);
 }
 
 const char *getEnv(const char *Name)
