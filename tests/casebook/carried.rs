@@ -21,6 +21,9 @@ fn main() {
     let donors = donors::all().iter().map(|donor| Donors::both(donor.name)).chain([Donors::STOCK]);
     for donors in donors {
         for host in [Host::Debian(Arch::X86_64), Host::Debian(Arch::Aarch64), Host::Zig(Arch::X86_64)] {
+            if !donors.exist_for(host.arch()) {
+                continue;
+            }
             for linker in [Linker::Gnu, Linker::Lld] {
                 for level in LEVELS {
                     // GNU ld on this machine is neither for other architectures nor for LLVM's bitcode, and zig's libc.a is

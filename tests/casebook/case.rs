@@ -57,8 +57,7 @@ pub struct Case {
     /// A graft holds what stock musl does not.
     #[serde(default)]
     pub more_than_stock: bool,
-    /// The program is linked with a whole C++ library, and compiled with exceptions. For foreign architectures, whose libraries
-    /// take setup a while, that is the slow tier's.
+    /// The program is linked with a whole C++ library, and compiled with exceptions: on this machine's architecture only.
     #[serde(default)]
     pub cxx: bool,
     /// What the inspector has to say of the program's malloc, when it is not the donor's name.

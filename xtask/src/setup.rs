@@ -28,8 +28,6 @@ pub(crate) enum Extent {
     /// What the tests take too: a musl for every architecture, where both are in use both, emulators, and a C++ library for
     /// this machine.
     Everything,
-    /// What the slow tier takes on top: C++ libraries for foreign architectures.
-    Slow,
 }
 
 /// Puts in place what is missing, says on stderr what it does, and is silent when there is nothing to do. Any number of
@@ -46,13 +44,13 @@ pub(crate) fn prepare(extent: Extent) -> Result<()> {
     debian::install(&tools, extent)?;
     for arch in Arch::ALL {
         let needed = match extent {
-            Extent::Everything | Extent::Slow => fixtures::ZIG.contains(&arch),
+            Extent::Everything => fixtures::ZIG.contains(&arch),
             Extent::Demo => fixtures::native(arch) && fixtures::debian_musl_if_present(arch).is_none(),
         };
         if needed {
             zig::install_musl(&zig, arch)?;
         }
-        if extent == Extent::Slow || (extent == Extent::Everything && fixtures::native(arch)) {
+        if extent == Extent::Everything && fixtures::native(arch) {
             zig::install_cxx(&zig, arch)?;
         }
     }

@@ -17,7 +17,7 @@ pub(crate) fn fast(arguments: &[String]) -> Result<()> {
 /// `cargo xtask test-slow`: the tests marked `#[ignore]`, optimised, since they repeat things thousands of times; then the table
 /// of donors by situation.
 pub(crate) fn slow(arguments: &[String]) -> Result<()> {
-    setup::prepare(setup::Extent::Slow)?;
+    setup::prepare(setup::Extent::Everything)?;
     corpus::prepare()?;
     conformance::forget()?;
     let mut cargo = command::cargo(&["test", "--workspace", "--locked", "--release"]);
