@@ -54,6 +54,9 @@ pub struct Case {
     /// The program calls none of the string functions that are grafted on every architecture, and may have no note of them.
     #[serde(default)]
     pub may_lack_strings: bool,
+    /// It holds only where string functions are grafted, not on architectures whose hosts keep musl's.
+    #[serde(default)]
+    pub needs_strings: bool,
     /// A graft holds what stock musl does not.
     #[serde(default)]
     pub more_than_stock: bool,

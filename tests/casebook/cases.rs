@@ -21,6 +21,9 @@ fn main() {
                 if case.cxx && !fixtures::native(way.host.arch()) {
                     continue;
                 }
+                if case.needs_strings && !donors.strings_for(way.host) {
+                    continue;
+                }
                 let slow = SLOW.contains(&way.host.arch());
                 trials.push(trial(&bench, &case, donors, way).with_ignored_flag(slow));
             }
