@@ -1,7 +1,7 @@
 /*
  * malloc and free, and as little else as there can be: what one instruction more in each call costs shows here, if anywhere.
  *
- *     pairs [MILLIONS]
+ *     pairs [PAIRS]
  *
  * stdout: one line with a checksum, the same for every libc.
  */
@@ -12,7 +12,7 @@
 enum { LIVE = 64 };
 
 int main(int argc, char **argv) {
-    unsigned long pairs = (argc > 1 ? strtoul(argv[1], NULL, 10) : 20) * 1000000;
+    unsigned long pairs = argc > 1 ? strtoul(argv[1], NULL, 10) : 20000000;
     unsigned char *volatile blocks[LIVE] = {NULL};
     uint64_t sum = 0;
     for (unsigned long i = 0; i < pairs; i++) {

@@ -34,11 +34,16 @@ fn main() {
             let plain = Way { host: NATIVE, linker: Linker::Gnu, mode: Mode::Static };
             let short = Cell::new(program, donor.name, plain, Length::Percent(SHORT));
             trials.push(trial(&bench, program, plain, short, false));
-            let mut runs = matrix(donor);
+            let mut due: Vec<(Way, Cell)> = matrix(donor)
+                .into_iter()
+                .map(|(way, length)| (way, Cell::new(program, donor.name, way, length)))
+                .collect();
             let long = LONG.into_iter().filter(|(name, ..)| *name == program.name);
-            runs.extend(long.map(|(_, variable, value)| (plain, Length::Longer { variable, value })));
-            for (way, length) in runs {
-                let cell = Cell::new(program, donor.name, way, length);
+            due.extend(long.map(|(_, variable, value)| {
+                (plain, Cell::new(program, donor.name, plain, Length::Longer { variable, value }))
+            }));
+            due.extend(large_pages(program, donor));
+            for (way, cell) in due {
                 cells.push(cell.clone());
                 trials.push(trial(&bench, program, way, cell, true));
             }
@@ -78,6 +83,16 @@ fn matrix(donor: &donors::Donor) -> Vec<(Way, Length)> {
     }
     ways.retain(|(way, _)| Donors::both(donor.name).exist_for(way.host.arch()));
     ways
+}
+
+/// What the kernels of some aarch64 systems have instead of pages of 4 KiB, by the emulator.
+fn large_pages(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, Cell)> {
+    let way = Way { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
+    if fixtures::runs_here(Arch::Aarch64) || !Donors::both(donor.name).exist_for(Arch::Aarch64) {
+        return Vec::new();
+    }
+    let cell = |kib| (way, Cell::new(program, donor.name, way, Length::Percent(EMULATED)).with_pages(kib));
+    [16, 64].map(cell).into()
 }
 
 fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, slow: bool) -> Trial {

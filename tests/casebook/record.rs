@@ -53,6 +53,9 @@ pub struct Cell {
     pub way: String,
     /// How much of the program's work is done.
     pub length: Length,
+    /// Size of the emulated system's pages, if it is not that of this machine's.
+    #[serde(skip)]
+    pub page_kib: Option<u32>,
 }
 
 /// What came of it.
@@ -73,7 +76,12 @@ impl Cell {
     /// The cell of a program with a donor, linked one way.
     pub fn new(program: &'static conformance::Program, donor: &'static str, way: Way, length: Length) -> Cell {
         let arch = way.host.arch().name();
-        Cell { program: program.name, about: program.about, donor, arch, way: way.name(), length }
+        Cell { program: program.name, about: program.about, donor, arch, way: way.name(), length, page_kib: None }
+    }
+
+    /// The same on a system with pages of so many KiB.
+    pub fn with_pages(self, kib: u32) -> Cell {
+        Cell { way: format!("{}/{kib}k-pages", self.way), page_kib: Some(kib), ..self }
     }
 
     /// The name of its test.
@@ -88,7 +96,9 @@ impl Cell {
             Length::Longer { variable, value } => (100, Some((variable.to_owned(), value.to_owned()))),
         };
         let scale = ("ALLOGRAFT_SCALE".to_owned(), percent.to_string());
-        std::iter::once(scale).chain(longer).collect()
+        // What QEMU reads in place of its option -p, which would have to be passed on to the programs that programs start.
+        let pages = self.page_kib.map(|kib| ("QEMU_PAGESIZE".to_owned(), (kib * 1024).to_string()));
+        std::iter::once(scale).chain(longer).chain(pages).collect()
     }
 }
 

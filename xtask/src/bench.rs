@@ -16,7 +16,7 @@ const GOAL_MS: f64 = 50.0;
 const GOAL_MB: f64 = 64.0;
 const RUNS: usize = 60;
 
-/// `cargo xtask bench [graft | counting | profiles | strings [ARGUMENTS] | suite [ARGUMENTS]]`.
+/// `cargo xtask bench [graft | counting | profiles | strings [ARGUMENTS] | suite [ARGUMENTS] | tables]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {}
@@ -25,7 +25,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         [suite] if suite == "profiles" => return profiles::bench(),
         [suite, arguments @ ..] if suite == "strings" => return strings::bench(arguments),
         [suite, arguments @ ..] if suite == "suite" => return suite::bench(arguments),
-        _ => bail!("`bench` knows `graft`, `counting`, `profiles`, `strings` and `suite`"),
+        [suite] if suite == "tables" => return suite::tables(),
+        _ => bail!("`bench` knows `graft`, `counting`, `profiles`, `strings`, `suite` and `tables`"),
     }
     setup::prepare(setup::Extent::Everything)?;
     let allograft = command::build_allograft()?;

@@ -17,6 +17,7 @@ const CONFIGURATION: &str = r#"
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
+#clear DPkg::Post-Invoke;
 #clear Acquire::IndexTargets::deb::DEP-11;
 APT::Sandbox::User "";
 Debug::NoLocking "true";
@@ -121,7 +122,7 @@ fn left_out(wanted: &Wanted, reason: &str) {
 }
 
 /// Debian's name for an architecture of which it has packages.
-fn debian_name(arch: Arch) -> Option<&'static str> {
+pub(crate) fn debian_name(arch: Arch) -> Option<&'static str> {
     match arch {
         Arch::X86_64 => Some("amd64"),
         Arch::Aarch64 => Some("arm64"),
@@ -132,13 +133,15 @@ fn debian_name(arch: Arch) -> Option<&'static str> {
 }
 
 /// apt with its state in a folder of its own and the machine's sources, keys and proxies.
-struct Apt {
+pub(crate) struct Apt {
     folder: PathBuf,
+    /// A list of sources to use instead of the machine's.
+    sources: Option<PathBuf>,
 }
 
 impl Apt {
     /// With the lists of the machine's own architecture and of `foreign` ones, which dpkg is not told of.
-    fn new(folder: &Path, foreign: impl Iterator<Item = &'static str>) -> Result<Apt> {
+    pub(crate) fn new(folder: &Path, foreign: impl Iterator<Item = &'static str>) -> Result<Apt> {
         for name in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(name))?;
         }
@@ -151,7 +154,28 @@ impl Apt {
             configuration.push_str(&format!("APT::Architectures {{ \"{name}\"; }};\n"));
         }
         fs::write(folder.join("apt.conf"), configuration)?;
-        Ok(Apt { folder: folder.to_owned() })
+        Ok(Apt { folder: folder.to_owned(), sources: None })
+    }
+
+    /// With the packages of another release of Debian, from where the machine gets those of its own.
+    ///
+    /// # Errors
+    /// When the machine's sources do not name its release.
+    pub(crate) fn of_release(folder: &Path, release: &str) -> Result<Apt> {
+        let mut apt = Apt::new(folder, std::iter::empty())?;
+        let system = fs::read_to_string("/etc/os-release").context("cannot read `/etc/os-release`")?;
+        let own = system.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+        let own = own.context("`/etc/os-release` names no release of Debian")?.trim_matches('"');
+        let candidates = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
+        let found = candidates.iter().find_map(|path| {
+            let text = fs::read_to_string(path).ok().filter(|text| text.contains(own))?;
+            Some((Path::new(path).extension()?.to_owned(), text))
+        });
+        let (ending, text) = found.with_context(|| format!("apt's sources name no `{own}`"))?;
+        let path = folder.join("release").with_extension(ending);
+        fs::write(&path, text.replace(own, release))?;
+        apt.sources = Some(path);
+        Ok(apt)
     }
 
     fn command(&self) -> Command {
@@ -161,16 +185,40 @@ impl Apt {
         for (key, name) in [("Dir::State::Lists", "lists"), ("Dir::State::status", "status"), ("Dir::Cache", "cache")] {
             command.arg("-o").arg(option(key, name));
         }
+        if let Some(sources) = &self.sources {
+            command.arg("-o").arg(format!("Dir::Etc::SourceList={}", sources.display()));
+            command.args(["-o", "Dir::Etc::SourceParts=/dev/null"]);
+        }
         command.env("DEBIAN_FRONTEND", "noninteractive");
         command
     }
 
-    fn update(&self) -> Result<()> {
+    /// Downloads packages with all that they depend on and unpacks them into `folder`. Nothing of theirs is run.
+    ///
+    /// # Errors
+    /// When one cannot be had.
+    pub(crate) fn unpack_whole(&self, packages: &[&str], folder: &Path) -> Result<()> {
+        let mut download = self.command();
+        download.args(["--yes", "--download-only", "-o", "APT::Install-Recommends=false", "install"]);
+        command::output(download.args(packages))?;
+        let archives = self.folder.join("cache/archives");
+        let mut files: Vec<PathBuf> = fs::read_dir(&archives)?.flatten().map(|entry| entry.path()).collect();
+        files.retain(|path| path.extension().is_some_and(|ending| ending == "deb"));
+        // Its links from /bin to /usr/bin and the like have to be there first.
+        files.sort_by_key(|path| !path.to_string_lossy().contains("/base-files_"));
+        for file in files {
+            command::output(Command::new("dpkg-deb").arg("-x").arg(&file).arg(folder))?;
+            fs::remove_file(file)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn update(&self) -> Result<()> {
         command::output(self.command().arg("update")).map(|_| ())
     }
 
     /// Downloads `package` (`name` or `name:architecture`) and unpacks it into `folder`.
-    fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
+    pub(crate) fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
         let downloads = setup::Scratch::beside(&self.folder.join("packages"), "download")?;
         command::output(self.command().args(["download", package]).current_dir(&downloads.0))?;
         let file =

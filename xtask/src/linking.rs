@@ -113,6 +113,16 @@ impl Musl {
         })
     }
 
+    /// The folder of its `libc.a`.
+    pub(crate) fn libdir(&self) -> &Path {
+        &self.libdir
+    }
+
+    /// The folder of its headers, where they are apart from the compiler.
+    pub(crate) fn include(&self) -> Option<&Path> {
+        self.include.as_deref()
+    }
+
     /// Copies what a program needs to link into a new folder, and returns the path of `libc.a` there.
     ///
     /// # Errors

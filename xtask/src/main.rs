@@ -12,10 +12,13 @@ mod linking;
 mod memory;
 mod profiles;
 mod rounds;
+mod rust;
 mod setup;
+mod steps;
 mod strings;
 mod suite;
 mod test;
+mod toolchains;
 mod workspace;
 mod zig;
 
@@ -62,14 +65,14 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft | counting | profiles | strings [..] | suite [..]]",
-        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite",
+        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables]",
+        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables",
         run: bench::run,
     },
     Task {
         name: "setup",
-        arguments: "",
-        help: "put zig, musl and qemu into the build folder (the others call it; no root needed)",
+        arguments: "[--rust]",
+        help: "put zig, musl and qemu into the build folder (the others call it; no root needed); a Rust with musl too",
         run: setup::run,
     },
     Task {
@@ -77,6 +80,12 @@ const TASKS: &[Task] = &[
         arguments: "",
         help: "download released programs for the inspector to look at (280 MB; test-slow calls it)",
         run: corpus::run,
+    },
+    Task {
+        name: "toolchains",
+        arguments: "",
+        help: "unpack Debian's Swift, Go, OCaml, Nim and C++ into a folder (3.9 GB; no root; test-slow calls it)",
+        run: toolchains::run,
     },
     Task { name: "help", arguments: "", help: "this list", run: help },
 ];

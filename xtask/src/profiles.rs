@@ -46,8 +46,8 @@ pub(crate) fn bench() -> Result<()> {
     let workshop = Workshop::new(&folder)?;
 
     let heads = RUNS.map(|(_, head, _)| head).join(" | ");
-    println!("| malloc | profile | {heads} | idle for 1 s |");
-    println!("| --- | --- |{} --- |", " --- |".repeat(RUNS.len()));
+    println!("| malloc | profile | {heads} | all, added up | idle for 1 s |");
+    println!("| --- | --- |{} --- | --- |", " --- |".repeat(RUNS.len()));
     let stock = measure(&workshop.link("stock", None, &NAMES)?)?;
     print("stock", "", &stock, &stock);
     for donor in grafts::donors(&allograft)? {
@@ -91,13 +91,11 @@ fn median(mut figures: Vec<u64>) -> u64 {
 
 #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
 fn print(name: &str, profile: &str, figures: &Figures, stock: &Figures) {
-    let peaks: Vec<String> = figures
-        .peaks
-        .iter()
-        .zip(&stock.peaks)
-        .map(|(peak, stock)| format!("{:.1} MB ({:.2})", *peak as f64 / 1e6, *peak as f64 / *stock as f64))
-        .collect();
-    println!("| {name} | {profile} | {} | {:.1} MB |", peaks.join(" | "), figures.idle as f64 / 1e6);
+    let cell = |peak: u64, stock: u64| format!("{:.1} MB ({:.2})", peak as f64 / 1e6, peak as f64 / stock as f64);
+    let mut cells: Vec<String> =
+        figures.peaks.iter().zip(&stock.peaks).map(|(peak, stock)| cell(*peak, *stock)).collect();
+    cells.push(cell(figures.peaks.iter().sum(), stock.peaks.iter().sum()));
+    println!("| {name} | {profile} | {} | {:.1} MB |", cells.join(" | "), figures.idle as f64 / 1e6);
 }
 
 #[cfg(test)]

@@ -7,14 +7,19 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use zigcc::Arch;
 
-use crate::{command, debian, workspace, zig};
+use crate::{command, debian, rust, workspace, zig};
 
-/// `cargo xtask setup`.
+/// `cargo xtask setup [--rust]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    if let Some(extra) = arguments.first() {
-        bail!("`setup` takes no arguments, and got `{extra}`");
-    }
+    let rust = match arguments {
+        [] => false,
+        [flag] if flag == "--rust" => true,
+        _ => bail!("`setup` takes `--rust` or nothing"),
+    };
     prepare(Extent::Everything)?;
+    if rust {
+        rust::prepare()?;
+    }
     println!("setup: everything is in `{}`", workspace::shown(&workspace::build()));
     Ok(())
 }

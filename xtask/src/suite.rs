@@ -1,196 +1,101 @@
-//! `cargo xtask bench suite`: the workloads of `suite/` on stock musl, on every donor and on glibc, time and memory.
+//! `cargo xtask bench suite` and `tables`: the suite by `allograft bench` on the musl of this checkout, and its tables in the docs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
-use crate::linking::{self, Compiler, Musl};
-use crate::rounds::{self, Effort, Spread};
-use crate::{command, grafts, memory, setup, workspace};
+use crate::linking::Musl;
+use crate::{command, setup, workspace};
 
-/// A folder of `suite/` with a program of that name, which takes a number of threads and then `work`.
-struct Workload {
-    name: &'static str,
-    work: &'static [&'static str],
-    /// The least that it can do, to see whether it runs at all.
-    least: &'static [&'static str],
-}
+/// Where figures that the docs show are kept.
+const KEPT: &str = "docs/figures/suite.json";
+/// Documents that have a table of them, between the marks.
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/bench.md"];
+const BEGIN: &str = "<!-- suite: made by `cargo xtask bench tables` -->\n";
+const END: &str = "<!-- /suite -->\n";
 
-const WORKLOADS: &[Workload] = &[
-    Workload { name: "map", work: &["20000", "2000000"], least: &["10", "10"] },
-    Workload { name: "larson", work: &["8000000", "50"], least: &["10", "1"] },
-    Workload { name: "pipeline", work: &["3000000"], least: &["10"] },
-    Workload { name: "growth", work: &["1600"], least: &["8"] },
-    Workload { name: "blocks", work: &["2000"], least: &["1"] },
-    Workload { name: "small", work: &["40000"], least: &["1"] },
-    Workload { name: "fragments", work: &["120"], least: &["1"] },
-    Workload { name: "bursts", work: &["16000"], least: &["1"] },
-];
-
-const USAGE: &str =
-    "`bench suite` takes `--arms stock,NAME,NAME@PROFILE,glibc`, `--threads N,N`, `--rounds N` and workloads";
-
-/// What is compared on what.
-struct Choice {
-    workloads: Vec<&'static Workload>,
-    /// `stock`, `glibc`, a donor's name, or that with `@PROFILE`.
-    arms: Vec<String>,
-    threads: Vec<usize>,
-    rounds: usize,
-}
-
-/// One libc to link with.
-struct Arm {
-    name: String,
-    /// The folder of its `libc.a`; none for glibc.
-    libdir: Option<PathBuf>,
-}
-
-/// Builds each workload for each arm, checks that all of them print the same, and compares them in interleaved rounds.
+/// Hands everything that follows to `allograft bench`, optimised, with the host filled in.
 ///
 /// # Errors
-/// When something does not build, or two arms give different answers.
+/// When it does not build, or says that something is wrong.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    setup::prepare(setup::Extent::Everything)?;
+    setup::prepare(setup::Extent::Demo)?;
     let allograft = command::build_allograft()?;
-    let choice = Choice::read(arguments, &allograft)?;
-    let home = workspace::build().join("bench").join("suite");
+    let home = workspace::build().join("bench");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
-
-    let (musl, compiler) = (Musl::find()?, Compiler::find()?);
-    let arms = graft(&choice.arms, &allograft, &musl, &home)?;
-    println!("host: {}; compiler: {}; {} rounds, interleaved", musl.name, compiler.name(), choice.rounds);
-    for workload in &choice.workloads {
-        let programs = build(workload, &arms, &musl, &compiler, &home)?;
-        for threads in &choice.threads {
-            compare(workload, *threads, &programs, choice.rounds)?;
-        }
-    }
-    Ok(())
-}
-
-impl Choice {
-    fn read(arguments: &[String], allograft: &Path) -> Result<Choice> {
-        let mut choice = Choice { workloads: Vec::new(), arms: Vec::new(), threads: vec![1, 8], rounds: 5 };
-        let mut arguments = arguments.iter();
-        while let Some(argument) = arguments.next() {
-            let mut list = || arguments.next().map(|list| list.split(',').map(str::to_owned).collect::<Vec<_>>());
-            match argument.as_str() {
-                "--arms" => choice.arms = list().context(USAGE)?,
-                "--threads" => {
-                    let numbers = list().context(USAGE)?;
-                    choice.threads = numbers.iter().map(|number| number.parse()).collect::<Result<_, _>>()?;
-                }
-                "--rounds" => choice.rounds = arguments.next().context(USAGE)?.parse()?,
-                name => {
-                    let known = WORKLOADS.iter().find(|workload| workload.name == name);
-                    let names = || WORKLOADS.iter().map(|workload| workload.name).collect::<Vec<_>>().join(", ");
-                    choice.workloads.push(known.with_context(|| format!("{USAGE}: {}", names()))?);
-                }
-            }
-        }
-        if choice.workloads.is_empty() {
-            choice.workloads = WORKLOADS.iter().collect();
-        }
-        if choice.arms.is_empty() {
-            choice.arms = grafts::donors(allograft)?.into_iter().map(|donor| donor.name).collect();
-            choice.arms.insert(0, "stock".to_owned());
-            choice.arms.push("glibc".to_owned());
-        }
-        Ok(choice)
-    }
-}
-
-/// A copy of the musl for each arm, grafted as its name says.
-fn graft(names: &[String], allograft: &Path, musl: &Musl, home: &Path) -> Result<Vec<Arm>> {
-    let mut arms = Vec::new();
-    for name in names {
-        if name == "glibc" {
-            arms.push(Arm { name: name.clone(), libdir: None });
-            continue;
-        }
-        let libdir = home.join(name);
-        if libdir.exists() {
-            fs::remove_dir_all(&libdir).with_context(|| format!("cannot remove `{}`", libdir.display()))?;
-        }
-        let libc = musl.copy(&libdir)?;
-        if name != "stock" {
-            let (donor, profile) = name.split_once('@').unwrap_or((name, ""));
-            let mut command = Command::new(allograft);
-            command.args(["-q", "graft", "--donor", donor]).arg(&libc);
-            if !profile.is_empty() {
-                command.args(["--profile", profile]);
-            }
-            command::run(&mut command)?;
-        }
-        arms.push(Arm { name: name.clone(), libdir: Some(libdir) });
-    }
-    Ok(arms)
-}
-
-/// The workload's program for each arm; one that this machine has no glibc for is left out.
-fn build<'a>(
-    workload: &Workload,
-    arms: &'a [Arm],
-    musl: &Musl,
-    compiler: &Compiler,
-    home: &Path,
-) -> Result<Vec<(&'a str, PathBuf)>> {
-    let folder = workspace::root().join("suite").join(workload.name);
-    let source = folder.join(format!("{}.c", workload.name));
-    let object = home.join(format!("{}.o", workload.name));
-    musl.compile(compiler, &source, &object)?;
-    let mut programs = Vec::new();
-    for arm in arms {
-        let program = match &arm.libdir {
-            Some(libdir) => {
-                let program = libdir.join(workload.name);
-                musl.link(compiler, &object, libdir, &program)?;
-                Some(program)
-            }
-            None => {
-                let short = [&["1"], workload.least].concat();
-                linking::with_glibc(compiler, &source, &short, &home.join("glibc"))?
-            }
-        };
-        match program {
-            Some(program) => programs.push((arm.name.as_str(), program)),
-            None => println!("{}: left out, there is no such libc on this machine", arm.name),
-        }
-    }
-    Ok(programs)
-}
-
-fn compare(workload: &Workload, threads: usize, programs: &[(&str, PathBuf)], rounds: usize) -> Result<()> {
-    let make = |at: usize| {
-        let mut command = Command::new(&programs[at].1);
-        command.env_clear().arg(threads.to_string()).args(workload.work);
-        command
+    let _lock = setup::lock(&home.join(".suite-lock"))?;
+    let musl = Musl::find()?;
+    let Some(include) = musl.include() else {
+        bail!("the suite takes musl's headers, and {} has none here", musl.name)
     };
-    // Runs of their own for memory, which warm everything up and give the answer that all the others have to repeat.
-    let mut answer: Option<String> = None;
-    let mut peaks = Vec::new();
-    for (at, (name, _)) in programs.iter().enumerate() {
-        let run = memory::run(&mut make(at))?;
-        let expected = answer.get_or_insert_with(|| run.stdout.clone());
-        ensure!(run.stdout == *expected, "{name} printed `{}`, not `{}`", run.stdout.trim(), expected.trim());
-        peaks.push(run.peak);
+    let mut bench = Command::new(allograft);
+    bench.arg("bench").arg("--host").arg(musl.libdir()).arg("--include").arg(include).args(arguments);
+    if !arguments.iter().any(|argument| argument == "--save") {
+        bench.arg("--save").arg(home.join("suite.json"));
     }
-    let Some(answer) = answer else { bail!("there are no arms") };
-    let effort = Effort { least: rounds, most: rounds, budget: Duration::ZERO };
-    let seconds = rounds::interleave(programs.len(), effort, &answer, &mut |at| make(at))?;
-    println!("\n{} with {threads} threads{:<20} median s   time ratio (min-max)    peak MB   ratio", workload.name, "");
-    for (at, (name, _)) in programs.iter().enumerate() {
-        let median = Spread::of(&seconds[at]).map_or(f64::NAN, |spread| spread.median);
-        let ratio = Spread::of_ratios(&seconds[at], &seconds[0]);
-        let ratio = ratio.map_or("-".to_owned(), |r| format!("{:.2} ({:.2}-{:.2})", r.median, r.low, r.high));
-        #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
-        let (peak, first) = (peaks[at] as f64 / 1e6, peaks[0] as f64 / 1e6);
-        println!("  {name:<32} {median:>10.3}   {ratio:<20} {peak:>10.1}   {:>5.2}", peak / first);
+    command::run(&mut bench)
+}
+
+/// Puts the table of the kept figures into the docs.
+///
+/// # Errors
+/// When there are no figures, or a document cannot be written.
+pub(crate) fn tables() -> Result<()> {
+    let kept = workspace::root().join(KEPT);
+    if !kept.is_file() {
+        bail!("there is no `{KEPT}`: `cargo xtask bench suite --save {KEPT}` on a quiet machine makes it");
+    }
+    let allograft = command::build_allograft()?;
+    let made = workspace::build().join("bench").join("suite.md");
+    fs::create_dir_all(made.parent().context("a path without a folder")?)?;
+    command::run(Command::new(allograft).args(["-q", "bench", "--from"]).arg(&kept).arg("--markdown").arg(&made))?;
+    let text = fs::read_to_string(&made).with_context(|| format!("cannot read `{}`", made.display()))?;
+    let table = overview(&text).with_context(|| format!("`{}` has no table of several cases", made.display()))?;
+    for document in DOCUMENTS {
+        let path = workspace::root().join(document);
+        let before = fs::read_to_string(&path).with_context(|| format!("cannot read `{document}`"))?;
+        match inserted(&before, &table) {
+            Some(after) if after != before => {
+                fs::write(&path, after).with_context(|| format!("cannot write `{document}`"))?;
+                println!("{document}: new table");
+            }
+            Some(_) => println!("{document}: unchanged"),
+            None => println!("{document}: no table wanted (no line `{}`)", BEGIN.trim()),
+        }
     }
     Ok(())
+}
+
+/// The first table, and the line on how it was measured.
+fn overview(markdown: &str) -> Option<String> {
+    let rows: Vec<&str> = markdown.lines().skip_while(|line| !line.starts_with("| time")).collect();
+    let rows: Vec<&str> = rows.into_iter().take_while(|line| line.starts_with('|')).collect();
+    let how = markdown.lines().rfind(|line| !line.is_empty())?;
+    (!rows.is_empty()).then(|| format!("{}\n\n{how}\n", rows.join("\n")))
+}
+
+/// The document with the table between the marks; nothing if it has none.
+fn inserted(document: &str, table: &str) -> Option<String> {
+    let (before, rest) = document.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_goes_between_the_marks() {
+        let markdown = "**stock**: because\n\n| time, memory to stock | a |\n| --- | --- |\n| stock | 1 |\n\na, 10 rounds:\n\n| | x |\n\nhow\n";
+        let table = overview(markdown).unwrap();
+        assert_eq!(table, "| time, memory to stock | a |\n| --- | --- |\n| stock | 1 |\n\nhow\n");
+        let document = format!("head\n{BEGIN}old\n{END}tail\n");
+        let new = inserted(&document, &table).unwrap();
+        assert_eq!(new, format!("head\n{BEGIN}{table}{END}tail\n"));
+        assert_eq!(inserted(&new, &table).unwrap(), new);
+        assert_eq!(inserted("no marks", &table), None);
+        assert_eq!(overview("no table\n"), None);
+    }
 }

@@ -11,6 +11,9 @@ use crate::linking::Host;
 /// Seconds after which a forked child counts as hanging here: every saboteur that is about hanging costs this.
 const PATIENCE: &str = "2";
 
+/// Runs in which a program has to find the fault once.
+const TRIES: usize = 3;
+
 /// A line `// Caught by PROGRAM[ at N percent]: TEXT[ | TEXT]...` of a saboteur's source.
 struct Finding {
     program: &'static conformance::Program,
@@ -69,8 +72,11 @@ fn finding(line: &str) -> Option<Finding> {
 /// The program fails, and says so in the expected words.
 fn expect(finding: &Finding, source: &Path) -> Result<(), Failed> {
     let scale = finding.scale.as_deref().map(|scale| ("ALLOGRAFT_SCALE", scale));
-    let Err(failed) = check(finding.program, source, scale.as_slice()) else {
-        return Err(format!("{} found nothing wrong", finding.program.name).into());
+    // Where mappings come to lie is up to chance, and neighbours become one: now and then a system at its limit of mappings
+    // refuses nothing, and there is nothing to find.
+    let found = (0..TRIES).find_map(|_| check(finding.program, source, scale.as_slice()).err());
+    let Some(failed) = found else {
+        return Err(format!("{} found nothing wrong in {TRIES} runs", finding.program.name).into());
     };
     let said = failed.message().unwrap_or_default();
     match finding.texts.iter().any(|text| said.contains(text)) {

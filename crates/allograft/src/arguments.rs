@@ -64,7 +64,9 @@ pub(crate) enum Command {
     Undo(command::undo::Undo),
     Inspect(command::inspect::Inspect),
     Verify(command::verify::Verify),
+    Emit(command::emit::Emit),
     Donors(command::donors::Donors),
+    Bench(Box<command::bench::Bench>),
     Completions(command::completions::Completions),
     Man(command::man::Man),
 }

@@ -14,6 +14,11 @@ impl Failure {
         Failure { message: message.into(), help: None, exit_code: 2 }
     }
 
+    /// What would not be safe, or would do nothing: exit code 3.
+    pub(crate) fn refused(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), help: None, exit_code: 3 }
+    }
+
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Failure {
         self.help = Some(help.into());
         self

@@ -74,6 +74,11 @@ impl Output {
         Output { json: true, quiet: true, verbose: false, color_out: false, color_err: false, silent_err: true }
     }
 
+    /// Whether standard output is coloured.
+    pub(crate) fn is_colored(&self) -> bool {
+        self.color_out
+    }
+
     /// Text for standard output, in a style if that is a terminal.
     pub(crate) fn paint(&self, style: Style, text: impl Display) -> String {
         painted(self.color_out, style, text)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,6 +39,10 @@ const COMPILE: [&str; 21] = [
     "-Wno-unknown-attributes",
     "-Wno-unused-command-line-argument",
 ];
+
+/// What a shared object has in place of the like above: its code lies anywhere, and it is loaded when the program starts, so
+/// that threads' variables are at offsets which are known then.
+const COMPILE_SHARED: [&str; 3] = ["-fPIC", "-ftls-model=initial-exec", "-DGRAFT_SHARED"];
 
 /// The environment's variable with one more preprocessor definition for the glue, to measure what a part of it costs.
 pub(crate) const DEFINE: &str = "ALLOGRAFT_DONOR_DEFINE";
@@ -79,17 +84,62 @@ pub(crate) enum FoundryError {
 pub(crate) struct Foundry {
     zig: Zig,
     glue: PathBuf,
+    /// What a donor needs beside it in an executable that is linked already.
+    transplant: PathBuf,
     out: PathBuf,
     packages: BTreeMap<String, PathBuf>,
 }
 
 impl Foundry {
     pub(crate) fn new(zig: Zig, home: &Path, out: &Path) -> Result<Foundry, FoundryError> {
-        Ok(Foundry { zig, glue: home.join("glue"), out: out.to_owned(), packages: packages(home)? })
+        Ok(Foundry {
+            zig,
+            glue: home.join("glue"),
+            transplant: home.join("transplant"),
+            out: out.to_owned(),
+            packages: packages(home)?,
+        })
     }
 
     pub(crate) fn object_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
         self.out.join(format!("{}-{}.o", recipe.name, arch.name()))
+    }
+
+    /// Where the compressed shared object is put.
+    pub(crate) fn library_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
+        self.out.join(format!("{}-{}.so.z", recipe.name, arch.name()))
+    }
+
+    /// Compiles and links a shared object, which exports the public names of the family, and needs no library by name: one
+    /// serves musl's programs and glibc's.
+    pub(crate) fn cast_library(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
+        let source = self.source(recipe)?;
+        let scratch = self.out.join(format!("{}-{}-shared", recipe.name, arch.name()));
+        fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
+        let headers = headers(recipe, &source, &scratch)?;
+        let (exports, library) = (scratch.join("exports"), scratch.join("library.so"));
+        let public: Vec<&str> = surgery::plan::donated().filter(|name| !name.starts_with('_')).collect();
+        let text = format!("{{ global: {}; local: *; }};\n", public.join("; "));
+        fs::write(&exports, text).map_err(|source| FoundryError::File { path: exports.clone(), source })?;
+        let mut line: Vec<OsString> = ["ld.lld", "-shared", "--gc-sections", "--strip-all", "--hash-style=both"]
+            .into_iter()
+            .chain(["-z", "now", "-z", "relro", "-z", "noexecstack", "-soname", "liballograft.so", "-o"])
+            .map(OsString::from)
+            .collect();
+        line.extend([library.clone().into(), join("--version-script=", &exports, "")]);
+        for (number, unit) in recipe.units(&source).into_iter().enumerate() {
+            let object = scratch.join(format!("{number}.o"));
+            let mut compile = self.compile(recipe, arch, &source, headers.as_deref(), &unit, &object);
+            compile.extend(COMPILE_SHARED.map(OsString::from));
+            self.zig.run(compile)?;
+            line.push(object.into());
+        }
+        self.zig.run(line)?;
+        let path = self.library_path(recipe, arch);
+        let file = |source| FoundryError::File { path: path.clone(), source };
+        let mut compressed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        compressed.write_all(&read(&library)?).map_err(file)?;
+        fs::write(&path, compressed.finish().map_err(file)?).map_err(file)
     }
 
     /// Compiles, links into one object, throws away what nothing in the family reaches, and makes the rest local.
@@ -112,7 +162,39 @@ impl Foundry {
         let kept = |name: &[u8]| exports.iter().any(|kept| kept.as_bytes() == name);
         let object = object::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
         let path = self.object_path(recipe, arch);
-        fs::write(&path, object).map_err(|source| FoundryError::File { path, source })
+        fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })?;
+        if recipe.transplants(arch) { self.cast_blob(recipe, arch, &scratch) } else { Ok(()) }
+    }
+
+    pub(crate) fn blob_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
+        self.out.join(format!("{}-{}.blob", recipe.name, arch.name()))
+    }
+
+    /// Links the donor's object with what it needs of a libc to a blob for executables that are linked already.
+    fn cast_blob(&self, recipe: &Recipe, arch: Arch, scratch: &Path) -> Result<(), FoundryError> {
+        let mut objects = vec![self.object_path(recipe, arch)];
+        for unit in ["runtime", "selftest"] {
+            let object = scratch.join(format!("{unit}.o"));
+            let mut line: Vec<OsString> = C.iter().map(OsString::from).collect();
+            line.extend(["-target", arch.triple()].map(OsString::from));
+            line.extend(COMPILE.map(OsString::from));
+            // Its memcpy must not become a call of memcpy; and it stands beside code that may mark its landing pads.
+            line.extend(
+                ["-fno-builtin", "-fcf-protection=full", "-fno-asynchronous-unwind-tables"].map(OsString::from),
+            );
+            line.extend(arch.flags().map(OsString::from));
+            line.push(join("-ffile-prefix-map=", &self.transplant, "=transplant"));
+            line.extend([self.transplant.join(unit).with_extension("c").into(), "-o".into(), object.clone().into()]);
+            self.zig.run(line)?;
+            objects.push(object);
+        }
+        let mut line: Vec<OsString> =
+            ["ld.lld", "-pie", "--no-dynamic-linker", "-z", "norelro", "-z", "notext"].map(OsString::from).into();
+        line.extend(["-z", "max-page-size=4096", "--gc-sections", "--emit-relocs", "-T"].map(OsString::from));
+        line.extend([self.transplant.join("transplant.ld").into(), "-o".into(), self.blob_path(recipe, arch).into()]);
+        line.extend(objects.into_iter().map(OsString::from));
+        self.zig.run(line)?;
+        Ok(())
     }
 
     /// The folder of the sources: upstream's, once its version has been checked, or the recipe's own.

@@ -23,7 +23,7 @@ fn main() {
 fn build() -> Result<(), FoundryError> {
     let home = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for watched in ["build", "glue", "Cargo.toml"] {
+    for watched in ["build", "glue", "transplant", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={watched}");
     }
     println!("cargo::rerun-if-env-changed=ALLOGRAFT_ZIG");
@@ -38,7 +38,10 @@ fn build() -> Result<(), FoundryError> {
 
     let jobs: Vec<(&Recipe, Arch)> =
         recipes.iter().flat_map(|recipe| recipe.arches().map(move |arch| (recipe, arch))).collect();
-    in_parallel(&jobs, |(recipe, arch)| foundry.cast(recipe, *arch))?;
+    in_parallel(&jobs, |(recipe, arch)| {
+        foundry.cast(recipe, *arch)?;
+        if recipe.shared { foundry.cast_library(recipe, *arch) } else { Ok(()) }
+    })?;
 
     let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
         recipes.iter().partition(|recipe| recipe.kind == Kind::Malloc);
@@ -56,6 +59,14 @@ fn catalogue(recipes: &[&Recipe], foundry: &Foundry) -> String {
         );
         for arch in recipe.arches() {
             text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.object_path(recipe, arch));
+        }
+        text += "], blobs: &[\n";
+        for arch in recipe.arches().filter(|arch| recipe.transplants(*arch)) {
+            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.blob_path(recipe, arch));
+        }
+        text += "], libraries: &[\n";
+        for arch in recipe.arches().filter(|_| recipe.shared) {
+            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.library_path(recipe, arch));
         }
         text += "], profiles: &[\n";
         for (name, Profile { about, options }) in &recipe.profiles {

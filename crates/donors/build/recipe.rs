@@ -47,12 +47,18 @@ pub(crate) struct Recipe {
     /// What is particular to one architecture, by its name.
     #[serde(default)]
     arch: BTreeMap<String, Particular>,
+    /// The architectures for which it can be put into an executable that is linked already.
+    #[serde(default)]
+    transplants: Vec<String>,
     /// What the object may define for others to see; of an allocator, the malloc family.
     #[serde(default)]
     pub(crate) exports: Vec<String>,
     /// Sets of options, by name.
     #[serde(default)]
     pub(crate) profiles: BTreeMap<String, Profile>,
+    /// Whether it is made as a shared object as well.
+    #[serde(default)]
+    pub(crate) shared: bool,
     /// The donor's own folder, from where the recipe was read.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
@@ -175,7 +181,9 @@ impl Recipe {
         let mut recipe: Recipe =
             toml::from_str(&text).map_err(|error| FoundryError::Recipe { path, message: error.to_string() })?;
         let known = |name: &&String| Arch::ALL.iter().any(|arch| arch.name() == name.as_str());
-        if let Some(unknown) = recipe.arches.iter().chain(recipe.arch.keys()).find(|name| !known(name)) {
+        if let Some(unknown) =
+            recipe.arches.iter().chain(recipe.arch.keys()).chain(&recipe.transplants).find(|name| !known(name))
+        {
             let message = format!("there is no architecture `{unknown}`");
             return Err(FoundryError::Recipe { path: folder.join("recipe.toml"), message });
         }
@@ -191,6 +199,11 @@ impl Recipe {
     pub(crate) fn arches(&self) -> impl Iterator<Item = Arch> {
         let named = |arch: &Arch| self.arches.is_empty() || self.arches.iter().any(|name| name == arch.name());
         Arch::ALL.into_iter().filter(named)
+    }
+
+    /// Whether it is built as a blob for executables of `arch`.
+    pub(crate) fn transplants(&self, arch: Arch) -> bool {
+        self.transplants.iter().any(|name| name == arch.name())
     }
 
     /// What is compiled, the glue first. `source` is upstream's folder.

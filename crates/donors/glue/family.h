@@ -267,6 +267,7 @@ static int graft_mallopt(int parameter, int value)
 }
 GRAFT_PUBLIC_BESIDE_MUSL(mallopt, graft_mallopt);
 
+#ifndef GRAFT_SHARED
 /* Where the linker took malloc and free from, in a note that outlives the symbols: the distance of each from its own place
  * to the public name and to ours. They differ where a program brings its own. docs/note.md has the format. */
 __asm__(".pushsection .note.allograft.bond,\"a\",%note\n"
@@ -278,6 +279,7 @@ __asm__(".pushsection .note.allograft.bond,\"a\",%note\n"
 	"\t.long free - .\n"
 	"\t.long __libc_free - .\n"
 	"\t.popsection");
+#endif
 
 /* The dynamic linker offers the gaps of loaded libraries (ldso/dynlink.c); a static program has none to offer. */
 GRAFT_HIDDEN void __malloc_donate(char *start, char *end)
@@ -310,11 +312,18 @@ GRAFT_HIDDEN void __malloc_atfork(int who)
 	}
 }
 
+#ifdef GRAFT_SHARED
+#include "shared.h"
+#endif
+
 /* 101 is the first priority that a program may use: before every constructor of the program's. The allocator is
  * ready without it (it starts at the first call); starting here means before there are threads. */
 __attribute__((constructor(101))) static void graft_at_start(void)
 {
 	int saved = errno;
+#ifdef GRAFT_SHARED
+	graft_register_fork();
+#endif
 	graft_choose_report();
 	donor_start();
 	if (graft_variable_is_on("ALLOGRAFT_VERBOSE"))

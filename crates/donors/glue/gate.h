@@ -104,6 +104,10 @@ static void graft_gate_open_in_child(void)
 	atomic_store(&graft_gate_shut, 0);
 }
 
+#ifdef GRAFT_SHARED
+#include "shared_mutex.h"
+#endif
+
 /* Mutexes of the allocator, taken behind the gate: none is held while a fork happens. */
 static inline int graft_mutex_lock(pthread_mutex_t *mutex)
 {
@@ -129,5 +133,12 @@ static inline int graft_mutex_unlock(pthread_mutex_t *mutex)
 	graft_gate_leave();
 	return error;
 }
+
+#ifdef GRAFT_SHARED
+/* What the allocator calls by these names is redirected to the above. */
+#undef pthread_mutex_lock
+#undef pthread_mutex_trylock
+#undef pthread_mutex_unlock
+#endif
 
 #endif

@@ -24,7 +24,14 @@ _Static_assert(sizeof(struct graft_option) == 64, "the size that the block's rea
 enum { GRAFT_OPTIONS(GRAFT_OPTION_INDEX) graft_option_count };
 
 #define GRAFT_OPTION_ENTRY(name, value, least, greatest, key) {#name, value, least, greatest, 0, 0},
-__attribute__((used, section(".rodata.allograft.options"))) static const volatile struct {
+#ifdef GRAFT_SHARED
+/* Linkers put all that begins with .rodata into one section. */
+#define GRAFT_OPTIONS_SECTION ".allograft.options"
+#else
+#define GRAFT_OPTIONS_SECTION ".rodata.allograft.options"
+#endif
+
+__attribute__((used, section(GRAFT_OPTIONS_SECTION))) static const volatile struct {
 	uint32_t magic, format, count, entry_size;
 	struct graft_option entries[graft_option_count];
 } graft_options = {

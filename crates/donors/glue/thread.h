@@ -32,6 +32,13 @@ GRAFT_REALIGNS static void graft_end_thread(void *argument)
 
 /* One destructor for the process. There is no asking for a number: take every key, keep the last, give back the others. Called before there are threads;
  * programs without threads do not get here. */
+#ifdef GRAFT_SHARED
+/* glibc keeps the values of the first 32 keys in the thread itself, and allocates for those beyond (nptl/descr.h,
+ * PTHREAD_KEY_2NDLEVEL_SIZE), which an allocator's own key must not have it do. musl has 128 (include/limits.h). */
+#undef PTHREAD_KEYS_MAX
+#define PTHREAD_KEYS_MAX 32
+#endif
+
 static int graft_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
 	pthread_key_t taken[PTHREAD_KEYS_MAX];

@@ -3,6 +3,8 @@
 //! A donor is a folder of this crate with a recipe, its glue in C and nothing else to register it by: `build/` finds the
 //! recipes, builds an object for each architecture, and writes the catalogue below.
 
+use std::io::Read;
+
 use surgery::Arch;
 use surgery::donor::{DonorError, DonorKind, DonorObject, DonorOption};
 
@@ -21,6 +23,10 @@ pub struct Donor {
     pub character: &'static str,
     /// The relocatable object for each architecture.
     pub objects: &'static [(Arch, &'static [u8])],
+    /// The same, linked for executables that are linked already, for each architecture where that can be done.
+    pub blobs: &'static [(Arch, &'static [u8])],
+    /// The shared object for each architecture, compressed (zlib, RFC 1950).
+    libraries: &'static [(Arch, &'static [u8])],
     /// Sets of options beside the donor's own defaults, by name.
     pub profiles: &'static [Profile],
 }
@@ -70,9 +76,24 @@ impl Donor {
         self.objects.iter().find(|(of, _)| *of == arch).map(|(_, object)| *object)
     }
 
+    /// What goes into a linked executable of that architecture, if the donor can be put into one.
+    pub fn blob(&self, arch: Arch) -> Option<&'static [u8]> {
+        self.blobs.iter().find(|(of, _)| *of == arch).map(|(_, blob)| *blob)
+    }
+
     /// The architectures that this donor supports.
     pub fn arches(&self) -> impl Iterator<Item = Arch> {
         self.objects.iter().map(|(arch, _)| *arch)
+    }
+
+    /// The shared object for that architecture, if there is one: to be loaded before libc, in programs of musl, and of glibc
+    /// where addresses have 64 bits.
+    pub fn library(&self, arch: Arch) -> Option<Vec<u8>> {
+        let (_, compressed) = self.libraries.iter().find(|(of, _)| *of == arch)?;
+        let mut library = Vec::new();
+        // What the build has packed: the tests of this crate unpack it.
+        flate2::read::ZlibDecoder::new(*compressed).read_to_end(&mut library).ok()?;
+        Some(library)
     }
 
     /// The options of a profile; none for [`DEFAULT_PROFILE`]. `None` if the donor has no profile of that name.

@@ -21,6 +21,7 @@ INLINE void base_store(byte *p, base_lane v) { vst1q_u8(p, v); }
 INLINE void base_store_aligned(byte *p, base_lane v) { vst1q_u8(p, v); }
 INLINE base_lane base_splat(byte c) { return vdupq_n_u8(c); }
 INLINE base_lane base_equal(base_lane a, base_lane b) { return vceqq_u8(a, b); }
+INLINE base_lane base_either(base_lane a, base_lane b) { return vorrq_u8(a, b); }
 INLINE base_lane base_least(base_lane a, base_lane b) { return vminq_u8(a, b); }
 INLINE base_lane base_differ(base_lane a, base_lane b) { return veorq_u8(a, b); }
 INLINE bits base_bits(base_lane truth)
@@ -28,6 +29,7 @@ INLINE bits base_bits(base_lane truth)
 	return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(truth), 4)), 0);
 }
 
+INLINE bool base_whole(base_lane truth) { return ~base_bits(truth) == 0; }
 INLINE bits base_unequal(base_lane a, base_lane b) { return ~base_bits(base_equal(a, b)); }
 
 /* There is no instruction for blocks before ARMv8.8. */

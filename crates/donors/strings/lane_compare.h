@@ -22,7 +22,7 @@ INLINE L(lane) L(same)(const byte *a, const byte *b)
 
 INLINE bool L(same_block)(const byte *a, const byte *b)
 {
-	return L(bits)(L(equal)(L(same)(a, b), L(splat)(0))) == 0;
+	return L(whole)(L(same)(a, b));
 }
 
 /* How two blocks compare that are known to differ. */

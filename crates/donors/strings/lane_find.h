@@ -20,15 +20,23 @@ INLINE bits L(hits)(L(lane) v, L(lane) needle, enum stop stop)
 	return L(bits)(L(equal)(L(rest)(v, needle, stop), L(splat)(0)));
 }
 
+/* Not zero wherever one of four lanes holds the byte. */
+INLINE L(lane) L(byte_in_4)(L(lane) a, L(lane) b, L(lane) c, L(lane) d, L(lane) needle)
+{
+	a = L(equal)(a, needle), b = L(equal)(b, needle), c = L(equal)(c, needle), d = L(equal)(d, needle);
+	return L(either)(L(either)(a, b), L(either)(c, d));
+}
+
 /* Whether nothing in the aligned block at `q` stops the search. */
 INLINE bool L(clear)(const byte *q, L(lane) needle, enum stop stop)
 {
-	L(lane) a = L(rest)(L(load_aligned)(q), needle, stop);
-	L(lane) b = L(rest)(L(load_aligned)(q + LANE), needle, stop);
-	L(lane) c = L(rest)(L(load_aligned)(q + 2 * LANE), needle, stop);
-	L(lane) d = L(rest)(L(load_aligned)(q + 3 * LANE), needle, stop);
-	L(lane) rest = L(least)(L(least)(a, b), L(least)(c, d));
-	return L(bits)(L(equal)(rest, L(splat)(0))) == 0;
+	L(lane) a = L(load_aligned)(q), b = L(load_aligned)(q + LANE);
+	L(lane) c = L(load_aligned)(q + 2 * LANE), d = L(load_aligned)(q + 3 * LANE);
+	if (stop == AT_BYTE)
+		return L(bits)(L(byte_in_4)(a, b, c, d, needle)) == 0;
+	a = L(rest)(a, needle, stop), b = L(rest)(b, needle, stop);
+	c = L(rest)(c, needle, stop), d = L(rest)(d, needle, stop);
+	return L(bits)(L(equal)(L(least)(L(least)(a, b), L(least)(c, d)), L(splat)(0))) == 0;
 }
 
 /* What stops the search between `s` and the end of the aligned lane around it. */
@@ -72,6 +80,8 @@ INLINE size_t L(find)(const byte *s, size_t n, byte c, enum stop stop, bool boun
 		if (hits)
 			return (size_t)(q - s) + first(hits);
 	}
+	if (bounded && q >= limit)
+		return SIZE_MAX;
 	/* Back to a multiple of BLOCK: some lanes are looked at twice, and no stretch of code is needed between. */
 	for (q -= past(q, BLOCK); (!bounded || q < limit) && L(clear)(q, needle, stop); q += BLOCK)
 		;
@@ -145,6 +155,8 @@ ENTRY const byte *L(find_last)(const byte *s, byte c, size_t n)
 		if (hits)
 			return q + last(hits) >= s ? q + last(hits) : 0;
 	}
+	if (q <= s)
+		return 0;
 	/* On to a multiple of BLOCK: a block has been looked at above it, so that this stays in the block at `s`. */
 	for (q += (BLOCK - past(q, BLOCK)) % BLOCK; q > s && L(clear)(q - BLOCK, needle, AT_BYTE); q -= BLOCK)
 		;
@@ -157,15 +169,25 @@ ENTRY const byte *L(find_last)(const byte *s, byte c, size_t n)
 	return 0;
 }
 
-/* Takes account of what stops a search for the last byte `c` in the lane `v` at `q`: remembers the byte in `found`,
- * and says whether the string ends there. */
-INLINE bool L(ends_search)(const byte *q, L(lane) v, L(lane) needle, const byte **found)
+/* Where a search for the last byte `c` of a string stands: the last lane that has it, and where in the lane. */
+struct L(sighting) {
+	const byte *lane;
+	bits hits;
+};
+
+INLINE const byte *L(sighted)(struct L(sighting) found)
+{
+	return found.hits ? found.lane + last(found.hits) : 0;
+}
+
+/* Takes account of the lane `v` at `q`, and says whether the string ends in it. */
+INLINE bool L(sight)(const byte *q, L(lane) v, L(lane) needle, struct L(sighting) *found)
 {
 	bits hits = L(hits)(v, needle, AT_BYTE), ends = L(hits)(v, needle, AT_NUL);
 	if (ends)
 		hits &= bits_up_to_first(ends);
 	if (hits)
-		*found = q + last(hits);
+		*found = (struct L(sighting)){ q, hits };
 	return ends != 0;
 }
 
@@ -173,28 +195,29 @@ INLINE bool L(ends_search)(const byte *q, L(lane) v, L(lane) needle, const byte 
 ENTRY const byte *L(find_last_in_text)(const byte *s, byte c)
 {
 	const L(lane) needle = L(splat)(c);
-	const byte *found = 0;
-	bits ends = L(hits_at_start)(s, needle, AT_NUL);
-	if (ends) {
-		bits hits = L(hits_at_start)(s, needle, AT_BYTE) & bits_up_to_first(ends);
-		return hits ? s + last(hits) : 0;
+	struct L(sighting) found = { s, 0 };
+	if (LIKELY(page_room(s) >= LANE)) {
+		if (L(sight)(s, L(load)(s), needle, &found))
+			return L(sighted)(found);
+	} else {
+		bits ends = L(hits_before_page)(s, needle, AT_NUL);
+		found.hits = L(hits_before_page)(s, needle, AT_BYTE);
+		if (ends) {
+			found.hits &= bits_up_to_first(ends);
+			return L(sighted)(found);
+		}
 	}
-	bits hits = L(hits_at_start)(s, needle, AT_BYTE);
-	if (hits)
-		found = s + last(hits);
 	const byte *q = s - past(s, LANE) + LANE;
 	UNROLLED
-	for (int i = 0; i < 4; i++, q += LANE) {
-		L(lane) v = L(load_aligned)(q);
-		if (L(hits)(v, needle, AT_EITHER) && L(ends_search)(q, v, needle, &found))
-			return found;
-	}
+	for (int i = 0; i < 4; i++, q += LANE)
+		if (L(sight)(q, L(load_aligned)(q), needle, &found))
+			return L(sighted)(found);
 	/* Back to a multiple of BLOCK, as in find: what is found twice is the same. */
 	for (q -= past(q, BLOCK);;) {
 		for (; L(clear)(q, needle, AT_EITHER); q += BLOCK)
 			;
 		for (int i = 0; i < 4; i++, q += LANE)
-			if (L(ends_search)(q, L(load_aligned)(q), needle, &found))
-				return found;
+			if (L(sight)(q, L(load_aligned)(q), needle, &found))
+				return L(sighted)(found);
 	}
 }

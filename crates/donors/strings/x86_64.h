@@ -43,9 +43,11 @@ INLINE void base_store(byte *p, base_lane v) { _mm_storeu_si128((__m128i *)p, v)
 INLINE void base_store_aligned(byte *p, base_lane v) { _mm_store_si128((__m128i *)p, v); }
 INLINE base_lane base_splat(byte c) { return _mm_set1_epi8((char)c); }
 INLINE base_lane base_equal(base_lane a, base_lane b) { return _mm_cmpeq_epi8(a, b); }
+INLINE base_lane base_either(base_lane a, base_lane b) { return _mm_or_si128(a, b); }
 INLINE base_lane base_least(base_lane a, base_lane b) { return _mm_min_epu8(a, b); }
 INLINE base_lane base_differ(base_lane a, base_lane b) { return _mm_xor_si128(a, b); }
 INLINE bits base_bits(base_lane truth) { return (bits)_mm_movemask_epi8(truth); }
+INLINE bool base_whole(base_lane truth) { return base_bits(truth) == 0xffff; }
 INLINE bits base_unequal(base_lane a, base_lane b) { return base_bits(base_equal(a, b)) ^ 0xffff; }
 
 #include "short.h"
@@ -67,9 +69,11 @@ INLINE void wide_store(byte *p, wide_lane v) { _mm256_storeu_si256((__m256i *)p,
 INLINE void wide_store_aligned(byte *p, wide_lane v) { _mm256_store_si256((__m256i *)p, v); }
 INLINE wide_lane wide_splat(byte c) { return _mm256_set1_epi8((char)c); }
 INLINE wide_lane wide_equal(wide_lane a, wide_lane b) { return _mm256_cmpeq_epi8(a, b); }
+INLINE wide_lane wide_either(wide_lane a, wide_lane b) { return _mm256_or_si256(a, b); }
 INLINE wide_lane wide_least(wide_lane a, wide_lane b) { return _mm256_min_epu8(a, b); }
 INLINE wide_lane wide_differ(wide_lane a, wide_lane b) { return _mm256_xor_si256(a, b); }
 INLINE bits wide_bits(wide_lane truth) { return (bits)_mm256_movemask_epi8(truth); }
+INLINE bool wide_whole(wide_lane truth) { return ~wide_bits(truth) == 0; }
 INLINE bits wide_unequal(wide_lane a, wide_lane b) { return ~wide_bits(wide_equal(a, b)); }
 
 #define L(name) wide_##name

@@ -37,3 +37,21 @@ fn profiles_hold_options_of_their_donors() {
         assert_eq!(donor.profile("no such profile"), None);
     }
 }
+
+#[test]
+fn every_shared_object_unpacks_and_takes_the_objects_options() {
+    let mut found = 0;
+    for donor in donors::all() {
+        for arch in donor.arches() {
+            let Some(library) = donor.library(arch) else { continue };
+            let parsed = DonorObject::parse_library(&library).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
+            assert_eq!((parsed.arch(), parsed.note().donor.as_str()), (arch, donor.name));
+            let names = |options: Vec<surgery::donor::DonorOption>| -> Vec<String> {
+                options.into_iter().map(|option| option.name).collect()
+            };
+            assert_eq!(names(parsed.options()), names(donor.options().expect("options")), "{}", donor.name);
+            found += 1;
+        }
+    }
+    assert!(found >= 10, "{found}");
+}

@@ -1,11 +1,32 @@
 //! SHA-256 of a file's bytes, in the lower-case hexadecimal form that records and reports use.
 
+use std::fs::File;
+use std::io::{self, Read, Seek};
+
 use sha2::{Digest, Sha256};
 
 /// The SHA-256 of `bytes`: 64 lower-case hexadecimal digits.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
+    text(Sha256::new_with_prefix(bytes))
+}
+
+/// The SHA-256 of all that `file` holds, in memory that does not grow with it.
+pub(crate) fn of_file(mut file: &File) -> io::Result<String> {
+    file.rewind()?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(text(hash)),
+            length => hash.update(&buffer[..length]),
+        }
+    }
+}
+
+/// A finished hash in that form.
+pub(crate) fn text(hash: Sha256) -> String {
     let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
+    for byte in hash.finalize() {
         for nibble in [byte >> 4, byte & 15] {
             text.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
         }

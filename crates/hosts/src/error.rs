@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use surgery::donor::DonorKind;
 
 use crate::Skipped;
+use crate::packed::Fault;
 
 /// What went wrong. Whatever it is, every host is as it was before.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +23,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Neither a folder nor a file whose first bytes are known.
-    #[error("`{}` is {found}; expected a static archive (libc.a) or a folder that holds one", .path.display())]
+    #[error("`{}` is {found}; expected a static archive (libc.a), an executable, a folder that holds archives, or a packed Swift SDK bundle", .path.display())]
     Unrecognised {
         /// The target.
         path: PathBuf,
@@ -36,6 +37,16 @@ pub enum Error {
         path: PathBuf,
         /// Where and how.
         source: surgery::archive::ArchiveError,
+    },
+    /// A packed bundle that is damaged or that must not be trusted.
+    #[error("`{}`{}: {fault}", .path.display(), in_entry(.entry))]
+    Packed {
+        /// The bundle.
+        path: PathBuf,
+        /// The entry that it is about.
+        entry: Option<String>,
+        /// What is wrong.
+        fault: Fault,
     },
     /// Known for what it is, and nothing that can be grafted.
     #[error("`{}` is {kind}: {reason}", .path.display())]
@@ -77,6 +88,46 @@ pub enum Error {
         /// The donor's architectures.
         offered: String,
     },
+    /// An executable in which something is missing or doubtful.
+    #[error("`{}` cannot be grafted: {refusal}", .path.display())]
+    Executable {
+        /// The executable.
+        path: PathBuf,
+        /// What was found.
+        refusal: transplant::Refusal,
+    },
+    /// The donor is not built for executables.
+    #[error("donor `{donor}` cannot be put into an executable that is linked already, such as `{}`", .path.display())]
+    NoBlob {
+        /// The executable.
+        path: PathBuf,
+        /// The donor's name.
+        donor: &'static str,
+    },
+    /// The donor's form for executables is unsound: a fault of this build.
+    #[error("donor `{donor}`: {source}")]
+    Blob {
+        /// The donor's name.
+        donor: String,
+        /// What is wrong.
+        source: transplant::BlobError,
+    },
+    /// A grafted executable failed its self-test.
+    #[error("the graft of `{}` failed its self-test: {said}", .path.display())]
+    SelfTest {
+        /// The executable.
+        path: PathBuf,
+        /// What it said.
+        said: String,
+    },
+    /// `--try`: stock and graft do not do the same.
+    #[error("the graft of `{}` does not do what stock does: {differs}", .path.display())]
+    Differs {
+        /// The executable.
+        path: PathBuf,
+        /// What differs.
+        differs: String,
+    },
     /// Neither an allocator nor string functions were asked for.
     #[error("there is nothing to graft: neither a donor nor string functions")]
     NothingToGraft,
@@ -93,6 +144,24 @@ pub enum Error {
         path: PathBuf,
         /// What the host carries and was not asked for.
         surplus: DonorKind,
+    },
+    /// No Swift SDK of this name is installed, or several are.
+    #[error("{} Swift SDK `{id}` in `{}`", if *.matches == 0 { "there is no installed" } else { "there is more than one" }, .folder.display())]
+    SwiftSdk {
+        /// What was asked for.
+        id: String,
+        /// Where installed ones are.
+        folder: PathBuf,
+        /// How many have this name.
+        matches: usize,
+        /// The names of all.
+        installed: Vec<String>,
+    },
+    /// A stock archive that cannot be taken from.
+    #[error("`{}` holds no archive to take members from", .path.display())]
+    NoStock {
+        /// What `--stock` named.
+        path: PathBuf,
     },
     /// The folder holds no `libc.a` at all.
     #[error("no `libc.a` under `{}`", .folder.display())]
@@ -194,6 +263,10 @@ pub enum Error {
     },
 }
 
+fn in_entry(entry: &Option<String>) -> String {
+    entry.as_ref().map(|entry| format!(", entry `{}`", entry.escape_debug())).unwrap_or_default()
+}
+
 fn stock_functions(kind: DonorKind) -> &'static str {
     match kind {
         DonorKind::Malloc => "malloc",
@@ -218,18 +291,28 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Refused { refusal, .. } if refusal.is_damage() => 2,
+            Error::Packed { fault, .. } if fault.is_damage() => 2,
+            Error::Executable { refusal, .. } if refusal.is_damage() => 2,
+            Error::Differs { .. } => 1,
             Error::Io { .. }
             | Error::Unrecognised { .. }
             | Error::Malformed { .. }
             | Error::Donor { .. }
+            | Error::Blob { .. }
             | Error::NothingToGraft
             | Error::OptionWithoutDonor { .. }
+            | Error::SwiftSdk { .. }
+            | Error::NoStock { .. }
             | Error::NoHost { .. }
             | Error::NoGraft { .. }
             | Error::MalformedRecord { .. }
             | Error::Out { .. } => 2,
             Error::Unsupported { .. }
+            | Error::Packed { .. }
             | Error::Refused { .. }
+            | Error::Executable { .. }
+            | Error::NoBlob { .. }
+            | Error::SelfTest { .. }
             | Error::NoDonorFor { .. }
             | Error::StockNeeded { .. }
             | Error::NothingGraftable { .. }
@@ -255,8 +338,22 @@ impl Error {
             }
             Error::Malformed { .. } => "the file is damaged or incomplete: install it again, then graft".to_owned(),
             Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
+            Error::Packed { fault, .. } => fault.help().to_owned(),
             Error::Refused { refusal, .. } => refusal.help().to_owned(),
-            Error::Donor { .. } => "`allograft donors` lists each donor's options with their ranges".to_owned(),
+            Error::Executable { refusal, .. } => refusal.help().to_owned(),
+            Error::NoBlob { .. } => {
+                let having: Vec<&str> =
+                    donors::all().iter().filter(|donor| !donor.blobs.is_empty()).map(|donor| donor.name).collect();
+                format!("these can: {}", having.join(", "))
+            }
+            Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
+            Error::Differs { .. } => {
+                "the stock file is as it was. If the program prints the time or the like, try it with other arguments"
+                    .to_owned()
+            }
+            Error::Donor { .. } | Error::Blob { .. } => {
+                "`allograft donors` lists each donor's options with their ranges".to_owned()
+            }
             Error::NoDonorFor { .. } => "`allograft donors` lists the architectures of every donor".to_owned(),
             Error::NothingToGraft => {
                 "stock's own malloc and string functions again: that is `allograft undo`".to_owned()
@@ -268,6 +365,11 @@ impl Error {
             Error::StockNeeded { surplus: DonorKind::Strings, .. } => {
                 "graft the stock `libc.a`, or keep the string functions: `--strings on`".to_owned()
             }
+            Error::SwiftSdk { installed, .. } if installed.is_empty() => {
+                "install one with `swift sdk install`, or name its bundle".to_owned()
+            }
+            Error::SwiftSdk { installed, .. } => format!("installed are: {}", installed.join(", ")),
+            Error::NoStock { .. } => "name a stock `libc.a`, a `libc++abi.a`, or a folder that holds them".to_owned(),
             Error::NoHost { .. } => {
                 "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target"
                     .to_owned()

@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use surgery::archive::Archive;
 use surgery::plan::{Libc, Survey};
 
+use crate::conditions::Conditions;
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::lock::FolderLocks;
 use crate::operation::{Base, Operation, Surgeon};
-use crate::place::{Change, Observer, place, sweep};
-use crate::recognise::{Signature, Target, read, recognise, signature};
+use crate::packed::Format;
+use crate::place::{Change, Content, Observer, place, sweep};
+use crate::recognise::{Target, read, recognise, signature};
 use crate::record::{Record, backup_path};
 use crate::walk::walk;
-use crate::{tree, undo};
+use crate::{bundle, packed, tree, undo};
 
 /// The version that notes and records name.
-pub(crate) const ALLOGRAFT: &str = env!("CARGO_PKG_VERSION");
+pub const ALLOGRAFT: &str = env!("CARGO_PKG_VERSION");
 
 /// What to graft, and where to.
 #[derive(Debug, Clone)]
@@ -84,28 +86,77 @@ pub struct Grafts {
     pub hosts: Vec<Grafted>,
     /// Sorted by path.
     pub skipped: Vec<Skipped>,
+    /// The packed bundle that the hosts lie in, if they do.
+    pub bundle: Option<Bundle>,
+    /// The names of the Swift SDKs whose bundle the target is, packed or not.
+    pub swift_sdks: Vec<String>,
 }
 
-/// Grafts `target`: a musl `libc.a` or a folder that holds some. All of its hosts, or on an error none.
+/// What happened to a packed bundle.
+#[derive(Debug)]
+pub struct Bundle {
+    /// The bundle or, with `out`, the file that was written.
+    pub path: PathBuf,
+    /// With `out`: the bundle that was read.
+    pub source: Option<PathBuf>,
+    /// How it is packed.
+    pub format: Format,
+    /// The names of the Swift SDKs in it.
+    pub swift_sdks: Vec<String>,
+    /// What was done.
+    pub action: Action,
+    /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; not known of one that is only planned.
+    pub sha256: Option<String>,
+    /// SHA-256 of the tar in it before compression, which is the same whoever compresses it; `None` for one that was not
+    /// written, and for a zip.
+    pub tar_sha256: Option<String>,
+    /// SHA-256 of the stock bundle, where it is known.
+    pub stock_sha256: Option<String>,
+    /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
+    pub backup: Option<PathBuf>,
+    /// What the user should know, as clauses whose subject is the bundle.
+    pub notes: Vec<String>,
+}
+
+/// Grafts `target`: a musl `libc.a`, a folder that holds some, or a packed Swift SDK bundle. All of its hosts, or on an error
+/// none.
 pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
-    graft_observed(target, request, &|_| {})
+    graft_observed(target, request, &Conditions::default(), &|_| {})
 }
 
-pub(crate) fn graft_observed(target: &Path, request: &Request, observe: Observer<'_>) -> Result<Grafts, Error> {
-    let mut surgeon = Surgeon::new(request)?;
+/// The same under special conditions.
+pub fn graft_under(target: &Path, request: &Request, conditions: &Conditions<'_>) -> Result<Grafts, Error> {
+    graft_observed(target, request, conditions, &|_| {})
+}
+
+pub(crate) fn graft_observed(
+    target: &Path,
+    request: &Request,
+    conditions: &Conditions<'_>,
+    observe: Observer<'_>,
+) -> Result<Grafts, Error> {
+    let mut surgeon = Surgeon::new(request, *conditions)?;
     match recognise(target)? {
         Target::Archive(host) => match &request.out {
-            Some(out) => {
-                Ok(Grafts { hosts: vec![tree::write_archive(&host, out, &mut surgeon)?], skipped: Vec::new() })
-            }
+            Some(out) => Ok(Grafts {
+                hosts: vec![tree::write_archive(&host, out, &mut surgeon)?],
+                skipped: Vec::new(),
+                bundle: None,
+                swift_sdks: Vec::new(),
+            }),
             None => in_place(&[host], Vec::new(), &mut surgeon, observe),
         },
+        Target::Packed(host, format) => packed::graft(&host, format, &mut surgeon, observe),
+        Target::Executable(path) => Err(Error::Unrecognised { path, found: "an executable".to_owned() }),
         Target::Folder(folder) => {
-            let found = walk(&folder)?;
+            let found = walk(&folder, conditions.root)?;
             let (hosts, skipped) = sort_out(&folder, found.archives.into_iter().collect(), found.skipped)?;
             match &request.out {
                 Some(out) => tree::write_folder(&folder, out, hosts, skipped, &mut surgeon),
-                None => in_place(&hosts, skipped, &mut surgeon, observe),
+                None => {
+                    let grafts = in_place(&hosts, skipped, &mut surgeon, observe)?;
+                    Ok(Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts })
+                }
             }
         }
     }
@@ -119,10 +170,9 @@ fn sort_out(
 ) -> Result<(Vec<PathBuf>, Vec<Skipped>), Error> {
     let mut hosts = Vec::new();
     for path in archives {
-        let reason = match signature(&path)? {
-            Signature::Archive => not_a_host(&path)?,
-            Signature::Unsupported { kind, .. } => Some(kind.to_owned()),
-            Signature::Unknown(found) => Some(found.to_owned()),
+        let reason = match signature(&path)?.found() {
+            None => not_a_host(&path, &read(&path)?)?,
+            Some(found) => Some(found.to_owned()),
         };
         match reason {
             None => hosts.push(path),
@@ -138,9 +188,8 @@ fn sort_out(
 }
 
 /// Why an archive is not a musl `libc.a` of an architecture that we know; `None` if it is one. A damaged one is an error.
-fn not_a_host(path: &Path) -> Result<Option<String>, Error> {
-    let bytes = read(path)?;
-    let survey = survey(path, &parse(path, &bytes)?)?;
+pub(crate) fn not_a_host(path: &Path, bytes: &[u8]) -> Result<Option<String>, Error> {
+    let survey = survey(path, &parse(path, bytes)?)?;
     Ok(match (survey.libc, survey.arch) {
         (Libc::Musl, Some(_)) => None,
         (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports".to_owned()),
@@ -194,7 +243,8 @@ fn in_place(
             }
         }
     }
-    Ok(Grafts { hosts: decided.into_iter().map(|decided| decided.grafted).collect(), skipped })
+    let hosts = decided.into_iter().map(|decided| decided.grafted).collect();
+    Ok(Grafts { hosts, skipped, bundle: None, swift_sdks: Vec::new() })
 }
 
 fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<(), Error> {
@@ -212,7 +262,7 @@ fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<(), Error
         let change = Change {
             host: &decided.grafted.path,
             expected: &decided.before_sha256,
-            graft: if decided.grafted.action == Action::Unchanged { None } else { Some(edit) },
+            graft: (decided.grafted.action != Action::Unchanged).then_some(Content::Edit(edit)),
             backup: decided.backup,
             record: decided.record.as_ref(),
         };
@@ -239,10 +289,34 @@ pub(crate) fn action(operation: &Operation) -> Action {
     }
 }
 
-/// Says why a host keeps its own string functions, if that was not asked for.
-pub(crate) fn strings_note(operation: &Operation) -> Vec<String> {
+/// Says why a host keeps its own string functions, if that was not asked for, and what it goes on lacking.
+pub(crate) fn remarks(operation: &Operation) -> Vec<String> {
     let reason = operation.strings.reason();
-    reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect()
+    let mut notes: Vec<String> =
+        reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect();
+    if let Some(another) = &operation.another
+        && !another.restoration.missing.is_empty()
+    {
+        let missing = another.restoration.missing.join("`, `");
+        notes.push(format!("lacks `{missing}`, which stock has: `--stock` with a stock libc.a brings it back"));
+    }
+    notes
+}
+
+/// The record of a graft that has these checksums.
+pub(crate) fn record(operation: &Operation, stock_sha256: &str, graft_sha256: &str) -> Record {
+    let note = operation.malloc.as_ref().map(|plan| &plan.donor);
+    Record {
+        schema_version: 1,
+        stock_sha256: stock_sha256.to_owned(),
+        graft_sha256: graft_sha256.to_owned(),
+        replaced_sha256: None,
+        donor: note.map_or_else(|| "none".to_owned(), |note| note.donor.clone()),
+        version: note.map(|note| note.version.clone()).unwrap_or_default(),
+        options: note.map(|note| note.options.clone()).unwrap_or_default(),
+        strings: operation.strings.plan().map(|plan| plan.donor.version.clone()),
+        allograft: ALLOGRAFT.to_owned(),
+    }
 }
 
 fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
@@ -250,19 +324,8 @@ fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
     let before = planned.before_sha256;
     let operation = planned.operation;
     let action = action(&operation);
-    let note = operation.malloc.as_ref().map(|plan| &plan.donor);
-    let record = |stock: &str| Record {
-        schema_version: 1,
-        stock_sha256: stock.to_owned(),
-        graft_sha256: planned.graft_sha256.clone(),
-        replaced_sha256: None,
-        donor: note.map_or_else(|| "none".to_owned(), |note| note.donor.clone()),
-        version: note.map(|note| note.version.clone()).unwrap_or_default(),
-        options: note.map(|note| note.options.clone()).unwrap_or_default(),
-        strings: operation.strings.plan().map(|plan| plan.donor.version.clone()),
-        allograft: ALLOGRAFT.to_owned(),
-    };
-    let mut notes = strings_note(&operation);
+    let record = |stock: &str| record(&operation, stock, &planned.graft_sha256);
+    let mut notes = remarks(&operation);
     // A record that nobody can read is as good as none: what it says is found out again below.
     let old = Record::read(host).unwrap_or(None);
     let path = backup_path(host);

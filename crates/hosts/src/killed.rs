@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use crate::conditions::Conditions;
 use crate::graft::{Action, Request, graft_observed};
 use crate::place::Stage;
 use crate::undo::{UndoneAction, undo_observed};
@@ -22,7 +23,11 @@ enum Deed {
     Replace,
     GraftInstalledAnew,
     Undo,
+    GraftBundle,
+    UndoBundle,
 }
+
+const BUNDLE: &str = "sdk.artifactbundle.tar.gz";
 
 fn request(donor: usize) -> Request {
     Request { donor: Some(&donors::all()[donor]), strings: true, settings: Vec::new(), out: None, dry_run: false }
@@ -58,26 +63,33 @@ impl Deed {
         match self {
             Deed::Graft => stock(),
             Deed::Replace | Deed::Undo => {
-                graft_observed(folder, &request(1), &|_| {}).unwrap();
+                graft_observed(folder, &request(1), &Conditions::default(), &|_| {}).unwrap();
                 stock()
             }
             Deed::GraftInstalledAnew => {
-                graft_observed(folder, &request(1), &|_| {}).unwrap();
+                graft_observed(folder, &request(1), &Conditions::default(), &|_| {}).unwrap();
                 for host in HOSTS {
                     install(&folder.join(host), &new_stock());
                 }
                 new_stock()
             }
+            Deed::GraftBundle | Deed::UndoBundle => unreachable!("bundles are tested by themselves"),
         }
     }
 
     fn perform(self, folder: &Path, observe: &dyn Fn(Stage)) {
         match self {
             Deed::Graft | Deed::Replace | Deed::GraftInstalledAnew => {
-                graft_observed(folder, &request(0), observe).unwrap();
+                graft_observed(folder, &request(0), &Conditions::default(), observe).unwrap();
             }
             Deed::Undo => {
                 undo_observed(folder, observe).unwrap();
+            }
+            Deed::GraftBundle => {
+                graft_observed(&folder.join(BUNDLE), &request(0), &Conditions::default(), observe).unwrap();
+            }
+            Deed::UndoBundle => {
+                undo_observed(&folder.join(BUNDLE), observe).unwrap();
             }
         }
     }
@@ -119,7 +131,8 @@ fn victim() {
 }
 
 fn deed_of(index: usize) -> Deed {
-    [Deed::Graft, Deed::Replace, Deed::GraftInstalledAnew, Deed::Undo][index]
+    use Deed::{Graft, GraftBundle, GraftInstalledAnew, Replace, Undo, UndoBundle};
+    [Graft, Replace, GraftInstalledAnew, Undo, GraftBundle, UndoBundle][index]
 }
 
 /// Kills a run at stage `stage`; `None` if the run ended before it got there.
@@ -144,7 +157,7 @@ fn killed_anywhere(deed: usize, least: usize) {
         let folder = tempfile::tempdir().unwrap();
         let host = folder.path().join("libc.a");
         install(&host, bytes);
-        graft_observed(&host, &request(donor), &|_| {}).unwrap();
+        graft_observed(&host, &request(donor), &Conditions::default(), &|_| {}).unwrap();
         fs::read(host).unwrap()
     };
     let grafts: Vec<Vec<u8>> =
@@ -166,7 +179,7 @@ fn killed_anywhere(deed: usize, least: usize) {
                 assert!(whole, "{context}: {host} is neither stock nor graft");
             }
             if graft_first {
-                let again = graft_observed(folder, &request(0), &|_| {}).unwrap();
+                let again = graft_observed(folder, &request(0), &Conditions::default(), &|_| {}).unwrap();
                 for host in again.hosts {
                     assert!(host.backup.is_some(), "{context}: {:?}", host.notes);
                     assert_eq!(fs::read(&host.path).unwrap(), graft_of(&wanted, 0), "{context}");
@@ -214,6 +227,54 @@ fn killed_while_undoing() {
 }
 
 #[test]
+fn killed_while_working_on_a_packed_bundle() {
+    let stock = crate::samples::bundle();
+    let graft = |folder: &Path| {
+        graft_observed(&folder.join(BUNDLE), &request(0), &Conditions::default(), &|_| {}).unwrap();
+        fs::read(folder.join(BUNDLE)).unwrap()
+    };
+    for (deed, least) in [(4, 5), (5, 4)] {
+        for stage in 0.. {
+            let outer = tempfile::tempdir().unwrap();
+            let bundle = outer.path().join(BUNDLE);
+            install(&bundle, &stock);
+            let grafted = graft(outer.path());
+            if deed == 4 {
+                undo_observed(&bundle, &|_| {}).unwrap();
+            }
+            if kill(deed, stage, outer.path()).is_none() {
+                assert!(stage >= least, "only {stage} stages");
+                break;
+            }
+            let context = format!("{:?} killed at stage {stage}", deed_of(deed));
+            let left = fs::read(&bundle).unwrap();
+            assert!(left == stock || left == grafted, "{context}: neither stock nor graft");
+            assert!(graft(outer.path()) == grafted, "{context}");
+            undo_observed(&bundle, &|_| {}).unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert!(fs::read(&bundle).unwrap() == stock, "{context}");
+            assert_eq!(listing(outer.path()).len(), 1, "{context}: {:?}", listing(outer.path()).keys());
+            assert_eq!(fs::metadata(&bundle).unwrap().modified().unwrap(), old_time(), "{context}");
+        }
+    }
+}
+
+#[test]
+fn a_packed_bundle_that_changes_meanwhile_stays_as_it_is_then() {
+    let outer = tempfile::tempdir().unwrap();
+    let bundle = outer.path().join(BUNDLE);
+    install(&bundle, &crate::samples::bundle());
+    let meddle = |stage| {
+        if stage == Stage::RecordPlaced {
+            fs::write(&bundle, "somebody else's").unwrap();
+        }
+    };
+    let error = graft_observed(&bundle, &request(0), &Conditions::default(), &meddle).unwrap_err();
+    assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if *path == bundle), "{error}");
+    assert_eq!(fs::read(&bundle).unwrap(), b"somebody else's");
+    assert_eq!(listing(outer.path()).len(), 1, "{:?}", listing(outer.path()).keys());
+}
+
+#[test]
 fn what_fails_late_is_taken_back_for_every_host() {
     for deed in [Deed::Graft, Deed::Replace, Deed::GraftInstalledAnew] {
         let outer = tempfile::tempdir().unwrap();
@@ -228,7 +289,7 @@ fn what_fails_late_is_taken_back_for_every_host() {
                 fs::write(outer.path().join(HOSTS[1]), bytes).unwrap();
             }
         };
-        let error = graft_observed(outer.path(), &request(0), &meddle).unwrap_err();
+        let error = graft_observed(outer.path(), &request(0), &Conditions::default(), &meddle).unwrap_err();
         assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if path.ends_with(HOSTS[1])), "{error}");
         let after = listing(outer.path());
         assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{deed:?}");
@@ -248,7 +309,8 @@ fn grafting_twice_touches_nothing() {
     Deed::Replace.prepare(outer.path());
     let times = || HOSTS.map(|host| fs::metadata(outer.path().join(host)).unwrap().modified().unwrap());
     let (before, at) = (listing(outer.path()), times());
-    let again = graft_observed(outer.path(), &request(1), &|stage| panic!("{stage:?}")).unwrap();
+    let again =
+        graft_observed(outer.path(), &request(1), &Conditions::default(), &|stage| panic!("{stage:?}")).unwrap();
     assert!(again.hosts.iter().all(|host| host.action == Action::Unchanged && host.notes.is_empty()));
     assert!(listing(outer.path()) == before && times() == at);
     let undone = undo_observed(outer.path(), &|_| {}).unwrap();

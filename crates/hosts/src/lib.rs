@@ -5,34 +5,60 @@
 //! | `recognise` | what a target is, told by its content |
 //! | `walk` | the `libc.a`s and the grafts under a folder |
 //! | `graft` | a target becomes grafts: one host, or all of a folder |
+//! | `executable` | a linked executable becomes a graft |
+//! | `rehearsal` | what a grafted executable has to do first |
 //! | `operation` | bytes to plan to graft: the allocator's step and that of the string functions |
 //! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
 //! | `transaction` | renames that are taken back together |
 //! | `undo` | the stock host again |
+//! | `packed` | packed Swift SDK bundles, read and written as streams |
+//! | `bundle` | what a Swift SDK bundle says of itself |
+//! | `swift` | installed Swift SDKs |
+//! | `stock` | what an archive has lost, from stock archives |
+//! | `root` | paths in the root folder of an image |
+//! | `conditions` | what most callers need not say |
 //! | `tree` | a copy of a folder with grafts in it (`-o`) |
 //! | `record` | the files beside a host |
+//! | `emitted` | a file made from a donor alone |
 //! | `lock`, `attributes`, `digest`, `error` | what their names say |
 
 mod attributes;
+mod bundle;
+mod conditions;
 mod digest;
+mod emitted;
 mod error;
+mod executable;
 mod graft;
 #[cfg(test)]
 mod killed;
 mod lock;
 mod operation;
+mod packed;
 mod place;
 mod recognise;
 mod record;
+mod rehearsal;
+mod root;
 #[cfg(test)]
 mod samples;
+mod stock;
+mod swift;
 mod transaction;
 mod tree;
 mod undo;
 mod walk;
 
+pub use conditions::{Conditions, Progress};
+pub use digest::sha256;
+pub use emitted::write;
 pub use error::Error;
-pub use graft::{Action, Grafted, Grafts, Request, Skipped, graft};
-pub use operation::{Carried, Operation, Strings};
+pub use executable::{GraftedExecutable, graft_executable, graft_executable_to, is_executable, plan_executable};
+pub use graft::{ALLOGRAFT as VERSION, Action, Bundle, Grafted, Grafts, Request, Skipped, graft, graft_under};
+pub use operation::{Another, Carried, Operation, Strings};
+pub use packed::{Fault, Format, Unpacked, unpack_hosts};
 pub use record::Record;
-pub use undo::{Undone, UndoneAction, grafts_in, stock_of, undo};
+pub use rehearsal::self_test;
+pub use root::in_root;
+pub use swift::locate;
+pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo};

@@ -1,5 +1,6 @@
 //! What is done to one host: an allocator, string functions, or both, one step after the other.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +8,14 @@ use std::path::{Path, PathBuf};
 use surgery::Arch;
 use surgery::archive::Archive;
 use surgery::donor::{DonorKind, DonorObject, Note};
-use surgery::plan::{Plan, Refusal, RemovedMember};
+use surgery::plan::{Plan, Refusal, RemovedMember, Restoration};
 
+use crate::conditions::Conditions;
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::graft::{ALLOGRAFT, Request, parse};
 use crate::record::backup_path;
+use crate::stock::Stock;
 use crate::undo;
 
 /// The notes that a host carries.
@@ -71,6 +74,15 @@ impl Strings {
     }
 }
 
+/// Somebody else's allocator in a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Another {
+    /// Which one.
+    pub allocator: &'static str,
+    /// What the host had lost because of it, and what of that comes back.
+    pub restoration: Restoration,
+}
+
 /// What is done to a host. There is a plan in it at least.
 #[derive(Debug, Clone)]
 pub struct Operation {
@@ -78,6 +90,8 @@ pub struct Operation {
     pub arch: Arch,
     /// What it carried before.
     pub before: Carried,
+    /// Somebody else's allocator that goes, and what comes back in its place beside ours.
+    pub another: Option<Another>,
     /// Whether it stays as it is: it carries exactly these donors already.
     pub unchanged: bool,
     /// The allocator's step; `None`: the host's own stays.
@@ -108,15 +122,28 @@ impl Operation {
 
     /// The graft of these bytes, which have to be those that were planned for.
     pub(crate) fn apply(&self, path: &Path, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+        let whole = match &self.another {
+            Some(another) => restored(path, &another.restoration, bytes)?,
+            None => Cow::Borrowed(bytes),
+        };
         let first = match &self.malloc {
-            Some(plan) => plan.apply(&parse(path, bytes)?),
-            None => bytes.to_vec(),
+            Some(plan) => plan.apply(&parse(path, &whole)?),
+            None => whole.into_owned(),
         };
         match self.strings.plan() {
             Some(plan) => Ok(plan.apply(&parse(path, &first)?)),
             None => Ok(first),
         }
     }
+}
+
+/// The bytes with what comes back.
+fn restored<'b>(path: &Path, restoration: &Restoration, bytes: &'b [u8]) -> Result<Cow<'b, [u8]>, Error> {
+    if restoration.is_empty() {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let whole = restoration.apply(bytes);
+    whole.map(Cow::Owned).map_err(|source| Error::Malformed { path: path.to_owned(), source })
 }
 
 /// Which bytes a graft is made of.
@@ -156,6 +183,8 @@ fn offered(donor: &donors::Donor) -> String {
 /// Plans grafts of the same donors with one set of options.
 pub(crate) struct Surgeon<'a> {
     pub(crate) request: &'a Request,
+    pub(crate) conditions: Conditions<'a>,
+    stock: Stock,
     /// The donors' objects for each kind and architecture that has come up, options filled in.
     tuned: BTreeMap<(&'static str, &'static str), Vec<u8>>,
 }
@@ -166,8 +195,9 @@ fn refused(path: &Path, refusal: Refusal) -> Error {
 
 impl<'a> Surgeon<'a> {
     /// Options have to fit before anything is read; what is wrong with them is independent of the host.
-    pub(crate) fn new(request: &'a Request) -> Result<Self, Error> {
-        let surgeon = Surgeon { request, tuned: BTreeMap::new() };
+    pub(crate) fn new(request: &'a Request, conditions: Conditions<'a>) -> Result<Self, Error> {
+        let stock = Stock::read(conditions.stock)?;
+        let surgeon = Surgeon { request, conditions, stock, tuned: BTreeMap::new() };
         match request.donor {
             Some(donor) => {
                 for (_, object) in donor.objects {
@@ -214,7 +244,8 @@ impl<'a> Surgeon<'a> {
         if !self.tuned.contains_key(&key) {
             self.tuned.insert(key, self.tune(donor, object)?);
         }
-        Ok(surgery::plan::plan(archive, &self.tuned[&key]))
+        let plan = if self.conditions.force { surgery::plan::plan_by_force } else { surgery::plan::plan };
+        Ok(plan(archive, &self.tuned[&key]))
     }
 
     /// Plans the graft of the archive at `path`, which has these bytes. A graft is planned from its stock file, where that
@@ -234,6 +265,12 @@ impl<'a> Surgeon<'a> {
                 &stock
             }
         };
+        let another = self.another(&parse(path, from)?)?;
+        let whole = match &another {
+            Some(another) => restored(path, &another.restoration, from)?,
+            None => Cow::Borrowed(from),
+        };
+        let from: &[u8] = &whole;
         let malloc = match self.request.donor {
             None => None,
             Some(donor) => {
@@ -265,10 +302,20 @@ impl<'a> Surgeon<'a> {
             fork_hook: any.fork_hook,
             unchanged: graft_sha256 == before_sha256,
             before,
+            another,
             malloc,
             strings,
         };
         Ok(Planned { operation, base, before_sha256, graft_sha256, graft })
+    }
+
+    /// Somebody else's allocator, if that may be replaced and will be.
+    fn another(&self, archive: &Archive<'_>) -> Result<Option<Another>, Error> {
+        if !self.conditions.force || self.request.donor.is_none() {
+            return Ok(None);
+        }
+        let Some(allocator) = surgery::plan::another_allocator(archive) else { return Ok(None) };
+        Ok(Some(Another { allocator, restoration: self.stock.restore(archive)? }))
     }
 
     /// Refuses what takes more than a graft: members of stock that an earlier graft has taken out.
@@ -288,16 +335,18 @@ impl<'a> Surgeon<'a> {
     }
 }
 
-/// The backup, if the host is a graft with a record that fits and the backup is what the record says.
+/// The backup, if the host is a graft with a record that fits and the backup is what the record says. One with somebody else's
+/// allocator in it is no stock file: what it had lost is in the graft.
 fn base(path: &Path, before: &Carried, before_sha256: &str) -> Base {
     if !before.anything() {
         return Base::Host;
     }
     let backup = backup_path(path);
-    let stock = undo::record_of(path, before_sha256).map(|record| record.stock_sha256);
-    let found = fs::read(&backup).ok().map(|bytes| sha256(&bytes));
-    match (stock, found) {
-        (Some(stock), Some(found)) if stock == found => Base::Stock { backup, sha256: stock },
-        _ => Base::Host,
+    let Some(record) = undo::record_of(path, before_sha256) else { return Base::Host };
+    let Ok(bytes) = fs::read(&backup) else { return Base::Host };
+    let another = || Archive::parse(&bytes).is_ok_and(|stock| surgery::plan::another_allocator(&stock).is_some());
+    if sha256(&bytes) != record.stock_sha256 || another() {
+        return Base::Host;
     }
+    Base::Stock { backup, sha256: record.stock_sha256 }
 }

@@ -18,6 +18,7 @@
 //! The backup is a second name (hard link) of the stock host: its bytes, owner and times are stock's own, and the
 //! host's old name for other links of the same file stays with them. Undoing gives the host that name back.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -25,7 +26,7 @@ use std::path::Path;
 
 use tempfile::TempPath;
 
-use crate::digest::sha256;
+use crate::digest::{self, sha256};
 use crate::error::{Error, IoContext};
 use crate::lock::FolderLocks;
 use crate::record::{Record, backup_path, folder_of, left_temporaries, record_path};
@@ -53,6 +54,21 @@ pub(crate) type Observer<'a> = &'a dyn Fn(Stage);
 /// Makes the bytes of a graft from those of its host.
 pub(crate) type Edit<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, Error>;
 
+/// Where a graft comes from.
+pub(crate) enum Content<'a> {
+    /// It is made from the host's bytes.
+    Edit(Edit<'a>),
+    /// It has been written already, safely to disk, while the host had this identity.
+    Ready { file: Cell<Option<TempPath>>, identity: Identity },
+}
+
+impl Content<'_> {
+    /// A graft that lies in `file`.
+    pub(crate) fn ready(file: TempPath, identity: Identity) -> Self {
+        Content::Ready { file: Cell::new(Some(file)), identity }
+    }
+}
+
 /// What to do with one host.
 pub(crate) struct Change<'a> {
     /// The host; no symbolic link.
@@ -60,7 +76,7 @@ pub(crate) struct Change<'a> {
     /// SHA-256 of the host that was planned for.
     pub(crate) expected: &'a str,
     /// How it becomes a graft. `None`: the host stays, only its record is written.
-    pub(crate) graft: Option<Edit<'a>>,
+    pub(crate) graft: Option<Content<'a>>,
     /// Whether the host is stock and becomes the backup.
     pub(crate) backup: bool,
     /// The record to write.
@@ -112,8 +128,8 @@ struct Prepared {
 
 /// Tells whether a name still belongs to the file that was read, unwritten since. Without the time of the last change
 /// of its links (`ctime`): making the backup is such a change.
-#[derive(PartialEq, Eq)]
-struct Identity {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
     size: u64,
@@ -121,7 +137,7 @@ struct Identity {
 }
 
 impl Identity {
-    fn of(metadata: &fs::Metadata) -> Identity {
+    pub(crate) fn of(metadata: &fs::Metadata) -> Identity {
         Identity {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -137,8 +153,14 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     let metadata = file.metadata().context(host, "read")?;
     let identity = Identity::of(&metadata);
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).context(host, "read")?;
-    if sha256(&bytes) != change.expected {
+    let same = match &change.graft {
+        Some(Content::Ready { identity: planned_for, .. }) => *planned_for == identity,
+        _ => {
+            file.read_to_end(&mut bytes).context(host, "read")?;
+            sha256(&bytes) == change.expected
+        }
+    };
+    if !same {
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
     }
     let mut notes = Vec::new();
@@ -146,7 +168,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         if metadata.nlink() > own_links(host, &metadata) {
             notes.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
         }
-        back_up(host, &file, &bytes, &mut notes, transaction, observe)?;
+        back_up(host, &file, change.expected, &mut notes, transaction, observe)?;
     }
     if let Some(record) = change.record {
         let path = record_path(host);
@@ -155,13 +177,16 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         transaction.swap(host, new, &path, Step::Further)?;
         observe(Stage::RecordPlaced);
     }
-    let mut graft = None;
-    if let Some(make) = change.graft {
-        let (new, lost) = written(host, &make(&bytes)?, &file)?;
-        notes.extend(lost);
-        graft = Some(new);
-        observe(Stage::GraftWritten);
-    }
+    let graft = match &change.graft {
+        None => None,
+        Some(Content::Edit(make)) => {
+            let (new, lost) = written(host, &make(&bytes)?, &file)?;
+            notes.extend(lost);
+            observe(Stage::GraftWritten);
+            Some(new)
+        }
+        Some(Content::Ready { file, .. }) => file.take(),
+    };
     Ok(Prepared { identity, graft, notes })
 }
 
@@ -174,14 +199,14 @@ fn own_links(host: &Path, metadata: &fs::Metadata) -> u64 {
 fn back_up(
     host: &Path,
     file: &File,
-    stock: &[u8],
+    stock_sha256: &str,
     notes: &mut Vec<String>,
     transaction: &mut Transaction,
     observe: Observer<'_>,
 ) -> Result<(), Error> {
     let backup = backup_path(host);
-    match fs::read(&backup) {
-        Ok(bytes) if bytes == stock => return Ok(()),
+    match File::open(&backup).and_then(|file| digest::of_file(&file)) {
+        Ok(found) if found == stock_sha256 => return Ok(()),
         Ok(_) => notes.push("was installed anew since it was grafted; its backup is now the new stock".to_owned()),
         Err(_) => {}
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
+use crate::packed::{Format, holds_tar};
 use crate::record::{host_of_companion, record_path};
 
 /// A target that can be worked on.
@@ -13,8 +14,12 @@ use crate::record::{host_of_companion, record_path};
 pub(crate) enum Target {
     /// A static archive: the real file where the target is a symbolic link.
     Archive(PathBuf),
+    /// An ELF executable: the real file where the target is a symbolic link.
+    Executable(PathBuf),
     /// A folder.
     Folder(PathBuf),
+    /// A packed bundle, as it seems: the real file where the target is a symbolic link.
+    Packed(PathBuf, Format),
 }
 
 /// Recognises `path` by the file's first bytes.
@@ -41,6 +46,11 @@ pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
     }
     match signature(&real)? {
         Signature::Archive => Ok(Target::Archive(real)),
+        Signature::Packed(Format::TarGz) if !holds_tar(&mut File::open(&real).context(&real, "read")?) => {
+            Err(Error::Unrecognised { path: real, found: "a gzip file that holds no tar, or is damaged".to_owned() })
+        }
+        Signature::Packed(format) => Ok(Target::Packed(real, format)),
+        Signature::Executable => Ok(Target::Executable(real)),
         Signature::Unsupported { kind, reason, help } => Err(Error::Unsupported { path: real, kind, reason, help }),
         Signature::Unknown(found) => Err(Error::Unrecognised { path: real, found: found.to_owned() }),
     }
@@ -58,8 +68,24 @@ pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Signature {
     Archive,
+    Packed(Format),
+    Executable,
     Unsupported { kind: &'static str, reason: &'static str, help: &'static str },
     Unknown(&'static str),
+}
+
+impl Signature {
+    /// What a file is that is no archive.
+    pub(crate) fn found(&self) -> Option<&'static str> {
+        match self {
+            Signature::Archive => None,
+            Signature::Executable => Some("an executable"),
+            Signature::Packed(Format::TarGz) => Some("a gzip file"),
+            Signature::Packed(Format::Zip) => Some("a zip file"),
+            Signature::Unsupported { kind, .. } => Some(kind),
+            Signature::Unknown(found) => Some(found),
+        }
+    }
 }
 
 /// Reads the first bytes of the file at `path`.
@@ -69,9 +95,8 @@ pub(crate) fn signature(path: &Path) -> Result<Signature, Error> {
     Ok(told_by(&start))
 }
 
-const NOT_YET: &str = "not supported by this version";
-
-fn told_by(start: &[u8]) -> Signature {
+/// What these bytes begin.
+pub(crate) fn told_by(start: &[u8]) -> Signature {
     let unsupported = |kind, reason, help| Signature::Unsupported { kind, reason, help };
     match start {
         [] => Signature::Unknown("empty"),
@@ -96,18 +121,15 @@ fn told_by(start: &[u8]) -> Signature {
                     "grafting starts at the archive that libc is linked from",
                     "graft the toolchain's `libc.a`",
                 ),
-                2 | 3 => unsupported(
-                    "an ELF executable or shared library",
-                    NOT_YET,
-                    "graft the toolchain's `libc.a` and link the program again",
-                ),
+                // Shared libraries are of type 3, too; what is in the file tells them apart later.
+                2 | 3 => Signature::Executable,
                 _ => Signature::Unknown("an ELF file of an unknown type"),
             }
         }
         // RFC 1952, 2.3.1.
-        _ if start.starts_with(b"\x1f\x8b") => unsupported("a gzip file", NOT_YET, "unpack it and graft the folder"),
+        _ if start.starts_with(b"\x1f\x8b") => Signature::Packed(Format::TarGz),
         // APPNOTE.TXT, 4.3.7.
-        _ if start.starts_with(b"PK\x03\x04") => unsupported("a zip file", NOT_YET, "unpack it and graft the folder"),
+        _ if start.starts_with(b"PK\x03\x04") => Signature::Packed(Format::Zip),
         _ if std::str::from_utf8(start).is_ok_and(|text| !text.contains('\0')) => Signature::Unknown("a text file"),
         _ => Signature::Unknown("a file of an unknown kind"),
     }
@@ -129,16 +151,12 @@ mod tests {
 
     #[test]
     fn signatures() {
-        let kind = |start: &[u8]| match told_by(start) {
-            Signature::Archive => "archive",
-            Signature::Unsupported { kind, .. } => kind,
-            Signature::Unknown(found) => found,
-        };
+        let kind = |start: &[u8]| told_by(start).found().unwrap_or("archive");
         assert_eq!(kind(b"!<arch>\nlibc.lo/"), "archive");
         assert_eq!(kind(b"!<thin>\n"), "a thin archive");
         assert_eq!(kind(b"!<arc"), "the damaged beginning of an archive");
-        assert_eq!(kind(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0"), "an ELF executable or shared library");
-        assert_eq!(kind(b"\x7fELF\x02\x02\x01\0\0\0\0\0\0\0\0\0\0\x02"), "an ELF executable or shared library");
+        assert_eq!(kind(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0"), "an executable");
+        assert_eq!(kind(b"\x7fELF\x02\x02\x01\0\0\0\0\0\0\0\0\0\0\x02"), "an executable");
         assert_eq!(kind(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0"), "an object file");
         assert_eq!(kind(b"\x7fELF"), "an ELF file of an unknown type");
         assert_eq!(kind(b"\x1f\x8b\x08"), "a gzip file");

@@ -70,3 +70,19 @@ pub(crate) fn libc_of_another_release() -> Vec<u8> {
     static LIBC: OnceLock<Vec<u8>> = OnceLock::new();
     LIBC.get_or_init(|| cut(b"bsearch")).clone()
 }
+
+/// A packed Swift SDK bundle with a `libc.a`.
+pub(crate) fn bundle() -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut add = |name: &str, bytes: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, name, bytes).unwrap();
+    };
+    add("sdk.artifactbundle/info.json", br#"{"artifacts": {"sdk": {"type": "swiftSDK"}}}"#);
+    add("sdk.artifactbundle/sdk/x86_64/usr/lib/libc.a", &libc());
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &tar.into_inner().unwrap()).unwrap();
+    gzip.finish().unwrap()
+}

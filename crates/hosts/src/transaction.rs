@@ -100,7 +100,8 @@ pub(crate) fn written(host: &Path, bytes: &[u8], like: &File) -> Result<(TempPat
     Ok((file.into_temp_path(), lost))
 }
 
-fn new_file(host: &Path) -> Result<tempfile::NamedTempFile<File>, Error> {
+/// A new file for `host`, which nobody else may read, empty.
+pub(crate) fn new_file(host: &Path) -> Result<tempfile::NamedTempFile<File>, Error> {
     temporary(host, |name| {
         use std::os::unix::fs::OpenOptionsExt;
         // Nobody else may read it before it has its mode.

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
 use crate::attributes;
+use crate::bundle;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
-use crate::graft::{Action, Grafted, Grafts, Skipped, action, recorded_stock, strings_note};
+use crate::graft::{Action, Grafted, Grafts, Skipped, action, recorded_stock, remarks};
 use crate::lock::FolderLocks;
 use crate::operation::{Planned, Surgeon};
 use crate::place::sweep;
@@ -51,15 +52,14 @@ fn describe(host: &Path, path: PathBuf, planned: Planned, dry_run: bool) -> Graf
         stock_sha256,
         graft_sha256: planned.graft_sha256,
         backup: None,
-        notes: strings_note(&planned.operation),
+        notes: remarks(&planned.operation),
         operation: planned.operation,
     }
 }
 
-/// Writes the graft of `host` to the file `out`, replacing what is there.
-pub(crate) fn write_archive(host: &Path, out: &Path, surgeon: &mut Surgeon<'_>) -> Result<Grafted, Error> {
-    let file = File::open(host).context(host, "read")?;
-    let metadata = file.metadata().context(host, "read")?;
+/// The file to write for `-o out`, which may be there already and must not be `host`.
+pub(crate) fn file_to_write(host: &Path, out: &Path) -> Result<PathBuf, Error> {
+    let metadata = fs::metadata(host).context(host, "read")?;
     let out = match fs::metadata(out) {
         Ok(there) if there.is_dir() => {
             return Err(refuse(out, "it is a folder", "name the file to write"));
@@ -75,9 +75,16 @@ pub(crate) fn write_archive(host: &Path, out: &Path, surgeon: &mut Surgeon<'_>) 
         Err(error) if is_missing(&error) => new_name(out)?,
         Err(error) => return Err(error).context(out, "write"),
     };
-    if host_of_companion(&out).is_some() {
-        return Err(refuse(&out, "this name is that of a backup or a record", "choose another name"));
+    match host_of_companion(&out) {
+        Some(_) => Err(refuse(&out, "this name is that of a backup or a record", "choose another name")),
+        None => Ok(out),
     }
+}
+
+/// Writes the graft of `host` to the file `out`, replacing what is there.
+pub(crate) fn write_archive(host: &Path, out: &Path, surgeon: &mut Surgeon<'_>) -> Result<Grafted, Error> {
+    let file = File::open(host).context(host, "read")?;
+    let out = file_to_write(host, out)?;
     let planned = surgeon.plan(host, &read(host)?)?;
     let dry_run = surgeon.request.dry_run;
     if dry_run {
@@ -125,7 +132,7 @@ pub(crate) fn write_folder(
         building.keep();
         let _ = sync_folder(folder_of(&out));
     }
-    Ok(Grafts { hosts: described, skipped })
+    Ok(Grafts { hosts: described, skipped, bundle: None, swift_sdks: bundle::swift_sdks_in(folder) })
 }
 
 /// The place for a copy: absent or an empty folder, and not inside of what is copied.

@@ -1,14 +1,15 @@
 //! The stock host again, byte for byte, from the backup beside a graft.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::digest::sha256;
+use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::graft::parse;
 use crate::lock::FolderLocks;
 use crate::operation::Carried;
+use crate::packed;
 use crate::place::{Observer, forget, restore, sweep};
 use crate::recognise::{Signature, Target, is_missing, read, real_file, recognise, signature};
 use crate::record::{Record, backup_path, host_of_companion, record_path};
@@ -46,7 +47,7 @@ pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
 pub(crate) fn undo_observed(target: &Path, observe: Observer<'_>) -> Result<Vec<Undone>, Error> {
     let metadata = fs::metadata(target).context(target, "read")?;
     let hosts = if metadata.is_dir() {
-        let found = walk(target)?;
+        let found = walk(target, None)?;
         let hosts: BTreeSet<PathBuf> = found.archives.into_iter().chain(found.with_companions).collect();
         if hosts.is_empty() {
             return Err(Error::NoHost { folder: target.to_owned() });
@@ -115,11 +116,11 @@ struct Judged {
 
 /// Decides what is to be done with a host. `named`: the user named it, so it has to be an archive at least.
 fn judge(host: &Path, named: bool) -> Result<Judged, Error> {
-    let bytes = read(host)?;
-    let found = sha256(&bytes);
+    let of_file = |path: &Path| File::open(path).and_then(|file| digest::of_file(&file));
+    let found = of_file(host).context(host, "read")?;
     let backup = backup_path(host);
-    let backup_sha256 = match fs::read(&backup) {
-        Ok(bytes) => Some(sha256(&bytes)),
+    let backup_sha256 = match of_file(&backup) {
+        Ok(found) => Some(found),
         Err(error) if is_missing(&error) => None,
         Err(error) => return Err(error).context(&backup, "read"),
     };
@@ -143,7 +144,7 @@ fn judge(host: &Path, named: bool) -> Result<Judged, Error> {
             Some(stock) => (Standing::Graft, stock),
         },
         Some(record) => return Err(Error::ChangedSince { path, found, expected: record.graft_sha256, backup }),
-        None if carries_graft(host, &bytes, named)? => {
+        None if carries_graft(host, named)? => {
             return Err(match backup_sha256 {
                 Some(_) => Error::RecordMissing { path, record: record_path(host), backup },
                 None => Error::NoBackup { path },
@@ -160,9 +161,11 @@ fn judge(host: &Path, named: bool) -> Result<Judged, Error> {
 }
 
 /// Whether an archive without a record carries a graft of ours.
-fn carries_graft(host: &Path, bytes: &[u8], named: bool) -> Result<bool, Error> {
+fn carries_graft(host: &Path, named: bool) -> Result<bool, Error> {
     match signature(host)? {
         Signature::Archive => {}
+        Signature::Packed(format) => return if named { packed::carries_graft(host, format) } else { Ok(false) },
+        Signature::Executable => return Ok(transplant::carries_graft(&read(host)?)),
         _ if !named => return Ok(false),
         Signature::Unsupported { kind, reason, help } => {
             return Err(Error::Unsupported { path: host.to_owned(), kind, reason, help });
@@ -171,7 +174,7 @@ fn carries_graft(host: &Path, bytes: &[u8], named: bool) -> Result<bool, Error> 
             return Err(Error::Unrecognised { path: host.to_owned(), found: found.to_owned() });
         }
     }
-    Ok(Carried::by(host, &parse(host, bytes)?)?.anything())
+    Ok(Carried::by(host, &parse(host, &read(host)?)?)?.anything())
 }
 
 /// The record beside `host`, if it can be read and is about a file with this SHA-256.
@@ -182,13 +185,16 @@ pub(crate) fn record_of(host: &Path, sha256: &str) -> Option<Record> {
 /// The archives to verify in `target`: itself, if it is an archive; in a folder, every `libc.a` that carries a graft.
 pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
     let folder = match recognise(target)? {
-        Target::Archive(host) => return Ok(vec![host]),
+        Target::Archive(host) | Target::Executable(host) => return Ok(vec![host]),
+        Target::Packed(path, _) => {
+            return Err(Error::Unrecognised { path, found: "a packed bundle".to_owned() });
+        }
         Target::Folder(folder) => folder,
     };
-    let found = walk(&folder)?;
+    let found = walk(&folder, None)?;
     let mut grafts = Vec::new();
     for host in found.archives.into_iter().chain(found.with_companions).collect::<BTreeSet<_>>() {
-        if carries_graft(&host, &read(&host)?, false)? {
+        if carries_graft(&host, false)? {
             grafts.push(host);
         }
     }
@@ -201,15 +207,19 @@ pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
     let host = real_file(libc)?;
     let Some(record) = Record::read(&host)? else { return Ok(None) };
     let backup = backup_path(&host);
-    let bytes = match fs::read(&backup) {
-        Ok(bytes) => bytes,
+    let found = match File::open(&backup).and_then(|file| digest::of_file(&file)) {
+        Ok(found) => found,
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(error).context(&backup, "read"),
     };
-    let found = sha256(&bytes);
     if found == record.stock_sha256 {
         Ok(Some(backup))
     } else {
         Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 })
     }
+}
+
+/// The allocator that somebody else has put into the archive at `path`, by name: such a file is no stock to compare with.
+pub fn another_allocator_in(path: &Path) -> Result<Option<&'static str>, Error> {
+    Ok(surgery::plan::another_allocator(&parse(path, &read(path)?)?))
 }

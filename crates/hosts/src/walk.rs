@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Skipped;
 use crate::error::{Error, IoContext};
 use crate::record::{host_of_companion, is_temporary};
+use crate::root::resolve;
 
 /// What a folder holds, sorted by path. Paths start with the folder as it was given.
 #[derive(Debug, Default)]
@@ -20,8 +22,12 @@ pub(crate) struct Found {
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Walks `folder`. Symbolic links to folders are not followed: inside, the walk gets there anyway; outside is not ours.
-pub(crate) fn walk(folder: &Path) -> Result<Found, Error> {
+/// Walks `folder`, symbolic links read as in the image with this root, or as they are. Symbolic links to folders are not followed: inside, the walk gets there anyway; outside is not ours.
+pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> {
+    let image = match image {
+        Some(image) => Some(image.canonicalize().context(image, "read")?),
+        None => None,
+    };
     let root = folder.canonicalize().context(folder, "read")?;
     let mut found = Found::default();
     let mut links = BTreeMap::new();
@@ -38,7 +44,11 @@ pub(crate) fn walk(folder: &Path) -> Result<Found, Error> {
                 waiting.push(path);
             } else if name == OsStr::new("libc.a") {
                 if kind.is_symlink() {
-                    links.insert(path.clone(), path.canonicalize());
+                    let real = match &image {
+                        None => path.canonicalize(),
+                        Some(image) => in_image(image, &root.join(path.strip_prefix(folder).unwrap_or(&path))),
+                    };
+                    links.insert(path.clone(), real);
                 } else if kind.is_file() {
                     found.archives.insert(path);
                 }
@@ -68,10 +78,33 @@ pub(crate) fn walk(folder: &Path) -> Result<Found, Error> {
     Ok(found)
 }
 
+/// Where `path`, which lies in the image, leads to.
+fn in_image(image: &Path, path: &Path) -> io::Result<PathBuf> {
+    let outside = || io::Error::from(io::ErrorKind::NotFound);
+    resolve(image, path.strip_prefix(image).map_err(|_| outside())?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_of_an_image_start_at_its_root() {
+        let outer = tempfile::tempdir().unwrap();
+        let image = outer.path().join("image");
+        fs::create_dir_all(image.join("usr/lib")).unwrap();
+        fs::create_dir_all(image.join("opt")).unwrap();
+        fs::write(image.join("usr/lib/libc-1.2.a"), "").unwrap();
+        symlink("/usr/lib/libc-1.2.a", image.join("usr/lib/libc.a")).unwrap();
+        symlink("/usr/lib/libc.a", image.join("opt/libc.a")).unwrap();
+        let found = walk(&image.join("usr"), Some(&image)).unwrap();
+        assert_eq!(found.archives.into_iter().collect::<Vec<_>>(), [image.join("usr/lib/libc-1.2.a")]);
+        let found = walk(&image.join("opt"), Some(&image)).unwrap();
+        assert!(found.archives.is_empty() && found.skipped.len() == 1, "it leads out of the folder");
+        let found = walk(&image, None).unwrap();
+        assert!(found.archives.is_empty() && found.skipped.len() == 2, "not what the build machine has there");
+    }
 
     #[test]
     fn each_archive_once_and_nothing_outside() {
@@ -88,7 +121,7 @@ mod tests {
         symlink("../outside", root.join("out")).unwrap();
         symlink("..", root.join("b/lib/up")).unwrap();
         symlink("../../outside/libc.a", root.join("d/libc.a")).unwrap();
-        let found = walk(&root).unwrap();
+        let found = walk(&root, None).unwrap();
         assert_eq!(
             found.archives.into_iter().collect::<Vec<_>>(),
             [root.join("a/libc-1.2.a"), root.join("b/lib/libc.a")]

@@ -58,10 +58,72 @@ fn errors_have_exit_codes_and_help() {
     fs::write(&path, "text").unwrap();
     assert_eq!(graft(&path).exit_code(), 2);
     fs::write(&path, b"\x1f\x8b\x08\0").unwrap();
+    assert_eq!(graft(&path).exit_code(), 2);
+    fs::write(&path, b"!<thin>\n").unwrap();
     assert_eq!(graft(&path).exit_code(), 3);
     assert!(graft(&path).help().is_some());
     let mut settings = request();
     settings.settings.push(("no_such_option".to_owned(), 1));
     let error = hosts::graft(&path, &settings).unwrap_err();
     assert!(error.exit_code() == 2 && error.to_string().contains("no_such_option"), "{error}");
+}
+
+/// Small bundles, packed in each way. What they hold as libc.a is none: here it is about what lies around it.
+fn bundles() -> [Vec<u8>; 2] {
+    use std::io::{Cursor, Write};
+    let manifest = br#"{"artifacts": {"sdk": {"type": "swiftSDK"}}}"#;
+    let files = [("sdk.artifactbundle/info.json", &manifest[..]), ("sdk.artifactbundle/lib/libc.a", b"!<arch>\n")];
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default();
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        // Long enough for an entry of its own.
+        let long = format!("sdk.artifactbundle/{}/file", "folder/".repeat(20));
+        tar.append_data(&mut header.clone(), name, bytes).unwrap();
+        tar.append_data(&mut header, format!("{long}-{}", bytes.len()), bytes).unwrap();
+        zip.start_file(name, options).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.add_symlink("sdk.artifactbundle/link", "lib", options).unwrap();
+    [tar.into_inner().unwrap(), zip.finish().unwrap().into_inner()]
+}
+
+#[test]
+fn damaged_bundles_give_an_answer() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bundle");
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let mut sound = 0;
+    for (index, whole) in bundles().into_iter().enumerate() {
+        for round in 0..1500 {
+            let mut bytes = whole.clone();
+            for _ in 0..round % 4 {
+                let at = random(bytes.len());
+                bytes[at] = [0, 0xff, b'/', b'7', bytes[at] ^ 1, bytes[at].wrapping_add(1)][random(6)];
+            }
+            if round % 5 == 4 {
+                bytes.truncate(random(bytes.len()));
+            }
+            if index == 0 {
+                let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                gzip.write_all(&bytes).unwrap();
+                bytes = gzip.finish().unwrap();
+            }
+            fs::write(&path, &bytes).unwrap();
+            let dry = Request { dry_run: true, ..request() };
+            let error = hosts::graft(&path, &dry).expect_err("nothing in it can be grafted");
+            assert!(matches!(error.exit_code(), 2 | 3) && error.help().is_some(), "{error}");
+            sound += usize::from(matches!(error, hosts::Error::NothingGraftable { .. }));
+        }
+    }
+    assert!((700..2900).contains(&sound), "{sound} of 3000 were read to the end");
 }

@@ -13,6 +13,7 @@ mod library;
 mod note;
 mod report;
 mod subject;
+mod transplanted;
 mod trial;
 pub mod verify;
 

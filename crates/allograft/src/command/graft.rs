@@ -1,26 +1,37 @@
 //! `allograft graft`: an allocator and string functions into a libc.a, or into all of a folder.
 
+mod executable;
+
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use hosts::{Action, Carried, Grafted, Grafts, Operation, Request, Strings};
+use hosts::{Action, Another, Bundle, Carried, Conditions, Grafted, Grafts, Operation, Request, Strings};
 use serde_json::{Value, json};
 use surgery::donor::{DonorKind, Note};
-use surgery::plan::{Plan, RemovedMember};
+use surgery::plan::{Plan, RemovedMember, Restoration};
 
 use crate::failure::Failure;
 use crate::output::{Output, Style};
+use crate::progress::Bar;
+use crate::target::located;
 
-/// Put a modern allocator and fast string functions into a musl libc.a, in place of musl's
+/// Put a modern allocator and fast string functions into a musl libc.a, in place of musl's; or an allocator into a program
 ///
-/// The target is recognised by its content: a static archive, or a folder (toolchain, sysroot, unpacked SDK), of
-/// which every musl libc.a is grafted, or none of them if one cannot be. Grafting a graft replaces its donors; the same
-/// again changes nothing. Where the string functions cannot be exchanged, the allocator still is, with a warning.
+/// The target is recognised by its content: a static archive; a static executable; a folder (toolchain, sysroot, unpacked SDK)
+/// or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip), of which every musl libc.a is grafted, or none of them if one
+/// cannot be. Grafting a graft replaces its donors; the same again changes nothing. Where the string functions cannot be
+/// exchanged, the allocator still is, with a warning.
 ///
-/// In place, the stock file stays beside the graft as libc.a.allograft-stock for `allograft undo`.
+/// An executable that is linked already keeps its string functions. It is refused unless every function of musl's
+/// allocator is found in it and nothing else touches that allocator's state; the graft passes a self-test before it takes
+/// the stock file's place.
+///
+/// In place, the stock file stays beside the graft as libc.a.allograft-stock for `allograft undo`; of a packed bundle, the
+/// whole bundle.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a
@@ -29,11 +40,19 @@ use crate::output::{Output, Style};
   allograft graft sysroot/lib/libc.a --donor none      string functions only
   allograft graft --dry-run -v ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
   allograft graft /usr/lib/musl/lib/libc.a -o build/libc.a
+  allograft graft sdk.artifactbundle.tar.gz -o grafted.artifactbundle.tar.gz
+  allograft graft swift:swift-6.1.2-RELEASE_static-linux-0.0.1    an installed Swift SDK
+  allograft graft --root build/rootfs /usr/lib                    in the root folder of an image
+  allograft graft ./server --try -- --version          a program that is linked already
 
 Programs have to be linked again to get the new allocator: build systems do not always notice that libc.a changed.")]
 pub(crate) struct Graft {
-    /// The libc.a, or a folder with some under it
+    /// The libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, rust:TRIPLE for a target of the
+    /// Rust toolchain, or swift:ID for an installed Swift SDK
     target: PathBuf,
+    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the image
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// The allocator to put in: see `allograft donors`; `none` keeps musl's
     #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
     donor: String,
@@ -46,29 +65,42 @@ pub(crate) struct Graft {
     /// Bake an option of the donor in, whatever the profile says of it; can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<(String, i64)>,
-    /// Write the graft to a file (for a folder: a copy of it), and leave the target untouched
+    /// Write the graft to a file (for a folder: to a copy of it), and leave the target untouched
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
+    /// Replace an allocator that somebody else has put into a libc.a
+    #[arg(long)]
+    force: bool,
+    /// With --force: a stock archive, or a folder with a libc.a or libc++abi.a under it, to bring back what that libc.a has
+    /// lost; can be given several times
+    #[arg(long, value_name = "FILE", requires = "force")]
+    stock: Vec<PathBuf>,
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// Of an executable: run stock and graft with the arguments after `--`, and compare, before anything is replaced
+    #[arg(long = "try", conflicts_with = "dry_run")]
+    trial: bool,
+    /// For `--try`: the program's own arguments
+    #[arg(last = true, value_name = "ARGS", requires = "trial")]
+    arguments: Vec<OsString>,
 }
 
 /// What `--donor` takes for musl's own allocator.
-const NONE: &str = "none";
+pub(crate) const NONE: &str = "none";
 
-fn donor_names() -> PossibleValuesParser {
+pub(crate) fn donor_names() -> PossibleValuesParser {
     PossibleValuesParser::new(donors::all().iter().map(|donor| donor.name).chain([NONE]))
 }
 
 /// Something that is wanted or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
+pub(crate) enum Switch {
     On,
     Off,
 }
 
-fn setting(text: &str) -> Result<(String, i64), String> {
+pub(crate) fn setting(text: &str) -> Result<(String, i64), String> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as purge_delay=0")?;
     if key.is_empty() {
         return Err("the key is missing".to_owned());
@@ -90,13 +122,32 @@ impl Graft {
         let mut settings = profile(donor, &self.profile)?;
         settings.extend(self.settings);
         let request = Request { donor, strings, settings, out: self.out, dry_run: self.dry_run };
-        let grafts = hosts::graft(&self.target, &request)?;
+        let target = located(&self.target, self.root.as_deref())?;
+        if hosts::is_executable(&target)? {
+            let arguments = self.trial.then_some(self.arguments.as_slice());
+            return graft_executable(&target, &request, arguments, output);
+        }
+        if self.trial {
+            return Err(Failure::usage("`--try` is for executables".to_owned()));
+        }
+        let bar = Bar::new(output);
+        let advance = |progress| bar.advance(progress);
+        let conditions =
+            Conditions { progress: Some(&advance), force: self.force, stock: &self.stock, root: self.root.as_deref() };
+        let grafts = hosts::graft_under(&target, &request, &conditions);
+        bar.finish();
+        let grafts = grafts?;
         for skipped in &grafts.skipped {
             output.note(format_args!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
         }
         for host in &grafts.hosts {
             for note in &host.notes {
                 output.warn(format_args!("`{}` {note}", host.path.display()));
+            }
+        }
+        if let Some(bundle) = &grafts.bundle {
+            for note in &bundle.notes {
+                output.warn(format_args!("`{}` {note}", bundle.path.display()));
             }
         }
         let hookless = |host: &&Grafted| host.operation.malloc.is_some() && !host.operation.fork_hook;
@@ -116,8 +167,26 @@ impl Graft {
     }
 }
 
+fn graft_executable(
+    target: &Path,
+    request: &Request,
+    arguments: Option<&[OsString]>,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let host = hosts::graft_executable(target, request, arguments)?;
+    for note in &host.notes {
+        output.warn(format_args!("`{}` {note}", host.path.display()));
+    }
+    if output.json {
+        output.document(executable::document(&host))?;
+    } else {
+        output.text(&executable::summary(&host, output))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// What the profile sets: before `--set`, so that this wins.
-fn profile(donor: Option<&donors::Donor>, name: &str) -> Result<Vec<(String, i64)>, Failure> {
+pub(crate) fn profile(donor: Option<&donors::Donor>, name: &str) -> Result<Vec<(String, i64)>, Failure> {
     let Some(donor) = donor else {
         return match name {
             donors::DEFAULT_PROFILE => Ok(Vec::new()),
@@ -136,8 +205,8 @@ fn profile(donor: Option<&donors::Donor>, name: &str) -> Result<Vec<(String, i64
     Ok(options.iter().map(|(option, value)| ((*option).to_owned(), *value)).collect())
 }
 
-fn action(host: &Grafted) -> &'static str {
-    match host.action {
+fn action(action: Action) -> &'static str {
+    match action {
         Action::Grafted => "grafted",
         Action::Replaced => "replaced",
         Action::Unchanged => "unchanged",
@@ -195,6 +264,12 @@ fn strings(operation: &Operation) -> Value {
     })
 }
 
+/// Somebody else's allocator that went.
+fn another(another: &Another) -> Value {
+    let Restoration { restored, missing, .. } = &another.restoration;
+    json!({ "allocator": another.allocator, "restored": restored, "missing": missing })
+}
+
 fn document(grafts: &Grafts) -> Value {
     let hosts: Vec<Value> = grafts
         .hosts
@@ -205,10 +280,11 @@ fn document(grafts: &Grafts) -> Value {
             json!({
                 "path": text_of(&host.path),
                 "source": host.source.as_deref().map(text_of),
-                "action": action(host),
+                "action": action(host.action),
                 "plan": kind(operation),
                 "arch": operation.arch.name(),
                 "donor": malloc.map(donor_of),
+                "another": operation.another.as_ref().map(another),
                 "removed": removed_members(operation, DonorKind::Malloc),
                 "provides": malloc.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
                 "strings": strings(operation),
@@ -225,7 +301,20 @@ fn document(grafts: &Grafts) -> Value {
         .iter()
         .map(|skipped| json!({ "path": text_of(&skipped.path), "reason": skipped.reason }))
         .collect();
-    json!({ "hosts": hosts, "skipped": skipped })
+    let bundle = grafts.bundle.as_ref().map(|bundle| {
+        json!({
+            "path": text_of(&bundle.path),
+            "source": bundle.source.as_deref().map(text_of),
+            "format": bundle.format.ending().trim_start_matches('.'),
+            "action": action(bundle.action),
+            "sha256": bundle.sha256,
+            "tar_sha256": bundle.tar_sha256,
+            "stock_sha256": bundle.stock_sha256,
+            "backup": bundle.backup.as_deref().map(text_of),
+            "notes": bundle.notes,
+        })
+    });
+    json!({ "hosts": hosts, "skipped": skipped, "bundle": bundle, "swift_sdks": grafts.swift_sdks })
 }
 
 /// `mimalloc 2.5.2 (purge_delay=0) and strings`: what is in a graft.
@@ -247,6 +336,12 @@ fn replaced(operation: &Operation) -> String {
     if operation.before.anything() {
         return named(malloc.as_ref(), strings.is_some());
     }
+    if let Some(another) = &operation.another {
+        return match another.restoration.restored.len() {
+            0 => format!("somebody else's {}", another.allocator),
+            count => format!("somebody else's {}, and {count} lost functions are back", another.allocator),
+        };
+    }
     let plans = operation.malloc.iter().chain(operation.strings.plan());
     let counts: Vec<String> = plans.map(|plan| plan.removed.len().to_string()).collect();
     format!("{} members", counts.join(" + "))
@@ -258,7 +353,7 @@ fn summary(grafts: &Grafts, output: &Output) -> String {
     let word = |host: &Grafted| match host.action {
         Action::Planned if host.operation.before.anything() => "would replace",
         Action::Planned => "would graft",
-        _ => action(host),
+        _ => action(host.action),
     };
     let width = grafts.hosts.iter().map(|host| word(host).len()).max().unwrap_or(0);
     for host in &grafts.hosts {
@@ -291,28 +386,58 @@ fn members(text: &mut String, operation: &Operation, plan: &Plan) {
 }
 
 fn next_steps(text: &mut String, grafts: &Grafts, output: &Output) {
-    let quoted = |path: &Path| shell_quoted(&text_of(path));
-    for host in &grafts.hosts {
-        if host.action == Action::Planned {
-            continue;
+    if let Some(bundle) = &grafts.bundle {
+        if bundle.action != Action::Planned {
+            steps_of_bundle(text, bundle, output);
         }
-        let mut line = |label: &str, value: String| {
-            let _ = writeln!(text, "  {} {value}", output.paint(Style::Faint, format_args!("{label:<7}")));
-        };
-        if let Some(backup) = &host.backup {
-            line("backup:", text_of(backup));
-        }
-        if host.action != Action::Unchanged || output.verbose {
-            line("verify:", format!("allograft verify {}", quoted(&host.path)));
-            if host.backup.is_some() {
-                line("undo:", format!("allograft undo {}", quoted(&host.path)));
-            }
+        return;
+    }
+    for host in grafts.hosts.iter().filter(|host| host.action != Action::Planned) {
+        next_steps_of(text, &host.path, host.backup.as_deref(), host.action != Action::Unchanged, output);
+    }
+    let changed = grafts.hosts.iter().any(|host| matches!(host.action, Action::Grafted | Action::Replaced));
+    if let (true, Some(sdk)) = (changed, grafts.swift_sdks.first()) {
+        let relink = format!("swift package clean && swift build --swift-sdk {}", shell_quoted(sdk));
+        step(text, output, "relink:", &relink);
+        step(text, output, "", "SwiftPM does not link again by itself when libc.a changes");
+    }
+}
+
+fn step(text: &mut String, output: &Output, label: &str, value: &str) {
+    let _ = writeln!(text, "  {} {value}", output.paint(Style::Faint, format_args!("{label:<7}")));
+}
+
+fn next_steps_of(text: &mut String, path: &Path, backup: Option<&Path>, changed: bool, output: &Output) {
+    let quoted = shell_quoted(&text_of(path));
+    if let Some(backup) = backup {
+        step(text, output, "backup:", &text_of(backup));
+    }
+    if changed || output.verbose {
+        step(text, output, "verify:", &format!("allograft verify {quoted}"));
+        if backup.is_some() {
+            step(text, output, "undo:", &format!("allograft undo {quoted}"));
         }
     }
 }
 
+/// What is done next with a packed bundle.
+fn steps_of_bundle(text: &mut String, bundle: &Bundle, output: &Output) {
+    let path = shell_quoted(&text_of(&bundle.path));
+    if let Some(backup) = &bundle.backup {
+        step(text, output, "backup:", &text_of(backup));
+    }
+    step(text, output, "verify:", &format!("allograft verify {path}"));
+    if bundle.backup.is_some() {
+        step(text, output, "undo:", &format!("allograft undo {path}"));
+    }
+    if let Some(sha256) = &bundle.sha256 {
+        step(text, output, "install:", &format!("swift sdk install {path}"));
+        step(text, output, "", &format!("from a URL: swift sdk install URL --checksum {sha256}"));
+    }
+}
+
 /// A word that a POSIX shell takes for `text`.
-fn shell_quoted(text: &str) -> String {
+pub(crate) fn shell_quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@%,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()

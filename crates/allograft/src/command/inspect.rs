@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::command::verdict;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::target::located;
 
 /// Tell which allocator each file carries, its version, and how that is known
 ///
@@ -29,7 +30,7 @@ use crate::output::Output;
   allograft inspect build/bin                    a table of every executable, library and archive under it
   allograft inspect --json /usr/lib/x86_64-linux-musl/libc.a")]
 pub(crate) struct Inspect {
-    /// Executables, libraries, objects, archives, or folders of them
+    /// Executables, libraries, objects, archives, folders of them, packed Swift SDK bundles, or swift:ID
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Exit with 1 unless every file's malloc is this one: a donor's name, mallocng, oldmalloc, glibc, go,
@@ -57,6 +58,7 @@ impl Inspect {
         let progress = output.progress();
         let mut inspected = Vec::new();
         for path in &self.files {
+            let path = &located(path, None)?;
             if path.is_dir() {
                 let before = inspected.len();
                 inspect_folder(path, &mut inspected, &|path| progress.step(&path.display().to_string()));
@@ -64,6 +66,9 @@ impl Inspect {
                     let failure = cannot(path, "it holds no ELF file and no static archive");
                     inspected.push(Inspected { path: path.clone(), result: Err(failure) });
                 }
+            } else if is_packed(path) {
+                progress.step(&path.display().to_string());
+                inspect_packed(path, &mut inspected);
             } else {
                 inspected.push(inspect(path.clone()));
             }
@@ -102,8 +107,33 @@ fn cannot(path: &Path, problem: impl Display) -> Failure {
     Failure::usage(format!("cannot inspect `{}`: {problem}", path.display()))
 }
 
+/// Whether a file is worth looking at as a packed bundle: what is none is told of as any other file is.
+fn is_packed(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let mut read = || File::open(path)?.take(4).read_to_end(&mut start);
+    path.is_file() && read().is_ok() && (start.starts_with(b"\x1f\x8b") || start == b"PK\x03\x04")
+}
+
+/// Every libc.a in a packed bundle.
+fn inspect_packed(path: &Path, inspected: &mut Vec<Inspected>) {
+    let unpacked = tempfile::tempdir().map_err(|error| cannot(path, error)).and_then(|scratch| {
+        let hosts = hosts::unpack_hosts(path, scratch.path())?.unwrap_or_default();
+        Ok(hosts.into_iter().map(|host| inspect_as(host.name, &host.libc)).collect::<Vec<_>>())
+    });
+    match unpacked {
+        Ok(hosts) => inspected.extend(hosts),
+        Err(failure) => inspected.push(Inspected { path: path.to_owned(), result: Err(failure) }),
+    }
+}
+
 fn inspect(path: PathBuf) -> Inspected {
-    let result = map(&path).map_err(|error| cannot(&path, error)).and_then(|bytes| {
+    let file = path.clone();
+    inspect_as(path, &file)
+}
+
+/// Inspects `file`, which goes by the name of `path`.
+fn inspect_as(path: PathBuf, file: &Path) -> Inspected {
+    let result = map(file).map_err(|error| cannot(&path, error)).and_then(|bytes| {
         let bytes = bytes.as_deref().unwrap_or_default();
         inspector::inspect(bytes).map_err(|error| cannot(&path, &error).with_help(error.help()))
     });

@@ -1,7 +1,9 @@
 //! One file for each command: its flags, what it does with them, what it prints.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod donors;
+pub(crate) mod emit;
 pub(crate) mod graft;
 pub(crate) mod inspect;
 pub(crate) mod man;
@@ -21,7 +23,9 @@ pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Fai
         Command::Undo(command) => command.run(output),
         Command::Inspect(command) => command.run(output),
         Command::Verify(command) => command.run(output),
+        Command::Emit(command) => command.run(output),
         Command::Donors(command) => command.run(output),
+        Command::Bench(command) => command.run(output),
         Command::Completions(command) => command.run(output),
         Command::Man(command) => command.run(output),
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::{Output, Style};
+use crate::target::located;
 
 /// Give a grafted host its stock file back, byte for byte
 ///
@@ -22,13 +23,16 @@ use crate::output::{Output, Style};
 
 A host that carries no graft is nothing to undo, which is no error.")]
 pub(crate) struct Undo {
-    /// The grafted libc.a, or a folder with grafts under it
+    /// The grafted libc.a, a folder with grafts under it, a packed Swift SDK bundle, or swift:ID
     target: PathBuf,
+    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the image
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
 }
 
 impl Undo {
     pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
-        let undone = hosts::undo(&self.target)?;
+        let undone = hosts::undo(&located(&self.target, self.root.as_deref())?)?;
         for host in &undone {
             for note in &host.notes {
                 output.warn(format_args!("`{}` {note}", host.path.display()));

@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use crate::command::verdict;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
+use crate::target::located;
 
 /// Check a graft with code of its own, then link and run programs against it
 ///
-/// Reads the archive again: exactly one provider for each function of the malloc family, no symbol lost that stock
+/// Reads the graft again: exactly one provider for each function of the malloc family, no symbol lost that stock
 /// had, every difference from stock for a reason (`-v` lists them), no trace of the old allocator, the fork hook
 /// present. Then links the conformance programs with the linkers that it finds and runs them, foreign architectures
 /// under qemu-user. What could not be run is said.
@@ -28,8 +29,11 @@ use crate::output::{Output, Style};
 
 Exit code 1 if any check fails. What was not run is no failure; look for `not run` or `not_run`.")]
 pub(crate) struct Verify {
-    /// The grafted libc.a, or a folder with grafts under it
+    /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or rust:TRIPLE
     target: PathBuf,
+    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the image
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// Compare against this stock libc.a rather than the backup beside the graft
     #[arg(long, value_name = "FILE")]
     stock: Option<PathBuf>,
@@ -39,6 +43,14 @@ pub(crate) struct Verify {
     /// Run every program with every linker in every mode, not only a selection
     #[arg(long, conflicts_with = "static_only")]
     thorough: bool,
+}
+
+/// A graft to verify.
+struct Graft {
+    /// What it is called in messages.
+    name: PathBuf,
+    libc: PathBuf,
+    stock: Option<PathBuf>,
 }
 
 /// What was found out about one graft.
@@ -58,7 +70,10 @@ impl Verified {
 
 impl Verify {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
-        let grafts = hosts::grafts_in(&self.target)?;
+        // Deleted when everything has been verified.
+        let scratch =
+            tempfile::tempdir().map_err(|error| Failure::usage(format!("cannot unpack anything: {error}")))?;
+        let grafts = self.grafts(scratch.path())?;
         if self.stock.is_some() && grafts.len() > 1 {
             return Err(Failure::usage(format!(
                 "`--stock` is for one graft; `{}` holds {}",
@@ -68,8 +83,8 @@ impl Verify {
             .with_help("name the graft that this stock file belongs to"));
         }
         let mut verified = Vec::new();
-        for path in grafts {
-            verified.push(self.verify(path, output)?);
+        for graft in grafts {
+            verified.push(self.verify(graft, output)?);
         }
         let ok = verified.iter().all(Verified::ok);
         if output.json {
@@ -80,13 +95,47 @@ impl Verify {
         Ok(verdict(ok))
     }
 
-    fn verify(&self, path: PathBuf, output: &Output) -> Result<Verified, Failure> {
-        let stock = match &self.stock {
-            Some(stock) => Some(stock.clone()),
-            None => hosts::stock_of(&path)?,
-        };
-        let graft_bytes = read(&path)?;
+    /// What is to be verified, that of a packed bundle unpacked below `scratch`.
+    fn grafts(&self, scratch: &Path) -> Result<Vec<Graft>, Failure> {
+        let target = located(&self.target, self.root.as_deref())?;
+        if let Some(unpacked) = hosts::unpack_hosts(&target, scratch)? {
+            let grafts: Vec<Graft> = unpacked
+                .into_iter()
+                .filter(|unpacked| unpacked.graft)
+                .map(|unpacked| Graft { name: unpacked.name, libc: unpacked.libc, stock: unpacked.stock })
+                .collect();
+            return match grafts.is_empty() {
+                true => Err(hosts::Error::NoGraft { folder: target }.into()),
+                false => Ok(grafts),
+            };
+        }
+        let mut grafts = Vec::new();
+        for libc in hosts::grafts_in(&target)? {
+            let stock = if self.stock.is_some() { None } else { hosts::stock_of(&libc)? };
+            grafts.push(Graft { name: libc.clone(), libc, stock });
+        }
+        Ok(grafts)
+    }
+
+    fn verify(&self, graft: Graft, output: &Output) -> Result<Verified, Failure> {
+        let Graft { name: path, libc, mut stock } = graft;
+        let executable = hosts::is_executable(&libc)?;
+        if let (Some(backup), false) = (&stock, executable)
+            && let Some(allocator) = hosts::another_allocator_in(backup)?
+        {
+            output.note(format_args!(
+                "the backup of `{}` carries somebody else's {allocator}: there is nothing to compare with; name a stock \
+                 libc.a with --stock",
+                path.display()
+            ));
+            stock = None;
+        }
+        let stock = self.stock.clone().or(stock);
+        let graft_bytes = read(&libc)?;
         let stock_bytes = stock.as_deref().map(read).transpose()?;
+        if executable {
+            return self.verify_executable(path, stock, &graft_bytes, stock_bytes.as_deref());
+        }
         let malformed = |error: InspectError| {
             Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
         };
@@ -108,12 +157,43 @@ impl Verify {
                 progress: Some(&report),
                 ..TrialOptions::default()
             };
-            let outcome = inspector::verify::trial(&path, arch, &options);
+            let outcome = inspector::verify::trial(&libc, arch, &options);
             progress.finish();
             checks.extend(outcome.checks);
             outcome.not_run
         };
         Ok(Verified { path, stock, checks, differences, not_run })
+    }
+}
+
+impl Verify {
+    /// The static checks, and the self-test that every graft of an executable carries.
+    fn verify_executable(
+        &self,
+        path: PathBuf,
+        stock: Option<PathBuf>,
+        graft_bytes: &[u8],
+        stock_bytes: Option<&[u8]>,
+    ) -> Result<Verified, Failure> {
+        let malformed = |error: InspectError| {
+            Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
+        };
+        let mut checks = inspector::verify::executable(graft_bytes, stock_bytes).map_err(malformed)?;
+        let sound = checks.iter().all(|check| check.ok);
+        let not_run = match (self.static_only, sound, stock_bytes) {
+            (true, ..) => vec![not_run("self-test", "left out with --static-only")],
+            (_, false, _) => vec![not_run("self-test", "a check before it failed")],
+            (.., None) => vec![not_run("self-test", "it is asked for by the stock file's checksum: `--stock FILE`")],
+            (.., Some(stock)) => {
+                let (ok, detail) = match hosts::self_test(&path, stock, graft_bytes) {
+                    Ok(detail) => (true, detail),
+                    Err(error) => (false, error.to_string()),
+                };
+                checks.push(Check { name: "self-test".to_owned(), ok, detail });
+                Vec::new()
+            }
+        };
+        Ok(Verified { path, stock, checks, differences: Vec::new(), not_run })
     }
 }
 

@@ -1,13 +1,21 @@
 //! The program as users run it: exit codes, files, JSON and messages.
 
+mod another;
 mod apply;
+mod bench;
+mod bundle;
+mod bundles;
+mod bundles_hostile;
 mod donors;
 mod elsewhere;
+mod emit;
+mod executables;
 mod folders;
 mod inspect;
 mod lab;
 mod manual;
 mod refusals;
+mod roots;
 mod strings;
 mod trouble;
 mod undo;

@@ -8,7 +8,7 @@ use crate::evidence::constants::Constants;
 use crate::evidence::symbols::Marks;
 use crate::facts;
 use crate::note::{self, Bond, GraftNote, Subject};
-use crate::report::{Graft, Kind, Libc, Link, Report, Strings, Way, name};
+use crate::report::{Arch, Graft, Kind, Libc, Link, Report, Strings, Way, name};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     let elf = Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem })?;
@@ -186,6 +186,12 @@ impl Image<'_, '_> {
             }
             _ if malloc == name::NONE => (Way::None, "there is no malloc to replace".to_owned()),
             _ if self.is_pure_go() => (Way::None, "Go's runtime has an allocator of its own, and no malloc".to_owned()),
+            _ if malloc == name::MALLOCNG && self.is_static() && self.elf.arch == Arch::X86_64 => (
+                Way::Graft,
+                "`allograft graft` takes it if all that it has to find is there; else graft the libc.a that it is linked \
+                 with, and link it again"
+                    .to_owned(),
+            ),
             _ if self.libc() == Libc::Musl => {
                 (Way::Relink, "graft the libc.a that it is linked with, and link it again".to_owned())
             }

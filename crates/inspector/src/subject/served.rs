@@ -9,6 +9,7 @@ use crate::evidence::symbols::Verdict;
 use crate::note::{BOND_SECTION, Bond, GraftNote, Subject};
 use crate::report::{Allocator, Evidence, Kind, Libc, Link, Source, name};
 use crate::subject::image::Image;
+use crate::transplanted::Transplant;
 
 /// Shared objects that have no malloc for others, but for glibc's own: with these alone, malloc is glibc's.
 const WITHOUT_MALLOC: &[&str] = &[
@@ -62,7 +63,10 @@ impl Image<'_, '_> {
     pub(super) fn served(&self) -> Served {
         match self.notes.as_slice() {
             [] => self.without_note(),
-            [Ok(note)] => self.by_note(note),
+            [Ok(note)] => match Transplant::of(self.elf) {
+                Some(transplant) => self.by_jumps(note, transplant),
+                None => self.by_note(note),
+            },
             [Err(problem)] => Served::alike(
                 self.unknown(of(Source::Note, format!("there is a note `.note.allograft`, but {problem}"))),
             ),
@@ -74,6 +78,41 @@ impl Image<'_, '_> {
                 Served::alike(self.unknown(said.collect()))
             }
         }
+    }
+
+    /// Grafted after it was linked: the entry points of musl's allocator jump to the donor. The program's own blocks come
+    /// from there too, if its public names lead to musl's.
+    fn by_jumps(&self, note: &GraftNote, transplant: Result<Transplant, String>) -> Served {
+        let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
+        let transplant = match transplant {
+            Ok(transplant) if transplant.is_confirmed(self.elf) => transplant,
+            Ok(_) => {
+                evidence
+                    .push(Evidence::new(Source::Code, "not all entry points that the note names jump to the donor"));
+                return Served::alike(self.unknown(evidence));
+            }
+            Err(problem) => {
+                evidence.push(Evidence::new(Source::Note, problem));
+                return Served::alike(self.unknown(evidence));
+            }
+        };
+        let count = transplant.entries.len();
+        evidence
+            .push(Evidence::new(Source::Code, format!("{count} functions of musl's malloc family jump to the donor")));
+        let donor = Allocator {
+            name: note.donor.clone(),
+            version: Some(note.version.clone()).filter(|text| !text.is_empty()),
+            evidence,
+        };
+        let public = match (self.marks.symbol("malloc"), self.marks.symbol("free")) {
+            (Some(malloc), Some(free)) => transplant.begins_at(malloc.value) && transplant.begins_at(free.value),
+            (None, None) => transplant.has_public_free(),
+            _ => false,
+        };
+        if public {
+            return Served::alike(donor);
+        }
+        Served { malloc: self.unknown(donor.evidence.clone()), libc: Some(donor) }
     }
 
     /// The note says what libc's own blocks come from. Whether `malloc` does too, the linker has decided.

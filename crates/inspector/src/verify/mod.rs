@@ -3,6 +3,7 @@
 mod allocator;
 mod differences;
 mod donor;
+mod executable;
 mod stock;
 mod strings;
 mod whole;
@@ -12,6 +13,7 @@ use serde::Serialize;
 pub use crate::trial::{Emulator, TrialOptions, TrialOutcome, trial};
 
 pub use differences::{Definition, Difference};
+pub use executable::executable;
 
 use crate::error::InspectError;
 use crate::library::Library;

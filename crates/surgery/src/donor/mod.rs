@@ -8,7 +8,7 @@ mod options;
 pub use error::DonorError;
 pub use kind::DonorKind;
 pub use note::Note;
-pub use options::{DonorOption, OPTIONS_SECTION};
+pub use options::{DonorOption, LIBRARY_OPTIONS_SECTION, OPTIONS_SECTION};
 
 use std::ops::Range;
 
@@ -42,6 +42,19 @@ impl<'a> DonorObject<'a> {
             return Err(DonorError::Empty);
         }
         let object = Object::recognise(bytes).ok_or(ObjectError::NotAnObject)?;
+        DonorObject::read(bytes, object, OPTIONS_SECTION)
+    }
+
+    /// Reads and checks a donor that is linked already, as a shared object.
+    ///
+    /// # Errors
+    /// Those of [`DonorObject::parse`].
+    pub fn parse_library(bytes: &'a [u8]) -> Result<Self, DonorError> {
+        let object = Object::recognise_library(bytes).ok_or(ObjectError::NotAnObject)?;
+        DonorObject::read(bytes, object, LIBRARY_OPTIONS_SECTION)
+    }
+
+    fn read(bytes: &'a [u8], object: Object<'a>, options_section: &'static str) -> Result<Self, DonorError> {
         let arch = object
             .machine
             .arch()
@@ -58,7 +71,7 @@ impl<'a> DonorObject<'a> {
         let within = note::description(kind, note.data)?;
         let description = note.offset + within.start..note.offset + within.end;
         let (options, table) = if kind.has_options() {
-            let table = only(&sections, OPTIONS_SECTION)?;
+            let table = only(&sections, options_section)?;
             (options::parse(table.data)?, table.offset..table.offset + table.data.len())
         } else {
             (Vec::new(), description.end..description.end)

@@ -11,6 +11,9 @@ use crate::archive::printable;
 /// The section that holds the options.
 pub const OPTIONS_SECTION: &str = ".rodata.allograft.options";
 
+/// The same in a donor that is a shared object: linkers put all that begins with `.rodata` into one section.
+pub const LIBRARY_OPTIONS_SECTION: &str = ".allograft.options";
+
 const MAGIC: &[u8; 4] = b"ARGO";
 const FORMAT: u32 = 1;
 const HEADER: usize = 16;

@@ -54,6 +54,23 @@ pub enum ObjectError {
         /// Index of the symbol table.
         expected: usize,
     },
+    /// Two objects that do not go into one.
+    #[error("an object for {first} and one for {second} cannot be made one")]
+    Mixed {
+        /// What the first is for.
+        first: String,
+        /// What the second is for.
+        second: String,
+    },
+    /// A symbol that two objects define, neither of them weakly.
+    #[error("both objects define `{symbol}`")]
+    Twice {
+        /// Its name.
+        symbol: String,
+    },
+    /// More sections or symbols than the fields of an object hold.
+    #[error("too many sections or symbols for one object")]
+    TooMany,
     /// Two symbol tables.
     #[error("two symbol tables: sections {first} and {second}")]
     SecondSymbolTable {

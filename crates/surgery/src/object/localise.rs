@@ -5,62 +5,13 @@
 
 use object::elf;
 
+use super::layout::{Layout, SH_FLAGS, SH_TYPE, word};
 use super::{Object, ObjectError, Section};
 use crate::archive::printable;
 
-/// Sizes and offsets, in bytes, that differ between ELF32 and ELF64 (gABI, chapter 4).
-struct Layout {
-    /// Of a symbol, and the offsets of its fields.
-    symbol: usize,
-    st_info: usize,
-    st_other: usize,
-    st_shndx: usize,
-    /// Of a section header, and the offsets of its fields; `sh_type` is at 4 and `sh_flags` at 8 in both.
-    section: usize,
-    sh_size: usize,
-    sh_link: usize,
-    sh_info: usize,
-    /// Of `sh_flags` and `sh_size`.
-    word: usize,
-    /// Of a relocation without addend and of one with.
-    rel: usize,
-    rela: usize,
-}
-
-const ELF64: Layout = Layout {
-    symbol: 24,
-    st_info: 4,
-    st_other: 5,
-    st_shndx: 6,
-    section: 64,
-    sh_size: 32,
-    sh_link: 40,
-    sh_info: 44,
-    word: 8,
-    rel: 16,
-    rela: 24,
-};
-
-const ELF32: Layout = Layout {
-    symbol: 16,
-    st_info: 12,
-    st_other: 13,
-    st_shndx: 14,
-    section: 40,
-    sh_size: 20,
-    sh_link: 24,
-    sh_info: 28,
-    word: 4,
-    rel: 8,
-    rela: 12,
-};
-
-const SH_TYPE: usize = 4;
-const SH_FLAGS: usize = 8;
-
 /// LLVM's list of symbols whose address matters (ULEB128 numbers of symbols), and its older call graph profile, which also
 /// has numbers of symbols.
-const SHT_LLVM_ADDRSIG: u32 = 0x6fff_4c03;
+pub(super) const SHT_LLVM_ADDRSIG: u32 = 0x6fff_4c03;
 const SHT_LLVM_CALL_GRAPH_PROFILE_BY_NUMBER: u32 = 0x6fff_4c02;
 /// All others of LLVM's own types: they refer to symbols by relocation, or not at all.
 const SHT_LLVM: std::ops::RangeInclusive<u32> = 0x6fff_4c00..=0x6fff_4c0c;
@@ -83,7 +34,7 @@ pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, Ob
     if table.data.is_empty() {
         return Ok(data.to_vec());
     }
-    let layout = if object.machine.bits == 64 { &ELF64 } else { &ELF32 };
+    let layout = Layout::of(&object);
     let order = Order::new(&object, table, layout, keep)?;
 
     let mut edit = Edit { out: data.to_vec(), headers: sections.offset, table: table_index, layout, order: &order };
@@ -95,7 +46,9 @@ pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, Ob
     Ok(edit.out)
 }
 
-fn symbol_table<'s, 'a>(sections: &'s [Section<'a>]) -> Result<Option<(usize, &'s Section<'a>)>, ObjectError> {
+pub(super) fn symbol_table<'s, 'a>(
+    sections: &'s [Section<'a>],
+) -> Result<Option<(usize, &'s Section<'a>)>, ObjectError> {
     let mut tables = sections.iter().enumerate().filter(|(_, section)| section.kind == elf::SHT_SYMTAB);
     let first = tables.next();
     match (first, tables.next()) {
@@ -232,23 +185,14 @@ impl Edit<'_> {
         Err(ObjectError::Link { section: index, found: section.link, expected: self.table })
     }
 
-    /// `r_info` is the second word of an entry; the symbol's number is its upper half, in ELF32 its upper 24 bits.
     fn relocations(&mut self, index: usize, section: &Section<'_>, entry: usize) -> Result<(), ObjectError> {
         self.linked(index, section)?;
-        for position in 0..section.data.len() / entry {
-            let start = position * entry;
-            let (field, number, kind) = match self.layout.word {
-                8 => (start + 12, word(section.data, start + 12), None),
-                _ => {
-                    let info = word(section.data, start + 4);
-                    (start + 4, info >> 8, Some(info & 0xff))
-                }
-            };
-            let renumbered = self.order.renumbered(index, u64::from(number))?;
+        for start in (0..section.data.len() / entry).map(|position| position * entry) {
+            let number = self.layout.symbol_of(&section.data[start..start + entry]);
             // There are no more symbols than before, so a number of 24 bits stays one.
-            let value = kind.map_or(renumbered, |kind| renumbered << 8 | kind);
-            let at = section.offset + field;
-            self.out[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            let renumbered = self.order.renumbered(index, u64::from(number))?;
+            let at = section.offset + start;
+            self.layout.set_symbol_of(&mut self.out[at..at + entry], renumbered);
         }
         Ok(())
     }
@@ -274,8 +218,4 @@ impl Edit<'_> {
             self.out[at..at + 4].copy_from_slice(&index.to_le_bytes());
         }
     }
-}
-
-fn word(data: &[u8], at: usize) -> u32 {
-    data.get(at..at + 4).map_or(0, |bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }

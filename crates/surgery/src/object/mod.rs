@@ -2,11 +2,14 @@
 
 pub(crate) mod arm;
 mod error;
+mod layout;
 mod localise;
+mod merge;
 mod sections;
 
 pub use error::ObjectError;
 pub use localise::localise;
+pub use merge::merge;
 pub(crate) use sections::{Section, Sections};
 
 use std::fmt;
@@ -154,6 +157,15 @@ pub(crate) struct Object<'a> {
 impl<'a> Object<'a> {
     /// Looks at the header only. `None`: not a relocatable ELF object, but LLVM bitcode, say.
     pub(crate) fn recognise(data: &'a [u8]) -> Option<Object<'a>> {
+        Object::of_type(data, elf::ET_REL)
+    }
+
+    /// The same for a shared object, of which the sections can be read.
+    pub(crate) fn recognise_library(data: &'a [u8]) -> Option<Object<'a>> {
+        Object::of_type(data, elf::ET_DYN)
+    }
+
+    fn of_type(data: &'a [u8], wanted: elf::FileType) -> Option<Object<'a>> {
         // EI_CLASS at 4, EI_DATA at 5, e_type at 16, e_machine at 18 for both classes; e_flags at 36 or 48.
         let header = data.get(..52).filter(|header| header.starts_with(&elf::ELFMAG))?;
         let bits = match header[4] {
@@ -170,12 +182,12 @@ impl<'a> Object<'a> {
             let bytes = [header[at], header[at + 1]];
             if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
         };
-        let relocatable = elf::FileType(number(16)) == elf::ET_REL;
+        let as_wanted = elf::FileType(number(16)) == wanted;
         let machine = number(18);
         let flags = &header[if bits == 64 { 48..52 } else { 36..40 }];
         let floats = u32::from(if big_endian { flags[3] } else { flags[0] }) & elf::EF_RISCV_FLOAT_ABI;
         let other_floats = elf::Machine(machine) == elf::EM_RISCV && floats != elf::EF_RISCV_FLOAT_ABI_DOUBLE.0;
-        relocatable.then_some(Object { machine: Machine { number: machine, bits, big_endian, other_floats }, data })
+        as_wanted.then_some(Object { machine: Machine { number: machine, bits, big_endian, other_floats }, data })
     }
 
     /// All symbols but the empty first one, in the order of the table; none where there is no table.

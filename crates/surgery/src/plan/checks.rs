@@ -25,10 +25,11 @@ pub(super) fn nothing_lost(
 ) -> Result<(), Refusal> {
     let entries = census.entries.iter().enumerate().filter(|(position, _)| excision.gone(*position));
     for (position, entry) in entries {
-        for symbol in entry.defines.iter().filter(|symbol| !donated.provides(symbol.name)) {
+        let expected = |name: &[u8]| donated.provides(name) || excision.is_of_cxx(name);
+        for symbol in entry.defines.iter().filter(|symbol| !expected(symbol.name)) {
             let mut staying = census.definers(symbol.id).iter().filter(|(definer, _)| !excision.gone(*definer));
             if let Some((stays, weak)) = staying.next() {
-                if *weak && !symbol.weak && !family::is_hook(symbol.name) {
+                if *weak && !symbol.weak && !family::is_hook(symbol.name) && !excision.may_be_weak(symbol.name) {
                     let (ordinal, name) = excision.identity(*stays);
                     let (definer, definer_name) = excision.identity(position);
                     let symbol = text(symbol.name);
@@ -48,7 +49,9 @@ pub(super) fn nothing_lost(
             if let Some(referrer) = census.referrers(symbol.id).iter().find(outside) {
                 return Err(excision.entangled(*referrer, position, symbol));
             }
-            let inside = symbol.visibility.is_private() || excision.is_inside_name(symbol.name);
+            let inside = symbol.visibility.is_private()
+                || excision.is_inside_name(symbol.name)
+                || excision.may_be_lost(symbol.name);
             if !inside {
                 let (ordinal, name) = excision.identity(position);
                 return Err(Refusal::Lost { kind: excision.kind, ordinal, name, symbol: text(symbol.name) });

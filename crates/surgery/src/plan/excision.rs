@@ -16,6 +16,8 @@ pub(super) struct Excision<'c, 'a> {
     donated: &'c Donated<'c>,
     /// By position: why the member goes; `None` for one that stays.
     pub(super) reasons: Vec<Option<Reason>>,
+    /// Whether somebody else's allocator may go as well.
+    another_goes: bool,
     /// Members that have gone and whose symbols have not been followed.
     pending: Vec<usize>,
 }
@@ -28,7 +30,17 @@ impl<'c, 'a> Excision<'c, 'a> {
         donated: &'c Donated<'c>,
     ) -> Self {
         let reasons = vec![None; census.entries.len()];
-        Excision { kind, archive, census, donated, reasons, pending: Vec::new() }
+        Excision { kind, archive, census, donated, reasons, another_goes: false, pending: Vec::new() }
+    }
+
+    /// Lets somebody else's allocator go as libc's own would.
+    pub(super) fn let_another_go(&mut self) {
+        self.another_goes = true;
+    }
+
+    /// Whether a symbol may be lost with somebody else's allocator: what is for those who call that one by name.
+    pub(super) fn may_be_lost(&self, symbol: &[u8]) -> bool {
+        self.another_goes && !family::is_beside_malloc(symbol)
     }
 
     /// Only this member goes: the donor of an earlier graft.
@@ -93,6 +105,17 @@ impl<'c, 'a> Excision<'c, 'a> {
         defines.iter().any(|symbol| family::is_of_runtime(symbol.name)) && doubled.all(|symbol| symbol.weak)
     }
 
+    /// Whether somebody else's allocator stood in for a symbol of the namespace `std`, which the C++ library of the same link
+    /// brings to whoever refers to it: the operators do to `std::get_new_handler`. (Itanium C++ ABI, 5.1.4.)
+    pub(super) fn is_of_cxx(&self, symbol: &[u8]) -> bool {
+        self.another_goes && symbol.starts_with(b"_ZSt")
+    }
+
+    /// Whether what somebody else's allocator defined strongly may come back weak: C++'s operators, which programs replace.
+    pub(super) fn may_be_weak(&self, symbol: &[u8]) -> bool {
+        self.another_goes && family::is_beside_malloc(symbol)
+    }
+
     fn goes(&mut self, position: usize, reason: Reason) {
         self.reasons[position] = Some(reason);
         self.pending.push(position);
@@ -143,15 +166,32 @@ impl<'c, 'a> Excision<'c, 'a> {
         let Some((symbol, allocator)) = known.or_else(|| Some((beside()?, "one that is not known here"))) else {
             return Ok(());
         };
+        if self.another_goes {
+            return self.all_kept(position, defines);
+        }
         let (ordinal, name) = self.identity(position);
-        Err(Refusal::AnotherAllocator { ordinal, name, symbol: text(symbol.name), allocator })
+        let lost = family::USUAL_LOSSES.into_iter().filter(|name| !self.census.defines(name.as_bytes())).collect();
+        Err(Refusal::AnotherAllocator { ordinal, name, symbol: text(symbol.name), allocator, lost })
+    }
+
+    /// Refuses to let somebody else's allocator go with what others may call that know nothing of it.
+    fn all_kept(&self, position: usize, defines: &[Definition<'_>]) -> Result<(), Refusal> {
+        let elsewhere =
+            |symbol: &Definition<'_>| self.census.definers(symbol.id).iter().any(|(definer, _)| *definer != position);
+        let lost = |symbol: &&Definition<'_>| family::is_beside_malloc(symbol.name) && !elsewhere(symbol);
+        let symbols: Vec<String> = defines.iter().filter(lost).map(|symbol| text(symbol.name)).collect();
+        if symbols.is_empty() {
+            return Ok(());
+        }
+        let (ordinal, name) = self.identity(position);
+        Err(Refusal::LostWithAnother { ordinal, name, symbols })
     }
 
     /// What a member's going takes with it: those that need what it defines, and what only it and its like needed.
     fn follow(&mut self, position: usize) -> Result<(), Refusal> {
         let census = self.census;
         for symbol in &census.entries[position].defines {
-            if self.donated.provides(symbol.name) || self.stays_defined(symbol) {
+            if self.donated.provides(symbol.name) || self.stays_defined(symbol) || self.is_of_cxx(symbol.name) {
                 continue;
             }
             for referrer in census.referrers(symbol.id) {

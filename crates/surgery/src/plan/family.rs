@@ -108,8 +108,16 @@ pub(super) fn foreign_allocator(name: &[u8]) -> Option<&'static str> {
 
 /// Whether an allocator that defines this symbol was not made for libc: libc defines it elsewhere, or C++ does.
 pub(super) fn is_beside_malloc(name: &[u8]) -> bool {
-    among(&["strdup", "strndup", "realpath", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"], name)
+    // C++'s operators: Itanium C++ ABI, 5.1.3, with any parameters.
+    const OPERATORS: [&str; 4] = ["_Znw", "_Zna", "_Zdl", "_Zda"];
+    among(&["realpath"], name)
+        || among(&USUAL_LOSSES, name)
+        || OPERATORS.iter().any(|operator| name.starts_with(operator.as_bytes()))
 }
+
+/// What grafts made by hand take out of a libc, since mimalloc's object brings a function of that name or once did.
+/// (swiftlang/swift-docker: `swift-ci/sdks/static-linux/scripts/build.sh`.)
+pub(super) const USUAL_LOSSES: [&str; 3] = ["strdup", "strndup", "wcsdup"];
 
 /// What a compiler's runtime library defines, and nothing else does.
 const RUNTIME: [&str; 27] = [

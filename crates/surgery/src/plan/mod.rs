@@ -8,10 +8,12 @@ mod donated;
 mod excision;
 mod family;
 mod refusal;
+mod restoration;
 mod survey;
 
 pub use family::donated;
 pub use refusal::Refusal;
+pub use restoration::{Restoration, another_allocator, restore};
 pub use survey::{Libc, Survey, carried, survey};
 
 use std::collections::BTreeSet;
@@ -110,6 +112,19 @@ pub struct Plan {
 /// # Errors
 /// Why it must not be done.
 pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
+    plan_and_let(archive, donor, false)
+}
+
+/// The same, in place of somebody else's allocator too. What that one brings beside the malloc family has to be there without
+/// it: see [`restore`].
+///
+/// # Errors
+/// Why it must not be done.
+pub fn plan_by_force(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
+    plan_and_let(archive, donor, true)
+}
+
+fn plan_and_let(archive: &Archive<'_>, donor: &[u8], another_goes: bool) -> Result<Plan, Refusal> {
     let (census, unreadable) = Census::take(archive);
     let (libc, evidence) = survey::whose(&census);
     match libc {
@@ -135,6 +150,9 @@ pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
     let carrier = survey::carrier(archive, replaces)?;
     let unchanged = carrier.as_ref().is_some_and(|(position, _)| archive.members()[*position].data == donor);
     let mut excision = Excision::new(replaces, archive, &census, &donated);
+    if another_goes && replaces == DonorKind::Malloc && carrier.is_none() {
+        excision.let_another_go();
+    }
     let kind = match carrier {
         Some((position, previous)) => {
             excision.replace(position);

@@ -107,7 +107,8 @@ pub enum Refusal {
     },
     /// Somebody else's graft.
     #[error(
-        "member {ordinal} `{name}` defines `{symbol}` beside the malloc family: the archive seems to carry another allocator already, {allocator}"
+        "member {ordinal} `{name}` defines `{symbol}` beside the malloc family: the archive seems to carry another allocator already, {allocator}{}",
+        and_has_lost(lost)
     )]
     AnotherAllocator {
         /// The member's ordinal.
@@ -118,6 +119,21 @@ pub enum Refusal {
         symbol: String,
         /// Which allocator.
         allocator: &'static str,
+        /// What stock has and the archive has lost.
+        lost: Vec<&'static str>,
+    },
+    /// Somebody else's graft that is to go, and brings more than an allocator.
+    #[error(
+        "without member {ordinal} `{name}`, the allocator that it carries, this archive would have no {}",
+        quoted(symbols)
+    )]
+    LostWithAnother {
+        /// The member's ordinal.
+        ordinal: usize,
+        /// The member's name.
+        name: String,
+        /// The symbols.
+        symbols: Vec<String>,
     },
     /// Something that stays needs the allocator's insides.
     #[error(
@@ -210,10 +226,23 @@ pub enum Refusal {
     },
 }
 
+fn quoted(symbols: &[impl AsRef<str>]) -> String {
+    symbols.iter().map(|symbol| format!("`{}`", symbol.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
+fn and_has_lost(lost: &[&str]) -> String {
+    if lost.is_empty() { String::new() } else { format!(", and has lost {}", quoted(lost)) }
+}
+
 impl Refusal {
     /// Whether the archive is damaged, rather than sound and unfit.
     pub fn is_damage(&self) -> bool {
         matches!(self, Refusal::Member { .. } | Refusal::DamagedNote { .. })
+    }
+
+    /// Whether it is about somebody else's allocator.
+    pub fn is_about_another(&self) -> bool {
+        matches!(self, Refusal::AnotherAllocator { .. } | Refusal::LostWithAnother { .. })
     }
 
     /// What to do instead.
@@ -225,7 +254,8 @@ impl Refusal {
             }
             Refusal::NotMusl { .. } => "name the libc.a of a musl toolchain or sysroot",
             Refusal::NoAllocator { .. } => {
-                "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: keep it"
+                "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: put the \
+                 donor first on the link line, as `allograft emit --as object` writes it"
             }
             Refusal::NoStrings => "this is no libc that programs are linked with: keep its string functions",
             Refusal::Member { .. } => "the archive is damaged: get it from its package again",
@@ -245,7 +275,14 @@ impl Refusal {
             Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => {
                 "`allograft undo`, or get the archive from its package again, and graft that"
             }
-            Refusal::AnotherAllocator { .. } => "get the stock libc.a of this toolchain, and graft that",
+            Refusal::AnotherAllocator { .. } => {
+                "graft the stock libc.a of this toolchain; or replace that allocator: --force, and --stock with a stock \
+                 libc.a of the same musl version for what has been lost"
+            }
+            Refusal::LostWithAnother { .. } => {
+                "name an archive that has it, or a folder of such, with --stock: libc.a for C functions, libc++abi.a or \
+                 libstdc++.a for C++'s operators (_Znw..., _Zdl...)"
+            }
             Refusal::Entangled { kind: DonorKind::Strings, .. }
             | Refusal::UnknownHook { kind: DonorKind::Strings, .. }
             | Refusal::Lost { kind: DonorKind::Strings, .. } => {

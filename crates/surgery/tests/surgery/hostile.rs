@@ -85,6 +85,8 @@ fn every_byte_of_an_objects_headers_at_its_extremes() {
             broken[at] = value;
             let _ = surgery::object::symbols(&broken);
             let _ = surgery::object::localise(&broken, &|_| false);
+            let _ = surgery::object::merge(&broken, &object);
+            let _ = surgery::object::merge(&samples::object("one needs:two"), &broken);
             if let Ok(donor) = DonorObject::parse(&broken) {
                 let _ = donor.checksum();
                 let _ = donor.tuned(&[("x".to_owned(), 2)], "1");
@@ -118,5 +120,6 @@ proptest! {
         }
         operate(&samples::musl_with(&[]), &donor);
         let _ = surgery::object::localise(&donor, &|name| name.starts_with(b"_"));
+        let _ = surgery::object::merge(&samples::object("weak:malloc needs:free"), &donor);
     }
 }

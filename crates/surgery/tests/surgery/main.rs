@@ -4,6 +4,7 @@ mod archives;
 mod donors;
 mod hostile;
 mod linking;
+mod merging;
 mod real_plans;
 mod refusals;
 mod samples;

@@ -1,0 +1,7 @@
+//! `cargo allograft`: builds of a Cargo project that carry a donor.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    allograft::cargo()
+}

@@ -1,0 +1,219 @@
+//! The command line of `cargo allograft`: options of ours, wherever they stand, and a command of cargo's.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
+
+use crate::command::graft::{NONE, Switch, donor_names, profile, setting};
+use crate::failure::Failure;
+
+/// Cargo's build, run, test, bench and install, with a modern allocator in every program
+///
+/// Programs for a musl target are linked with a private grafted copy of the target's libc.a. It lies in the project's target
+/// folder; the toolchain and everything else stay untouched. Each program is inspected when it is linked: one without the
+/// donor is an error.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo-allograft",
+    bin_name = "cargo allograft",
+    version,
+    override_usage = "cargo allograft [OPTIONS] <build|run|test|bench|install> [CARGO OPTIONS] [-- ARGUMENTS]",
+    after_help = AFTER_HELP
+)]
+pub(super) struct Arguments {
+    /// The allocator: see `allograft donors`; `none`: string functions only
+    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
+    donor: String,
+    /// Whether to put fast string functions (memcpy, strlen and their like) in as well
+    #[arg(long, value_name = "WHETHER", value_enum, default_value_t = Switch::On)]
+    strings: Switch,
+    /// Bake in a set of options of the donor: see `allograft donors` (`--profile` is cargo's)
+    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
+    donor_profile: String,
+    /// Bake an option of the donor in, whatever the profile says of it; can be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<(String, i64)>,
+    /// A command of cargo's and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    cargo: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+The options may stand before or after the command, up to `--`. Without `--target`, and without one in cargo's
+configuration, programs are for the musl target of this machine.
+
+Exit codes: 0 done; 1 a program does not carry the donor; 2 wrong usage; 3 refused; otherwise cargo's own.
+
+Examples:
+  cargo allograft build --release --target x86_64-unknown-linux-musl
+  cargo allograft --donor mimalloc3 test
+  cargo allograft run --set purge_delay=0 --release -- --port 8080
+  cargo allograft install ripgrep --target x86_64-unknown-linux-musl";
+
+/// Options that take a value, and are ours after a command as well.
+const OURS: [&str; 4] = ["--donor", "--strings", "--donor-profile", "--set"];
+
+/// What to do.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// What goes in; the options of the profile among the settings.
+    pub(super) donor: Option<&'static donors::Donor>,
+    pub(super) strings: bool,
+    pub(super) settings: Vec<(String, i64)>,
+    pub(super) command: CargoCommand,
+    /// What cargo gets after its command, without what follows `--`.
+    pub(super) options: Vec<OsString>,
+    /// `--` and what follows it.
+    pub(super) rest: Vec<OsString>,
+}
+
+/// A command of cargo's that links programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CargoCommand {
+    Build,
+    Run,
+    Test,
+    Bench,
+    Install,
+}
+
+impl CargoCommand {
+    pub(super) fn of(name: &OsStr) -> Option<CargoCommand> {
+        Some(match name.to_str()? {
+            "build" | "b" => CargoCommand::Build,
+            "run" | "r" => CargoCommand::Run,
+            "test" | "t" => CargoCommand::Test,
+            "bench" => CargoCommand::Bench,
+            "install" => CargoCommand::Install,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            CargoCommand::Build => "build",
+            CargoCommand::Run => "run",
+            CargoCommand::Test => "test",
+            CargoCommand::Bench => "bench",
+            CargoCommand::Install => "install",
+        }
+    }
+}
+
+/// Reads the command line, without the program's name and cargo's word for it. The error is that of the parser: help,
+/// version, wrong usage.
+pub(super) fn parse(arguments: &[OsString]) -> Result<Arguments, clap::Error> {
+    Arguments::try_parse_from(std::iter::once("cargo-allograft".into()).chain(ours_first(arguments)))
+}
+
+/// The same words with our options, and their values, in front.
+fn ours_first(arguments: &[OsString]) -> Vec<OsString> {
+    let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
+    let (mut ours, mut rest) = (Vec::new(), Vec::new());
+    let mut words = arguments[..end].iter();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        let name = text.split('=').next().unwrap_or_default();
+        if !OURS.contains(&name) {
+            rest.push(word.clone());
+            continue;
+        }
+        ours.push(word.clone());
+        if name == text {
+            ours.extend(words.next().cloned());
+        }
+    }
+    ours.into_iter().chain(rest).chain(arguments[end..].iter().cloned()).collect()
+}
+
+impl Arguments {
+    pub(super) fn order(self) -> Result<Order, Failure> {
+        let mut words = self.cargo.into_iter();
+        let name = words.next().unwrap_or_default();
+        let command = CargoCommand::of(&name).ok_or_else(|| {
+            Failure::usage(format!("`cargo allograft` has no command `{}`", name.to_string_lossy()))
+                .with_help("it has build, run, test, bench and install; nothing else links programs")
+        })?;
+        let words: Vec<OsString> = words.collect();
+        let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        let (options, rest) = words.split_at(end);
+        let donor = match self.donor.as_str() {
+            NONE => None,
+            name => donors::find(name),
+        };
+        let mut settings = profile(donor, &self.donor_profile)?;
+        settings.extend(self.settings);
+        let strings = self.strings == Switch::On;
+        Ok(Order { donor, strings, settings, command, options: options.to_vec(), rest: rest.to_vec() })
+    }
+}
+
+impl Order {
+    /// The values of an option of cargo's, by its name, in both of its forms.
+    pub(super) fn values(&self, name: &str) -> Vec<OsString> {
+        let mut values = Vec::new();
+        let mut words = self.options.iter();
+        while let Some(word) = words.next() {
+            if word == name {
+                values.extend(words.next().cloned());
+            } else if let Some(value) = word.to_str().and_then(|word| word.strip_prefix(name)?.strip_prefix('=')) {
+                values.push(value.into());
+            }
+        }
+        values
+    }
+
+    pub(super) fn has(&self, names: &[&str]) -> bool {
+        self.options.iter().any(|word| names.iter().any(|name| word == name))
+    }
+
+    /// The folder of an option such as `--target-dir`.
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+        self.values(name).pop().map(PathBuf::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(words: &str) -> Result<Order, Failure> {
+        let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+        parse(&words).unwrap_or_else(|error| panic!("{error}")).order()
+    }
+
+    #[test]
+    fn ours_may_stand_on_either_side() {
+        for words in [
+            "--donor mimalloc3 --set purge_delay=0 build --release --target T",
+            "build --donor=mimalloc3 --release --set purge_delay=0 --target T",
+            "b --release --target T --donor mimalloc3 --set=purge_delay=0",
+        ] {
+            let order = order(words).unwrap();
+            assert_eq!(order.donor.unwrap().name, "mimalloc3", "{words}");
+            assert_eq!(order.settings, [("purge_delay".to_owned(), 0)]);
+            assert_eq!((order.command, order.options.len()), (CargoCommand::Build, 3));
+            assert_eq!(order.values("--target"), ["T"]);
+        }
+    }
+
+    #[test]
+    fn what_follows_the_dashes_is_the_programs() {
+        let order = order("run --target=T --profile dev -- --donor x --strings").unwrap();
+        assert_eq!((order.command, order.donor.unwrap().name), (CargoCommand::Run, donors::DEFAULT));
+        assert_eq!(order.rest, ["--", "--donor", "x", "--strings"]);
+        assert_eq!((order.values("--target").len(), order.values("--profile").len()), (1, 1));
+    }
+
+    #[test]
+    fn wrong_usage() {
+        assert_eq!(order("check").unwrap_err().exit_code, 2);
+        assert_eq!(order("--donor none --donor-profile small build").unwrap_err().exit_code, 2);
+        for words in [&["--donor", "cook", "build"][..], &["build", "--set", "x"], &[]] {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            assert!(parse(&words).is_err(), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The private grafted copy of a target's `libc.a`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hosts::Request;
+
+use super::arguments::Order;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Makes the graft of `libc` below `folder`, unless it is there already, and returns the folder with it as `libc.a`. Its name
+/// is a part of its checksum, so that another donor, other options or another libc have another folder.
+pub(super) fn make(
+    folder: &Path,
+    target: &str,
+    libc: &Path,
+    order: &Order,
+    output: &Output,
+) -> Result<PathBuf, Failure> {
+    let request = |out: PathBuf, dry_run| Request {
+        donor: order.donor,
+        strings: order.strings,
+        settings: order.settings.clone(),
+        out: Some(out),
+        dry_run,
+    };
+    fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
+    let planned = hosts::graft(libc, &request(folder.join("libc.a"), true))?;
+    let Some(host) = planned.hosts.first() else { return Err(hosts::Error::NothingToGraft.into()) };
+    for note in &host.notes {
+        output.warn(format_args!("`{}` {note}", libc.display()));
+    }
+    let copy = folder.join(target).join(&host.graft_sha256[..16]);
+    let file = copy.join("libc.a");
+    let there = fs::read(&file).is_ok_and(|bytes| hosts::sha256(&bytes) == host.graft_sha256);
+    if !there {
+        fs::create_dir_all(&copy).map_err(|error| cannot(&copy, &error))?;
+        hosts::graft(libc, &request(file, false))?;
+    }
+    Ok(copy)
+}
+
+fn cannot(folder: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot make `{}`: {error}", folder.display()))
+}

@@ -1,0 +1,40 @@
+//! `cargo allograft`: cargo's own commands, with programs linked against a private grafted copy of the target's `libc.a`.
+//!
+//! Cargo is told to call this program in rustc's place for the packages of the workspace (RUSTC_WORKSPACE_WRAPPER), where it
+//! changes one thing: programs for the target get the folder of the grafted copy as the first one that is searched for
+//! libraries. So the user's flags, linkers and configuration stay what they are, dependencies are compiled once for stock and
+//! graft together, and a change of donor links programs anew and compiles nothing.
+
+mod arguments;
+mod configuration;
+mod copy;
+mod program;
+mod run;
+mod wrapper;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The program `cargo-allograft`, in any of its parts.
+pub fn cargo() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    let arguments: Vec<OsString> = arguments.collect();
+    // Cargo gives a subcommand its own name first.
+    let asked = arguments.first().is_some_and(|first| first == "allograft");
+    match wrapper::Session::of_environment() {
+        Some(session) if !asked && Path::new(&name).file_name() == Some(OsStr::new("rustdoc")) => {
+            session.rustdoc(&arguments)
+        }
+        Some(session) if !asked && arguments.first().is_some_and(|first| is_compiler(first)) => {
+            session.rustc(&arguments)
+        }
+        _ => run::main(&arguments[usize::from(asked)..]),
+    }
+}
+
+/// Whether cargo calls a wrapper: with the compiler, whatever it is called, or another wrapper first.
+fn is_compiler(first: &OsStr) -> bool {
+    !first.as_encoded_bytes().starts_with(b"-") && arguments::CargoCommand::of(first).is_none()
+}

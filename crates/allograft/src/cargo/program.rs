@@ -1,0 +1,73 @@
+//! A linked program, and whether it carries what it should.
+
+use std::fs;
+use std::path::Path;
+
+use inspector::{Link, Report, Strings, name};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// What programs have to carry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Expected {
+    /// The donor's name; nothing where only string functions are grafted.
+    pub(super) malloc: Option<String>,
+    /// Whether the string functions have to be ours.
+    pub(super) strings: bool,
+}
+
+/// Inspects the program; what it carries, in words.
+///
+/// # Errors
+/// Exit code 1 and what it carries instead.
+pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure> {
+    let shown = path.display();
+    let bytes = fs::read(path).map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
+    let report = inspector::inspect(&bytes)
+        .map_err(|error| Failure::usage(format!("cannot inspect `{shown}`: {error}")).with_help(error.help()))?;
+    if report.link == Some(Link::Dynamic) {
+        return Err(no(format!(
+            "`{shown}` is linked dynamically: its malloc is that of the libc.so on the machine it runs on"
+        ))
+        .with_help(
+            "build with `-C target-feature=+crt-static`, which is what musl targets do unless they are told otherwise",
+        ));
+    }
+    let malloc = &report.malloc;
+    match &expected.malloc {
+        // A program that allocates nothing needs no allocator.
+        Some(wanted) if malloc.name != *wanted && malloc.name != name::NONE => {
+            Err(no(format!("`{shown}` carries the malloc `{}`, expected `{wanted}`", malloc.name)).with_help(
+                "something on its link line brings a malloc, or a libc, of its own: `allograft inspect` says what is known of it",
+            ))
+        }
+        None if expected.strings && report.strings == Strings::Stock => {
+            Err(no(format!("`{shown}` carries libc's own string functions"))
+                .with_help("something on its link line brings a libc of its own"))
+        }
+        _ => Ok(words(&report)),
+    }
+}
+
+fn no(message: String) -> Failure {
+    Failure { message, help: None, exit_code: 1 }
+}
+
+/// `mimalloc 2.5.2 and strings`.
+fn words(report: &Report) -> String {
+    let malloc = &report.malloc;
+    let mut words = malloc.name.to_string();
+    if let Some(version) = &malloc.version {
+        words = format!("{words} {version}");
+    }
+    if report.strings == Strings::Grafted {
+        words.push_str(" and strings");
+    }
+    match &report.language_allocator {
+        Some(other) if other.name != name::UNKNOWN => {
+            format!("{words}; the language's own blocks are {}'s", other.name)
+        }
+        _ => words,
+    }
+}

@@ -1,0 +1,267 @@
+//! One `cargo allograft`: the graft is made, cargo is called, what it linked is looked at.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use clap::ColorChoice;
+use clap::error::ErrorKind;
+use tempfile::TempDir;
+
+use super::arguments::{self, CargoCommand, Order};
+use super::configuration::Configuration;
+use super::copy;
+use super::program::{self, Expected};
+use super::wrapper::{self, Session, Told, exit_code};
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::rust::Rustc;
+use crate::triple::{Libc, Triple};
+
+pub(super) fn main(words: &[OsString]) -> ExitCode {
+    let arguments = match arguments::parse(words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // A closed pipe is the reader's choice.
+            let _ = error.print();
+            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        }
+    };
+    let color = ColorChoice::Auto;
+    let quiet = words.iter().take_while(|word| *word != "--").any(|word| word == "-q" || word == "--quiet");
+    let output = Output::new(&Global { json: false, quiet, verbose: false, color });
+    match arguments.order().and_then(|order| run(order, &output)) {
+        Ok(code) => code,
+        Err(failure) => output.fail(&failure),
+    }
+}
+
+fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
+    if order.has(&["--help", "-h"]) {
+        let status = cargo(&order).status().map_err(|error| no_cargo(&error))?;
+        return Ok(exit_code(status));
+    }
+    let here = std::env::current_dir().map_err(|error| Failure::usage(format!("no current folder: {error}")))?;
+    let configuration = Configuration::read(&here, &order.values("--config"))?;
+    let rustc = Rustc::at(configuration.program("RUSTC", "rustc").unwrap_or_else(|| "rustc".into()));
+    let targets = targets(&mut order, &configuration, &rustc, output)?;
+    if order.values("--config").iter().any(|text| text.to_string_lossy().contains("rustc-workspace-wrapper")) {
+        return Err(Failure::refused(
+            "`--config build.rustc-workspace-wrapper` would take the place of `cargo allograft`",
+        )
+        .with_help("set RUSTC_WORKSPACE_WRAPPER to it, and it is called as well"));
+    }
+    let place = Place::of(&order)?;
+    let mut folders = BTreeMap::new();
+    let mut calls = cargo(&order);
+    for (name, triple) in &targets {
+        let folder = copy::make(place.folder(), triple, &rustc.libc(triple)?, &order, output)?;
+        calls.env(wrapper::folder_variable(name), &folder);
+        folders.insert(name.clone(), folder);
+    }
+    let report = tempfile::Builder::new().prefix("report-").tempfile_in(place.folder());
+    let report = report.map_err(|error| cannot_make(place.folder(), &error))?;
+    let expected = Expected { malloc: order.donor.map(|donor| donor.name.to_owned()), strings: order.strings };
+    let itself =
+        std::env::current_exe().map_err(|error| Failure::usage(format!("cannot find this program: {error}")))?;
+    let next = configuration.program("RUSTC_WORKSPACE_WRAPPER", "rustc-workspace-wrapper").map(PathBuf::from);
+    let session = Session {
+        folders,
+        expected,
+        next: next.filter(|next| *next != itself),
+        rustdoc: rustdoc(&configuration, &rustc)?,
+        report: report.path().to_owned(),
+    };
+    let text = serde_json::to_string(&session)
+        .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))?;
+    calls.env(wrapper::VARIABLE, text).env("RUSTC_WORKSPACE_WRAPPER", &itself);
+    calls.env("RUSTDOC", link_as_rustdoc(&place, &itself)?);
+    let ended = call(calls, &order, &session, output);
+    conclude(ended?, &order, report.path(), output)
+}
+
+/// Runs cargo. With `build`, looks at every program that it names, those of earlier runs as well.
+fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -> Result<ExitCode, Failure> {
+    let own_format = !order.values("--message-format").is_empty();
+    if order.command != CargoCommand::Build || own_format {
+        return cargo.status().map(exit_code).map_err(|error| no_cargo(&error));
+    }
+    // Messages for people stay what they are, on standard error.
+    cargo.args(["--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
+    let mut child = cargo.spawn().map_err(|error| no_cargo(&error))?;
+    let mut programs = Vec::new();
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
+        let message: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        programs.extend(message["executable"].as_str().map(PathBuf::from));
+    }
+    let status = child.wait().map_err(|error| no_cargo(&error))?;
+    if status.success() {
+        for path in &programs {
+            let what = program::check(path, &session.expected)?;
+            output.note(format_args!("`{}` carries {what}", path.display()));
+        }
+    }
+    Ok(exit_code(status))
+}
+
+/// What the wrappers told.
+fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Output) -> Result<ExitCode, Failure> {
+    let text = fs::read_to_string(report).unwrap_or_default();
+    for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+        match line {
+            Told::Failed { message, help, exit_code } => return Err(Failure { message, help, exit_code }),
+            Told::Carries { program, what } => {
+                if !matches!(order.command, CargoCommand::Build | CargoCommand::Run) {
+                    output.note(format_args!("`{}` carries {what}", program.display()));
+                }
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Cargo's own command with the user's arguments.
+fn cargo(order: &Order) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.arg(order.command.name()).args(&order.options).args(&order.rest);
+    command
+}
+
+fn no_cargo(error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot run cargo: {error}"))
+}
+
+fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot write in `{}`: {error}", path.display()))
+}
+
+/// The targets that cargo builds for: what rustc is told, nothing without `--target`, and the triple.
+fn targets(
+    order: &mut Order,
+    configuration: &Configuration,
+    rustc: &Rustc,
+    output: &Output,
+) -> Result<Vec<(String, String)>, Failure> {
+    let text = |name: OsString| name.to_string_lossy().into_owned();
+    let mut named: Vec<String> = order.values("--target").into_iter().map(text).collect();
+    if named.is_empty() {
+        named.extend(std::env::var("CARGO_BUILD_TARGET").ok().filter(|target| !target.is_empty()));
+    }
+    if named.is_empty() {
+        named = configuration.targets();
+    }
+    if named.is_empty() {
+        let host = rustc.host()?;
+        if host.contains("-linux-musl") {
+            return Ok(vec![(String::new(), host)]);
+        }
+        let arch = host.split('-').next().unwrap_or_default();
+        let target = format!("{arch}-unknown-linux-musl");
+        output.note(format_args!("no target is named: building for `{target}`"));
+        order.options.extend(["--target".into(), target.clone().into()]);
+        named.push(target);
+    }
+    let mut targets = Vec::new();
+    for name in named {
+        let name = if name == "host-tuple" { rustc.host()? } else { name };
+        let musl = |message: String| {
+            Failure::usage(message).with_help("name a musl target, such as `--target x86_64-unknown-linux-musl`")
+        };
+        match Triple::parse(&name) {
+            Ok(Triple { libc: Libc::Musl, .. }) => targets.push((name.clone(), name)),
+            Ok(_) => {
+                return Err(musl(format!("the target `{name}` is not musl's: its programs take libc.so's malloc")));
+            }
+            Err(problem) => return Err(musl(format!("the target `{name}`: {problem}"))),
+        }
+    }
+    Ok(targets)
+}
+
+/// Where grafted copies lie.
+enum Place {
+    /// In the project's target folder.
+    Target(PathBuf),
+    /// `cargo install` of a package that is not here has no such folder.
+    Passing(TempDir),
+}
+
+impl Place {
+    fn of(order: &Order) -> Result<Place, Failure> {
+        let given = order.path("--target-dir");
+        let given =
+            given.or_else(|| std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty()).map(PathBuf::from));
+        let target = match (given, order.command) {
+            (Some(folder), _) => std::path::absolute(&folder).unwrap_or(folder),
+            (None, CargoCommand::Install) if order.path("--path").is_none() => {
+                let folder = tempfile::Builder::new().prefix("cargo-allograft-").tempdir();
+                return folder.map(Place::Passing).map_err(|error| cannot_make(&std::env::temp_dir(), &error));
+            }
+            (None, _) => target_folder(order)?,
+        };
+        let folder = target.join("allograft");
+        fs::create_dir_all(&folder).map_err(|error| cannot_make(&folder, &error))?;
+        Ok(Place::Target(folder))
+    }
+
+    fn folder(&self) -> &Path {
+        match self {
+            Place::Target(folder) => folder,
+            Place::Passing(folder) => folder.path(),
+        }
+    }
+}
+
+/// As cargo tells it.
+fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["metadata", "--no-deps", "--format-version", "1"]);
+    let manifest = order.path("--manifest-path").or_else(|| order.path("--path").map(|path| path.join("Cargo.toml")));
+    if let Some(manifest) = manifest {
+        command.arg("--manifest-path").arg(manifest);
+    }
+    for (name, values) in ["--config", "-Z"].map(|name| (name, order.values(name))) {
+        for value in values {
+            command.arg(name).arg(value);
+        }
+    }
+    let output = command.stdin(Stdio::null()).output().map_err(|error| no_cargo(&error))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(Failure::usage(said.trim_end().trim_start_matches("error: ")));
+    }
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let folder = metadata["target_directory"].as_str().map(PathBuf::from);
+    folder.ok_or_else(|| Failure::usage("`cargo metadata` did not say where the target folder is"))
+}
+
+/// The real one: the user's, else the toolchain's.
+fn rustdoc(configuration: &Configuration, rustc: &Rustc) -> Result<PathBuf, Failure> {
+    if let Some(rustdoc) = configuration.program("RUSTDOC", "rustdoc") {
+        return Ok(rustdoc.into());
+    }
+    let own = rustc.sysroot()?.join("bin").join("rustdoc");
+    Ok(if own.is_file() { own } else { "rustdoc".into() })
+}
+
+/// A link to this program under the name by which it knows that it stands for rustdoc.
+fn link_as_rustdoc(place: &Place, itself: &Path) -> Result<PathBuf, Failure> {
+    let folder = place.folder().join("bin");
+    let link = folder.join("rustdoc");
+    if fs::read_link(&link).is_ok_and(|to| to == itself) {
+        return Ok(link);
+    }
+    // Several of these may run at once: the name is free or leads to one that is whole.
+    let made = fs::create_dir_all(&folder).and_then(|()| {
+        let new = folder.join(format!("rustdoc-{}", std::process::id()));
+        let _ = fs::remove_file(&new);
+        std::os::unix::fs::symlink(itself, &new)?;
+        fs::rename(&new, &link)
+    });
+    made.map(|()| link).map_err(|error| cannot_make(&folder, &error))
+}

@@ -1,0 +1,268 @@
+//! In rustc's and rustdoc's place: programs for the target get the grafted libc first, everything else goes through unchanged.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use super::program::{self, Expected};
+use crate::failure::Failure;
+
+/// The variable that holds the session for whoever cargo calls.
+pub(super) const VARIABLE: &str = "CARGO_ALLOGRAFT_SESSION";
+
+/// What one `cargo allograft` tells the compilers that its cargo calls.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Session {
+    /// The folder of the grafted `libc.a` by target, without `--target` by an empty name.
+    pub(super) folders: BTreeMap<String, PathBuf>,
+    pub(super) expected: Expected,
+    /// The user's own wrapper, which calls rustc.
+    pub(super) next: Option<PathBuf>,
+    pub(super) rustdoc: PathBuf,
+    /// A file that takes a line for each program.
+    pub(super) report: PathBuf,
+}
+
+/// A line of the report.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Told {
+    /// A program that was linked and carries what it should.
+    Carries { program: PathBuf, what: String },
+    /// One that does not, or was not linked for a reason of ours.
+    Failed { message: String, help: Option<String>, exit_code: u8 },
+}
+
+/// The variable with a target's folder. Cargo notes its value with each program, and links anew when it has changed.
+pub(super) fn folder_variable(target: &str) -> String {
+    format!("CARGO_ALLOGRAFT_LIBC_{}", target.replace(['-', '.'], "_").to_uppercase())
+}
+
+impl Session {
+    /// The one that this process is part of.
+    pub(super) fn of_environment() -> Option<Session> {
+        serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
+    }
+
+    /// As `RUSTC_WORKSPACE_WRAPPER`: `arguments` are rustc and its own.
+    pub(super) fn rustc(&self, arguments: &[OsString]) -> ExitCode {
+        let unit = Unit::read(arguments);
+        let target = unit.target.as_deref().unwrap_or_default();
+        let linked = self.folders.get(target).filter(|_| unit.links);
+        let mut compiler = match &self.next {
+            Some(next) => {
+                let mut command = Command::new(next);
+                command.arg(&arguments[0]);
+                command
+            }
+            None => Command::new(&arguments[0]),
+        };
+        let Some(folder) = linked else { return replaced_by(compiler.args(&arguments[1..])) };
+        // The first folder wins, before those of build scripts and of the toolchain.
+        compiler.arg("-L").arg(search(folder)).args(&arguments[1..]);
+        match self.link(&unit, target, &mut compiler) {
+            Ok(code) => code,
+            Err(Failure { message, help, exit_code }) => {
+                self.tell(&Told::Failed { message, help, exit_code });
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn link(&self, unit: &Unit, target: &str, compiler: &mut Command) -> Result<ExitCode, Failure> {
+        refuse_linker(unit.linker.as_deref().unwrap_or(OsStr::new("cc")))?;
+        let cannot = |what: &str, error: std::io::Error| Failure::usage(format!("cannot {what}: {error}"));
+        let status = compiler.status().map_err(|error| cannot("run rustc", error))?;
+        if !status.success() {
+            return Ok(exit_code(status));
+        }
+        let Some(program) = &unit.program else { return Ok(ExitCode::SUCCESS) };
+        let what = program::check(program, &self.expected).inspect_err(|_| {
+            // Cargo must not take it for done.
+            let _ = fs::remove_file(program);
+        })?;
+        // The Cargo Book, Build Cache, Dep-Info Files: rustc's own lines of this form are for env!().
+        let variable = folder_variable(target);
+        let line = format!("# env-dep:{variable}={}\n", std::env::var(&variable).unwrap_or_default());
+        let dep_info = program.with_extension("d");
+        if let Ok(mut file) = File::options().append(true).open(&dep_info) {
+            file.write_all(line.as_bytes()).map_err(|error| cannot("write cargo's list of dependencies", error))?;
+        }
+        self.tell(&Told::Carries { program: program.clone(), what });
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// As `RUSTDOC`, which links the programs of documentation tests.
+    pub(super) fn rustdoc(&self, arguments: &[OsString]) -> ExitCode {
+        let unit = Unit::read(arguments);
+        let mut rustdoc = Command::new(&self.rustdoc);
+        let folder = self.folders.get(unit.target.as_deref().unwrap_or_default());
+        if let Some(folder) = folder.filter(|_| arguments.iter().any(|word| word == "--test")) {
+            rustdoc.arg("-L").arg(search(folder));
+        }
+        replaced_by(rustdoc.args(arguments))
+    }
+
+    fn tell(&self, told: &Told) {
+        // Without the line, cargo's own failure stays, with its message alone.
+        let Ok(mut line) = serde_json::to_string(told) else { return };
+        line.push('\n');
+        let file = File::options().create(true).append(true).open(&self.report);
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}
+
+fn search(folder: &Path) -> OsString {
+    let mut text = OsString::from("native=");
+    text.push(folder);
+    text
+}
+
+/// Goes on as that program.
+fn replaced_by(command: &mut Command) -> ExitCode {
+    let error = command.exec();
+    eprintln!("error: cannot run `{}`: {error}", command.get_program().to_string_lossy());
+    ExitCode::FAILURE
+}
+
+pub(super) fn exit_code(status: std::process::ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    // As shells say it.
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// zig's C compiler links a libc of its own, whatever folders it is given. Its plain linker does not.
+fn refuse_linker(linker: &OsStr) -> Result<(), Failure> {
+    let said = Command::new(linker).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let name = Path::new(linker).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let named = name == "zig" || name.starts_with("zigcc") || name.starts_with("zig-cc");
+    let says = said.is_ok_and(|output| {
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.contains("clang") && text.contains("zig")
+    });
+    if named || says {
+        return Err(Failure::refused(format!(
+            "the linker `{}` is zig, which links a libc of its own: the graft would be ignored",
+            linker.to_string_lossy()
+        ))
+        .with_help("leave cargo-zigbuild and zig out of `linker` (zig may still be CC), or put the donor on zig's link line: `allograft emit`"));
+    }
+    Ok(())
+}
+
+/// What rustc is asked to make, as far as it matters here.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Unit {
+    target: Option<String>,
+    /// Whether it makes a program.
+    links: bool,
+    linker: Option<OsString>,
+    program: Option<PathBuf>,
+}
+
+impl Unit {
+    fn read(arguments: &[OsString]) -> Unit {
+        let words = expanded(arguments);
+        let mut unit = Unit::default();
+        let (mut name, mut folder, mut suffix, mut emits) = (None, None, OsString::new(), false);
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let text = word.to_string_lossy();
+            let (option, value) = match text.split_once('=').filter(|_| text.starts_with("--")) {
+                Some((option, value)) => (option.to_owned(), OsString::from(value)),
+                None if text.len() > 2 && text.starts_with("-C") => ("-C".to_owned(), text[2..].into()),
+                None if TAKES_VALUE.contains(&&*text) => (text.into_owned(), words.next().cloned().unwrap_or_default()),
+                None => (text.into_owned(), OsString::new()),
+            };
+            let value_text = value.to_string_lossy();
+            match option.as_str() {
+                "--target" => unit.target = Some(value_text.into_owned()),
+                "--crate-name" => name = Some(value),
+                "--out-dir" => folder = Some(PathBuf::from(value)),
+                "--test" => unit.links = true,
+                "--crate-type" => unit.links |= value_text == "bin",
+                "--emit" => emits |= value_text.split(',').any(|kind| kind == "link"),
+                "-C" | "--codegen" => match value_text.split_once('=') {
+                    Some(("linker", linker)) => unit.linker = Some(linker.into()),
+                    Some(("extra-filename", given)) => suffix = given.into(),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        unit.links &= emits;
+        unit.program = name.zip(folder).map(|(mut name, folder)| {
+            name.push(suffix);
+            folder.join(name)
+        });
+        unit
+    }
+}
+
+/// Options of rustc that cargo gives in two words, and that matter here.
+const TAKES_VALUE: [&str; 7] = ["--target", "--crate-name", "--out-dir", "--crate-type", "--emit", "-C", "--codegen"];
+
+/// With the words of argument files, a line each, which cargo uses when there are too many.
+fn expanded(arguments: &[OsString]) -> Vec<OsString> {
+    let mut words = Vec::new();
+    for word in arguments {
+        match word.to_str().and_then(|word| word.strip_prefix('@')).map(fs::read_to_string) {
+            Some(Ok(text)) => words.extend(text.lines().map(OsString::from)),
+            _ => words.push(word.clone()),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(words: &str) -> Unit {
+        Unit::read(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_cargo_asks_of_rustc() {
+        let program = unit(
+            "rustc --crate-name my_app --edition=2024 src/main.rs --crate-type bin --emit=dep-info,link -C opt-level=3 \
+             -C extra-filename=-0123 --out-dir /t/deps --target x86_64-unknown-linux-musl -C linker=/usr/bin/ld.zig",
+        );
+        let expected = Unit {
+            target: Some("x86_64-unknown-linux-musl".to_owned()),
+            links: true,
+            linker: Some("/usr/bin/ld.zig".into()),
+            program: Some("/t/deps/my_app-0123".into()),
+        };
+        assert_eq!(program, expected);
+        assert!(unit("rustc --crate-name a --test --emit=dep-info,link").links);
+        assert!(!unit("rustc --crate-name a --crate-type bin --emit=dep-info,metadata").links, "cargo check");
+        assert!(!unit("rustc --crate-name a --crate-type lib --emit=dep-info,metadata,link").links);
+        assert_eq!(unit("rustc --target=T -Clinker=cc").linker, Some("cc".into()));
+    }
+
+    #[test]
+    fn zig_is_told_by_its_name_and_by_what_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("cc-wrapper");
+        fs::write(&script, "#!/bin/sh\necho 'clang version 20.1.2 (https://github.com/ziglang/zig-bootstrap x)'\n")
+            .unwrap();
+        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        for linker in [script.as_os_str(), OsStr::new("/x/zigcc-x86_64-unknown-linux-musl.sh")] {
+            assert_eq!(refuse_linker(linker).unwrap_err().exit_code, 3);
+        }
+        assert!(refuse_linker(OsStr::new("cc")).is_ok());
+        assert!(
+            refuse_linker(fixtures::lld_folder().join("ld.lld").as_os_str()).is_ok(),
+            "zig's, and it links what it is given"
+        );
+        assert!(refuse_linker(OsStr::new("/no/such/linker")).is_ok(), "rustc has a message for that");
+    }
+}

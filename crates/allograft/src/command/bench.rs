@@ -1,0 +1,542 @@
+//! `allograft bench`: what a program, or the suite, gains by each donor on this machine.
+
+mod arms;
+mod finished;
+mod host;
+mod program;
+mod render;
+mod suite;
+mod table;
+mod template;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use measure::case::{self, Case, Invocation};
+use measure::executor::SystemClock;
+use measure::machine::{Machine, Watch};
+use measure::process::Processes;
+use measure::recommendation::{self, Objective};
+use measure::results::{self, CaseResult, Input, Origin, Results, SCHEMA_VERSION};
+use measure::session::{Plan, Progress, Session, Stopped, Tools, compare};
+
+use crate::command::verdict;
+use crate::failure::Failure;
+use crate::output::Output;
+use arms::Arm;
+use finished::Finished;
+use host::Host;
+
+/// Measure a program, or the suite, with stock musl and with each donor, and say what to take
+///
+/// Builds the program once for each arm, against a private copy of the libc's folder: the host stays as it is. Checks that
+/// all arms give the same output and exit code, then runs them in random order within rounds until the intervals are
+/// narrow enough or the budget is spent. Memory and system calls are measured in runs of their own.
+///
+/// Arms: stock, strings (string functions alone), donors as `graft` puts them in, and of those variants: mimalloc:small
+/// (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions); glibc. `all` is strings and
+/// every donor, `profiles` every donor with each of its profiles.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  allograft bench --build 'gcc -O2 -static -specs {libdir}/musl-gcc.specs main.c -o {out}' -- input.txt
+  allograft bench --donors stock,mimalloc,mimalloc:small --threads 1,2,8 --build '...' -- --threads {threads}
+  allograft bench --build '...' --html report.html --save results.json -- input.txt
+  allograft bench --build '...' --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
+  allograft bench -- ./server --self-test                    a static executable, linked already
+  allograft bench map larson --donors stock,mimalloc,glibc   programs of the suite
+  allograft bench --from results.json --markdown table.md
+
+In --build: {libdir} is a folder like the host's with the arm's libc.a, {object} the donor's object file (nothing for
+stock), {out} where the program has to go. After `--`: the program's arguments, or a whole command that says {out};
+{threads} in it is each number of --threads. Ctrl-C ends the measuring and keeps what there is.
+
+Exit code 1 if an arm fails or gives another answer than stock.")]
+pub(crate) struct Bench {
+    /// Programs of the suite; without any, and without --build, all of them
+    #[arg(value_name = "SUITE", value_parser = suite::names(), conflicts_with_all = ["build", "from"])]
+    suite: Vec<String>,
+    /// The libc.a to graft, or its folder; without it, the musl of this machine
+    #[arg(long, value_name = "LIBC")]
+    host: Option<PathBuf>,
+    /// The arms to compare with stock [default: all]
+    #[arg(long, value_name = "ARM,...", value_delimiter = ',')]
+    donors: Option<Vec<String>>,
+    /// How the program is built, with {libdir} or {object}, and {out}
+    #[arg(long, value_name = "CMD")]
+    build: Option<String>,
+    /// How it is built with glibc, with {out}: adds the arm `glibc`
+    #[arg(long, value_name = "CMD", requires = "build")]
+    build_glibc: Option<String>,
+    /// How the built server is started, with {out} and {port}
+    #[arg(long, value_name = "CMD", requires_all = ["build", "load"])]
+    server: Option<String>,
+    /// What puts load on the server at {port} and prints wrk's report, or JSON with `requests_per_second`
+    #[arg(long, value_name = "CMD", requires = "server")]
+    load: Option<String>,
+    /// Numbers of threads to run with: {threads} in the arguments, or --threads-var
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Vec<u32>,
+    /// The environment variable by which the program takes its number of threads
+    #[arg(long, value_name = "NAME", requires = "threads")]
+    threads_var: Option<String>,
+    /// What is wanted: `balanced` is the fastest that takes at most 1.25 times stock's memory
+    #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Wanted::Balanced)]
+    wanted: Wanted,
+    /// Time for everything but building: 90s, 10m, 1h [default: 5m, for the suite 1h]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    budget: Option<Duration>,
+    /// Stop when intervals reach no farther than this to either side, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    precision: f64,
+    /// At most so many rounds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// Repeat the order of an earlier comparison
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Do not compare what the arms print
+    #[arg(long)]
+    any_output: bool,
+    /// The C compiler for the suite [default: $CC, else cc]
+    #[arg(long, value_name = "CC")]
+    cc: Option<PathBuf>,
+    /// musl's headers, for the suite; without it, looked for beside the host
+    #[arg(long, value_name = "FOLDER")]
+    include: Option<PathBuf>,
+    /// Let the suite's programs do little, to see whether everything runs
+    #[arg(long, conflicts_with_all = ["build", "from"])]
+    quick: bool,
+    /// Write a report that browsers show
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write tables for a pull request
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write a line for each arm and case
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Keep everything that was measured, every run included, as JSON
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Measure nothing; show what --save or --json gave
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["build", "donors", "host", "threads"])]
+    from: Option<PathBuf>,
+    /// Arguments of the built program, or a command with {out}; without --build, a static executable and its arguments
+    #[arg(last = true, value_name = "ARGS")]
+    command: Vec<OsString>,
+}
+
+/// Time for a user's program, where none is given.
+const OF_A_PROGRAM: Duration = Duration::from_secs(300);
+
+/// `--for`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Wanted {
+    Speed,
+    Memory,
+    Balanced,
+}
+
+impl From<Wanted> for Objective {
+    fn from(wanted: Wanted) -> Objective {
+        match wanted {
+            Wanted::Speed => Objective::Speed,
+            Wanted::Memory => Objective::Memory,
+            Wanted::Balanced => Objective::Balanced,
+        }
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.find(|letter: char| letter.is_ascii_alphabetic()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let seconds = match unit {
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("expected a time such as 90s, 10m or 1h".to_owned()),
+    };
+    let number: f64 = number.parse().map_err(|_| "expected a time such as 90s, 10m or 1h")?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number: f64 = text.trim_end_matches('%').parse().map_err(|_| "expected percents, such as 1 or 0.5")?;
+    if (0.05..=50.0).contains(&number) { Ok(number) } else { Err("expected percents from 0.05 to 50".to_owned()) }
+}
+
+/// Cases to compare, and where their arms came from.
+pub(super) struct Work {
+    cases: Vec<Case>,
+    origins: Vec<Origin>,
+    input: Input,
+    budget: Duration,
+    warnings: Vec<String>,
+    /// The programs; removed with it.
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) fn run(self: Box<Self>, output: &Output) -> Result<ExitCode, Failure> {
+        for path in [&self.html, &self.markdown, &self.csv, &self.save].into_iter().flatten() {
+            render::check(path)?;
+        }
+        let results = match &self.from {
+            Some(path) => render::read(path)?,
+            None => {
+                let interrupted = interruption()?;
+                let work = self.prepare(output, &interrupted)?;
+                self.measure(work, output, &interrupted)?
+            }
+        };
+        let failed = results.arms.iter().any(|arm| arm.failure.is_some());
+        self.show(&results, output)?;
+        Ok(verdict(!failed || self.from.is_some()))
+    }
+
+    /// Builds what is to be measured.
+    fn prepare(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
+        if let Some(build) = &self.build {
+            return self.prepare_program(build, output, interrupted);
+        }
+        if !self.command.is_empty() {
+            return self.prepare_finished(output, interrupted);
+        }
+        let host = Host::find(self.host.as_deref())?;
+        let choice = suite::Choice {
+            names: &self.suite,
+            donors: self.donors.as_deref(),
+            threads: &self.threads,
+            cc: self.cc.as_deref(),
+            include: self.include.as_deref(),
+            quick: self.quick,
+        };
+        suite::prepare(&choice, &host, output, self.budget, interrupted)
+    }
+
+    /// The program as it is, and grafted.
+    fn prepare_finished(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
+        let line = program::Line { words: &self.command[1..], threads_var: self.threads_var.as_deref(), server: None };
+        self.told_of_threads(&line)?;
+        let arms = Finished::arms(self.donors.as_deref())?;
+        let finished = Finished::find(&self.command[0])?;
+        let folder = scratch()?;
+        let made = make_all(&arms, output, interrupted, |arm, number| {
+            finished.make(arm, &folder.path().join(format!("arm{number}")))
+        })?;
+        let words: Vec<_> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
+        Ok(Work {
+            cases: self.cases(&line, &arms, &made),
+            origins: arms.iter().map(|arm| arm.origin(&finished.typed, false)).collect(),
+            input: Input {
+                kind: "executable".to_owned(),
+                commands: vec![("command".to_owned(), words.join(" "))],
+                host: finished.typed,
+                host_sha256: finished.sha256,
+            },
+            budget: self.budget.unwrap_or(OF_A_PROGRAM),
+            warnings: Vec::new(),
+            _folder: folder,
+        })
+    }
+
+    /// Numbers of threads have to reach the program.
+    fn told_of_threads(&self, line: &program::Line<'_>) -> Result<(), Failure> {
+        if self.threads.is_empty() || line.takes_threads() {
+            return Ok(());
+        }
+        Err(Failure::usage("nothing tells the program its number of threads")
+            .with_help("say `{threads}` in its arguments, or `--threads-var NAME` if it reads an environment variable"))
+    }
+
+    /// One case for each number of threads.
+    fn cases(&self, line: &program::Line<'_>, arms: &[Arm], programs: &[Result<PathBuf, String>]) -> Vec<Case> {
+        let threads: Vec<Option<u32>> = match self.threads.as_slice() {
+            [] => vec![None],
+            threads => threads.iter().copied().map(Some).collect(),
+        };
+        let case = |threads| {
+            let invoke = |program: &Path| line.invocation(program, threads);
+            Case { name: "program".to_owned(), threads, size: None, arms: case_arms(arms, programs, invoke) }
+        };
+        threads.into_iter().map(case).collect()
+    }
+
+    fn prepare_program(&self, build: &str, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
+        let recipe = program::Recipe { build, build_glibc: self.build_glibc.as_deref() };
+        recipe.check()?;
+        let server = self.server.as_deref().zip(self.load.as_deref());
+        let line = program::Line { words: &self.command, threads_var: self.threads_var.as_deref(), server };
+        self.told_of_threads(&line)?;
+        let host = Host::find(self.host.as_deref())?;
+        native(&host)?;
+        let mut arms = arms::read(self.donors.as_deref(), host.arch)?;
+        if self.build_glibc.is_some() && arms.iter().all(|arm| arm.name != arms::GLIBC) {
+            arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch)?.into_iter().skip(1));
+        }
+        let folder = scratch()?;
+        let built = make_all(&arms, output, interrupted, |arm, number| {
+            recipe.make(arm, &host, &folder.path().join(format!("arm{number}")))
+        })?;
+        let mut commands = vec![("build".to_owned(), build.to_owned())];
+        commands.extend(self.build_glibc.iter().map(|build| ("build with glibc".to_owned(), build.clone())));
+        commands.extend(self.server.iter().map(|server| ("server".to_owned(), server.clone())));
+        commands.extend(self.load.iter().map(|load| ("load".to_owned(), load.clone())));
+        if !self.command.is_empty() {
+            let words: Vec<_> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
+            commands.push(("arguments".to_owned(), words.join(" ")));
+        }
+        let kind = if server.is_some() { "server" } else { "program" };
+        Ok(Work {
+            cases: self.cases(&line, &arms, &built),
+            origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
+            input: input(kind, commands, &host),
+            budget: self.budget.unwrap_or(OF_A_PROGRAM),
+            warnings: Vec::new(),
+            _folder: folder,
+        })
+    }
+
+    fn plan(&self, budget: Duration) -> Plan {
+        let mut plan = Plan {
+            seed: self.seed.unwrap_or_else(fresh_seed),
+            budget,
+            precision: self.precision / 100.0,
+            compare_output: !self.any_output,
+            ..Plan::default()
+        };
+        if let Some(rounds) = self.rounds.and_then(|rounds| usize::try_from(rounds).ok()) {
+            plan.most_rounds = rounds;
+            plan.least_rounds = plan.least_rounds.min(rounds);
+        }
+        plan
+    }
+
+    fn measure(&self, work: Work, output: &Output, interrupted: &Arc<AtomicBool>) -> Result<Results, Failure> {
+        let plan = self.plan(work.budget);
+        let began = Instant::now();
+        let (mut sessions, mut cases): (Vec<Session>, Vec<CaseResult>) = (Vec::new(), Vec::new());
+        let mut warnings = work.warnings;
+        for (number, case) in work.cases.iter().enumerate() {
+            if interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            if number > 0 && began.elapsed() >= work.budget {
+                let left: Vec<String> = work.cases[number..].iter().map(Case::title).collect();
+                warnings.push(format!("the budget was spent before these were measured: {}", left.join("; ")));
+                break;
+            }
+            let left = u32::try_from(work.cases.len() - number).unwrap_or(u32::MAX);
+            let plan = Plan {
+                budget: work.budget.saturating_sub(began.elapsed()) / left,
+                seed: plan.seed.wrapping_add(number as u64),
+                ..plan.clone()
+            };
+            let watch = Watch::start();
+            let session = one_case(case, &plan, output, interrupted)?;
+            if let (Stopped::Failed, Some(failure)) = (session.stopped, &session.arms[0].failure) {
+                return Err(Failure::usage(format!(
+                    "{}: {} {failure}, after it ran well before",
+                    case.title(),
+                    arms::STOCK
+                )));
+            }
+            let result = CaseResult::of(case, &session, &plan, watch.finish());
+            // One that was interrupted in its first round would leave a hole in every figure over all cases.
+            if result.rounds > 0 {
+                cases.push(result);
+                sessions.push(session);
+            }
+        }
+        if cases.is_empty() {
+            return Err(Failure::usage("interrupted before a round was complete: nothing was measured"));
+        }
+        let stopped = sessions.iter().any(|session| session.stopped == Stopped::Interrupted);
+        let arms = results::arms(&work.origins, &cases, &sessions);
+        let recommendation = recommendation::recommend(&arms, &cases, self.wanted.into());
+        Ok(Results {
+            schema_version: SCHEMA_VERSION,
+            allograft: env!("CARGO_PKG_VERSION").to_owned(),
+            input: work.input,
+            machine: Machine::this(),
+            plan,
+            interrupted: stopped || interrupted.load(Ordering::Relaxed),
+            arms,
+            cases,
+            recommendation,
+            warnings,
+        })
+    }
+
+    fn show(&self, results: &Results, output: &Output) -> Result<(), Failure> {
+        for warning in &results.warnings {
+            output.warn(warning);
+        }
+        if results.interrupted {
+            output.warn("interrupted: these are the rounds that were complete");
+        }
+        if output.json {
+            output.raw(&render::json(results)?)?
+        } else {
+            output.text(&table::text(results, output))?
+        }
+        // Last: where a file cannot be written, what was measured has been shown.
+        for (path, text) in [
+            (&self.html, render::html as fn(&Results) -> Result<String, Failure>),
+            (&self.markdown, render::markdown),
+            (&self.csv, render::csv),
+            (&self.save, render::json),
+        ] {
+            if let Some(path) = path {
+                render::write(path, &text(results)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Foreign programs would run under an emulator, whose times say nothing.
+fn native(host: &Host) -> Result<(), Failure> {
+    if host.arch.name() == std::env::consts::ARCH {
+        return Ok(());
+    }
+    let message = format!("`{}` is for {}, and this machine is {}", host.typed, host.arch, std::env::consts::ARCH);
+    Err(Failure::usage(message).with_help("measure on a machine of that architecture: rankings do not carry over"))
+}
+
+fn scratch() -> Result<tempfile::TempDir, Failure> {
+    let folder = tempfile::Builder::new().prefix("allograft-bench-").tempdir();
+    folder.map_err(|error| Failure::usage(format!("cannot make a folder for the programs: {error}")))
+}
+
+fn fresh_seed() -> u64 {
+    // Any number does; one that JSON readers hold exactly.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::from(now.subsec_nanos()) ^ (now.as_secs() << 20) & ((1 << 52) - 1)
+}
+
+fn input(kind: &str, commands: Vec<(String, String)>, host: &Host) -> Input {
+    Input { kind: kind.to_owned(), commands, host: host.typed.clone(), host_sha256: host.sha256.clone() }
+}
+
+/// Ctrl-C and `kill` set the flag; a second time they end the process as they would have.
+fn interruption() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let armed = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));
+        armed
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|error| Failure::usage(format!("cannot wait for Ctrl-C: {error}")))?;
+    }
+    Ok(flag)
+}
+
+/// The program of each arm, or why there is none. Without that of stock there is nothing to compare with.
+fn make_all(
+    arms: &[Arm],
+    output: &Output,
+    interrupted: &AtomicBool,
+    mut make: impl FnMut(&Arm, usize) -> Result<PathBuf, Failure>,
+) -> Result<Vec<Result<PathBuf, String>>, Failure> {
+    let progress = output.progress();
+    let mut built = Vec::new();
+    for (number, arm) in arms.iter().enumerate() {
+        if interrupted.load(Ordering::Relaxed) {
+            progress.finish();
+            return Err(Failure::usage("interrupted: nothing was measured"));
+        }
+        progress.step(&format!("{} of {}: building {}", number + 1, arms.len(), arm.name));
+        match make(arm, number) {
+            Err(failure) if number == 0 => {
+                progress.finish();
+                return Err(failure);
+            }
+            Err(failure) => {
+                progress.finish();
+                output.error(&failure);
+                let reason = failure.message.lines().next().unwrap_or_default();
+                built.push(Err(reason.strip_prefix(&format!("{}: ", arm.name)).unwrap_or(reason).to_owned()));
+            }
+            Ok(program) => built.push(Ok(program)),
+        }
+    }
+    progress.finish();
+    if let (true, Some(Err(_))) = (built.len() == 2, built.last()) {
+        return Err(Failure::usage("there is nothing left to compare stock with"));
+    }
+    Ok(built)
+}
+
+fn case_arms(arms: &[Arm], built: &[Result<PathBuf, String>], invoke: impl Fn(&Path) -> Invocation) -> Vec<case::Arm> {
+    let arm = |(arm, built): (&Arm, &Result<PathBuf, String>)| match built {
+        Ok(program) => case::Arm { name: arm.name.clone(), invocation: invoke(program), broken: None },
+        Err(reason) => {
+            case::Arm { name: arm.name.clone(), invocation: Invocation::default(), broken: Some(reason.clone()) }
+        }
+    };
+    arms.iter().zip(built).map(arm).collect()
+}
+
+fn one_case(case: &Case, plan: &Plan, output: &Output, interrupted: &Arc<AtomicBool>) -> Result<Session, Failure> {
+    let progress = output.progress();
+    let title = case.title();
+    let mut processes = Processes::until(Arc::clone(interrupted));
+    let clock = SystemClock::default();
+    let mut observer = |event: Progress<'_>| {
+        progress.step(&match event {
+            Progress::Checking(arm) => format!("{title}: first run of {arm}"),
+            Progress::Memory(arm) => format!("{title}: memory of {arm}"),
+            Progress::Calls(arm) => format!("{title}: system calls of {arm}"),
+            Progress::Round { round, left } => {
+                let left = left.map_or(String::new(), |left| format!(", at most {} left", table::duration(left)));
+                format!("{title}: round {round}{left}")
+            }
+        });
+    };
+    let mut tools = Tools {
+        executor: &mut processes,
+        clock: &clock,
+        observer: &mut observer,
+        interrupted: &|| interrupted.load(Ordering::Relaxed),
+    };
+    let session = compare(case, plan, &mut tools);
+    progress.finish();
+    session.map_err(|error| {
+        let failure = Failure::usage(format!("{title}: {error}"));
+        match error {
+            measure::session::SessionError::Unsteady { .. } => {
+                failure.with_help("if its output is meant to differ from run to run: `--any-output`")
+            }
+            _ => failure,
+        }
+    })
+}
+
+/// The text of a file.
+fn text(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_percents() {
+        assert_eq!(time("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(time("1.5m").unwrap(), Duration::from_secs(90));
+        assert_eq!(time("2h").unwrap(), Duration::from_secs(7200));
+        assert_eq!(time("5").unwrap(), Duration::from_secs(5));
+        assert!(time("5 days").is_err() && time("-5s").is_err() && time("s").is_err());
+        assert_eq!(percent("0.5%").unwrap(), 0.5);
+        assert!(percent("0").is_err() && percent("x").is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! What is compared, as it is typed: `stock`, `mimalloc`, `mimalloc:small`, `mimalloc:only`, `strings`, `glibc`.
+
+use hosts::Request;
+use measure::results::Origin;
+use surgery::Arch;
+
+use crate::failure::Failure;
+
+/// An arm.
+#[derive(Debug, Clone)]
+pub(super) struct Arm {
+    /// As it was typed.
+    pub(super) name: String,
+    pub(super) libc: Libc,
+}
+
+/// The libc that an arm's program has.
+#[derive(Debug, Clone)]
+pub(super) enum Libc {
+    Stock,
+    Graft(Graft),
+    /// This machine's, by a build command of its own.
+    Glibc,
+    /// Stock, with an allocator before it that never frees.
+    Bump,
+}
+
+/// What is grafted, as `allograft graft` takes it.
+#[derive(Debug, Clone)]
+pub(super) struct Graft {
+    /// None: string functions alone.
+    pub(super) donor: Option<&'static donors::Donor>,
+    pub(super) profile: Option<String>,
+    pub(super) settings: Vec<(String, i64)>,
+    pub(super) strings: bool,
+}
+
+pub(super) const STOCK: &str = "stock";
+pub(super) const GLIBC: &str = "glibc";
+pub(super) const BUMP: &str = "bump";
+const STRINGS: &str = "strings";
+/// After a donor's name: without string functions.
+const ONLY: &str = "only";
+
+/// In a list: string functions alone and every donor.
+const ALL: &str = "all";
+/// In a list: every donor with each of its profiles that sets something.
+const PROFILES: &str = "profiles";
+
+/// The arms of that list, stock first; without one, `all`.
+pub(super) fn read(list: Option<&[String]>, arch: Arch) -> Result<Vec<Arm>, Failure> {
+    let mut arms = vec![Arm { name: STOCK.to_owned(), libc: Libc::Stock }];
+    let mut typed: Vec<String> = Vec::new();
+    for name in list.unwrap_or(&[ALL.to_owned()]) {
+        let several = match name.as_str() {
+            ALL => all(arch),
+            PROFILES => profiles(arch),
+            _ if typed.contains(name) => return Err(Failure::usage(format!("arm `{name}` is there twice"))),
+            _ => {
+                typed.push(name.clone());
+                vec![name.clone()]
+            }
+        };
+        for name in several {
+            if arms.iter().all(|arm| arm.name != name) {
+                arms.push(one(&name, arch)?);
+            }
+        }
+    }
+    Ok(arms)
+}
+
+fn offered(arch: Arch) -> impl Iterator<Item = &'static donors::Donor> {
+    donors::all().iter().filter(move |donor| donor.object(arch).is_some())
+}
+
+fn all(arch: Arch) -> Vec<String> {
+    let strings = donors::strings().object(arch).map(|_| STRINGS.to_owned());
+    strings.into_iter().chain(offered(arch).map(|donor| donor.name.to_owned())).collect()
+}
+
+fn profiles(arch: Arch) -> Vec<String> {
+    let of = |donor: &'static donors::Donor| {
+        let setting = donor.profiles.iter().filter(|profile| !profile.options.is_empty());
+        setting.map(|profile| format!("{}:{}", donor.name, profile.name))
+    };
+    offered(arch).flat_map(of).collect()
+}
+
+fn one(text: &str, arch: Arch) -> Result<Arm, Failure> {
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
+    let libc = match name {
+        STOCK => Libc::Stock,
+        GLIBC => Libc::Glibc,
+        BUMP => Libc::Bump,
+        STRINGS => Libc::Graft(Graft { donor: None, profile: None, settings: Vec::new(), strings: true }),
+        _ => {
+            let known = || donors::all().iter().map(|donor| donor.name).collect::<Vec<_>>().join(", ");
+            let donor = donors::find(name).ok_or_else(|| {
+                Failure::usage(format!("there is no arm `{text}`")).with_help(format!(
+                    "arms are stock, strings, glibc, and donors: {}; with `:PROFILE`, `:KEY=VALUE` and `:only` (without \
+                     string functions) behind them",
+                    known()
+                ))
+            })?;
+            if donor.object(arch).is_none() {
+                return Err(Failure::usage(format!("donor `{name}` is not for {arch}")));
+            }
+            let mut graft = Graft { donor: Some(donor), profile: None, settings: Vec::new(), strings: true };
+            for part in parts.by_ref() {
+                graft.add(part, donor)?;
+            }
+            Libc::Graft(graft)
+        }
+    };
+    match parts.next() {
+        Some(part) => Err(Failure::usage(format!("arm `{name}` takes no `:{part}`"))),
+        None => Ok(Arm { name: text.to_owned(), libc }),
+    }
+}
+
+impl Graft {
+    fn add(&mut self, part: &str, donor: &donors::Donor) -> Result<(), Failure> {
+        if part == ONLY {
+            self.strings = false;
+        } else if let Some((key, value)) = part.split_once('=') {
+            let value =
+                value.parse().map_err(|_| Failure::usage(format!("`{value}` in `{part}` is not a whole number")))?;
+            self.settings.push((key.to_owned(), value));
+        } else if donor.profile(part).is_some() {
+            self.profile = Some(part.to_owned());
+        } else {
+            let having: Vec<&str> = donor.profiles.iter().map(|profile| profile.name).collect();
+            return Err(Failure::usage(format!("donor `{}` has no profile `{part}`", donor.name)).with_help(format!(
+                "it has: {}",
+                if having.is_empty() { "none".to_owned() } else { having.join(", ") }
+            )));
+        }
+        Ok(())
+    }
+
+    /// The profile's options, then the others.
+    pub(super) fn options(&self) -> Vec<(String, i64)> {
+        let of_profile = self.donor.zip(self.profile.as_ref()).and_then(|(donor, profile)| donor.profile(profile));
+        let mut options: Vec<(String, i64)> =
+            of_profile.unwrap_or_default().iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        options.extend(self.settings.iter().cloned());
+        options
+    }
+
+    pub(super) fn request(&self, out: std::path::PathBuf) -> Request {
+        Request { donor: self.donor, strings: self.strings, settings: self.options(), out: Some(out), dry_run: false }
+    }
+
+    /// The command that does the same to the host.
+    fn command(&self, host: &str) -> String {
+        let mut words = vec!["allograft graft".to_owned(), super::template::quoted(host)];
+        words.push(format!("--donor {}", self.donor.map_or("none", |donor| donor.name)));
+        words.extend(self.profile.as_ref().map(|profile| format!("--profile {profile}")));
+        words.extend(self.settings.iter().map(|(key, value)| format!("--set {key}={value}")));
+        if !self.strings {
+            words.push("--strings off".to_owned());
+        }
+        words.join(" ")
+    }
+}
+
+impl Arm {
+    /// For the results. `strings`: whether the host can have string functions of ours.
+    pub(super) fn origin(&self, host: &str, strings: bool) -> Origin {
+        let name = self.name.clone();
+        match &self.libc {
+            Libc::Stock => Origin { name, eligible: true, ..Origin::default() },
+            Libc::Glibc | Libc::Bump => Origin { name, ..Origin::default() },
+            Libc::Graft(graft) => Origin {
+                name,
+                donor: graft.donor.map(|donor| donor.name.to_owned()),
+                version: graft.donor.map(|donor| donor.version.to_owned()),
+                strings: graft.strings && strings,
+                options: graft.options(),
+                command: Some(graft.command(host)),
+                eligible: true,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graft(text: &str) -> Graft {
+        match one(text, Arch::X86_64).unwrap().libc {
+            Libc::Graft(graft) => graft,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn arms_are_what_graft_would_do() {
+        assert_eq!(graft("mimalloc").command("libc.a"), "allograft graft libc.a --donor mimalloc");
+        assert_eq!(graft("mimalloc:small").command("a b"), "allograft graft 'a b' --donor mimalloc --profile small");
+        let both = graft("mimalloc:small:purge_delay=5:only");
+        assert_eq!(
+            both.command("libc.a"),
+            "allograft graft libc.a --donor mimalloc --profile small --set purge_delay=5 --strings off"
+        );
+        assert_eq!(both.options().last().unwrap(), &("purge_delay".to_owned(), 5));
+        assert_eq!(graft("strings").command("libc.a"), "allograft graft libc.a --donor none");
+    }
+
+    #[test]
+    fn stock_comes_first_once() {
+        let names = |list: &[&str]| {
+            let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
+            read(Some(&list), Arch::X86_64).map(|arms| arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["mimalloc", "stock"]).unwrap(), ["stock", "mimalloc"]);
+        assert_eq!(names(&["stock", "mimalloc"]).unwrap(), ["stock", "mimalloc"]);
+        assert!(names(&["mimalloc", "mimalloc"]).is_err());
+        assert!(names(&["no such"]).unwrap_err().help.unwrap().contains("mimalloc"));
+        assert!(names(&["mimalloc:secure"]).unwrap_err().message.contains("no profile `secure`"));
+        assert!(names(&["stock:small"]).is_err() && names(&["mimalloc:purge_delay=x"]).is_err());
+        assert_eq!(names(&["hardened"]).unwrap()[1], "hardened");
+        let profiles = names(&["profiles", "mimalloc", "all"]).unwrap();
+        assert!(profiles.contains(&"mimalloc:small".to_owned()), "{profiles:?}");
+        assert_eq!(profiles.iter().filter(|name| *name == "mimalloc").count(), 1);
+        let all = read(None, Arch::X86_64).unwrap();
+        assert!(all.len() > donors::all().len() && all[1].name == "strings");
+    }
+}

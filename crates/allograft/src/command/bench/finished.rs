@@ -1,0 +1,88 @@
+//! A program that is linked already: grafted into files of their own, one for each arm, and run with the user's arguments.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use surgery::Arch;
+
+use super::arms::{self, Arm, Libc};
+use crate::failure::Failure;
+
+/// The program, as it is.
+pub(super) struct Finished {
+    /// As it was given.
+    pub(super) typed: String,
+    path: PathBuf,
+    pub(super) sha256: String,
+}
+
+impl Finished {
+    /// Finds the program as a shell would, and makes sure that it can be grafted.
+    ///
+    /// # Errors
+    /// When it cannot be read, or what `graft` would refuse it for.
+    pub(super) fn find(command: &OsString) -> Result<Finished, Failure> {
+        let path = on_path(command).unwrap_or_else(|| PathBuf::from(command));
+        let typed = command.to_string_lossy().into_owned();
+        if !hosts::is_executable(&path)? {
+            return Err(Failure::usage(format!("`{typed}` is no program")).with_help(
+                "name a static executable, or say how the program is built: `--build 'CMD with {libdir} and {out}'`",
+            ));
+        }
+        let bytes =
+            fs::read(&path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
+        // Refused for one donor, refused for all.
+        if let Some(donor) = offered().next() {
+            hosts::plan_executable(&path, &bytes, donor, &[])?;
+        }
+        let sha256 = hosts::sha256(&bytes);
+        Ok(Finished { typed, path, sha256 })
+    }
+
+    /// Stock and the arms of that list; without one, every donor that goes into executables.
+    pub(super) fn arms(list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
+        let every: Vec<String> = offered().map(|donor| donor.name.to_owned()).collect();
+        let arms = arms::read(Some(list.unwrap_or(&every)), Arch::X86_64)?;
+        let unfit = arms.iter().find(|arm| match &arm.libc {
+            Libc::Stock => false,
+            Libc::Graft(graft) => graft.donor.is_none_or(|donor| donor.blob(Arch::X86_64).is_none()),
+            Libc::Glibc | Libc::Bump => true,
+        });
+        match unfit {
+            None => Ok(arms),
+            Some(arm) => Err(Failure::usage(format!("a program that is linked already has no arm `{}`", arm.name))
+                .with_help(format!("these go into executables: {}", every.join(", ")))),
+        }
+    }
+
+    /// The arm's program, in `folder`: stock is copied too, so that all start from the same kind of place.
+    pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
+        let cannot = |error: std::io::Error| Failure::usage(format!("cannot write `{}`: {error}", folder.display()));
+        fs::create_dir_all(folder).map_err(cannot)?;
+        // Some programs look at what they were called.
+        let out = folder.join(self.path.file_name().unwrap_or_default());
+        match &arm.libc {
+            Libc::Graft(graft) => {
+                let donor = graft.donor.ok_or_else(|| Failure::usage("no donor"))?;
+                hosts::graft_executable_to(&self.path, &out, donor, &graft.options())?;
+            }
+            _ => fs::copy(&self.path, &out).map(|_| ()).map_err(cannot)?,
+        }
+        Ok(out)
+    }
+}
+
+/// The donors that go into executables.
+fn offered() -> impl Iterator<Item = &'static donors::Donor> {
+    donors::all().iter().filter(|donor| donor.blob(Arch::X86_64).is_some())
+}
+
+/// What a shell would start for a word without a slash.
+fn on_path(command: &OsString) -> Option<PathBuf> {
+    if command.to_string_lossy().contains('/') {
+        return None;
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(command)).find(|path| path.is_file())
+}

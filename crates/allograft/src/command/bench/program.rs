@@ -1,0 +1,241 @@
+//! The user's own program: built once for each arm by the user's command, run with the user's arguments.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use measure::case::{Invocation, Load};
+use surgery::donor::DonorObject;
+
+use super::arms::{Arm, Graft, Libc};
+use super::host::Host;
+use super::template::{filled, has, quoted};
+use crate::failure::Failure;
+
+/// How a program is built.
+pub(super) struct Recipe<'r> {
+    pub(super) build: &'r str,
+    pub(super) build_glibc: Option<&'r str>,
+}
+
+impl Recipe<'_> {
+    /// # Errors
+    /// When the command cannot do what it is for.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if !has(self.build, "out") {
+            return Err(Failure::usage("the `--build` command does not say `{out}`").with_help(
+                "it has to write the program to `{out}`: `--build 'make LIBDIR={libdir} && cp server {out}'`",
+            ));
+        }
+        if !has(self.build, "libdir") && !has(self.build, "object") {
+            return Err(Failure::usage("the `--build` command says neither `{libdir}` nor `{object}`").with_help(
+                "`{libdir}` is a folder with the libc.a to link with, `{object}` the allocator's object file to link: \
+                 without either, all arms would be the same program",
+            ));
+        }
+        match self.build_glibc {
+            Some(build) if !has(build, "out") => {
+                Err(Failure::usage("the `--build-glibc` command does not say `{out}`"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Builds the arm's program in `folder`; the error is a sentence on why it is not there.
+    pub(super) fn make(&self, arm: &Arm, host: &Host, folder: &Path) -> Result<PathBuf, Failure> {
+        let (libdir, out) = (folder.join("lib"), folder.join("program"));
+        fs::create_dir_all(folder)
+            .map_err(|error| Failure::usage(format!("cannot make `{}`: {error}", folder.display())))?;
+        let mut template = self.build;
+        let mut objects = Vec::new();
+        match &arm.libc {
+            Libc::Glibc => match self.build_glibc {
+                Some(build) => template = build,
+                None => {
+                    return Err(Failure::usage(
+                        "the arm `glibc` takes a build command of its own: `--build-glibc CMD`",
+                    ));
+                }
+            },
+            Libc::Bump => return Err(Failure::usage("the arm `bump` is for the suite's programs")),
+            Libc::Stock => host.copy(arm, &libdir)?,
+            Libc::Graft(graft) => {
+                host.copy(arm, &libdir)?;
+                if has(template, "object") {
+                    objects = write_objects(graft, host, folder)?;
+                }
+            }
+        }
+        let shown = |path: &Path| quoted(&path.to_string_lossy());
+        let objects: Vec<String> = objects.iter().map(|path| shown(path)).collect();
+        let places = [("libdir", &*shown(&libdir)), ("object", &*objects.join(" ")), ("out", &*shown(&out))];
+        build(&filled(template, &places), &arm.name)?;
+        let runs = fs::metadata(&out).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+        if !runs {
+            return Err(Failure::usage(format!("{}: the build command left no program at `{{out}}`", arm.name)));
+        }
+        carries(arm, host, &out)?;
+        Ok(out)
+    }
+}
+
+/// The donors' objects, options baked in, as files.
+fn write_objects(graft: &Graft, host: &Host, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let strings = graft.strings.then(donors::strings);
+    let mut paths = Vec::new();
+    for donor in graft.donor.into_iter().chain(strings) {
+        let Some(object) = donor.object(host.arch) else { continue };
+        let is_strings = std::ptr::eq(donor, donors::strings());
+        let options = if is_strings { Vec::new() } else { graft.options() };
+        let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&options, env!("CARGO_PKG_VERSION")));
+        let tuned = tuned.map_err(|error| Failure::usage(format!("donor `{}`: {error}", donor.name)))?;
+        let path = folder.join(format!("{}.o", donor.name));
+        fs::write(&path, tuned)
+            .map_err(|error| Failure::usage(format!("cannot write `{}`: {error}", path.display())))?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Lines of a failed build that are shown.
+const SHOWN: usize = 15;
+
+fn build(command: &str, arm: &str) -> Result<(), Failure> {
+    let output = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Failure::usage(format!("`sh` does not start: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().collect();
+    let last = lines[lines.len().saturating_sub(SHOWN)..].join("\n  ");
+    Err(Failure::usage(format!("{arm}: the build command failed ({}): `{command}`\n  {last}", output.status)))
+}
+
+/// A build that does not take the libc that it is given would measure the same program several times.
+fn carries(arm: &Arm, host: &Host, program: &Path) -> Result<(), Failure> {
+    let expected = match &arm.libc {
+        Libc::Graft(Graft { donor: Some(donor), .. }) => Some(donor.name),
+        Libc::Stock => None,
+        Libc::Graft(Graft { donor: None, .. }) | Libc::Glibc | Libc::Bump => return Ok(()),
+    };
+    // A script that starts the program, say: nothing is known about that, and nothing wrong.
+    let Some(report) = fs::read(program).ok().and_then(|bytes| inspector::inspect(&bytes).ok()) else { return Ok(()) };
+    let found = &report.malloc.name;
+    let wrong = match expected {
+        Some(name) => found != name && found != inspector::name::UNKNOWN,
+        None => donors::find(found).is_some(),
+    };
+    if !wrong {
+        return Ok(());
+    }
+    let help = match report.link {
+        Some(inspector::Link::Dynamic) => {
+            "it is a dynamic program: link it with `-static`, or build for a musl target".to_owned()
+        }
+        _ => format!(
+            "link it with the libc.a in `{{libdir}}`, not with that in `{}`; was something left over from an earlier build?",
+            host.typed
+        ),
+    };
+    Err(Failure::usage(format!(
+        "{}: the program that was built carries {found}, not {}",
+        arm.name,
+        expected.unwrap_or("stock musl's allocator")
+    ))
+    .with_help(help))
+}
+
+/// How a built program is run.
+pub(super) struct Line<'l> {
+    /// Words with places in them. Without `{out}` among them they are the program's arguments.
+    pub(super) words: &'l [OsString],
+    pub(super) threads_var: Option<&'l str>,
+    /// The server's command and that of the load on it.
+    pub(super) server: Option<(&'l str, &'l str)>,
+}
+
+impl Line<'_> {
+    /// Whether it says where the number of threads goes.
+    pub(super) fn takes_threads(&self) -> bool {
+        let in_words = self.words.iter().any(|word| has(&word.to_string_lossy(), "threads"));
+        in_words || self.threads_var.is_some() || self.server.is_some_and(|(server, _)| has(server, "threads"))
+    }
+
+    pub(super) fn invocation(&self, program: &Path, threads: Option<u32>) -> Invocation {
+        let out = program.to_string_lossy().into_owned();
+        let threads = threads.map(|threads| threads.to_string());
+        let mut environment = Vec::new();
+        if let (Some(name), Some(threads)) = (self.threads_var, &threads) {
+            environment.push((name.into(), threads.into()));
+        }
+        let number = threads.as_deref().unwrap_or("1");
+        if let Some((server, load)) = self.server {
+            let word = quoted(&out);
+            let places = [("out", &*word), ("threads", number)];
+            // The shell gives its place to the server: it is the server that is measured. `{port}` is filled in for each run.
+            let exec = OsString::from(format!("exec {}", filled(server, &places)));
+            return Invocation {
+                program: "sh".into(),
+                arguments: vec!["-c".into(), exec],
+                environment,
+                load: Some(Load { command: filled(load, &places) }),
+            };
+        }
+        let places = [("out", &*out), ("threads", number)];
+        let mut words: Vec<OsString> = self.words.iter().map(|word| filled_word(word, &places)).collect();
+        let program = if self.words.iter().any(|word| has(&word.to_string_lossy(), "out")) {
+            words.remove(0).into()
+        } else {
+            program.to_owned()
+        };
+        Invocation { program, arguments: words, environment, load: None }
+    }
+}
+
+/// A word that is not text has no places in it.
+fn filled_word(word: &OsString, places: &[(&str, &str)]) -> OsString {
+    word.to_str().map_or_else(|| word.clone(), |text| filled(text, places).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn what_follows_is_arguments_or_a_whole_command() {
+        let run = |given: &[&str]| {
+            let given = words(given);
+            let line = Line { words: &given, threads_var: None, server: None };
+            let invocation = line.invocation(Path::new("/somewhere/program"), Some(4));
+            (invocation.program, invocation.arguments)
+        };
+        assert_eq!(run(&["-t", "{threads}"]), ("/somewhere/program".into(), words(&["-t", "4"])));
+        assert_eq!(
+            run(&["env", "A={threads}", "{out}", "x"]),
+            ("env".into(), words(&["A=4", "/somewhere/program", "x"]))
+        );
+        assert_eq!(run(&[]), ("/somewhere/program".into(), Vec::new()));
+    }
+
+    #[test]
+    fn a_server_and_its_load_are_told_of_the_port_later() {
+        let line = Line {
+            words: &[],
+            threads_var: Some("THREADS"),
+            server: Some(("{out} {port}", "wrk -t{threads} :{port}")),
+        };
+        let invocation = line.invocation(Path::new("/a b/server"), Some(2));
+        assert_eq!(invocation.arguments[1], OsString::from("exec '/a b/server' {port}"));
+        assert_eq!(invocation.load.unwrap().command, "wrk -t2 :{port}");
+        assert_eq!(invocation.environment, [("THREADS".into(), "2".into())]);
+        assert!(line.takes_threads());
+    }
+}

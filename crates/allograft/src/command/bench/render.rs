@@ -1,0 +1,78 @@
+//! Results as files.
+
+use std::fs;
+use std::path::Path;
+
+use measure::report;
+use measure::results::{Results, SCHEMA_VERSION};
+
+use crate::failure::Failure;
+
+/// Results that were kept.
+///
+/// # Errors
+/// When the file is not what `--save` wrote, or is of a later version.
+pub(super) fn read(path: &Path) -> Result<Results, Failure> {
+    let text = super::text(path)?;
+    let failed = |problem: String| {
+        Failure::usage(format!("`{}` holds no results: {problem}", path.display()))
+            .with_help("`--from` takes what `allograft bench --save FILE` or `--json` wrote")
+    };
+    let document: serde_json::Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+    match document["schema_version"].as_u64() {
+        Some(version) if version == u64::from(SCHEMA_VERSION) => {}
+        Some(version) => return Err(failed(format!("schema_version is {version}, expected {SCHEMA_VERSION}"))),
+        None => return Err(failed("there is no schema_version".to_owned())),
+    }
+    serde_json::from_value(document).map_err(|error| failed(error.to_string()))
+}
+
+pub(super) fn json(results: &Results) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(results);
+    text.map(|text| text + "\n")
+        .map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")))
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "one type for all ways to write results")]
+pub(super) fn html(results: &Results) -> Result<String, Failure> {
+    Ok(report::html(results))
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "one type for all ways to write results")]
+pub(super) fn markdown(results: &Results) -> Result<String, Failure> {
+    Ok(report::markdown(results))
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "one type for all ways to write results")]
+pub(super) fn csv(results: &Results) -> Result<String, Failure> {
+    Ok(report::csv(results))
+}
+
+/// Whether there is a folder to write the file into: asked before something is measured for minutes.
+pub(super) fn check(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() && !path.is_dir() {
+        return Ok(());
+    }
+    let problem = if path.is_dir() { "it is a folder" } else { "its folder does not exist" };
+    Err(Failure::usage(format!("cannot write `{}`: {problem}", path.display())))
+}
+
+/// Writes the file whole, or not at all.
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::usage(format!("cannot write `{}`: {error}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_file = fs::symlink_metadata(path).map_or(true, |file| file.is_file());
+    if !is_file {
+        // A pipe, a device, a link: written through.
+        return fs::write(path, text).map_err(failed);
+    }
+    let file = tempfile::Builder::new().permissions(permissions()).tempfile_in(folder).map_err(failed)?;
+    fs::write(file.path(), text).map_err(failed)?;
+    file.persist(path).map(|_| ()).map_err(|error| failed(error.error))
+}
+
+fn permissions() -> fs::Permissions {
+    // What the umask allows; files of tempfile are private otherwise.
+    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+}

@@ -1,0 +1,256 @@
+//! The suite: our own programs, built here for every arm.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use measure::case::{Case, Invocation};
+
+use super::arms::{self, Arm, Libc};
+use super::host::Host;
+use super::{Work, case_arms, input, make_all, native, scratch, template};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// A program of the suite, and the work that it is given.
+struct Workload {
+    name: &'static str,
+    source: &'static str,
+    /// What follows the number of threads. `{size}` is the size of the work, where there are several.
+    work: &'static [&'static str],
+    /// The same with little to do.
+    quick: &'static [&'static str],
+    sizes: &'static [u64],
+    /// What it runs with when nobody says.
+    threads: &'static [u32],
+}
+
+macro_rules! source {
+    ($name:literal) => {
+        include_str!(concat!("../../../../../suite/", $name, "/", $name, ".c"))
+    };
+}
+
+const fn workload(
+    name: &'static str,
+    source: &'static str,
+    work: &'static [&'static str],
+    quick: &'static [&'static str],
+) -> Workload {
+    Workload { name, source, work, quick, sizes: &[], threads: &[1, 8] }
+}
+
+static WORKLOADS: [Workload; 11] = [
+    workload("map", source!("map"), &["20000", "2000000"], &["100", "1000"]),
+    workload("map-large", source!("map"), &["1000000", "1000000"], &["1000", "1000"]),
+    workload("larson", source!("larson"), &["8000000", "50"], &["1000", "2"]),
+    workload("pipeline", source!("pipeline"), &["3000000"], &["1000"]),
+    workload("growth", source!("growth"), &["1600"], &["8"]),
+    workload("blocks", source!("blocks"), &["2000"], &["8"]),
+    workload("small", source!("small"), &["40000"], &["8"]),
+    workload("fragments", source!("fragments"), &["120"], &["1"]),
+    workload("bursts", source!("bursts"), &["16000"], &["16"]),
+    workload("http", source!("http"), &["40000"], &["100"]),
+    Workload {
+        sizes: &[4, 8],
+        threads: &[8],
+        ..workload("dataset", source!("dataset"), &["{size}", "60000"], &["{size}", "100"])
+    },
+];
+
+const HEADER: &str = include_str!("../../../../../suite/workload.h");
+const BUMP: &str = include_str!("../../../../../suite/bump/bump.c");
+
+pub(super) fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(WORKLOADS.iter().map(|workload| workload.name))
+}
+
+/// What of it is run.
+pub(super) struct Choice<'c> {
+    /// Empty: all of it.
+    pub(super) names: &'c [String],
+    pub(super) donors: Option<&'c [String]>,
+    /// Empty: as each program has it.
+    pub(super) threads: &'c [u32],
+    pub(super) cc: Option<&'c Path>,
+    pub(super) include: Option<&'c Path>,
+    /// Little work, to see whether everything runs.
+    pub(super) quick: bool,
+}
+
+/// Builds the programs.
+pub(super) fn prepare(
+    choice: &Choice<'_>,
+    host: &Host,
+    output: &Output,
+    budget: Option<Duration>,
+    interrupted: &AtomicBool,
+) -> Result<Work, Failure> {
+    native(host)?;
+    let mut arms = arms::read(choice.donors, host.arch)?;
+    if choice.donors.is_none() {
+        arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch)?.into_iter().skip(1));
+    }
+    let folder = scratch()?;
+    let compiler = Compiler::find(choice, host, folder.path())?;
+    let chosen =
+        |workload: &&Workload| choice.names.is_empty() || choice.names.iter().any(|name| name == workload.name);
+    let workloads: Vec<&Workload> = WORKLOADS.iter().filter(chosen).collect();
+    // One folder for each arm; programs are in it by name.
+    let built = make_all(&arms, output, interrupted, |arm, number| {
+        let home = folder.path().join(format!("arm{number}"));
+        compiler.make(arm, host, &workloads, &home)?;
+        Ok(home)
+    })?;
+    let mut cases = Vec::new();
+    for workload in &workloads {
+        let threads = if choice.threads.is_empty() { workload.threads } else { choice.threads };
+        let sizes =
+            if workload.sizes.is_empty() { vec![None] } else { workload.sizes.iter().copied().map(Some).collect() };
+        for (threads, size) in threads.iter().flat_map(|threads| sizes.iter().map(move |size| (*threads, *size))) {
+            let invoke = |home: &Path| workload.invocation(home, threads, size, choice.quick);
+            let arms = case_arms(&arms, &built, invoke);
+            cases.push(Case { name: workload.name.to_owned(), threads: Some(threads), size, arms });
+        }
+    }
+    Ok(Work {
+        cases,
+        origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
+        input: input("suite", vec![("compiler".to_owned(), compiler.version())], host),
+        budget: budget.unwrap_or(Duration::from_secs(3600)),
+        warnings: choice
+            .quick
+            .then(|| "--quick shows whether everything runs, not how fast".to_owned())
+            .into_iter()
+            .collect(),
+        _folder: folder,
+    })
+}
+
+impl Workload {
+    fn invocation(&self, home: &Path, threads: u32, size: Option<u64>, quick: bool) -> Invocation {
+        let size = size.unwrap_or_default().to_string();
+        let work = if quick { self.quick } else { self.work }
+            .iter()
+            .map(|word| template::filled(word, &[("size", &size)]).into());
+        Invocation {
+            program: home.join(self.name),
+            arguments: std::iter::once(threads.to_string().into()).chain(work).collect(),
+            ..Invocation::default()
+        }
+    }
+}
+
+/// A C compiler, and what it needs to build for musl.
+struct Compiler {
+    cc: PathBuf,
+    include: PathBuf,
+    sources: PathBuf,
+}
+
+/// The same for every libc. Some distributions turn on protections by default that exist under one libc only.
+const FLAGS: [&str; 6] = ["-std=c11", "-O2", "-pthread", "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-fno-pie"];
+
+impl Compiler {
+    fn find(choice: &Choice<'_>, host: &Host, folder: &Path) -> Result<Compiler, Failure> {
+        let named = std::env::var_os("CC").filter(|cc| !cc.is_empty()).map(PathBuf::from);
+        let cc = choice.cc.map(Path::to_owned).or(named).unwrap_or_else(|| PathBuf::from("cc"));
+        let include = choice.include.map(Path::to_owned).or_else(|| host.include()).ok_or_else(|| {
+            Failure::usage(format!("musl's headers are not beside `{}`", host.typed))
+                .with_help("name them: `--include FOLDER`")
+        })?;
+        let sources = folder.join("sources");
+        let failed = |error: std::io::Error| Failure::usage(format!("cannot write the suite's sources: {error}"));
+        for workload in &WORKLOADS {
+            let home = sources.join(workload.name);
+            fs::create_dir_all(&home).map_err(failed)?;
+            fs::write(home.join("program.c"), workload.source).map_err(failed)?;
+        }
+        fs::write(sources.join("workload.h"), HEADER).map_err(failed)?;
+        fs::write(sources.join("bump.c"), BUMP).map_err(failed)?;
+        let compiler = Compiler { cc, include, sources };
+        run(Command::new(&compiler.cc).arg("--version"))
+            .map_err(|failure| failure.with_help("the suite is in C: install a compiler, or name one with `--cc`"))?;
+        Ok(compiler)
+    }
+
+    /// The first line of what it says of itself.
+    fn version(&self) -> String {
+        let output = Command::new(&self.cc).arg("--version").stdin(Stdio::null()).output();
+        let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        said.lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// Every program of the suite for an arm, in `home`.
+    fn make(&self, arm: &Arm, host: &Host, workloads: &[&Workload], home: &Path) -> Result<(), Failure> {
+        let libdir = home.join("lib");
+        host.copy(arm, &libdir)?;
+        let bump = home.join("bump.o");
+        if matches!(arm.libc, Libc::Bump) {
+            self.compile(&self.sources.join("bump.c"), &bump)?;
+        }
+        for workload in workloads {
+            let source = self.sources.join(workload.name).join("program.c");
+            let (object, program) = (home.join(format!("{}.o", workload.name)), home.join(workload.name));
+            if matches!(arm.libc, Libc::Glibc) {
+                run(self.command().arg("-no-pie").arg(&source).arg("-o").arg(&program))?;
+                is_glibc(&program)?;
+                continue;
+            }
+            self.compile(&source, &object)?;
+            let objects = if bump.is_file() { vec![object, bump.clone()] } else { vec![object] };
+            self.link(&objects, &libdir, &program)?;
+        }
+        Ok(())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.cc);
+        command.args(FLAGS);
+        command
+    }
+
+    /// As `musl-gcc` does: with musl's headers and no others.
+    fn compile(&self, source: &Path, object: &Path) -> Result<(), Failure> {
+        let mut command = self.command();
+        command.arg("-nostdinc").arg("-isystem").arg(&self.include).arg("-c").arg(source).arg("-o").arg(object);
+        run(&mut command)
+    }
+
+    /// The files that musl-gcc's specs name; zig's musl has some functions in archives of their own.
+    fn link(&self, objects: &[PathBuf], libdir: &Path, program: &Path) -> Result<(), Failure> {
+        let present = |names: &[&str]| {
+            let paths = names.iter().map(|name| libdir.join(name));
+            paths.filter(|path| path.is_file()).collect::<Vec<_>>()
+        };
+        let mut command = Command::new(&self.cc);
+        command.args(["-static", "-no-pie", "-nostdlib", "-nostartfiles"]);
+        command.args(present(&["crt1.o", "crti.o"])).args(objects).arg("-Wl,--start-group");
+        command.args(present(&["libc.a", "libzigc.a", "libcompiler_rt.a"])).args(["-lgcc", "-Wl,--end-group"]);
+        command.args(present(&["crtn.o"])).arg("-o").arg(program);
+        run(&mut command)
+    }
+}
+
+/// On a system that is musl itself, this machine's libc is no glibc.
+fn is_glibc(program: &Path) -> Result<(), Failure> {
+    let report = fs::read(program).ok().and_then(|bytes| inspector::inspect(&bytes).ok());
+    match report.map(|report| report.libc) {
+        Some(inspector::Libc::Glibc) => Ok(()),
+        _ => Err(Failure::usage("glibc: this machine's compiler does not build for it")),
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Failure::usage(format!("`{program}` does not start: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::usage(format!("`{program}` failed ({}): {}", output.status, said.trim())))
+}

@@ -1,0 +1,293 @@
+//! `allograft emit`: a donor as a file to link or to preload.
+
+mod snippets;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use donors::Donor;
+use serde_json::{Value, json};
+use surgery::archive::{Archive, Insert};
+use surgery::donor::{DonorError, DonorObject, Note};
+use surgery::object::{Binding, merge, symbols};
+
+use crate::command::graft::{NONE, Switch, donor_names, profile, setting, shell_quoted};
+use crate::failure::Failure;
+use crate::output::{Output, Style};
+use crate::triple::{Libc, Triple};
+
+/// Write a donor as a file to link or to preload, and print how to use it
+///
+/// For programs whose libc.a is not to be touched, or not to be had. An object put on the link line takes the place of
+/// libc's malloc, and of its string functions; so does the same as an archive, for build systems that take libraries only. A
+/// shared object is preloaded into dynamic programs, of musl or of glibc.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  allograft emit --target x86_64-linux-musl
+  allograft emit --donor mimalloc3 --target aarch64-swift-linux-musl --set purge_delay=0 -o donor.o
+  allograft emit --target x86_64-unknown-linux-musl --as archive
+  allograft emit --target x86_64-linux-gnu --as shared
+
+The target may be spelled as Rust, clang, Swift or zig do.")]
+pub(crate) struct Emit {
+    /// The allocator: see `allograft donors`; `none`: string functions only
+    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
+    donor: String,
+    /// What the program is built for, such as x86_64-linux-musl
+    #[arg(long, value_name = "TRIPLE", value_parser = Triple::parse)]
+    target: Triple,
+    /// The kind of file
+    #[arg(long = "as", value_name = "KIND", value_enum, default_value_t = Form::Object)]
+    form: Form,
+    /// Whether to put fast string functions (memcpy, strlen and their like) in as well: on, but in a shared object
+    #[arg(long, value_name = "WHETHER", value_enum)]
+    strings: Option<Switch>,
+    /// Bake in a set of options of the donor: see `allograft donors`
+    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
+    profile: String,
+    /// Bake an option of the donor in, whatever the profile says of it; can be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<(String, i64)>,
+    /// The file to write; without it allograft.o or liballograft.a in the current folder
+    #[arg(short, long, value_name = "OUT")]
+    out: Option<PathBuf>,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// One relocatable object, for any link line
+    Object,
+    /// The same as a library, for -l
+    Archive,
+    /// A shared object, for LD_PRELOAD
+    Shared,
+}
+
+impl Form {
+    fn name(self) -> &'static str {
+        match self {
+            Form::Object => "object",
+            Form::Archive => "archive",
+            Form::Shared => "shared",
+        }
+    }
+
+    /// What the file is called when nobody says.
+    fn file(self) -> &'static str {
+        match self {
+            Form::Object => "allograft.o",
+            Form::Archive => "liballograft.a",
+            Form::Shared => "liballograft.so",
+        }
+    }
+}
+
+/// What goes into the file.
+struct Made {
+    bytes: Vec<u8>,
+    malloc: Option<Note>,
+    strings: Option<Note>,
+    /// Why the string functions are not in, if they were asked for.
+    left_out: Option<String>,
+}
+
+impl Emit {
+    pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+        let made = self.make()?;
+        let out = self.out.clone().unwrap_or_else(|| self.form.file().into());
+        hosts::write(&out, &made.bytes)?;
+        if let Some(reason) = &made.left_out {
+            output.warn(reason);
+        }
+        // Build systems run in folders of their own.
+        let out = std::path::absolute(&out).unwrap_or(out);
+        if self.form == Form::Shared && out.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
+            output.warn(format_args!(
+                "`{}` cannot be named in LD_PRELOAD, where blanks and colons separate files: move it, or name it by a \
+                 relative path",
+                out.display()
+            ));
+        }
+        let snippets = snippets::all(self.form, &self.target, &out);
+        if output.json {
+            output.document(self.document(&made, &out, &snippets))?;
+        } else {
+            output.text(&self.summary(&made, &out, &snippets, output))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn make(&self) -> Result<Made, Failure> {
+        if self.form == Form::Shared {
+            return self.library();
+        }
+        if self.target.libc == Libc::Glibc {
+            return Err(Failure::refused(format!(
+                "`{}` is glibc's: an object is for static musl programs",
+                self.target.text
+            ))
+            .with_help("name the musl target, such as x86_64-linux-musl, or preload the donor: `--as shared`"));
+        }
+        let donor = match self.donor.as_str() {
+            NONE => None,
+            name => donors::find(name),
+        };
+        let mut settings = profile(donor, &self.profile)?;
+        settings.extend(self.settings.iter().cloned());
+        if let (None, Some((name, _))) = (donor, settings.first()) {
+            return Err(hosts::Error::OptionWithoutDonor { name: name.clone() }.into());
+        }
+        let malloc = donor.map(|donor| self.tuned(donor, &settings)).transpose()?;
+        let strings = donors::strings();
+        let (strings, left_out) = match (self.strings.unwrap_or(Switch::On), strings.object(self.target.arch)) {
+            (Switch::Off, _) => (None, None),
+            (Switch::On, Some(_)) => (Some(self.tuned(strings, &[])?), None),
+            (Switch::On, None) => {
+                let offered: Vec<&str> = strings.arches().map(|arch| arch.name()).collect();
+                let (arch, offered) = (self.target.arch, offered.join(", "));
+                (
+                    None,
+                    Some(format!(
+                        "libc's string functions stay: there are none of ours for {arch}, only for {offered}"
+                    )),
+                )
+            }
+        };
+        let object = match (&malloc, &strings) {
+            (Some((malloc, _)), Some((strings, _))) => {
+                merge(malloc, strings).map_err(|error| Failure::usage(format!("cannot make one object: {error}")))?
+            }
+            (Some((one, _)), None) | (None, Some((one, _))) => one.clone(),
+            (None, None) => {
+                return Err(match left_out {
+                    Some(reason) => Failure::refused(reason).with_help("name a donor"),
+                    None => Failure::usage("there is nothing to emit: neither a donor nor string functions")
+                        .with_help("name a donor, or leave `--strings off` out"),
+                });
+            }
+        };
+        let bytes = match self.form {
+            Form::Archive => archive(&object)?,
+            Form::Object | Form::Shared => object,
+        };
+        Ok(Made { bytes, malloc: malloc.map(|(_, note)| note), strings: strings.map(|(_, note)| note), left_out })
+    }
+
+    /// The donor as a shared object, linked when allograft was built.
+    fn library(&self) -> Result<Made, Failure> {
+        let Triple { arch, libc, text } = &self.target;
+        if self.strings == Some(Switch::On) {
+            return Err(Failure::refused("the string functions are for static programs: a shared object holds none")
+                .with_help("leave `--strings on` out"));
+        }
+        let donor = donors::find(&self.donor).ok_or_else(|| {
+            Failure::usage("a shared object is of an allocator, and `--donor none` names none")
+                .with_help("name a donor")
+        })?;
+        // musl's mmap and times take 64 bits where those of a 32-bit glibc take 32.
+        if *libc == Libc::Glibc && matches!(arch, surgery::Arch::I686 | surgery::Arch::Arm) {
+            return Err(Failure::refused(format!("`{text}`: shared objects for 32-bit systems are musl's"))
+                .with_help("there is one for glibc on x86_64, aarch64 and riscv64"));
+        }
+        let bytes = donor.library(*arch).ok_or_else(|| {
+            let all = donors::all().iter().filter(|donor| donor.library(*arch).is_some());
+            let having: Vec<&str> = all.map(|donor| donor.name).collect();
+            Failure::refused(format!(
+                "donor `{}` cannot be preloaded: this build has no shared object of it for {arch}",
+                donor.name
+            ))
+            .with_help(format!("for {arch} there are {}", having.join(", ")))
+        })?;
+        let mut settings = profile(Some(donor), &self.profile)?;
+        settings.extend(self.settings.iter().cloned());
+        let unfit = |source: DonorError| Failure::from(hosts::Error::Donor { donor: donor.name.to_owned(), source });
+        let library = DonorObject::parse_library(&bytes).and_then(|library| library.tuned(&settings, hosts::VERSION));
+        let bytes = library.map_err(unfit)?;
+        let note = DonorObject::parse_library(&bytes).map_err(unfit)?.note();
+        Ok(Made { bytes, malloc: Some(note), strings: None, left_out: None })
+    }
+
+    /// The donor's object with its options and its note.
+    fn tuned(&self, donor: &'static Donor, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
+        let arch = self.target.arch;
+        let object = donor.object(arch).ok_or_else(|| {
+            let offered: Vec<&str> = donor.arches().map(|arch| arch.name()).collect();
+            Failure::refused(format!("donor `{}` exists for {} only, not for {arch}", donor.name, offered.join(", ")))
+                .with_help("`allograft donors` lists what there is for each architecture")
+        })?;
+        let unfit = |source: DonorError| Failure::from(hosts::Error::Donor { donor: donor.name.to_owned(), source });
+        let tuned =
+            DonorObject::parse(object).and_then(|object| object.tuned(settings, hosts::VERSION)).map_err(unfit)?;
+        let note = DonorObject::parse(&tuned).map_err(unfit)?.note();
+        Ok((tuned, note))
+    }
+
+    fn document(&self, made: &Made, out: &Path, snippets: &[snippets::Snippet]) -> Value {
+        let snippets: Vec<Value> =
+            snippets.iter().map(|snippet| json!({ "for": snippet.name, "text": snippet.text })).collect();
+        json!({
+            "path": out.display().to_string(),
+            "as": self.form.name(),
+            "target": self.target.text,
+            "arch": self.target.arch,
+            "donor": made.malloc,
+            "strings": made.strings,
+            "size": made.bytes.len(),
+            "sha256": hosts::sha256(&made.bytes),
+            "snippets": snippets,
+        })
+    }
+
+    fn summary(&self, made: &Made, out: &Path, snippets: &[snippets::Snippet], output: &Output) -> String {
+        let mut parts: Vec<String> = made
+            .malloc
+            .iter()
+            .map(|note| match note.options.as_str() {
+                "" => format!("{} {}", note.donor, note.version),
+                options => format!("{} {} ({options})", note.donor, note.version),
+            })
+            .collect();
+        parts.extend(made.strings.as_ref().map(|_| "strings".to_owned()));
+        let path = shell_quoted(&out.display().to_string());
+        let word = output.paint(Style::Good, "emitted");
+        let mut text = format!("{word}  {path}  {}  {}\n", self.target.arch, parts.join(" and "));
+        for snippet in snippets {
+            text.push_str(&format!("\n{}\n", output.paint(Style::Strong, format_args!("{}:", snippet.name))));
+            for line in snippet.text.lines() {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+        text
+    }
+}
+
+/// A library with the object as its only member: whoever needs any of it gets all.
+fn archive(object: &[u8]) -> Result<Vec<u8>, Failure> {
+    // An archive of nothing but an empty index: its header, then the number of its entries.
+    const EMPTY: &[u8] = b"!<arch>\n/               0           0     0     0       4         `\n\0\0\0\0";
+    let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("cannot make an archive: {error}"));
+    let symbols = symbols(object).map_err(|error| failed(&error))?;
+    let defined = symbols.iter().filter(|symbol| symbol.defined && symbol.binding != Binding::Local);
+    let names = defined.map(|symbol| symbol.name).collect();
+    let member = Insert::new(1, Form::Object.file(), object, names).map_err(|error| failed(&error))?;
+    let empty = Archive::parse(EMPTY).map_err(|error| failed(&error))?;
+    Ok(empty.edit(&std::collections::BTreeSet::new(), Some(&member)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_of_one_member() {
+        let object = donors::strings().object(surgery::Arch::X86_64).unwrap();
+        let made = archive(object).unwrap();
+        let archive = Archive::parse(&made).unwrap();
+        assert_eq!(archive.members().len(), 1);
+        assert_eq!(archive.members()[0].data, object);
+        assert!(archive.indexed().any(|(ordinal, symbol)| (ordinal, symbol) == (1, b"memcpy")));
+    }
+}

@@ -1,0 +1,99 @@
+//! How the file is used in each build system. `docs/toolchains/object.md` runs these in a test.
+
+use std::path::Path;
+
+use super::Form;
+use crate::command::graft::shell_quoted;
+use crate::triple::Triple;
+
+/// What to write, and where.
+pub(super) struct Snippet {
+    pub(super) name: &'static str,
+    pub(super) text: String,
+}
+
+/// For every build system that takes a file of this form.
+pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
+    let snippet = |name, text: String| Snippet { name, text };
+    let path = out.display().to_string();
+    let quoted = shell_quoted(&path);
+    let folder = out.parent().unwrap_or(Path::new("."));
+    let arch = target.arch.name();
+    match form {
+        Form::Shared => vec![
+            snippet("a shell", format!("LD_PRELOAD={quoted} program")),
+            snippet("Dockerfile", format!("COPY {0} /usr/lib/\nENV LD_PRELOAD=/usr/lib/{0}", file_name(out))),
+            snippet("a systemd unit", format!("Environment={}", string(&format!("LD_PRELOAD={path}")))),
+        ],
+        Form::Object => vec![
+            snippet("cc, before every library", format!("cc -static {quoted} main.o -o program")),
+            snippet("zig", format!("zig build-exe main.zig {quoted} -target {} -lc", zig_triple(target))),
+            snippet("build.zig", format!("exe.root_module.addObjectFile(.{{ .cwd_relative = {} }});", string(&path))),
+            snippet(
+                "Go with cgo",
+                format!(
+                    "CC={arch}-linux-musl-gcc go build -ldflags {}",
+                    shell_quoted(&format!("-linkmode external -extldflags \"-static {path}\""))
+                ),
+            ),
+            snippet("Package.swift, in the target", format!("linkerSettings: [.unsafeFlags([{}])]", string(&path))),
+            snippet(
+                "Bazel, in BUILD (the file copied beside it)",
+                format!(
+                    "cc_binary(name = \"program\", srcs = [\"main.c\", {}], linkopts = [\"-static\"])",
+                    string(&file_name(out))
+                ),
+            ),
+            snippet("Cargo", CARGO.replace("{target}", &target.text)),
+        ],
+        Form::Archive => {
+            let folder = folder.display().to_string();
+            let (name, search) = (library_name(out), shell_quoted(&format!("-L{folder}")));
+            let link = match &name {
+                Some(name) => format!("{search} -l{name}"),
+                None => quoted,
+            };
+            let mut snippets = vec![snippet(
+                "cc, before every other library",
+                format!("cc -static main.o -Wl,-u,malloc {link} -o program"),
+            )];
+            if let Some(name) = name {
+                let search = string(&format!("cargo::rustc-link-search=native={folder}"));
+                let link = string(&format!("cargo::rustc-link-lib=static:+whole-archive={name}"));
+                let text = format!("fn main() {{\n    println!({search});\n    println!({link});\n}}");
+                snippets.push(snippet("Cargo, in build.rs", text));
+            }
+            snippets
+        }
+    }
+}
+
+/// rustc puts `-C link-arg` behind libc, where it is too late.
+const CARGO: &str = "cargo allograft build --target {target}\nor an archive and build.rs: allograft emit --as archive";
+
+/// As zig spells it.
+fn zig_triple(target: &Triple) -> &'static str {
+    use surgery::Arch;
+    match target.arch {
+        Arch::X86_64 => "x86_64-linux-musl",
+        Arch::Aarch64 => "aarch64-linux-musl",
+        Arch::Riscv64 => "riscv64-linux-musl",
+        Arch::I686 => "x86-linux-musl",
+        Arch::Arm => "arm-linux-musleabihf",
+    }
+}
+
+fn file_name(out: &Path) -> String {
+    out.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What `-l` calls the file.
+fn library_name(out: &Path) -> Option<String> {
+    let name = out.file_name()?.to_str()?.strip_prefix("lib")?.strip_suffix(".a")?;
+    Some(name.to_owned())
+}
+
+/// A string in double quotes as zig, Swift, Rust and Starlark read it.
+fn string(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

@@ -1,0 +1,69 @@
+//! What `graft` prints of an executable.
+
+use std::fmt::Write;
+
+use hosts::{Action, GraftedExecutable};
+use serde_json::{Value, json};
+
+use super::{action, next_steps_of, text_of};
+use crate::output::{Output, Style};
+
+pub(super) fn document(host: &GraftedExecutable) -> Value {
+    let entries: Vec<Value> = host
+        .entries
+        .iter()
+        .map(|entry| json!({ "name": entry.role.name(), "address": format!("{:#x}", entry.address) }))
+        .collect();
+    let donor = &host.donor;
+    let host = json!({
+        "path": text_of(&host.path),
+        "source": host.source.as_deref().map(text_of),
+        "kind": "executable",
+        "action": action(host.action),
+        "plan": if host.action == Action::Unchanged { "unchanged" } else { "graft" },
+        "arch": "x86_64",
+        "link": if host.position_independent { "static-pie" } else { "static" },
+        "donor": {
+            "name": donor.donor,
+            "version": donor.version,
+            "options": donor.options,
+            "object": donor.object,
+        },
+        "symbols": host.symbols,
+        "entries": entries,
+        "fork_hook": host.fork_hook,
+        "thread_end": host.thread_end,
+        "tried": host.tried,
+        "stock_sha256": host.stock_sha256,
+        "graft_sha256": host.graft_sha256,
+        "backup": host.backup.as_deref().map(text_of),
+        "notes": host.notes,
+    });
+    json!({ "hosts": [host], "skipped": [] })
+}
+
+pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> String {
+    let mut text = String::new();
+    let planned = host.action == Action::Planned;
+    let word = if planned { "would graft" } else { action(host.action) };
+    let label = output.paint(if planned { Style::Notice } else { Style::Good }, word);
+    let donor = &host.donor;
+    let options = if donor.options.is_empty() { String::new() } else { format!(" ({})", donor.options) };
+    let how = match host.action {
+        Action::Unchanged => ", which it carries already".to_owned(),
+        _ => format!(" behind {} functions of musl's", host.entries.len()),
+    };
+    let _ = writeln!(text, "{label}  {}  x86_64  {} {}{options}{how}", host.path.display(), donor.donor, donor.version);
+    if output.verbose {
+        for entry in &host.entries {
+            let _ = writeln!(text, "  {:<20} {:#x}", entry.role, entry.address);
+        }
+    }
+    for tried in &host.tried {
+        let _ = writeln!(text, "  {tried}");
+    }
+    if !planned {
+        next_steps_of(&mut text, &host.path, host.backup.as_deref(), host.action != Action::Unchanged, output);
+    }
+    text
+}

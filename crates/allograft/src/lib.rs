@@ -1,0 +1,27 @@
+//! Transplants a modern allocator into static musl toolchains: what the programs `allograft` and `cargo-allograft` do.
+
+mod arguments;
+mod cargo;
+mod command;
+mod failure;
+mod output;
+mod progress;
+mod rust;
+mod target;
+mod triple;
+
+use std::process::ExitCode;
+
+pub use cargo::cargo;
+
+/// The program `allograft`.
+pub fn main() -> ExitCode {
+    let (arguments, output) = match arguments::parse() {
+        Ok(parsed) => parsed,
+        Err(done) => return done,
+    };
+    match command::run(arguments, &output) {
+        Ok(code) => code,
+        Err(failure) => output.fail(&failure),
+    }
+}

@@ -1,0 +1,86 @@
+//! The Rust toolchain that a target or a project names, as rustc itself tells.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+
+/// A rustc, perhaps of a named toolchain.
+#[derive(Debug, Clone)]
+pub(crate) struct Rustc {
+    program: OsString,
+    toolchain: Option<String>,
+}
+
+impl Rustc {
+    /// The active one: `$RUSTC`, else the one on the command path.
+    pub(crate) fn active() -> Rustc {
+        Rustc::at(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+    }
+
+    /// That program.
+    pub(crate) fn at(program: OsString) -> Rustc {
+        Rustc { program, toolchain: None }
+    }
+
+    /// Of the toolchain with this name, which takes rustup.
+    pub(crate) fn of_toolchain(name: &str) -> Rustc {
+        Rustc { toolchain: Some(name.to_owned()), ..Rustc::active() }
+    }
+
+    /// What it prints, without the line's end.
+    fn ask(&self, arguments: &[&str]) -> Result<String, Failure> {
+        let mut command = Command::new(&self.program);
+        command.args(self.toolchain.iter().map(|name| format!("+{name}"))).args(arguments);
+        let shown = self.program.to_string_lossy();
+        let output = command.stdin(Stdio::null()).output().map_err(|error| {
+            Failure::usage(format!("cannot run `{shown}`: {error}"))
+                .with_help("install Rust, or set RUSTC to its compiler")
+        })?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.trim_end().trim_start_matches("error: ");
+        Err(Failure::usage(format!("`{shown} {}` failed: {said}", arguments.join(" "))))
+    }
+
+    /// The triple of the machine that it runs on.
+    pub(crate) fn host(&self) -> Result<String, Failure> {
+        let said = self.ask(&["-vV"])?;
+        let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+        host.map(str::to_owned).ok_or_else(|| Failure::usage(format!("rustc did not say its host in:\n{said}")))
+    }
+
+    /// The folder of the toolchain.
+    pub(crate) fn sysroot(&self) -> Result<PathBuf, Failure> {
+        self.ask(&["--print", "sysroot"]).map(PathBuf::from)
+    }
+
+    /// The `libc.a` that programs for `target` are linked with.
+    ///
+    /// # Errors
+    /// A target that rustc does not know, that is not installed, or that has no musl of its own.
+    pub(crate) fn libc(&self, target: &str) -> Result<PathBuf, Failure> {
+        let folder = PathBuf::from(self.ask(&["--print", "target-libdir", "--target", target])?);
+        let libc = folder.join("self-contained").join("libc.a");
+        if libc.is_file() {
+            return Ok(libc);
+        }
+        let toolchain = self.toolchain.as_ref().map(|name| format!(" --toolchain {name}")).unwrap_or_default();
+        if !target.contains("-musl") {
+            return Err(Failure::usage(format!("the Rust target `{target}` is not musl's"))
+                .with_help("name a musl target, such as x86_64-unknown-linux-musl"));
+        }
+        if !folder.is_dir() {
+            return Err(Failure::usage(format!(
+                "the Rust target `{target}` is not installed: there is no `{}`",
+                folder.display()
+            ))
+            .with_help(format!("`rustup target add {target}{toolchain}`")));
+        }
+        Err(Failure::usage(format!("the Rust target `{target}` brings no musl: there is no `{}`", libc.display()))
+            .with_help("graft the libc.a that your linker finds: `cc -print-file-name=libc.a`"))
+    }
+}

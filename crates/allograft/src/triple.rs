@@ -1,0 +1,112 @@
+//! Target triples as Rust, clang, Swift, zig and Debian spell them: what a donor has to know of them.
+
+use surgery::Arch;
+
+/// What a triple says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Triple {
+    /// As it was given.
+    pub(crate) text: String,
+    pub(crate) arch: Arch,
+    pub(crate) libc: Libc,
+}
+
+/// The C library of a triple.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Libc {
+    Musl,
+    Glibc,
+}
+
+impl Triple {
+    /// Reads `ARCH[-VENDOR]-linux-LIBC`.
+    ///
+    /// # Errors
+    /// Which part is not known, and what would be.
+    pub(crate) fn parse(text: &str) -> Result<Triple, String> {
+        let mut parts: Vec<&str> = text.split('-').collect();
+        let (Some(libc), true) = (parts.pop(), parts.len() >= 2) else {
+            return Err("expected ARCH[-VENDOR]-linux-LIBC, such as x86_64-linux-musl".to_owned());
+        };
+        if parts.len() > 3 || parts.pop() != Some("linux") {
+            return Err("expected ARCH[-VENDOR]-linux-LIBC: donors are for Linux only".to_owned());
+        }
+        let name = parts[0];
+        let arch = arch(name).ok_or_else(|| {
+            let known: Vec<&str> = Arch::ALL.into_iter().map(Arch::name).collect();
+            format!("no donor is for `{name}`; there are some for {}", known.join(", "))
+        })?;
+        // zig: gnu.2.31 is the release to link for.
+        let family = libc.split('.').next().unwrap_or(libc);
+        let libc = match family {
+            "musl" | "musleabihf" => Libc::Musl,
+            "gnu" | "gnueabihf" => Libc::Glibc,
+            "musleabi" | "gnueabi" => {
+                return Err(format!("`{libc}` passes floats in integer registers; donors are for hard float (eabihf)"));
+            }
+            _ => return Err(format!("`{libc}` is neither musl nor glibc")),
+        };
+        // Debian, clang and Rust all say eabihf for ARM; `arm-linux-musl` would be of soft float.
+        if arch == Arch::Arm && !family.ends_with("eabihf") {
+            return Err("on ARM donors are for hard float: expected an end in `eabihf`".to_owned());
+        }
+        Ok(Triple { text: text.to_owned(), arch, libc })
+    }
+}
+
+/// An architecture by any of its names.
+fn arch(name: &str) -> Option<Arch> {
+    Some(match name {
+        "x86_64" | "amd64" => Arch::X86_64,
+        "aarch64" | "arm64" => Arch::Aarch64,
+        "riscv64" | "riscv64gc" => Arch::Riscv64,
+        "i386" | "i486" | "i586" | "i686" | "x86" => Arch::I686,
+        "arm" | "armv7" | "armv7a" | "armv7l" | "thumbv7neon" => Arch::Arm,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings() {
+        let musl = |text: &str| Triple::parse(text).map(|triple| (triple.arch, triple.libc));
+        for text in [
+            "x86_64-unknown-linux-musl",
+            "x86_64-swift-linux-musl",
+            "x86_64-linux-musl",
+            "x86_64-alpine-linux-musl",
+            "x86_64-pc-linux-musl",
+            "amd64-linux-musl",
+        ] {
+            assert_eq!(musl(text), Ok((Arch::X86_64, Libc::Musl)), "{text}");
+        }
+        assert_eq!(musl("aarch64-swift-linux-musl"), Ok((Arch::Aarch64, Libc::Musl)));
+        assert_eq!(musl("aarch64-linux-gnu.2.31"), Ok((Arch::Aarch64, Libc::Glibc)));
+        assert_eq!(musl("riscv64gc-unknown-linux-musl"), Ok((Arch::Riscv64, Libc::Musl)));
+        assert_eq!(musl("x86-linux-musl"), Ok((Arch::I686, Libc::Musl)));
+        assert_eq!(musl("armv7-unknown-linux-musleabihf"), Ok((Arch::Arm, Libc::Musl)));
+        assert_eq!(musl("arm-linux-gnueabihf"), Ok((Arch::Arm, Libc::Glibc)));
+    }
+
+    #[test]
+    fn what_no_donor_is_for() {
+        for (text, part) in [
+            ("x86_64", "ARCH"),
+            ("x86_64-linux", "ARCH"),
+            ("", "ARCH"),
+            ("x86_64-apple-darwin", "Linux"),
+            ("x86_64-a-b-linux-musl", "Linux"),
+            ("mips-linux-musl", "`mips`"),
+            ("x86_64-linux-muslx32", "`muslx32`"),
+            ("x86_64-linux-android", "neither"),
+            ("arm-linux-musleabi", "hard float"),
+            ("arm-linux-musl", "hard float"),
+        ] {
+            let error = Triple::parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! `cargo allograft` on projects of every kind, with a real toolchain: the slow tier.
+
+mod builds;
+mod project;
+mod refusals;
+mod targets;

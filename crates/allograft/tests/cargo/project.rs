@@ -1,0 +1,165 @@
+//! A project in a folder of its own, and cargo of the toolchain with musl targets.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use fixtures::Arch;
+use serde_json::Value;
+
+pub(crate) const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// A library with work in threads, tests of each kind, and a program.
+const LIB: &str = "/// ```\n/// assert_eq!(app::work(3), 3);\n/// assert!(app::carries(\"mimalloc\"));\n/// ```\n\
+    pub fn work(n: usize) -> usize {\n    let part = move || (0..n).map(|i| vec![i; 1 + i % 99]).collect::<Vec<_>>().len();\n\
+    \x20   let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(move || part())).collect();\n\
+    \x20   threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>() / 3\n}\n\
+    /// Whether the running program has that donor's note.\npub fn carries(donor: &str) -> bool {\n\
+    \x20   let (file, wanted) = (std::fs::read(std::env::current_exe().unwrap()).unwrap(), format!(\"donor={donor}\\nversion\"));\n\
+    \x20   file.windows(wanted.len()).any(|bytes| bytes == wanted.as_bytes())\n}\n\
+    #[test]\nfn unit() {\n    assert!(carries(\"mimalloc\"));\n}\n";
+const MAIN: &str =
+    "fn main() {\n    println!(\"{} {:?}\", app::work(2000), std::env::args().skip(1).collect::<Vec<_>>());\n}\n";
+
+pub(crate) struct Project {
+    folder: tempfile::TempDir,
+    environment: Vec<(String, String)>,
+}
+
+/// What a run printed, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.out, self.err);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn says(self, parts: &[&str]) -> Ran {
+        for part in parts {
+            assert!(self.err.contains(part), "`{part}` is missing in:\n{}", self.err);
+        }
+        self
+    }
+
+    /// How many crates cargo compiled.
+    pub(crate) fn compiled(&self) -> usize {
+        self.err.matches(" Compiling ").count()
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Project {
+    /// With nothing in it.
+    pub(crate) fn empty() -> Project {
+        // A blank in its name, so that every path that is handed on has one.
+        let folder = tempfile::Builder::new().prefix("allograft cargo ").tempdir().unwrap();
+        Project { folder, environment: Vec::new() }
+    }
+
+    /// The package `app`.
+    pub(crate) fn app() -> Project {
+        let project = Project::empty();
+        project.put("Cargo.toml", "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
+        project.put("src/lib.rs", LIB);
+        project.put("src/main.rs", MAIN);
+        project
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn put(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.put(name, &format!("#!/bin/sh\n{text}\n"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// Adds to the file, which is there.
+    pub(crate) fn append(&self, name: &str, text: &str) {
+        let old = fs::read_to_string(self.path(name)).unwrap();
+        self.put(name, &format!("{old}{text}"));
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.environment.push((name.to_owned(), value.into()));
+    }
+
+    /// Cargo with the words of `line`.
+    pub(crate) fn cargo(&self, line: &str) -> Ran {
+        let mut command = Command::new(toolchain().join("bin/cargo"));
+        self.run(command.args(line.split_whitespace()))
+    }
+
+    pub(crate) fn run(&self, command: &mut Command) -> Ran {
+        let ours = Path::new(env!("CARGO_BIN_EXE_cargo-allograft")).parent().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            // What cargo tells the test is no concern of a cargo that the test runs.
+            if (text.starts_with("CARGO") && text != "CARGO_HOME") || text.starts_with("RUST") {
+                command.env_remove(&name);
+            }
+        }
+        command.env("PATH", format!("{}:{}:{path}", toolchain().join("bin").display(), ours.display()));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap().into()
+    }
+
+    /// The program of that name.
+    pub(crate) fn program(&self, profile: &str, name: &str) -> PathBuf {
+        self.path("target").join(TARGET).join(profile).join(name)
+    }
+
+    /// Asserts what the inspector says of a program.
+    #[track_caller]
+    pub(crate) fn carries(&self, program: &Path, malloc: &str, link: &str) {
+        let ran = self.run(Command::new(env!("CARGO_BIN_EXE_allograft")).args(["inspect", "--json"]).arg(program));
+        let document: Value = serde_json::from_str(&ran.exits(0).out).unwrap();
+        let file = &document["files"][0];
+        assert_eq!((&file["malloc"]["name"], &file["link"]), (&malloc.into(), &link.into()), "{file:#}");
+    }
+
+    /// Times and sizes of everything in the toolchain's library folder, to see that nothing was touched.
+    pub(crate) fn toolchain_state() -> BTreeMap<PathBuf, (i64, i64, u64)> {
+        let libc = fixtures::rust_libc_below(&toolchain(), Arch::X86_64);
+        let folder = libc.parent().unwrap();
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .map(|path| {
+                let metadata = fs::metadata(&path).unwrap();
+                (path, (metadata.mtime(), metadata.mtime_nsec(), metadata.size()))
+            })
+            .collect()
+    }
+}
+
+pub(crate) fn toolchain() -> PathBuf {
+    fixtures::rust_musl()
+}

@@ -1,0 +1,159 @@
+//! A libc.a of the shape that SDK 0.1.0 has: mimalloc put in by hand, functions lost on the way. Refused, or replaced.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use fixtures::Arch;
+
+use crate::lab::{Lab, debian, tool};
+
+/// mimalloc's sources, where cargo keeps the donors' packages.
+fn sources() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let metadata = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let mut packages = metadata["packages"].as_array().unwrap().iter();
+    let package = packages.find(|package| package["name"] == "libmimalloc-sys2").unwrap();
+    PathBuf::from(package["manifest_path"].as_str().unwrap()).with_file_name("c_src/mimalloc")
+}
+
+/// Puts `sdk/libc.a` into the lab: musl's, after the steps of the SDK's build script. (swiftlang/swift-docker:
+/// `swift-ci/sdks/static-linux/scripts/build.sh`.)
+fn by_hand(lab: &Lab) {
+    lab.libc("sdk/libc.a");
+    let source = sources();
+    let mut compile = vec!["cc", "-target", "x86_64-linux-musl", "-c", "-O2", "-g0", "-fPIC", "-Wno-date-time"];
+    compile.extend(["-DMI_MALLOC_OVERRIDE", "-DMI_LIBC_MUSL=1", "-DMI_STATIC_LIB", "-DNDEBUG"]);
+    let mut command = fixtures::zig().command();
+    command.args(compile).arg("-I").arg(source.join("include")).arg(source.join("src/static.c"));
+    tool(command.arg("-o").arg(lab.path("mimalloc.o")));
+    const DELETED: [&str; 17] = [
+        "aligned_alloc.lo",
+        "calloc.lo",
+        "free.lo",
+        "free.lo",
+        "libc_calloc.lo",
+        "lite_malloc.lo",
+        "malloc.lo",
+        "malloc_usable_size.lo",
+        "memalign.lo",
+        "posix_memalign.lo",
+        "realloc.lo",
+        "realloc.lo",
+        "reallocarray.lo",
+        "strdup.lo",
+        "strndup.lo",
+        "valloc.lo",
+        "wcsdup.lo",
+    ];
+    tool(Command::new("ar").arg("d").arg(lab.path("sdk/libc.a")).args(DELETED));
+    tool(Command::new("ar").arg("r").arg(lab.path("sdk/libc.a")).arg(lab.path("mimalloc.o")));
+    fs::remove_file(lab.path("mimalloc.o")).unwrap();
+}
+
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+int main(void)
+{
+	char *one = strdup("one"), *two = strndup("two more", 3);
+	wchar_t *three = wcsdup(L"three");
+	void *four = aligned_alloc(64, 640);
+	int ok = one && two && three && four && !strcmp(one, "one") && !strcmp(two, "two") && !wcscmp(three, L"three");
+	free(one), free(two), free(three), free(four);
+	puts(ok ? "ok" : "wrong");
+	return !ok;
+}
+"#;
+
+/// Links a program against `sdk/libc.a` and runs it.
+fn runs(lab: &Lab) -> String {
+    let musl = fixtures::debian_musl(Arch::X86_64);
+    let source = lab.put("main.c", PROGRAM.as_bytes());
+    let (object, program) = (lab.path("main.o"), lab.path("main"));
+    let mut compile = fixtures::cc();
+    compile.args(["-c", "-O1", "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-nostdinc", "-isystem"]);
+    tool(compile.arg(musl.include).arg("-o").arg(&object).arg(source));
+    let mut link = fixtures::cc();
+    link.args(["-static", "-nostdlib", "-o"]).arg(&program).arg(musl.libdir.join("crt1.o"));
+    link.arg(musl.libdir.join("crti.o")).arg(&object).arg(lab.path("sdk/libc.a"));
+    tool(link.args(["-lgcc", "-lgcc_eh"]).arg(lab.path("sdk/libc.a")).arg(musl.libdir.join("crtn.o")));
+    let ran = Command::new(&program).output().unwrap();
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn refused_and_replaced() {
+    let lab = Lab::new();
+    by_hand(&lab);
+    let (mine, stock) = (fs::read(lab.path("sdk/libc.a")).unwrap(), lab.put("stock/libc.a", &debian()));
+    lab.changes_nothing(3, ["graft", "sdk"]).says(&["mimalloc", "has lost `wcsdup`", "--force", "--stock"]);
+    // Without it, nobody would have these.
+    lab.changes_nothing(3, ["graft", "sdk", "--force"]).says(&["`strdup`", "`strndup`", "`_Znwm`", "--stock"]);
+    // musl's libc.a brings the C functions, and no operators.
+    let ran = lab.changes_nothing(3, ["graft", "sdk", "--force", "--stock", "stock"]).says(&["`_Znwm`", "libc++abi.a"]);
+    assert!(!ran.err.contains("`strdup`"), "{}", ran.err);
+    lab.changes_nothing(2, ["graft", "sdk", "--stock", "stock"]).says(&["--force"]);
+    lab.changes_nothing(2, ["graft", "sdk", "--force", "--stock", "sdk/missing"]);
+
+    let operators = fixtures::zig_cxx(Arch::X86_64).remove(1);
+    let operators = lab.put("stock/lib/libc++abi.a", &fs::read(operators).unwrap());
+    let with_all = ["graft", "sdk", "--force", "--stock", "stock", "--json"];
+    let document = lab.run(with_all).exits(0).json();
+    let host = &document["hosts"][0];
+    assert_eq!(host["another"]["allocator"], "mimalloc");
+    let names = |list: &str| -> Vec<&str> {
+        host["another"][list].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect()
+    };
+    for name in ["_ZdlPv", "_Znwm", "strdup", "strndup", "wcsdup"] {
+        assert!(names("restored").contains(&name), "{name} in {:?}", names("restored"));
+    }
+    assert_eq!(names("missing"), [""; 0]);
+    assert_eq!(runs(&lab), "ok\n");
+    lab.run(["inspect", "main", "--expect", "mimalloc"]).exits(0);
+    let libc = lab.path("sdk/libc.a");
+    let graft = fs::read(&libc).unwrap();
+    // Nothing of stock's is missing; but `ar` has written every header anew, and what came back stands at the end.
+    let verified = lab.run(["verify", "sdk", "--static-only", "--json", "--stock", stock.to_str().unwrap()]).json();
+    let failed = verified["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false);
+    let failed: Vec<&str> = failed.map(|check| check["name"].as_str().unwrap()).collect();
+    assert_eq!(failed, ["members-kept", "removed-members"]);
+    // Its own backup is no stock file.
+    lab.run(["verify", "sdk", "--static-only"]).exits(0).says(&["somebody else's mimalloc"]);
+    // The same again, with and without force; another donor; and back.
+    for again in [&with_all[..], &["graft", "sdk"]] {
+        let document = lab.changes_nothing(0, again);
+        assert!(fs::read(&libc).unwrap() == graft, "{}", document.out);
+    }
+    lab.run(["undo", "sdk"]).exits(0);
+    assert!(fs::read(&libc).unwrap() == mine);
+
+    // What is not to be had is told of: without stock's libc.a, and only the operators and the other two at hand.
+    let own = lab
+        .put("dup.c", b"char *strdup(const char *s) { return 0; } char *strndup(const char *s, long n) { return 0; }");
+    tool(fixtures::cc().args(["-c", "-fno-builtin", "-o"]).arg(lab.path("dup.o")).arg(own));
+    tool(Command::new("ar").arg("rc").arg(lab.path("dup.a")).arg(lab.path("dup.o")));
+    let arguments = ["graft", "sdk", "--force", "--stock", "dup.a", "--stock", operators.to_str().unwrap()];
+    lab.run(arguments).exits(0).says(&["warning: ", "lacks `wcsdup`"]);
+    lab.run(["undo", "sdk"]).exits(0);
+}
+
+#[test]
+fn stock_of_another_version_or_machine_brings_nothing() {
+    let lab = Lab::new();
+    by_hand(&lab);
+    let other = fs::read(fixtures::debian_musl(Arch::Aarch64).libc).unwrap();
+    let mut newer = debian();
+    let at = newer.windows(6).position(|window| window == b"1.2.3\0").unwrap();
+    newer[at + 4] = b'5';
+    lab.put("stock/aarch64/libc.a", &other);
+    lab.put("stock/newer/libc.a", &newer);
+    lab.changes_nothing(3, ["graft", "sdk", "--force", "--stock", "stock"]).says(&["`strdup`"]);
+}

@@ -1,0 +1,375 @@
+//! `bench`: builds, measures and recommends; reports from what was kept; refusals.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use fixtures::Arch;
+use serde_json::Value;
+
+use crate::lab::{Lab, Ran};
+
+/// Allocates in a loop and prints a checksum; with `--usable`, what differs from allocator to allocator.
+const PROGRAM: &str = r#"
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--usable") == 0) return !printf("%zu\n", malloc_usable_size(malloc(24)));
+    long rounds = argc > 1 ? atol(argv[1]) : 20000, sum = 0;
+    static char *held[1000];
+    for (long i = 0; i < rounds; i++) {
+        free(held[i % 1000]);
+        held[i % 1000] = malloc(16 + i * 7 % 400);
+        memset(held[i % 1000], (int)i, 16);
+        sum += held[i % 1000][3];
+    }
+    const char *threads = getenv("THREADS");
+    printf("sum %ld\n", sum);
+    return threads ? fprintf(stderr, "%s threads\n", threads) < 0 : 0;
+}
+"#;
+
+/// A folder with a program, and the musl of this machine's architecture.
+struct Bench {
+    lab: Lab,
+    libc: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let lab = Lab::new();
+        lab.put("main.c", PROGRAM.as_bytes());
+        Bench { lab, libc: fixtures::debian_musl(Arch::X86_64).libc }
+    }
+
+    /// As musl-gcc does it, with a libc.a in that place.
+    fn build(&self, libdir: &str) -> String {
+        let include = fixtures::debian_musl(Arch::X86_64).include;
+        format!(
+            "cc -O2 -fno-stack-protector -U_FORTIFY_SOURCE -fno-pie -nostdinc -isystem '{}' -static -no-pie -nostdlib \
+             {libdir}/crt1.o {libdir}/crti.o main.c {{object}} -Wl,--start-group {libdir}/libc.a -lgcc -Wl,--end-group \
+             {libdir}/crtn.o -o {{out}}",
+            include.display()
+        )
+    }
+
+    /// The stock libc's folder as a word for the shell: a checkout may lie in a folder with a blank.
+    fn libdir(&self) -> String {
+        format!("'{}'", self.libc.parent().unwrap().display())
+    }
+
+    fn run(&self, more: &[&str]) -> Ran {
+        let build = self.build("{libdir}");
+        self.run_built(&build.replace("{object}", ""), more)
+    }
+
+    fn run_built(&self, build: &str, more: &[&str]) -> Ran {
+        let host = self.libc.to_str().unwrap();
+        let start = ["bench", "--host", host, "--build", build, "--budget", "2s"];
+        self.lab.run(start.iter().chain(more))
+    }
+}
+
+fn arm<'d>(document: &'d Value, name: &str) -> &'d Value {
+    document["arms"].as_array().unwrap().iter().find(|arm| arm["name"] == name).unwrap()
+}
+
+#[test]
+fn a_program_is_built_measured_and_judged() {
+    let bench = Bench::new();
+    let before = fs::read(&bench.libc).unwrap();
+    let ran = bench.run(&[
+        "--donors",
+        "stock,mimalloc,mimalloc:small:only",
+        "--rounds",
+        "8",
+        "--json",
+        "--html",
+        "report.html",
+        "--save",
+        "results.json",
+        "--csv",
+        "table.csv",
+        "--",
+        "60000",
+    ]);
+    let document = ran.exits(0).json();
+    for name in ["stock", "mimalloc", "mimalloc:small:only"] {
+        let arm = arm(&document, name);
+        let runs = arm["runs"].as_array().unwrap();
+        assert!(!runs.is_empty() && runs.iter().all(|run| run["wall_s"].as_f64().unwrap() > 0.0), "{arm}");
+        assert!(arm["median_wall_s"].as_f64().unwrap() > 0.0);
+        assert!(arm["peak_memory_bytes"].as_u64().unwrap() > 100_000);
+        let ratio = &arm["ratio_to_stock"];
+        let part = |part: &str| ratio[part].as_f64().unwrap();
+        assert!(part("low") <= part("value") && part("value") <= part("high"), "{ratio}");
+    }
+    assert_eq!(arm(&document, "stock")["ratio_to_stock"]["value"], 1.0);
+    assert_eq!(arm(&document, "stock")["donor"], Value::Null);
+    assert_eq!(arm(&document, "mimalloc:small:only")["donor"], "mimalloc");
+    assert_eq!(arm(&document, "mimalloc:small:only")["strings"], false);
+    let calls = &document["cases"][0]["arms"][0]["calls"];
+    assert!(
+        calls["complete"] == true && calls["brk"].as_u64().unwrap() + calls["mmap"].as_u64().unwrap() > 0,
+        "{calls}"
+    );
+    let recommendation = &document["recommendation"];
+    assert!(recommendation["arm"].is_string() && recommendation["reason"].is_string(), "{recommendation}");
+    assert!(document["plan"]["seed"].is_u64() && document["machine"]["processors"].is_u64());
+    // The host is as it was, and what was made is gone.
+    assert!(fs::read(&bench.libc).unwrap() == before);
+    assert_eq!(bench.lab.names(), ["main.c", "report.html", "results.json", "table.csv"]);
+
+    let kept: Value = serde_json::from_slice(&fs::read(bench.lab.path("results.json")).unwrap()).unwrap();
+    assert_eq!(kept, document);
+    let html = fs::read_to_string(bench.lab.path("report.html")).unwrap();
+    assert!(html.contains("mimalloc:small:only") && html.contains("<svg"));
+    assert_eq!(fs::read_to_string(bench.lab.path("table.csv")).unwrap().lines().count(), 4);
+
+    // The same again from what was kept, on any machine.
+    bench.lab.run(["bench", "--from", "results.json", "--html", "again.html", "--markdown", "table.md", "-q"]).exits(0);
+    assert_eq!(fs::read_to_string(bench.lab.path("again.html")).unwrap(), html);
+    let markdown = fs::read_to_string(bench.lab.path("table.md")).unwrap();
+    assert!(markdown.contains("| stock |") && markdown.contains("| mimalloc |"), "{markdown}");
+    let shown = bench.lab.run(["bench", "--from", "results.json"]).exits(0).out;
+    assert!(shown.contains("take:") && shown.contains("mimalloc:small:only"), "{shown}");
+}
+
+#[test]
+fn the_one_object_way() {
+    let bench = Bench::new();
+    // The libc stays stock; the donor comes as an object.
+    let build = bench.build(&bench.libdir());
+    let ran = bench.run_built(&build, &["--donors", "rpmalloc,rpmalloc:only", "--rounds", "1", "--json"]).exits(0);
+    let document = ran.json();
+    assert_eq!(document["arms"].as_array().unwrap().len(), 3);
+    assert!(document["arms"].as_array().unwrap().iter().all(|arm| arm["failure"].is_null()));
+}
+
+#[test]
+fn glibc_is_compared_and_never_taken() {
+    let bench = Bench::new();
+    let glibc =
+        ["--build-glibc", "cc -O2 main.c -o {out}", "--donors", "strings", "--rounds", "2", "--for", "speed", "--json"];
+    let document = bench.run(&glibc).exits(0).json();
+    assert!(arm(&document, "glibc")["median_wall_s"].as_f64().is_some(), "{document}");
+    assert_eq!(arm(&document, "glibc")["eligible"], false);
+    assert!(!document["recommendation"]["pareto"].as_array().unwrap().contains(&"glibc".into()));
+    // What does not build is left out; the others are measured.
+    let ran = bench.run(&["--build-glibc", "false {out}", "--donors", "strings", "--rounds", "1", "--json"]).exits(1);
+    let document = ran.says(&["glibc: the build command failed"]).json();
+    assert!(arm(&document, "glibc")["failure"].as_str().unwrap().starts_with("the build command failed"));
+    assert!(arm(&document, "strings")["median_wall_s"].as_f64().is_some());
+}
+
+#[test]
+fn threads_are_swept() {
+    let bench = Bench::new();
+    let sweep = ["--donors", "mimalloc", "--rounds", "1", "--threads", "1,3", "--threads-var", "THREADS", "--json"];
+    let document = bench.run(&sweep).exits(0).json();
+    let threads: Vec<_> =
+        document["cases"].as_array().unwrap().iter().map(|case| case["threads"].as_u64().unwrap()).collect();
+    assert_eq!(threads, [1, 3]);
+    assert_eq!(arm(&document, "mimalloc")["runs"].as_array().unwrap().len(), 2);
+    bench.run(&["--threads", "1,3", "--", "100"]).exits(2).says(&["number of threads", "{threads}", "--threads-var"]);
+}
+
+#[test]
+fn another_answer_is_said_and_is_exit_code_1() {
+    let bench = Bench::new();
+    let ran = bench.run(&["--donors", "mimalloc,strings", "--rounds", "1", "--json", "--", "--usable"]).exits(1);
+    let document = ran.json();
+    let failure = arm(&document, "mimalloc")["failure"].as_str().unwrap();
+    assert!(failure.contains("prints `") && failure.contains("stock prints `"), "{failure}");
+    assert!(arm(&document, "strings")["failure"].is_null());
+    bench.run(&["--donors", "mimalloc", "--rounds", "1", "--any-output", "--", "--usable"]).exits(0);
+}
+
+#[test]
+fn a_build_that_ignores_the_graft_is_found_out() {
+    let bench = Bench::new();
+    let stock = bench.build(&bench.libdir()).replace("{object}", "");
+    let build = format!("{stock} # {{libdir}}");
+    let ran = bench.run_built(&build, &["--donors", "mimalloc"]).exits(2);
+    ran.says(&["mimalloc: the program that was built carries mallocng, not mimalloc", "{libdir}", "nothing left"]);
+}
+
+#[test]
+fn wrong_usage_is_explained() {
+    let bench = Bench::new();
+    let with = |build: &str, more: &[&str]| bench.run_built(build, more);
+    with("cc {libdir}", &[]).exits(2).says(&["does not say `{out}`", "help: "]);
+    with("cc main.c -o {out}", &[]).exits(2).says(&["neither `{libdir}` nor `{object}`"]);
+    with("false {libdir} {out}", &["--donors", "mimalloc"])
+        .exits(2)
+        .says(&["stock: the build command failed", "false"]);
+    with("true {libdir} {out}", &["--donors", "mimalloc"]).exits(2).says(&["left no program"]);
+    with("cc {libdir} {out}", &["--donors", "mimaloc"]).exits(2).says(&["no arm `mimaloc`", "mimalloc"]);
+    let host = |path: &str| bench.lab.run(["bench", "--host", path, "--build", "cc {libdir} {out}"]);
+    host("missing.a").exits(2).says(&["missing.a"]);
+    host("main.c").exits(2).says(&["main.c"]);
+    fs::copy(&bench.libc, bench.lab.path("libc.a")).unwrap();
+    bench.lab.run(["graft", "libc.a", "-o", "graft.a"]).exits(0);
+    host("graft.a").exits(2).says(&["carries mimalloc already", "undo"]);
+    // Before anything is measured.
+    with("cc {libdir} {out}", &["--html", "missing/report.html"]).exits(2).says(&["missing/report.html", "folder"]);
+    bench.lab.run(["bench", "--", "./program", "x"]).exits(2).says(&["./program"]);
+    bench.lab.run(["bench", "--", "./main.c"]).exits(2).says(&["main.c"]);
+    // Dynamic: there is no musl in it.
+    bench.lab.run(["bench", "--", env!("CARGO_BIN_EXE_allograft")]).exits(3).says(&["it is dynamic", "help: "]);
+    bench.lab.run(["bench", "--donors", "strings", "--", "./program"]).exits(2).says(&["no arm `strings`", "mimalloc"]);
+    bench.lab.put("results.json", b"{\"schema_version\": 9}");
+    bench.lab.run(["bench", "--from", "results.json"]).exits(2).says(&["schema_version is 9, expected 1"]);
+}
+
+#[test]
+fn a_finished_program_is_grafted_and_measured() {
+    let bench = Bench::new();
+    let build = bench.build(&bench.libdir());
+    let build = build.replace("{object}", "").replace("{out}", "finished");
+    let built = std::process::Command::new("sh").args(["-c", &build]).current_dir(bench.lab.path("")).status().unwrap();
+    assert!(built.success());
+    let before = fs::read(bench.lab.path("finished")).unwrap();
+    let ran = bench.lab.run([
+        "bench",
+        "--donors",
+        "mimalloc,mimalloc:small",
+        "--threads",
+        "1,2",
+        "--threads-var",
+        "THREADS",
+        "--rounds",
+        "2",
+        "--budget",
+        "2s",
+        "--json",
+        "--",
+        "./finished",
+        "20000",
+    ]);
+    let document = ran.exits(0).json();
+    assert_eq!(document["input"]["kind"], "executable");
+    for name in ["stock", "mimalloc", "mimalloc:small"] {
+        let arm = arm(&document, name);
+        assert!(arm["failure"].is_null() && arm["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{arm}");
+    }
+    let command = arm(&document, "mimalloc:small")["command"].as_str();
+    assert_eq!(command, Some("allograft graft ./finished --donor mimalloc --profile small"));
+    assert_eq!(fs::read(bench.lab.path("finished")).unwrap(), before);
+}
+
+#[test]
+fn a_graft_in_place_is_compared_with_its_stock() {
+    let bench = Bench::new();
+    for name in ["libc.a", "crt1.o", "crti.o", "crtn.o"] {
+        fs::copy(bench.libc.with_file_name(name), bench.lab.path(name)).unwrap();
+    }
+    bench.lab.run(["graft", "libc.a", "--donor", "rpmalloc"]).exits(0);
+    let build = bench.build("{libdir}").replace("{object}", "");
+    let ran = bench.lab.run([
+        "bench", "--host", "libc.a", "--build", &build, "--donors", "mimalloc", "--rounds", "1", "--budget", "1s",
+        "--json",
+    ]);
+    assert_eq!(arm(&ran.exits(0).json(), "mimalloc")["failure"], Value::Null);
+}
+
+#[test]
+fn a_server_is_measured_by_its_load() {
+    let bench = Bench::new();
+    // The server is a script that stands for the program; the load says what it would.
+    let build = bench.build("{libdir}").replace("{object}", "") + " && test -n '{out}'";
+    let server = "{out} && exec python3 -m http.server --bind 127.0.0.1 {port}";
+    let server = format!("sh -c '{server}'");
+    let load = "echo '{ \"requests_per_second\": 100.0, \"p99_ms\": 2.5 }'";
+    let more = ["--donors", "mimalloc", "--rounds", "1", "--server", &server, "--load", load, "--json"];
+    let document = bench.run_built(&build, &more).exits(0).json();
+    let run = &arm(&document, "mimalloc")["runs"][0];
+    assert_eq!((&run["service"]["requests_per_second"], &run["service"]["p99_ms"]), (&100.0.into(), &2.5.into()));
+    assert_eq!(arm(&document, "mimalloc")["ratio_to_stock"]["value"], 1.0);
+}
+
+#[test]
+fn the_suite_runs_with_everything_that_can_be_an_arm() {
+    let bench = Bench::new();
+    let include = fixtures::debian_musl(Arch::X86_64).include;
+    let ran = bench.lab.run([
+        "bench",
+        "bursts",
+        "--host",
+        bench.libc.to_str().unwrap(),
+        "--include",
+        include.to_str().unwrap(),
+        "--donors",
+        "mimalloc,bump,glibc",
+        "--threads",
+        "2",
+        "--rounds",
+        "1",
+        "--quick",
+        "--json",
+    ]);
+    let document = ran.exits(0).json();
+    let names: Vec<_> = document["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["stock", "mimalloc", "bump", "glibc"]);
+    assert!(document["arms"].as_array().unwrap().iter().all(|arm| arm["failure"].is_null()), "{document}");
+    assert_eq!(document["cases"][0]["name"], "bursts");
+    assert_ne!(document["recommendation"]["arm"], "glibc");
+}
+
+#[test]
+fn what_the_budget_leaves_out_is_said() {
+    let bench = Bench::new();
+    let include = fixtures::debian_musl(Arch::X86_64).include;
+    let ran = bench.lab.run([
+        "bench",
+        "bursts",
+        "small",
+        "--host",
+        bench.libc.to_str().unwrap(),
+        "--include",
+        include.to_str().unwrap(),
+        "--donors",
+        "strings",
+        "--threads",
+        "1",
+        "--quick",
+        "--budget",
+        "0s",
+        "--json",
+    ]);
+    let document = ran.exits(0).json();
+    let warnings = document["warnings"].as_array().unwrap();
+    let said = |part: &str| warnings.iter().any(|warning| warning.as_str().unwrap().contains(part));
+    assert!(
+        said("the budget was spent before these were measured: ") && document["interrupted"] == false,
+        "{warnings:?}"
+    );
+    assert_eq!(document["cases"].as_array().unwrap().len(), 1);
+    // Figures over all cases are those of what was measured.
+    assert!(arm(&document, "strings")["ratio_to_stock"]["value"].as_f64().is_some());
+}
+
+#[test]
+fn ctrl_c_keeps_the_rounds_that_were_complete() {
+    let bench = Bench::new();
+    let build = bench.build("{libdir}").replace("{object}", "");
+    let mut command = bench.lab.command();
+    command.args(["bench", "--host", bench.libc.to_str().unwrap(), "--build", &build, "--donors", "mimalloc"]);
+    command.args(["--budget", "1h", "--precision", "0.05", "-v", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // With -v each step is a line, also where nobody watches.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("round 4,")), "it ended by itself");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    let ran = Ran::from(child.wait_with_output().unwrap()).exits(0);
+    let document = ran.json();
+    assert_eq!((&document["interrupted"], &document["cases"][0]["stopped"]), (&true.into(), &"interrupted".into()));
+    let runs = |name| arm(&document, name)["runs"].as_array().unwrap().len();
+    assert!(runs("stock") >= 3 && runs("stock") == runs("mimalloc"));
+    assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
+}

@@ -1,0 +1,112 @@
+//! Executables that are linked already: grafted, tried, looked at, given back.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use fixtures::Arch;
+
+use crate::lab::{Lab, tool};
+
+/// A static program that copies its arguments into blocks and prints them, linked with stock musl.
+fn program(lab: &Lab, name: &str) -> Vec<u8> {
+    let musl = fixtures::debian_musl(Arch::X86_64);
+    let source = lab.put(
+        "echo.c",
+        b"#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+          int main(int count, char **arguments)\n{\n\
+          \tfor (int i = 1; i < count; i++) {\n\
+          \t\tchar *copy = malloc(strlen(arguments[i]) + 1);\n\t\tif (!copy)\n\t\t\treturn 9;\n\
+          \t\tputs(strcpy(copy, arguments[i]));\n\t\tcopy = realloc(copy, 100000);\n\t\tfree(copy);\n\t}\n\
+          \treturn count == 1 ? 7 : 0;\n}\n",
+    );
+    let object = lab.path("echo.o");
+    tool(
+        fixtures::cc()
+            .args(["-O2", "-fno-pie", "-nostdinc", "-isystem"])
+            .arg(&musl.include)
+            .args(["-c", "-o"])
+            .args([&object, &source]),
+    );
+    let at = |file: &str| musl.libdir.join(file);
+    let path = lab.path(name);
+    tool(
+        Command::new("ld")
+            .args(["-static", "-o"])
+            .arg(&path)
+            .args([at("crt1.o"), at("crti.o"), object.clone()])
+            .args([musl.libc.clone(), at("crtn.o")]),
+    );
+    fs::remove_file(source).unwrap();
+    fs::remove_file(object).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::read(path).unwrap()
+}
+
+fn output(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn grafted_in_place_and_given_back() {
+    let lab = Lab::new();
+    let stock = program(&lab, "echo");
+    let path = lab.path("echo");
+    assert!(lab.changes_nothing(0, ["graft", "echo", "--dry-run"]).out.contains("would graft"));
+    let ran = lab.run(["graft", "echo", "--json", "--set", "purge_delay=0", "--try", "--", "one", "two"]).exits(0);
+    let host = &ran.json()["hosts"][0];
+    assert_eq!(host["action"], "grafted");
+    assert_eq!(host["donor"]["options"], "purge_delay=0");
+    let tried: Vec<&str> = host["tried"].as_array().unwrap().iter().filter_map(|tried| tried.as_str()).collect();
+    assert_eq!(tried[0], "self-test: passed");
+    assert!(tried[1].contains("exit status: 0 and the same 8 bytes"), "{tried:?}");
+    assert_eq!(lab.names(), ["echo", "echo.allograft-stock", "echo.allograft.json"]);
+    assert_eq!(output(&path, &["three"]), (Some(0), "three\n".to_owned()));
+    assert_eq!(output(&path, &[]), (Some(7), String::new()));
+    let told = Command::new(&path).env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
+    assert!(String::from_utf8_lossy(&told.stderr).contains("options=purge_delay=0"), "{told:?}");
+    lab.run(["inspect", "echo", "--expect", "mimalloc"]).exits(0);
+    assert!(lab.run(["verify", "echo"]).exits(0).out.contains("self-test: passed"));
+    assert!(lab.changes_nothing(0, ["graft", "echo", "--set", "purge_delay=0"]).out.contains("unchanged"));
+    lab.run(["graft", "echo", "--donor", "mimalloc-secure"]).exits(0);
+    lab.run(["inspect", "echo", "--expect", "mimalloc-secure"]).exits(0);
+    lab.run(["undo", "echo"]).exits(0);
+    assert!(fs::read(&path).unwrap() == stock);
+    assert_eq!(lab.names(), ["echo"]);
+}
+
+#[test]
+fn elsewhere_with_its_mode_and_the_same_bytes_each_time() {
+    let lab = Lab::new();
+    let stock = program(&lab, "echo");
+    lab.run(["graft", "echo", "-o", "one"]).exits(0);
+    lab.run(["graft", "echo", "-o", "other"]).exits(0);
+    assert!(fs::read(lab.path("echo")).unwrap() == stock);
+    assert!(fs::read(lab.path("one")).unwrap() == fs::read(lab.path("other")).unwrap());
+    assert_eq!(fs::metadata(lab.path("one")).unwrap().mode() & 0o7777, 0o755);
+    assert_eq!(output(&lab.path("one"), &["a"]).1, "a\n");
+    // A graft that lies apart from its stock file is not taken for stock.
+    lab.changes_nothing(3, ["graft", "one"]).says(&["carries a graft already", "help: "]);
+    lab.changes_nothing(3, ["undo", "one"]).says(&["no backup"]);
+}
+
+#[test]
+fn what_a_graft_does_differently_keeps_it_from_its_place() {
+    let lab = Lab::new();
+    let mut bytes = program(&lab, "echo");
+    // Appended data may be looked for at the end of the file.
+    bytes.extend(b"PK\x03\x04 and so on");
+    lab.put("echo", &bytes);
+    lab.changes_nothing(3, ["graft", "echo"]).says(&["appended", "help: "]);
+}
+
+#[test]
+fn running_programs_and_other_names_keep_stock() {
+    let lab = Lab::new();
+    let stock = program(&lab, "echo");
+    fs::hard_link(lab.path("echo"), lab.path("other")).unwrap();
+    lab.run(["graft", "echo"]).exits(0).says(&["hard links"]);
+    assert!(fs::read(lab.path("other")).unwrap() == stock);
+}

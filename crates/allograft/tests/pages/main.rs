@@ -1,0 +1,63 @@
+//! The pages of `docs/toolchains`, run: every section of each is a test, in a folder of its own.
+//!
+//! What a page says to this harness stands in comments, which readers do not see:
+//!
+//! | comment | |
+//! | --- | --- |
+//! | `<!-- page: slow; needs zig go -->` | before the first `## `: for every section; `slow` is the tier that is marked ignored |
+//! | `<!-- section: slow; needs go -->` | for the section that it is in |
+//! | `<!-- file: main.c -->` | the next block is the content of that file |
+//! | `<!-- skip: why -->` | the next block is not run |
+//! | `<!-- run` ... `-->` | commands that readers need not see |
+//!
+//! A block in `sh` is a script that has to succeed. In a `console` block, each line with `$ ` in front is a command (`> ` goes on
+//! with it), which has to succeed, or end with what a comment `# exit code 1` at its end says; what follows is all that it
+//! prints, but that `...` stands for anything, on a line of its own for any lines; a command that nothing follows may print what it likes. The folder
+//! is `/src` in what is printed. What stands before the first `## ` is run at the start of every section.
+
+mod page;
+mod shell;
+mod tools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use page::{Page, Section};
+
+fn main() {
+    let mut trials = vec![
+        Trial::test("harness/what_is_printed", || check(shell::self_check())),
+        Trial::test("harness/what_is_read", || check(page::self_check())),
+    ];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/toolchains");
+    let mut pages: Vec<PathBuf> = fs::read_dir(&folder)
+        .expect("docs/toolchains")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
+    pages.sort();
+    for path in pages {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let page = Page::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        trials.extend(page.sections.into_iter().map(|section| trial(&name, section)));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn trial(page: &str, section: Section) -> Trial {
+    let missing = section.needs.iter().find_map(|need| tools::missing(need));
+    let name = match &missing {
+        Some(missing) => format!("{page}/{} (left out: {missing})", section.title),
+        None => format!("{page}/{}", section.title),
+    };
+    let slow = section.slow;
+    let left_out = missing.is_some();
+    let trial = Trial::test(name, move || if left_out { Ok(()) } else { check(shell::run(&section)) });
+    trial.with_ignored_flag(slow || left_out)
+}
+
+fn check(result: Result<(), String>) -> Result<(), Failed> {
+    result.map_err(Failed::from)
+}

@@ -1,0 +1,181 @@
+//! A page: its sections, and in each what is written, run and skipped.
+
+use std::fs;
+use std::path::Path;
+
+/// A page, its introduction repeated in every section.
+pub(crate) struct Page {
+    pub(crate) sections: Vec<Section>,
+}
+
+/// What stands under a heading of the second level.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Section {
+    pub(crate) title: String,
+    pub(crate) slow: bool,
+    /// Tools that it takes.
+    pub(crate) needs: Vec<String>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Write a file.
+    File { name: String, content: String },
+    /// Run a script.
+    Script(String),
+    /// Run commands, and compare what they print.
+    Console(Vec<Command>),
+}
+
+/// A command of a `console` block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) text: String,
+    pub(crate) exit_code: i32,
+    /// What it prints; anything, if there are no lines.
+    pub(crate) printed: Vec<String>,
+}
+
+impl Page {
+    pub(crate) fn read(path: &Path) -> Result<Page, String> {
+        Page::parse(&fs::read_to_string(path).map_err(|error| error.to_string())?)
+    }
+
+    fn parse(text: &str) -> Result<Page, String> {
+        let mut introduction = Section::default();
+        let mut sections: Vec<Section> = Vec::new();
+        let mut lines = text.lines();
+        let mut next: Option<String> = None;
+        while let Some(line) = lines.next() {
+            let section = sections.last_mut().unwrap_or(&mut introduction);
+            if let Some(title) = line.strip_prefix("## ") {
+                let title = title.trim().to_owned();
+                sections.push(Section { title, ..introduction.clone() });
+            } else if line == "<!-- run" {
+                section.steps.push(Step::Script(until(&mut lines, "-->")?));
+            } else if let Some(comment) = line.strip_prefix("<!-- ") {
+                let Some(directive) = comment.strip_suffix(" -->") else {
+                    return Err(format!("`{line}`: expected ` -->` at its end"));
+                };
+                next = section.take(directive)?.or(next);
+            } else if let Some(language) = line.strip_prefix("```") {
+                let block = until(&mut lines, "```")?;
+                section.steps.extend(step(language, block, next.take())?);
+            }
+        }
+        if sections.is_empty() {
+            return Err("it has no heading `## `, and so no test".to_owned());
+        }
+        if let Some(empty) = sections.iter().find(|section| section.steps.is_empty()) {
+            return Err(format!("nothing is run under `{}`", empty.title));
+        }
+        Ok(Page { sections })
+    }
+}
+
+impl Section {
+    /// Does what a comment says; gives back what it says of the next block.
+    fn take(&mut self, directive: &str) -> Result<Option<String>, String> {
+        let (kind, rest) = directive.split_once(": ").ok_or_else(|| format!("`{directive}` is no directive"))?;
+        match kind {
+            "page" | "section" => {
+                for word in rest.split("; ") {
+                    match word.split_once(' ') {
+                        None if word == "slow" => self.slow = true,
+                        Some(("needs", tools)) => self.needs.extend(tools.split(' ').map(str::to_owned)),
+                        _ => return Err(format!("`{word}` is neither `slow` nor `needs TOOL...`")),
+                    }
+                }
+                Ok(None)
+            }
+            "file" | "skip" => Ok(Some(directive.to_owned())),
+            _ => Err(format!("`{kind}` is no directive")),
+        }
+    }
+}
+
+fn until<'l>(lines: &mut impl Iterator<Item = &'l str>, end: &str) -> Result<String, String> {
+    let mut text = String::new();
+    for line in lines {
+        if line == end {
+            return Ok(text);
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    Err(format!("a block without `{end}`"))
+}
+
+fn step(language: &str, block: String, directive: Option<String>) -> Result<Option<Step>, String> {
+    if let Some(directive) = directive {
+        let file = directive.strip_prefix("file: ");
+        return Ok(file.map(|name| Step::File { name: name.to_owned(), content: block }));
+    }
+    match language {
+        "sh" => Ok(Some(Step::Script(block))),
+        "console" => commands(&block).map(|commands| Some(Step::Console(commands))),
+        // Text to look at.
+        _ => Ok(None),
+    }
+}
+
+fn commands(block: &str) -> Result<Vec<Command>, String> {
+    let mut commands: Vec<Command> = Vec::new();
+    for line in block.lines() {
+        if let Some(text) = line.strip_prefix("$ ") {
+            let (text, exit_code) = expected(text)?;
+            commands.push(Command { text, exit_code, printed: Vec::new() });
+            continue;
+        }
+        let command = commands.last_mut().ok_or_else(|| format!("`{line}` follows no command"))?;
+        match line.strip_prefix("> ").filter(|_| command.printed.is_empty()) {
+            Some(more) => {
+                let (more, exit_code) = expected(more)?;
+                command.text.push('\n');
+                command.text.push_str(&more);
+                command.exit_code = exit_code;
+            }
+            None => command.printed.push(line.to_owned()),
+        }
+    }
+    Ok(commands)
+}
+
+/// A line of a command, and the exit code that the comment at its end names.
+fn expected(line: &str) -> Result<(String, i32), String> {
+    let Some((text, code)) = line.rsplit_once("# exit code ") else { return Ok((line.trim_end().to_owned(), 0)) };
+    let code = code.trim().parse().map_err(|_| format!("`{line}`: which exit code?"))?;
+    Ok((text.trim_end().to_owned(), code))
+}
+
+/// Whether pages are read as described.
+pub(crate) fn self_check() -> Result<(), String> {
+    let text = "# T\n\n<!-- page: needs zig -->\n<!-- file: a.c -->\n```c\nint x;\n```\n## One\n<!-- section: slow; needs go -->\n```console\n\
+                $ cc a.c \\\n> -o a   # exit code 3\nout\n$ ./a\n```\n## Two\n<!-- run\nls\n-->\n<!-- skip: no -->\n```sh\nfalse\n```\n";
+    let page = Page::parse(text)?;
+    let [one, two] = page.sections.as_slice() else { return Err("sections".to_owned()) };
+    let file = Step::File { name: "a.c".to_owned(), content: "int x;\n".to_owned() };
+    let command = |text: &str, exit_code, printed: &[&str]| Command {
+        text: text.to_owned(),
+        exit_code,
+        printed: printed.iter().map(|line| (*line).to_owned()).collect(),
+    };
+    let console = Step::Console(vec![command("cc a.c \\\n-o a", 3, &["out"]), command("./a", 0, &[])]);
+    let sound = (one.title.as_str(), one.slow, one.needs.join(" ").as_str()) == ("One", true, "zig go")
+        && one.steps == [file.clone(), console]
+        && (two.slow, two.needs.as_slice()) == (false, &["zig".to_owned()][..])
+        && two.steps == [file, Step::Script("ls\n".to_owned())];
+    if !sound {
+        return Err(format!("{one:#?}\n{two:#?}"));
+    }
+    for wrong in
+        ["no heading\n", "## Empty\n", "## A\n```sh\nls\n", "## A\n<!-- what: x -->\n", "## A\n```console\nx\n```\n"]
+    {
+        if Page::parse(wrong).is_ok() {
+            return Err(format!("read without complaint: {wrong}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The tools that pages use, put into a folder of the command path under the names that readers know them by.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use fixtures::Arch;
+
+/// Why a tool that setup does not bring is not to be had here; nothing if it is.
+pub(crate) fn missing(need: &str) -> Option<String> {
+    match need {
+        // Setup brings these: that one is missing is an error, not a reason to leave the test out.
+        "cc" | "musl" | "zig" | "rust-musl" => None,
+        "go" => on_path(need).then_some(()).is_none().then(|| format!("no `{need}` here")),
+        unknown => panic!("a page needs `{unknown}`, which tests/pages/tools.rs does not know"),
+    }
+}
+
+fn on_path(name: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
+}
+
+/// Fills `bin`; the variables that commands get.
+pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, String)>, String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut environment = vec![("PATH".to_owned(), format!("{}:{path}", bin.display()))];
+    link(Path::new(env!("CARGO_BIN_EXE_allograft")), &bin.join("allograft"))?;
+    for need in needs {
+        match need.as_str() {
+            "musl" => musl(bin, &mut environment)?,
+            "zig" => zig(bin)?,
+            "rust-musl" => {
+                link(Path::new(env!("CARGO_BIN_EXE_cargo-allograft")), &bin.join("cargo-allograft"))?;
+                for name in ["cargo", "rustc", "rustdoc"] {
+                    link(&fixtures::rust_musl().join("bin").join(name), &bin.join(name))?;
+                }
+            }
+            // On the command path already.
+            _ => {}
+        }
+    }
+    Ok(environment)
+}
+
+/// Debian's musl as its package installs it: `musl-gcc`, here with the paths of the unpacked package, and `$MUSL`, the folder
+/// with `libc.a`.
+fn musl(bin: &Path, environment: &mut Vec<(String, String)>) -> Result<(), String> {
+    let musl = fixtures::debian_musl(Arch::X86_64);
+    let specs = musl.libdir.join("musl-gcc.specs");
+    let specs = fs::read_to_string(&specs).map_err(|error| format!("{}: {error}", specs.display()))?;
+    // A specs file knows no quotes, so that there must be no blank in a path.
+    let moved = bin.join("musl");
+    let (lib, include) = (moved.join("lib"), moved.join("include"));
+    fs::create_dir(&moved).map_err(|error| error.to_string())?;
+    link(&musl.libdir, &lib)?;
+    link(&musl.include, &include)?;
+    let specs = specs
+        .replace("/usr/lib/x86_64-linux-musl", &lib.display().to_string())
+        .replace("/usr/include/x86_64-linux-musl", &include.display().to_string());
+    fs::write(bin.join("musl-gcc.specs"), specs).map_err(|error| error.to_string())?;
+    let script = "#!/bin/sh\nexec \"${REALGCC:-gcc}\" \"$@\" -specs \"$(dirname \"$0\")/musl-gcc.specs\"\n";
+    for name in ["musl-gcc", "x86_64-linux-musl-gcc"] {
+        executable(&bin.join(name), script)?;
+    }
+    environment.push(("MUSL".to_owned(), musl.libdir.display().to_string()));
+    Ok(())
+}
+
+fn zig(bin: &Path) -> Result<(), String> {
+    let zig = fixtures::zig();
+    let mut script = String::from("#!/bin/sh\n");
+    for (name, value) in zig.command().get_envs() {
+        let value = value.unwrap_or_default().to_string_lossy();
+        script.push_str(&format!("export {}='{value}'\n", name.to_string_lossy()));
+    }
+    script.push_str(&format!("exec '{}' \"$@\"\n", zig.program().display()));
+    executable(&bin.join("zig"), &script)
+}
+
+fn link(to: &Path, name: &Path) -> Result<(), String> {
+    symlink(to, name).map_err(|error| format!("{}: {error}", name.display()))
+}
+
+fn executable(path: &Path, script: &str) -> Result<(), String> {
+    fs::write(path, script)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}

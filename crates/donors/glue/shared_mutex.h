@@ -1,0 +1,47 @@
+/* Mutexes for a donor that is a shared object. It is compiled with musl's headers and serves programs of glibc as well, whose
+ * pthread_mutex_t has another layout, and on aarch64 another size. These use the first word of musl's: 0 free, 1 held, 2 held
+ * and waited for (U. Drepper, Futexes Are Tricky, mutex 2). A mutex of zeros is free, as PTHREAD_MUTEX_INITIALIZER is. */
+#ifndef GRAFT_SHARED_MUTEX_H
+#define GRAFT_SHARED_MUTEX_H
+
+static inline _Atomic uint32_t *graft_mutex_word(pthread_mutex_t *mutex)
+{
+	return (_Atomic uint32_t *)(void *)mutex;
+}
+
+static inline int graft_shared_trylock(pthread_mutex_t *mutex)
+{
+	uint32_t free = 0;
+	return atomic_compare_exchange_strong(graft_mutex_word(mutex), &free, 1) ? 0 : EBUSY;
+}
+
+static inline int graft_shared_lock(pthread_mutex_t *mutex)
+{
+	_Atomic uint32_t *word = graft_mutex_word(mutex);
+	if (!graft_shared_trylock(mutex))
+		return 0;
+	while (atomic_exchange(word, 2))
+		graft_futex(word, FUTEX_WAIT, 2);
+	return 0;
+}
+
+static inline int graft_shared_unlock(pthread_mutex_t *mutex)
+{
+	_Atomic uint32_t *word = graft_mutex_word(mutex);
+	if (atomic_exchange(word, 0) == 2)
+		graft_futex(word, FUTEX_WAKE, 1);
+	return 0;
+}
+
+static inline int graft_shared_destroy(pthread_mutex_t *mutex)
+{
+	(void)mutex;
+	return 0;
+}
+
+#define pthread_mutex_lock graft_shared_lock
+#define pthread_mutex_trylock graft_shared_trylock
+#define pthread_mutex_unlock graft_shared_unlock
+#define pthread_mutex_destroy graft_shared_destroy
+
+#endif

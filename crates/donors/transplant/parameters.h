@@ -1,0 +1,37 @@
+/* What the graft fills in: crates/transplant/src/layout.rs writes this block, and finds it by its symbol. Addresses are
+ * relative to the blob's first byte, whatever the program's base is. */
+#ifndef TRANSPLANT_PARAMETERS_H
+#define TRANSPLANT_PARAMETERS_H
+
+#include <stdint.h>
+
+#define TRANSPLANT_CALLS 10
+
+struct transplant_parameters {
+	uint64_t magic, format;
+	uint64_t entry;                          /* the program's own */
+	uint64_t headers;                        /* the program headers in memory */
+	uint64_t relocations, relocation_count;  /* struct transplant_relocation */
+	uint64_t sealed[2], sealed_size[2];      /* read-only once it is relocated; size 0: nothing */
+	int64_t errno_offset;                    /* of the program's errno, from the thread pointer */
+	uint64_t key_destructors;                /* musl's __pthread_tsd_run_dtors; 0: no thread ends */
+	uint64_t main;                           /* the program's */
+	uint64_t secret;                         /* asks for the self-test; 0: none */
+	uint64_t tls_image, tls_file_size, tls_size, tls_alignment;
+	uint64_t calls[TRANSPLANT_CALLS];        /* the program's entry points, for the self-test; 0: it has none */
+};
+
+#define TRANSPLANT_MAGIC 0x544e4c5053545247u /* GRTSPLNT */
+#define TRANSPLANT_FORMAT 1
+
+/* The order of `calls`. */
+enum {
+	call_malloc, call_free, call_calloc, call_realloc, call_aligned_alloc, call_posix_memalign, call_usable_size,
+	call_fork_hook, call_errno_location, call_memalign,
+};
+
+struct transplant_relocation {
+	uint64_t place, value;
+};
+
+#endif

@@ -1,0 +1,539 @@
+/* What a donor needs of a libc, for a donor that is put into a program which has been linked already.
+ *
+ * The donor's object is the same that goes into a libc.a. Here it is linked with system calls of its own and a start
+ * routine, to a blob that refers to nothing outside itself. The program's entry points jump to the functions at the end.
+ * docs/executables.md says how all of it fits together. */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "parameters.h"
+#include "system.h"
+
+#define HIDDEN __attribute__((visibility("hidden")))
+#define ENTRY __attribute__((used, visibility("default")))
+
+extern HIDDEN char transplant_base[], transplant_sealed_end[];
+extern HIDDEN void (*transplant_init_start[])(void), (*transplant_init_end[])(void);
+
+/* Written by the graft and by the kernel's loader only: volatile, or the compiler would build the zeros in. */
+ENTRY volatile struct transplant_parameters transplant_parameters
+	__attribute__((section(".data.transplant"), aligned(16))) = {
+	.magic = TRANSPLANT_MAGIC, .format = TRANSPLANT_FORMAT,
+};
+
+/* Which entry points of the program were redirected: the distance of each from its own place, and what it is; docs/note.md
+ * has the numbers. 0 where there is none. */
+#define MOST_ENTRIES 24
+struct transplant_entry {
+	int32_t distance;
+	uint32_t role;
+};
+ENTRY const volatile struct {
+	uint32_t name_size, description_size, type;
+	char name[12];
+	struct transplant_entry entries[MOST_ENTRIES];
+} transplant_entries __attribute__((section(".note.allograft.entries"), aligned(4))) = {
+	sizeof "allograft", sizeof(struct transplant_entry[MOST_ENTRIES]), 4, "allograft", {{0, 0}},
+};
+
+static const Elf64_auxv_t *vector;
+HIDDEN char **environ;
+
+HIDDEN int *__errno_location(void)
+{
+	return (int *)((char *)__builtin_thread_pointer() + transplant_parameters.errno_offset);
+}
+
+/* Memory. Without builtins, or the compiler would make each a call of itself. */
+
+HIDDEN void *memcpy(void *restrict to, const void *restrict from, size_t n)
+{
+	typedef long long wide __attribute__((vector_size(16), aligned(1), may_alias));
+	char *target = to;
+	const char *source = from;
+	if (n >= 16 && n <= 512) {
+		wide last = *(const wide *)(source + n - 16);
+		for (size_t at = 0; at < n - 16; at += 16)
+			*(wide *)(target + at) = *(const wide *)(source + at);
+		*(wide *)(target + n - 16) = last;
+		return to;
+	}
+	__asm__ volatile("rep movsb" : "+D"(target), "+S"(source), "+c"(n) : : "memory");
+	return to;
+}
+
+HIDDEN void *memset(void *to, int byte, size_t n)
+{
+	typedef unsigned char wide __attribute__((vector_size(16), aligned(1), may_alias));
+	char *target = to;
+	if (n >= 16 && n <= 512) {
+		wide value = (wide){} + (unsigned char)byte;
+		for (size_t at = 0; at < n - 16; at += 16)
+			*(wide *)(target + at) = value;
+		*(wide *)(target + n - 16) = value;
+		return to;
+	}
+	__asm__ volatile("rep stosb" : "+D"(target), "+c"(n) : "a"(byte) : "memory");
+	return to;
+}
+
+HIDDEN void *memmove(void *to, const void *from, size_t n)
+{
+	unsigned char *target = to;
+	const unsigned char *source = from;
+	if ((uintptr_t)target - (uintptr_t)source >= n)
+		return memcpy(to, from, n);
+	while (n--)
+		target[n] = source[n];
+	return to;
+}
+
+HIDDEN size_t strlen(const char *text)
+{
+	size_t n = 0;
+	while (text[n])
+		n++;
+	return n;
+}
+
+HIDDEN int strncmp(const char *one, const char *other, size_t n)
+{
+	for (; n; one++, other++, n--) {
+		if (*one != *other || !*one)
+			return (unsigned char)*one - (unsigned char)*other;
+	}
+	return 0;
+}
+
+/* What mimalloc reads its variables with: decimal, or what a base of 10 takes of it. */
+HIDDEN long strtol(const char *text, char **end, int base)
+{
+	const char *at = text;
+	unsigned long value = 0;
+	bool negative = false, any = false, over = false;
+	while (*at == ' ' || (*at >= '\t' && *at <= '\r'))
+		at++;
+	if (*at == '-' || *at == '+')
+		negative = *at++ == '-';
+	for (; *at >= '0' && *at <= '9'; at++) {
+		any = true;
+		over |= __builtin_mul_overflow(value, 10ul, &value) || __builtin_add_overflow(value, (unsigned long)(*at - '0'), &value);
+	}
+	(void)base;
+	if (end)
+		*end = (char *)(any ? at : text);
+	if (over || value > (unsigned long)LONG_MAX)
+		return negative ? LONG_MIN : LONG_MAX;
+	return negative ? -(long)value : (long)value;
+}
+
+/* The system. */
+
+HIDDEN long syscall(long number, ...)
+{
+	va_list list;
+	va_start(list, number);
+	long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long);
+	long d = va_arg(list, long), e = va_arg(list, long), f = va_arg(list, long);
+	va_end(list);
+	return answered(kernel(number, a, b, c, d, e, f));
+}
+
+HIDDEN void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	if (length >= PTRDIFF_MAX) {
+		*__errno_location() = ENOMEM;
+		return MAP_FAILED;
+	}
+	long mapping = kernel(SYS_mmap, (long)address, (long)length, protection, flags, fd, offset);
+	/* As musl's: the kernel says EPERM where it has no address left to give (src/mman/mmap.c). */
+	if (mapping == -EPERM && !address && (flags & MAP_ANONYMOUS) && !(flags & MAP_FIXED))
+		mapping = -ENOMEM;
+	return (void *)answered(mapping);
+}
+
+HIDDEN int munmap(void *address, size_t length)
+{
+	return (int)answered(kernel(SYS_munmap, (long)address, (long)length, 0, 0, 0, 0));
+}
+
+HIDDEN void *mremap(void *address, size_t length, size_t wanted, int flags, ...)
+{
+	va_list list;
+	va_start(list, flags);
+	long target = flags & MREMAP_FIXED ? va_arg(list, long) : 0;
+	va_end(list);
+	return (void *)answered(kernel(SYS_mremap, (long)address, (long)length, (long)wanted, flags, target, 0));
+}
+
+HIDDEN int mprotect(void *address, size_t length, int protection)
+{
+	return (int)answered(kernel(SYS_mprotect, (long)address, (long)length, protection, 0, 0, 0));
+}
+
+HIDDEN int madvise(void *address, size_t length, int advice)
+{
+	return (int)answered(kernel(SYS_madvise, (long)address, (long)length, advice, 0, 0, 0));
+}
+
+HIDDEN int prctl(int option, ...)
+{
+	va_list list;
+	va_start(list, option);
+	long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long), d = va_arg(list, long);
+	va_end(list);
+	return (int)answered(kernel(SYS_prctl, option, a, b, c, d, 0));
+}
+
+HIDDEN int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	return (int)answered(kernel(SYS_clock_gettime, clock, (long)time, 0, 0, 0, 0));
+}
+
+HIDDEN clock_t clock(void)
+{
+	struct timespec time;
+	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time))
+		return -1;
+	return time.tv_sec * 1000000 + time.tv_nsec / 1000;
+}
+
+HIDDEN pid_t getpid(void)
+{
+	return (pid_t)kernel(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+HIDDEN int sched_yield(void)
+{
+	return (int)answered(kernel(SYS_sched_yield, 0, 0, 0, 0, 0, 0));
+}
+
+HIDDEN int sysinfo(struct sysinfo *info)
+{
+	return (int)answered(kernel(SYS_sysinfo, (long)info, 0, 0, 0, 0, 0));
+}
+
+/* A bare call, so that the program's errno keeps what it has when a key is not in the vector. */
+HIDDEN unsigned long getauxval(unsigned long key)
+{
+	for (const Elf64_auxv_t *entry = vector; entry && entry->a_type; entry++) {
+		if (entry->a_type == key)
+			return entry->a_un.a_val;
+	}
+	return 0;
+}
+
+HIDDEN long sysconf(int name)
+{
+	return name == _SC_PAGESIZE ? (long)getauxval(AT_PAGESZ) : -1;
+}
+
+HIDDEN _Noreturn void abort(void)
+{
+	/* Numbers and layouts of the kernel's own (asm-generic/signal.h): handler, flags, restorer, mask. */
+	unsigned long standard[4] = {0}, mask = 1ul << (SIGABRT - 1);
+	long process = kernel(SYS_getpid, 0, 0, 0, 0, 0, 0), thread = kernel(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	kernel(SYS_tgkill, process, thread, SIGABRT, 0, 0, 0);
+	kernel(SYS_rt_sigaction, SIGABRT, (long)standard, 0, 8, 0, 0);
+	kernel(SYS_tgkill, process, thread, SIGABRT, 0, 0, 0);
+	kernel(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mask, 0, 8, 0, 0);
+	for (;;)
+		__builtin_trap();
+}
+
+/* Mutexes: the first word is 0 free, 1 held, 2 held and waited for. The donor's are never shared with other code. */
+
+static _Atomic int *word_of(pthread_mutex_t *mutex)
+{
+	return (_Atomic int *)mutex;
+}
+
+HIDDEN int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+	int free = 0;
+	return atomic_compare_exchange_strong(word_of(mutex), &free, 1) ? 0 : EBUSY;
+}
+
+HIDDEN int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	if (!pthread_mutex_trylock(mutex))
+		return 0;
+	while (atomic_exchange(word_of(mutex), 2))
+		kernel(SYS_futex, (long)mutex, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 2, 0, 0, 0);
+	return 0;
+}
+
+HIDDEN int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	if (atomic_exchange(word_of(mutex), 0) == 2)
+		kernel(SYS_futex, (long)mutex, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, 0, 0, 0);
+	return 0;
+}
+
+HIDDEN int pthread_mutex_init(pthread_mutex_t *restrict mutex, const pthread_mutexattr_t *restrict attributes)
+{
+	(void)attributes;
+	memset(mutex, 0, sizeof *mutex);
+	return 0;
+}
+
+HIDDEN int pthread_mutex_destroy(pthread_mutex_t *mutex)
+{
+	(void)mutex;
+	return 0;
+}
+
+/* The end of threads. One key is all that a donor takes; its destructor runs after all of the program's. */
+
+static void (*destructor)(void *);
+static __thread void *value;
+
+HIDDEN int pthread_key_create(pthread_key_t *key, void (*wanted)(void *))
+{
+	if (destructor)
+		return EAGAIN;
+	destructor = wanted;
+	*key = 0;
+	return 0;
+}
+
+HIDDEN int pthread_key_delete(pthread_key_t key)
+{
+	(void)key;
+	return 0;
+}
+
+HIDDEN int pthread_setspecific(pthread_key_t key, const void *wanted)
+{
+	(void)key;
+	value = (void *)wanted;
+	return 0;
+}
+
+/* The donor asks only whether there is one. */
+HIDDEN int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*run)(void *),
+                          void *restrict argument)
+{
+	(void)thread, (void)attributes, (void)run, (void)argument;
+	return EAGAIN;
+}
+
+/* In place of musl's call of __pthread_tsd_run_dtors in pthread_exit. A thread that was cancelled asynchronously may get here
+ * on a stack that is aligned to 8 only. */
+ENTRY __attribute__((force_align_arg_pointer)) void transplant_thread_exit(void)
+{
+	((void (*)(void))(transplant_base + transplant_parameters.key_destructors))();
+	/* Once, and whatever the donor leaves behind: mimalloc gives the main thread its heap again. */
+	void *last = value;
+	value = 0;
+	if (last)
+		destructor(last);
+}
+
+/* The start of the process: before the program's own, single-threaded, with no thread pointer yet. */
+
+HIDDEN void transplant_self_test(void);
+
+static bool asked_for_self_test(void)
+{
+	static const char name[] = "ALLOGRAFT_SELF_TEST=";
+	uint64_t secret = transplant_parameters.secret;
+	if (!secret || getauxval(AT_SECURE))
+		return false;
+	for (char **entry = environ; *entry; entry++) {
+		const char *at = *entry;
+		if (strncmp(at, name, sizeof name - 1))
+			continue;
+		uint64_t given = 0;
+		for (at += sizeof name - 1; (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f'); at++)
+			given = given << 4 | (uint64_t)(*at <= '9' ? *at - '0' : *at - 'a' + 10);
+		return !*at && given == secret;
+	}
+	return false;
+}
+
+/* Returns the program's own entry point. */
+HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
+{
+	volatile struct transplant_parameters *given = &transplant_parameters;
+	uintptr_t base = (uintptr_t)transplant_base;
+	struct transplant_relocation *relocations = (void *)(base + given->relocations);
+	for (uint64_t i = 0; i < given->relocation_count; i++)
+		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
+
+	environ = (char **)(stack + 1 + stack[0] + 1);
+	char **end = environ;
+	while (*end)
+		end++;
+	vector = (Elf64_auxv_t *)(end + 1);
+	/* The kernel finds the program headers in memory since 5.18; before, it took the first segment's distance for the
+	 * distance of all. */
+	for (Elf64_auxv_t *entry = (Elf64_auxv_t *)(end + 1); entry->a_type; entry++) {
+		if (entry->a_type == AT_PHDR)
+			entry->a_un.a_val = base + given->headers;
+	}
+	uintptr_t entry = base + given->entry;
+	for (int i = 0; i < 2; i++) {
+		if (given->sealed_size[i])
+			kernel(SYS_mprotect, (long)(base + given->sealed[i]), (long)given->sealed_size[i], PROT_READ, 0, 0, 0);
+	}
+	if (asked_for_self_test())
+		transplant_self_test();
+	return entry;
+}
+
+__asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
+	".globl transplant_start\n"
+	".type transplant_start,@function\n"
+	"transplant_start:\n"
+	"\tendbr64\n"
+	"\tmov %rsp, %rdi\n"
+	"\tpush %rdx\n"
+	"\tpush %rbp\n"
+	"\tcall transplant_begin\n"
+	"\tpop %rbp\n"
+	"\tpop %rdx\n"
+	"\tjmp *%rax\n"
+	".size transplant_start, . - transplant_start\n"
+	".popsection\n");
+
+/* The donor's constructors, before main: a program may forbid itself files after that. Or at the first call, which may come
+ * from a constructor of the program's; the thread pointer is there by then. */
+
+enum { not_started, starting, started };
+static _Atomic int state;
+static _Atomic long starter;
+
+static __attribute__((noinline, cold)) void start(void)
+{
+	int before = not_started;
+	if (atomic_compare_exchange_strong(&state, &before, starting)) {
+		atomic_store(&starter, kernel(SYS_gettid, 0, 0, 0, 0, 0, 0));
+		for (void (**constructor)(void) = transplant_init_start; constructor < transplant_init_end; constructor++)
+			(*constructor)();
+		atomic_store(&state, started);
+		return;
+	}
+	if (before == starting && atomic_load(&starter) == kernel(SYS_gettid, 0, 0, 0, 0, 0, 0))
+		return;
+	while (atomic_load(&state) != started)
+		kernel(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+}
+
+#define STARTED()                                                                                                         \
+	do {                                                                                                               \
+		if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) != started, 0))                          \
+			start();                                                                                                        \
+	} while (0)
+
+/* The donor's, under the names that it has in a libc.a. */
+HIDDEN void *__libc_malloc(size_t);
+HIDDEN void *__libc_calloc(size_t, size_t);
+HIDDEN void *__libc_realloc(void *, size_t);
+HIDDEN void __libc_free(void *);
+HIDDEN void __malloc_atfork(int);
+size_t malloc_usable_size(void *);
+void *memalign(size_t, size_t);
+void *valloc(size_t);
+
+/* In place of main, for __libc_start_main. */
+ENTRY int transplant_main(int count, char **arguments, char **variables)
+{
+	STARTED();
+	int (*next)(int, char **, char **) = (int (*)(int, char **, char **))(transplant_base + transplant_parameters.main);
+	return next(count, arguments, variables);
+}
+
+/* For programs whose start reads the address of main out of a table. */
+ENTRY int (*volatile transplant_main_slot)(int, char **, char **)
+	__attribute__((section(".data.transplant"))) = transplant_main;
+
+/* Where the program's entry points jump to. */
+
+ENTRY void *transplant_malloc(size_t n)
+{
+	STARTED();
+	return __libc_malloc(n);
+}
+
+ENTRY void transplant_free(void *block)
+{
+	STARTED();
+	__libc_free(block);
+}
+
+ENTRY void *transplant_calloc(size_t count, size_t size)
+{
+	STARTED();
+	return __libc_calloc(count, size);
+}
+
+ENTRY void *transplant_realloc(void *block, size_t n)
+{
+	STARTED();
+	return __libc_realloc(block, n);
+}
+
+ENTRY void *transplant_reallocarray(void *block, size_t count, size_t size)
+{
+	STARTED();
+	return reallocarray(block, count, size);
+}
+
+ENTRY void *transplant_aligned_alloc(size_t alignment, size_t n)
+{
+	STARTED();
+	return aligned_alloc(alignment, n);
+}
+
+ENTRY void *transplant_memalign(size_t alignment, size_t n)
+{
+	STARTED();
+	return memalign(alignment, n);
+}
+
+ENTRY int transplant_posix_memalign(void **result, size_t alignment, size_t n)
+{
+	STARTED();
+	return posix_memalign(result, alignment, n);
+}
+
+ENTRY size_t transplant_usable_size(void *block)
+{
+	STARTED();
+	return malloc_usable_size(block);
+}
+
+/* mallocng's __malloc_allzerop: whether a block is all zeros. The donor's may hold anything, so calloc clears it. */
+ENTRY int transplant_is_zero(void *block)
+{
+	(void)block;
+	return 0;
+}
+
+ENTRY void transplant_fork_hook(int who)
+{
+	STARTED();
+	__malloc_atfork(who);
+}

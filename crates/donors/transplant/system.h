@@ -1,0 +1,35 @@
+/* System calls, and the program's errno. The blob calls nothing of the program's. */
+#ifndef TRANSPLANT_SYSTEM_H
+#define TRANSPLANT_SYSTEM_H
+
+#include <stdint.h>
+
+extern __attribute__((visibility("hidden"))) int *__errno_location(void);
+
+#if defined(__x86_64__)
+static inline long kernel(long number, long a, long b, long c, long d, long e, long f)
+{
+	long result;
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	__asm__ volatile("syscall"
+	                 : "=a"(result)
+	                 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+	                 : "rcx", "r11", "memory");
+	return result;
+}
+#else
+#error "no system calls for this architecture"
+#endif
+
+/* -4095 to -1 are errors (syscall(2)). */
+static inline long answered(long result)
+{
+	if ((unsigned long)result < -4095UL)
+		return result;
+	*__errno_location() = (int)-result;
+	return -1;
+}
+
+#endif

@@ -1,0 +1,324 @@
+//! Grafts a packed bundle: once through it to plan every `libc.a`, once more to write it with the grafts in.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::entry::{Libcs, is_libc};
+use super::{Editor, Fault, Format, Source};
+use crate::bundle;
+use crate::digest::{self, sha256};
+use crate::error::{Error, IoContext};
+use crate::graft::{Action, Bundle, Grafted, Grafts, Skipped, action, not_a_host, record, remarks};
+use crate::lock::FolderLocks;
+use crate::operation::{Carried, Operation, Surgeon};
+use crate::place::{Change, Content, Identity, Observer, place, sweep};
+use crate::recognise::told_by;
+use crate::record::{Record, backup_path, folder_of, record_path};
+use crate::transaction::{new_file, sync_folder};
+use crate::{attributes, tree};
+
+/// The largest that there is has 4 MB.
+pub(super) const MOST_LIBC: u64 = 64 << 20;
+pub(super) const MOST_MANIFEST: u64 = 1 << 20;
+
+/// A `libc.a` of which everything is decided.
+struct Planned {
+    operation: Operation,
+    before_sha256: String,
+    graft_sha256: String,
+}
+
+/// Plans every `libc.a` that comes by.
+struct Planner<'a, 'b> {
+    surgeon: &'a mut Surgeon<'b>,
+    bundle: &'a Path,
+    planned: BTreeMap<Vec<u8>, Planned>,
+    skipped: Vec<Skipped>,
+    swift_sdks: Vec<String>,
+    /// Where set: these files, whatever their names, and nothing else.
+    only: Option<Vec<Vec<u8>>>,
+}
+
+impl Editor for Planner<'_, '_> {
+    fn wants(&mut self, name: &[u8]) -> Option<u64> {
+        match &self.only {
+            Some(only) => only.iter().any(|wanted| wanted == name).then_some(MOST_LIBC),
+            None if is_manifest(name) => Some(MOST_MANIFEST),
+            None => is_libc(name).then_some(MOST_LIBC),
+        }
+    }
+
+    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        if self.only.is_none() && is_manifest(name) {
+            self.swift_sdks.extend(bundle::swift_sdks(bytes));
+            return Ok(None);
+        }
+        let path = inside(self.bundle, name);
+        let reason = match told_by(bytes).found() {
+            None => not_a_host(&path, bytes)?,
+            Some(found) => Some(found.to_owned()),
+        };
+        if let Some(reason) = reason {
+            self.skipped.push(Skipped { path, reason });
+            return Ok(None);
+        }
+        let planned = self.surgeon.plan(&path, bytes)?;
+        let (before_sha256, graft_sha256) = (planned.before_sha256, planned.graft_sha256);
+        self.planned.insert(name.to_vec(), Planned { operation: planned.operation, before_sha256, graft_sha256 });
+        Ok(None)
+    }
+}
+
+/// `FOLDER/info.json`.
+pub(super) fn is_manifest(name: &[u8]) -> bool {
+    name.iter().filter(|byte| **byte == b'/').count() == 1 && name.ends_with(b"/info.json")
+}
+
+/// The path by which a file in a bundle is spoken of.
+pub(super) fn inside(bundle: &Path, name: &[u8]) -> PathBuf {
+    bundle.join(OsStr::from_bytes(name))
+}
+
+/// Puts the grafts in.
+struct Applier<'a> {
+    bundle: &'a Path,
+    planned: &'a BTreeMap<Vec<u8>, Planned>,
+}
+
+impl Editor for Applier<'_> {
+    fn wants(&mut self, name: &[u8]) -> Option<u64> {
+        self.planned.contains_key(name).then_some(MOST_LIBC)
+    }
+
+    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let Some(planned) = self.planned.get(name) else { return Ok(None) };
+        if sha256(bytes) != planned.before_sha256 {
+            return Err(Error::ChangedMeanwhile { path: self.bundle.to_owned() });
+        }
+        if planned.operation.unchanged {
+            return Ok(None);
+        }
+        planned.operation.apply(&inside(self.bundle, name), bytes).map(Some)
+    }
+}
+
+/// What is known of a bundle before anything is written.
+struct Survey {
+    planned: BTreeMap<Vec<u8>, Planned>,
+    skipped: Vec<Skipped>,
+    swift_sdks: Vec<String>,
+    sha256: String,
+}
+
+fn survey(source: &Source<'_>, surgeon: &mut Surgeon<'_>) -> Result<Survey, Error> {
+    let path = source.path;
+    let mut planner = Planner {
+        surgeon,
+        bundle: path,
+        planned: BTreeMap::new(),
+        skipped: Vec::new(),
+        swift_sdks: Vec::new(),
+        only: None,
+    };
+    let looked = source.look("reading", &mut planner)?;
+    let Libcs { files, skipped: links } = looked.entries.libcs();
+    if planner.swift_sdks.is_empty() {
+        return Err(Error::Packed { path: path.to_owned(), entry: None, fault: Fault::NoSwiftSdk });
+    }
+    // Files that only links call libc.a: which ones, the links told when the files had gone by.
+    let by_link: Vec<Vec<u8>> = files.into_iter().filter(|name| !is_libc(name)).collect();
+    if !by_link.is_empty() {
+        planner.only = Some(by_link);
+        if source.look("reading", &mut planner)?.source != looked.source {
+            return Err(Error::ChangedMeanwhile { path: path.to_owned() });
+        }
+    }
+    let Planner { planned, mut skipped, swift_sdks, .. } = planner;
+    skipped.extend(
+        links.into_iter().map(|(name, reason)| Skipped { path: inside(path, &name), reason: reason.to_owned() }),
+    );
+    skipped.sort_by(|one, other| one.path.cmp(&other.path));
+    match (planned.is_empty(), skipped.is_empty()) {
+        (false, _) => Ok(Survey { planned, skipped, swift_sdks, sha256: looked.source }),
+        (true, false) => Err(Error::NothingGraftable { folder: path.to_owned(), skipped }),
+        (true, true) => Err(Error::NoHost { folder: path.to_owned() }),
+    }
+}
+
+/// Grafts every `libc.a` in the bundle at `host`, or on an error none.
+pub(crate) fn graft(
+    host: &Path,
+    format: Format,
+    surgeon: &mut Surgeon<'_>,
+    observe: Observer<'_>,
+) -> Result<Grafts, Error> {
+    let (request, report) = (surgeon.request, surgeon.conditions.report());
+    let out = match &request.out {
+        Some(out) => Some(tree::file_to_write(host, out)?),
+        None => None,
+    };
+    let place = out.as_deref().unwrap_or(host);
+    let locks = if request.dry_run { None } else { Some(FolderLocks::take([place])?) };
+    let file = File::open(host).context(host, "read")?;
+    let identity = Identity::of(&file.metadata().context(host, "read")?);
+    let source = Source { path: host, file: &file, format, report };
+    let mut surveyed = survey(&source, surgeon)?;
+    let before: BTreeMap<Vec<u8>, Carried> =
+        surveyed.planned.iter().map(|(name, planned)| (name.clone(), planned.operation.before.clone())).collect();
+    let grafted_before = before.values().any(Carried::anything);
+    let mut unchanged = surveyed.planned.values().all(|planned| planned.operation.unchanged);
+    let host_sha256 = surveyed.sha256.clone();
+    let known = Record::read(host).unwrap_or(None).filter(|record| record.knows(&host_sha256));
+    let stock = if grafted_before && !unchanged { stock_of(host, known.as_ref()) } else { None };
+    // A graft is made from its stock file, where that is to be had: nothing of an earlier donor is left then.
+    let source = match &stock {
+        None => source,
+        Some(stock) => {
+            let from_stock = Source { path: host, file: stock, format, report };
+            match survey(&from_stock, surgeon) {
+                Ok(found) => {
+                    surveyed = found;
+                    from_stock
+                }
+                // The backup has somebody else's allocator in it, and what that had lost is in the graft.
+                Err(Error::Refused { refusal, .. }) if refusal.is_about_another() => source,
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let mut bundle = Bundle {
+        path: place.to_owned(),
+        source: out.as_ref().map(|_| host.to_owned()),
+        format,
+        swift_sdks: surveyed.swift_sdks.clone(),
+        action: overall(grafted_before, unchanged),
+        sha256: None,
+        tar_sha256: None,
+        stock_sha256: match grafted_before {
+            false => Some(host_sha256.clone()),
+            true => known.as_ref().map(|known| known.stock_sha256.clone()),
+        },
+        backup: None,
+        notes: Vec::new(),
+    };
+    if out.is_none() && (!grafted_before || stock.is_some() || known.is_some() && backup_path(host).exists()) {
+        bundle.backup = Some(backup_path(host));
+    }
+    if grafted_before && out.is_none() && bundle.backup.is_none() {
+        bundle.notes.push("has no backup of its stock file, so that it cannot be undone".to_owned());
+    }
+    if !place.as_os_str().as_bytes().ends_with(format.ending().as_bytes()) {
+        let ending = format.ending();
+        bundle.notes.push(format!("does not end in `{ending}`, which `swift sdk install` goes by: rename it"));
+    }
+    unchanged &= out.is_none();
+    match &locks {
+        None if !unchanged => bundle.action = Action::Planned,
+        Some(locks) if !unchanged => {
+            sweep(place, locks);
+            write(&source, &surveyed, host, &mut bundle, &Circumstances { identity, host_sha256, known, observe })?;
+        }
+        _ => bundle.sha256 = Some(host_sha256),
+    }
+    Ok(grafts(surveyed, before, bundle))
+}
+
+fn overall(grafted_before: bool, unchanged: bool) -> Action {
+    match (grafted_before, unchanged) {
+        (_, true) => Action::Unchanged,
+        (true, false) => Action::Replaced,
+        (false, false) => Action::Grafted,
+    }
+}
+
+/// The backup, if it is the stock file that the record names.
+fn stock_of(host: &Path, record: Option<&Record>) -> Option<File> {
+    let file = File::open(backup_path(host)).ok()?;
+    let found = digest::of_file(&file).ok()?;
+    record.is_some_and(|record| record.stock_sha256 == found).then_some(file)
+}
+
+/// The host as it was found.
+struct Circumstances<'a> {
+    identity: Identity,
+    host_sha256: String,
+    known: Option<Record>,
+    observe: Observer<'a>,
+}
+
+fn write(
+    source: &Source<'_>,
+    survey: &Survey,
+    host: &Path,
+    bundle: &mut Bundle,
+    found: &Circumstances<'_>,
+) -> Result<(), Error> {
+    let place_of_it = bundle.path.clone();
+    let like = File::open(host).context(host, "read")?;
+    let mut new = new_file(&place_of_it)?;
+    let mut applier = Applier { bundle: host, planned: &survey.planned };
+    let copied = source.copy(new.as_file_mut(), &place_of_it, &mut applier)?;
+    if copied.source != survey.sha256 {
+        return Err(Error::ChangedMeanwhile { path: host.to_owned() });
+    }
+    bundle.notes.extend(attributes::carry(&like, new.as_file()).context(&place_of_it, "write")?);
+    new.as_file().sync_all().context(&place_of_it, "write")?;
+    bundle.tar_sha256 = copied.written_tar;
+    let graft = new.into_temp_path();
+    if bundle.source.is_some() {
+        graft.persist(&place_of_it).map_err(|error| error.error).context(&place_of_it, "write")?;
+        let _ = sync_folder(folder_of(&place_of_it));
+    } else {
+        let operation = survey.planned.values().next().map(|planned| &planned.operation);
+        let record = operation.and_then(|operation| {
+            let mut record = record(operation, bundle.stock_sha256.as_deref()?, &copied.written);
+            if bundle.action == Action::Replaced {
+                record.replaced_sha256 = Some(found.host_sha256.clone());
+            }
+            Some(record)
+        });
+        let backup = bundle.action == Action::Grafted;
+        // A graft whose stock file is not known gets no record, and keeps none that is of another file.
+        if record.is_none() && found.known.is_none() && fs::symlink_metadata(record_path(host)).is_ok() {
+            bundle.notes.push("has a record beside it that is of another file".to_owned());
+        }
+        let change = Change {
+            host,
+            expected: &found.host_sha256,
+            graft: Some(Content::ready(graft, found.identity.clone())),
+            backup,
+            record: record.as_ref(),
+        };
+        for notes in place(&[change], found.observe)? {
+            bundle.notes.extend(notes);
+        }
+    }
+    bundle.sha256 = Some(copied.written);
+    Ok(())
+}
+
+fn grafts(survey: Survey, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle) -> Grafts {
+    let mut hosts = Vec::new();
+    for (name, Planned { mut operation, before_sha256, graft_sha256 }) in survey.planned {
+        operation.before = before.remove(&name).unwrap_or_default();
+        let action = match (bundle.action, action(&operation)) {
+            (Action::Planned, Action::Unchanged) => Action::Unchanged,
+            (Action::Planned, _) => Action::Planned,
+            (_, action) => action,
+        };
+        hosts.push(Grafted {
+            path: inside(&bundle.path, &name),
+            source: bundle.source.as_deref().map(|source| inside(source, &name)),
+            action,
+            stock_sha256: (!operation.before.anything()).then_some(before_sha256),
+            graft_sha256,
+            backup: None,
+            notes: remarks(&operation),
+            operation,
+        });
+    }
+    Grafts { hosts, skipped: survey.skipped, bundle: Some(bundle), swift_sdks: survey.swift_sdks }
+}

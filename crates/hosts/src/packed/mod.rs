@@ -1,0 +1,292 @@
+//! A Swift SDK bundle as it is published: a tar in gzip, or a zip. Read and written as a stream, in memory that does not grow
+//! with the bundle; every entry but the `libc.a`s stays as it is.
+
+mod entry;
+mod fault;
+mod graft;
+mod gzip;
+mod look;
+mod tar;
+mod zip;
+
+pub use fault::Fault;
+pub(crate) use graft::graft;
+pub(crate) use look::carries_graft;
+pub use look::{Unpacked, unpack_hosts};
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+use std::rc::Rc;
+
+use flate2::bufread::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+
+use crate::conditions::Report;
+use crate::digest;
+use crate::error::Error;
+use entry::Entries;
+
+/// How a bundle is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A tar, compressed by gzip.
+    TarGz,
+    /// A zip.
+    Zip,
+}
+
+impl Format {
+    /// What names of such files end in; `swift sdk install` goes by that.
+    pub fn ending(self) -> &'static str {
+        match self {
+            Format::TarGz => ".tar.gz",
+            Format::Zip => ".zip",
+        }
+    }
+}
+
+/// Decides about the files of a bundle while it is copied.
+trait Editor {
+    /// How many bytes are taken of this file, if it is wanted.
+    fn wants(&mut self, name: &[u8]) -> Option<u64>;
+
+    /// Told the content of a file that is wanted; what it shall become, or `None` to leave it.
+    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error>;
+}
+
+/// What went wrong while a bundle was copied.
+enum Trouble {
+    Read(io::Error),
+    Write(io::Error),
+    Fault { entry: Option<String>, fault: Fault },
+    Host(Error),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Trouble {
+        Trouble::Fault { entry: None, fault }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Host(error)
+    }
+}
+
+impl Trouble {
+    /// Of a decompressor, which reports damage as an error of input.
+    fn reading(error: io::Error) -> Trouble {
+        if let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<Fault>()) {
+            return fault.clone().into();
+        }
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Fault::Truncated("the compressed stream".to_owned()).into(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Fault::Damaged(error.to_string()).into(),
+            _ => Trouble::Read(error),
+        }
+    }
+
+    fn into_error(self, from: &Path, to: &Path) -> Error {
+        match self {
+            Trouble::Read(source) => Error::Io { path: from.to_owned(), action: "read", source },
+            Trouble::Write(source) => Error::Io { path: to.to_owned(), action: "write", source },
+            Trouble::Fault { entry, fault } => Error::Packed { path: from.to_owned(), entry, fault },
+            Trouble::Host(error) => error,
+        }
+    }
+}
+
+/// An entry's name for messages.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// What a copy has found.
+struct Copied {
+    entries: Entries,
+    /// SHA-256 of the file that was read.
+    source: String,
+    /// SHA-256 of the file that was written.
+    written: String,
+    /// SHA-256 of the tar in it, before compression.
+    written_tar: Option<String>,
+}
+
+/// A bundle to read.
+struct Source<'a> {
+    path: &'a Path,
+    file: &'a File,
+    format: Format,
+    report: Report<'a>,
+}
+
+impl Source<'_> {
+    /// Reads all of it and writes nothing.
+    fn look(&self, doing: &'static str, editor: &mut dyn Editor) -> Result<Copied, Error> {
+        let mut entries = Entries::default();
+        let result = match self.format {
+            Format::TarGz => self.tar(doing, &mut entries, editor, &mut io::sink()),
+            Format::Zip => zip::copy(self.file, &mut io::sink(), &mut entries, editor, &|_| {})
+                .and_then(|()| digest::of_file(self.file).map_err(Trouble::Read)),
+        };
+        let source = result.map_err(|trouble| trouble.into_error(self.path, self.path))?;
+        Ok(Copied { entries, source, written: String::new(), written_tar: None })
+    }
+
+    /// Reads all of it and writes it to `out`, edited; errors of writing are told of `host`.
+    fn copy(&self, out: &mut File, host: &Path, editor: &mut dyn Editor) -> Result<Copied, Error> {
+        let mut entries = Entries::default();
+        let mut hashed = Hashing { inner: out, hash: Sha256::new() };
+        let done = match self.format {
+            Format::TarGz => self.pack_tar(&mut entries, editor, &mut hashed),
+            Format::Zip => {
+                let size = self.size();
+                let progress = |done| self.report.tell("packing", done, size);
+                zip::copy(self.file, &mut hashed, &mut entries, editor, &progress).and_then(|()| {
+                    let source = digest::of_file(self.file).map_err(Trouble::Read)?;
+                    Ok((source, None))
+                })
+            }
+        };
+        let (source, written_tar) = done.map_err(|trouble| trouble.into_error(self.path, host))?;
+        Ok(Copied { entries, source, written: digest::text(hashed.hash), written_tar })
+    }
+
+    fn pack_tar(
+        &self,
+        entries: &mut Entries,
+        editor: &mut dyn Editor,
+        out: &mut dyn Write,
+    ) -> Result<(String, Option<String>), Trouble> {
+        let mut gzip = gzip::ParallelGzip::new(out).map_err(Trouble::Write)?;
+        let mut plain = Hashing { inner: &mut gzip, hash: Sha256::new() };
+        let source = self.tar("packing", entries, editor, &mut plain)?;
+        let tar = digest::text(plain.hash);
+        gzip.finish().map_err(Trouble::Write)?;
+        Ok((source, Some(tar)))
+    }
+
+    /// Returns the SHA-256 of what was read.
+    fn tar(
+        &self,
+        doing: &'static str,
+        entries: &mut Entries,
+        editor: &mut dyn Editor,
+        out: &mut dyn Write,
+    ) -> Result<String, Trouble> {
+        io::Seek::rewind(&mut &*self.file).map_err(Trouble::Read)?;
+        let read = Rc::new(Cell::new(0));
+        let mut packed = Packed { file: self.file, hash: Sha256::new(), read: Rc::clone(&read) };
+        let (size, report) = (self.size(), self.report);
+        let mut plain = Plain {
+            inner: MultiGzDecoder::new(BufReader::with_capacity(256 << 10, &mut packed)),
+            read,
+            unpacked: 0,
+            tell: &|done| report.tell(doing, done, size),
+        };
+        tar::copy(&mut plain, out, entries, editor)?;
+        drop(plain);
+        Ok(digest::text(packed.hash))
+    }
+
+    fn size(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.len())
+    }
+}
+
+/// The packed bytes, counted and hashed on their way.
+struct Packed<'a> {
+    file: &'a File,
+    hash: Sha256,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Packed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = (&mut &*self.file).read(buffer)?;
+        self.hash.update(&buffer[..length]);
+        self.read.set(self.read.get() + length as u64);
+        Ok(length)
+    }
+}
+
+/// The unpacked bytes, as long as they are in proportion: a gigabyte whatever it comes from, or a hundred times what was read.
+/// SDKs unpack to four or five times their size.
+struct Plain<'a, R> {
+    inner: R,
+    read: Rc<Cell<u64>>,
+    unpacked: u64,
+    tell: &'a dyn Fn(u64),
+}
+
+const ALWAYS_TAKEN: u64 = 1 << 30;
+const MOST_RATIO: u64 = 100;
+
+impl<R: Read> Read for Plain<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(buffer)?;
+        self.unpacked += length as u64;
+        let limit = self.read.get().saturating_mul(MOST_RATIO).max(ALWAYS_TAKEN);
+        if self.unpacked > limit {
+            let found = self.unpacked;
+            let fault = Fault::TooLarge { what: "what it unpacks to", found, unit: "bytes so far", limit };
+            return Err(io::Error::other(fault));
+        }
+        (self.tell)(self.read.get());
+        Ok(length)
+    }
+}
+
+/// Hashes what is written through it.
+struct Hashing<W> {
+    inner: W,
+    hash: Sha256,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.inner.write(bytes)?;
+        self.hash.update(&bytes[..length]);
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Whether a file that starts as gzip does holds a tar.
+pub(crate) fn holds_tar(file: &mut File) -> bool {
+    let mut block = [0; 512];
+    let decoded = MultiGzDecoder::new(BufReader::new(file)).read_exact(&mut block);
+    decoded.is_ok() && tar::is_header(&block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_unpacks_out_of_all_proportion_is_refused_on_the_way() {
+        let plain = |read| Plain {
+            inner: io::repeat(0).take(ALWAYS_TAKEN + (64 << 20)),
+            read: Rc::new(Cell::new(read)),
+            unpacked: 0,
+            tell: &|_| {},
+        };
+        let mut buffer = vec![0; 16 << 20];
+        let mut all = |mut reader: Plain<'_, io::Take<io::Repeat>>| loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => return Err(Trouble::reading(error)),
+            }
+        };
+        let bomb = all(plain(1 << 20));
+        assert!(matches!(bomb, Err(Trouble::Fault { fault: Fault::TooLarge { .. }, .. })));
+        assert!(all(plain(300 << 20)).is_ok(), "an SDK of 300 MB unpacks to more");
+    }
+}

@@ -1,0 +1,285 @@
+//! tar, copied block for block: every entry's header and content as it is, but for the files that are edited.
+//!
+//! (POSIX.1-2024, pax; GNU tar manual, "Basic Tar Format".)
+
+use std::io::{self, Read, Write};
+
+use tar::Header;
+
+use super::entry::{Entries, Kind, plain_name};
+use super::fault::Fault;
+use super::{Editor, Trouble, shown};
+
+const BLOCK: usize = 512;
+/// tar writes so many bytes at a time; the end of the archive is filled up to that. (GNU tar: 20 blocks.)
+const RECORD: u64 = 20 * BLOCK as u64;
+/// A long name, or what pax says of one entry.
+const MOST_EXTENDED: u64 = 1 << 20;
+
+/// What headers of extensions have said of the entry that follows them.
+#[derive(Default)]
+struct Extended {
+    /// These headers with their content, as they were read.
+    raw: Vec<u8>,
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+}
+
+/// Reads a tar from `reader` and writes it to `writer`, with the files that `editor` wants as it wants them.
+pub(super) fn copy(
+    reader: &mut dyn Read,
+    writer: &mut dyn Write,
+    entries: &mut Entries,
+    editor: &mut dyn Editor,
+) -> Result<(), Trouble> {
+    let mut copy = Copy { reader, writer, entries, editor, read: 0, written: 0, buffer: vec![0; 128 << 10] };
+    let mut extended = Extended::default();
+    loop {
+        let mut block = [0; BLOCK];
+        copy.fill(&mut block, "there is no end mark")?;
+        if block.iter().all(|byte| *byte == 0) {
+            if !extended.raw.is_empty() {
+                return Err(Fault::Damaged("a header of an extension that no entry follows".to_owned()).into());
+            }
+            return copy.rest(&block);
+        }
+        let header = checked(&block, copy.read - BLOCK as u64)?;
+        let size = header.entry_size().map_err(|_| damaged_at("a size", copy.read - BLOCK as u64))?;
+        match header.as_bytes()[156] {
+            b'x' | b'L' | b'K' => copy.extension(header, size, &mut extended)?,
+            b'g' => {
+                let mut raw = Extended::default();
+                copy.extension(header, size, &mut raw)?;
+                if raw.name.is_some() || raw.link.is_some() || raw.size.is_some() {
+                    return Err(Fault::Unsupported("one name or size for all entries").into());
+                }
+                copy.write(&raw.raw)?;
+            }
+            _ => copy.entry(header, size, std::mem::take(&mut extended))?,
+        }
+    }
+}
+
+/// Whether a file's first block is a tar's.
+pub(super) fn is_header(block: &[u8]) -> bool {
+    <&[u8; BLOCK]>::try_from(block).is_ok_and(|block| checked(block, 0).is_ok())
+}
+
+fn damaged_at(what: &str, offset: u64) -> Fault {
+    Fault::Damaged(format!("{what} in the tar header at offset {offset} is no number"))
+}
+
+fn checked(block: &[u8; BLOCK], offset: u64) -> Result<&Header, Fault> {
+    let header = Header::from_byte_slice(block);
+    let field = 148..156;
+    let sum = |(at, byte): (usize, &u8)| u32::from(if field.contains(&at) { b' ' } else { *byte });
+    let expected: u32 = block.iter().enumerate().map(sum).sum();
+    match header.cksum() {
+        Ok(found) if found == expected => Ok(header),
+        _ => Err(Fault::Damaged(format!("the tar header at offset {offset} does not have its checksum"))),
+    }
+}
+
+struct Copy<'a> {
+    reader: &'a mut dyn Read,
+    writer: &'a mut dyn Write,
+    entries: &'a mut Entries,
+    editor: &'a mut dyn Editor,
+    read: u64,
+    written: u64,
+    buffer: Vec<u8>,
+}
+
+impl Copy<'_> {
+    fn fill(&mut self, buffer: &mut [u8], missing: &str) -> Result<(), Trouble> {
+        self.reader.read_exact(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Fault::Truncated(missing.to_owned()).into(),
+            _ => Trouble::reading(error),
+        })?;
+        self.read += buffer.len() as u64;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        self.written += bytes.len() as u64;
+        self.writer.write_all(bytes).map_err(Trouble::Write)
+    }
+
+    fn content(&mut self, size: u64, what: &'static str, limit: u64) -> Result<Vec<u8>, Trouble> {
+        if size > limit {
+            return Err(Fault::TooLarge { what, found: size, unit: "bytes", limit }.into());
+        }
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX).next_multiple_of(BLOCK)];
+        self.fill(&mut bytes, "an entry's content is missing")?;
+        Ok(bytes)
+    }
+
+    fn extension(&mut self, header: &Header, size: u64, extended: &mut Extended) -> Result<(), Trouble> {
+        let padded = self.content(size, "a header of an extension", MOST_EXTENDED)?;
+        extended.raw.extend_from_slice(header.as_bytes());
+        extended.raw.extend_from_slice(&padded);
+        if extended.raw.len() as u64 > 4 * MOST_EXTENDED {
+            let (found, limit) = (extended.raw.len() as u64, 4 * MOST_EXTENDED);
+            return Err(
+                Fault::TooLarge { what: "what extensions say of one entry", found, unit: "bytes", limit }.into()
+            );
+        }
+        let content = &padded[..size as usize];
+        let to_zero = || content.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
+        match header.as_bytes()[156] {
+            b'L' => extended.name = Some(to_zero()),
+            b'K' => extended.link = Some(to_zero()),
+            _ => pax(content, extended)?,
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, header: &Header, size: u64, extended: Extended) -> Result<(), Trouble> {
+        let whole_name = extended.name.clone().unwrap_or_else(|| header.path_bytes().into_owned());
+        let named = |fault: Fault| Trouble::Fault { entry: Some(shown(&whole_name)), fault };
+        let name = plain_name(&whole_name).map_err(named)?;
+        let target = || match &extended.link {
+            Some(link) => link.clone(),
+            None => header.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default(),
+        };
+        let kind = match header.as_bytes()[156] {
+            b'0' | b'7' | 0 if whole_name.ends_with(b"/") => Kind::Folder,
+            b'0' | b'7' | 0 => Kind::File,
+            b'1' => Kind::HardLink(plain_name(&target()).map_err(named)?),
+            b'2' => Kind::Symlink(target()),
+            b'3' | b'4' | b'6' => Kind::Special,
+            b'5' => Kind::Folder,
+            b'S' => return Err(named(Fault::Unsupported("it is a sparse file"))),
+            _ => return Err(named(Fault::Unsupported("it is an entry of an unknown kind"))),
+        };
+        let declared = extended.size;
+        let size = declared.unwrap_or(size);
+        // What is no file has no content; some tools write a size all the same and others then read content.
+        if kind != Kind::File && size != 0 {
+            return Err(named(Fault::Unsupported("it is no file and has a size")));
+        }
+        if name.is_empty() && kind != Kind::Folder {
+            return Err(named(Fault::Name("is empty")));
+        }
+        if !name.is_empty() {
+            self.entries.enter(&name, kind.clone()).map_err(named)?;
+        }
+        if kind == Kind::File
+            && let Some(limit) = self.editor.wants(&name)
+        {
+            return self.edited(header, size, declared, &extended.raw, &name, limit);
+        }
+        self.write(&extended.raw)?;
+        self.write(header.as_bytes())?;
+        let mut left = size.checked_next_multiple_of(BLOCK as u64).ok_or_else(|| named(too_large(size)))?;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        while left > 0 {
+            let length = left.min(buffer.len() as u64) as usize;
+            self.fill(&mut buffer[..length], "an entry's content is missing")?;
+            self.write(&buffer[..length])?;
+            left -= length as u64;
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn edited(
+        &mut self,
+        header: &Header,
+        size: u64,
+        declared: Option<u64>,
+        extensions: &[u8],
+        name: &[u8],
+        limit: u64,
+    ) -> Result<(), Trouble> {
+        let named = |fault: Fault| Trouble::Fault { entry: Some(shown(name)), fault };
+        if size > limit {
+            return Err(named(too_large_for(size, limit)));
+        }
+        let mut bytes = self.content(size, "the file", limit)?;
+        bytes.truncate(size as usize);
+        let edited = self.editor.edit(name, &bytes)?;
+        self.write(extensions)?;
+        let mut header = header.clone();
+        let bytes = match edited {
+            None => bytes,
+            Some(_) if declared.is_some() => {
+                return Err(named(Fault::Unsupported("the file's size is in a header of an extension")));
+            }
+            Some(edited) => {
+                header.set_size(edited.len() as u64);
+                header.set_cksum();
+                edited
+            }
+        };
+        self.write(header.as_bytes())?;
+        self.write(&bytes)?;
+        let padding = bytes.len().next_multiple_of(BLOCK) - bytes.len();
+        self.write(&[0; BLOCK][..padding])
+    }
+
+    /// From the first block of zeros on. Where the end was filled up to a whole record, it is again.
+    fn rest(&mut self, first: &[u8; BLOCK]) -> Result<(), Trouble> {
+        let start = self.read - BLOCK as u64;
+        let mut zeros = true;
+        let mut held = first.to_vec();
+        loop {
+            let length = self.reader.read(&mut self.buffer).map_err(Trouble::reading)?;
+            if length == 0 {
+                break;
+            }
+            self.read += length as u64;
+            if zeros && self.buffer[..length].iter().all(|byte| *byte == 0) {
+                if held.len() as u64 + length as u64 > MOST_EXTENDED {
+                    return Err(Fault::Unsupported("its end is filled with a lot of zeros").into());
+                }
+                held.extend_from_slice(&self.buffer[..length]);
+                continue;
+            }
+            return Err(Fault::Damaged(format!("something follows the end mark at offset {start}")).into());
+        }
+        zeros &= held.len() >= 2 * BLOCK;
+        if zeros && self.read.is_multiple_of(RECORD) {
+            let end = (self.written + 2 * BLOCK as u64).next_multiple_of(RECORD);
+            held = vec![0; (end - self.written) as usize];
+        }
+        self.write(&held)
+    }
+}
+
+fn too_large(found: u64) -> Fault {
+    Fault::TooLarge { what: "the file", found, unit: "bytes", limit: u64::MAX / 2 }
+}
+
+fn too_large_for(found: u64, limit: u64) -> Fault {
+    Fault::TooLarge { what: "the file", found, unit: "bytes", limit }
+}
+
+/// Reads `length key=value\n` records. The last one of a key counts.
+fn pax(mut content: &[u8], extended: &mut Extended) -> Result<(), Fault> {
+    let damaged = || Fault::Damaged("a pax header whose records do not fit".to_owned());
+    while !content.is_empty() {
+        let space = content.iter().position(|byte| *byte == b' ').ok_or_else(damaged)?;
+        let length: usize =
+            std::str::from_utf8(&content[..space]).ok().and_then(|text| text.parse().ok()).ok_or_else(damaged)?;
+        if length <= space + 1 || length > content.len() || content[length - 1] != b'\n' {
+            return Err(damaged());
+        }
+        let record = &content[space + 1..length - 1];
+        let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(damaged)?;
+        let (key, value) = (&record[..equals], &record[equals + 1..]);
+        match key {
+            b"path" => extended.name = Some(value.to_vec()),
+            b"linkpath" => extended.link = Some(value.to_vec()),
+            b"size" => {
+                let size = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                extended.size = Some(size.ok_or_else(damaged)?);
+            }
+            _ if key.starts_with(b"GNU.sparse.") => return Err(Fault::Unsupported("it holds a sparse file")),
+            _ => {}
+        }
+        content = &content[length..];
+    }
+    Ok(())
+}

@@ -1,0 +1,393 @@
+//! zip, copied byte for byte: local headers, content as it is compressed, and the directory, but for the files that are
+//! edited and for what tells where everything lies.
+//!
+//! (PKWARE, APPNOTE.TXT 6.3.10; sections in brackets.)
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc};
+
+use super::entry::{Entries, Kind, plain_name};
+use super::fault::Fault;
+use super::{Editor, Trouble, shown};
+
+const LOCAL: usize = 30;
+const CENTRAL: usize = 46;
+const END: usize = 22;
+/// 4.3.16: the comment behind the end record has a length of 16 bits.
+const MOST_COMMENT: usize = 0xffff;
+/// What 4.5.3 calls the extra field of sizes over 32 bits, and the value that refers to it.
+const ZIP64: u16 = 0x0001;
+const IN_ZIP64: u32 = 0xffff_ffff;
+/// 4.4.4, bit 0: encrypted; bit 3: sizes follow the content.
+const ENCRYPTED: u16 = 1;
+const DESCRIPTOR: u16 = 8;
+const STORED: u16 = 0;
+const DEFLATED: u16 = 8;
+/// A directory of two million entries, as many as are taken.
+const MOST_DIRECTORY: u64 = 512 << 20;
+const MOST_LINK: u64 = 4096;
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// An entry of the directory (4.3.12).
+struct Central {
+    raw: Vec<u8>,
+    name: Vec<u8>,
+    /// Where its local header starts, and in the end where it will.
+    offset: u64,
+    /// Where the next entry's starts, or what follows the last.
+    end: u64,
+    /// What an edited file has become: the changed fields of its headers.
+    edited: Option<Edited>,
+}
+
+struct Edited {
+    crc: u32,
+    packed: u32,
+    plain: u32,
+}
+
+impl Central {
+    fn flags(&self) -> u16 {
+        u16_at(&self.raw, 8)
+    }
+
+    fn method(&self) -> u16 {
+        u16_at(&self.raw, 10)
+    }
+
+    fn packed(&self) -> u64 {
+        u64::from(u32_at(&self.raw, 20))
+    }
+
+    fn plain(&self) -> u64 {
+        u64::from(u32_at(&self.raw, 24))
+    }
+
+    /// The mode of a file from Unix (4.4.2, 4.4.15), 0 where it has none.
+    fn mode(&self) -> u32 {
+        if self.raw[5] == 3 { u32_at(&self.raw, 38) >> 16 } else { 0 }
+    }
+}
+
+/// Reads a zip from `file` and writes it to `writer`, with the files that `editor` wants as it wants them.
+pub(super) fn copy(
+    file: &File,
+    writer: &mut dyn Write,
+    entries: &mut Entries,
+    editor: &mut dyn Editor,
+    progress: &dyn Fn(u64),
+) -> Result<(), Trouble> {
+    let size = file.metadata().map_err(Trouble::Read)?.len();
+    let zip = Zip { file, size };
+    let (end, directory_start) = zip.end()?;
+    let mut centrals = zip.directory(&end, directory_start)?;
+    for central in &centrals {
+        zip.enter(central, entries)?;
+    }
+    let mut order: Vec<usize> = (0..centrals.len()).collect();
+    order.sort_by_key(|index| centrals[*index].offset);
+    let mut out = Out { writer, written: 0 };
+    let prefix = order.first().map_or(directory_start, |first| centrals[*first].offset);
+    zip.copy_range(0, prefix, &mut out)?;
+    for (place, index) in order.iter().enumerate() {
+        let next = order.get(place + 1).map_or(directory_start, |next| centrals[*next].offset);
+        centrals[*index].end = next;
+        zip.entry(&mut centrals[*index], &mut out, editor)?;
+        progress(next);
+    }
+    let new_directory = out.written;
+    for central in &centrals {
+        out.write(&rewritten(central)?)?;
+    }
+    let mut end = end;
+    let in_32_bits = |value: u64| match u32::try_from(value) {
+        Ok(value) if value != IN_ZIP64 => Ok(value),
+        _ => Err(Trouble::from(Fault::Unsupported("it would be over 4 GiB"))),
+    };
+    put_u32(&mut end, 12, in_32_bits(out.written - new_directory)?);
+    put_u32(&mut end, 16, in_32_bits(new_directory)?);
+    out.write(&end)
+}
+
+/// The directory's entry with where the local header lies now.
+fn rewritten(central: &Central) -> Result<Vec<u8>, Trouble> {
+    let mut raw = central.raw.clone();
+    let offset = u32::try_from(central.offset).map_err(|_| Fault::Unsupported("it would be over 4 GiB"))?;
+    put_u32(&mut raw, 42, offset);
+    if let Some(edited) = &central.edited {
+        raw[8] &= !(DESCRIPTOR as u8);
+        put_u32(&mut raw, 16, edited.crc);
+        put_u32(&mut raw, 20, edited.packed);
+        put_u32(&mut raw, 24, edited.plain);
+    }
+    Ok(raw)
+}
+
+struct Out<'a> {
+    writer: &'a mut dyn Write,
+    written: u64,
+}
+
+impl Out<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        self.written += bytes.len() as u64;
+        self.writer.write_all(bytes).map_err(Trouble::Write)
+    }
+}
+
+struct Zip<'a> {
+    file: &'a File,
+    size: u64,
+}
+
+impl Zip<'_> {
+    fn read(&self, offset: u64, length: usize, what: &str) -> Result<Vec<u8>, Trouble> {
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Fault::Truncated(format!("{what} at offset {offset}")).into(),
+            _ => Trouble::Read(error),
+        })?;
+        Ok(bytes)
+    }
+
+    fn copy_range(&self, from: u64, to: u64, out: &mut Out<'_>) -> Result<(), Trouble> {
+        let mut at = from;
+        while at < to {
+            let length = (to - at).min(256 << 10) as usize;
+            out.write(&self.read(at, length, "content")?)?;
+            at += length as u64;
+        }
+        Ok(())
+    }
+
+    /// The end record with its comment (4.3.16), and where the directory starts.
+    fn end(&self) -> Result<(Vec<u8>, u64), Trouble> {
+        let length = self.size.min((END + MOST_COMMENT) as u64) as usize;
+        let tail = self.read(self.size - length as u64, length, "the end")?;
+        let fits = |at: &usize| {
+            tail[*at..].starts_with(b"PK\x05\x06") && u16_at(&tail, at + 20) as usize == tail.len() - at - END
+        };
+        let Some(at) = (0..=tail.len().saturating_sub(END)).rev().filter(|_| tail.len() >= END).find(fits) else {
+            return Err(Fault::Truncated("there is no end record".to_owned()).into());
+        };
+        let end = tail[at..].to_vec();
+        let position = self.size - (tail.len() - at) as u64;
+        let disks = [u16_at(&end, 4), u16_at(&end, 6)];
+        let (count_here, count) = (u16_at(&end, 8), u16_at(&end, 10));
+        if count == 0xffff || u32_at(&end, 12) == IN_ZIP64 || u32_at(&end, 16) == IN_ZIP64 {
+            return Err(Fault::Unsupported("it is in the zip64 form").into());
+        }
+        if disks != [0, 0] || count_here != count {
+            return Err(Fault::Unsupported("it is one of several parts").into());
+        }
+        let (length, start) = (u64::from(u32_at(&end, 12)), u64::from(u32_at(&end, 16)));
+        if start + length != position {
+            // A signature (4.3.13), a zip64 record, or bytes before the first entry that offsets do not count.
+            return match start + length < position {
+                true => Err(Fault::Unsupported("something lies between its directory and its end").into()),
+                false => Err(Fault::Damaged("its directory overlaps its end record".to_owned()).into()),
+            };
+        }
+        if length > MOST_DIRECTORY {
+            return Err(
+                Fault::TooLarge { what: "its directory", found: length, unit: "bytes", limit: MOST_DIRECTORY }.into()
+            );
+        }
+        Ok((end, start))
+    }
+
+    fn directory(&self, end: &[u8], start: u64) -> Result<Vec<Central>, Trouble> {
+        let damaged = |what: &str| Trouble::from(Fault::Damaged(format!("its directory {what}")));
+        let bytes = self.read(start, u32_at(end, 12) as usize, "the directory")?;
+        let mut centrals = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            if rest.len() < CENTRAL || !rest.starts_with(b"PK\x01\x02") {
+                return Err(damaged("holds something that is no entry"));
+            }
+            let name = u16_at(rest, 28) as usize;
+            let whole = CENTRAL + name + u16_at(rest, 30) as usize + u16_at(rest, 32) as usize;
+            if rest.len() < whole {
+                return Err(damaged("ends within an entry"));
+            }
+            let central = Central {
+                raw: rest[..whole].to_vec(),
+                name: rest[CENTRAL..CENTRAL + name].to_vec(),
+                offset: u64::from(u32_at(rest, 42)),
+                end: start,
+                edited: None,
+            };
+            let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
+            if [20, 24, 42].iter().any(|field| u32_at(rest, *field) == IN_ZIP64) {
+                return Err(named(Fault::Unsupported("it is in the zip64 form")));
+            }
+            if central.offset + LOCAL as u64 > start {
+                return Err(named(Fault::Damaged("its header lies outside of the file".to_owned())));
+            }
+            centrals.push(central);
+            at += whole;
+        }
+        if centrals.len() != u16_at(end, 10) as usize {
+            return Err(damaged("does not hold as many entries as the end record says"));
+        }
+        Ok(centrals)
+    }
+
+    fn enter(&self, central: &Central, entries: &mut Entries) -> Result<(), Trouble> {
+        const FORMAT: u32 = 0o170_000;
+        let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
+        let name = plain_name(&central.name).map_err(named)?;
+        let kind = match central.mode() & FORMAT {
+            0o120_000 => {
+                if central.plain() > MOST_LINK {
+                    return Err(named(Fault::Damaged("a symbolic link of over 4096 bytes".to_owned())));
+                }
+                Kind::Symlink(self.content(central, MOST_LINK)?)
+            }
+            0o040_000 => Kind::Folder,
+            _ if central.name.ends_with(b"/") => Kind::Folder,
+            0 | 0o100_000 => Kind::File,
+            _ => Kind::Special,
+        };
+        if name.is_empty() {
+            return if kind == Kind::Folder { Ok(()) } else { Err(named(Fault::Name("is empty"))) };
+        }
+        entries.enter(&name, kind).map_err(named)
+    }
+
+    /// The local header (4.3.7) with name and extra field, and where the content starts.
+    fn local(&self, central: &Central) -> Result<(Vec<u8>, u64), Trouble> {
+        let named = |what: &str| Trouble::Fault {
+            entry: Some(shown(&central.name)),
+            fault: Fault::Damaged(format!("its header at offset {} {what}", central.offset)),
+        };
+        let fixed = self.read(central.offset, LOCAL, "a header")?;
+        if !fixed.starts_with(b"PK\x03\x04") {
+            return Err(named("is none"));
+        }
+        let length = LOCAL + u16_at(&fixed, 26) as usize + u16_at(&fixed, 28) as usize;
+        let raw = self.read(central.offset, length, "a header")?;
+        if raw[LOCAL..LOCAL + u16_at(&fixed, 26) as usize] != central.name {
+            return Err(named("has another name than the directory"));
+        }
+        let start = central.offset + length as u64;
+        if start + central.packed() > central.end {
+            return Err(named("and content overlap what follows"));
+        }
+        Ok((raw, start))
+    }
+
+    /// What a file holds, unpacked and compared with its checksum.
+    fn content(&self, central: &Central, limit: u64) -> Result<Vec<u8>, Trouble> {
+        let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
+        let damaged = |what: &str| named(Fault::Damaged(what.to_owned()));
+        if central.flags() & ENCRYPTED != 0 {
+            return Err(named(Fault::Unsupported("it is encrypted")));
+        }
+        if central.plain() > limit {
+            return Err(named(Fault::TooLarge { what: "the file", found: central.plain(), unit: "bytes", limit }));
+        }
+        if central.packed() > 2 * limit {
+            return Err(damaged("it is larger packed than unpacked"));
+        }
+        let (_, start) = self.local(central)?;
+        let packed = self.read(start, central.packed() as usize, "content")?;
+        let bytes = match central.method() {
+            STORED => packed,
+            DEFLATED => {
+                let mut bytes = Vec::new();
+                let unpacked = DeflateDecoder::new(&packed[..]).take(central.plain() + 1).read_to_end(&mut bytes);
+                unpacked.map_err(|error| damaged(&format!("its content cannot be unpacked: {error}")))?;
+                bytes
+            }
+            _ => return Err(named(Fault::Unsupported("it is compressed by another method than deflate"))),
+        };
+        let mut crc = Crc::new();
+        crc.update(&bytes);
+        if bytes.len() as u64 != central.plain() || crc.sum() != u32_at(&central.raw, 16) {
+            return Err(damaged("its content does not have the size and checksum of the directory"));
+        }
+        Ok(bytes)
+    }
+
+    fn entry(&self, central: &mut Central, out: &mut Out<'_>, editor: &mut dyn Editor) -> Result<(), Trouble> {
+        let (local, _) = self.local(central)?;
+        let new_offset = out.written;
+        let name = plain_name(&central.name)?;
+        let is_file = !matches!(central.mode() & 0o170_000, 0o120_000 | 0o040_000) && !central.name.ends_with(b"/");
+        let limit = if is_file { editor.wants(&name) } else { None };
+        let edited = match limit {
+            Some(limit) => editor.edit(&name, &self.content(central, limit)?)?,
+            None => None,
+        };
+        match edited {
+            None => self.copy_range(central.offset, central.end, out)?,
+            Some(bytes) => self.write_edited(central, local, &bytes, out)?,
+        }
+        central.offset = new_offset;
+        Ok(())
+    }
+
+    fn write_edited(
+        &self,
+        central: &mut Central,
+        local: Vec<u8>,
+        bytes: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), Trouble> {
+        let packed = match central.method() {
+            STORED => bytes.to_vec(),
+            _ => {
+                let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+                encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(Trouble::Write)?
+            }
+        };
+        let mut crc = Crc::new();
+        crc.update(bytes);
+        let size = |length: usize| u32::try_from(length).map_err(|_| Fault::Unsupported("it would be over 4 GiB"));
+        let edited = Edited { crc: crc.sum(), packed: size(packed.len())?, plain: size(bytes.len())? };
+        let mut local = without_zip64(local);
+        local[6] &= !(DESCRIPTOR as u8);
+        put_u32(&mut local, 14, edited.crc);
+        put_u32(&mut local, 18, edited.packed);
+        put_u32(&mut local, 22, edited.plain);
+        central.edited = Some(edited);
+        out.write(&local)?;
+        out.write(&packed)
+    }
+}
+
+/// A local header without the extra field of large sizes, which tools that did not know the size beforehand write.
+fn without_zip64(local: Vec<u8>) -> Vec<u8> {
+    let extra_at = LOCAL + u16_at(&local, 26) as usize;
+    let mut kept = local[..extra_at].to_vec();
+    let mut extra = &local[extra_at..];
+    while extra.len() >= 4 {
+        let whole = (4 + u16_at(extra, 2) as usize).min(extra.len());
+        if u16_at(extra, 0) != ZIP64 {
+            kept.extend_from_slice(&extra[..whole]);
+        }
+        extra = &extra[whole..];
+    }
+    kept.extend_from_slice(extra);
+    let length = (kept.len() - extra_at) as u16;
+    kept[28..30].copy_from_slice(&length.to_le_bytes());
+    kept
+}

@@ -1,0 +1,96 @@
+//! An executable that was grafted after it was linked: its third note names the entry points, and the code confirms it.
+
+use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
+use crate::note;
+
+/// The type of the note that says which entry points were redirected (docs/note.md).
+const KIND: u32 = 4;
+/// A jump's or a call's opcode and its distance.
+pub(crate) const JUMP: usize = 5;
+/// The number of `free` in the note.
+const FREE: u32 = 2;
+
+/// A function of the program that leads to the donor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) address: u64,
+    role: u32,
+}
+
+/// What the note says.
+#[derive(Debug)]
+pub(crate) struct Transplant {
+    pub(crate) entries: Vec<Entry>,
+    /// Where the segment begins that holds the note, which is the donor's.
+    donor: u64,
+}
+
+pub(crate) fn loads<'e, 'a>(elf: &'e Elf<'a>) -> impl Iterator<Item = &'e Segment<'a>> {
+    elf.segments.iter().filter(|segment| segment.kind == PT_LOAD)
+}
+
+impl Transplant {
+    /// Nothing where there is no such note.
+    pub(crate) fn of(elf: &Elf<'_>) -> Option<Result<Transplant, String>> {
+        let notes = note::all(elf).into_iter().filter(|note| note.owner == note::OWNER && note.kind == KIND);
+        let note = notes.map(|note| note.description).next()?;
+        Some(Transplant::read(elf, note))
+    }
+
+    fn read(elf: &Elf<'_>, note: &[u8]) -> Result<Transplant, String> {
+        let at = (note.as_ptr() as usize).wrapping_sub(elf.bytes.data.as_ptr() as usize) as u64;
+        let holds = |load: &&Segment<'_>| {
+            let size = load.data.map_or(0, <[u8]>::len) as u64;
+            load.flags & PF_X != 0 && (load.offset..load.offset.saturating_add(size)).contains(&at)
+        };
+        let donor = loads(elf).find(holds).ok_or("the note on the entry points is in no segment with code")?;
+        let words = elf.bytes.over(note);
+        let mut entries = Vec::new();
+        for index in 0..note.len() / 8 {
+            let distance = words.u32(index * 8).unwrap_or(0) as i32;
+            let place = (at - donor.offset).wrapping_add(donor.address).wrapping_add(8 * index as u64);
+            if distance != 0 {
+                let address = place.wrapping_add_signed(i64::from(distance));
+                entries.push(Entry { address, role: words.u32(index * 8 + 4).unwrap_or(0) });
+            }
+        }
+        match entries.len() {
+            0 | 1 => Err("the note on the entry points names fewer than two".to_owned()),
+            _ => Ok(Transplant { entries, donor: donor.address }),
+        }
+    }
+
+    /// Whether the code at an entry point is a jump into the donor's segment.
+    pub(crate) fn leads_to(&self, elf: &Elf<'_>, entry: u64) -> Result<(), String> {
+        let code = loads(elf).filter(|load| load.flags & PF_X != 0).find_map(|load| {
+            let from = usize::try_from(entry.checked_sub(load.address)?).ok()?;
+            load.data?.get(from..from.checked_add(JUMP)?)
+        });
+        let code = code.ok_or_else(|| format!("the entry point {entry:#x} is not in the code"))?;
+        let distance = i32::from_le_bytes([code[1], code[2], code[3], code[4]]);
+        let target = entry.wrapping_add(JUMP as u64).wrapping_add_signed(i64::from(distance));
+        let inside =
+            loads(elf).any(|load| load.address == self.donor && target.wrapping_sub(load.address) < load.memory);
+        match (code[0], inside) {
+            (0xe9, true) => Ok(()),
+            (0xe9, false) => Err(format!("the entry point {entry:#x} jumps to {target:#x}, which is not the donor's")),
+            _ => Err(format!("the entry point {entry:#x} does not begin with a jump")),
+        }
+    }
+
+    /// Whether every entry point is confirmed.
+    pub(crate) fn is_confirmed(&self, elf: &Elf<'_>) -> bool {
+        self.entries.iter().all(|entry| self.leads_to(elf, entry.address).is_ok())
+    }
+
+    /// Whether an entry point begins at an address, behind its landing pad or before it.
+    pub(crate) fn begins_at(&self, address: u64) -> bool {
+        self.entries.iter().any(|entry| entry.address == address || entry.address == address + 4)
+    }
+
+    /// Whether the public `free` is among them. musl's is a function of its own that only jumps to the allocator's
+    /// (src/malloc/free.c), and it is linked where the program has none: so there are two then.
+    pub(crate) fn has_public_free(&self) -> bool {
+        self.entries.iter().filter(|entry| entry.role == FREE).count() >= 2
+    }
+}

@@ -1,0 +1,79 @@
+//! Reads a grafted executable again: the donor is there, each entry point leads to it, and the rest is the program's own.
+
+use super::Check;
+use crate::elf::{Elf, PF_X};
+use crate::error::InspectError;
+use crate::transplanted::{JUMP, Transplant, loads};
+
+const PF_W: u32 = 2;
+/// The call at a thread's end, and the operand that names main.
+const OTHER_EDITS: usize = 2;
+
+/// Static checks of an executable that was grafted after it was linked; with its stock file, that nothing else changed.
+///
+/// # Errors
+/// Files that are no ELF files, or too damaged to be read.
+pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
+    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
+    let elf = parse(graft)?;
+    let mut checks = vec![writable_code(&elf)];
+    let transplant = match Transplant::of(&elf) {
+        Some(Ok(transplant)) => transplant,
+        problem => {
+            let problem = problem
+                .map_or_else(|| "there is no note on the entry points".to_owned(), |p| p.err().unwrap_or_default());
+            checks.push(Check::new("entries", false, problem));
+            return Ok(checks);
+        }
+    };
+    let entries: Vec<u64> = transplant.entries.iter().map(|entry| entry.address).collect();
+    let complaints = entries.iter().filter_map(|entry| transplant.leads_to(&elf, *entry).err()).collect();
+    checks.push(Check::unless("entries", complaints, || {
+        format!("{} functions of musl's malloc family jump into the donor's segment", entries.len())
+    }));
+    if let Some(stock) = stock {
+        checks.push(unchanged(&elf, &parse(stock)?, &entries));
+    }
+    Ok(checks)
+}
+
+fn writable_code(elf: &Elf<'_>) -> Check {
+    let both = loads(elf).filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0);
+    let complaints =
+        both.map(|load| format!("the segment at {:#x} can be written and executed", load.address)).collect();
+    Check::unless("segments", complaints, || "no segment can be both written and executed".to_owned())
+}
+
+/// Everything that stock loads is loaded from the same addresses with the same bytes, but for the jumps and two more edits.
+fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entries: &[u64]) -> Check {
+    let mut complaints = Vec::new();
+    let mut others: Vec<u64> = Vec::new();
+    for load in loads(stock) {
+        let Some(same) = loads(graft).find(|other| (other.address, other.memory) == (load.address, load.memory)) else {
+            complaints.push(format!("stock's segment at {:#x} is not there", load.address));
+            continue;
+        };
+        let (before, after) = (load.data.unwrap_or_default(), same.data.unwrap_or_default());
+        if before.len() != after.len() || load.flags != same.flags {
+            complaints.push(format!("the segment at {:#x} has another size or other permissions", load.address));
+            continue;
+        }
+        let changed = before.iter().zip(after).enumerate().filter(|(_, (one, other))| one != other);
+        for address in changed.map(|(at, _)| load.address + at as u64) {
+            // The file's header is loaded with the first segment; it names the new start and the new tables.
+            let in_header = load.offset == 0 && address - load.address < 64;
+            let in_entry = entries.iter().any(|entry| (*entry..entry + JUMP as u64).contains(&address));
+            let in_other = others.iter().any(|start| (*start..start + JUMP as u64).contains(&address));
+            if !in_header && !in_entry && !in_other {
+                if load.flags & PF_X == 0 || others.len() == OTHER_EDITS {
+                    complaints.push(format!("the byte at {address:#x} is not stock's"));
+                    break;
+                }
+                others.push(address);
+            }
+        }
+    }
+    Check::unless("program", complaints, || {
+        format!("the program is stock's but for {} jumps and {} other edits", entries.len(), others.len())
+    })
+}

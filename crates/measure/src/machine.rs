@@ -1,0 +1,213 @@
+//! What machine this is, and what else it was doing while something was measured.
+
+use std::fs;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
+
+/// Facts that figures depend on. What the machine does not tell is not there.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its architecture, as Rust names it.
+    pub arch: String,
+    /// The processor's own name.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub processor: Option<String>,
+    /// Processors that this process may use.
+    pub processors: usize,
+    /// Bytes of main memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub memory_bytes: Option<u64>,
+    /// The kernel's release.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel: Option<String>,
+    /// Whether it is a virtual one (x86 tells).
+    pub is_virtual: bool,
+    /// What decides its clock frequency.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub governor: Option<String>,
+    /// Whether the kernel hands out huge pages: `always`, `madvise` or `never`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub huge_pages: Option<String>,
+}
+
+impl Machine {
+    /// This one.
+    pub fn this() -> Machine {
+        let information = read("/proc/cpuinfo").unwrap_or_default();
+        let field = |name: &str| {
+            let line = information.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let memory = read("/proc/meminfo").and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().to_owned();
+            line.strip_suffix("kB")?.trim().parse::<u64>().ok()
+        });
+        let huge_pages = read("/sys/kernel/mm/transparent_hugepage/enabled");
+        Machine {
+            arch: std::env::consts::ARCH.to_owned(),
+            processor: field("model name").or_else(|| field("CPU part")),
+            processors: processors(),
+            memory_bytes: memory.map(|kibibytes| kibibytes * 1024),
+            kernel: read("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()),
+            is_virtual: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").map(|text| text.trim().to_owned()),
+            huge_pages: huge_pages.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
+        }
+    }
+
+    /// In a line.
+    pub fn description(&self) -> String {
+        let mut parts = vec![self.processor.clone().unwrap_or_else(|| self.arch.clone())];
+        parts.push(format!("{} processors", self.processors));
+        if let Some(memory) = self.memory_bytes {
+            parts.push(format!("{} GiB", (memory + (1 << 29)) >> 30));
+        }
+        parts.extend(self.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
+        if self.is_virtual {
+            parts.push("virtual".to_owned());
+        }
+        parts.extend(self.governor.as_ref().map(|governor| format!("governor {governor}")));
+        parts.extend(self.huge_pages.as_ref().map(|setting| format!("huge pages: {setting}")));
+        parts.join(", ")
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// What disturbed a measurement. What the machine does not tell is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// Processes that wanted to run, on average of the minute before.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub load_before: Option<f64>,
+    /// Share of all processor time that programs other than the measured ones took, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub others: Option<f64>,
+    /// Share of all processor time that the machine under this virtual one took away, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stolen: Option<f64>,
+}
+
+impl Disturbance {
+    /// In words, where there was any worth mentioning.
+    pub fn description(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if let Some(others) = self.others.filter(|others| *others > 0.05) {
+            parts.push(format!("other programs took {:.0} % of the processors' time", others * 100.0));
+        }
+        if let Some(stolen) = self.stolen.filter(|stolen| *stolen > 0.01) {
+            parts.push(format!("the virtual machine's host took away {:.0} %", stolen * 100.0));
+        }
+        let load = self.load_before.filter(|load| *load > to_f64(processors()) * 0.5);
+        parts.extend(load.map(|load| format!("the load was {load:.1} on {} processors before", processors())));
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// Looks at the machine before and after.
+#[derive(Debug)]
+pub struct Watch {
+    load: Option<f64>,
+    ticks: Option<Ticks>,
+    own: f64,
+}
+
+impl Watch {
+    /// Begins.
+    pub fn start() -> Watch {
+        let load = read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok());
+        Watch { load, ticks: Ticks::now(), own: own_seconds() }
+    }
+
+    /// What happened since.
+    pub fn finish(self) -> Disturbance {
+        let since = Ticks::now().zip(self.ticks).map(|(now, before)| now.since(before)).filter(|since| since.all > 0.0);
+        // USER_HZ is 100 on every architecture of ours.
+        let own = (own_seconds() - self.own) * 100.0;
+        Disturbance {
+            load_before: self.load,
+            others: since.map(|since| ((since.busy - own) / since.all).clamp(0.0, 1.0)),
+            stolen: since.map(|since| since.stolen / since.all),
+        }
+    }
+}
+
+/// The first line of proc_stat(5).
+#[derive(Debug, Clone, Copy)]
+struct Ticks {
+    all: f64,
+    busy: f64,
+    stolen: f64,
+}
+
+impl Ticks {
+    fn now() -> Option<Ticks> {
+        Ticks::read(&read("/proc/stat")?)
+    }
+
+    fn read(text: &str) -> Option<Ticks> {
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<f64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice.
+        let [user, nice, system, idle, waiting, irq, softirq, stolen] = *ticks.get(..8)? else { return None };
+        let busy = user + nice + system + irq + softirq;
+        Some(Ticks { all: busy + idle + waiting + stolen, busy, stolen })
+    }
+
+    fn since(self, before: Ticks) -> Ticks {
+        Ticks { all: self.all - before.all, busy: self.busy - before.busy, stolen: self.stolen - before.stolen }
+    }
+}
+
+/// Processor time of this process and of its children that have ended.
+fn own_seconds() -> f64 {
+    let seconds = |who| {
+        getrusage(who).map_or(0.0, |usage| {
+            let sum = usage.user_time() + usage.system_time();
+            to_seconds(sum.tv_sec(), sum.tv_usec())
+        })
+    };
+    seconds(UsageWho::RUSAGE_SELF) + seconds(UsageWho::RUSAGE_CHILDREN)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "processor time")]
+fn to_seconds(seconds: i64, microseconds: i64) -> f64 {
+    seconds as f64 + microseconds as f64 * 1e-6
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a number of processors")]
+fn to_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known() {
+        let machine = Machine::this();
+        assert!(machine.processors > 0 && machine.kernel.is_some() && machine.memory_bytes.is_some());
+        assert!(machine.description().contains("processors"));
+    }
+
+    #[test]
+    fn others_are_told_from_ours() {
+        let before = Ticks::read("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1").unwrap();
+        let since = Ticks::read("cpu  200 0 150 900 50 0 0 100 0 0\n").unwrap().since(before);
+        assert_eq!((since.all, since.busy, since.stolen), (400.0, 200.0, 100.0));
+        let disturbance = Disturbance { others: Some(0.5), stolen: Some(0.25), load_before: Some(0.0) };
+        let said = disturbance.description().unwrap();
+        assert!(said.contains("50 %") && said.contains("took away 25 %") && !said.contains("load"), "{said}");
+        assert_eq!(Disturbance::default().description(), None);
+        let watched = Watch::start().finish();
+        assert!(watched.load_before.is_some());
+    }
+}

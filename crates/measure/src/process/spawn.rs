@@ -1,0 +1,91 @@
+//! Starting a program, and what it prints.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use sha2::{Digest, Sha256};
+
+use crate::case::Invocation;
+use crate::executor::{End, RunError, Status};
+
+/// So much of an output is kept for messages.
+const SHOWN: usize = 300;
+
+/// What a program prints goes to files in memory: nobody has to read while it runs, as a pipe would want it.
+pub(super) struct Outputs {
+    out: File,
+    err: File,
+}
+
+impl Outputs {
+    pub(super) fn new() -> Result<Outputs, RunError> {
+        let file = || memfd_create("allograft-output", MemfdFlags::CLOEXEC).map(File::from);
+        let failed = |error| RunError::Measuring(format!("no file in memory is to be had for the output: {error}"));
+        Ok(Outputs { out: file().map_err(failed)?, err: file().map_err(failed)? })
+    }
+
+    fn stdio(file: &File) -> Result<Stdio, RunError> {
+        let copy = file.try_clone();
+        copy.map(Stdio::from).map_err(|error| RunError::Measuring(format!("the output cannot be kept: {error}")))
+    }
+
+    /// The end of a program that ended with `status`, after the value that `wait4` gives.
+    pub(super) fn end(mut self, status: i32) -> End {
+        let status = if libc::WIFSIGNALED(status) {
+            Status::Signal(libc::WTERMSIG(status))
+        } else {
+            Status::Exit(libc::WEXITSTATUS(status))
+        };
+        // What cannot be read back counts as not printed: it differs from what the first arm printed, if that can be.
+        let (digest, head) = digest(&mut self.out);
+        let mut complaint = Vec::new();
+        let length = self.err.seek(SeekFrom::End(0)).unwrap_or(0);
+        let _ = self.err.seek(SeekFrom::Start(length.saturating_sub(SHOWN as u64)));
+        let _ = self.err.read_to_end(&mut complaint);
+        End { status, digest, head: text(&head), complaint: text(&complaint) }
+    }
+}
+
+fn digest(file: &mut File) -> ([u8; 32], Vec<u8>) {
+    let mut hash = Sha256::new();
+    let mut head = Vec::new();
+    let mut buffer = vec![0; 1 << 16];
+    let _ = file.rewind();
+    while let Ok(length @ 1..) = file.read(&mut buffer) {
+        hash.update(&buffer[..length]);
+        let room = SHOWN.saturating_sub(head.len()).min(length);
+        head.extend_from_slice(&buffer[..room]);
+    }
+    (hash.finalize().into(), head)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().replace('\n', " | ")
+}
+
+/// The command, in a process group of its own, so that all of it can be ended; input is empty.
+pub(super) fn command(invocation: &Invocation, outputs: &Outputs) -> Result<Command, RunError> {
+    let mut command = Command::new(&invocation.program);
+    command.args(&invocation.arguments).envs(invocation.environment.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stdout(Outputs::stdio(&outputs.out)?).stderr(Outputs::stdio(&outputs.err)?);
+    command.process_group(0);
+    Ok(command)
+}
+
+/// Starts it.
+pub(super) fn start(command: &mut Command) -> Result<std::process::Child, RunError> {
+    command
+        .spawn()
+        .map_err(|source| RunError::Start { program: command.get_program().to_string_lossy().into_owned(), source })
+}
+
+/// Ends the process group of a child that has not been waited for yet.
+pub(super) fn end_group(group: u32) {
+    if let Ok(group) = i32::try_from(group) {
+        // It may have ended meanwhile; that is as well.
+        let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);
+    }
+}

@@ -1,0 +1,329 @@
+//! What to take.
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::{ArmResult, CaseResult, to_f64};
+use crate::statistics::{Ratio, holm};
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// The fastest.
+    Speed,
+    /// The one with the least peak, if it is not slower.
+    Memory,
+    /// The fastest whose peak is at most [`MOST_MEMORY`] times stock's.
+    Balanced,
+}
+
+impl Objective {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Objective::Speed => "speed",
+            Objective::Memory => "memory",
+            Objective::Balanced => "balanced",
+        }
+    }
+}
+
+/// How much memory a balanced choice may take, to stock's.
+pub const MOST_MEMORY: f64 = 1.25;
+/// A change has to be worth it: less time than this of stock's.
+const WORTH_TIME: f64 = 0.97;
+/// Less memory than this of stock's.
+const WORTH_MEMORY: f64 = 0.95;
+/// Who wants memory accepts so much more time.
+const MOST_TIME: f64 = 1.05;
+/// Arms whose times differ less than by this are equally fast: the one that needs less memory is taken.
+const AS_FAST: f64 = 1.02;
+/// With fewer rounds the test cannot say yes when there are several arms.
+const ENOUGH: usize = 8;
+/// The level of the test, for all arms together.
+const LEVEL: f64 = 0.05;
+
+/// What to take, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recommendation {
+    /// The arm's name; `stock`: keep what you have.
+    pub arm: String,
+    /// A sentence or two with the figures.
+    pub reason: String,
+    /// What applies it; nothing for stock.
+    pub command: Option<String>,
+    /// What was wanted.
+    pub objective: Objective,
+    /// The arms that no other one beats in both time and peak memory.
+    pub pareto: Vec<String>,
+}
+
+/// An arm that may be taken.
+struct Candidate<'r> {
+    arm: &'r ArmResult,
+    time: Ratio,
+    /// How likely its difference is by chance, all arms considered.
+    corrected: f64,
+    memory: Option<f64>,
+}
+
+/// Chooses among the arms, the first of which is stock. Nothing when there is no other that was measured.
+pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective) -> Option<Recommendation> {
+    let candidates = candidates(arms);
+    if candidates.is_empty() {
+        return None;
+    }
+    let chosen = choose(&candidates, objective);
+    let rounds = cases.iter().map(|case| case.rounds).min().unwrap_or(0);
+    let reason = match chosen {
+        Some(candidate) => praise(candidate, &candidates, arms, objective, rounds),
+        None => keep(&candidates, cases, objective, rounds),
+    };
+    Some(Recommendation {
+        arm: chosen.map_or("stock", |candidate| candidate.arm.origin.name.as_str()).to_owned(),
+        reason,
+        command: chosen.and_then(|candidate| candidate.arm.origin.command.clone()),
+        objective,
+        pareto: pareto(arms),
+    })
+}
+
+fn candidates(arms: &[ArmResult]) -> Vec<Candidate<'_>> {
+    let measured: Vec<(&ArmResult, Ratio)> = arms
+        .iter()
+        .skip(1)
+        .filter(|arm| arm.origin.eligible && arm.failure.is_none())
+        .filter_map(|arm| Some((arm, arm.ratio_to_stock?)))
+        .collect();
+    let corrected = holm(&measured.iter().map(|(_, time)| time.p_value).collect::<Vec<_>>());
+    let candidate = |((arm, time), corrected)| Candidate { arm, time, corrected, memory: arm.memory_ratio_to_stock };
+    measured.into_iter().zip(corrected).map(candidate).collect()
+}
+
+impl Candidate<'_> {
+    fn is_faster(&self) -> bool {
+        self.time.value <= WORTH_TIME && self.corrected < LEVEL
+    }
+
+    /// Lower is better where times are equal.
+    fn memory_or_unknown(&self) -> f64 {
+        self.memory.unwrap_or(f64::INFINITY)
+    }
+}
+
+fn choose<'c, 'r>(candidates: &'c [Candidate<'r>], objective: Objective) -> Option<&'c Candidate<'r>> {
+    let fits = |candidate: &&Candidate<'_>| match objective {
+        Objective::Speed => candidate.is_faster(),
+        Objective::Balanced => candidate.is_faster() && candidate.memory.is_some_and(|memory| memory <= MOST_MEMORY),
+        Objective::Memory => {
+            candidate.memory.is_some_and(|memory| memory <= WORTH_MEMORY) && candidate.time.value <= MOST_TIME
+        }
+    };
+    let fitting: Vec<&Candidate<'_>> = candidates.iter().filter(fits).collect();
+    if objective == Objective::Memory {
+        return fitting.into_iter().min_by(|one, other| one.memory_or_unknown().total_cmp(&other.memory_or_unknown()));
+    }
+    let fastest = fitting.iter().map(|candidate| candidate.time.value).min_by(f64::total_cmp)?;
+    let as_fast = fitting.into_iter().filter(|candidate| candidate.time.value <= fastest * AS_FAST);
+    as_fast.min_by(|one, other| one.memory_or_unknown().total_cmp(&other.memory_or_unknown()))
+}
+
+/// `0.44 (95 % interval 0.42 to 0.46)`.
+fn interval(ratio: &Ratio) -> String {
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => format!("{:.2} (95 % interval {low:.2} to {high:.2})", ratio.value),
+        _ => format!("{:.2} (a single round: no interval)", ratio.value),
+    }
+}
+
+fn confidence(candidate: &Candidate<'_>, rounds: usize) -> String {
+    let p = if candidate.corrected < 0.001 {
+        "<\u{a0}0.001".to_owned()
+    } else {
+        format!("=\u{a0}{:.3}", candidate.corrected)
+    };
+    let rounds = if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
+    format!("{rounds}, p\u{a0}{p} with all arms considered")
+}
+
+fn praise(
+    chosen: &Candidate<'_>,
+    candidates: &[Candidate<'_>],
+    arms: &[ArmResult],
+    objective: Objective,
+    rounds: usize,
+) -> String {
+    let name = &chosen.arm.origin.name;
+    let mut text =
+        format!("{name} takes {} times stock's time; {}", interval(&chosen.time), confidence(chosen, rounds));
+    match (chosen.memory, chosen.arm.peak_memory_bytes, arms[0].peak_memory_bytes) {
+        (Some(ratio), Some(peak), Some(stock)) => text.push_str(&format!(
+            ". Its peak memory is {ratio:.2} times stock's ({:.1} MB against {:.1} MB)",
+            to_f64(peak) / 1e6,
+            to_f64(stock) / 1e6
+        )),
+        _ => text.push_str(". Its memory could not be measured"),
+    }
+    let quicker = candidates.iter().filter(|other| other.is_faster() && other.time.value * AS_FAST < chosen.time.value);
+    let quicker = quicker.min_by(|one, other| one.time.value.total_cmp(&other.time.value));
+    match (objective, quicker) {
+        (Objective::Balanced, Some(quicker)) => text.push_str(&format!(
+            ". {} is faster ({:.2}), but takes {} stock's memory",
+            quicker.arm.origin.name,
+            quicker.time.value,
+            quicker.memory.map_or("an unknown multiple of".to_owned(), |memory| format!("{memory:.2} times")),
+        )),
+        (Objective::Memory, Some(quicker)) => {
+            text.push_str(&format!(". {} is faster ({:.2})", quicker.arm.origin.name, quicker.time.value));
+        }
+        _ => {}
+    }
+    text.push('.');
+    text
+}
+
+fn keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective, rounds: usize) -> String {
+    let best = candidates.iter().min_by(|one, other| one.time.value.total_cmp(&other.time.value));
+    let mut text = "Keep what you have: ".to_owned();
+    match (objective, best) {
+        (Objective::Memory, _) => {
+            let least =
+                candidates.iter().min_by(|one, other| one.memory_or_unknown().total_cmp(&other.memory_or_unknown()));
+            match least.and_then(|candidate| Some((candidate, candidate.memory?))) {
+                Some((least, memory)) => text.push_str(&format!(
+                    "nothing saves 5 % of stock's peak memory without costing 5 % more time; the least has {} ({memory:.2} times \
+                     stock's memory, {:.2} times its time).",
+                    least.arm.origin.name, least.time.value
+                )),
+                None => text.push_str("memory could not be measured."),
+            }
+        }
+        (_, Some(best)) if best.is_faster() => {
+            let memory =
+                best.memory.zip(best.arm.peak_memory_bytes).map_or("not measured".to_owned(), |(ratio, peak)| {
+                    format!("{ratio:.2} times, {:.1} MB", to_f64(peak) / 1e6)
+                });
+            text.push_str(&format!(
+                "what is faster, {} first ({} times stock's time), takes more than {MOST_MEMORY} times stock's memory ({memory}). If \
+                 that does not matter: `--for speed`.",
+                best.arm.origin.name,
+                interval(&best.time),
+            ));
+            return text;
+        }
+        (_, Some(best)) => text.push_str(&format!(
+            "nothing is faster than stock by 3 % or more with confidence. The best is {}: {} times stock's time; {}.",
+            best.arm.origin.name,
+            interval(&best.time),
+            confidence(best, rounds)
+        )),
+        (_, None) => {}
+    }
+    if (1..ENOUGH).contains(&rounds) {
+        text.push_str(&format!(" But so few rounds ({rounds}) tell little: give it a greater `--budget`."));
+    } else if let Some(noise) = cases.iter().find_map(|case| case.too_noisy.as_ref()) {
+        text.push_str(&format!(" But {noise}."));
+    }
+    text
+}
+
+/// Among those that can be taken, by time and peak memory.
+fn pareto(arms: &[ArmResult]) -> Vec<String> {
+    let point = |arm: &ArmResult| Some((arm.ratio_to_stock?.value, to_f64(arm.peak_memory_bytes?)));
+    let eligible = || arms.iter().filter(|arm| arm.origin.eligible && arm.failure.is_none());
+    let beaten = |arm: &ArmResult| {
+        point(arm).is_none_or(|(time, memory)| {
+            eligible().filter_map(point).any(|(other_time, other_memory)| {
+                other_time <= time && other_memory <= memory && (other_time < time || other_memory < memory)
+            })
+        })
+    };
+    eligible().filter(|arm| !beaten(arm)).map(|arm| arm.origin.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Origin;
+    use crate::statistics::Method;
+
+    fn arm(name: &str, time: f64, p_value: f64, memory: Option<f64>) -> ArmResult {
+        let stock = name == "stock";
+        ArmResult {
+            origin: Origin {
+                name: name.to_owned(),
+                donor: (!stock).then(|| name.to_owned()),
+                command: (!stock).then(|| format!("allograft graft libc.a --donor {name}")),
+                eligible: name != "glibc",
+                ..Origin::default()
+            },
+            failure: None,
+            median_wall_s: Some(time),
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a test's megabytes")]
+            peak_memory_bytes: memory.map(|memory| (memory * 1e6) as u64),
+            ratio_to_stock: Some(Ratio {
+                value: time,
+                low: Some(time * 0.99),
+                high: Some(time * 1.01),
+                p_value,
+                method: Method::SignedRank,
+            }),
+            memory_ratio_to_stock: memory,
+            runs: Vec::new(),
+            warm_up: Vec::new(),
+            memory_runs: Vec::new(),
+        }
+    }
+
+    fn arms() -> Vec<ArmResult> {
+        vec![
+            arm("stock", 1.0, 1.0, Some(1.0)),
+            arm("lean", 0.8, 0.001, Some(0.9)),
+            arm("fast", 0.5, 0.001, Some(2.0)),
+            arm("good", 0.6, 0.001, Some(1.2)),
+            arm("as good", 0.595, 0.001, Some(1.24)),
+            arm("glibc", 0.3, 0.001, Some(0.5)),
+        ]
+    }
+
+    #[test]
+    fn the_objective_decides() {
+        let take = |objective| recommend(&arms(), &[], objective).unwrap();
+        assert_eq!(take(Objective::Speed).arm, "fast");
+        let balanced = take(Objective::Balanced);
+        assert_eq!(
+            (balanced.arm.as_str(), balanced.command.as_deref()),
+            ("good", Some("allograft graft libc.a --donor good"))
+        );
+        assert!(balanced.reason.contains("0.60 (95 % interval 0.59 to 0.61)"), "{}", balanced.reason);
+        assert!(balanced.reason.contains("fast is faster (0.50)"), "{}", balanced.reason);
+        assert_eq!(take(Objective::Memory).arm, "lean");
+        assert_eq!(balanced.pareto, ["lean", "fast", "good", "as good"]);
+    }
+
+    #[test]
+    fn stock_stays_where_nothing_is_better_by_what_counts() {
+        let kept = |others: Vec<ArmResult>| {
+            let mut arms = vec![arm("stock", 1.0, 1.0, Some(1.0))];
+            arms.extend(others);
+            recommend(&arms, &[], Objective::Balanced).unwrap()
+        };
+        // Clearly faster, but by too little; faster by much, but perhaps by chance; faster, but hungry; memory unknown.
+        for other in [
+            arm("little", 0.98, 0.0001, Some(1.0)),
+            arm("chance", 0.8, 0.2, Some(1.0)),
+            arm("hungry", 0.5, 0.0001, Some(1.3)),
+            arm("unknown", 0.5, 0.0001, None),
+        ] {
+            let name = other.origin.name.clone();
+            let kept = kept(vec![other]);
+            assert_eq!((kept.arm.as_str(), kept.command), ("stock", None), "{name}");
+            assert!(kept.reason.starts_with("Keep what you have") && kept.reason.contains(&name), "{}", kept.reason);
+        }
+        // One of twenty is below 5 % by chance.
+        let many =
+            (0..20).map(|number| arm(&format!("donor {number}"), 0.9, if number == 0 { 0.04 } else { 0.5 }, Some(1.0)));
+        assert_eq!(kept(many.collect()).arm, "stock");
+        assert!(recommend(&arms()[..1], &[], Objective::Speed).is_none());
+    }
+}

@@ -1,0 +1,81 @@
+//! Figures as people read them: three digits, and a unit.
+
+use crate::results::to_f64;
+use crate::statistics::Ratio;
+
+/// A time: `1.23 s`, `45.6 ms`, `12.3 µs`.
+pub fn seconds(seconds: f64) -> String {
+    let (figure, unit) = match seconds.abs() {
+        0.0 => return "0".to_owned(),
+        least if least < 999.5e-6 => (seconds * 1e6, "µs"),
+        least if least < 0.9995 => (seconds * 1e3, "ms"),
+        _ => (seconds, "s"),
+    };
+    format!("{} {unit}", three_digits(figure))
+}
+
+/// Memory: `12.3 MB`, in powers of 1,000.
+pub fn bytes(bytes: u64) -> String {
+    let bytes = to_f64(bytes);
+    if bytes >= 999.5e6 {
+        format!("{} GB", three_digits(bytes / 1e9))
+    } else if bytes >= 999.5e3 {
+        format!("{} MB", three_digits(bytes / 1e6))
+    } else {
+        format!("{} kB", three_digits(bytes / 1e3))
+    }
+}
+
+/// A count: `12`, `3,456`, `7.0 M`.
+pub fn count(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{},{:03}", count / 1000, count % 1000),
+        _ => format!("{:.1} M", to_f64(count) / 1e6),
+    }
+}
+
+/// A ratio and its interval: `0.44 (0.42–0.46)`.
+pub fn ratio(ratio: &Ratio) -> String {
+    let digits = if ratio.half_width().is_some_and(|half| half < 0.002) { 3 } else { 2 };
+    match (ratio.low, ratio.high) {
+        _ if *ratio == Ratio::ITSELF => "1".to_owned(),
+        (Some(low), Some(high)) => format!("{:.digits$} ({low:.digits$}–{high:.digits$})", ratio.value),
+        _ => format!("{:.digits$}", ratio.value),
+    }
+}
+
+/// One amount as a ratio to another: `1.23`.
+pub fn quotient(amount: u64, to: u64) -> String {
+    if to == 0 { "-".to_owned() } else { format!("{:.2}", to_f64(amount) / to_f64(to)) }
+}
+
+fn three_digits(figure: f64) -> String {
+    match figure.abs() {
+        least if least >= 99.95 => format!("{figure:.0}"),
+        least if least >= 9.995 => format!("{figure:.1}"),
+        _ => format!("{figure:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        assert_eq!(seconds(1.2345), "1.23 s");
+        assert_eq!(seconds(0.9996), "1.00 s");
+        assert_eq!(seconds(0.0), "0");
+        assert_eq!(seconds(0.0456), "45.6 ms");
+        assert_eq!(seconds(0.000_012_3), "12.3 µs");
+        assert_eq!(bytes(12_345_678), "12.3 MB");
+        assert_eq!(bytes(4_600), "4.60 kB");
+        assert_eq!(bytes(2_500_000_000), "2.50 GB");
+        assert_eq!(count(1_234), "1,234");
+        assert_eq!(count(7_000_000), "7.0 M");
+        assert_eq!(ratio(&Ratio::of_logs(&[0.0; 8]).unwrap()), "1.000 (1.000–1.000)");
+        assert_eq!(ratio(&Ratio::ITSELF), "1");
+        assert_eq!(quotient(3, 2), "1.50");
+    }
+}

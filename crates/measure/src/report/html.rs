@@ -1,0 +1,111 @@
+//! One page that needs nothing else: no network, no script.
+
+mod chart;
+mod page;
+mod tables;
+
+use std::fmt::Write;
+
+use crate::results::{CaseResult, Results};
+
+/// The report as a file for browsers: recommendation, charts, tables, what was measured on what.
+pub fn html(results: &Results) -> String {
+    let mut body = String::new();
+    body.push_str(&head(results));
+    if results.cases.len() > 1 {
+        body.push_str(&tables::overview(results));
+    }
+    if let Some(chart) = chart::trade_off(results) {
+        body.push_str(&figure(
+            "Memory against time",
+            "Both as ratio to stock, over everything measured; lower left is better. The line joins the arms that no other one \
+             beats in both.",
+            &chart,
+        ));
+    }
+    for (name, cases) in programs(results) {
+        if let Some(chart) = chart::scaling(results, &cases) {
+            let caption = "Time by number of threads; lower is better.";
+            body.push_str(&figure(&format!("Scaling of {name}"), caption, &chart));
+        }
+    }
+    if let Some(chart) = chart::degradation(results) {
+        let caption = "Time for the greatest size over that for the least, divided by the ratio of the sizes: 1 is as much \
+                       longer as there is more to do.";
+        body.push_str(&figure("More work", caption, &chart));
+    }
+    for case in &results.cases {
+        let rounds = if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) };
+        // Writing to a string does not fail.
+        let _ = write!(body, "<section><h2>{} <small>{rounds}</small></h2>", escaped(&case.title()));
+        if let Some(noise) = &case.too_noisy {
+            let _ = write!(body, "<p class=\"warning\">{}</p>", escaped(noise));
+        }
+        body.push_str(&chart::times(case));
+        body.push_str(&tables::case(case, results));
+        body.push_str("</section>");
+    }
+    body.push_str(&tables::circumstances(results));
+    page::page("allograft bench", &body)
+}
+
+/// Cases of the same program, in the order of the first of each.
+fn programs(results: &Results) -> Vec<(&str, Vec<&CaseResult>)> {
+    let mut programs: Vec<(&str, Vec<&CaseResult>)> = Vec::new();
+    for case in &results.cases {
+        match programs.iter_mut().find(|(name, _)| *name == case.name) {
+            Some((_, cases)) => cases.push(case),
+            None => programs.push((&case.name, vec![case])),
+        }
+    }
+    programs
+}
+
+fn head(results: &Results) -> String {
+    let mut text = "<header><h1>Which allocator?</h1>".to_owned();
+    if let Some(recommendation) = &results.recommendation {
+        let name = if recommendation.arm == "stock" { "Keep stock" } else { &recommendation.arm };
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "<div class=\"verdict\"><p class=\"choice\">{}<small>for {}</small></p><p>{}</p>",
+            escaped(name),
+            recommendation.objective.name(),
+            escaped(&recommendation.reason)
+        );
+        if let Some(command) = &recommendation.command {
+            let _ = write!(text, "<pre>{}</pre>", escaped(command));
+        }
+        let pareto: Vec<String> = recommendation.pareto.iter().map(|name| escaped(name)).collect();
+        let _ = write!(text, "<p class=\"quiet\">Not beaten in both time and memory: {}.</p></div>", pareto.join(", "));
+    }
+    for warning in &results.warnings {
+        let _ = write!(text, "<p class=\"warning\">{}</p>", escaped(warning));
+    }
+    if results.interrupted {
+        text.push_str("<p class=\"warning\">Interrupted: these are the rounds that were complete.</p>");
+    }
+    text + "</header>"
+}
+
+fn figure(title: &str, caption: &str, chart: &str) -> String {
+    let (title, caption) = (escaped(title), escaped(caption));
+    format!("<section><h2>{title}</h2><p class=\"quiet\">{caption}</p>{chart}</section>")
+}
+
+/// For text and for attribute values.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // Not allowed in XML, and nothing to see.
+            letter if letter.is_control() && letter != '\n' && letter != '\t' => escaped.push('\u{fffd}'),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}

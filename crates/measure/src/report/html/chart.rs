@@ -1,0 +1,402 @@
+//! Charts as SVG, written by hand: what they need is little, and it has to look the same everywhere.
+
+use std::fmt::Write;
+
+use super::escaped;
+use crate::report::figures::seconds;
+use crate::results::{CaseResult, Results, degradation as degradation_of};
+
+/// Width of every chart in its own units; browsers scale it to the page.
+const WIDTH: f64 = 900.0;
+/// Room for names at the left of bars.
+const NAMES: f64 = 190.0;
+/// Room for figures at their right.
+const FIGURES: f64 = 150.0;
+const ROW: f64 = 24.0;
+
+fn open(height: f64, label: &str) -> String {
+    format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">", escaped(label))
+}
+
+/// Round numbers from 0 to `most`, about five of them, and the least round one that is not below `most`.
+fn ticks(most: f64) -> (Vec<f64>, f64) {
+    let rough = most.max(f64::MIN_POSITIVE) / 5.0;
+    let power = 10f64.powf(rough.log10().floor());
+    let step =
+        [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|one| one * power).find(|step| *step >= rough).unwrap_or(rough);
+    let count = (most / step).ceil().max(1.0);
+    let mut ticks = Vec::new();
+    let mut at = 0.0;
+    while at <= count + 0.5 {
+        ticks.push(at * step);
+        at += 1.0;
+    }
+    (ticks, count * step)
+}
+
+/// Time by arm: the median as a bar, the quartiles as a whisker.
+pub(super) fn times(case: &CaseResult) -> String {
+    let rows: Vec<_> = case.arms.iter().filter_map(|arm| Some((arm, arm.cost_s?))).collect();
+    let most = rows.iter().map(|(_, cost)| cost.q3).fold(0.0, f64::max);
+    let (ticks, most) = ticks(most);
+    let bottom = ROW * to_f64(rows.len()) + 6.0;
+    let mut text = open(bottom + 22.0, &format!("time by arm: {}", case.title()));
+    let x = |value: f64| NAMES + (WIDTH - NAMES - FIGURES) * value / most;
+    for tick in ticks {
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "<line class=\"grid\" x1=\"{0:.1}\" y1=\"0\" x2=\"{0:.1}\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{0:.1}\" \
+             y=\"{1:.1}\" text-anchor=\"middle\">{2}</text>",
+            x(tick),
+            bottom + 15.0,
+            seconds(tick)
+        );
+    }
+    for (row, (arm, cost)) in rows.iter().enumerate() {
+        let top = ROW * to_f64(row) + 4.0;
+        let middle = top + 8.0;
+        let class = if row == 0 { "bar stock" } else { "bar" };
+        let _ = write!(
+            text,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{class}\" x=\"{NAMES}\" y=\"{top:.1}\" \
+             width=\"{:.1}\" height=\"16\" rx=\"2\"/><path class=\"whisker\" d=\"M{:.1} {middle:.1}H{:.1}M{4:.1} {6:.1}v8M{5:.1} \
+             {6:.1}v8\"/>",
+            NAMES - 10.0,
+            middle + 4.0,
+            escaped(&arm.name),
+            x(cost.median) - NAMES,
+            x(cost.q1),
+            x(cost.q3),
+            middle - 4.0
+        );
+        let ratio =
+            arm.ratio_to_stock.filter(|_| row != 0).map_or(String::new(), |ratio| format!(" · {:.2} ×", ratio.value));
+        let _ = write!(
+            text,
+            "<text x=\"{:.1}\" y=\"{:.1}\">{}{ratio}</text>",
+            x(cost.q3.max(cost.median)) + 8.0,
+            middle + 4.0,
+            seconds(cost.median)
+        );
+    }
+    text + "</svg>"
+}
+
+/// An arm as a point.
+struct Point<'r> {
+    name: &'r str,
+    time: f64,
+    memory: f64,
+}
+
+/// Powers of 2 that span `figures` and 1: ratios are as far from 1 upwards as downwards.
+fn powers(figures: impl Iterator<Item = f64>) -> Vec<f64> {
+    let (mut low, mut high): (f64, f64) = (-1.0, 1.0);
+    for figure in figures {
+        low = low.min(figure.log2().floor());
+        high = high.max(figure.log2().ceil());
+    }
+    let step = ((high - low) / 8.0).ceil().max(1.0);
+    let mut ticks = Vec::new();
+    // 1 is one of them.
+    let mut at = (low / step).floor() * step;
+    while at < high + step {
+        ticks.push(at.exp2());
+        at += step;
+    }
+    ticks
+}
+
+/// Memory against time, to stock, with the line of those that nothing beats.
+pub(super) fn trade_off(results: &Results) -> Option<String> {
+    let points: Vec<Point<'_>> = results
+        .arms
+        .iter()
+        .filter_map(|arm| {
+            let (time, memory) = (arm.ratio_to_stock?.value, arm.memory_ratio_to_stock?);
+            Some(Point { name: &arm.origin.name, time, memory })
+        })
+        .collect();
+    if points.len() < 2 {
+        return None;
+    }
+    let across = powers(points.iter().map(|point| point.time));
+    let up = powers(points.iter().map(|point| point.memory));
+    let (left, right, top, bottom) = (60.0, WIDTH - 130.0, 12.0, 380.0);
+    let share = |ticks: &[f64], value: f64| {
+        let (first, last) = (ticks[0].log2(), ticks[ticks.len() - 1].log2());
+        (value.log2() - first) / (last - first)
+    };
+    let x = |time: f64| left + (right - left) * share(&across, time);
+    let y = |memory: f64| bottom - (bottom - top) * share(&up, memory);
+    let mut text = open(430.0, "memory against time");
+    axes(&mut text, &across, &up, &x, &y, (left, right, top, bottom));
+    // Writing to a string does not fail.
+    let _ = write!(text, "<path class=\"one\" d=\"M{:.1} {top}V{bottom}M{left} {:.1}H{right}\"/>", x(1.0), y(1.0));
+    let pareto =
+        results.recommendation.as_ref().map(|recommendation| recommendation.pareto.as_slice()).unwrap_or_default();
+    let mut line: Vec<&Point<'_>> =
+        points.iter().filter(|point| pareto.iter().any(|name| name == point.name)).collect();
+    line.sort_by(|one, other| one.time.total_cmp(&other.time));
+    let steps: Vec<String> = line.iter().map(|point| format!("{:.1} {:.1}", x(point.time), y(point.memory))).collect();
+    if steps.len() > 1 {
+        let _ = write!(text, "<path class=\"pareto\" d=\"M{}\"/>", steps.join("L"));
+    }
+    dots(&mut text, results, &points, &x, &y, (top, bottom));
+    let _ = write!(
+        text,
+        "<text class=\"tick\" x=\"{:.1}\" y=\"422\" text-anchor=\"middle\">time to stock</text><text class=\"tick\" \
+         transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">peak memory to stock</text></svg>",
+        (left + right) / 2.0,
+        (top + bottom) / 2.0
+    );
+    Some(text)
+}
+
+/// The points and their names, with a line between the two where they are apart.
+fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>, y: Scale<'_>, within: (f64, f64)) {
+    let taken = results.recommendation.as_ref().map(|recommendation| recommendation.arm.as_str());
+    let places: Vec<(f64, f64)> = points.iter().map(|point| (x(point.time), y(point.memory))).collect();
+    let labels = labels(&places, within.0, within.1);
+    for ((x, y), label) in places.iter().zip(&labels) {
+        if (label - 4.0 - y).abs() > 6.0 {
+            // Writing to a string does not fail.
+            let _ = write!(text, "<path class=\"leader\" d=\"M{x:.1} {y:.1}L{:.1} {:.1}\"/>", x + 10.0, label - 4.0);
+        }
+    }
+    for ((point, (x, y)), label) in points.iter().zip(&places).zip(&labels) {
+        let (class, style) = match point.name {
+            name if Some(name) == taken => ("dot chosen", " class=\"chosen-name\""),
+            "stock" => ("dot stock", ""),
+            _ => ("dot", ""),
+        };
+        let _ = write!(
+            text,
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"><title>{0}: time {1:.2}, memory {2:.2}</title></circle>\
+             <text{style} x=\"{3:.1}\" y=\"{label:.1}\">{0}</text>",
+            escaped(point.name),
+            point.time,
+            point.memory,
+            x + 12.0
+        );
+    }
+}
+
+/// Where names beside points go, so that those of points near each other do not lie on each other: moved apart downwards, the
+/// highest first, then back up where that went below the chart.
+fn labels(points: &[(f64, f64)], top: f64, bottom: f64) -> Vec<f64> {
+    const LINE: f64 = 14.0;
+    /// About the width of a name.
+    const REACH: f64 = 110.0;
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by(|one, other| points[*one].1.total_cmp(&points[*other].1));
+    let mut placed: Vec<(usize, f64)> = Vec::new();
+    for at in order {
+        let near = |placed: &[(usize, f64)], y: f64| {
+            let hits = placed
+                .iter()
+                .filter(|(other, there)| (points[*other].0 - points[at].0).abs() < REACH && (there - y).abs() < LINE);
+            hits.map(|(_, there)| *there)
+                .fold(None, |most: Option<f64>, there| Some(most.map_or(there, |most| most.max(there))))
+        };
+        let wanted = points[at].1 + 4.0;
+        let mut down = wanted;
+        while let Some(there) = near(&placed, down) {
+            down = there + LINE;
+        }
+        let mut up = wanted;
+        while near(&placed, up).is_some() && up > top + LINE {
+            up -= LINE / 2.0;
+        }
+        let fits_up = near(&placed, up).is_none();
+        let y = if fits_up && (down > bottom || wanted - up < down - wanted) { up } else { down };
+        placed.push((at, y));
+    }
+    placed.sort_by_key(|(at, _)| *at);
+    placed.into_iter().map(|(_, y)| y).collect()
+}
+
+type Scale<'s> = &'s dyn Fn(f64) -> f64;
+
+fn axes(text: &mut String, across: &[f64], up: &[f64], x: Scale<'_>, y: Scale<'_>, frame: (f64, f64, f64, f64)) {
+    let (left, right, top, bottom) = frame;
+    for tick in across {
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "<line class=\"grid\" x1=\"{0:.1}\" y1=\"{top}\" x2=\"{0:.1}\" y2=\"{bottom}\"/><text class=\"tick\" x=\"{0:.1}\" y=\"{1}\" \
+             text-anchor=\"middle\">{2}</text>",
+            x(*tick),
+            bottom + 18.0,
+            plain(*tick)
+        );
+    }
+    for tick in up {
+        let _ = write!(
+            text,
+            "<line class=\"grid\" x1=\"{left}\" y1=\"{0:.1}\" x2=\"{right}\" y2=\"{0:.1}\"/><text class=\"tick\" x=\"{1}\" y=\"{2:.1}\" \
+             text-anchor=\"end\">{3}</text>",
+            y(*tick),
+            left - 8.0,
+            y(*tick) + 4.0,
+            plain(*tick)
+        );
+    }
+}
+
+/// A round number without zeros at its end.
+fn plain(number: f64) -> String {
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Time by number of threads, a line for each arm. Nothing when there is only one number.
+pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String> {
+    let size = cases.first()?.size;
+    let mut swept: Vec<(u32, &CaseResult)> =
+        cases.iter().filter(|case| case.size == size).filter_map(|case| Some((case.threads?, *case))).collect();
+    swept.sort_by_key(|(threads, _)| *threads);
+    if swept.len() < 2 {
+        return None;
+    }
+    let all = swept.iter().flat_map(|(_, case)| case.arms.iter().filter_map(|arm| Some(arm.cost_s?.median)));
+    let (time_ticks, most) = ticks(all.fold(0.0, f64::max));
+    let (left, right, top, bottom) = (70.0, WIDTH - 170.0, 12.0, 320.0);
+    let step = (right - left - 40.0) / to_f64(swept.len() - 1);
+    let x = |at: usize| left + 20.0 + step * to_f64(at);
+    let y = |time: f64| bottom - (bottom - top) * time / most;
+    let mut text = open(366.0, "time by number of threads");
+    for tick in time_ticks {
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "<line class=\"grid\" x1=\"{left}\" y1=\"{0:.1}\" x2=\"{right}\" y2=\"{0:.1}\"/><text class=\"tick\" x=\"{1}\" y=\"{2:.1}\" \
+             text-anchor=\"end\">{3}</text>",
+            y(tick),
+            left - 8.0,
+            y(tick) + 4.0,
+            seconds(tick)
+        );
+    }
+    for (at, (threads, _)) in swept.iter().enumerate() {
+        let _ = write!(
+            text,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{threads}</text>",
+            x(at),
+            bottom + 18.0
+        );
+    }
+    let _ = write!(
+        text,
+        "<text class=\"tick\" x=\"{:.1}\" y=\"358\" text-anchor=\"middle\">threads</text>",
+        (left + right) / 2.0
+    );
+    let mut ends = Vec::new();
+    for (arm, result) in results.arms.iter().enumerate() {
+        let times: Option<Vec<f64>> = swept.iter().map(|(_, case)| Some(case.arms.get(arm)?.cost_s?.median)).collect();
+        let Some(times) = times else { continue };
+        let points: Vec<(f64, f64)> = times.iter().enumerate().map(|(at, time)| (x(at), y(*time))).collect();
+        let line: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        let _ = write!(text, "<g class=\"c{}\"><path class=\"series\" d=\"M{}\"/>", arm % 12, line.join("L"));
+        for (x, y) in &points {
+            let _ = write!(text, "<circle class=\"point\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>");
+        }
+        text.push_str("</g>");
+        ends.push((arm, &result.origin.name, points[points.len() - 1]));
+    }
+    let places: Vec<(f64, f64)> = ends.iter().map(|(_, _, place)| *place).collect();
+    for ((arm, name, (end_x, end_y)), label) in ends.iter().zip(labels(&places, top, bottom)) {
+        let _ = write!(
+            text,
+            "<g class=\"c{}\"><path class=\"key\" fill=\"none\" d=\"M{:.1} {end_y:.1}L{:.1} {:.1}h8\"/><text x=\"{:.1}\" y=\"{label:.1}\">{}</text></g>",
+            arm % 12,
+            end_x + 5.0,
+            end_x + 18.0,
+            label - 4.0,
+            end_x + 31.0,
+            escaped(name)
+        );
+    }
+    Some(text + "</svg>")
+}
+
+/// How each arm copes with more work.
+pub(super) fn degradation(results: &Results) -> Option<String> {
+    let figures: Vec<(&str, f64)> = results
+        .arms
+        .iter()
+        .enumerate()
+        .filter_map(|(at, arm)| Some((arm.origin.name.as_str(), degradation_of(&results.cases, at)?)))
+        .collect();
+    let most = figures.iter().map(|(_, figure)| *figure).reduce(f64::max)?;
+    let (ticks, most) = ticks(most.max(1.0));
+    let bottom = ROW * to_f64(figures.len()) + 6.0;
+    let x = |value: f64| NAMES + (WIDTH - NAMES - FIGURES) * value / most;
+    let mut text = open(bottom + 22.0, "degradation by arm");
+    for tick in ticks {
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "<line class=\"grid\" x1=\"{0:.1}\" y1=\"0\" x2=\"{0:.1}\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{0:.1}\" y=\"{1:.1}\" \
+             text-anchor=\"middle\">{2}</text>",
+            x(tick),
+            bottom + 15.0,
+            plain(tick)
+        );
+    }
+    for (row, (name, figure)) in figures.iter().enumerate() {
+        let top = ROW * to_f64(row) + 4.0;
+        let class = if row == 0 { "bar stock" } else { "bar" };
+        let _ = write!(
+            text,
+            "<text x=\"{:.1}\" y=\"{1:.1}\" text-anchor=\"end\">{2}</text><rect class=\"{class}\" x=\"{NAMES}\" y=\"{top:.1}\" \
+             width=\"{3:.1}\" height=\"16\" rx=\"2\"/><text x=\"{4:.1}\" y=\"{1:.1}\">{figure:.2}</text>",
+            NAMES - 10.0,
+            top + 12.0,
+            escaped(name),
+            x(*figure) - NAMES,
+            x(*figure) + 8.0
+        );
+    }
+    let _ = write!(text, "<path class=\"one\" d=\"M{:.1} 0V{bottom:.1}\"/>", x(1.0));
+    Some(text + "</svg>")
+}
+
+#[allow(clippy::cast_precision_loss, reason = "numbers of rows")]
+fn to_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_reach_the_end() {
+        let (some, most) = ticks(0.73);
+        assert!((0.73..1.1).contains(&most) && (4..=7).contains(&some.len()), "{some:?}");
+        assert_eq!(ticks(5.0), (vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 5.0));
+        assert!(ticks(0.0).1 > 0.0);
+        assert_eq!((plain(0.5), plain(2.0), plain(0.0)), ("0.5".to_owned(), "2".to_owned(), "0".to_owned()));
+    }
+
+    #[test]
+    fn powers_span_everything_and_one() {
+        assert_eq!(powers([0.3, 1.2].into_iter()), [0.25, 0.5, 1.0, 2.0]);
+        let wide = powers([0.9, 600.0].into_iter());
+        assert!(wide.len() < 10 && wide.contains(&1.0) && wide[wide.len() - 1] >= 600.0, "{wide:?}");
+    }
+
+    #[test]
+    fn names_of_near_points_are_apart() {
+        let points = [(100.0, 50.0), (105.0, 51.0), (110.0, 52.0), (500.0, 50.0)];
+        let labels = labels(&points, 0.0, 200.0);
+        for one in 0..3 {
+            for other in 0..one {
+                assert!((labels[one] - labels[other]).abs() >= 13.9, "{labels:?}");
+            }
+        }
+        assert_eq!(labels[3], 54.0);
+    }
+}

@@ -1,0 +1,69 @@
+//! Results to render, made up.
+
+use std::time::Duration;
+
+use crate::case::{Arm, Case, Invocation};
+use crate::executor::{Calls, Figures, Memory};
+use crate::machine::{Disturbance, Machine};
+use crate::recommendation::{Objective, recommend};
+use crate::results::{CaseResult, Input, Origin, Results, SCHEMA_VERSION, arms};
+use crate::session::{ArmRuns, Plan, Run, Session, Stopped};
+
+/// Two programs, one with one and eight threads, the other in two sizes; one arm fails. Its name wants escaping.
+pub(crate) fn results() -> Results {
+    let names = ["stock", "mimalloc", "rpmalloc", "a<b&\"c\""];
+    let cases =
+        [("map", Some(1), None), ("map", Some(8), None), ("data", Some(2), Some(4)), ("data", Some(2), Some(8))];
+    let mut sessions = Vec::new();
+    let mut compared = Vec::new();
+    for (name, threads, size) in cases {
+        let arm = |name: &&str| Arm { name: (*name).to_owned(), invocation: Invocation::default(), broken: None };
+        let case = Case { name: name.to_owned(), threads, size, arms: names.iter().map(arm).collect() };
+        let scale = size.map_or(1.0, |size| f64::from(u32::try_from(size).unwrap()));
+        let session = Session {
+            stopped: Stopped::Narrow,
+            arms: vec![
+                runs(scale, 10 << 20),
+                runs(0.5 * scale, 11 << 20),
+                runs(0.45 * scale, 40 << 20),
+                ArmRuns { failure: Some("prints `<1>`, and stock prints `2`".to_owned()), ..ArmRuns::default() },
+            ],
+        };
+        compared.push(CaseResult::of(&case, &session, &Plan::default(), Disturbance::default()));
+        sessions.push(session);
+    }
+    let origin = |name: &&str| Origin {
+        name: (*name).to_owned(),
+        donor: (*name != "stock").then(|| (*name).to_owned()),
+        command: (*name != "stock").then(|| format!("allograft graft libc.a --donor {name}")),
+        eligible: true,
+        ..Origin::default()
+    };
+    let origins: Vec<Origin> = names.iter().map(origin).collect();
+    let arms = arms(&origins, &compared, &sessions);
+    Results {
+        schema_version: SCHEMA_VERSION,
+        allograft: "0.0.0".to_owned(),
+        input: Input { kind: "suite".to_owned(), ..Input::default() },
+        machine: Machine::this(),
+        plan: Plan { budget: Duration::from_secs(10), ..Plan::default() },
+        recommendation: recommend(&arms, &compared, Objective::Balanced),
+        arms,
+        cases: compared,
+        warnings: vec!["a warning with < in it".to_owned()],
+        interrupted: false,
+    }
+}
+
+fn runs(seconds: f64, peak: u64) -> ArmRuns {
+    let run = |round: usize| {
+        let wall_s = seconds * (1.0 + f64::from(u32::try_from(round * 7 % 5).unwrap()) / 500.0);
+        Run { round, position: 0, figures: Figures { wall_s, user_s: seconds, ..Figures::default() } }
+    };
+    ArmRuns {
+        runs: (0..10).map(run).collect(),
+        memory: vec![Memory { peak_bytes: peak, last_bytes: peak / 2 }],
+        calls: Some(Calls { futex: 12345, complete: false, ..Calls::default() }),
+        ..ArmRuns::default()
+    }
+}

@@ -1,0 +1,326 @@
+//! The document that is kept: what was measured on what, every raw run, and what follows from them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::case::{Case, title};
+use crate::executor::{Calls, Figures, Memory};
+use crate::machine::{Disturbance, Machine};
+use crate::recommendation::Recommendation;
+use crate::session::{ArmRuns, Plan, Run, Session, Stopped, log_ratios};
+use crate::statistics::{Method, Ratio, Spread, geometric_mean, median};
+
+/// The version of the document: fields may be added, never renamed.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything about a comparison.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The version of the program that measured.
+    pub allograft: String,
+    /// What was measured.
+    pub input: Input,
+    /// On what.
+    pub machine: Machine,
+    /// How much.
+    pub plan: Plan,
+    /// The arms, stock first.
+    pub arms: Vec<ArmResult>,
+    /// The comparisons.
+    pub cases: Vec<CaseResult>,
+    /// What to take; nothing when there is nothing to choose from.
+    pub recommendation: Option<Recommendation>,
+    /// What whoever reads the figures should know.
+    pub warnings: Vec<String>,
+    /// Whether somebody ended it early.
+    pub interrupted: bool,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Input {
+    /// `program`, `server` or `suite`.
+    pub kind: String,
+    /// The commands as they were typed, by what they do.
+    pub commands: Vec<(String, String)>,
+    /// The libc that was grafted, as it was given.
+    pub host: String,
+    /// SHA-256 of the stock libc.
+    pub host_sha256: String,
+}
+
+/// How an arm came about.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Origin {
+    /// What it is called.
+    pub name: String,
+    /// The donor's name; nothing for stock, glibc and string functions alone.
+    pub donor: Option<String>,
+    /// The donor's version.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub version: Option<String>,
+    /// Whether it has our string functions.
+    pub strings: bool,
+    /// Options of the donor that were baked in.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub options: Vec<(String, i64)>,
+    /// The command that makes it of the host; nothing for what cannot be had that way.
+    pub command: Option<String>,
+    /// Whether it can be taken: stock and everything that has a command.
+    pub eligible: bool,
+}
+
+/// An arm over all comparisons.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ArmResult {
+    /// How it came about.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Why it is out of the comparison.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<String>,
+    /// The median time of a run in seconds; over several cases their sum.
+    pub median_wall_s: Option<f64>,
+    /// The greatest peak of all cases.
+    pub peak_memory_bytes: Option<u64>,
+    /// Time, paired by round; over several cases the geometric mean.
+    pub ratio_to_stock: Option<Ratio>,
+    /// Peak, of the greatest of all cases.
+    pub memory_ratio_to_stock: Option<f64>,
+    /// Every timed run.
+    pub runs: Vec<OfCase<Run>>,
+    /// Runs before those.
+    pub warm_up: Vec<OfCase<Figures>>,
+    /// Runs for memory.
+    pub memory_runs: Vec<OfCase<Memory>>,
+}
+
+/// Something that belongs to one of the cases.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OfCase<T> {
+    /// Its place in the list of cases.
+    pub case: usize,
+    /// What it is.
+    #[serde(flatten)]
+    pub of: T,
+}
+
+/// One comparison.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// What was run.
+    pub name: String,
+    /// Threads that it was told to use.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub threads: Option<u32>,
+    /// The size of the work.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub size: Option<u64>,
+    /// Why it ended.
+    pub stopped: Stopped,
+    /// Whole rounds.
+    pub rounds: usize,
+    /// What else the machine did.
+    pub disturbance: Disturbance,
+    /// Why small differences cannot be told here.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub too_noisy: Option<String>,
+    /// In the order of the arms.
+    pub arms: Vec<CaseArm>,
+}
+
+/// An arm in one comparison. What was not measured is not there.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CaseArm {
+    /// Its name.
+    pub name: String,
+    /// Why it is out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<String>,
+    /// Wall time in seconds; of a server, the time for one request.
+    pub cost_s: Option<Spread>,
+    /// That, to stock's in the same rounds.
+    pub ratio_to_stock: Option<Ratio>,
+    /// The other figures of timed runs: medians, but means of user and system time, which some kernels count in ticks that are
+    /// longer than a short run.
+    pub typical: Option<Figures>,
+    /// Median of the peaks.
+    pub peak_memory_bytes: Option<u64>,
+    /// Median of what was still resident at the end.
+    pub last_memory_bytes: Option<u64>,
+    /// Why there is no memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub no_memory: Option<String>,
+    /// System calls.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub calls: Option<Calls>,
+    /// Why there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub no_calls: Option<String>,
+}
+
+impl CaseResult {
+    /// What one comparison came to.
+    pub fn of(case: &Case, session: &Session, plan: &Plan, disturbance: Disturbance) -> CaseResult {
+        let arms: Vec<CaseArm> = case
+            .arms
+            .iter()
+            .zip(&session.arms)
+            .enumerate()
+            .map(|(at, (arm, runs))| summary(&arm.name, runs, (at != 0).then_some(&session.arms[0])))
+            .collect();
+        let too_noisy = too_noisy(&arms, plan, &disturbance);
+        CaseResult {
+            name: case.name.clone(),
+            threads: case.threads,
+            size: case.size,
+            stopped: session.stopped,
+            rounds: session.arms[0].runs.len(),
+            disturbance,
+            too_noisy,
+            arms,
+        }
+    }
+
+    /// Its name for people.
+    pub fn title(&self) -> String {
+        title(&self.name, self.threads, self.size)
+    }
+}
+
+fn summary(name: &str, runs: &ArmRuns, stock: Option<&ArmRuns>) -> CaseArm {
+    let figures: Vec<Figures> = runs.runs.iter().map(|run| run.figures).collect();
+    let costs: Vec<f64> = figures.iter().map(Figures::cost).collect();
+    let middle = |of: fn(&Memory) -> u64| {
+        let figures: Vec<f64> = runs.memory.iter().map(|memory| to_f64(of(memory))).collect();
+        (!figures.is_empty()).then(|| to_u64(median(&figures)))
+    };
+    CaseArm {
+        name: name.to_owned(),
+        failure: runs.failure.clone(),
+        cost_s: Spread::of(&costs),
+        ratio_to_stock: match stock {
+            None => Some(Ratio::ITSELF).filter(|_| !costs.is_empty()),
+            Some(stock) => Ratio::of_logs(&log_ratios(&runs.runs, &stock.runs)),
+        },
+        typical: typical(&figures),
+        peak_memory_bytes: middle(|memory| memory.peak_bytes),
+        last_memory_bytes: middle(|memory| memory.last_bytes),
+        no_memory: runs.no_memory.clone(),
+        calls: runs.calls,
+        no_calls: runs.no_calls.clone(),
+    }
+}
+
+fn typical(runs: &[Figures]) -> Option<Figures> {
+    let middle = |of: fn(&Figures) -> f64| median(&runs.iter().map(of).collect::<Vec<_>>());
+    let service = runs.first()?.service.is_some().then(|| {
+        let optional = |of: fn(&crate::executor::Service) -> Option<f64>| {
+            let figures: Vec<f64> = runs.iter().filter_map(|run| of(run.service.as_ref()?)).collect();
+            (!figures.is_empty()).then(|| median(&figures))
+        };
+        crate::executor::Service {
+            requests_per_second: optional(|service| Some(service.requests_per_second)).unwrap_or_default(),
+            p50_ms: optional(|service| service.p50_ms),
+            p90_ms: optional(|service| service.p90_ms),
+            p99_ms: optional(|service| service.p99_ms),
+        }
+    });
+    let mean = |of: fn(&Figures) -> f64| runs.iter().map(of).sum::<f64>() / to_f64(runs.len() as u64);
+    Some(Figures {
+        wall_s: middle(|run| run.wall_s),
+        user_s: mean(|run| run.user_s),
+        system_s: mean(|run| run.system_s),
+        minor_faults: to_u64(middle(|run| to_f64(run.minor_faults))),
+        major_faults: to_u64(middle(|run| to_f64(run.major_faults))),
+        voluntary_switches: to_u64(middle(|run| to_f64(run.voluntary_switches))),
+        involuntary_switches: to_u64(middle(|run| to_f64(run.involuntary_switches))),
+        service,
+    })
+}
+
+/// Intervals so many times as wide as they should be, and that wide at least, cannot tell what users ask.
+const FAR_TOO_WIDE: (f64, f64) = (2.0, 0.03);
+
+fn too_noisy(arms: &[CaseArm], plan: &Plan, disturbance: &Disturbance) -> Option<String> {
+    let compared = arms.iter().skip(1).filter_map(|arm| arm.ratio_to_stock);
+    if compared.clone().next().is_some() && compared.into_iter().all(|ratio| ratio.method == Method::SinglePair) {
+        return Some("one round fitted into the budget, which tells little: give it a greater `--budget`".to_owned());
+    }
+    let undecided = |arm: &&CaseArm| arm.failure.is_none() && arm.ratio_to_stock.is_some_and(|ratio| !ratio.differs());
+    let widths = arms.iter().skip(1).filter(undecided).filter_map(|arm| arm.ratio_to_stock?.half_width());
+    let widest = widths.max_by(f64::total_cmp)?;
+    if widest < (plan.precision * FAR_TOO_WIDE.0).max(FAR_TOO_WIDE.1) {
+        return None;
+    }
+    let why = match disturbance.description() {
+        Some(disturbance) => disturbance,
+        None => "the program itself varies, or the clock frequency did".to_owned(),
+    };
+    Some(format!("differences below {:.0} % cannot be told: {why}", widest * 100.0))
+}
+
+/// The arms over all comparisons, from what each session gave. `origins` in the order of the arms.
+pub fn arms(origins: &[Origin], cases: &[CaseResult], sessions: &[Session]) -> Vec<ArmResult> {
+    let mut arms: Vec<ArmResult> =
+        origins.iter().enumerate().map(|(at, origin)| arm(at, origin, cases, sessions)).collect();
+    if let Some(stock) = arms.first().and_then(|stock| stock.peak_memory_bytes).filter(|peak| *peak > 0) {
+        for arm in &mut arms {
+            arm.memory_ratio_to_stock = arm.peak_memory_bytes.map(|peak| to_f64(peak) / to_f64(stock));
+        }
+    }
+    arms
+}
+
+fn arm(at: usize, origin: &Origin, cases: &[CaseResult], sessions: &[Session]) -> ArmResult {
+    let parts: Vec<&CaseArm> = cases.iter().filter_map(|case| case.arms.get(at)).collect();
+    let failure = cases.iter().find_map(|case| {
+        let failure = case.arms.get(at)?.failure.as_ref()?;
+        Some(if cases.len() == 1 { failure.clone() } else { format!("{}: {failure}", case.title()) })
+    });
+    let walls: Option<Vec<f64>> = parts.iter().map(|part| Some(part.typical?.wall_s)).collect();
+    let ratios: Option<Vec<Ratio>> = parts.iter().map(|part| part.ratio_to_stock).collect();
+    let whole = failure.is_none() && !parts.is_empty();
+    ArmResult {
+        origin: origin.clone(),
+        failure,
+        median_wall_s: walls.filter(|_| whole).map(|walls| walls.iter().sum()),
+        peak_memory_bytes: parts.iter().filter_map(|part| part.peak_memory_bytes).max().filter(|_| whole),
+        ratio_to_stock: if at == 0 {
+            ratios.filter(|_| whole).map(|_| Ratio::ITSELF)
+        } else {
+            ratios.filter(|_| whole).and_then(|ratios| geometric_mean(&ratios))
+        },
+        memory_ratio_to_stock: None,
+        runs: of_cases(sessions, at, |runs| &runs.runs),
+        warm_up: of_cases(sessions, at, |runs| &runs.warm_up),
+        memory_runs: of_cases(sessions, at, |runs| &runs.memory),
+    }
+}
+
+fn of_cases<T: Copy>(sessions: &[Session], arm: usize, runs: fn(&ArmRuns) -> &Vec<T>) -> Vec<OfCase<T>> {
+    let of_case = |(case, session): (usize, &Session)| {
+        let runs = session.arms.get(arm).map(runs).cloned().unwrap_or_default();
+        runs.into_iter().map(move |of| OfCase { case, of })
+    };
+    sessions.iter().enumerate().flat_map(of_case).collect()
+}
+
+/// How an arm copes with more work: its time for the greatest size over that for the least, divided by the ratio of the
+/// sizes. 1 is as much longer as there is more to do.
+pub fn degradation(cases: &[CaseResult], arm: usize) -> Option<f64> {
+    let sized = || cases.iter().filter_map(|case| Some((case.size?, case.arms.get(arm)?.cost_s?.median)));
+    let (least, greatest) = (sized().min_by_key(|(size, _)| *size)?, sized().max_by_key(|(size, _)| *size)?);
+    (least.0 < greatest.0).then(|| greatest.1 / least.1 / (to_f64(greatest.0) / to_f64(least.0)))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "figures for people")]
+pub(crate) fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "medians of counts")]
+fn to_u64(figure: f64) -> u64 {
+    figure.round() as u64
+}

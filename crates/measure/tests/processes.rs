@@ -1,0 +1,123 @@
+//! Real programs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use measure::case::{Arm, Case, Invocation, Load};
+use measure::executor::{Executor, RunError, Status, SystemClock};
+use measure::process::Processes;
+use measure::session::{Plan, Stopped, Tools, compare};
+
+const LONG: Duration = Duration::from_secs(120);
+
+fn shell(script: &str) -> Invocation {
+    Invocation { program: "sh".into(), arguments: vec!["-c".into(), script.into()], ..Invocation::default() }
+}
+
+#[test]
+fn a_timed_run_gives_what_the_program_took() {
+    let run =
+        Processes::default().time(&shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.2"), LONG).unwrap();
+    assert_eq!(run.end.status, Status::Exit(0));
+    let figures = run.figures;
+    assert!(figures.wall_s >= 0.2 && figures.user_s > 0.0 && figures.user_s < figures.wall_s, "{figures:?}");
+    assert!(figures.minor_faults > 0 && figures.voluntary_switches > 0, "{figures:?}");
+}
+
+#[test]
+fn output_and_end_are_told() {
+    let run = |script| Processes::default().time(&shell(script), LONG).unwrap().end;
+    assert_eq!(run("echo one; echo two >&2; exit 3").status, Status::Exit(3));
+    assert_eq!(run("echo one; echo two >&2").head, "one");
+    assert_eq!(run("echo one; echo two >&2").complaint, "two");
+    assert_eq!(run("echo one").digest, run("printf 'one\\n'").digest);
+    assert_ne!(run("echo one").digest, run("echo two").digest);
+    assert_eq!(run("kill -SEGV $$").status, Status::Signal(11));
+    let missing = Invocation { program: "/no such program".into(), ..Invocation::default() };
+    assert!(matches!(Processes::default().time(&missing, LONG), Err(RunError::Start { .. })));
+}
+
+#[test]
+fn what_takes_too_long_is_ended_with_its_children() {
+    let began = Instant::now();
+    let late = Processes::default().time(&shell("sleep 100 & sleep 100"), Duration::from_millis(200));
+    assert!(matches!(late, Err(RunError::TimeOut(_))));
+    let late = Processes::default().memory(&shell("sleep 100"), Duration::from_millis(200));
+    assert!(matches!(late, Err(RunError::TimeOut(_))), "{late:?}");
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn an_interruption_ends_what_runs() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let setter = Arc::clone(&flag);
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        setter.store(true, Ordering::Relaxed);
+    });
+    let interrupted = Processes::until(flag).memory(&shell("sleep 100"), LONG);
+    assert!(matches!(interrupted, Err(RunError::Interrupted)), "{interrupted:?}");
+    thread.join().unwrap();
+}
+
+/// The peak is the program's own, though this process may hold far more, and that of the child that is larger.
+#[test]
+fn memory_is_that_of_the_largest_process() {
+    let held = vec![1u8; 96 << 20];
+    let small = Processes::default().memory(&shell("echo done"), LONG).unwrap();
+    assert!((100 << 10..32 << 20).contains(&small.peak_bytes), "{small:?} beside our {}", held.len());
+    assert!(small.last_bytes <= small.peak_bytes && small.last_bytes > 0);
+    let child =
+        Processes::default().memory(&shell("head -c 50000000 /dev/zero | tail -n 1 | wc -c >/dev/null; true"), LONG);
+    assert!(child.unwrap().peak_bytes > 40 << 20);
+    assert!(Processes::default().memory(&shell("exec sh -c 'exec true'"), LONG).is_ok());
+    assert!(Processes::default().memory(&shell("exit 3"), LONG).is_err());
+}
+
+#[test]
+fn system_calls_of_children_are_counted() {
+    let calls = |script| Processes::default().calls(&shell(script), LONG).unwrap();
+    let (none, twice) = (calls(":"), calls("/bin/true; /bin/true; :"));
+    assert!(none.complete && none.mmap > 0, "{none:?}");
+    assert!(twice.mmap > none.mmap * 2, "{none:?} {twice:?}");
+    assert!(!Processes::default().calls(&shell("sleep 100"), Duration::from_millis(200)).unwrap().complete);
+}
+
+#[test]
+fn a_slower_program_is_found_to_be_slower() {
+    let arm = |name: &str, script: &str| Arm { name: name.to_owned(), invocation: shell(script), broken: None };
+    let arms = vec![
+        arm("stock", "i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done; echo done"),
+        arm("slower", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo done"),
+        arm("broken", "echo else"),
+    ];
+    let case = Case { name: "loop".to_owned(), threads: None, size: None, arms };
+    let (clock, mut processes) = (SystemClock::default(), Processes::default());
+    let plan =
+        Plan { budget: Duration::from_secs(60), least_rounds: 6, most_rounds: 8, memory_runs: 1, ..Plan::default() };
+    let mut tools = Tools { executor: &mut processes, clock: &clock, observer: &mut |_| {}, interrupted: &|| false };
+    let session = compare(&case, &plan, &mut tools).unwrap();
+    assert_ne!(session.stopped, Stopped::Failed);
+    let logs = measure::session::log_ratios(&session.arms[1].runs, &session.arms[0].runs);
+    let ratio = measure::statistics::Ratio::of_logs(&logs).unwrap();
+    assert!(ratio.value > 1.5, "{ratio:?}");
+    assert!(session.arms[2].failure.as_deref().unwrap().contains("prints `else`"));
+    assert!(session.arms[0].memory[0].peak_bytes > 0 && session.arms[0].calls.unwrap().complete);
+}
+
+#[test]
+fn a_server_is_measured_under_load() {
+    let serve = "exec python3 -m http.server --bind 127.0.0.1 {port}";
+    // The load knows where the server is, and the server is there.
+    let ask = "python3 -c 'import urllib.request; urllib.request.urlopen(\"http://127.0.0.1:{port}/\")' && echo 'Requests/sec: 250'";
+    let load = Load { command: ask.to_owned() };
+    let server = Invocation { load: Some(load), ..shell(serve) };
+    let run = Processes::default().time(&server, LONG).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run.figures.service.unwrap().requests_per_second, 250.0);
+    assert!((run.figures.cost() - 0.004).abs() < 1e-12);
+    assert!(Processes::default().memory(&server, LONG).unwrap().last_bytes > 1 << 20);
+    let mute = Load { command: "echo nothing".to_owned() };
+    let error = Processes::default().time(&Invocation { load: Some(mute), ..server }, LONG).unwrap_err();
+    assert!(error.to_string().contains("nothing"), "{error}");
+}

@@ -1,0 +1,206 @@
+//! musl's malloc family in a program: which function has which role, and the proof that no other code touches its state.
+//!
+//! A role is found by what a function does, never by its name and never by its bytes; a symbol table, where there is one,
+//! has to agree. `roles` finds the candidates, `state` the allocator's context and every reference to it.
+
+mod roles;
+mod state;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::code::{Code, Function};
+use crate::refusal::Refusal;
+
+/// mallocng's sizes in units of 16 bytes, `__malloc_size_classes` (src/malloc/mallocng/malloc.c).
+const SIZE_CLASSES: [u16; 48] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 18, 20, 25, 31, 36, 42, 50, 63, 72, 84, 102, 127, 146, 170, 204, 255, 292,
+    340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
+];
+
+/// What a function is to the family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// `malloc`
+    Malloc,
+    /// `free`
+    Free,
+    /// `calloc`
+    Calloc,
+    /// `realloc`
+    Realloc,
+    /// `aligned_alloc`
+    AlignedAlloc,
+    /// `malloc_usable_size`
+    UsableSize,
+    /// `__malloc_allzerop`, by which calloc knows that it need not clear a block
+    IsZero,
+    /// `__malloc_atfork`
+    ForkHook,
+}
+
+impl Role {
+    /// The function's name in musl.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Malloc => "malloc",
+            Role::Free => "free",
+            Role::Calloc => "calloc",
+            Role::Realloc => "realloc",
+            Role::AlignedAlloc => "aligned_alloc",
+            Role::UsableSize => "malloc_usable_size",
+            Role::IsZero => "__malloc_allzerop",
+            Role::ForkHook => "__malloc_atfork",
+        }
+    }
+
+    /// The names that mallocng's own function of this role has in a symbol table; the public one may be a program's own.
+    fn own_names(self) -> &'static [&'static str] {
+        match self {
+            Role::Malloc => &["__libc_malloc_impl"],
+            Role::Free => &["__libc_free"],
+            Role::Calloc => &[],
+            Role::Realloc => &["__libc_realloc"],
+            Role::AlignedAlloc => &["aligned_alloc"],
+            Role::UsableSize => &["malloc_usable_size"],
+            Role::IsZero => &["__malloc_allzerop"],
+            Role::ForkHook => &["__malloc_atfork"],
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The family in a program.
+#[derive(Debug)]
+pub(crate) struct Family {
+    /// Where the functions with access to the allocator's state begin; those that the program has.
+    pub(crate) core: BTreeMap<Role, u64>,
+    /// Functions of the family that lead to one in `core`: wrappers that only jump, and calloc.
+    pub(crate) wrappers: Vec<(Role, u64)>,
+    /// Every function whose instructions have been accounted for.
+    pub(crate) functions: BTreeMap<u64, Function>,
+    /// Where references to the state were found: how many, and that all are the family's.
+    pub(crate) references: usize,
+}
+
+/// Finds the family, or says what is missing.
+pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
+    let bytes: Vec<u8> = SIZE_CLASSES.into_iter().flat_map(u16::to_le_bytes).collect();
+    let tables = code.image.find(&bytes);
+    let [table] = tables.as_slice() else { return Err(Refusal::Table { found: tables.len() }) };
+    let candidates = roles::candidates(code, *table)?;
+    let mut core = BTreeMap::new();
+    for (role, found) in &candidates.found {
+        match found.as_slice() {
+            [] => {}
+            [one] => drop(core.insert(*role, *one)),
+            many => return Err(Refusal::Ambiguous { role: *role, found: many.to_vec() }),
+        }
+    }
+    for role in [Role::Malloc, Role::Free] {
+        if !core.contains_key(&role) {
+            return Err(Refusal::Missing { role });
+        }
+    }
+    confirm_calls(code, &core)?;
+    agree_with_symbols(code, &core)?;
+    let state = state::confine(code, &core, &candidates, *table)?;
+    if let Some(hook) = state.fork_hook {
+        core.insert(Role::ForkHook, hook);
+    }
+    let mut family = Family { core, wrappers: Vec::new(), functions: state.functions, references: state.references };
+    add_wrappers(code, &mut family);
+    own_public_names(code, &family)?;
+    // musl's public `free` is a function that only jumps to `__libc_free` (src/malloc/free.c). It is linked where the program
+    // has none of its own.
+    if code.symbols.is_empty() && !family.wrappers.iter().any(|(role, _)| *role == Role::Free) {
+        return Err(Refusal::NoPublicFree);
+    }
+    Ok(family)
+}
+
+/// Evidence apart from what each function does by itself: realloc makes and frees blocks by the two others, and
+/// aligned_alloc makes them by malloc.
+fn confirm_calls(code: &mut Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), Refusal> {
+    for (role, called) in
+        [(Role::Realloc, Role::Malloc), (Role::Realloc, Role::Free), (Role::AlignedAlloc, Role::Malloc)]
+    {
+        let (Some(caller), Some(target)) = (core.get(&role).copied(), core[&called].into()) else { continue };
+        let leads: Vec<u64> = code.function(caller).map(|f| f.leads_to().collect()).unwrap_or_default();
+        if !leads.into_iter().any(|to| code.through(to) == target) {
+            return Err(Refusal::Unconfirmed { role, address: caller, expected: called });
+        }
+    }
+    Ok(())
+}
+
+/// A symbol of mallocng's that names another address than the one found is a contradiction, and so is one that names a
+/// function which was not found.
+fn agree_with_symbols(code: &Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), Refusal> {
+    for role in [Role::Malloc, Role::Free, Role::Realloc, Role::AlignedAlloc, Role::UsableSize, Role::IsZero] {
+        for name in role.own_names() {
+            let named: BTreeSet<u64> = code.named(name.as_bytes()).into_iter().map(|at| code.through(at)).collect();
+            let Some(first) = named.first() else { continue };
+            if named.len() > 1 || core.get(&role) != Some(first) {
+                return Err(Refusal::Symbol { name, address: *first, found: core.get(&role).copied() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Functions that do nothing but jump to one of the core, and calloc: redirected too, they save a jump, and calloc the
+/// clearing of what is clear. Left alone they would work as well, so whatever is not certain is left alone.
+fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
+    let core = family.core.clone();
+    for role in [Role::Malloc, Role::Free, Role::Realloc] {
+        let Some(target) = core.get(&role).copied() else { continue };
+        let sites: Vec<u64> = code.branches_to(target).iter().filter(|b| !b.is_call).map(|b| b.site).collect();
+        for site in sites {
+            let starts = [Some(site), site.checked_sub(4)];
+            for start in starts.into_iter().flatten() {
+                if code.behind_landing_pad(start) == site
+                    && code.is_start(start)
+                    && !core.values().any(|own| *own == start)
+                {
+                    family.wrappers.push((role, start));
+                }
+            }
+        }
+    }
+    let Some(is_zero) = core.get(&Role::IsZero).copied() else { return };
+    let sites: Vec<u64> = code.branches_to(is_zero).iter().filter(|b| b.is_call).map(|b| b.site).collect();
+    for site in sites {
+        if let Some(start) = roles::is_calloc(code, site, is_zero, core[&Role::Malloc]) {
+            family.wrappers.push((Role::Calloc, start));
+        }
+    }
+    family.wrappers.sort_unstable();
+    family.wrappers.dedup();
+}
+
+/// The public names, where there are symbols, have to lead to the family: else the program brings an allocator of its
+/// own, and musl's serves only musl.
+fn own_public_names(code: &mut Code<'_>, family: &Family) -> Result<(), Refusal> {
+    for (name, role) in [("malloc", Role::Malloc), ("free", Role::Free), ("realloc", Role::Realloc)] {
+        for at in code.named(name.as_bytes()) {
+            let target = code.through(at);
+            if family.core.get(&role) != Some(&target) {
+                return Err(Refusal::OwnAllocator { name, address: at });
+            }
+        }
+    }
+    for at in code.named(b"calloc") {
+        let known = family.wrappers.contains(&(Role::Calloc, at)) || family.functions.contains_key(&at);
+        let leads: Vec<u64> = code.function(at).map(|f| f.leads_to().collect()).unwrap_or_default();
+        if !known && !leads.into_iter().any(|to| code.through(to) == family.core[&Role::Malloc]) {
+            return Err(Refusal::OwnAllocator { name: "calloc", address: at });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! Candidates for each role, by what functions do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Role;
+use crate::code::{Code, Deed, Deeds, Function};
+use crate::refusal::Refusal;
+
+/// Functions that may be the family's.
+#[derive(Debug)]
+pub(super) struct Candidates {
+    pub(super) found: BTreeMap<Role, Vec<u64>>,
+    /// Copies of get_meta() that were not inlined.
+    pub(super) group_finders: BTreeSet<u64>,
+    /// Ends of the functions looked at, where others may begin that nothing branches to.
+    pub(super) ends: BTreeSet<u64>,
+}
+
+struct Seen {
+    function: Function,
+    deeds: Deeds,
+    /// Refers to the size classes itself.
+    table: bool,
+}
+
+/// What the functions near the allocator's marks are to each other.
+struct Survey {
+    seen: BTreeMap<u64, Seen>,
+    /// Small functions that only look something up in the table, which compilers for size do not inline: get_stride,
+    /// size_to_class.
+    lookups: BTreeSet<u64>,
+    group_finders: BTreeSet<u64>,
+    ends: BTreeSet<u64>,
+}
+
+/// The table's ends are compared with, and its entries before the first and behind the last are pointed at.
+fn around(table: u64) -> std::ops::Range<u64> {
+    table.saturating_sub(8)..table + 98
+}
+
+/// Finds the candidates: functions that refer to the size classes, and what each does.
+pub(super) fn candidates(code: &mut Code<'_>, table: u64) -> Result<Candidates, Refusal> {
+    let mut survey = Survey {
+        seen: BTreeMap::new(),
+        lookups: BTreeSet::new(),
+        group_finders: BTreeSet::new(),
+        ends: BTreeSet::new(),
+    };
+    let mut places: BTreeSet<u64> =
+        code.references(around(table)).into_iter().map(|reference| reference.field).collect();
+    if places.is_empty() {
+        return Err(Refusal::TableUnused);
+    }
+    for threshold in [0x1_ffeb_u32, 0x1_ffec] {
+        places.extend(code.places(&threshold.to_le_bytes()));
+    }
+    // mov byte [register - 3], 255
+    places.extend((0x40..0x48).flat_map(|register| code.places(&[0xc6, register, 0xfd, 0xff])).map(|at| at + 2));
+    for place in places {
+        survey.add(code, place, table);
+    }
+    survey.lookups = survey
+        .seen
+        .iter()
+        .filter(|(_, seen)| {
+            let tells = [Deed::TestsAlignment, Deed::ReadsIndexByte, Deed::Threshold];
+            seen.table
+                && seen.deeds.stores == 0
+                && seen.function.calls.is_empty()
+                && seen.function.instructions.len() < 60
+                && !tells.iter().any(|deed| seen.deeds.has(*deed))
+        })
+        .map(|(start, _)| *start)
+        .collect();
+    survey.group_finders = survey
+        .seen
+        .iter()
+        .filter(|(_, seen)| {
+            survey.knows_table(seen)
+                && seen.deeds.finds_group()
+                && seen.deeds.stores == 0
+                && survey.further(seen).next().is_none()
+                && seen.deeds.has(Deed::CountsClasses)
+                && !seen.deeds.has(Deed::Reserved)
+        })
+        .map(|(start, _)| *start)
+        .collect();
+    let callers: Vec<u64> = survey
+        .group_finders
+        .iter()
+        .chain(&survey.lookups)
+        .flat_map(|start| code.branches_to(*start).iter().map(|branch| branch.site).collect::<Vec<_>>())
+        .collect();
+    for caller in callers {
+        survey.add(code, caller, table);
+    }
+    Ok(survey.settle(code))
+}
+
+impl Survey {
+    /// Looks at the function that an address belongs to.
+    fn add(&mut self, code: &mut Code<'_>, place: u64, table: u64) {
+        let Some(start) = code.enclosing(place, &self.ends) else { return };
+        if self.seen.contains_key(&start) {
+            return;
+        }
+        let Some(function) = code.function(start).cloned() else { return };
+        self.ends.insert(behind_padding(code, function.end()));
+        let deeds = Deeds::of(&function);
+        let refers = function.refers_into(around(table));
+        self.seen.insert(start, Seen { function, deeds, table: refers });
+    }
+
+    /// Refers to the table, by itself or through a lookup.
+    fn knows_table(&self, seen: &Seen) -> bool {
+        seen.table || seen.function.leads_to().any(|to| self.lookups.contains(&to))
+    }
+
+    /// What it calls, lookups left out.
+    fn further<'s>(&'s self, seen: &'s Seen) -> impl Iterator<Item = u64> + 's {
+        seen.function.leads_to().filter(|to| !self.lookups.contains(to))
+    }
+
+    fn role(&self, start: u64, seen: &Seen) -> Option<Role> {
+        let mut deeds = seen.deeds.clone();
+        let mut knows_table = self.knows_table(seen);
+        let (mut calls, mut through_finder) = (0, false);
+        for called in self.further(seen) {
+            if self.group_finders.contains(&called) {
+                deeds.set.extend(&self.seen[&called].deeds.set);
+                (knows_table, through_finder) = (true, true);
+            } else {
+                calls += 1;
+            }
+            knows_table |= self.seen.get(&called).is_some_and(|seen| self.knows_table(seen));
+        }
+        if !knows_table {
+            return None;
+        }
+        let finds_group = deeds.finds_group();
+        let only_reads = finds_group && calls == 0 && seen.deeds.stores == 0;
+        // By itself: a copy of get_meta() that it calls may compare, too.
+        let reserved = seen.deeds.has(Deed::Reserved);
+        match () {
+            () if finds_group && deeds.has(Deed::GreatestAlignment) => Some(Role::AlignedAlloc),
+            () if finds_group && deeds.has(Deed::Threshold) => Some(Role::Realloc),
+            () if deeds.has(Deed::Threshold) => Some(Role::Malloc),
+            () if finds_group && deeds.has(Deed::WritesFreed) => Some(Role::Free),
+            () if only_reads && reserved => Some(Role::UsableSize),
+            () if only_reads && (through_finder || self.group_finders.contains(&start)) => Some(Role::IsZero),
+            () => None,
+        }
+    }
+
+    fn settle(mut self, code: &mut Code<'_>) -> Candidates {
+        let mut found: BTreeMap<Role, BTreeSet<u64>> = BTreeMap::new();
+        for (start, seen) in &self.seen {
+            if let Some(role) = self.role(*start, seen) {
+                found.entry(role).or_default().insert(*start);
+            }
+        }
+        self.leave_out_finders(&mut found);
+        // One that only jumps stands for where it jumps to.
+        for starts in found.values_mut() {
+            *starts = starts.iter().map(|start| code.through(*start)).collect();
+            for start in starts.iter() {
+                if !self.seen.contains_key(start)
+                    && let Some(function) = code.function(*start).cloned()
+                {
+                    let deeds = Deeds::of(&function);
+                    self.seen.insert(*start, Seen { function, deeds, table: false });
+                }
+            }
+        }
+        self.leave_out_labels(&mut found);
+        self.leave_out_uncalled(&mut found);
+        let found = found.into_iter().map(|(role, starts)| (role, starts.into_iter().collect())).collect();
+        Candidates { found, group_finders: self.group_finders, ends: self.ends }
+    }
+
+    /// __malloc_allzerop with get_meta() inlined looks as get_meta() itself does; it is the copy that no other member of
+    /// the family calls.
+    fn leave_out_finders(&self, found: &mut BTreeMap<Role, BTreeSet<u64>>) {
+        let zero = found.get(&Role::IsZero).cloned().unwrap_or_default();
+        let family: BTreeSet<u64> = found
+            .iter()
+            .filter(|(role, _)| **role != Role::IsZero)
+            .flat_map(|(_, starts)| starts.iter().copied())
+            .chain(zero.iter().copied().filter(|start| !self.group_finders.contains(start)))
+            .collect();
+        let called_by_family = |start: u64| {
+            family.iter().any(|other| *other != start && self.further(&self.seen[other]).any(|to| to == start))
+        };
+        if let Some(starts) = found.get_mut(&Role::IsZero) {
+            starts.retain(|start| !called_by_family(*start));
+        }
+    }
+
+    /// A place inside another candidate that something seems to branch to.
+    fn leave_out_labels(&self, found: &mut BTreeMap<Role, BTreeSet<u64>>) {
+        let all: Vec<u64> = found.values().flatten().copied().collect();
+        for starts in found.values_mut() {
+            starts.retain(|start| {
+                let inside = |other: &u64| {
+                    other != start
+                        && self.seen.get(other).is_some_and(|seen| seen.function.instructions.contains_key(start))
+                };
+                !all.iter().any(inside)
+            });
+        }
+    }
+
+    /// Of several mallocs, the real one is called by its relatives; others are parts that were put out of line.
+    fn leave_out_uncalled(&self, found: &mut BTreeMap<Role, BTreeSet<u64>>) {
+        if found.get(&Role::Malloc).is_none_or(|starts| starts.len() < 2) {
+            return;
+        }
+        let relatives: Vec<u64> = [Role::Realloc, Role::AlignedAlloc]
+            .iter()
+            .flat_map(|role| found.get(role).into_iter().flatten().copied())
+            .collect();
+        let called: BTreeSet<u64> = found[&Role::Malloc]
+            .iter()
+            .copied()
+            .filter(|start| {
+                relatives.iter().any(|other| self.seen[other].function.calls.iter().any(|(_, to)| to == start))
+            })
+            .collect();
+        if called.len() == 1 {
+            found.insert(Role::Malloc, called);
+        }
+    }
+}
+
+/// Behind the padding that follows a function.
+fn behind_padding(code: &Code<'_>, end: u64) -> u64 {
+    use iced_x86::{Mnemonic, Register};
+    let mut at = end;
+    for _ in 0..16 {
+        let Some(instruction) = code.instruction(at) else { return at };
+        let is_padding = matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt)
+            || (instruction.mnemonic() == Mnemonic::Xchg
+                && instruction.op0_register() == Register::AX
+                && instruction.op1_register() == Register::AX);
+        if !is_padding {
+            return at;
+        }
+        at = instruction.next_ip();
+    }
+    at
+}
+
+/// The start of the calloc that calls __malloc_allzerop at `site`: it multiplies, makes the block by malloc, asks whether it
+/// is clear, once each, and touches nothing of the allocator's (src/malloc/calloc.c).
+pub(super) fn is_calloc(code: &mut Code<'_>, site: u64, is_zero: u64, malloc: u64) -> Option<u64> {
+    let start = code.enclosing(site, &BTreeSet::new())?;
+    if !code.is_start(start) {
+        return None;
+    }
+    let function = code.function(start)?.clone();
+    let asks = function.calls.iter().filter(|(_, to)| *to == is_zero).count();
+    let makes = function.leads_to().filter(|to| code.through(*to) == malloc).count();
+    let deeds = Deeds::of(&function);
+    (asks == 1 && makes == 1 && deeds.has(Deed::Multiplies) && function.instructions.contains_key(&site))
+        .then_some(start)
+}

@@ -1,0 +1,352 @@
+//! Reads an ELF file of 64 bits, little-endian: as much of it as a graft needs, and nothing on trust.
+
+use std::ops::Range;
+
+use crate::refusal::Refusal;
+
+pub(crate) const PT_LOAD: u32 = 1;
+pub(crate) const PT_DYNAMIC: u32 = 2;
+pub(crate) const PT_INTERP: u32 = 3;
+pub(crate) const PT_NOTE: u32 = 4;
+pub(crate) const PT_PHDR: u32 = 6;
+pub(crate) const PT_TLS: u32 = 7;
+pub(crate) const PF_X: u32 = 1;
+pub(crate) const PF_W: u32 = 2;
+pub(crate) const PF_R: u32 = 4;
+pub(crate) const SHT_PROGBITS: u32 = 1;
+pub(crate) const SHT_SYMTAB: u32 = 2;
+pub(crate) const SHT_RELA: u32 = 4;
+pub(crate) const SHT_NOTE: u32 = 7;
+pub(crate) const SHT_NOBITS: u32 = 8;
+pub(crate) const SHF_WRITE: u64 = 1;
+pub(crate) const SHF_ALLOC: u64 = 2;
+pub(crate) const SHF_EXECINSTR: u64 = 4;
+pub(crate) const SHF_TLS: u64 = 0x400;
+pub(crate) const STT_FUNC: u8 = 2;
+pub(crate) const STT_TLS: u8 = 6;
+
+pub(crate) const FILE_HEADER: usize = 64;
+pub(crate) const PROGRAM_HEADER: usize = 56;
+pub(crate) const SECTION_HEADER: usize = 64;
+pub(crate) const SYMBOL: usize = 24;
+
+/// `Elf64_Phdr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) kind: u32,
+    pub(crate) flags: u32,
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+    pub(crate) physical: u64,
+    pub(crate) file_size: u64,
+    pub(crate) memory_size: u64,
+    pub(crate) align: u64,
+}
+
+impl Segment {
+    pub(crate) fn read(bytes: &[u8], at: usize) -> Option<Segment> {
+        Some(Segment {
+            kind: u32_at(bytes, at)?,
+            flags: u32_at(bytes, at + 4)?,
+            offset: u64_at(bytes, at + 8)?,
+            address: u64_at(bytes, at + 16)?,
+            physical: u64_at(bytes, at + 24)?,
+            file_size: u64_at(bytes, at + 32)?,
+            memory_size: u64_at(bytes, at + 40)?,
+            align: u64_at(bytes, at + 48)?,
+        })
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let words = [self.offset, self.address, self.physical, self.file_size, self.memory_size, self.align];
+        let mut bytes = [self.kind.to_le_bytes(), self.flags.to_le_bytes()].concat();
+        bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        bytes
+    }
+
+    pub(crate) fn memory(&self) -> Range<u64> {
+        self.address..self.address + self.memory_size
+    }
+}
+
+/// `Elf64_Shdr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Section {
+    pub(crate) name: u32,
+    pub(crate) kind: u32,
+    pub(crate) flags: u64,
+    pub(crate) address: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) link: u32,
+    pub(crate) info: u32,
+    pub(crate) align: u64,
+    pub(crate) entry_size: u64,
+}
+
+impl Section {
+    fn read(bytes: &[u8], at: usize) -> Option<Section> {
+        Some(Section {
+            name: u32_at(bytes, at)?,
+            kind: u32_at(bytes, at + 4)?,
+            flags: u64_at(bytes, at + 8)?,
+            address: u64_at(bytes, at + 16)?,
+            offset: u64_at(bytes, at + 24)?,
+            size: u64_at(bytes, at + 32)?,
+            link: u32_at(bytes, at + 40)?,
+            info: u32_at(bytes, at + 44)?,
+            align: u64_at(bytes, at + 48)?,
+            entry_size: u64_at(bytes, at + 56)?,
+        })
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = [self.name.to_le_bytes(), self.kind.to_le_bytes()].concat();
+        let words = [self.flags, self.address, self.offset, self.size];
+        bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        bytes.extend([self.link.to_le_bytes(), self.info.to_le_bytes()].concat());
+        bytes.extend([self.align, self.entry_size].into_iter().flat_map(u64::to_le_bytes));
+        bytes
+    }
+
+    /// Where its content lies in the file; nothing for one without.
+    pub(crate) fn content(&self) -> Option<Range<usize>> {
+        if self.kind == SHT_NOBITS || self.kind == 0 {
+            return None;
+        }
+        let start = usize::try_from(self.offset).ok()?;
+        Some(start..start.checked_add(usize::try_from(self.size).ok()?)?)
+    }
+}
+
+/// A defined symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Symbol<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) kind: u8,
+    pub(crate) section: u16,
+    pub(crate) value: u64,
+    pub(crate) size: u64,
+}
+
+/// An executable.
+#[derive(Debug)]
+pub(crate) struct Image<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) position_independent: bool,
+    pub(crate) entry: u64,
+    pub(crate) segments: Vec<Segment>,
+    /// None: there are no section headers.
+    pub(crate) sections: Vec<Section>,
+    pub(crate) names_index: u16,
+    pub(crate) section_headers: u64,
+    pub(crate) segment_headers: u64,
+}
+
+fn malformed(what: impl Into<String>) -> Refusal {
+    Refusal::Malformed { what: what.into() }
+}
+
+impl<'a> Image<'a> {
+    /// Reads and checks the structure: everything that is pointed at lies inside the file.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Image<'a>, Refusal> {
+        if !bytes.starts_with(b"\x7fELF") {
+            return Err(malformed("it does not begin as an ELF file"));
+        }
+        let header = bytes.get(..FILE_HEADER).ok_or_else(|| malformed("it ends within the ELF header"))?;
+        if header[4] != 2 || header[5] != 1 {
+            return Err(Refusal::Architecture {
+                found: "an ELF file of 32 bits or of the other byte order".to_owned(),
+            });
+        }
+        let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let word = |at: usize| u64_at(header, at).unwrap_or_default();
+        let (kind, machine) = (half(16), half(18));
+        if machine != 62 {
+            return Err(Refusal::Architecture { found: format!("e_machine {machine}") });
+        }
+        let position_independent = match kind {
+            2 => false,
+            3 => true,
+            other => return Err(malformed(format!("e_type is {other}, expected 2 or 3"))),
+        };
+        let (entry, segment_headers, section_headers) = (word(24), word(32), word(40));
+        let (segment_size, segment_count) = (half(54), half(56));
+        let (section_size, section_count, names_index) = (half(58), half(60), half(62));
+        if usize::from(segment_size) != PROGRAM_HEADER || segment_count == 0 || segment_count == 0xffff {
+            return Err(malformed(format!("it has {segment_count} program headers of {segment_size} bytes")));
+        }
+        let table = |start: u64, count: u16, size: usize, what: &str| {
+            let start = usize::try_from(start).ok();
+            let inside = start
+                .filter(|start| start.checked_add(usize::from(count) * size).is_some_and(|end| end <= bytes.len()));
+            inside.ok_or_else(|| malformed(format!("its {what} headers lie outside the file")))
+        };
+        let start = table(segment_headers, segment_count, PROGRAM_HEADER, "program")?;
+        let segments: Option<Vec<Segment>> =
+            (0..usize::from(segment_count)).map(|index| Segment::read(bytes, start + index * PROGRAM_HEADER)).collect();
+        let segments = segments.ok_or_else(|| malformed("a program header lies outside the file"))?;
+        let mut sections = Vec::new();
+        if section_headers != 0 {
+            if section_count == 0 || usize::from(section_size) != SECTION_HEADER || names_index >= section_count {
+                return Err(malformed(format!("it has {section_count} section headers of {section_size} bytes")));
+            }
+            let start = table(section_headers, section_count, SECTION_HEADER, "section")?;
+            let read: Option<Vec<Section>> = (0..usize::from(section_count))
+                .map(|index| Section::read(bytes, start + index * SECTION_HEADER))
+                .collect();
+            sections = read.ok_or_else(|| malformed("a section header lies outside the file"))?;
+        }
+        let image = Image {
+            bytes,
+            position_independent,
+            entry,
+            segments,
+            sections,
+            names_index,
+            section_headers,
+            segment_headers,
+        };
+        image.check()?;
+        Ok(image)
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        // User space ends here on every x86_64 kernel; sums below cannot overflow then.
+        const LIMIT: u64 = 1 << 47;
+        let mut end = 0;
+        for segment in &self.segments {
+            let file_end = segment.offset.checked_add(segment.file_size);
+            if segment.kind != 0 && segment.file_size != 0 && file_end.is_none_or(|end| end > self.bytes.len() as u64) {
+                return Err(malformed("a segment lies outside the file: it is cut off, or damaged"));
+            }
+            if segment.kind != PT_LOAD {
+                continue;
+            }
+            if segment.address >= LIMIT || segment.memory_size >= LIMIT || segment.file_size > segment.memory_size {
+                return Err(malformed("a segment lies outside the address space"));
+            }
+            if segment.address < end {
+                return Err(malformed("its segments overlap, or are not in order"));
+            }
+            // ELF specification, chapter 5: the two are congruent modulo the page size, or it cannot be mapped.
+            if segment.address % 4096 != segment.offset % 4096 {
+                return Err(malformed("a segment's offset and address do not fit together"));
+            }
+            end = segment.memory().end;
+        }
+        for segment in self.segments.iter().filter(|segment| segment.kind == PT_TLS) {
+            let mapped = segment.file_size == 0
+                || self.read(segment.address, usize::try_from(segment.file_size).unwrap_or(usize::MAX)).is_some();
+            let sane = segment.address < LIMIT
+                && segment.memory_size < 1 << 30
+                && segment.file_size <= segment.memory_size
+                && mapped;
+            if !sane || !(segment.align.is_power_of_two() || segment.align == 0) || segment.align > 1 << 21 {
+                return Err(malformed("its thread-local storage cannot be"));
+            }
+        }
+        for section in &self.sections {
+            if section.content().is_some_and(|content| content.end > self.bytes.len()) {
+                return Err(malformed("a section lies outside the file: it is cut off, or damaged"));
+            }
+        }
+        match self.loads().next() {
+            Some(_) => Ok(()),
+            None => Err(malformed("it has nothing to load")),
+        }
+    }
+
+    pub(crate) fn loads(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|segment| segment.kind == PT_LOAD)
+    }
+
+    pub(crate) fn segment(&self, kind: u32) -> Option<&Segment> {
+        self.segments.iter().find(|segment| segment.kind == kind)
+    }
+
+    /// Where the byte of that address lies in the file.
+    pub(crate) fn offset(&self, address: u64) -> Option<usize> {
+        let load = self.loads().find(|load| (load.address..load.address + load.file_size).contains(&address))?;
+        usize::try_from(load.offset + (address - load.address)).ok()
+    }
+
+    /// The bytes of the file from that address to the end of its segment.
+    pub(crate) fn from(&self, address: u64) -> &'a [u8] {
+        let load = self.loads().find(|load| (load.address..load.address + load.file_size).contains(&address));
+        load.and_then(|load| {
+            let start = usize::try_from(load.offset + (address - load.address)).ok()?;
+            self.bytes.get(start..usize::try_from(load.offset + load.file_size).ok()?)
+        })
+        .unwrap_or_default()
+    }
+
+    /// So many bytes from that address on.
+    pub(crate) fn read(&self, address: u64, size: usize) -> Option<&'a [u8]> {
+        self.from(address).get(..size)
+    }
+
+    /// The segments that may be executed: address and bytes.
+    pub(crate) fn executable(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
+        self.loads().filter(|load| load.flags & PF_X != 0).map(|load| (load.address, self.from(load.address)))
+    }
+
+    pub(crate) fn is_executable(&self, address: u64) -> bool {
+        self.loads()
+            .any(|load| load.flags & PF_X != 0 && (load.address..load.address + load.file_size).contains(&address))
+    }
+
+    pub(crate) fn is_writable(&self, address: u64) -> bool {
+        self.loads().any(|load| load.flags & PF_W != 0 && load.memory().contains(&address))
+    }
+
+    /// Every address, in the file's order, at which these bytes are loaded.
+    pub(crate) fn find(&self, wanted: &[u8]) -> Vec<u64> {
+        let mut found = Vec::new();
+        for load in self.loads() {
+            found.extend(memchr::memmem::find_iter(self.from(load.address), wanted).map(|at| load.address + at as u64));
+        }
+        found
+    }
+
+    /// The defined symbols of the symbol table; none in a stripped file.
+    pub(crate) fn symbols(&self) -> Vec<Symbol<'a>> {
+        let Some(table) = self.sections.iter().find(|section| section.kind == SHT_SYMTAB) else { return Vec::new() };
+        let names = self.sections.get(table.link as usize).and_then(Section::content).unwrap_or_default();
+        let (Some(content), Some(names)) = (table.content().and_then(|at| self.bytes.get(at)), self.bytes.get(names))
+        else {
+            return Vec::new();
+        };
+        let symbol = |entry: &[u8]| {
+            let name = names.get(u32_at(entry, 0)? as usize..)?;
+            let section = u16::from_le_bytes([entry[6], entry[7]]);
+            let symbol = Symbol {
+                name: &name[..memchr::memchr(0, name)?],
+                kind: entry[4] & 15,
+                section,
+                value: u64_at(entry, 8)?,
+                size: u64_at(entry, 16)?,
+            };
+            (section != 0).then_some(symbol)
+        };
+        content.chunks_exact(SYMBOL).filter_map(symbol).collect()
+    }
+
+    pub(crate) fn section_name(&self, section: &Section) -> &'a [u8] {
+        let names = self.sections.get(usize::from(self.names_index)).and_then(Section::content).unwrap_or_default();
+        let name = self.bytes.get(names).and_then(|names| names.get(section.name as usize..)).unwrap_or_default();
+        &name[..memchr::memchr(0, name).unwrap_or(0)]
+    }
+
+    pub(crate) fn section(&self, name: &[u8]) -> Option<&Section> {
+        self.sections.iter().find(|section| self.section_name(section) == name)
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}

@@ -1,0 +1,61 @@
+//! Which executables are no hosts, by their headers and marks. What is left over may still be refused for what is in it.
+
+use crate::image::{Image, PT_INTERP, SHT_NOTE};
+use crate::refusal::Refusal;
+
+/// The owner and the type of a graft's note, behind their sizes (docs/note.md).
+const NOTE: &[u8] = b"\x0a\0\0\0\0\x02\0\0\x01\0\0\0allograft\0\0\0";
+
+/// Whether a file carries a graft's note, of whatever kind.
+pub fn carries_graft(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, NOTE).is_some()
+}
+
+/// Refuses what is known to be something else, so that the message says what.
+pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
+    if image.segment(PT_INTERP).is_some() {
+        return Err(Refusal::Dynamic);
+    }
+    if let Some(at) = memchr::memmem::find(image.bytes, NOTE) {
+        let text = &image.bytes[at + NOTE.len()..];
+        let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let donor = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+        return Err(Refusal::Grafted { donor: donor.strip_prefix("donor=").unwrap_or(&donor).to_owned() });
+    }
+    let has_section = |name: &[u8]| image.section(name).is_some();
+    let has_note = |owner: &[u8]| {
+        image.sections.iter().filter(|section| section.kind == SHT_NOTE).any(|section| {
+            let content = section.content().and_then(|at| image.bytes.get(at)).unwrap_or_default();
+            memchr::memmem::find(content, owner).is_some()
+        })
+    };
+    let what = match () {
+        () if image.bytes[..image.bytes.len().min(4096)].windows(4).any(|four| four == b"UPX!") => {
+            "packed by UPX: unpack it first (`upx -d`)"
+        }
+        () if has_section(b".go.buildinfo") || has_note(b"Go\0") => "a Go program: its memory is the Go runtime's",
+        () if has_section(b"__libc_freeres_fn") || has_section(b"__libc_IO_vtables") => {
+            "linked with the GNU C library, not with musl"
+        }
+        () => return appended(image),
+    };
+    Err(Refusal::Other { what })
+}
+
+/// Data behind everything that the headers know of: archives of self-extracting programs, applications of Python, Node or
+/// Deno. Such programs look for it from their end, which would be the graft's then. Signatures are stored there, too.
+fn appended(image: &Image<'_>) -> Result<(), Refusal> {
+    let segments = image.segments.iter().filter(|segment| segment.kind != 0).filter(|segment| segment.file_size != 0);
+    let segments = segments.map(|segment| segment.offset.saturating_add(segment.file_size));
+    let sections = image.sections.iter().filter_map(|section| section.content()).map(|content| content.end as u64);
+    let headers = [
+        image.segment_headers + (image.segments.len() * crate::image::PROGRAM_HEADER) as u64,
+        image.section_headers + (image.sections.len() * crate::image::SECTION_HEADER) as u64,
+    ];
+    let known = segments.chain(sections).chain(headers).max().unwrap_or(0);
+    let rest = usize::try_from(known).ok().and_then(|known| image.bytes.get(known..)).unwrap_or_default();
+    if rest.iter().any(|byte| *byte != 0) || rest.len() >= 4096 {
+        return Err(Refusal::Appended { bytes: rest.len() as u64 });
+    }
+    Ok(())
+}

@@ -1,0 +1,360 @@
+//! Where everything goes. Not a byte of the program moves, in the file or in memory: what is new lies behind it.
+//!
+//! ```text
+//!  file                                                          memory
+//!  the program as it was, but for the jumps                      the same addresses
+//!  page   code of the donor, its note          R E  \
+//!         data of the donor                    RW    |           behind the program's last segment; page by page as
+//!         copy of the program's .tdata with          |           in the file
+//!         the donor's in front, relocations    RW    |
+//!  page   program headers                      R    /
+//!         names and headers of sections
+//! ```
+//!
+//! Program headers last and in a segment of their own, which no section lies in: only so do GNU strip, objcopy and LLVM's
+//! keep the file whole. The data has no part that is not in the file for the same reason.
+
+use crate::blob::{Blob, BlobError};
+use crate::family::Role;
+use crate::image::{
+    Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_WRITE,
+    SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, SHT_SYMTAB, STT_TLS, SYMBOL, Section, Segment,
+};
+use crate::refusal::Refusal;
+use crate::relocations::Relocations;
+
+const PAGE: u64 = 4096;
+
+/// What is to be put in.
+#[derive(Debug)]
+pub(crate) struct Inset<'a> {
+    pub(crate) image: &'a Image<'a>,
+    pub(crate) relocations: &'a Relocations,
+    pub(crate) blob: Blob,
+    /// Bytes to write over the program's own: address and what is there then, with the donor's first byte at the base.
+    pub(crate) jumps: Vec<Jump>,
+    pub(crate) main: Operand,
+    pub(crate) parameters: Parameters,
+}
+
+/// A jump or a call into the donor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Jump {
+    /// What it makes an entry point of; nothing: it is a call.
+    pub(crate) role: Option<Role>,
+    pub(crate) site: u64,
+    /// The donor's symbol.
+    pub(crate) to: &'static str,
+}
+
+/// Four bytes of an instruction that name the program's main, and name the donor's instead.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operand {
+    /// Their address.
+    pub(crate) field: u64,
+    /// What they are counted from; nothing: they are the address itself.
+    pub(crate) from: Option<u64>,
+    /// The donor's symbol: its main, or a word that holds the address of it.
+    pub(crate) to: &'static str,
+}
+
+/// What the blob's `struct transplant_parameters` is told (crates/donors/transplant/parameters.h). Addresses of the program.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Parameters {
+    pub(crate) errno_offset: i64,
+    pub(crate) key_destructors: Option<u64>,
+    pub(crate) main: u64,
+    pub(crate) secret: u64,
+    pub(crate) calls: [Option<u64>; 10],
+}
+
+/// The thread-local storage of both: the donor's in front of the program's, so that no distance of the program's changes
+/// (the processor's variant II: storage ends at the thread pointer).
+struct ThreadStorage {
+    /// The image, the donor's part and the program's.
+    image: Vec<u8>,
+    size: u64,
+    align: u64,
+    /// What `-address - size` has to be, modulo the alignment, for the end of the program's part to stay where it was.
+    remainder: u64,
+    /// Bytes of the donor's part, with padding.
+    front: u64,
+    /// Where in the image the donor's own begins.
+    own: u64,
+    /// By how much the donor's distances change.
+    shift: i32,
+}
+
+fn thread_storage(image: &Image<'_>, blob: &Blob) -> ThreadStorage {
+    let stock = image.segment(PT_TLS).copied();
+    let (address, file_size, size, align) =
+        stock.map_or((0, 0, 0, 1), |tls| (tls.address, tls.file_size, tls.memory_size, tls.align.max(1)));
+    // What musl makes of the stock program's (src/env/__init_tls.c, static_init_tls).
+    let before = size + (0u64.wrapping_sub(size).wrapping_sub(address) & (align - 1));
+    let own = &blob.tls;
+    let own_align = own.align.max(1);
+    let new_align = align.max(own_align);
+    let own_size = own.memory_size.next_multiple_of(own_align);
+    let padding = before.next_multiple_of(own_align) - before;
+    let front = (own_size + padding).next_multiple_of(new_align);
+    let begins = front - padding - own_size;
+    let mut bytes = vec![0; front as usize];
+    let source = own.address as usize..(own.address + own.file_size) as usize;
+    bytes[begins as usize..(begins + own.file_size) as usize].copy_from_slice(&blob.memory[source]);
+    bytes.extend(image.read(address, file_size as usize).unwrap_or_default());
+    ThreadStorage {
+        image: bytes,
+        size: front + size,
+        align: new_align,
+        remainder: before - size,
+        front,
+        own: begins,
+        shift: -((before + padding) as i32),
+    }
+}
+
+/// The grafted file.
+pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
+    let Inset { image, relocations, mut blob, jumps, main, parameters } = inset;
+    let end = image.loads().map(|load| load.memory().end).max().unwrap_or(0);
+    let first = image.loads().map(|load| load.address).min().unwrap_or(0);
+    // A page that is nobody's between, so that neither runs into the other.
+    let base = end.next_multiple_of(PAGE) + PAGE;
+    let offset = (image.bytes.len() as u64).next_multiple_of(PAGE);
+    let relative = |address: u64| address.wrapping_sub(base);
+
+    let storage = thread_storage(image, &blob);
+    blob.shift_thread_distances(storage.shift);
+    // The copy of the storage, and the relocations, on pages of their own behind the donor's data.
+    let copy = blob.memory.len() as u64;
+    let wanted = 0u64.wrapping_sub(storage.size).wrapping_sub(storage.remainder) & (storage.align - 1);
+    let mut image_at = copy.next_multiple_of(16);
+    while (base + image_at) & (storage.align - 1) != wanted {
+        image_at += 1;
+    }
+    let mut pairs = blob.relative.clone();
+    let own = blob.tls.address..blob.tls.address + blob.tls.file_size;
+    for (place, value) in blob.relative.iter().filter(|(place, _)| own.contains(place)) {
+        pairs.push((image_at + storage.own + (place - own.start), *value));
+    }
+    if let Some(stock) = image.segment(PT_TLS) {
+        let range = stock.address..stock.address + stock.file_size;
+        if let Some(address) = relocations.other.iter().find(|place| range.contains(place)) {
+            return Err(Refusal::ThreadLocal { address: *address }.into());
+        }
+        for (place, value) in relocations.within(range.clone()) {
+            pairs.push((image_at + storage.front + (place - range.start), relative(value)));
+        }
+    }
+    let table_at = (image_at + storage.image.len() as u64).next_multiple_of(16);
+    let mut memory = std::mem::take(&mut blob.memory);
+    memory.resize(image_at as usize, 0);
+    memory.extend(&storage.image);
+    memory.resize(table_at as usize, 0);
+    memory.extend(pairs.iter().flat_map(|(place, value)| [place.to_le_bytes(), value.to_le_bytes()].concat()));
+    memory.resize(memory.len().next_multiple_of(PAGE as usize), 0);
+    let headers_at = memory.len() as u64;
+    blob.memory = memory;
+
+    let span = (base + headers_at).saturating_sub(first);
+    if span >= i32::MAX as u64 || (!image.position_independent && base + headers_at > i32::MAX as u64) {
+        return Err(Refusal::OutOfReach { span }.into());
+    }
+    let mut words = vec![
+        relative(image.entry),
+        headers_at,
+        table_at,
+        pairs.len() as u64,
+        blob.data,
+        copy,
+        blob.sealed_end - blob.data,
+        headers_at - copy,
+        parameters.errno_offset as u64,
+        parameters.key_destructors.map_or(0, relative),
+        relative(parameters.main),
+        parameters.secret,
+        image_at,
+        storage.image.len() as u64,
+        storage.size,
+        storage.align,
+    ];
+    words.extend(parameters.calls.iter().map(|call| call.map_or(0, relative)));
+    let at = blob.symbol("transplant_parameters")? as usize + 16;
+    let words: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    blob.write(at, &words);
+    let entries: Vec<(u64, Role)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.role?))).collect();
+    write_entries(&mut blob, base, &entries)?;
+
+    let mut file = image.bytes.to_vec();
+    for jump in &jumps {
+        let target = base + blob.symbol(jump.to)?;
+        let distance = target.wrapping_sub(jump.site + 5) as i32;
+        let at =
+            image.offset(jump.site).ok_or_else(|| Refusal::Malformed { what: "an entry point is not in it".into() })?;
+        // jmp rel32, call rel32
+        file[at] = if jump.role.is_some() { 0xe9 } else { 0xe8 };
+        file[at + 1..at + 5].copy_from_slice(&distance.to_le_bytes());
+    }
+    let target = base + blob.symbol(main.to)?;
+    let at = image.offset(main.field).ok_or_else(|| Refusal::Malformed { what: "its start is not in it".into() })?;
+    file[at..at + 4].copy_from_slice(&(target.wrapping_sub(main.from.unwrap_or(0)) as u32).to_le_bytes());
+    file.resize(offset as usize, 0);
+    file.extend(&blob.memory);
+    let place = Place { base, offset, headers_at, image_at, table_at, copy };
+    let segments = segments(image, &blob, &place, &storage);
+    file.extend(segments.iter().flat_map(Segment::encode));
+    let start = base + blob.symbol("transplant_start")?;
+    file[24..32].copy_from_slice(&start.to_le_bytes());
+    file[32..40].copy_from_slice(&(offset + headers_at).to_le_bytes());
+    file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+    if !image.sections.is_empty() {
+        append_sections(&mut file, image, &blob, &place, &storage);
+    }
+    Ok(file)
+}
+
+/// Why no file came of it.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Refusal(Refusal),
+    Blob(BlobError),
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Trouble {
+        Trouble::Refusal(refusal)
+    }
+}
+
+impl From<BlobError> for Trouble {
+    fn from(error: BlobError) -> Trouble {
+        Trouble::Blob(error)
+    }
+}
+
+/// Distances from the base, except for the first two.
+struct Place {
+    base: u64,
+    offset: u64,
+    headers_at: u64,
+    image_at: u64,
+    table_at: u64,
+    copy: u64,
+}
+
+/// The note that says which entry points were redirected (docs/note.md): distances, each from its own place.
+fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, Role)]) -> Result<(), Trouble> {
+    const HEADER: u64 = 24;
+    const ROOM: usize = 24;
+    let at = blob.symbol("transplant_entries")? + HEADER;
+    if entries.len() > ROOM {
+        return Err(BlobError::Layout("it has no room for the entry points".to_owned()).into());
+    }
+    for (index, (entry, role)) in entries.iter().enumerate() {
+        let place = at + 8 * index as u64;
+        blob.write(place as usize, &(entry.wrapping_sub(base + place) as u32).to_le_bytes());
+        blob.write(place as usize + 4, &(*role as u32 + 1).to_le_bytes());
+    }
+    Ok(())
+}
+
+/// The program's headers, and the new ones behind its last segment to load.
+fn segments(image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStorage) -> Vec<Segment> {
+    let segment = |kind, flags, from: u64, size: u64, align| Segment {
+        kind,
+        flags,
+        offset: place.offset + from,
+        address: place.base + from,
+        physical: place.base + from,
+        file_size: size,
+        memory_size: size,
+        align,
+    };
+    let mut segments = image.segments.clone();
+    let tls = Segment {
+        memory_size: storage.size,
+        ..segment(PT_TLS, PF_R, place.image_at, storage.image.len() as u64, storage.align)
+    };
+    match segments.iter_mut().find(|segment| segment.kind == PT_TLS) {
+        Some(stock) => *stock = tls,
+        None => segments.push(tls),
+    }
+    segments.push(segment(PT_NOTE, PF_R, blob.notes.start, blob.notes.end - blob.notes.start, 4));
+    let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
+    let size = ((segments.len() + 3) * crate::image::PROGRAM_HEADER) as u64;
+    let new = [
+        segment(PT_LOAD, PF_R | PF_X, 0, blob.data, PAGE),
+        segment(PT_LOAD, PF_R | PF_W, blob.data, place.headers_at - blob.data, PAGE),
+        segment(PT_LOAD, PF_R, place.headers_at, size, PAGE),
+    ];
+    segments.splice(last..last, new);
+    for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {
+        *own = segment(PT_PHDR, PF_R, place.headers_at, size, 8);
+    }
+    segments
+}
+
+/// The program's section headers and the donor's, so that tools which go by sections keep what is new.
+fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStorage) {
+    let mut sections = image.sections.clone();
+    let names = usize::from(image.names_index);
+    let mut text = sections[names].content().and_then(|at| image.bytes.get(at)).unwrap_or_default().to_vec();
+    let mut add = |sections: &mut Vec<Section>, name: &str, kind, flags, from: u64, to: u64, align| {
+        let section = Section {
+            name: text.len() as u32,
+            kind,
+            flags: flags | SHF_ALLOC,
+            address: place.base + from,
+            offset: place.offset + from,
+            size: to - from,
+            align,
+            ..Section::default()
+        };
+        text.extend(name.as_bytes());
+        text.push(0);
+        sections.push(section);
+        sections.len() - 1
+    };
+    let image_end = place.image_at + storage.image.len() as u64;
+    add(&mut sections, ".note.allograft", SHT_NOTE, 0, blob.notes.start, blob.notes.end, 4);
+    add(&mut sections, ".allograft.text", SHT_PROGBITS, SHF_EXECINSTR, blob.notes.end, blob.data, 4);
+    add(&mut sections, ".allograft.data", SHT_PROGBITS, SHF_WRITE, blob.data, place.copy, 64);
+    let tdata = add(&mut sections, ".allograft.tdata", SHT_PROGBITS, SHF_WRITE | SHF_TLS, place.image_at, image_end, 1);
+    let tbss_end = place.image_at + storage.size;
+    let tbss = add(&mut sections, ".allograft.tbss", SHT_NOBITS, SHF_WRITE | SHF_TLS, image_end, tbss_end, 1);
+    sections[tdata].align = storage.align;
+    add(&mut sections, ".allograft.relocations", SHT_PROGBITS, SHF_WRITE, place.table_at, place.headers_at, 16);
+
+    // The program's own storage is a part of the new one. Its bytes stay, as data that nobody reads; its variables are to
+    // be found where they are now.
+    let tables: Vec<Section> = sections.iter().filter(|section| section.kind == SHT_SYMTAB).copied().collect();
+    for content in tables.iter().filter_map(Section::content) {
+        for entry in file[content].chunks_exact_mut(SYMBOL) {
+            let index = usize::from(u16::from_le_bytes([entry[6], entry[7]]));
+            let Some(section) = image.sections.get(index).filter(|section| section.flags & SHF_TLS != 0) else {
+                continue;
+            };
+            let now = if section.kind == SHT_NOBITS { tbss } else { tdata };
+            entry[6..8].copy_from_slice(&(now as u16).to_le_bytes());
+            if entry[4] & 15 == STT_TLS {
+                let value = crate::image::u64_at(entry, 8).unwrap_or(0).wrapping_add(storage.front);
+                entry[8..16].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+    }
+    let stock = image.sections.len();
+    for section in sections[..stock].iter_mut().filter(|section| section.flags & SHF_TLS != 0) {
+        section.flags &= !SHF_TLS;
+        if section.kind == SHT_NOBITS {
+            section.size = 0;
+        }
+    }
+    sections[names].offset = file.len() as u64;
+    sections[names].size = text.len() as u64;
+    file.extend(&text);
+    file.resize(file.len().next_multiple_of(8), 0);
+    let headers = file.len() as u64;
+    file.extend(sections.iter().flat_map(Section::encode));
+    file[40..48].copy_from_slice(&headers.to_le_bytes());
+    file[60..62].copy_from_slice(&(sections.len() as u16).to_le_bytes());
+}

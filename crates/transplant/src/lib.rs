@@ -1,0 +1,31 @@
+//! An allocator into a static musl executable that is linked already: bytes in, edits out, no files.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `image` | reads ELF: segments, sections, symbols, by address and by offset |
+//! | `kind` | which executables are no hosts, by their headers and marks |
+//! | `relocations` | what a static-pie program does to itself when it starts |
+//! | `code` | machine code: functions, references, what a function does |
+//! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |
+//! | `libc` | what the graft needs of the rest of musl: errno, the fork hook, the end of threads |
+//! | `blob` | a donor, linked to bytes that refer to nothing outside |
+//! | `layout` | where everything goes: segments, thread-local storage, headers |
+//! | `plan` | all of it together |
+//! | `refusal` | why a program is left alone |
+
+mod blob;
+mod code;
+mod family;
+mod image;
+mod kind;
+mod layout;
+mod libc;
+mod plan;
+mod refusal;
+mod relocations;
+
+pub use blob::{Blob, BlobError};
+pub use family::Role;
+pub use kind::carries_graft;
+pub use plan::{Entry, Plan, plan, secret};
+pub use refusal::Refusal;

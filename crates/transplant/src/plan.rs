@@ -1,0 +1,186 @@
+//! All of it together: what is in a program, what becomes of it.
+
+use sha2::{Digest, Sha256};
+
+use crate::blob::{Blob, BlobError};
+use crate::code::Code;
+use crate::family::{self, Family, Role};
+use crate::image::Image;
+use crate::layout::{Inset, Jump, Parameters, Trouble, assemble};
+use crate::refusal::Refusal;
+use crate::relocations::Relocations;
+use crate::{kind, libc};
+
+/// A function of the program that leads to the donor's from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is.
+    pub role: Role,
+    /// Where it begins, before any base is added.
+    pub address: u64,
+}
+
+/// A graft of an executable.
+#[derive(Debug)]
+pub struct Plan {
+    /// Whether it loads at any address.
+    pub position_independent: bool,
+    /// Whether it has a symbol table, which agreed with what was found.
+    pub symbols: bool,
+    /// The functions that are redirected, by role and address.
+    pub entries: Vec<Entry>,
+    /// Whether its fork tells the allocator; a program without has no fork.
+    pub fork_hook: bool,
+    /// Whether its threads tell the allocator when they end; a program without has no threads.
+    pub thread_end: bool,
+    /// Places in the code that read as references to the old allocator's state: all of them were accounted for.
+    pub references: usize,
+    /// The grafted file.
+    pub graft: Vec<u8>,
+}
+
+/// Finds everything in `program` that a graft needs, or refuses; then makes the graft.
+///
+/// `as_if_stripped` leaves its symbols out of account, for tests.
+///
+/// # Errors
+/// A refusal, or a blob that cannot be used, which is this program's own fault.
+pub fn plan(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Plan, Refusal>, BlobError> {
+    match planned(program, blob, as_if_stripped) {
+        Ok(plan) => Ok(Ok(plan)),
+        Err(Trouble::Refusal(refusal)) => Ok(Err(refusal)),
+        Err(Trouble::Blob(error)) => Err(error),
+    }
+}
+
+/// What asks the graft of a program for its self-test: the value, in hexadecimal, of the environment's variable
+/// `ALLOGRAFT_SELF_TEST`. It comes from the stock file's checksum, so that nobody asks by mistake.
+pub fn secret(stock: &[u8]) -> u64 {
+    u64::from_be_bytes(*Sha256::digest(stock).first_chunk().unwrap_or(&[1; 8])) | 1
+}
+
+fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Trouble> {
+    let image = Image::parse(program)?;
+    kind::check(&image)?;
+    let relocations = Relocations::of(&image)?;
+    let mut code = Code::of(&image, &relocations, !as_if_stripped);
+    let family = family::find(&mut code)?;
+    let errno_offset = libc::errno_offset(&code, &family)?;
+    libc::check_fork(&code, &family)?;
+    let end = libc::thread_end(&mut code)?;
+    let (main, operand) = libc::main(&code)?;
+
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut jumps = Vec::new();
+    let core = family.core.iter().map(|(role, address)| (*role, *address));
+    for (role, address) in core.clone() {
+        let site = code.behind_landing_pad(address);
+        room(&mut code, &family, role, address, site)?;
+        entries.push(Entry { role, address });
+        jumps.push(Jump { role: Some(role), site, to: target(role) });
+    }
+    for (role, address) in &family.wrappers {
+        let site = code.behind_landing_pad(*address);
+        if room(&mut code, &family, *role, *address, site).is_ok() && jumps.len() < 24 {
+            entries.push(Entry { role: *role, address: *address });
+            jumps.push(Jump { role: Some(*role), site, to: target(*role) });
+        }
+    }
+    if let Some(end) = end {
+        jumps.push(Jump { role: None, site: end.site, to: "transplant_thread_exit" });
+    }
+    // Two jumps over the same bytes would be a contradiction in what was found.
+    let mut sites: Vec<(u64, Role)> =
+        entries.iter().map(|entry| (code.behind_landing_pad(entry.address), entry.role)).collect();
+    sites.sort_unstable();
+    if let Some(pair) = sites.windows(2).find(|pair| pair[1].0 - pair[0].0 < 5) {
+        return Err(Refusal::NoRoom { role: pair[0].1, address: pair[0].0 }.into());
+    }
+
+    let parameters = Parameters {
+        errno_offset,
+        key_destructors: end.map(|end| end.destructors),
+        main,
+        secret: secret(program),
+        calls: calls(&code, &family),
+    };
+    let symbols = !code.symbols.is_empty();
+    let inset =
+        Inset { image: &image, relocations: &relocations, blob: blob.clone(), jumps, main: operand, parameters };
+    let graft = assemble(inset)?;
+    entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
+    Ok(Plan {
+        position_independent: image.position_independent,
+        symbols,
+        entries,
+        fork_hook: family.core.contains_key(&Role::ForkHook),
+        thread_end: end.is_some(),
+        references: family.references,
+        graft,
+    })
+}
+
+/// The donor's function for a role.
+fn target(role: Role) -> &'static str {
+    match role {
+        Role::Malloc => "transplant_malloc",
+        Role::Free => "transplant_free",
+        Role::Calloc => "transplant_calloc",
+        Role::Realloc => "transplant_realloc",
+        Role::AlignedAlloc => "transplant_aligned_alloc",
+        Role::UsableSize => "transplant_usable_size",
+        Role::IsZero => "transplant_is_zero",
+        Role::ForkHook => "transplant_fork_hook",
+    }
+}
+
+/// Whether five bytes from `site` on can be written over: they are the function's own, and nothing jumps behind the first.
+fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u64) -> Result<(), Refusal> {
+    const JUMP: u64 = 5;
+    let function = match family.functions.get(&address) {
+        Some(function) => Some(function.clone()),
+        None => code.function(address).cloned(),
+    };
+    let Some(function) = function.filter(|function| function.has_room(site, JUMP)) else {
+        return Err(Refusal::NoRoom { role, address });
+    };
+    for into in site + 1..site + JUMP {
+        if code.is_start(into) && code.branches_to(into).iter().any(|branch| !function.covers(branch.site)) {
+            // By the bytes alone; whether those of the branch are an instruction is left open, and counts against it.
+            let site = code.branches_to(into)[0].site;
+            return Err(Refusal::JumpedInto { role, address: into, site });
+        }
+    }
+    for instruction in function.instructions.values() {
+        let into = instruction.near_branch_target();
+        let branches = matches!(
+            instruction.flow_control(),
+            iced_x86::FlowControl::ConditionalBranch | iced_x86::FlowControl::UnconditionalBranch
+        );
+        let overwritten = instruction.ip() >= site && instruction.ip() < site + JUMP;
+        if branches && !overwritten && into > site && into < site + JUMP {
+            return Err(Refusal::JumpedInto { role, address: into, site: instruction.ip() });
+        }
+    }
+    Ok(())
+}
+
+/// The program's functions for the self-test, in the order of `parameters.h`: those that lead to the family by its code, and
+/// others by name only where they are redirected themselves or call what is.
+fn calls(code: &Code<'_>, family: &Family) -> [Option<u64>; 10] {
+    let core = |role| family.core.get(&role).copied();
+    let calloc = family.wrappers.iter().find(|(role, _)| *role == Role::Calloc).map(|(_, start)| *start);
+    let named = |name: &[u8]| code.named(name).first().copied();
+    [
+        core(Role::Malloc),
+        core(Role::Free),
+        calloc,
+        core(Role::Realloc),
+        core(Role::AlignedAlloc),
+        named(b"posix_memalign"),
+        core(Role::UsableSize),
+        core(Role::ForkHook),
+        named(b"__errno_location").or(named(b"___errno_location")),
+        named(b"memalign"),
+    ]
+}

@@ -1,0 +1,51 @@
+//! How many instructions a program executes, counted one by one: a figure that no other load on the machine changes.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// Runs `command`, a program of one thread, to its end by single steps (ptrace(2), `PTRACE_SINGLESTEP`), its output thrown away.
+/// A million steps take some seconds.
+///
+/// Returns the instructions executed in user space since its start. A system call counts as one.
+///
+/// # Errors
+/// When the program cannot be started or traced, receives a signal, or does not end with exit code 0.
+pub(crate) fn count(command: &mut Command) -> Result<u64> {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    // SAFETY: the hook makes one system call, which is safe between fork and exec.
+    unsafe { command.pre_exec(|| ptrace::traceme().map_err(std::io::Error::from)) };
+    let child = command.spawn().with_context(|| format!("cannot trace {:?}", command.get_program()))?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).context("a process id beyond pid_t")?);
+    let mut steps = 0;
+    loop {
+        match waitpid(pid, None)? {
+            WaitStatus::Stopped(_, nix::sys::signal::Signal::SIGTRAP) => ptrace::step(pid, None)?,
+            WaitStatus::Exited(_, 0) => return Ok(steps),
+            other => bail!("{:?} ended with {other:?}", command.get_program()),
+        }
+        steps += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first words of a program are the same each time, and a loop of more turns has more of them.
+    #[test]
+    fn more_work_has_more_steps() {
+        let shell = |script: &str| count(Command::new("sh").env_clear().args(["-c", script])).unwrap();
+        assert!(shell("i=0; while [ $i -lt 40 ]; do i=$((i+1)); done") > shell(":") + 4000);
+    }
+
+    #[test]
+    fn a_program_that_fails_is_an_error() {
+        assert!(count(Command::new("sh").args(["-c", "exit 3"])).is_err());
+        assert!(count(&mut Command::new("/no such program")).is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! Compilers of other languages for the slow tier, unpacked into a folder: a Debian that is entered, never installed.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fixtures::toolchains::{self, PACKAGES, RELEASE};
+
+use crate::debian::Apt;
+use crate::{setup, workspace};
+
+/// `cargo xtask toolchains`.
+///
+/// # Errors
+/// When a package cannot be had.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    if let Some(extra) = arguments.first() {
+        bail!("`toolchains` takes no arguments, and got `{extra}`");
+    }
+    prepare()?;
+    println!("toolchains: they are in `{}`", workspace::shown(&toolchains::folder()));
+    Ok(())
+}
+
+/// Puts in place what is missing: some 730 MB of downloads.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn prepare() -> Result<()> {
+    if let Some(reason) = toolchains::unavailable() {
+        eprintln!("setup: WARNING: left out the compilers of other languages: {reason}");
+        return Ok(());
+    }
+    let folder = toolchains::folder();
+    fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
+    let _lock = setup::lock(&fixtures::tools().join(".toolchains.lock"))?;
+    if folder.join("complete").is_file() {
+        return Ok(());
+    }
+    let what = "Swift, Go, OCaml, Nim and C++ (730 MB, 3.9 GB unpacked)";
+    setup::announce(what, || setup::place(&folder, fill))
+}
+
+fn fill(folder: &Path) -> Result<()> {
+    let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-toolchains"), "state")?;
+    let apt = Apt::of_release(&scratch.0, RELEASE)?;
+    let update = apt.update();
+    apt.unpack_whole(&PACKAGES, folder).or_else(|error| update.and(Err(error)))?;
+    // That release has no Nim: the machine's own may have one.
+    let own = Apt::new(&scratch.0, std::iter::empty())?;
+    if let Err(error) = own.update().and_then(|()| own.unpack("nim", folder)) {
+        eprintln!("setup: WARNING: left out Nim: {error:#}");
+    }
+    for name in ["work", "proc", "dev"] {
+        fs::create_dir_all(folder.join(name))?;
+    }
+    for name in ["null", "zero", "full", "random", "urandom"] {
+        fs::write(folder.join("dev").join(name), "")?;
+    }
+    Ok(fs::write(folder.join("complete"), "")?)
+}
