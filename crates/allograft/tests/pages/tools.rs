@@ -71,7 +71,8 @@ fn zig(bin: &Path) -> Result<(), String> {
     let mut script = String::from("#!/bin/sh\n");
     for (name, value) in zig.command().get_envs() {
         let value = value.unwrap_or_default().to_string_lossy();
-        script.push_str(&format!("export {}='{value}'\n", name.to_string_lossy()));
+        // A page may name a cache of its own.
+        script.push_str(&format!(": \"${{{0}:={value}}}\"\nexport {0}\n", name.to_string_lossy()));
     }
     script.push_str(&format!("exec '{}' \"$@\"\n", zig.program().display()));
     executable(&bin.join("zig"), &script)
