@@ -5,6 +5,10 @@
 typedef uint64_t bits;
 INLINE unsigned first(bits set) { return (unsigned)__builtin_ctzll(set) / 4; }
 INLINE unsigned last(bits set) { return (63 - (unsigned)__builtin_clzll(set)) / 4; }
+/* The first place in two neighbouring lanes of `lane` bytes, one of which has one. */
+INLINE size_t first_of_two(bits a, bits b, unsigned lane) { return a ? first(a) : lane + first(b); }
+/* The last place there. */
+INLINE size_t last_of_two(bits a, bits b, unsigned lane) { return b ? lane + last(b) : last(a); }
 /* `set` without the places before `from`, which becomes the first. */
 INLINE bits bits_from(bits set, size_t from) { return set >> 4 * from; }
 /* The places up to and with `to`. */

@@ -39,6 +39,17 @@ INLINE bool L(clear)(const byte *q, L(lane) needle, enum stop stop)
 	return L(bits)(L(equal)(L(least)(L(least)(a, b), L(least)(c, d)), L(splat)(0))) == 0;
 }
 
+/* Where the first byte lies that stops the search in the aligned block at `q`, which has one. */
+INLINE size_t L(first_in_block)(const byte *q, L(lane) needle, enum stop stop)
+{
+	bits a = L(hits)(L(load_aligned)(q), needle, stop), b = L(hits)(L(load_aligned)(q + LANE), needle, stop);
+	if (a | b)
+		return first_of_two(a, b, LANE);
+	q += 2 * LANE;
+	a = L(hits)(L(load_aligned)(q), needle, stop), b = L(hits)(L(load_aligned)(q + LANE), needle, stop);
+	return 2 * LANE + first_of_two(a, b, LANE);
+}
+
 /* What stops the search between `s` and the end of the aligned lane around it. */
 INLINE bits L(hits_before_page)(const byte *s, L(lane) needle, enum stop stop)
 {
@@ -69,28 +80,35 @@ INLINE size_t L(find)(const byte *s, size_t n, byte c, enum stop stop, bool boun
 		hits = L(hits_before_page)(s, needle, stop);
 		if (hits)
 			return first(hits);
-	}
-	const byte *limit = bounded ? block_end(s, n) : 0;
-	const byte *q = s - past(s, LANE) + LANE;
-	UNROLLED
-	for (int i = 0; i < 4; i++, q += LANE) {
-		if (bounded && q >= limit)
+		if (bounded && n <= page_room(s))
 			return SIZE_MAX;
-		hits = L(hits)(L(load_aligned)(q), needle, stop);
-		if (hits)
-			return (size_t)(q - s) + first(hits);
 	}
-	if (bounded && q >= limit)
-		return SIZE_MAX;
-	/* Back to a multiple of BLOCK: some lanes are looked at twice, and no stretch of code is needed between. */
-	for (q -= past(q, BLOCK); (!bounded || q < limit) && L(clear)(q, needle, stop); q += BLOCK)
-		;
-	for (; !bounded || q < limit; q += LANE) {
-		hits = L(hits)(L(load_aligned)(q), needle, stop);
-		if (hits)
-			return (size_t)(q - s) + first(hits);
+	/* `n` is from here on what is left of the block at `q`, and more than none. */
+	const byte *q = s - past(s, LANE) + LANE;
+	n -= (size_t)(q - s);
+	for (;;) {
+		UNROLLED
+		for (size_t i = 0; i < BLOCK; i += LANE) {
+			hits = L(hits)(L(load_aligned)(q + i), needle, stop);
+			if (hits)
+				return (size_t)(q - s) + i + first(hits);
+			if (bounded && n <= i + LANE)
+				return SIZE_MAX;
+		}
+		q += BLOCK, n -= BLOCK;
+		if (bounded && n <= BLOCK)
+			continue;
+		/* Back to a multiple of BLOCK: some lanes are looked at twice, and no stretch of code is needed between. */
+		const byte *end = bounded ? block_end(q, n) : 0;
+		q -= past(q, BLOCK);
+		ALIGNED
+		while ((!bounded || q < end - BLOCK) && L(clear)(q, needle, stop))
+			q += BLOCK;
+		q = another(q);
+		if (!bounded)
+			return (size_t)(q - s) + L(first_in_block)(q, needle, stop);
+		n = (size_t)(end - q);
 	}
-	return SIZE_MAX;
 }
 
 ENTRY const byte *L(find_byte)(const byte *s, byte c, size_t n)
@@ -126,6 +144,23 @@ ENTRY const byte *L(find_in_text)(const byte *s, byte c)
 	return *found == c ? found : 0;
 }
 
+/* Where the last byte `c` lies in the aligned block at `q`, which has one. */
+INLINE size_t L(last_in_block)(const byte *q, L(lane) needle)
+{
+	const byte *half = q + 2 * LANE;
+	bits a = L(hits)(L(load_aligned)(half), needle, AT_BYTE), b = L(hits)(L(load_aligned)(half + LANE), needle, AT_BYTE);
+	if (a | b)
+		return 2 * LANE + last_of_two(a, b, LANE);
+	a = L(hits)(L(load_aligned)(q), needle, AT_BYTE), b = L(hits)(L(load_aligned)(q + LANE), needle, AT_BYTE);
+	return last_of_two(a, b, LANE);
+}
+
+/* The byte at `at` of the `size` bytes before `end`, unless it lies before the last `n` of them. */
+INLINE const byte *L(among_last)(const byte *end, size_t size, size_t at, size_t n)
+{
+	return at + n >= size ? end - size + at : 0;
+}
+
 /* The last byte `c` of a block. The lane that ends with the block's last byte, and the last ones that are looked at,
  * may begin before the block, but in a page of it; hits there do not count. */
 ENTRY const byte *L(find_last)(const byte *s, byte c, size_t n)
@@ -133,40 +168,44 @@ ENTRY const byte *L(find_last)(const byte *s, byte c, size_t n)
 	if (n == 0)
 		return 0;
 	const L(lane) needle = L(splat)(c);
-	const byte *z = s + n - 1, *q = z - past(z, LANE);
+	const byte *end = s + n;
 	bits hits;
-	if (LIKELY(page_offset(z) >= LANE - 1)) {
-		hits = L(hits)(L(load)(z - (LANE - 1)), needle, AT_BYTE);
+	if (LIKELY(page_offset(end - 1) >= LANE - 1)) {
+		hits = L(hits)(L(load)(end - LANE), needle, AT_BYTE);
 		if (hits)
-			return last(hits) + n >= LANE ? z - (LANE - 1) + last(hits) : 0;
+			return L(among_last)(end, LANE, last(hits), n);
 		if (n <= LANE)
 			return 0;
 	} else {
-		hits = L(hits)(L(load_aligned)(q), needle, AT_BYTE) & bits_to(past(z, LANE));
+		const byte *lane = end - 1 - past(end - 1, LANE);
+		hits = L(hits)(L(load_aligned)(lane), needle, AT_BYTE) & bits_to(past(end - 1, LANE));
 		if (hits)
-			return q + last(hits) >= s ? q + last(hits) : 0;
-	}
-	UNROLLED
-	for (int i = 0; i < 4; i++) {
-		if (q <= s)
+			return L(among_last)(lane + LANE, LANE, last(hits), n + LANE - (size_t)(end - lane));
+		if (n <= (size_t)(end - lane))
 			return 0;
-		q -= LANE;
-		hits = L(hits)(L(load_aligned)(q), needle, AT_BYTE);
-		if (hits)
-			return q + last(hits) >= s ? q + last(hits) : 0;
 	}
-	if (q <= s)
-		return 0;
+	/* `n` is from here on what is left of the block before `end`, and more than none. */
+	end = another(end);
+	size_t seen = past(end - 1, LANE) + 1;
+	end -= seen, n -= seen;
+	UNROLLED
+	for (size_t i = 0; i < BLOCK; i += LANE) {
+		hits = L(hits)(L(load_aligned)(end - i - LANE), needle, AT_BYTE);
+		if (hits)
+			return L(among_last)(end, i + LANE, last(hits), n);
+		if (n <= i + LANE)
+			return 0;
+	}
+	end -= BLOCK, n -= BLOCK;
 	/* On to a multiple of BLOCK: a block has been looked at above it, so that this stays in the block at `s`. */
-	for (q += (BLOCK - past(q, BLOCK)) % BLOCK; q > s && L(clear)(q - BLOCK, needle, AT_BYTE); q -= BLOCK)
-		;
-	while (q > s) {
-		q -= LANE;
-		hits = L(hits)(L(load_aligned)(q), needle, AT_BYTE);
-		if (hits)
-			return q + last(hits) >= s ? q + last(hits) : 0;
-	}
-	return 0;
+	size_t again = (BLOCK - past(end, BLOCK)) % BLOCK;
+	end += again, n += again;
+	ALIGNED
+	for (; L(clear)(end - BLOCK, needle, AT_BYTE); end -= BLOCK, n -= BLOCK)
+		if (n <= BLOCK)
+			return 0;
+	end = another(end);
+	return L(among_last)(end, BLOCK, L(last_in_block)(end - BLOCK, needle), n);
 }
 
 /* Where a search for the last byte `c` of a string stands: the last lane that has it, and where in the lane. */
@@ -184,6 +223,8 @@ INLINE const byte *L(sighted)(struct L(sighting) found)
 INLINE bool L(sight)(const byte *q, L(lane) v, L(lane) needle, struct L(sighting) *found)
 {
 	bits hits = L(hits)(v, needle, AT_BYTE), ends = L(hits)(v, needle, AT_NUL);
+	if (LIKELY((hits | ends) == 0))
+		return false;
 	if (ends)
 		hits &= bits_up_to_first(ends);
 	if (hits)
@@ -214,6 +255,7 @@ ENTRY const byte *L(find_last_in_text)(const byte *s, byte c)
 			return L(sighted)(found);
 	/* Back to a multiple of BLOCK, as in find: what is found twice is the same. */
 	for (q -= past(q, BLOCK);;) {
+		ALIGNED
 		for (; L(clear)(q, needle, AT_EITHER); q += BLOCK)
 			;
 		for (int i = 0; i < 4; i++, q += LANE)

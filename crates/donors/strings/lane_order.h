@@ -69,14 +69,13 @@ __attribute__((noinline)) static int L(order_aligned)(const byte *a, const byte 
 	}
 }
 
-#define ORDER_LANE                                                                                                     \
+#define ORDER_LANE_AT(place)                                                                                           \
 	do {                                                                                                               \
-		bits set = L(ends)(L(load)(a), L(load)(b));                                                                    \
+		bits set = L(ends)(L(load)(a + (place)), L(load)(b + (place)));                                                \
 		if (set)                                                                                                       \
-			return first(set) < n ? a[first(set)] - b[first(set)] : 0;                                                 \
-		if (n <= LANE)                                                                                                 \
+			return (place) + first(set) < n ? a[(place) + first(set)] - b[(place) + first(set)] : 0;                   \
+		if (n <= (place) + LANE)                                                                                       \
 			return 0;                                                                                                  \
-		a += LANE, b += LANE, n -= LANE;                                                                               \
 	} while (0)
 
 /* strncmp of more than no bytes of which less than a block is left in the page of `a` or `b`: whole lanes as far as
@@ -85,23 +84,27 @@ __attribute__((noinline)) static int L(order_aligned)(const byte *a, const byte 
 __attribute__((noinline, cold)) static int L(order_at_page_end)(const byte *a, const byte *b, size_t n)
 {
 	size_t room = page_room(a) < page_room(b) ? page_room(a) : page_room(b);
-	for (; room >= LANE; room -= LANE)
-		ORDER_LANE;
+	for (; room >= LANE; room -= LANE, a += LANE, b += LANE, n -= LANE)
+		ORDER_LANE_AT(0);
 	for (; room > 0; room--, a++, b++, n--)
 		if (n == 0 || *a != *b || *a == 0)
 			return n ? *a - *b : 0;
 	return n ? L(order_again)(a, b, n) : 0;
 }
 
-/* strncmp of more than no bytes: four lanes that stay in their pages, and what follows with `a` aligned. */
+/* strncmp of more than no bytes: blocks of four lanes that stay in their pages, and if more than a block is left, what
+ * follows with `a` aligned. */
 INLINE int L(order_inline)(const byte *a, const byte *b, size_t n)
 {
-	if (UNLIKELY(page_room(a) < BLOCK || page_room(b) < BLOCK))
-		return L(order_at_page_end)(a, b, n);
-	ORDER_LANE;
-	ORDER_LANE;
-	ORDER_LANE;
-	ORDER_LANE;
+	do {
+		if (UNLIKELY(page_room(a) < BLOCK || page_room(b) < BLOCK))
+			return L(order_at_page_end)(a, b, n);
+		ORDER_LANE_AT(0);
+		ORDER_LANE_AT(LANE);
+		ORDER_LANE_AT(2 * LANE);
+		ORDER_LANE_AT(3 * LANE);
+		a += BLOCK, b += BLOCK, n -= BLOCK;
+	} while (n <= BLOCK);
 	size_t back = past(a, LANE);
 	return L(order_aligned)(a - back, b - back, n + back < n ? n : n + back);
 }
@@ -121,4 +124,4 @@ ENTRY int L(order_within)(const byte *a, const byte *b, size_t n)
 	return n ? L(order_inline)(a, b, n) : 0;
 }
 
-#undef ORDER_LANE
+#undef ORDER_LANE_AT

@@ -1,30 +1,45 @@
 /* Copying strings: strcpy, stpcpy, strncpy, stpncpy, strcat, strncat. Strings are read as lane_find.h reads them;
  * what is written is the string and its NUL (or padding) alone. */
 
+INLINE void L(copy_block)(byte *d, const byte *s)
+{
+	L(store)(d, L(load_aligned)(s));
+	L(store)(d + LANE, L(load_aligned)(s + LANE));
+	L(store)(d + 2 * LANE, L(load_aligned)(s + 2 * LANE));
+	L(store)(d + 3 * LANE, L(load_aligned)(s + 3 * LANE));
+}
+
+/* Copies `n` bytes, less than a lane or none, of which the lane before has been copied: one lane that ends with them
+ * overlaps it. Gives the end of what is copied. */
+INLINE byte *L(copy_end)(byte *d, const byte *s, size_t n)
+{
+	L(store)(d + n - LANE, L(load)(s + n - LANE));
+	return d + n;
+}
+
 /* Copies the string that goes on at `s`, a multiple of LANE, to `d`, after its first LANE bytes or more have been
- * copied; gives the address of the copied NUL. Reads aligned lanes only. The last lane ends with the NUL: it overlaps
- * what was copied before, and nothing behind the NUL is written. */
+ * copied; gives the address of the copied NUL. Reads aligned lanes only, and a last one that ends with the NUL. */
 INLINE byte *L(copy_rest)(byte *d, const byte *s)
 {
 	const L(lane) nul = L(splat)(0);
-	for (;;) {
-		while (past(s, BLOCK) == 0 && L(clear)(s, nul, AT_NUL)) {
-			L(store)(d, L(load_aligned)(s));
-			L(store)(d + LANE, L(load_aligned)(s + LANE));
-			L(store)(d + 2 * LANE, L(load_aligned)(s + 2 * LANE));
-			L(store)(d + 3 * LANE, L(load_aligned)(s + 3 * LANE));
-			d += BLOCK, s += BLOCK;
-		}
+	UNROLLED
+	for (int i = 0; i < 4; i++, d += LANE, s += LANE) {
 		L(lane) v = L(load_aligned)(s);
 		bits ends = L(hits)(v, nul, AT_NUL);
-		if (ends) {
-			d += first(ends), s += first(ends);
-			L(store)(d + 1 - LANE, L(load)(s + 1 - LANE));
-			return d;
-		}
+		if (ends)
+			return L(copy_end)(d, s, first(ends) + 1) - 1;
 		L(store)(d, v);
-		d += LANE, s += LANE;
 	}
+	/* Back to a multiple of BLOCK, as in find: what is copied twice is the same. */
+	d -= past(s, BLOCK), s -= past(s, BLOCK);
+	ALIGNED
+	for (; L(clear)(s, nul, AT_NUL); d += BLOCK, s += BLOCK)
+		L(copy_block)(d, s);
+	s = another(s);
+	size_t left = L(first_in_block)(s, nul, AT_NUL) + 1;
+	for (; left > LANE; d += LANE, s += LANE, left -= LANE)
+		L(store)(d, L(load_aligned)(s));
+	return L(copy_end)(d, s, left) - 1;
 }
 
 /* Copies the string at `s`; gives the address of the copied NUL. If the lane at `s` would cross a page, the bytes
@@ -60,30 +75,37 @@ ENTRY byte *L(copy_text_to_start)(byte *d, const byte *s)
 	return result(d);
 }
 
-/* As copy_rest, but no further than to `limit`, which lies more than LANE bytes behind where the copying began. Gives
- * the address of the copied NUL, or else the end of what was copied. */
-INLINE byte *L(copy_rest_within)(byte *d, const byte *s, const byte *limit)
+/* Copies what is left in the lane at `s`, which ends the string, or of which at most `n` bytes count. Gives the address
+ * of the copied NUL, or else the end of what was copied. */
+INLINE byte *L(copy_end_within)(byte *d, const byte *s, bits ends, size_t n)
+{
+	if (ends && first(ends) < n)
+		return L(copy_end)(d, s, first(ends) + 1) - 1;
+	return L(copy_end)(d, s, n);
+}
+
+/* As copy_rest, but no more than `n` bytes, which is more than none. */
+INLINE byte *L(copy_rest_within)(byte *d, const byte *s, size_t n)
 {
 	const L(lane) nul = L(splat)(0);
-	for (;;) {
-		while (past(s, BLOCK) == 0 && (size_t)(limit - s) > BLOCK && L(clear)(s, nul, AT_NUL)) {
-			L(store)(d, L(load_aligned)(s));
-			L(store)(d + LANE, L(load_aligned)(s + LANE));
-			L(store)(d + 2 * LANE, L(load_aligned)(s + 2 * LANE));
-			L(store)(d + 3 * LANE, L(load_aligned)(s + 3 * LANE));
-			d += BLOCK, s += BLOCK;
-		}
+	UNROLLED
+	for (int i = 0; i < 4; i++, d += LANE, s += LANE, n -= LANE) {
 		L(lane) v = L(load_aligned)(s);
 		bits ends = L(hits)(v, nul, AT_NUL);
-		size_t left = (size_t)(limit - s);
-		if (ends || left <= LANE) {
-			size_t text = ends && first(ends) < left ? first(ends) : left;
-			size_t whole = text < left ? text + 1 : left;
-			L(store)(d + whole - LANE, L(load)(s + whole - LANE));
-			return d + text;
-		}
+		if (ends || n <= LANE)
+			return L(copy_end_within)(d, s, ends, n);
 		L(store)(d, v);
-		d += LANE, s += LANE;
+	}
+	n += past(s, BLOCK), d -= past(s, BLOCK), s -= past(s, BLOCK);
+	ALIGNED
+	for (; n > BLOCK && L(clear)(s, nul, AT_NUL); d += BLOCK, s += BLOCK, n -= BLOCK)
+		L(copy_block)(d, s);
+	for (;; d += LANE, s += LANE, n -= LANE) {
+		L(lane) v = L(load_aligned)(s);
+		bits ends = L(hits)(v, nul, AT_NUL);
+		if (ends || n <= LANE)
+			return L(copy_end_within)(d, s, ends, n);
+		L(store)(d, v);
 	}
 }
 
@@ -106,7 +128,7 @@ INLINE byte *L(copy_within)(byte *d, const byte *s, size_t n)
 		if (LIKELY(seen == LANE)) {
 			size_t step = LANE - past(s, LANE);
 			L(store)(d, L(load)(s));
-			return L(copy_rest_within)(d + step, s + step, block_end(s, n));
+			return L(copy_rest_within)(d + step, s + step, n - step);
 		}
 		copy_short(d, s, seen);
 		d += seen, s += seen, n -= seen;

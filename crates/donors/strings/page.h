@@ -9,11 +9,23 @@
 /* Before a loop of few rounds that is to become straight code. */
 #define UNROLLED _Pragma("clang loop unroll(full)")
 
+/* Before a loop of few instructions over long blocks: where it lies in one line of the cache it takes two thirds of the time. */
+#define ALIGNED [[clang::code_align(64)]]
+
 typedef unsigned char byte;
 
 /* `p`, of which the compiler does not see that it is an argument of the function that returns it. A caller would keep
  * the argument over the call to return it itself, instead of jumping to the function. */
 INLINE byte *result(byte *p)
+{
+	__asm__("" : "+r"(p));
+	return p;
+}
+
+/* `p`, of which the compiler does not see that it is the same, so that what follows from it is computed afresh. Otherwise
+ * what a loop has read is kept in registers for the code behind it, and what only long blocks need is computed ahead:
+ * the loop and the short blocks pay for that. */
+INLINE const byte *another(const byte *p)
 {
 	__asm__("" : "+r"(p));
 	return p;

@@ -5,6 +5,10 @@
 typedef uint32_t bits;
 INLINE unsigned first(bits set) { return (unsigned)__builtin_ctz(set); }
 INLINE unsigned last(bits set) { return 31 - (unsigned)__builtin_clz(set); }
+/* The first place in two neighbouring lanes of `lane` bytes, one of which has one. */
+INLINE size_t first_of_two(bits a, bits b, unsigned lane) { return (size_t)__builtin_ctzll(a | (uint64_t)b << lane); }
+/* The last place there. */
+INLINE size_t last_of_two(bits a, bits b, unsigned lane) { return 63 - (size_t)__builtin_clzll(a | (uint64_t)b << lane); }
 /* `set` without the places before `from`, which becomes the first. */
 INLINE bits bits_from(bits set, size_t from) { return set >> from; }
 /* The places up to and with `to`. */
