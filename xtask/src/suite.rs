@@ -1,19 +1,25 @@
 //! `cargo xtask bench suite` and `tables`: the suite by `allograft bench` on the musl of this checkout, and its tables in the docs.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use measure::report;
+use measure::results::Results;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use crate::linking::Musl;
 use crate::{command, setup, workspace};
 
 /// Where figures that the docs show are kept.
 const KEPT: &str = "docs/figures/suite.json";
-/// Documents that have a table of them, between the marks.
+/// Documents that have the tables of them, between the marks.
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/bench.md"];
 const BEGIN: &str = "<!-- suite: made by `cargo xtask bench tables` -->\n";
 const END: &str = "<!-- /suite -->\n";
+/// What is compared where nobody says: everything there is, and the floor.
+const ARMS: &str = "all,glibc,bump";
 
 /// Hands everything that follows to `allograft bench`, optimised, with the host filled in.
 ///
@@ -31,51 +37,85 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     };
     let mut bench = Command::new(allograft);
     bench.arg("bench").arg("--host").arg(musl.libdir()).arg("--include").arg(include).args(arguments);
-    if !arguments.iter().any(|argument| argument == "--save") {
-        bench.arg("--save").arg(home.join("suite.json"));
+    let given = |name: &str| arguments.iter().any(|word| word.split('=').next() == Some(name));
+    if !given("--donors") {
+        bench.args(["--donors", ARMS]);
     }
+    match saved(arguments) {
+        Some(path) => fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?,
+        None => {
+            bench.arg("--save").arg(home.join("suite.json"));
+        }
+    }
+    wait_for_the_child_when_interrupted()?;
     command::run(&mut bench)
 }
 
-/// Puts the table of the kept figures into the docs.
+/// The file of `--save`.
+fn saved(arguments: &[String]) -> Option<&Path> {
+    let mut words = arguments.iter();
+    words
+        .find_map(|word| match word.strip_prefix("--save=") {
+            Some(path) => Some(Path::new(path)),
+            None if word == "--save" => Some(Path::new("")),
+            None => None,
+        })
+        .map(|path| if path.as_os_str().is_empty() { words.next().map_or(path, Path::new) } else { path })
+}
+
+/// Ctrl-C goes to all processes of the terminal. `allograft bench` then writes down what it has: whoever called this has to see
+/// that to its end.
+fn wait_for_the_child_when_interrupted() -> Result<()> {
+    extern "C" fn nothing(_: i32) {}
+    // Not SIG_IGN, which the child would inherit.
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(Signal::SIGINT, &action) }.context("cannot wait for Ctrl-C")?;
+    Ok(())
+}
+
+/// Puts the tables of the kept figures into the docs.
 ///
 /// # Errors
 /// When there are no figures, or a document cannot be written.
 pub(crate) fn tables() -> Result<()> {
-    let kept = workspace::root().join(KEPT);
-    if !kept.is_file() {
+    let Some(tables) = kept()? else {
         bail!("there is no `{KEPT}`: `cargo xtask bench suite --save {KEPT}` on a quiet machine makes it");
-    }
-    let allograft = command::build_allograft()?;
-    let made = workspace::build().join("bench").join("suite.md");
-    fs::create_dir_all(made.parent().context("a path without a folder")?)?;
-    command::run(Command::new(allograft).args(["-q", "bench", "--from"]).arg(&kept).arg("--markdown").arg(&made))?;
-    let text = fs::read_to_string(&made).with_context(|| format!("cannot read `{}`", made.display()))?;
-    let table = overview(&text).with_context(|| format!("`{}` has no table of several cases", made.display()))?;
+    };
     for document in DOCUMENTS {
         let path = workspace::root().join(document);
         let before = fs::read_to_string(&path).with_context(|| format!("cannot read `{document}`"))?;
-        match inserted(&before, &table) {
+        match inserted(&before, &tables) {
             Some(after) if after != before => {
                 fs::write(&path, after).with_context(|| format!("cannot write `{document}`"))?;
-                println!("{document}: new table");
+                println!("{document}: new tables");
             }
             Some(_) => println!("{document}: unchanged"),
-            None => println!("{document}: no table wanted (no line `{}`)", BEGIN.trim()),
+            None => bail!("`{document}` has no lines `{}` and `{}`", BEGIN.trim(), END.trim()),
         }
     }
     Ok(())
 }
 
-/// The first table, and the line on how it was measured.
-fn overview(markdown: &str) -> Option<String> {
-    let rows: Vec<&str> = markdown.lines().skip_while(|line| !line.starts_with("| time")).collect();
-    let rows: Vec<&str> = rows.into_iter().take_while(|line| line.starts_with('|')).collect();
-    let how = markdown.lines().rfind(|line| !line.is_empty())?;
-    (!rows.is_empty()).then(|| format!("{}\n\n{how}\n", rows.join("\n")))
+/// The tables of the kept figures, if there are any.
+fn kept() -> Result<Option<String>> {
+    let path = workspace::root().join(KEPT);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read `{KEPT}`"))?;
+    let results: Results = serde_json::from_str(&text).with_context(|| format!("`{KEPT}` holds no results"))?;
+    if results.input.kind != "suite" || results.interrupted {
+        bail!(
+            "`{KEPT}` is not of a whole run of the suite: {} (interrupted: {})",
+            results.input.kind,
+            results.interrupted
+        );
+    }
+    Ok(Some(report::overview(&results)))
 }
 
-/// The document with the table between the marks; nothing if it has none.
+/// The document with these tables between the marks; nothing if it has none.
 fn inserted(document: &str, table: &str) -> Option<String> {
     let (before, rest) = document.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -87,15 +127,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_goes_between_the_marks() {
-        let markdown = "**stock**: because\n\n| time, memory to stock | a |\n| --- | --- |\n| stock | 1 |\n\na, 10 rounds:\n\n| | x |\n\nhow\n";
-        let table = overview(markdown).unwrap();
-        assert_eq!(table, "| time, memory to stock | a |\n| --- | --- |\n| stock | 1 |\n\nhow\n");
+    fn the_tables_go_between_the_marks() {
+        let table = "| | a |\n| --- | --- |\n| x | 1 |\n\nhow\n";
         let document = format!("head\n{BEGIN}old\n{END}tail\n");
-        let new = inserted(&document, &table).unwrap();
+        let new = inserted(&document, table).unwrap();
         assert_eq!(new, format!("head\n{BEGIN}{table}{END}tail\n"));
-        assert_eq!(inserted(&new, &table).unwrap(), new);
-        assert_eq!(inserted("no marks", &table), None);
-        assert_eq!(overview("no table\n"), None);
+        assert_eq!(inserted(&new, table).unwrap(), new);
+        assert_eq!(inserted("no marks", table), None);
+    }
+
+    #[test]
+    fn the_file_to_save_to_is_found() {
+        let of = |words: &[&str]| {
+            saved(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).map(Path::to_owned)
+        };
+        assert_eq!(of(&["map", "--save", "a/b.json"]), Some("a/b.json".into()));
+        assert_eq!(of(&["--save=a/b.json", "map"]), Some("a/b.json".into()));
+        assert_eq!(of(&["map", "--budget", "20m"]), None);
+    }
+
+    /// As long as no figures are kept, there are no tables.
+    #[test]
+    fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
+        let tables = kept().unwrap().unwrap_or_default();
+        for document in DOCUMENTS {
+            let text = fs::read_to_string(workspace::root().join(document)).unwrap();
+            let wanted = inserted(&text, &tables).unwrap_or_else(|| panic!("`{document}` has no marks"));
+            assert!(text == wanted, "`{document}` has other tables than `{KEPT}`: `cargo xtask bench tables`");
+        }
+        let length = fs::metadata(workspace::root().join(KEPT)).map_or(0, |file| file.len());
+        assert!(length < 1_000_000, "`{KEPT}` has {length} bytes");
     }
 }

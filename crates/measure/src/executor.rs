@@ -19,7 +19,7 @@ pub trait Executor {
     ///
     /// # Errors
     /// As [`Executor::time`], and when it cannot be traced.
-    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Memory, RunError>;
+    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Watched, RunError>;
 
     /// Runs it once, or until `limit`, and counts the system calls by which allocators wait and get memory.
     ///
@@ -111,6 +111,17 @@ impl std::fmt::Display for Status {
 pub struct Timed {
     /// Its figures.
     pub figures: Figures,
+    /// How it ended.
+    pub end: End,
+}
+
+/// A run for memory, which takes a little longer than a timed one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Watched {
+    /// What it held; nothing where it ended so that it could not be read.
+    pub memory: Option<Memory>,
+    /// Seconds from its start to its end.
+    pub wall_s: f64,
     /// How it ended.
     pub end: End,
 }

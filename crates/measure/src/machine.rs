@@ -96,6 +96,17 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
+    /// Of two spans of time: the load before the first, the worse of the two otherwise.
+    #[must_use]
+    pub fn and(self, later: Disturbance) -> Disturbance {
+        let worse = |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).max_by(f64::total_cmp);
+        Disturbance {
+            load_before: self.load_before,
+            others: worse(self.others, later.others),
+            stolen: worse(self.stolen, later.stolen),
+        }
+    }
+
     /// In words, where there was any worth mentioning.
     pub fn description(&self) -> Option<String> {
         let mut parts = Vec::new();
@@ -207,6 +218,9 @@ mod tests {
         let said = disturbance.description().unwrap();
         assert!(said.contains("50 %") && said.contains("took away 25 %") && !said.contains("load"), "{said}");
         assert_eq!(Disturbance::default().description(), None);
+        let later = Disturbance { others: Some(0.75), stolen: None, load_before: Some(9.0) };
+        let both = disturbance.and(later);
+        assert_eq!((both.others, both.stolen, both.load_before), (Some(0.75), Some(0.25), Some(0.0)));
         let watched = Watch::start().finish();
         assert!(watched.load_before.is_some());
     }

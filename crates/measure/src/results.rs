@@ -1,6 +1,7 @@
 //! The document that is kept: what was measured on what, every raw run, and what follows from them.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::case::{Case, title};
 use crate::executor::{Calls, Figures, Memory};
@@ -37,10 +38,75 @@ pub struct Results {
     pub interrupted: bool,
 }
 
+impl Results {
+    /// The results with as many digits as are kept, six: what is shown now is then what is shown of the kept file later.
+    ///
+    /// # Errors
+    /// Those of JSON, which holds every figure that can be measured.
+    pub fn as_kept(&self) -> Result<Results, serde_json::Error> {
+        let mut document = serde_json::to_value(self)?;
+        round(&mut document);
+        serde_json::from_value(document)
+    }
+
+    /// The document: what is short stands on one line, so that a run is one.
+    ///
+    /// # Errors
+    /// As [`Results::as_kept`].
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        let mut text = String::new();
+        lines(&serde_json::to_value(self)?, 0, &mut text);
+        Ok(text + "\n")
+    }
+}
+
+/// Digits of a figure that are kept: a run of an hour to the hundredth of a second, far more than any run repeats.
+const DIGITS: usize = 6;
+
+fn round(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let figure = number.as_f64().unwrap_or_default();
+            let rounded = format!("{figure:.0$e}", DIGITS - 1).parse().ok();
+            if let Some(rounded) = rounded.and_then(serde_json::Number::from_f64) {
+                *number = rounded;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(round),
+        Value::Object(fields) => fields.values_mut().for_each(round),
+        _ => {}
+    }
+}
+
+fn lines(value: &Value, depth: usize, text: &mut String) {
+    let (open, close, items): (_, _, Vec<(String, &Value)>) = match value {
+        Value::Array(items) => ('[', ']', items.iter().map(|item| (String::new(), item)).collect()),
+        Value::Object(fields) => {
+            let named = |(name, field)| (format!("{}: ", Value::String(String::clone(name))), field);
+            ('{', '}', fields.iter().map(named).collect())
+        }
+        plain => return text.push_str(&plain.to_string()),
+    };
+    let nested = |value: &Value| matches!(value, Value::Array(_) | Value::Object(_));
+    if !items.iter().any(|(_, item)| nested(item)) {
+        return text.push_str(&value.to_string());
+    }
+    text.push(open);
+    for (at, (name, item)) in items.iter().enumerate() {
+        text.push_str(if at == 0 { "\n" } else { ",\n" });
+        text.extend(std::iter::repeat_n(' ', depth + 1));
+        text.push_str(name);
+        lines(item, depth + 1, text);
+    }
+    text.push('\n');
+    text.extend(std::iter::repeat_n(' ', depth));
+    text.push(close);
+}
+
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Input {
-    /// `program`, `server` or `suite`.
+    /// `program`, `server`, `executable`, `preloaded`, `cargo` or `suite`.
     pub kind: String,
     /// The commands as they were typed, by what they do.
     pub commands: Vec<(String, String)>,
@@ -323,4 +389,26 @@ pub(crate) fn to_f64(count: u64) -> f64 {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "medians of counts")]
 fn to_u64(figure: f64) -> u64 {
     figure.round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+
+    #[test]
+    fn what_is_kept_is_short_and_whole() {
+        let mut results = samples::results();
+        results.arms[0].runs[0].of.figures.wall_s = 0.123_456_789;
+        let kept = results.as_kept().unwrap();
+        assert_eq!(kept.arms[0].runs[0].of.figures.wall_s, 0.123_457);
+        assert_eq!(kept.plan.seed, results.plan.seed);
+        let text = kept.json().unwrap();
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, serde_json::to_value(&kept).unwrap());
+        let runs: usize = kept.arms.iter().map(|arm| arm.runs.len()).sum();
+        assert_eq!(text.lines().filter(|line| line.contains("\"round\":")).count(), runs, "a line for each run");
+        // Reading does not round again.
+        assert_eq!(serde_json::from_str::<Results>(&text).unwrap().as_kept().unwrap().json().unwrap(), text);
+    }
 }

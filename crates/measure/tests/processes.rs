@@ -65,14 +65,15 @@ fn an_interruption_ends_what_runs() {
 #[test]
 fn memory_is_that_of_the_largest_process() {
     let held = vec![1u8; 96 << 20];
-    let small = Processes::default().memory(&shell("echo done"), LONG).unwrap();
+    let small = Processes::default().memory(&shell("echo done"), LONG).unwrap().memory.unwrap();
     assert!((100 << 10..32 << 20).contains(&small.peak_bytes), "{small:?} beside our {}", held.len());
     assert!(small.last_bytes <= small.peak_bytes && small.last_bytes > 0);
     let child =
         Processes::default().memory(&shell("head -c 50000000 /dev/zero | tail -n 1 | wc -c >/dev/null; true"), LONG);
-    assert!(child.unwrap().peak_bytes > 40 << 20);
+    assert!(child.unwrap().memory.unwrap().peak_bytes > 40 << 20);
     assert!(Processes::default().memory(&shell("exec sh -c 'exec true'"), LONG).is_ok());
-    assert!(Processes::default().memory(&shell("exit 3"), LONG).is_err());
+    assert_eq!(Processes::default().memory(&shell("exit 3"), LONG).unwrap().end.status, Status::Exit(3));
+    assert_eq!(Processes::default().memory(&shell("kill -9 $$"), LONG).unwrap().end.status, Status::Signal(9));
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn a_server_is_measured_under_load() {
     let run = Processes::default().time(&server, LONG).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(run.figures.service.unwrap().requests_per_second, 250.0);
     assert!((run.figures.cost() - 0.004).abs() < 1e-12);
-    assert!(Processes::default().memory(&server, LONG).unwrap().last_bytes > 1 << 20);
+    assert!(Processes::default().memory(&server, LONG).unwrap().memory.unwrap().last_bytes > 1 << 20);
     let mute = Load { command: "echo nothing".to_owned() };
     let error = Processes::default().time(&Invocation { load: Some(mute), ..server }, LONG).unwrap_err();
     assert!(error.to_string().contains("nothing"), "{error}");

@@ -3,6 +3,7 @@
 mod arms;
 mod finished;
 mod host;
+mod measuring;
 mod program;
 mod render;
 mod suite;
@@ -15,16 +16,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use measure::case::{self, Case, Invocation};
-use measure::executor::SystemClock;
-use measure::machine::{Machine, Watch};
-use measure::process::Processes;
-use measure::recommendation::{self, Objective};
-use measure::results::{self, CaseResult, Input, Origin, Results, SCHEMA_VERSION};
-use measure::session::{Plan, Progress, Session, Stopped, Tools, compare};
+use measure::recommendation::Objective;
+use measure::results::{Input, Origin, Results};
+use measure::session::Plan;
 
 use crate::command::verdict;
 use crate::failure::Failure;
@@ -194,7 +192,7 @@ impl Bench {
             None => {
                 let interrupted = interruption()?;
                 let work = self.prepare(output, &interrupted)?;
-                self.measure(work, output, &interrupted)?
+                measuring::measure(work, self.plan(), self.wanted.into(), output, &interrupted)?
             }
         };
         let failed = results.arms.iter().any(|arm| arm.failure.is_some());
@@ -305,10 +303,10 @@ impl Bench {
         })
     }
 
-    fn plan(&self, budget: Duration) -> Plan {
+    /// The budget is that of the work.
+    fn plan(&self) -> Plan {
         let mut plan = Plan {
             seed: self.seed.unwrap_or_else(fresh_seed),
-            budget,
             precision: self.precision / 100.0,
             compare_output: !self.any_output,
             ..Plan::default()
@@ -318,62 +316,6 @@ impl Bench {
             plan.least_rounds = plan.least_rounds.min(rounds);
         }
         plan
-    }
-
-    fn measure(&self, work: Work, output: &Output, interrupted: &Arc<AtomicBool>) -> Result<Results, Failure> {
-        let plan = self.plan(work.budget);
-        let began = Instant::now();
-        let (mut sessions, mut cases): (Vec<Session>, Vec<CaseResult>) = (Vec::new(), Vec::new());
-        let mut warnings = work.warnings;
-        for (number, case) in work.cases.iter().enumerate() {
-            if interrupted.load(Ordering::Relaxed) {
-                break;
-            }
-            if number > 0 && began.elapsed() >= work.budget {
-                let left: Vec<String> = work.cases[number..].iter().map(Case::title).collect();
-                warnings.push(format!("the budget was spent before these were measured: {}", left.join("; ")));
-                break;
-            }
-            let left = u32::try_from(work.cases.len() - number).unwrap_or(u32::MAX);
-            let plan = Plan {
-                budget: work.budget.saturating_sub(began.elapsed()) / left,
-                seed: plan.seed.wrapping_add(number as u64),
-                ..plan.clone()
-            };
-            let watch = Watch::start();
-            let session = one_case(case, &plan, output, interrupted)?;
-            if let (Stopped::Failed, Some(failure)) = (session.stopped, &session.arms[0].failure) {
-                return Err(Failure::usage(format!(
-                    "{}: {} {failure}, after it ran well before",
-                    case.title(),
-                    arms::STOCK
-                )));
-            }
-            let result = CaseResult::of(case, &session, &plan, watch.finish());
-            // One that was interrupted in its first round would leave a hole in every figure over all cases.
-            if result.rounds > 0 {
-                cases.push(result);
-                sessions.push(session);
-            }
-        }
-        if cases.is_empty() {
-            return Err(Failure::usage("interrupted before a round was complete: nothing was measured"));
-        }
-        let stopped = sessions.iter().any(|session| session.stopped == Stopped::Interrupted);
-        let arms = results::arms(&work.origins, &cases, &sessions);
-        let recommendation = recommendation::recommend(&arms, &cases, self.wanted.into());
-        Ok(Results {
-            schema_version: SCHEMA_VERSION,
-            allograft: env!("CARGO_PKG_VERSION").to_owned(),
-            input: work.input,
-            machine: Machine::this(),
-            plan,
-            interrupted: stopped || interrupted.load(Ordering::Relaxed),
-            arms,
-            cases,
-            recommendation,
-            warnings,
-        })
     }
 
     fn show(&self, results: &Results, output: &Output) -> Result<(), Failure> {
@@ -483,41 +425,6 @@ fn case_arms(arms: &[Arm], built: &[Result<PathBuf, String>], invoke: impl Fn(&P
         }
     };
     arms.iter().zip(built).map(arm).collect()
-}
-
-fn one_case(case: &Case, plan: &Plan, output: &Output, interrupted: &Arc<AtomicBool>) -> Result<Session, Failure> {
-    let progress = output.progress();
-    let title = case.title();
-    let mut processes = Processes::until(Arc::clone(interrupted));
-    let clock = SystemClock::default();
-    let mut observer = |event: Progress<'_>| {
-        progress.step(&match event {
-            Progress::Checking(arm) => format!("{title}: first run of {arm}"),
-            Progress::Memory(arm) => format!("{title}: memory of {arm}"),
-            Progress::Calls(arm) => format!("{title}: system calls of {arm}"),
-            Progress::Round { round, left } => {
-                let left = left.map_or(String::new(), |left| format!(", at most {} left", table::duration(left)));
-                format!("{title}: round {round}{left}")
-            }
-        });
-    };
-    let mut tools = Tools {
-        executor: &mut processes,
-        clock: &clock,
-        observer: &mut observer,
-        interrupted: &|| interrupted.load(Ordering::Relaxed),
-    };
-    let session = compare(case, plan, &mut tools);
-    progress.finish();
-    session.map_err(|error| {
-        let failure = Failure::usage(format!("{title}: {error}"));
-        match error {
-            measure::session::SessionError::Unsteady { .. } => {
-                failure.with_help("if its output is meant to differ from run to run: `--any-output`")
-            }
-            _ => failure,
-        }
-    })
 }
 
 /// The text of a file.

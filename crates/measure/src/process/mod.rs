@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::case::Invocation;
-use crate::executor::{Calls, Executor, Memory, RunError, Timed};
+use crate::executor::{Calls, Executor, RunError, Timed, Watched};
 
 pub use server::service;
 
@@ -40,10 +40,14 @@ impl Executor for Processes {
         }
     }
 
-    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Memory, RunError> {
+    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Watched, RunError> {
         match &invocation.load {
             None => traced::memory(invocation, limit, self),
-            Some(load) => server::run(invocation, load, limit, self).map(|(_, memory)| memory),
+            Some(load) => server::run(invocation, load, limit, self).map(|(Timed { figures, end }, memory)| Watched {
+                memory: Some(memory),
+                wall_s: figures.wall_s,
+                end,
+            }),
         }
     }
 

@@ -18,12 +18,13 @@ use nix::unistd::Pid;
 
 use super::{Processes, filter, spawn};
 use crate::case::Invocation;
-use crate::executor::{Calls, Memory, RunError};
+use crate::executor::{Calls, Memory, RunError, Status, Watched};
 
 /// Looks at memory when each process of the program ends; nothing else is slowed but their starts.
-pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Memory, RunError> {
+pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Watched, RunError> {
     let mut found: Option<Memory> = None;
     let options = [Options::PTRACE_O_TRACEEXIT, Options::PTRACE_O_TRACEFORK, Options::PTRACE_O_TRACEVFORK];
+    let began = Instant::now();
     let end = follow(invocation, &options, None, limit, processes, &mut |pid, event| {
         if event == Event::PTRACE_EVENT_EXIT as i32
             && let Ok(memory) = resident(pid.as_raw())
@@ -32,11 +33,26 @@ pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Proce
             found = Some(memory);
         }
     })?;
-    match (end, found) {
-        (Ended::Itself(WaitStatus::Exited(_, 0)), Some(memory)) => Ok(memory),
-        (Ended::Itself(WaitStatus::Exited(_, 0)), None) => Err(measuring("the program did not stop at its exit")),
-        (Ended::Itself(status), _) => Err(measuring(&format!("the program ended with {status:?} under ptrace"))),
-        (Ended::Late, _) => Err(RunError::TimeOut(limit)),
+    let wall_s = began.elapsed().as_secs_f64();
+    match end {
+        Ended::Itself(status, outputs) => {
+            let end = outputs.end(raw(status));
+            match found {
+                None if end.status == Status::Exit(0) => Err(measuring("the program did not stop at its exit")),
+                memory => Ok(Watched { memory, wall_s, end }),
+            }
+        }
+        Ended::Late => Err(RunError::TimeOut(limit)),
+    }
+}
+
+/// As `wait4` gives it.
+fn raw(status: WaitStatus) -> i32 {
+    match status {
+        WaitStatus::Exited(_, code) => code << 8,
+        WaitStatus::Signaled(_, signal, _) => signal as i32,
+        // `attend` returns at nothing else.
+        _ => 0xff,
     }
 }
 
@@ -57,15 +73,15 @@ pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Proces
         }
     })?;
     match end {
-        Ended::Itself(WaitStatus::Exited(_, 0)) => Ok(Calls { complete: true, ..calls }),
-        Ended::Itself(status) => Err(measuring(&format!("the program ended with {status:?} under ptrace"))),
+        Ended::Itself(WaitStatus::Exited(_, 0), _) => Ok(Calls { complete: true, ..calls }),
+        Ended::Itself(status, _) => Err(measuring(&format!("the program ended with {status:?} under ptrace"))),
         Ended::Late => Ok(calls),
     }
 }
 
 /// How a traced run came to its end.
 enum Ended {
-    Itself(WaitStatus),
+    Itself(WaitStatus, spawn::Outputs),
     Late,
 }
 
@@ -108,7 +124,7 @@ fn follow(
     match end {
         _ if processes.interrupted() => Err(RunError::Interrupted),
         WaitStatus::Signaled(_, Signal::SIGKILL, _) if began.elapsed() >= limit => Ok(Ended::Late),
-        end => Ok(Ended::Itself(end)),
+        end => Ok(Ended::Itself(end, outputs)),
     }
 }
 

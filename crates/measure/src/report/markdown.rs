@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use super::figures::{bytes, quotient, ratio, seconds};
+use super::overview;
 use crate::results::{CaseArm, CaseResult, Results};
 
-/// The recommendation, a table of ratios if there are several cases, and a table for each of them.
+/// The recommendation, tables of ratios if there are several cases, and a table for each of them.
 pub fn markdown(results: &Results) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -22,41 +23,13 @@ pub fn markdown(results: &Results) -> String {
         }
     }
     if results.cases.len() > 1 {
-        text.push_str(&ratios(results));
+        text.push_str(&overview::tables(results));
     }
     for case in &results.cases {
         text.push_str(&table(case));
     }
-    let _ = writeln!(
-        text,
-        "{}; allograft {}; runs in random order within rounds; ratios are paired by round, with 95 % intervals; memory in runs \
-         of its own.",
-        results.machine.description(),
-        results.allograft
-    );
+    let _ = writeln!(text, "{}", overview::method(results));
     text
-}
-
-/// Time and peak memory to stock's: a row for each arm, a column for each case.
-fn ratios(results: &Results) -> String {
-    let heads: Vec<String> = results.cases.iter().map(CaseResult::title).collect();
-    let mut text = format!(
-        "| time, memory to stock | {} | all |\n| --- |{}\n",
-        heads.join(" | "),
-        " --- |".repeat(heads.len() + 1)
-    );
-    for (at, arm) in results.arms.iter().enumerate() {
-        let cell = |case: &CaseResult| {
-            let arm = &case.arms[at];
-            let time = arm.ratio_to_stock.map_or("-".to_owned(), |ratio| format!("{:.2}", ratio.value));
-            format!("{time}, {}", memory(arm, case))
-        };
-        let cells: Vec<String> = results.cases.iter().map(cell).collect();
-        let all = arm.ratio_to_stock.map_or("-".to_owned(), |ratio| format!("{:.2}", ratio.value));
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "| {} | {} | {all} |", escaped(&arm.origin.name), cells.join(" | "));
-    }
-    text + "\n"
 }
 
 fn memory(arm: &CaseArm, case: &CaseResult) -> String {
@@ -66,9 +39,9 @@ fn memory(arm: &CaseArm, case: &CaseResult) -> String {
 
 fn table(case: &CaseResult) -> String {
     let mut text = format!(
-        "{}, {} rounds:\n\n| | time | to stock | user | system | peak memory | to stock |\n| --- | --- | --- | --- | --- | --- | --- |\n",
+        "{}, {}:\n\n| | time | to stock | user | system | peak memory | to stock |\n| --- | --- | --- | --- | --- | --- | --- |\n",
         case.title(),
-        case.rounds
+        if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) }
     );
     for arm in &case.arms {
         let name = escaped(&arm.name);
@@ -94,6 +67,6 @@ fn table(case: &CaseResult) -> String {
     text + "\n"
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

@@ -4,6 +4,7 @@ mod csv;
 mod figures;
 mod html;
 mod markdown;
+mod overview;
 #[cfg(test)]
 pub(crate) mod samples;
 
@@ -11,6 +12,7 @@ pub use csv::csv;
 pub use figures::{bytes, count, quotient, ratio, seconds};
 pub use html::html;
 pub use markdown::markdown;
+pub use overview::overview;
 
 #[cfg(test)]
 mod tests {
@@ -78,8 +80,16 @@ mod tests {
         let mut rows = markdown.lines().filter(|line| line.starts_with('|'));
         let columns = |line: &str| line.replace("\\|", "").matches('|').count();
         let first = columns(rows.next().unwrap());
-        assert_eq!(first, 7);
-        assert!(markdown.contains("| mimalloc | 0.50, 1.10 | 0.50, 1.10 |"), "{markdown}");
+        // A column for each of four arms.
+        assert_eq!(first, 6);
+        for table in markdown.split("\n\n").filter(|part| part.starts_with('|')) {
+            let columns: Vec<usize> = table.lines().map(columns).collect();
+            assert!(columns.iter().all(|count| *count == columns[0]), "{table}");
+        }
+        assert!(markdown.contains("| map, 8 threads | 1.00 s | 0.50 | 0.45 | fails |"), "{markdown}");
+        assert!(markdown.contains("| map, 8 threads | 10.5 MB | 1.10 | 4.00 | fails |"), "{markdown}");
+        assert!(markdown.contains("| geometric mean | | 0.50 | 0.45 | - |"), "{markdown}");
+        assert!(overview(&samples::results()).lines().all(|line| markdown.contains(line)));
         let csv = csv(&samples::results());
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 1 + 4 * 4);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::case::{Arm, Invocation};
-use crate::executor::Timed;
+use crate::executor::{End, Timed, Watched};
 use crate::statistics::Ratio;
 
 /// Time that passes only when a program runs.
@@ -53,6 +53,15 @@ impl Mock {
         }
     }
 
+    fn end(&self, arm: usize) -> End {
+        let printed = self.prints.iter().find(|(of, _)| *of == arm).map_or("same", |(_, printed)| printed);
+        let broken = self.breaks.is_some_and(|(run, of)| run <= self.ran.borrow().len() && of == arm);
+        let mut digest = [0; 32];
+        digest[..printed.len()].copy_from_slice(printed.as_bytes());
+        let status = if broken { Status::Signal(11) } else { Status::Exit(0) };
+        End { status, digest, head: printed.to_owned(), complaint: String::new() }
+    }
+
     fn normal(&mut self) -> f64 {
         let (one, two) = (1.0 - self.random.f64(), self.random.f64());
         (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * two).cos()
@@ -70,17 +79,14 @@ impl Executor for Mock {
         let wall_s = self.costs[arm] * log.exp();
         self.clock.0.set(self.clock.now() + Duration::from_secs_f64(wall_s));
         self.ran.borrow_mut().push(arm);
-        let printed = self.prints.iter().find(|(of, _)| *of == arm).map_or("same", |(_, printed)| printed);
-        let broken = self.breaks.is_some_and(|(run, of)| run < self.ran.borrow().len() && of == arm);
-        let mut digest = [0; 32];
-        digest[..printed.len()].copy_from_slice(printed.as_bytes());
-        let status = if broken { Status::Signal(11) } else { Status::Exit(0) };
-        let end = End { status, digest, head: printed.to_owned(), complaint: String::new() };
-        Ok(Timed { figures: Figures { wall_s, ..Figures::default() }, end })
+        Ok(Timed { figures: Figures { wall_s, ..Figures::default() }, end: self.end(arm) })
     }
 
-    fn memory(&mut self, _: &Invocation, _: Duration) -> Result<Memory, RunError> {
-        Ok(Memory { peak_bytes: 1 << 20, last_bytes: 1 << 10 })
+    /// Takes no time here, so that the tests of budgets and rounds count timed runs alone.
+    fn memory(&mut self, invocation: &Invocation, _: Duration) -> Result<Watched, RunError> {
+        let arm: usize = invocation.program.to_str().unwrap().parse().unwrap();
+        let memory = Some(Memory { peak_bytes: 1 << 20, last_bytes: 1 << 10 });
+        Ok(Watched { memory, wall_s: self.costs[arm], end: self.end(arm) })
     }
 
     fn calls(&mut self, _: &Invocation, _: Duration) -> Result<Calls, RunError> {
@@ -172,8 +178,8 @@ fn the_order_is_random_within_rounds() {
     let mut mock = Mock::new(&[0.1; 4], Noise::default(), 1);
     let exact = Plan { most_rounds: 40, least_rounds: 40, ..plan(7) };
     let session = run(&mut mock, &exact).unwrap();
-    // Twice the first arm, once the others.
-    let ran = mock.ran.borrow()[5..].to_vec();
+    // Once the first arm, whose other first run is for memory, as are those of the others.
+    let ran = mock.ran.borrow()[1..].to_vec();
     let rounds: Vec<&[usize]> = ran.chunks(4).collect();
     assert_eq!(rounds.len(), 40);
     for round in &rounds {
@@ -198,8 +204,8 @@ fn the_order_is_random_within_rounds() {
         run(&mut mock, &Plan { seed, ..exact.clone() }).unwrap();
         mock.ran.take()
     };
-    assert_eq!(order(7)[5..], ran);
-    assert_ne!(order(8)[5..], ran);
+    assert_eq!(order(7)[1..], ran);
+    assert_ne!(order(8)[1..], ran);
 }
 
 #[test]
@@ -213,6 +219,34 @@ fn the_budget_is_kept() {
     // One round there is in any case.
     let session = run(&mut Mock::new(&[1.0, 1.0], REALISTIC, 3), &Plan { budget: Duration::ZERO, ..plan }).unwrap();
     assert_eq!(session.arms[1].runs.len(), 1);
+}
+
+/// Two comparisons with one budget: either has its first round before any has a second, and nothing runs when it is over.
+#[test]
+fn comparisons_share_a_budget() {
+    let costs = [1.0, 2.0, 1.0];
+    let mut mock = Mock::new(&costs, Noise { deviation: 0.3, ..Noise::default() }, 5);
+    let clock = mock.clock.clone();
+    let cases = [case(3), case(3), case(3)];
+    let mut comparisons: Vec<Comparison<'_>> = cases.iter().map(|case| Comparison::new(case, plan(5))).collect();
+    let mut tools = Tools { executor: &mut mock, clock: &clock, observer: &mut |_| {}, interrupted: &|| false };
+    // One run of the first arm and a round: some 5 s for each of them. The third does not fit.
+    let end = Duration::from_secs(12);
+    for (number, comparison) in comparisons.iter_mut().enumerate() {
+        comparison.open((number > 0).then_some(end), &mut tools).unwrap();
+    }
+    assert_eq!(comparisons.iter().map(Comparison::rounds).collect::<Vec<_>>(), [1, 1, 0]);
+    let aim = Duration::from_secs(40);
+    for comparison in &mut comparisons {
+        comparison.go_on(Until { aim, end: Some(aim) }, &mut tools);
+    }
+    assert!(clock.now() < aim + Duration::from_secs(3), "{:?}", clock.now());
+    let sessions: Vec<Session> = comparisons.into_iter().map(Comparison::finish).collect();
+    assert!(sessions.iter().all(|session| session.stopped == Stopped::Budget));
+    assert!(sessions[0].arms[0].runs.len() > 3 && sessions[1].arms[0].runs.len() == 1);
+    assert!(sessions[2].arms.iter().all(|arm| arm.runs.is_empty()));
+    let rounds: Vec<usize> = sessions[0].arms[2].runs.iter().map(|run| run.round).collect();
+    assert_eq!(rounds, (0..rounds.len()).collect::<Vec<_>>());
 }
 
 #[test]
@@ -259,7 +293,7 @@ fn an_interrupted_session_keeps_whole_rounds() {
         clock: &clock,
         observer: &mut |_| {},
         // In the middle of the third round.
-        interrupted: &|| ran.borrow().len() > 4 + 2 * 3,
+        interrupted: &|| ran.borrow().len() > 2 + 2 * 3,
     };
     let session = compare(&case(3), &plan(1), &mut tools).unwrap();
     assert_eq!(session.stopped, Stopped::Interrupted);

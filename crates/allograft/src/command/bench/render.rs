@@ -28,9 +28,7 @@ pub(super) fn read(path: &Path) -> Result<Results, Failure> {
 }
 
 pub(super) fn json(results: &Results) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(results);
-    text.map(|text| text + "\n")
-        .map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")))
+    results.json().map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")))
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "one type for all ways to write results")]

@@ -44,20 +44,20 @@ const fn workload(
 }
 
 static WORKLOADS: [Workload; 11] = [
-    workload("map", source!("map"), &["20000", "2000000"], &["100", "1000"]),
-    workload("map-large", source!("map"), &["1000000", "1000000"], &["1000", "1000"]),
-    workload("larson", source!("larson"), &["8000000", "50"], &["1000", "2"]),
-    workload("pipeline", source!("pipeline"), &["3000000"], &["1000"]),
-    workload("growth", source!("growth"), &["1600"], &["8"]),
-    workload("blocks", source!("blocks"), &["2000"], &["8"]),
-    workload("small", source!("small"), &["40000"], &["8"]),
-    workload("fragments", source!("fragments"), &["120"], &["1"]),
-    workload("bursts", source!("bursts"), &["16000"], &["16"]),
-    workload("http", source!("http"), &["40000"], &["100"]),
+    workload("map", source!("map"), &["20000", "1000000"], &["100", "1000"]),
+    workload("map-large", source!("map"), &["500000", "500000"], &["1000", "1000"]),
+    workload("larson", source!("larson"), &["2000000", "50"], &["1000", "2"]),
+    workload("pipeline", source!("pipeline"), &["800000"], &["1000"]),
+    workload("growth", source!("growth"), &["400"], &["8"]),
+    workload("blocks", source!("blocks"), &["600"], &["8"]),
+    workload("small", source!("small"), &["12000"], &["8"]),
+    workload("fragments", source!("fragments"), &["60"], &["1"]),
+    workload("bursts", source!("bursts"), &["4000"], &["16"]),
+    workload("http", source!("http"), &["20000"], &["100"]),
     Workload {
         sizes: &[4, 8],
         threads: &[8],
-        ..workload("dataset", source!("dataset"), &["{size}", "60000"], &["{size}", "100"])
+        ..workload("dataset", source!("dataset"), &["{size}", "30000"], &["{size}", "100"])
     },
 ];
 

@@ -1,0 +1,176 @@
+//! All cases within one budget: first each of them once, then each as exactly as the rest of the time allows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use measure::executor::{Clock, SystemClock};
+use measure::machine::{Disturbance, Machine, Watch};
+use measure::process::Processes;
+use measure::recommendation::{self, Objective};
+use measure::results::{self, CaseResult, Results, SCHEMA_VERSION};
+use measure::session::{Comparison, Plan, Progress, Session, SessionError, Tools, Until};
+
+use super::{Work, arms, table};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// A case, what is known of it, and what the machine did meanwhile.
+struct Opened<'w> {
+    number: usize,
+    comparison: Comparison<'w>,
+    disturbance: Disturbance,
+}
+
+/// Measures the work's cases within its budget. The first case's first round is run in any case: without it there would be
+/// nothing to show.
+pub(super) fn measure(
+    work: Work,
+    plan: Plan,
+    objective: Objective,
+    output: &Output,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Results, Failure> {
+    let plan = Plan { budget: work.budget, ..plan };
+    let mut bench = Bench { work: &work, clock: SystemClock::default(), output, interrupted };
+    let (mut opened, left_out) = bench.open(&plan)?;
+    bench.go_on(&mut opened)?;
+    let mut warnings = work.warnings.clone();
+    if !left_out.is_empty() {
+        warnings.push(format!("the budget was spent before these were measured: {}", left_out.join("; ")));
+    }
+    let (mut sessions, mut cases): (Vec<Session>, Vec<CaseResult>) = (Vec::new(), Vec::new());
+    for Opened { number, comparison, disturbance } in opened {
+        let session = comparison.finish();
+        cases.push(CaseResult::of(&work.cases[number], &session, &plan, disturbance));
+        sessions.push(session);
+    }
+    if cases.is_empty() {
+        return Err(Failure::usage("interrupted before a round was complete: nothing was measured"));
+    }
+    let arms = results::arms(&work.origins, &cases, &sessions);
+    let recommendation = recommendation::recommend(&arms, &cases, objective);
+    let results = Results {
+        schema_version: SCHEMA_VERSION,
+        allograft: env!("CARGO_PKG_VERSION").to_owned(),
+        input: work.input.clone(),
+        machine: Machine::this(),
+        plan,
+        interrupted: interrupted.load(Ordering::Relaxed),
+        arms,
+        cases,
+        recommendation,
+        warnings,
+    };
+    results.as_kept().map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")))
+}
+
+struct Bench<'b> {
+    work: &'b Work,
+    clock: SystemClock,
+    output: &'b Output,
+    interrupted: &'b Arc<AtomicBool>,
+}
+
+impl<'b> Bench<'b> {
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Checks, memory and one round of every case; and the titles of those for which there was no time. One that was interrupted
+    /// in its first round would leave a hole in every figure over all cases, and is not among them.
+    fn open(&mut self, plan: &Plan) -> Result<(Vec<Opened<'b>>, Vec<String>), Failure> {
+        let (mut opened, mut left_out) = (Vec::new(), Vec::new());
+        for (number, case) in self.work.cases.iter().enumerate() {
+            if self.is_interrupted() {
+                break;
+            }
+            if number > 0 && self.clock.now() >= self.work.budget {
+                left_out.push(case.title());
+                continue;
+            }
+            let seed = plan.seed.wrapping_add(number as u64);
+            let mut comparison = Comparison::new(case, Plan { seed, ..plan.clone() });
+            let watch = Watch::start();
+            let end = (number > 0).then_some(self.work.budget);
+            self.with_tools(number, |tools| comparison.open(end, tools))
+                .map_err(|error| refused(&case.title(), error))?;
+            self.still_works(number, &comparison)?;
+            if comparison.rounds() > 0 {
+                opened.push(Opened { number, comparison, disturbance: watch.finish() });
+            } else if !self.is_interrupted() {
+                left_out.push(case.title());
+            }
+        }
+        Ok((opened, left_out))
+    }
+
+    /// Each gets its share of what is left of the time, and leaves to the others what it does not need.
+    fn go_on(&mut self, opened: &mut [Opened<'b>]) -> Result<(), Failure> {
+        let count = opened.len();
+        for (at, Opened { number, comparison, disturbance }) in opened.iter_mut().enumerate() {
+            let now = self.clock.now();
+            if self.is_interrupted() || now >= self.work.budget {
+                break;
+            }
+            let left = u32::try_from(count - at).unwrap_or(u32::MAX);
+            let until = Until { aim: now + (self.work.budget - now) / left, end: Some(self.work.budget) };
+            let watch = Watch::start();
+            self.with_tools(*number, |tools| comparison.go_on(until, tools));
+            *disturbance = disturbance.and(watch.finish());
+            self.still_works(*number, comparison)?;
+        }
+        Ok(())
+    }
+
+    fn still_works(&self, number: usize, comparison: &Comparison<'_>) -> Result<(), Failure> {
+        match comparison.failed() {
+            None => Ok(()),
+            Some(failure) => {
+                let title = self.work.cases[number].title();
+                Err(Failure::usage(format!("{title}: {} {failure}, after it ran well before", arms::STOCK)))
+            }
+        }
+    }
+
+    fn with_tools<T>(&self, number: usize, run: impl FnOnce(&mut Tools<'_>) -> T) -> T {
+        let progress = self.output.progress();
+        let several = self.work.cases.len() > 1;
+        let title = match several {
+            true => format!("{} of {}: {}", number + 1, self.work.cases.len(), self.work.cases[number].title()),
+            false => self.work.cases[number].title(),
+        };
+        let mut observer = |event: Progress<'_>| {
+            let left = match event {
+                Progress::Round { left, .. } if !several => left,
+                _ if several => Some(self.work.budget.saturating_sub(self.clock.now())),
+                _ => None,
+            };
+            let left = left.map_or(String::new(), |left| format!(", at most {} left", table::duration(left)));
+            progress.step(&match event {
+                Progress::Checking(arm) => format!("{title}: first run of {arm}{left}"),
+                Progress::Memory(arm) => format!("{title}: memory of {arm}{left}"),
+                Progress::Calls(arm) => format!("{title}: system calls of {arm}{left}"),
+                Progress::Round { round, .. } => format!("{title}: round {round}{left}"),
+            });
+        };
+        let mut processes = Processes::until(Arc::clone(self.interrupted));
+        let outcome = run(&mut Tools {
+            executor: &mut processes,
+            clock: &self.clock,
+            observer: &mut observer,
+            interrupted: &|| self.is_interrupted(),
+        });
+        progress.finish();
+        outcome
+    }
+}
+
+fn refused(title: &str, error: SessionError) -> Failure {
+    let failure = Failure::usage(format!("{title}: {error}"));
+    match error {
+        SessionError::Unsteady { .. } => {
+            failure.with_help("if its output is meant to differ from run to run: `--any-output`")
+        }
+        _ => failure,
+    }
+}

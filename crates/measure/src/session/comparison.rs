@@ -1,0 +1,406 @@
+//! Checks, runs for memory and system calls, then timed rounds until enough is known.
+//!
+//! In two parts, so that several comparisons share a budget: [`Comparison::open`] does what a comparison cannot do without,
+//! [`Comparison::go_on`] makes it more exact.
+
+use std::time::Duration;
+
+use super::{ArmRuns, Plan, Progress, Run, Session, SessionError, Stopped, Tools, complained, log_ratios};
+use crate::case::Case;
+use crate::executor::{End, Figures, RunError, Status, Watched};
+use crate::statistics::{median, narrow_enough, rounds_needed};
+
+/// An arm other than the first may take so many times as long as that one, and so much more, before it is ended.
+const PATIENCE: (u32, Duration) = (20, Duration::from_secs(30));
+/// System calls are counted only where so many rounds fit into the budget.
+const ROUNDS_FOR_CALLS: f64 = 12.0;
+/// Nothing runs for longer than this.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
+
+/// Moments of the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Until {
+    /// A round that would probably end later is not begun.
+    pub aim: Duration,
+    /// What runs then is ended, and its round does not count.
+    pub end: Option<Duration>,
+}
+
+/// A comparison under way.
+#[derive(Debug)]
+pub struct Comparison<'s> {
+    case: &'s Case,
+    plan: Plan,
+    arms: Vec<ArmRuns>,
+    /// How long the last run of each arm took, in seconds.
+    lasted: Vec<f64>,
+    /// How long one may take.
+    limit: Duration,
+    /// When everything has to end.
+    end: Option<Duration>,
+    expected: Option<End>,
+    random: fastrand::Rng,
+    rounds: usize,
+    in_rounds: Duration,
+    stopped: Stopped,
+}
+
+impl<'s> Comparison<'s> {
+    /// Nothing has run yet. The budget of `plan` is whoever's who calls the parts.
+    pub fn new(case: &'s Case, plan: Plan) -> Comparison<'s> {
+        Comparison {
+            case,
+            arms: case.arms.iter().map(|arm| ArmRuns { failure: arm.broken.clone(), ..ArmRuns::default() }).collect(),
+            lasted: vec![0.0; case.arms.len()],
+            limit: FOREVER,
+            end: None,
+            expected: None,
+            random: fastrand::Rng::with_seed(plan.seed),
+            rounds: 0,
+            in_rounds: Duration::ZERO,
+            stopped: Stopped::Budget,
+            plan,
+        }
+    }
+
+    /// Checks what the arms print, reads their memory, and runs one round. Nothing runs at `end` or later: without that, it is
+    /// done in any case.
+    ///
+    /// # Errors
+    /// When the first arm cannot be measured.
+    pub fn open(&mut self, end: Option<Duration>, tools: &mut Tools<'_>) -> Result<(), SessionError> {
+        self.end = end;
+        match self.check(tools) {
+            Err(SessionError::Run { source: RunError::Interrupted, .. }) => {
+                self.stopped = if self.is_over(tools) { Stopped::Budget } else { Stopped::Interrupted };
+            }
+            Err(error) => return Err(error),
+            Ok(()) if self.is_over(tools) => self.stopped = Stopped::Budget,
+            Ok(()) if (tools.interrupted)() => self.stopped = Stopped::Interrupted,
+            Ok(()) => {
+                (tools.observer)(Progress::Round { round: 1, left: None });
+                if let Some(stopped) = self.counted_round(tools) {
+                    self.stopped = stopped;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whole rounds so far.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Why the first arm failed in a round, if it did: there is nothing to compare with then.
+    pub fn failed(&self) -> Option<&str> {
+        self.arms[0].failure.as_deref().filter(|_| self.stopped == Stopped::Failed)
+    }
+
+    /// More runs for memory, system calls, and rounds until enough is known or the time is over.
+    pub fn go_on(&mut self, until: Until, tools: &mut Tools<'_>) {
+        if self.rounds == 0 || matches!(self.stopped, Stopped::Interrupted | Stopped::Failed) {
+            return;
+        }
+        self.end = until.end;
+        self.memory(until.aim, tools);
+        self.calls(until.aim, tools);
+        self.stopped = self.more_rounds(until.aim, tools);
+    }
+
+    /// What there is.
+    pub fn finish(self) -> Session {
+        Session { arms: self.arms, stopped: self.stopped }
+    }
+
+    fn name(&self, arm: usize) -> &str {
+        &self.case.arms[arm].name
+    }
+
+    fn is_over(&self, tools: &Tools<'_>) -> bool {
+        self.end.is_some_and(|end| tools.clock.now() >= end)
+    }
+
+    /// How long a run may take that begins now, and whether that is less than it should be.
+    fn limit(&self, tools: &Tools<'_>) -> (Duration, bool) {
+        let left = self.end.map(|end| end.saturating_sub(tools.clock.now()));
+        left.filter(|left| *left < self.limit).map_or((self.limit, false), |left| (left, true))
+    }
+
+    /// The arms that are still in the comparison, in random order.
+    fn order(&mut self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.arms.len()).filter(|arm| self.arms[*arm].failure.is_none()).collect();
+        self.random.shuffle(&mut order);
+        order
+    }
+
+    /// Runs every arm for the first time, the first one twice, and compares what they say. The first run of each is one for
+    /// memory: under ptrace a program does the same, and two runs for one would be a third of the least time that a comparison
+    /// takes.
+    fn check(&mut self, tools: &mut Tools<'_>) -> Result<(), SessionError> {
+        let first = self.check_first(tools)?;
+        self.expected = Some(first);
+        let others: Vec<usize> = self.order().into_iter().filter(|arm| *arm != 0).collect();
+        for arm in others {
+            if (tools.interrupted)() || self.is_over(tools) {
+                return Ok(());
+            }
+            (tools.observer)(Progress::Checking(self.name(arm)));
+            let watched = self.watched(arm, tools);
+            let right = watched.as_ref().is_some_and(|watched| self.wrong(&watched.end).is_none());
+            // Where tracing does not work, or the program does not under it, a plain run decides.
+            let plain = if right { self.plan.warm_up.saturating_sub(1) } else { self.plan.warm_up.max(1) };
+            for _ in 0..plain {
+                if (tools.interrupted)() || self.is_over(tools) || self.arms[arm].failure.is_some() {
+                    break;
+                }
+                if let Some(figures) = self.timed(arm, tools) {
+                    self.arms[arm].warm_up.push(figures);
+                }
+            }
+            if self.arms[arm].failure.is_none() {
+                self.remember(arm, watched.filter(|_| right));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_first(&mut self, tools: &mut Tools<'_>) -> Result<End, SessionError> {
+        (tools.observer)(Progress::Checking(self.name(0)));
+        let watched = self.watched(0, tools).filter(|watched| watched.end.status == Status::Exit(0));
+        let mut expected: Option<End> = watched.as_ref().map(|watched| watched.end.clone());
+        let least = if expected.is_some() { 1 } else { 2 };
+        for _ in 0..self.plan.warm_up.max(least) {
+            let arm = self.name(0).to_owned();
+            (tools.observer)(Progress::Checking(&arm));
+            let (limit, cut) = self.limit(tools);
+            let run = tools.executor.time(&self.case.arms[0].invocation, limit);
+            let run = run.map_err(|source| match source {
+                RunError::TimeOut(_) if cut => SessionError::Run { arm: arm.clone(), source: RunError::Interrupted },
+                source => SessionError::Run { arm: arm.clone(), source },
+            })?;
+            if run.end.status != Status::Exit(0) {
+                let End { status, complaint, .. } = run.end;
+                return Err(SessionError::Fails { arm, status, complaint });
+            }
+            if let Some(first) = &expected
+                && self.plan.compare_output
+                && first.digest != run.end.digest
+            {
+                return Err(SessionError::Unsteady { arm, first: first.head.clone(), second: run.end.head });
+            }
+            self.lasted[0] = run.figures.wall_s;
+            self.arms[0].warm_up.push(run.figures);
+            expected.get_or_insert(run.end);
+        }
+        self.remember(0, watched);
+        let slowest = self.arms[0].warm_up.iter().map(|figures| figures.wall_s).fold(0.0, f64::max);
+        self.limit = Duration::from_secs_f64(slowest) * PATIENCE.0 + PATIENCE.1;
+        expected.ok_or(SessionError::Run { arm: self.name(0).to_owned(), source: RunError::Interrupted })
+    }
+
+    /// A run for memory; nothing where there is none to be had, with the reason.
+    fn watched(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<Watched> {
+        if self.plan.memory_runs == 0 || self.arms[arm].no_memory.is_some() {
+            return None;
+        }
+        let (limit, cut) = self.limit(tools);
+        match tools.executor.memory(&self.case.arms[arm].invocation, limit) {
+            Ok(watched) => return Some(watched),
+            Err(RunError::Interrupted) => {}
+            // It is the budget that is over, or a plain run that will say so.
+            Err(RunError::TimeOut(_)) if cut => {}
+            Err(error @ (RunError::TimeOut(_) | RunError::Start { .. } | RunError::Server(_))) if arm != 0 => {
+                self.arms[arm].failure = Some(error.to_string()).filter(|_| !(tools.interrupted)());
+            }
+            Err(error) => self.arms[arm].no_memory = Some(error.to_string()),
+        }
+        None
+    }
+
+    fn remember(&mut self, arm: usize, watched: Option<Watched>) {
+        let Some(Watched { memory, wall_s, .. }) = watched else { return };
+        if self.lasted[arm] == 0.0 {
+            self.lasted[arm] = wall_s;
+        }
+        match memory {
+            Some(memory) => self.arms[arm].memory.push(memory),
+            None => self.arms[arm].no_memory = Some("its memory could not be read when it ended".to_owned()),
+        }
+    }
+
+    /// One run of an arm. One that fails is taken out, with the reason.
+    fn timed(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<Figures> {
+        let (limit, cut) = self.limit(tools);
+        let failure = match tools.executor.time(&self.case.arms[arm].invocation, limit) {
+            Ok(run) => match self.wrong(&run.end) {
+                None => {
+                    self.lasted[arm] = run.figures.wall_s;
+                    return Some(run.figures);
+                }
+                Some(wrong) => wrong,
+            },
+            Err(RunError::Interrupted) => return None,
+            Err(RunError::TimeOut(_)) if cut => return None,
+            Err(error) => error.to_string(),
+        };
+        // Ctrl-C may reach the program before it reaches us.
+        if !(tools.interrupted)() {
+            self.arms[arm].failure = Some(failure);
+        }
+        None
+    }
+
+    fn wrong(&self, end: &End) -> Option<String> {
+        let expected = self.expected.as_ref()?;
+        if end.status != expected.status {
+            return Some(format!("ends with {}{}", end.status, complained(&end.complaint)));
+        }
+        let same = !self.plan.compare_output || end.digest == expected.digest;
+        (!same).then(|| format!("prints `{}`, and {} prints `{}`", end.head, self.name(0), expected.head))
+    }
+
+    /// How often a round fits into what is left of the time.
+    fn rounds_left(&self, aim: Duration, tools: &Tools<'_>) -> f64 {
+        let each = self.round_time().as_secs_f64();
+        let left = aim.saturating_sub(tools.clock.now()).as_secs_f64();
+        if each > 0.0 { left / each } else { f64::INFINITY }
+    }
+
+    /// More of them, up to a quarter of the time.
+    fn memory(&mut self, aim: Duration, tools: &mut Tools<'_>) {
+        let share = self.rounds_left(aim, tools) / 4.0;
+        let fitting = (1..self.plan.memory_runs).rev().find(|runs| to_f64(*runs) <= share);
+        for _ in 0..fitting.unwrap_or(0) {
+            for arm in self.order() {
+                if (tools.interrupted)() || self.is_over(tools) {
+                    return;
+                }
+                if self.arms[arm].no_memory.is_some() {
+                    continue;
+                }
+                (tools.observer)(Progress::Memory(self.name(arm)));
+                let (limit, _) = self.limit(tools);
+                match tools.executor.memory(&self.case.arms[arm].invocation, limit) {
+                    Ok(Watched { memory: Some(memory), .. }) => self.arms[arm].memory.push(memory),
+                    Err(RunError::Interrupted) => return,
+                    // There is one already; whether the arm still works, the rounds will show.
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Counting costs a stop for each call; where there are millions, a part of the program has to do.
+    fn calls(&mut self, aim: Duration, tools: &mut Tools<'_>) {
+        if !self.plan.count_calls {
+            return;
+        }
+        if self.rounds_left(aim, tools) < ROUNDS_FOR_CALLS {
+            let reason = "the budget is short, and time and memory come first";
+            for arm in self.arms.iter_mut().filter(|arm| arm.failure.is_none()) {
+                arm.no_calls = Some(reason.to_owned());
+            }
+            return;
+        }
+        let count = u32::try_from(self.arms.len().max(1)).unwrap_or(u32::MAX);
+        let share = aim.saturating_sub(tools.clock.now()) / 10;
+        let limit = (share / count).clamp(Duration::from_secs(1), Duration::from_secs(20));
+        for arm in self.order() {
+            if (tools.interrupted)() || self.is_over(tools) {
+                return;
+            }
+            (tools.observer)(Progress::Calls(self.name(arm)));
+            let limit = limit.min(self.limit(tools).0);
+            match tools.executor.calls(&self.case.arms[arm].invocation, limit) {
+                Ok(calls) => self.arms[arm].calls = Some(calls),
+                Err(RunError::Interrupted) => return,
+                Err(error) => self.arms[arm].no_calls = Some(error.to_string()),
+            }
+        }
+    }
+
+    fn more_rounds(&mut self, aim: Duration, tools: &mut Tools<'_>) -> Stopped {
+        while self.rounds < self.plan.most_rounds {
+            let now = tools.clock.now();
+            let each = self.round_time();
+            let logs = self.log_ratios();
+            if self.rounds >= self.plan.least_rounds && narrow_enough(&logs, self.plan.precision) {
+                return Stopped::Narrow;
+            }
+            if now + each > aim {
+                return Stopped::Budget;
+            }
+            let needed = rounds_needed(&logs, self.plan.precision);
+            let needed =
+                needed.map(|needed| needed.clamp(to_f64(self.plan.least_rounds), to_f64(self.plan.most_rounds)));
+            let expected = needed.map(|needed| each.mul_f64((needed - to_f64(self.rounds)).max(1.0)));
+            let left = expected.unwrap_or(Duration::MAX).min(aim.saturating_sub(now));
+            (tools.observer)(Progress::Round { round: self.rounds + 1, left: Some(left) });
+            if let Some(stopped) = self.counted_round(tools) {
+                return stopped;
+            }
+        }
+        Stopped::Rounds
+    }
+
+    /// A round, and why it was the last one, if it was.
+    fn counted_round(&mut self, tools: &mut Tools<'_>) -> Option<Stopped> {
+        let began = tools.clock.now();
+        if !self.round(self.rounds, tools) {
+            let over = self.is_over(tools) && !(tools.interrupted)();
+            return Some(if over { Stopped::Budget } else { Stopped::Interrupted });
+        }
+        self.in_rounds += tools.clock.now().saturating_sub(began);
+        if self.arms[0].failure.is_some() {
+            return Some(Stopped::Failed);
+        }
+        self.rounds += 1;
+        None
+    }
+
+    /// Says no when it was interrupted: a round counts whole or not at all.
+    fn round(&mut self, round: usize, tools: &mut Tools<'_>) -> bool {
+        let mut done = Vec::new();
+        for (position, arm) in self.order().into_iter().enumerate() {
+            if (tools.interrupted)() || self.is_over(tools) {
+                return false;
+            }
+            match self.timed(arm, tools) {
+                Some(figures) => done.push((arm, Run { round, position, figures })),
+                None if self.arms[arm].failure.is_some() => {}
+                None => return false,
+            }
+        }
+        for (arm, run) in done {
+            self.arms[arm].runs.push(run);
+        }
+        true
+    }
+
+    /// How long a round takes, by those before, or by the runs before the first.
+    fn round_time(&self) -> Duration {
+        if let Ok(rounds @ 1..) = u32::try_from(self.rounds) {
+            return self.in_rounds / rounds;
+        }
+        let arms = self.arms.iter().zip(&self.lasted).filter(|(arm, _)| arm.failure.is_none());
+        Duration::from_secs_f64(arms.map(|(_, lasted)| lasted).sum())
+    }
+
+    fn log_ratios(&self) -> Vec<Vec<f64>> {
+        let in_it = self.arms.iter().skip(1).filter(|arm| arm.failure.is_none());
+        let of_arms: Vec<Vec<f64>> = in_it.map(|arm| log_ratios(&arm.runs, &self.arms[0].runs)).collect();
+        if !of_arms.is_empty() {
+            return of_arms;
+        }
+        // Nothing to compare with: its own spread.
+        let costs: Vec<f64> = self.arms[0].runs.iter().map(|run| run.figures.cost()).collect();
+        let middle = median(&costs);
+        vec![costs.iter().map(|cost| (cost / middle).ln()).collect()]
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a number of runs")]
+fn to_f64(count: usize) -> f64 {
+    count as f64
+}
