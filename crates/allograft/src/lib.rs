@@ -9,6 +9,7 @@ mod progress;
 mod rust;
 mod target;
 mod triple;
+mod tuning;
 
 use std::process::ExitCode;
 

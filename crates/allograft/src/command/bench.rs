@@ -4,6 +4,7 @@ mod arms;
 mod finished;
 mod host;
 mod measuring;
+mod preloaded;
 mod program;
 mod render;
 mod suite;
@@ -30,6 +31,7 @@ use crate::output::Output;
 use arms::Arm;
 use finished::Finished;
 use host::Host;
+use preloaded::Preloaded;
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
 ///
@@ -46,7 +48,7 @@ use host::Host;
   allograft bench --donors stock,mimalloc,mimalloc:small --threads 1,2,8 --build '...' -- --threads {threads}
   allograft bench --build '...' --html report.html --save results.json -- input.txt
   allograft bench --build '...' --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
-  allograft bench -- ./server --self-test                    a static executable, linked already
+  allograft bench -- ./server --self-test                    a program that is linked already, static or dynamic
   allograft bench map larson --donors stock,mimalloc,glibc   programs of the suite
   allograft bench --from results.json --markdown table.md
 
@@ -125,7 +127,7 @@ pub(crate) struct Bench {
     /// Measure nothing; show what --save or --json gave
     #[arg(long, value_name = "FILE", conflicts_with_all = ["build", "donors", "host", "threads"])]
     from: Option<PathBuf>,
-    /// Arguments of the built program, or a command with {out}; without --build, a static executable and its arguments
+    /// Arguments of the built program, or a command with {out}; without --build, a program and its arguments
     #[arg(last = true, value_name = "ARGS")]
     command: Vec<OsString>,
 }
@@ -206,7 +208,10 @@ impl Bench {
             return self.prepare_program(build, output, interrupted);
         }
         if !self.command.is_empty() {
-            return self.prepare_finished(output, interrupted);
+            return match Preloaded::find(&self.command)? {
+                Some(program) => self.prepare_preloaded(program, output, interrupted),
+                None => self.prepare_finished(output, interrupted),
+            };
         }
         let host = Host::find(self.host.as_deref())?;
         let choice = suite::Choice {
@@ -227,18 +232,48 @@ impl Bench {
         let arms = Finished::arms(self.donors.as_deref())?;
         let finished = Finished::find(&self.command[0])?;
         let folder = scratch()?;
-        let made = make_all(&arms, output, interrupted, |arm, number| {
+        // Refused for one donor, refused for all.
+        let needed = 2;
+        let made = make_all(&arms, needed, output, interrupted, |arm, number| {
             finished.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
-        let words: Vec<_> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
         Ok(Work {
-            cases: self.cases(&line, &arms, &made),
+            cases: self.cases(&arms, &made, |program, threads| line.invocation(program, threads)),
             origins: arms.iter().map(|arm| arm.origin(&finished.typed, false)).collect(),
             input: Input {
                 kind: "executable".to_owned(),
-                commands: vec![("command".to_owned(), words.join(" "))],
+                commands: vec![("command".to_owned(), typed(&self.command))],
                 host: finished.typed,
                 host_sha256: finished.sha256,
+            },
+            budget: self.budget.unwrap_or(OF_A_PROGRAM),
+            warnings: Vec::new(),
+            _folder: folder,
+        })
+    }
+
+    /// The program as it is, alone and with donors loaded before its libc.
+    fn prepare_preloaded(
+        &self,
+        program: Preloaded,
+        output: &Output,
+        interrupted: &AtomicBool,
+    ) -> Result<Work, Failure> {
+        let line = program::Line { words: &self.command[1..], threads_var: self.threads_var.as_deref(), server: None };
+        self.told_of_threads(&line)?;
+        let arms = program.arms(self.donors.as_deref())?;
+        let folder = scratch()?;
+        let made = make_all(&arms, 1, output, interrupted, |arm, number| {
+            program.make(arm, &folder.path().join(format!("arm{number}")))
+        })?;
+        Ok(Work {
+            cases: self.cases(&arms, &made, |library, threads| program.invocation(&line, library, threads)),
+            origins: arms.iter().map(|arm| program.origin(arm)).collect(),
+            input: Input {
+                kind: "preloaded".to_owned(),
+                commands: vec![("command".to_owned(), typed(&self.command))],
+                host: format!("{} ({})", program.typed, program.libc()),
+                host_sha256: program.sha256,
             },
             budget: self.budget.unwrap_or(OF_A_PROGRAM),
             warnings: Vec::new(),
@@ -256,14 +291,19 @@ impl Bench {
     }
 
     /// One case for each number of threads.
-    fn cases(&self, line: &program::Line<'_>, arms: &[Arm], programs: &[Result<PathBuf, String>]) -> Vec<Case> {
+    fn cases(
+        &self,
+        arms: &[Arm],
+        programs: &[Result<PathBuf, String>],
+        invoke: impl Fn(&Path, Option<u32>) -> Invocation,
+    ) -> Vec<Case> {
         let threads: Vec<Option<u32>> = match self.threads.as_slice() {
             [] => vec![None],
             threads => threads.iter().copied().map(Some).collect(),
         };
         let case = |threads| {
-            let invoke = |program: &Path| line.invocation(program, threads);
-            Case { name: "program".to_owned(), threads, size: None, arms: case_arms(arms, programs, invoke) }
+            let arms = case_arms(arms, programs, |program| invoke(program, threads));
+            Case { name: "program".to_owned(), threads, size: None, arms }
         };
         threads.into_iter().map(case).collect()
     }
@@ -281,7 +321,7 @@ impl Bench {
             arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch)?.into_iter().skip(1));
         }
         let folder = scratch()?;
-        let built = make_all(&arms, output, interrupted, |arm, number| {
+        let built = make_all(&arms, 1, output, interrupted, |arm, number| {
             recipe.make(arm, &host, &folder.path().join(format!("arm{number}")))
         })?;
         let mut commands = vec![("build".to_owned(), build.to_owned())];
@@ -289,12 +329,11 @@ impl Bench {
         commands.extend(self.server.iter().map(|server| ("server".to_owned(), server.clone())));
         commands.extend(self.load.iter().map(|load| ("load".to_owned(), load.clone())));
         if !self.command.is_empty() {
-            let words: Vec<_> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
-            commands.push(("arguments".to_owned(), words.join(" ")));
+            commands.push(("arguments".to_owned(), typed(&self.command)));
         }
         let kind = if server.is_some() { "server" } else { "program" };
         Ok(Work {
-            cases: self.cases(&line, &arms, &built),
+            cases: self.cases(&arms, &built, |program, threads| line.invocation(program, threads)),
             origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
             input: input(kind, commands, &host),
             budget: self.budget.unwrap_or(OF_A_PROGRAM),
@@ -381,9 +420,16 @@ fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// The program of each arm, or why there is none. Without that of stock there is nothing to compare with.
+/// The command as it would be typed.
+fn typed(command: &[OsString]) -> String {
+    let words: Vec<String> = command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
+    words.join(" ")
+}
+
+/// The program of each arm, or why there is none. Without the first, `needed` ones there is nothing to compare.
 fn make_all(
     arms: &[Arm],
+    needed: usize,
     output: &Output,
     interrupted: &AtomicBool,
     mut make: impl FnMut(&Arm, usize) -> Result<PathBuf, Failure>,
@@ -397,7 +443,7 @@ fn make_all(
         }
         progress.step(&format!("{} of {}: building {}", number + 1, arms.len(), arm.name));
         match make(arm, number) {
-            Err(failure) if number == 0 => {
+            Err(failure) if number < needed => {
                 progress.finish();
                 return Err(failure);
             }

@@ -7,16 +7,16 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use donors::Donor;
 use serde_json::{Value, json};
 use surgery::archive::{Archive, Insert};
-use surgery::donor::{DonorError, DonorObject, Note};
+use surgery::donor::Note;
 use surgery::object::{Binding, merge, symbols};
 
 use crate::command::graft::{NONE, Switch, donor_names, profile, setting, shell_quoted};
 use crate::failure::Failure;
 use crate::output::{Output, Style};
 use crate::triple::{Libc, Triple};
+use crate::tuning;
 
 /// Write a donor as a file to link or to preload, and print how to use it
 ///
@@ -140,11 +140,11 @@ impl Emit {
         if let (None, Some((name, _))) = (donor, settings.first()) {
             return Err(hosts::Error::OptionWithoutDonor { name: name.clone() }.into());
         }
-        let malloc = donor.map(|donor| self.tuned(donor, &settings)).transpose()?;
+        let malloc = donor.map(|donor| tuning::object(donor, self.target.arch, &settings)).transpose()?;
         let strings = donors::strings();
         let (strings, left_out) = match (self.strings.unwrap_or(Switch::On), strings.object(self.target.arch)) {
             (Switch::Off, _) => (None, None),
-            (Switch::On, Some(_)) => (Some(self.tuned(strings, &[])?), None),
+            (Switch::On, Some(_)) => (Some(tuning::object(strings, self.target.arch, &[])?), None),
             (Switch::On, None) => {
                 let offered: Vec<&str> = strings.arches().map(|arch| arch.name()).collect();
                 let (arch, offered) = (self.target.arch, offered.join(", "));
@@ -192,37 +192,10 @@ impl Emit {
             return Err(Failure::refused(format!("`{text}`: shared objects for 32-bit systems are musl's"))
                 .with_help("there is one for glibc on x86_64, aarch64 and riscv64"));
         }
-        let bytes = donor.library(*arch).ok_or_else(|| {
-            let all = donors::all().iter().filter(|donor| donor.library(*arch).is_some());
-            let having: Vec<&str> = all.map(|donor| donor.name).collect();
-            Failure::refused(format!(
-                "donor `{}` cannot be preloaded: this build has no shared object of it for {arch}",
-                donor.name
-            ))
-            .with_help(format!("for {arch} there are {}", having.join(", ")))
-        })?;
         let mut settings = profile(Some(donor), &self.profile)?;
         settings.extend(self.settings.iter().cloned());
-        let unfit = |source: DonorError| Failure::from(hosts::Error::Donor { donor: donor.name.to_owned(), source });
-        let library = DonorObject::parse_library(&bytes).and_then(|library| library.tuned(&settings, hosts::VERSION));
-        let bytes = library.map_err(unfit)?;
-        let note = DonorObject::parse_library(&bytes).map_err(unfit)?.note();
+        let (bytes, note) = tuning::library(donor, *arch, &settings)?;
         Ok(Made { bytes, malloc: Some(note), strings: None, left_out: None })
-    }
-
-    /// The donor's object with its options and its note.
-    fn tuned(&self, donor: &'static Donor, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
-        let arch = self.target.arch;
-        let object = donor.object(arch).ok_or_else(|| {
-            let offered: Vec<&str> = donor.arches().map(|arch| arch.name()).collect();
-            Failure::refused(format!("donor `{}` exists for {} only, not for {arch}", donor.name, offered.join(", ")))
-                .with_help("`allograft donors` lists what there is for each architecture")
-        })?;
-        let unfit = |source: DonorError| Failure::from(hosts::Error::Donor { donor: donor.name.to_owned(), source });
-        let tuned =
-            DonorObject::parse(object).and_then(|object| object.tuned(settings, hosts::VERSION)).map_err(unfit)?;
-        let note = DonorObject::parse(&tuned).map_err(unfit)?.note();
-        Ok((tuned, note))
     }
 
     fn document(&self, made: &Made, out: &Path, snippets: &[snippets::Snippet]) -> Value {

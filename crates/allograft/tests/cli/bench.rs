@@ -218,8 +218,10 @@ fn wrong_usage_is_explained() {
     with("cc {libdir} {out}", &["--html", "missing/report.html"]).exits(2).says(&["missing/report.html", "folder"]);
     bench.lab.run(["bench", "--", "./program", "x"]).exits(2).says(&["./program"]);
     bench.lab.run(["bench", "--", "./main.c"]).exits(2).says(&["main.c"]);
-    // Dynamic: there is no musl in it.
-    bench.lab.run(["bench", "--", env!("CARGO_BIN_EXE_allograft")]).exits(3).says(&["it is dynamic", "help: "]);
+    // Dynamic: there is nothing to graft in it, and what is preloaded is no string functions.
+    let dynamic = env!("CARGO_BIN_EXE_allograft");
+    let ran = bench.lab.run(["bench", "--donors", "strings", "--", dynamic]);
+    ran.exits(2).says(&["a dynamic program has no arm `strings`", "mimalloc"]);
     bench.lab.run(["bench", "--donors", "strings", "--", "./program"]).exits(2).says(&["no arm `strings`", "mimalloc"]);
     bench.lab.put("results.json", b"{\"schema_version\": 9}");
     bench.lab.run(["bench", "--from", "results.json"]).exits(2).says(&["schema_version is 9, expected 1"]);
@@ -259,6 +261,59 @@ fn a_finished_program_is_grafted_and_measured() {
     let command = arm(&document, "mimalloc:small")["command"].as_str();
     assert_eq!(command, Some("allograft graft ./finished --donor mimalloc --profile small"));
     assert_eq!(fs::read(bench.lab.path("finished")).unwrap(), before);
+}
+
+/// The command to apply is the one that was typed, and does what it says.
+#[test]
+fn a_dynamic_program_is_measured_with_preloaded_donors() {
+    let bench = Bench::new();
+    let build = |flags: &str| {
+        let line = format!("cc -O2 -fno-builtin {flags} main.c -o dynamic");
+        let built =
+            std::process::Command::new("sh").args(["-c", &line]).current_dir(bench.lab.path("")).status().unwrap();
+        assert!(built.success());
+    };
+    build("");
+    let measure = |more: &[&str]| {
+        let start = ["bench", "--rounds", "2", "--budget", "2s", "--json"];
+        bench.lab.run(start.iter().chain(more))
+    };
+    let document =
+        measure(&["--threads", "1,2", "--threads-var", "THREADS", "--", "./dynamic", "20000"]).exits(0).json();
+    assert_eq!(document["input"]["kind"], "preloaded");
+    let names: Vec<&str> =
+        document["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
+    assert!(names.starts_with(&["stock"]) && names.contains(&"mimalloc") && names.contains(&"mimalloc3"), "{names:?}");
+    for name in &names {
+        let arm = arm(&document, name);
+        assert!(arm["failure"].is_null() && arm["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{arm}");
+        assert_eq!(arm["strings"], false);
+    }
+    assert_eq!(bench.lab.names(), ["dynamic", "main.c"]);
+
+    // Another allocator serves: it says so itself.
+    let document =
+        measure(&["--donors", "mimalloc:small", "--any-output", "--", "./dynamic", "--usable"]).exits(0).json();
+    let command = arm(&document, "mimalloc:small")["command"].as_str().unwrap().to_owned();
+    assert!(
+        command.starts_with("allograft emit --donor mimalloc --profile small --target x86_64-linux-gnu"),
+        "{command}"
+    );
+    assert!(command.ends_with("LD_PRELOAD=./libmimalloc.so ./dynamic --usable"), "{command}");
+    let words: Vec<&str> = command.split(" && ").next().unwrap().split(' ').skip(1).collect();
+    bench.lab.run(words).exits(0);
+    let mut applied = std::process::Command::new("./dynamic");
+    applied.current_dir(bench.lab.path("")).arg("--usable");
+    let said = applied.env("LD_PRELOAD", "./libmimalloc.so").env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).starts_with("allograft: mimalloc "), "{said:?}");
+    // glibc gives 24 bytes for 24, mimalloc 32: that is another answer, and the arm is out.
+    let document = measure(&["--donors", "mimalloc", "--", "./dynamic", "--usable"]).exits(1).json();
+    assert!(arm(&document, "mimalloc")["failure"].as_str().unwrap().contains("prints `32`"), "{document}");
+
+    // A program that is not to be preloaded into.
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(bench.lab.path("dynamic"), fs::Permissions::from_mode(0o4755)).unwrap();
+    measure(&["--", "./dynamic", "100"]).exits(3).says(&["setuid or setgid", "help: "]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::case::Invocation;
 use crate::executor::{Calls, Executor, RunError, Timed, Watched};
 
 pub use server::service;
+pub use spawn::end_group;
 
 /// Runs programs as processes of their own process group.
 #[derive(Debug, Clone, Default)]

@@ -83,7 +83,7 @@ pub(super) fn start(command: &mut Command) -> Result<std::process::Child, RunErr
 }
 
 /// Ends the process group of a child that has not been waited for yet.
-pub(super) fn end_group(group: u32) {
+pub fn end_group(group: u32) {
     if let Ok(group) = i32::try_from(group) {
         // It may have ended meanwhile; that is as well.
         let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);

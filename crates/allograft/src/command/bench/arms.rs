@@ -157,12 +157,14 @@ impl Graft {
     fn command(&self, host: &str) -> String {
         let mut words = vec!["allograft graft".to_owned(), super::template::quoted(host)];
         words.push(format!("--donor {}", self.donor.map_or("none", |donor| donor.name)));
-        words.extend(self.profile.as_ref().map(|profile| format!("--profile {profile}")));
-        words.extend(self.settings.iter().map(|(key, value)| format!("--set {key}={value}")));
-        if !self.strings {
-            words.push("--strings off".to_owned());
-        }
-        words.join(" ")
+        let words = words.join(" ") + &self.tuning("--profile");
+        if self.strings { words } else { words + " --strings off" }
+    }
+
+    /// Options for the profile, by the name that a command has for it, and for what is set, each with a blank before it.
+    pub(super) fn tuning(&self, profile: &str) -> String {
+        let profile = self.profile.iter().map(|name| format!(" {profile} {name}"));
+        profile.chain(self.settings.iter().map(|(key, value)| format!(" --set {key}={value}"))).collect()
     }
 }
 

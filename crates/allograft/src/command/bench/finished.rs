@@ -18,10 +18,10 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// Finds the program as a shell would, and makes sure that it can be grafted.
+    /// Finds the program as a shell would.
     ///
     /// # Errors
-    /// When it cannot be read, or what `graft` would refuse it for.
+    /// When it cannot be read, or is no program.
     pub(super) fn find(command: &OsString) -> Result<Finished, Failure> {
         let path = on_path(command).unwrap_or_else(|| PathBuf::from(command));
         let typed = command.to_string_lossy().into_owned();
@@ -32,10 +32,6 @@ impl Finished {
         }
         let bytes =
             fs::read(&path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
-        // Refused for one donor, refused for all.
-        if let Some(donor) = offered().next() {
-            hosts::plan_executable(&path, &bytes, donor, &[])?;
-        }
         let sha256 = hosts::sha256(&bytes);
         Ok(Finished { typed, path, sha256 })
     }
@@ -79,7 +75,7 @@ fn offered() -> impl Iterator<Item = &'static donors::Donor> {
 }
 
 /// What a shell would start for a word without a slash.
-fn on_path(command: &OsString) -> Option<PathBuf> {
+pub(super) fn on_path(command: &OsString) -> Option<PathBuf> {
     if command.to_string_lossy().contains('/') {
         return None;
     }

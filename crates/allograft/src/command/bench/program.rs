@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use measure::case::{Invocation, Load};
-use surgery::donor::DonorObject;
 
 use super::arms::{Arm, Graft, Libc};
 use super::host::Host;
 use super::template::{filled, has, quoted};
 use crate::failure::Failure;
+use crate::tuning;
 
 /// How a program is built.
 pub(super) struct Recipe<'r> {
@@ -86,11 +86,13 @@ fn write_objects(graft: &Graft, host: &Host, folder: &Path) -> Result<Vec<PathBu
     let strings = graft.strings.then(donors::strings);
     let mut paths = Vec::new();
     for donor in graft.donor.into_iter().chain(strings) {
-        let Some(object) = donor.object(host.arch) else { continue };
         let is_strings = std::ptr::eq(donor, donors::strings());
+        // Those that are for every allocator are not for every architecture.
+        if is_strings && donor.object(host.arch).is_none() {
+            continue;
+        }
         let options = if is_strings { Vec::new() } else { graft.options() };
-        let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&options, env!("CARGO_PKG_VERSION")));
-        let tuned = tuned.map_err(|error| Failure::usage(format!("donor `{}`: {error}", donor.name)))?;
+        let (tuned, _) = tuning::object(donor, host.arch, &options)?;
         let path = folder.join(format!("{}.o", donor.name));
         fs::write(&path, tuned)
             .map_err(|error| Failure::usage(format!("cannot write `{}`: {error}", path.display())))?;

@@ -100,7 +100,7 @@ pub(super) fn prepare(
         |workload: &&Workload| choice.names.is_empty() || choice.names.iter().any(|name| name == workload.name);
     let workloads: Vec<&Workload> = WORKLOADS.iter().filter(chosen).collect();
     // One folder for each arm; programs are in it by name.
-    let built = make_all(&arms, output, interrupted, |arm, number| {
+    let built = make_all(&arms, 1, output, interrupted, |arm, number| {
         let home = folder.path().join(format!("arm{number}"));
         compiler.make(arm, host, &workloads, &home)?;
         Ok(home)

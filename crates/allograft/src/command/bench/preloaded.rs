@@ -1,0 +1,203 @@
+//! A dynamic program: run as it is, with each donor's shared object loaded before its libc.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use inspector::{Kind, Libc as Found, Link};
+use measure::case::Invocation;
+use measure::results::Origin;
+use surgery::Arch;
+
+use super::arms::{self, Arm, Graft, Libc};
+use super::template;
+use crate::failure::Failure;
+use crate::tuning;
+
+/// The loader's list of files to load first. It is in the environment of the measured programs alone, never in ours.
+const PRELOAD: &str = "LD_PRELOAD";
+/// A program says by then that the donor is in, which is the first thing that it does.
+const SAYS: Duration = Duration::from_secs(20);
+
+/// The program, as it lies there.
+pub(super) struct Preloaded {
+    /// As it was given.
+    pub(super) typed: String,
+    path: PathBuf,
+    pub(super) sha256: String,
+    arch: Arch,
+    /// As in a target's name.
+    libc: &'static str,
+    /// The command that it was given with.
+    command: Vec<OsString>,
+}
+
+impl Preloaded {
+    /// The program of that command, if it is a dynamic one. Nothing for whatever else it is.
+    ///
+    /// # Errors
+    /// For a dynamic program that no donor can be loaded into.
+    pub(super) fn find(command: &[OsString]) -> Result<Option<Preloaded>, Failure> {
+        let path = super::finished::on_path(&command[0]).unwrap_or_else(|| PathBuf::from(&command[0]));
+        let typed = command[0].to_string_lossy().into_owned();
+        let Ok(bytes) = fs::read(&path) else { return Ok(None) };
+        let Ok(report) = inspector::inspect(&bytes) else { return Ok(None) };
+        if report.kind != Kind::Executable || report.link != Some(Link::Dynamic) {
+            return Ok(None);
+        }
+        let refused = |why: String, help: &str| Err(Failure::refused(format!("`{typed}` {why}")).with_help(help));
+        let libc = match report.libc {
+            Found::Glibc => "gnu",
+            Found::Musl => "musl",
+            _ => {
+                return refused(
+                    "is dynamic, and its libc is neither glibc nor musl".to_owned(),
+                    "preloading is for these",
+                );
+            }
+        };
+        let arch = report.arch.name();
+        let Some(arch) = Arch::from_name(&arch).filter(|arch| arch.name() == std::env::consts::ARCH) else {
+            return refused(
+                format!("is for {arch}, and this machine is {}", std::env::consts::ARCH),
+                "measure on a machine of that architecture: rankings do not carry over",
+            );
+        };
+        const SETUID_OR_SETGID: u32 = 0o6000;
+        if fs::metadata(&path).is_ok_and(|file| file.mode() & SETUID_OR_SETGID != 0) {
+            return refused(
+                "is setuid or setgid: nothing is preloaded into it".to_owned(),
+                "measure a copy without that bit",
+            );
+        }
+        let sha256 = hosts::sha256(&bytes);
+        Ok(Some(Preloaded { typed, path, sha256, arch, libc, command: command.to_vec() }))
+    }
+
+    /// The libc whose malloc stock is.
+    pub(super) fn libc(&self) -> &'static str {
+        if self.libc == "gnu" { "glibc" } else { "musl" }
+    }
+
+    /// Stock and the arms of that list; without one, every donor that can be preloaded.
+    pub(super) fn arms(&self, list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
+        let offered = donors::all().iter().filter(|donor| donor.library(self.arch).is_some());
+        let every: Vec<String> = offered.map(|donor| donor.name.to_owned()).collect();
+        let arms = arms::read(Some(list.unwrap_or(&every)), self.arch)?;
+        let unfit = arms.iter().find(|arm| match &arm.libc {
+            Libc::Stock => false,
+            Libc::Graft(graft) => !graft.donor.is_some_and(|donor| every.iter().any(|name| name == donor.name)),
+            Libc::Glibc | Libc::Bump => true,
+        });
+        match unfit {
+            None => Ok(arms),
+            Some(arm) => Err(Failure::usage(format!("a dynamic program has no arm `{}`", arm.name))
+                .with_help(format!("these can be preloaded: {}", every.join(", ")))),
+        }
+    }
+
+    /// The arm's shared object in `folder`, tried out; an empty path for stock.
+    pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
+        let Libc::Graft(Graft { donor: Some(donor), .. }) = &arm.libc else { return Ok(PathBuf::new()) };
+        let Libc::Graft(graft) = &arm.libc else { return Ok(PathBuf::new()) };
+        let library = folder.join(format!("lib{}.so", donor.name));
+        if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
+            let message =
+                format!("`{}` cannot be named in {PRELOAD}: blanks and colons separate files there", library.display());
+            return Err(Failure::usage(message).with_help("set TMPDIR to a folder without them"));
+        }
+        let (bytes, _) = tuning::library(donor, self.arch, &graft.options())?;
+        let cannot = |error: std::io::Error| Failure::usage(format!("cannot write `{}`: {error}", library.display()));
+        fs::create_dir_all(folder).map_err(cannot)?;
+        fs::write(&library, bytes).map_err(cannot)?;
+        self.takes(donor.name, &library)?;
+        Ok(library)
+    }
+
+    /// Starts the program with the donor and ends it when it has said that this serves malloc. A loader that cannot load a file
+    /// says so and goes on without it, and all arms would be the same.
+    fn takes(&self, donor: &str, library: &Path) -> Result<(), Failure> {
+        let mut command = Command::new(&self.path);
+        command.args(&self.command[1..]).envs(environment(library)).env("ALLOGRAFT_VERBOSE", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let child = command.spawn();
+        let mut child =
+            child.map_err(|error| Failure::usage(format!("`{}` cannot be started: {error}", self.typed)))?;
+        let wanted = format!("allograft: {donor} ");
+        let (tell, told) = mpsc::channel();
+        if let Some(stderr) = child.stderr.take() {
+            // Ends with the program's standard error, which ends with its group below.
+            std::thread::spawn(move || {
+                let mut first = None;
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    if line.starts_with(&wanted) {
+                        let _ = tell.send(Ok(()));
+                        return;
+                    }
+                    first.get_or_insert(line);
+                }
+                let _ = tell.send(Err(first.unwrap_or_default()));
+            });
+        }
+        let said = told.recv_timeout(SAYS).unwrap_or_else(|_| Err("nothing".to_owned()));
+        // Before its end is taken note of: until then nobody else can have its number.
+        measure::process::end_group(child.id());
+        let _ = child.wait();
+        said.map_err(|said| {
+            Failure::usage(format!("`{}` does not take {donor} by {PRELOAD}: it says `{said}`", self.typed)).with_help(
+                "has it an allocator of its own, or closed its standard error? `allograft inspect` says what it carries",
+            )
+        })
+    }
+
+    /// A run with the arm's shared object, if it has one.
+    pub(super) fn invocation(
+        &self,
+        line: &super::program::Line<'_>,
+        library: &Path,
+        threads: Option<u32>,
+    ) -> Invocation {
+        let mut invocation = line.invocation(&self.path, threads);
+        if !library.as_os_str().is_empty() {
+            invocation.environment.extend(environment(library));
+        }
+        invocation
+    }
+
+    /// For the results.
+    pub(super) fn origin(&self, arm: &Arm) -> Origin {
+        let command = match &arm.libc {
+            Libc::Graft(graft) => Some(self.applied(graft)),
+            _ => None,
+        };
+        Origin { command, ..arm.origin(&self.typed, false) }
+    }
+
+    /// The commands that make the shared object and use it.
+    fn applied(&self, graft: &Graft) -> String {
+        let name = graft.donor.map_or(arms::STOCK, |donor| donor.name);
+        let target = format!("{}-linux-{}", self.arch.name(), self.libc);
+        let words: Vec<String> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
+        let tuned = graft.tuning("--profile");
+        format!(
+            "allograft emit --donor {name}{tuned} --target {target} --as shared -o lib{name}.so && {PRELOAD}=./lib{name}.so {}",
+            words.join(" ")
+        )
+    }
+}
+
+/// The donor before what the user has there already.
+fn environment(library: &Path) -> Vec<(OsString, OsString)> {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(own) = std::env::var_os(PRELOAD).filter(|own| !own.is_empty()) {
+        list.push(":");
+        list.push(own);
+    }
+    vec![(PRELOAD.into(), list)]
+}

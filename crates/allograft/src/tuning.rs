@@ -1,0 +1,50 @@
+//! A donor's file with its options baked in, and what its note says then.
+
+use donors::Donor;
+use surgery::Arch;
+use surgery::donor::{DonorError, DonorObject, Note};
+
+use crate::failure::Failure;
+
+fn unfit(donor: &Donor) -> impl Fn(DonorError) -> Failure {
+    let donor = donor.name.to_owned();
+    move |source| hosts::Error::Donor { donor: donor.clone(), source }.into()
+}
+
+/// The relocatable object.
+///
+/// # Errors
+/// When there is none for `arch`, or it does not have such options.
+pub(crate) fn object(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
+    let object = donor.object(arch).ok_or_else(|| {
+        let offered: Vec<&str> = donor.arches().map(|arch| arch.name()).collect();
+        Failure::refused(format!("donor `{}` exists for {} only, not for {arch}", donor.name, offered.join(", ")))
+            .with_help("`allograft donors` lists what there is for each architecture")
+    })?;
+    let unfit = unfit(donor);
+    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(settings, hosts::VERSION)).map_err(&unfit)?;
+    let note = DonorObject::parse(&tuned).map_err(&unfit)?.note();
+    Ok((tuned, note))
+}
+
+/// The shared object.
+///
+/// # Errors
+/// As [`object`].
+pub(crate) fn library(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
+    let library = donor.library(arch).ok_or_else(|| {
+        let all = donors::all().iter().filter(|donor| donor.library(arch).is_some());
+        let having: Vec<&str> = all.map(|donor| donor.name).collect();
+        Failure::refused(format!(
+            "donor `{}` cannot be preloaded: this build has no shared object of it for {arch}",
+            donor.name
+        ))
+        .with_help(format!("for {arch} there are {}", having.join(", ")))
+    })?;
+    let unfit = unfit(donor);
+    let tuned = DonorObject::parse_library(&library)
+        .and_then(|library| library.tuned(settings, hosts::VERSION))
+        .map_err(&unfit)?;
+    let note = DonorObject::parse_library(&tuned).map_err(&unfit)?.note();
+    Ok((tuned, note))
+}
