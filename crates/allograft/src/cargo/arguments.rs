@@ -50,13 +50,14 @@ Examples:
   cargo allograft build --release --target x86_64-unknown-linux-musl
   cargo allograft --donor mimalloc3 test
   cargo allograft run --set purge_delay=0 --release -- --port 8080
-  cargo allograft install ripgrep --target x86_64-unknown-linux-musl";
+  cargo allograft install ripgrep --target x86_64-unknown-linux-musl
+  cargo allograft bench --donors all -- --input data.txt     measure the program with every donor: `allograft bench`";
 
 /// Options that take a value, and are ours after a command as well.
 const OURS: [&str; 4] = ["--donor", "--strings", "--donor-profile", "--set"];
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Order {
     /// What goes in; the options of the profile among the settings.
     pub(super) donor: Option<&'static donors::Donor>,

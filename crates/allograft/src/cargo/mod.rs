@@ -6,9 +6,11 @@
 //! graft together, and a change of donor links programs anew and compiles nothing.
 
 mod arguments;
+mod bench;
 mod configuration;
 mod copy;
 mod program;
+mod relink;
 mod run;
 mod wrapper;
 
@@ -23,6 +25,9 @@ pub fn cargo() -> ExitCode {
     let arguments: Vec<OsString> = arguments.collect();
     // Cargo gives a subcommand its own name first.
     let asked = arguments.first().is_some_and(|first| first == "allograft");
+    if let Some(relink) = relink::Relink::of_environment().filter(|_| !asked) {
+        return relink.link(&arguments);
+    }
     match wrapper::Session::of_environment() {
         Some(session) if !asked && Path::new(&name).file_name() == Some(OsStr::new("rustdoc")) => {
             session.rustdoc(&arguments)

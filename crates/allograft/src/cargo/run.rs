@@ -13,9 +13,9 @@ use tempfile::TempDir;
 
 use super::arguments::{self, CargoCommand, Order};
 use super::configuration::Configuration;
-use super::copy;
 use super::program::{self, Expected};
 use super::wrapper::{self, Session, Told, exit_code};
+use super::{bench, copy};
 use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -23,6 +23,9 @@ use crate::rust::Rustc;
 use crate::triple::{Libc, Triple};
 
 pub(super) fn main(words: &[OsString]) -> ExitCode {
+    if bench::asked(words) {
+        return bench::main(words);
+    }
     let arguments = match arguments::parse(words) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -76,6 +79,7 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
         next: next.filter(|next| *next != itself),
         rustdoc: rustdoc(&configuration, &rustc)?,
         report: report.path().to_owned(),
+        relink: None,
     };
     let text = serde_json::to_string(&session)
         .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))?;
@@ -110,7 +114,7 @@ fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -
 }
 
 /// What the wrappers told.
-fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Output) -> Result<ExitCode, Failure> {
+pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Output) -> Result<ExitCode, Failure> {
     let text = fs::read_to_string(report).unwrap_or_default();
     for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         match line {
@@ -126,22 +130,22 @@ fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Output) -> Re
 }
 
 /// Cargo's own command with the user's arguments.
-fn cargo(order: &Order) -> Command {
+pub(super) fn cargo(order: &Order) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.arg(order.command.name()).args(&order.options).args(&order.rest);
     command
 }
 
-fn no_cargo(error: &std::io::Error) -> Failure {
+pub(super) fn no_cargo(error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot run cargo: {error}"))
 }
 
-fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
+pub(super) fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot write in `{}`: {error}", path.display()))
 }
 
 /// The targets that cargo builds for: what rustc is told, nothing without `--target`, and the triple.
-fn targets(
+pub(super) fn targets(
     order: &mut Order,
     configuration: &Configuration,
     rustc: &Rustc,
@@ -184,7 +188,7 @@ fn targets(
 }
 
 /// Where grafted copies lie.
-enum Place {
+pub(super) enum Place {
     /// In the project's target folder.
     Target(PathBuf),
     /// `cargo install` of a package that is not here has no such folder.
@@ -192,7 +196,7 @@ enum Place {
 }
 
 impl Place {
-    fn of(order: &Order) -> Result<Place, Failure> {
+    pub(super) fn of(order: &Order) -> Result<Place, Failure> {
         let given = order.path("--target-dir");
         let given =
             given.or_else(|| std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty()).map(PathBuf::from));
@@ -209,7 +213,7 @@ impl Place {
         Ok(Place::Target(folder))
     }
 
-    fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         match self {
             Place::Target(folder) => folder,
             Place::Passing(folder) => folder.path(),
@@ -241,7 +245,7 @@ fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
 }
 
 /// The real one: the user's, else the toolchain's.
-fn rustdoc(configuration: &Configuration, rustc: &Rustc) -> Result<PathBuf, Failure> {
+pub(super) fn rustdoc(configuration: &Configuration, rustc: &Rustc) -> Result<PathBuf, Failure> {
     if let Some(rustdoc) = configuration.program("RUSTDOC", "rustdoc") {
         return Ok(rustdoc.into());
     }

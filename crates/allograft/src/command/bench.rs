@@ -28,10 +28,11 @@ use measure::session::Plan;
 use crate::command::verdict;
 use crate::failure::Failure;
 use crate::output::Output;
-use arms::Arm;
 use finished::Finished;
-use host::Host;
 use preloaded::Preloaded;
+
+pub(crate) use arms::{Arm, Libc};
+pub(crate) use host::Host;
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
 ///
@@ -184,21 +185,40 @@ pub(super) struct Work {
     _folder: tempfile::TempDir,
 }
 
+/// A program that was linked elsewhere, once for each arm.
+pub(crate) struct Linked<'l> {
+    pub(crate) arms: &'l [Arm],
+    pub(crate) programs: Vec<Result<PathBuf, String>>,
+    /// What builds it, to which a donor can be added.
+    pub(crate) command: String,
+    pub(crate) host: &'l Host,
+    /// Where the programs are; removed in the end.
+    pub(crate) folder: tempfile::TempDir,
+}
+
 impl Bench {
     pub(crate) fn run(self: Box<Self>, output: &Output) -> Result<ExitCode, Failure> {
         for path in [&self.html, &self.markdown, &self.csv, &self.save].into_iter().flatten() {
             render::check(path)?;
         }
-        let results = match &self.from {
-            Some(path) => render::read(path)?,
+        match &self.from {
+            Some(path) => self.conclude(&render::read(path)?, output),
             None => {
                 let interrupted = interruption()?;
                 let work = self.prepare(output, &interrupted)?;
-                measuring::measure(work, self.plan(), self.wanted.into(), output, &interrupted)?
+                self.measure(work, output, &interrupted)
             }
-        };
+        }
+    }
+
+    fn measure(&self, work: Work, output: &Output, interrupted: &Arc<AtomicBool>) -> Result<ExitCode, Failure> {
+        let results = measuring::measure(work, self.plan(), self.wanted.into(), output, interrupted)?;
+        self.conclude(&results, output)
+    }
+
+    fn conclude(&self, results: &Results, output: &Output) -> Result<ExitCode, Failure> {
         let failed = results.arms.iter().any(|arm| arm.failure.is_some());
-        self.show(&results, output)?;
+        self.show(results, output)?;
         Ok(verdict(!failed || self.from.is_some()))
     }
 
@@ -279,6 +299,52 @@ impl Bench {
             warnings: Vec::new(),
             _folder: folder,
         })
+    }
+
+    /// The arms, for programs that are linked elsewhere with musl. Asked before anything is built.
+    ///
+    /// # Errors
+    /// For arms that there are not, and options that do not fit together.
+    pub(crate) fn arms_to_link(&self, arch: surgery::Arch) -> Result<Vec<Arm>, Failure> {
+        for path in [&self.html, &self.markdown, &self.csv, &self.save].into_iter().flatten() {
+            render::check(path)?;
+        }
+        let line = program::Line { words: &self.command, threads_var: self.threads_var.as_deref(), server: None };
+        self.told_of_threads(&line)?;
+        let arms = arms::read(self.donors.as_deref(), arch)?;
+        match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Bump)) {
+            None => Ok(arms),
+            Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))),
+        }
+    }
+
+    /// Measures what was linked elsewhere: the program of each arm, or why there is none.
+    ///
+    /// # Errors
+    /// Those of measuring.
+    pub(crate) fn run_linked(&self, linked: Linked<'_>, output: &Output) -> Result<ExitCode, Failure> {
+        let line = program::Line { words: &self.command, threads_var: self.threads_var.as_deref(), server: None };
+        let Linked { arms, programs, command, host, folder } = linked;
+        let origin = |arm: &Arm| Origin {
+            command: match &arm.libc {
+                Libc::Graft(graft) => Some(graft.command_of_cargo(&command)),
+                _ => None,
+            },
+            ..arm.origin(&host.typed, host.has_strings())
+        };
+        let mut commands = vec![("build".to_owned(), command.clone())];
+        if !self.command.is_empty() {
+            commands.push(("arguments".to_owned(), typed(&self.command)));
+        }
+        let work = Work {
+            cases: self.cases(arms, &programs, |program, threads| line.invocation(program, threads)),
+            origins: arms.iter().map(origin).collect(),
+            input: input("cargo", commands, host),
+            budget: self.budget.unwrap_or(OF_A_PROGRAM),
+            warnings: Vec::new(),
+            _folder: folder,
+        };
+        self.measure(work, output, &interruption()?)
     }
 
     /// Numbers of threads have to reach the program.
@@ -421,7 +487,7 @@ fn interruption() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// The command as it would be typed.
-fn typed(command: &[OsString]) -> String {
+pub(crate) fn typed(command: &[OsString]) -> String {
     let words: Vec<String> = command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
     words.join(" ")
 }

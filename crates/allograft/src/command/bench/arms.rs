@@ -8,15 +8,15 @@ use crate::failure::Failure;
 
 /// An arm.
 #[derive(Debug, Clone)]
-pub(super) struct Arm {
+pub(crate) struct Arm {
     /// As it was typed.
-    pub(super) name: String,
-    pub(super) libc: Libc,
+    pub(crate) name: String,
+    pub(crate) libc: Libc,
 }
 
 /// The libc that an arm's program has.
 #[derive(Debug, Clone)]
-pub(super) enum Libc {
+pub(crate) enum Libc {
     Stock,
     Graft(Graft),
     /// This machine's, by a build command of its own.
@@ -27,12 +27,12 @@ pub(super) enum Libc {
 
 /// What is grafted, as `allograft graft` takes it.
 #[derive(Debug, Clone)]
-pub(super) struct Graft {
+pub(crate) struct Graft {
     /// None: string functions alone.
-    pub(super) donor: Option<&'static donors::Donor>,
+    pub(crate) donor: Option<&'static donors::Donor>,
     pub(super) profile: Option<String>,
     pub(super) settings: Vec<(String, i64)>,
-    pub(super) strings: bool,
+    pub(crate) strings: bool,
 }
 
 pub(super) const STOCK: &str = "stock";
@@ -159,6 +159,13 @@ impl Graft {
         words.push(format!("--donor {}", self.donor.map_or("none", |donor| donor.name)));
         let words = words.join(" ") + &self.tuning("--profile");
         if self.strings { words } else { words + " --strings off" }
+    }
+
+    /// The command of `cargo allograft` that builds with it.
+    pub(super) fn command_of_cargo(&self, build: &str) -> String {
+        let donor = self.donor.map_or("none", |donor| donor.name);
+        let strings = if self.strings { "" } else { " --strings off" };
+        format!("{build} --donor {donor}{}{strings}", self.tuning("--donor-profile"))
     }
 
     /// Options for the profile, by the name that a command has for it, and for what is set, each with a blank before it.

@@ -10,7 +10,7 @@ use super::arms::{Arm, Libc};
 use crate::failure::Failure;
 
 /// A stock musl.
-pub(super) struct Host {
+pub(crate) struct Host {
     /// As it was given.
     pub(super) typed: String,
     /// The libc.a.
@@ -20,7 +20,7 @@ pub(super) struct Host {
     /// The stock file: beside it, if it is a graft.
     stock: PathBuf,
     pub(super) sha256: String,
-    pub(super) arch: Arch,
+    pub(crate) arch: Arch,
 }
 
 /// Where distributions put a static musl.
@@ -37,7 +37,7 @@ fn usual() -> [PathBuf; 4] {
 
 impl Host {
     /// The one given, a `libc.a` or its folder, or the one of this machine.
-    pub(super) fn find(given: Option<&Path>) -> Result<Host, Failure> {
+    pub(crate) fn find(given: Option<&Path>) -> Result<Host, Failure> {
         let libc = match given {
             Some(path) if path.is_dir() => path.join("libc.a"),
             Some(path) => path.to_owned(),
@@ -75,7 +75,7 @@ impl Host {
     }
 
     /// Whether there are string functions of ours for it.
-    pub(super) fn has_strings(&self) -> bool {
+    pub(crate) fn has_strings(&self) -> bool {
         donors::strings().object(self.arch).is_some()
     }
 
@@ -91,7 +91,7 @@ impl Host {
     }
 
     /// A folder like the host's for an arm: its libc.a grafted, everything else linked to.
-    pub(super) fn copy(&self, arm: &Arm, folder: &Path) -> Result<(), Failure> {
+    pub(crate) fn copy(&self, arm: &Arm, folder: &Path) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::usage(format!("cannot make `{}`: {error}", folder.display()));
         fs::create_dir_all(folder).map_err(failed)?;
         let libc = folder.join("libc.a");
