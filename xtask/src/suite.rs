@@ -112,6 +112,9 @@ fn kept() -> Result<Option<String>> {
             results.interrupted
         );
     }
+    if let Some(warning) = results.warnings.first() {
+        bail!("`{KEPT}` is not of a whole run of the suite: {warning}");
+    }
     Ok(Some(report::overview(&results)))
 }
 

@@ -437,10 +437,11 @@ impl Bench {
         }
         // Last: where a file cannot be written, what was measured has been shown.
         for (path, text) in [
-            (&self.html, render::html as fn(&Results) -> Result<String, Failure>),
+            // The others can be made of it again.
+            (&self.save, render::json as fn(&Results) -> Result<String, Failure>),
+            (&self.html, render::html),
             (&self.markdown, render::markdown),
             (&self.csv, render::csv),
-            (&self.save, render::json),
         ] {
             if let Some(path) = path {
                 render::write(path, &text(results)?)?;
