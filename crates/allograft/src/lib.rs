@@ -2,6 +2,7 @@
 
 mod arguments;
 mod cargo;
+mod choice;
 mod command;
 mod failure;
 mod output;

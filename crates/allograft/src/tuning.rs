@@ -36,10 +36,13 @@ pub(crate) fn library(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> 
         let all = donors::all().iter().filter(|donor| donor.library(arch).is_some());
         let having: Vec<&str> = all.map(|donor| donor.name).collect();
         Failure::refused(format!(
-            "donor `{}` cannot be preloaded: this build has no shared object of it for {arch}",
+            "donor `{}` cannot be preloaded on {arch}: it is built and tested for static programs only",
             donor.name
         ))
-        .with_help(format!("for {arch} there are {}", having.join(", ")))
+        .with_help(format!(
+            "take one of {}; or link the program statically, with `allograft graft` or `--as object`",
+            having.join(", ")
+        ))
     })?;
     let unfit = unfit(donor);
     let tuned = DonorObject::parse_library(&library)

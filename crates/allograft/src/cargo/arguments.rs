@@ -4,9 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Parser;
-use clap::builder::PossibleValuesParser;
 
-use crate::command::graft::{NONE, Switch, donor_names, profile, setting};
+use crate::choice::Choice;
 use crate::failure::Failure;
 
 /// Cargo's build, run, test, bench and install, with a modern allocator in every program
@@ -20,25 +19,19 @@ use crate::failure::Failure;
     bin_name = "cargo allograft",
     version,
     override_usage = "cargo allograft [OPTIONS] <build|run|test|bench|install> [CARGO OPTIONS] [-- ARGUMENTS]",
+    mut_arg("profile", |profile| profile.long("donor-profile").help(PROFILE)),
     after_help = AFTER_HELP
 )]
 pub(super) struct Arguments {
-    /// The allocator: see `allograft donors`; `none`: string functions only
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
-    donor: String,
-    /// Whether to put fast string functions (memcpy, strlen and their like) in as well
-    #[arg(long, value_name = "WHETHER", value_enum, default_value_t = Switch::On)]
-    strings: Switch,
-    /// Bake in a set of options of the donor: see `allograft donors` (`--profile` is cargo's)
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
-    donor_profile: String,
-    /// Bake an option of the donor in, whatever the profile says of it; can be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
-    settings: Vec<(String, i64)>,
+    #[command(flatten)]
+    choice: Choice,
     /// A command of cargo's and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     cargo: Vec<OsString>,
 }
+
+/// `--profile` is cargo's.
+const PROFILE: &str = "Bake in a set of options of the donor: see `allograft donors` (`--profile` is cargo's)";
 
 const AFTER_HELP: &str = "\
 The options may stand before or after the command, up to `--`. Without `--target`, and without one in cargo's
@@ -140,13 +133,8 @@ impl Arguments {
         let words: Vec<OsString> = words.collect();
         let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
         let (options, rest) = words.split_at(end);
-        let donor = match self.donor.as_str() {
-            NONE => None,
-            name => donors::find(name),
-        };
-        let mut settings = profile(donor, &self.donor_profile)?;
-        settings.extend(self.settings);
-        let strings = self.strings == Switch::On;
+        let (donor, settings) = (self.choice.donor(), self.choice.settings()?);
+        let strings = self.choice.strings().unwrap_or(true);
         Ok(Order { donor, strings, settings, command, options: options.to_vec(), rest: rest.to_vec() })
     }
 }

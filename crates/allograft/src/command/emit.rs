@@ -5,14 +5,14 @@ mod snippets;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use surgery::archive::{Archive, Insert};
 use surgery::donor::Note;
 use surgery::object::{Binding, merge, symbols};
 
-use crate::command::graft::{NONE, Switch, donor_names, profile, setting, shell_quoted};
+use crate::choice::Choice;
+use crate::command::graft::shell_quoted;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
 use crate::triple::{Libc, Triple};
@@ -24,7 +24,7 @@ use crate::tuning;
 /// libc's malloc, and of its string functions; so does the same as an archive, for build systems that take libraries only. A
 /// shared object is preloaded into dynamic programs, of musl or of glibc.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(mut_arg("strings", |strings| strings.help(STRINGS)), after_help = "Examples:
   allograft emit --target x86_64-linux-musl
   allograft emit --donor mimalloc3 --target aarch64-swift-linux-musl --set purge_delay=0 -o donor.o
   allograft emit --target x86_64-unknown-linux-musl --as archive
@@ -32,28 +32,21 @@ use crate::tuning;
 
 The target may be spelled as Rust, clang, Swift or zig do.")]
 pub(crate) struct Emit {
-    /// The allocator: see `allograft donors`; `none`: string functions only
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
-    donor: String,
+    #[command(flatten)]
+    choice: Choice,
     /// What the program is built for, such as x86_64-linux-musl
     #[arg(long, value_name = "TRIPLE", value_parser = Triple::parse)]
     target: Triple,
     /// The kind of file
     #[arg(long = "as", value_name = "KIND", value_enum, default_value_t = Form::Object)]
     form: Form,
-    /// Whether to put fast string functions (memcpy, strlen and their like) in as well: on, but in a shared object
-    #[arg(long, value_name = "WHETHER", value_enum)]
-    strings: Option<Switch>,
-    /// Bake in a set of options of the donor: see `allograft donors`
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
-    profile: String,
-    /// Bake an option of the donor in, whatever the profile says of it; can be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
-    settings: Vec<(String, i64)>,
     /// The file to write; without it allograft.o or liballograft.a in the current folder
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
 }
+
+/// Of `--strings`, whose default depends on the form.
+const STRINGS: &str = "Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on, but in a shared object]";
 
 /// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -131,21 +124,16 @@ impl Emit {
             ))
             .with_help("name the musl target, such as x86_64-linux-musl, or preload the donor: `--as shared`"));
         }
-        let donor = match self.donor.as_str() {
-            NONE => None,
-            name => donors::find(name),
-        };
-        let mut settings = profile(donor, &self.profile)?;
-        settings.extend(self.settings.iter().cloned());
+        let (donor, settings) = (self.choice.donor(), self.choice.settings()?);
         if let (None, Some((name, _))) = (donor, settings.first()) {
             return Err(hosts::Error::OptionWithoutDonor { name: name.clone() }.into());
         }
         let malloc = donor.map(|donor| tuning::object(donor, self.target.arch, &settings)).transpose()?;
         let strings = donors::strings();
-        let (strings, left_out) = match (self.strings.unwrap_or(Switch::On), strings.object(self.target.arch)) {
-            (Switch::Off, _) => (None, None),
-            (Switch::On, Some(_)) => (Some(tuning::object(strings, self.target.arch, &[])?), None),
-            (Switch::On, None) => {
+        let (strings, left_out) = match (self.choice.strings().unwrap_or(true), strings.object(self.target.arch)) {
+            (false, _) => (None, None),
+            (true, Some(_)) => (Some(tuning::object(strings, self.target.arch, &[])?), None),
+            (true, None) => {
                 let offered: Vec<&str> = strings.arches().map(|arch| arch.name()).collect();
                 let (arch, offered) = (self.target.arch, offered.join(", "));
                 (
@@ -179,11 +167,11 @@ impl Emit {
     /// The donor as a shared object, linked when allograft was built.
     fn library(&self) -> Result<Made, Failure> {
         let Triple { arch, libc, text } = &self.target;
-        if self.strings == Some(Switch::On) {
+        if self.choice.strings() == Some(true) {
             return Err(Failure::refused("the string functions are for static programs: a shared object holds none")
                 .with_help("leave `--strings on` out"));
         }
-        let donor = donors::find(&self.donor).ok_or_else(|| {
+        let donor = self.choice.donor().ok_or_else(|| {
             Failure::usage("a shared object is of an allocator, and `--donor none` names none")
                 .with_help("name a donor")
         })?;
@@ -192,9 +180,7 @@ impl Emit {
             return Err(Failure::refused(format!("`{text}`: shared objects for 32-bit systems are musl's"))
                 .with_help("there is one for glibc on x86_64, aarch64 and riscv64"));
         }
-        let mut settings = profile(Some(donor), &self.profile)?;
-        settings.extend(self.settings.iter().cloned());
-        let (bytes, note) = tuning::library(donor, *arch, &settings)?;
+        let (bytes, note) = tuning::library(donor, *arch, &self.choice.settings()?)?;
         Ok(Made { bytes, malloc: Some(note), strings: None, left_out: None })
     }
 

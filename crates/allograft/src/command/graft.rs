@@ -7,13 +7,13 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use hosts::{Action, Another, Bundle, Carried, Conditions, Grafted, Grafts, Operation, Request, Strings};
 use serde_json::{Value, json};
 use surgery::donor::{DonorKind, Note};
 use surgery::plan::{Plan, RemovedMember, Restoration};
 
+use crate::choice::Choice;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
 use crate::progress::Bar;
@@ -53,18 +53,8 @@ pub(crate) struct Graft {
     /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// The allocator to put in: see `allograft donors`; `none` keeps musl's
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
-    donor: String,
-    /// Whether to put fast string functions (memcpy, strlen and their like) in as well
-    #[arg(long, value_name = "WHETHER", value_enum, default_value_t = Switch::On)]
-    strings: Switch,
-    /// Bake in a set of options of the donor: see `allograft donors`
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
-    profile: String,
-    /// Bake an option of the donor in, whatever the profile says of it; can be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
-    settings: Vec<(String, i64)>,
+    #[command(flatten)]
+    choice: Choice,
     /// Write the graft to a file (for a folder: to a copy of it), and leave the target untouched
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
@@ -86,42 +76,15 @@ pub(crate) struct Graft {
     arguments: Vec<OsString>,
 }
 
-/// What `--donor` takes for musl's own allocator.
-pub(crate) const NONE: &str = "none";
-
-pub(crate) fn donor_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(donors::all().iter().map(|donor| donor.name).chain([NONE]))
-}
-
-/// Something that is wanted or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
-pub(crate) fn setting(text: &str) -> Result<(String, i64), String> {
-    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as purge_delay=0")?;
-    if key.is_empty() {
-        return Err("the key is missing".to_owned());
-    }
-    let value = value.parse().map_err(|_| format!("`{value}` is not a whole number"))?;
-    Ok((key.to_owned(), value))
-}
-
 impl Graft {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
-        let donor = match self.donor.as_str() {
-            NONE => None,
-            name => Some(
-                donors::find(name)
-                    .ok_or_else(|| Failure::usage(format!("donor `{}` is not in this build", self.donor)))?,
-            ),
+        let request = Request {
+            donor: self.choice.donor(),
+            strings: self.choice.strings().unwrap_or(true),
+            settings: self.choice.settings()?,
+            out: self.out,
+            dry_run: self.dry_run,
         };
-        let strings = self.strings == Switch::On;
-        let mut settings = profile(donor, &self.profile)?;
-        settings.extend(self.settings);
-        let request = Request { donor, strings, settings, out: self.out, dry_run: self.dry_run };
         let target = located(&self.target, self.root.as_deref())?;
         if hosts::is_executable(&target)? {
             let arguments = self.trial.then_some(self.arguments.as_slice());
@@ -183,26 +146,6 @@ fn graft_executable(
         output.text(&executable::summary(&host, output))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What the profile sets: before `--set`, so that this wins.
-pub(crate) fn profile(donor: Option<&donors::Donor>, name: &str) -> Result<Vec<(String, i64)>, Failure> {
-    let Some(donor) = donor else {
-        return match name {
-            donors::DEFAULT_PROFILE => Ok(Vec::new()),
-            _ => Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor none` takes none"))),
-        };
-    };
-    let Some(options) = donor.profile(name) else {
-        let having: Vec<&str> =
-            donors::all().iter().filter(|donor| donor.profile(name).is_some()).map(|donor| donor.name).collect();
-        let help = match having.as_slice() {
-            [] => format!("no donor of this build has the profile `{name}`"),
-            having => format!("these donors have it: {}", having.join(", ")),
-        };
-        return Err(Failure::usage(format!("donor `{}` has no profile `{name}`", donor.name)).with_help(help));
-    };
-    Ok(options.iter().map(|(option, value)| ((*option).to_owned(), *value)).collect())
 }
 
 fn action(action: Action) -> &'static str {

@@ -1,0 +1,90 @@
+//! What goes in: the options that `graft`, `emit` and `cargo allograft` have in common.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use donors::Donor;
+
+use crate::failure::Failure;
+
+/// What `--donor` takes for musl's own allocator.
+const NONE: &str = "none";
+
+/// As it is typed. Commands may rename an option or change its help by `mut_arg`, under the names that clap gives: those of
+/// the fields.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Choice {
+    /// The allocator to put in: see `allograft donors`; `none`: string functions only
+    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
+    donor: String,
+    /// Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on]
+    #[arg(long, value_name = "WHETHER", value_enum)]
+    strings: Option<Switch>,
+    /// Bake in a set of options of the donor: see `allograft donors`
+    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
+    profile: String,
+    /// Bake an option of the donor in, whatever the profile says of it; can be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<(String, i64)>,
+}
+
+/// Something that is wanted or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl Choice {
+    /// Nothing for string functions alone.
+    pub(crate) fn donor(&self) -> Option<&'static Donor> {
+        // The parser takes no other names than those of this build.
+        donors::find(&self.donor)
+    }
+
+    /// Whether string functions go in; nothing when nobody says.
+    pub(crate) fn strings(&self) -> Option<bool> {
+        self.strings.map(|switch| switch == Switch::On)
+    }
+
+    /// The options to bake in: those of the profile, then those of `--set`, which win.
+    ///
+    /// # Errors
+    /// Exit code 2 for a profile that the donor does not have.
+    pub(crate) fn settings(&self) -> Result<Vec<(String, i64)>, Failure> {
+        let mut settings = of_profile(self.donor(), &self.profile)?;
+        settings.extend(self.settings.iter().cloned());
+        Ok(settings)
+    }
+}
+
+fn donor_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(donors::all().iter().map(|donor| donor.name).chain([NONE]))
+}
+
+fn setting(text: &str) -> Result<(String, i64), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as purge_delay=0")?;
+    if key.is_empty() {
+        return Err("the key is missing".to_owned());
+    }
+    let value = value.parse().map_err(|_| format!("`{value}` is not a whole number"))?;
+    Ok((key.to_owned(), value))
+}
+
+fn of_profile(donor: Option<&Donor>, name: &str) -> Result<Vec<(String, i64)>, Failure> {
+    let Some(donor) = donor else {
+        return match name {
+            donors::DEFAULT_PROFILE => Ok(Vec::new()),
+            _ => Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor none` takes none"))),
+        };
+    };
+    let Some(options) = donor.profile(name) else {
+        let having: Vec<&str> =
+            donors::all().iter().filter(|donor| donor.profile(name).is_some()).map(|donor| donor.name).collect();
+        let help = match having.as_slice() {
+            [] => format!("no donor of this build has the profile `{name}`"),
+            having => format!("these donors have it: {}", having.join(", ")),
+        };
+        return Err(Failure::usage(format!("donor `{}` has no profile `{name}`", donor.name)).with_help(help));
+    };
+    Ok(options.iter().map(|(option, value)| ((*option).to_owned(), *value)).collect())
+}
