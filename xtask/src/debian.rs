@@ -37,6 +37,8 @@ struct Wanted {
 #[derive(Clone, Copy)]
 enum Fetch {
     Musl(Arch),
+    /// musl's own libc.so, for dynamic programs.
+    Loader(Arch),
     Qemu,
 }
 
@@ -58,18 +60,20 @@ pub(crate) fn install(tools: &Path, extent: Extent) -> Result<()> {
     let scratch = setup::Scratch::beside(&tools.join("apt"), "state")?;
     // The lists of an architecture are some 9 MB: those of which nothing is missing are not asked for.
     let musl = |wanted: &Wanted| match wanted.fetch {
-        Fetch::Musl(arch) => debian_name(arch),
+        Fetch::Musl(arch) | Fetch::Loader(arch) => debian_name(arch),
         Fetch::Qemu => None,
     };
     let apt = Apt::new(&scratch.0, missing.iter().filter_map(musl))?;
     // Third-party sources of the machine may be out of reach; what counts is whether the packages arrive.
     let update = setup::announce("Debian's package lists", || Ok(apt.update()))?;
     for wanted in &missing {
+        let unpack = |package: &str, arch: Arch, folder: &Path| {
+            let name = debian_name(arch).with_context(|| format!("Debian has no {}", arch.name()))?;
+            apt.unpack(&format!("{package}:{name}"), folder)
+        };
         let fill = |folder: &Path| match wanted.fetch {
-            Fetch::Musl(arch) => {
-                let name = debian_name(arch).with_context(|| format!("Debian has no {}", arch.name()))?;
-                apt.unpack(&format!("musl-dev:{name}"), folder)
-            }
+            Fetch::Musl(arch) => unpack("musl-dev", arch, folder),
+            Fetch::Loader(arch) => unpack("musl", arch, folder),
             Fetch::Qemu => apt.unpack_qemu(folder),
         };
         let placed = setup::announce(&wanted.what, || setup::place(&wanted.destination, fill));
@@ -95,6 +99,16 @@ fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
                 destination: fixtures::root().join("debian-musl").join(arch.name()),
                 fetch: Fetch::Musl(arch),
                 without: "tests that need it will fail; the demo uses zig's musl",
+            });
+        }
+    }
+    for arch in fixtures::DEBIAN.into_iter().filter(|arch| extent != Extent::Demo && fixtures::native(*arch)) {
+        if !fixtures::musl_loader_below(&fixtures::root(), arch).is_file() {
+            missing.push(Wanted {
+                what: format!("Debian's musl for dynamic programs on {}", arch.name()),
+                destination: fixtures::root().join("debian-musl-loader").join(arch.name()),
+                fetch: Fetch::Loader(arch),
+                without: "the tests of preloading with musl will fail",
             });
         }
     }

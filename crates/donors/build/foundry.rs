@@ -123,7 +123,9 @@ impl Foundry {
         fs::write(&exports, text).map_err(|source| FoundryError::File { path: exports.clone(), source })?;
         let mut line: Vec<OsString> = ["ld.lld", "-shared", "--gc-sections", "--strip-all", "--hash-style=both"]
             .into_iter()
-            .chain(["-z", "now", "-z", "relro", "-z", "noexecstack", "-soname", "liballograft.so", "-o"])
+            .chain(["-z", "now", "-z", "relro", "-z", "noexecstack", "-soname", "liballograft.so"])
+            // So that the note on the bond is about this file's malloc, whichever comes first when a program is loaded.
+            .chain(["-Bsymbolic", "-o"])
             .map(OsString::from)
             .collect();
         line.extend([library.clone().into(), join("--version-script=", &exports, "")]);

@@ -40,7 +40,7 @@ fn build() -> Result<(), FoundryError> {
         recipes.iter().flat_map(|recipe| recipe.arches().map(move |arch| (recipe, arch))).collect();
     in_parallel(&jobs, |(recipe, arch)| {
         foundry.cast(recipe, *arch)?;
-        if recipe.shared { foundry.cast_library(recipe, *arch) } else { Ok(()) }
+        if recipe.is_shared(*arch) { foundry.cast_library(recipe, *arch) } else { Ok(()) }
     })?;
 
     let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
@@ -65,7 +65,7 @@ fn catalogue(recipes: &[&Recipe], foundry: &Foundry) -> String {
             text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.blob_path(recipe, arch));
         }
         text += "], libraries: &[\n";
-        for arch in recipe.arches().filter(|_| recipe.shared) {
+        for arch in recipe.arches().filter(|arch| recipe.is_shared(*arch)) {
             text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.library_path(recipe, arch));
         }
         text += "], profiles: &[\n";

@@ -56,9 +56,9 @@ pub(crate) struct Recipe {
     /// Sets of options, by name.
     #[serde(default)]
     pub(crate) profiles: BTreeMap<String, Profile>,
-    /// Whether it is made as a shared object as well.
+    /// The architectures for which it is made as a shared object as well.
     #[serde(default)]
-    pub(crate) shared: bool,
+    shared: Vec<String>,
     /// The donor's own folder, from where the recipe was read.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
@@ -181,8 +181,13 @@ impl Recipe {
         let mut recipe: Recipe =
             toml::from_str(&text).map_err(|error| FoundryError::Recipe { path, message: error.to_string() })?;
         let known = |name: &&String| Arch::ALL.iter().any(|arch| arch.name() == name.as_str());
-        if let Some(unknown) =
-            recipe.arches.iter().chain(recipe.arch.keys()).chain(&recipe.transplants).find(|name| !known(name))
+        if let Some(unknown) = recipe
+            .arches
+            .iter()
+            .chain(recipe.arch.keys())
+            .chain(&recipe.transplants)
+            .chain(&recipe.shared)
+            .find(|name| !known(name))
         {
             let message = format!("there is no architecture `{unknown}`");
             return Err(FoundryError::Recipe { path: folder.join("recipe.toml"), message });
@@ -204,6 +209,11 @@ impl Recipe {
     /// Whether it is built as a blob for executables of `arch`.
     pub(crate) fn transplants(&self, arch: Arch) -> bool {
         self.transplants.iter().any(|name| name == arch.name())
+    }
+
+    /// Whether it is built as a shared object for `arch`.
+    pub(crate) fn is_shared(&self, arch: Arch) -> bool {
+        self.shared.iter().any(|name| name == arch.name())
     }
 
     /// What is compiled, the glue first. `source` is upstream's folder.

@@ -267,7 +267,6 @@ static int graft_mallopt(int parameter, int value)
 }
 GRAFT_PUBLIC_BESIDE_MUSL(mallopt, graft_mallopt);
 
-#ifndef GRAFT_SHARED
 /* Where the linker took malloc and free from, in a note that outlives the symbols: the distance of each from its own place
  * to the public name and to ours. They differ where a program brings its own. docs/note.md has the format. */
 __asm__(".pushsection .note.allograft.bond,\"a\",%note\n"
@@ -279,7 +278,6 @@ __asm__(".pushsection .note.allograft.bond,\"a\",%note\n"
 	"\t.long free - .\n"
 	"\t.long __libc_free - .\n"
 	"\t.popsection");
-#endif
 
 /* The dynamic linker offers the gaps of loaded libraries (ldso/dynlink.c); a static program has none to offer. */
 GRAFT_HIDDEN void __malloc_donate(char *start, char *end)

@@ -63,7 +63,9 @@ static void donor_wait_a_moment(void)
  * function, which nobody calls. */
 #define _rpmalloc_spin(...) donor_spin_##__VA_ARGS__()
 #define donor_spin_() donor_wait_a_moment()
+#ifndef GRAFT_SHARED
 #define tls_model(model) tls_model("local-exec")
+#endif
 /* The only things of this size that upstream clears are heaps, fifteen of sixteen of them not used for now, in memory
  * that is fresh from the kernel: clearing would make it all resident. */
 #define memset(block, byte, length) ((length) == sizeof(heap_t) ? (block) : memset(block, byte, length))

@@ -165,12 +165,18 @@ fn a_shared_object_is_preloaded_into_programs_of_glibc() {
     let program = dynamic(&lab);
     let donors = donors::all().iter().filter(|donor| donor.library(surgery::Arch::X86_64).is_some());
     let names: Vec<&str> = donors.map(|donor| donor.name).collect();
-    assert!(names.contains(&"mimalloc") && names.contains(&"mimalloc3"), "{names:?}");
+    for expected in
+        ["jemalloc", "mimalloc", "mimalloc-secure", "mimalloc3", "rpmalloc", "scudo", "snmalloc", "snmalloc-checks"]
+    {
+        assert!(names.contains(&expected), "{expected} is not among {names:?}");
+    }
     for name in names {
         let arguments = ["emit", "--target", "x86_64-linux-gnu", "--as", "shared", "--json", "--donor", name];
         let document = lab.run(arguments).exits(0).json();
         assert_eq!(document["donor"]["donor"], name);
         let library = lab.path("liballograft.so");
+        // Nothing but the names that it exports is left of its symbols.
+        lab.run(["inspect", "--expect", name, "liballograft.so"]).exits(0);
         let run = || {
             let mut command = Command::new("timeout");
             command.args(["-s", "KILL", "120"]).arg(&program).env("LD_PRELOAD", &library);
@@ -183,6 +189,46 @@ fn a_shared_object_is_preloaded_into_programs_of_glibc() {
         }
         let said = String::from_utf8(run().env("ALLOGRAFT_VERBOSE", "1").output().unwrap().stderr).unwrap();
         assert!(said.starts_with(&format!("allograft: {name} ")), "{said}");
+    }
+}
+
+/// The same file, under musl's loader.
+#[test]
+fn a_shared_object_is_preloaded_into_programs_of_musl() {
+    let (lab, musl) = (Lab::new(), fixtures::debian_musl(Arch::X86_64));
+    let (source, object) = (lab.put("program.c", PROGRAM.as_bytes()), lab.path("program.o"));
+    let mut compile = fixtures::cc();
+    compile.args([
+        "-c",
+        "-O1",
+        "-fno-builtin",
+        "-fPIE",
+        "-fno-stack-protector",
+        "-U_FORTIFY_SOURCE",
+        "-nostdinc",
+        "-isystem",
+    ]);
+    tool(compile.arg(&musl.include).arg(&source).arg("-o").arg(&object));
+    let (loader, program) = (fixtures::musl_loader(Arch::X86_64), lab.path("program"));
+    let beside = |name: &str| musl.libdir.join(name);
+    let mut link = Command::new("ld");
+    link.args(["-pie", "-dynamic-linker"]).arg(&loader).arg("-o").arg(&program);
+    link.args([beside("Scrt1.o"), beside("crti.o"), object, loader.clone(), beside("crtn.o")]);
+    tool(&mut link);
+    for name in
+        donors::all().iter().filter(|donor| donor.library(surgery::Arch::X86_64).is_some()).map(|donor| donor.name)
+    {
+        let target = ["emit", "--target", "x86_64-linux-musl", "--as", "shared", "-q", "--donor", name];
+        lab.run(target).exits(0);
+        for _ in 0..5 {
+            let mut command = Command::new("timeout");
+            command.args(["-s", "KILL", "120"]).arg(&loader).arg(&program);
+            command.env("LD_PRELOAD", lab.path("liballograft.so")).env("ALLOGRAFT_VERBOSE", "1");
+            let output = command.output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{name}: {output:?}");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && said.starts_with(&format!("allograft: {name} ")), "{name}: {output:?}");
+        }
     }
 }
 
@@ -209,7 +255,9 @@ fn shared_objects_that_there_are_not() {
     let emit = |code, arguments: &[&str]| {
         lab.changes_nothing(code, [&["emit", "--as", "shared", "--target"], arguments].concat())
     };
-    emit(3, &["x86_64-linux-gnu", "--donor", "hardened"]).says(&["hardened", "mimalloc", "help: "]);
+    let static_only = ["`hardened`", "static programs only", "help: ", "mimalloc", "--as object"];
+    emit(3, &["x86_64-linux-gnu", "--donor", "hardened"]).says(&static_only);
+    emit(3, &["riscv64-linux-musl", "--donor", "jemalloc"]).says(&["`jemalloc`", "riscv64", "help: "]);
     emit(3, &["arm-linux-gnueabihf"]).says(&["32-bit", "help: "]);
     emit(3, &["x86_64-linux-musl", "--strings", "on"]).says(&["string functions", "help: "]);
     emit(2, &["x86_64-linux-musl", "--donor", "none"]).says(&["none", "help: "]);
