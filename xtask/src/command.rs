@@ -48,24 +48,46 @@ pub(crate) fn build_allograft() -> Result<PathBuf> {
     build_allograft_with(&[])
 }
 
+/// The same for cargo's subcommand.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn build_cargo_allograft() -> Result<PathBuf> {
+    build("cargo-allograft", &[])
+}
+
 /// The same with these variables in cargo's environment.
 ///
 /// # Errors
 /// When it does not build.
 pub(crate) fn build_allograft_with(environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
-    let mut cargo = cargo(&["build", "--release", "--locked", "--package", "allograft", "--bin", "allograft"]);
+    build("allograft", environment)
+}
+
+fn build(program: &str, environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
+    let mut cargo = cargo(&["build", "--release", "--locked", "--package", "allograft", "--bin", program]);
     cargo.args(["--quiet", "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
     cargo.envs(environment.iter().copied());
     for line in output(&mut cargo)?.lines() {
         let message: serde_json::Value = serde_json::from_str(line).context("cargo's report is not JSON")?;
         if message["reason"] == "compiler-artifact"
-            && message["target"]["name"] == "allograft"
+            && message["target"]["name"] == program
             && let Some(program) = message["executable"].as_str()
         {
             return Ok(PathBuf::from(program));
         }
     }
-    bail!("cargo built allograft and named no program")
+    bail!("cargo built {program} and named no program")
+}
+
+/// Takes out of the command's environment what this program's own cargo was told: it is no concern of another one.
+pub(crate) fn apart(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if (text.starts_with("CARGO") && text != "CARGO_HOME") || text.starts_with("RUST") {
+            command.env_remove(&name);
+        }
+    }
 }
 
 /// `name` on the command path.

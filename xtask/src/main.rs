@@ -8,11 +8,13 @@ mod counting;
 mod debian;
 mod demo;
 mod grafts;
+mod handmade;
 mod linking;
 mod memory;
 mod profiles;
 mod rounds;
 mod rust;
+mod rust_programs;
 mod setup;
 mod steps;
 mod strings;
@@ -65,8 +67,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables]",
-        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables",
+        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..]]",
+        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs: stock, by hand, cargo allograft, glibc",
         run: bench::run,
     },
     Task {
@@ -84,7 +86,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "toolchains",
         arguments: "",
-        help: "unpack Debian's Swift, Go, OCaml, Nim and C++ into a folder (3.9 GB; no root; test-slow calls it)",
+        help: "unpack Debian's Swift, Go, OCaml, Nim and C++, and several zigs, into a folder (5.5 GB; no root; test-slow calls it)",
         run: toolchains::run,
     },
     Task { name: "help", arguments: "", help: "this list", run: help },

@@ -45,6 +45,9 @@ pub(crate) fn prepare() -> Result<()> {
     if whole && fs::read_to_string(folder.join("recipe")).is_ok_and(|recipe| recipe == RECIPE) {
         return Ok(());
     }
+    if let Some(reason) = fixtures::rust_musl_unavailable() {
+        bail!("a Rust toolchain with musl targets cannot be made here: {reason}");
+    }
     let _lock = setup::lock(&tools.join(".rust-musl.lock"))?;
     setup::announce("a Rust toolchain with musl targets (250 MB; minutes to build)", || setup::place(&folder, fill))
 }
@@ -159,13 +162,7 @@ fn standard_library(llvm: &Path, usr: &Path, folder: &Path, arch: Arch) -> Resul
     cargo.args(["build", "--quiet", "--locked", "--profile", "dist", "--target", target, "--manifest-path"]);
     cargo.arg(source.join("sysroot/Cargo.toml"));
     cargo.args(["--features", "panic-unwind backtrace compiler-builtins-c"]);
-    for (name, _) in std::env::vars_os() {
-        // What this program's own cargo was told is no concern of this one.
-        let text = name.to_string_lossy();
-        if (text.starts_with("CARGO") && text != "CARGO_HOME") || text.starts_with("RUST") {
-            cargo.env_remove(&name);
-        }
-    }
+    command::apart(&mut cargo);
     cargo.env("RUSTC", folder.join("bin/rustc")).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TARGET_DIR", &build.0);
     cargo.env("__CARGO_DEFAULT_LIB_METADATA", "stablestd");
     let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", target.replace('-', "_").to_uppercase());

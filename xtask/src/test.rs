@@ -21,10 +21,20 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     corpus::prepare()?;
     // A compiler and gigabytes, which whoever names the tests to run has not asked for.
     let wanted = |names: &[&str]| arguments.is_empty() || arguments.iter().any(|given| names.contains(&given.as_str()));
-    if wanted(&["cargo", "pages"]) {
-        rust::prepare()?;
+    let mut left_out = Vec::new();
+    if wanted(&["cargo", "pages", "snippets"]) {
+        match fixtures::rust_musl_unavailable() {
+            None => rust::prepare()?,
+            Some(reason) => {
+                eprintln!(
+                    "test-slow: WARNING: left out `cargo allograft` ({RUST_MUSL}) and the pages that take Rust for musl: {reason}"
+                );
+                left_out = vec!["--skip", RUST_MUSL];
+            }
+        }
     }
-    if wanted(&["toolchains"]) {
+    if wanted(&["toolchains", "snippets"]) {
+        // Those tests say themselves that they are skipped.
         toolchains::prepare()?;
     }
     conformance::forget()?;
@@ -34,10 +44,13 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     if !arguments.iter().any(|argument| argument == "--") {
         cargo.arg("--");
     }
-    let outcome = run_tests(cargo.arg("--ignored"));
+    let outcome = run_tests(cargo.arg("--ignored").args(left_out));
     conformance::print();
     outcome
 }
+
+/// What the names of tests begin with that take the Rust toolchain with musl targets.
+const RUST_MUSL: &str = "rust_musl::";
 
 /// What the closing lines of every test program add up to: cargo prints one for each and no sum.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -106,7 +119,7 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
 
 /// CI has an hour and a half. What runs for minutes with each donor (programs at their full length, and beyond) is left to
 /// whoever calls `cargo xtask test-slow`, and so are large pages, position-independent programs of foreign architectures, the
-/// programs on stock musl, thread storms of the other packages, and whole toolchains; the shortened runs of the same programs
+/// programs on stock musl, thread storms of the other packages, whole toolchains, and a build of wasmtime; the shortened runs of the same programs
 /// on every graft are enough to see that nothing broke.
 fn within_ci() -> Vec<String> {
     let tests = ["conformance", "cases", "carried", "corpus", "strings", "cargo"];
@@ -114,6 +127,7 @@ fn within_ci() -> Vec<String> {
         "/100%",
         "/ALLOGRAFT_",
         "k-pages",
+        "wasmtime_compiles_a_module",
         "debian-aarch64/lld/static-pie",
         "debian-i686/lld/static-pie",
         "debian-arm/lld/static-pie",
@@ -133,6 +147,14 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A name that fits nothing would leave nothing out.
+    #[test]
+    fn what_is_left_out_is_there() {
+        let folder = crate::workspace::root().join("crates/allograft/tests/cargo");
+        let module = folder.join(RUST_MUSL.trim_end_matches(':')).join("mod.rs");
+        assert!(module.is_file(), "{}", module.display());
+    }
 
     #[test]
     fn closing_lines_add_up() {

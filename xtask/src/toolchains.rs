@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use fixtures::toolchains::{self, PACKAGES, RELEASE};
 
 use crate::debian::Apt;
-use crate::{setup, workspace};
+use crate::{setup, workspace, zig};
 
 /// `cargo xtask toolchains`.
 ///
@@ -17,12 +17,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if let Some(extra) = arguments.first() {
         bail!("`toolchains` takes no arguments, and got `{extra}`");
     }
+    if let Some(reason) = toolchains::unavailable() {
+        bail!("compilers of other languages cannot be unpacked here: {reason}");
+    }
     prepare()?;
     println!("toolchains: they are in `{}`", workspace::shown(&toolchains::folder()));
     Ok(())
 }
 
-/// Puts in place what is missing: some 730 MB of downloads.
+/// Puts in place what is missing: some 1.1 GB of downloads.
 ///
 /// # Errors
 /// As [`run`].
@@ -34,6 +37,7 @@ pub(crate) fn prepare() -> Result<()> {
     let folder = toolchains::folder();
     fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
     let _lock = setup::lock(&fixtures::tools().join(".toolchains.lock"))?;
+    zig::install_others()?;
     if folder.join("complete").is_file() {
         return Ok(());
     }

@@ -23,18 +23,40 @@ pub(crate) fn install(tools: &Path) -> Result<Zig> {
     }
     let program = zigcc::installed_path(tools);
     let home = program.ancestors().nth(2).context("zig's folder has no parent")?;
-    setup::announce(&format!("zig {} (90 MB)", zigcc::VERSION), || setup::place(home, unpack_wheel))?;
+    let requirements = workspace::root().join("xtask").join("zig.requirements.txt");
+    let fill = |folder: &Path| unpack_wheel(folder, &requirements);
+    setup::announce(&format!("zig {} (90 MB)", zigcc::VERSION), || setup::place(home, fill))?;
     Ok(find()?)
 }
 
-fn unpack_wheel(folder: &Path) -> Result<()> {
+/// The other releases of zig that the slow tier links programs by, where they are not there yet.
+///
+/// # Errors
+/// When a wheel cannot be had.
+pub(crate) fn install_others() -> Result<()> {
+    for (version, sha256) in fixtures::toolchains::ZIGS {
+        let program = fixtures::toolchains::zig(version);
+        if program.is_file() {
+            continue;
+        }
+        let home = program.ancestors().nth(2).context("zig's folder has no parent")?;
+        let fill = |folder: &Path| {
+            let requirements = folder.join("requirements.txt");
+            fs::write(&requirements, format!("ziglang=={version} --hash=sha256:{sha256}\n"))?;
+            unpack_wheel(folder, &requirements)
+        };
+        setup::announce(&format!("zig {version} (90 MB)"), || setup::place(home, fill))?;
+    }
+    Ok(())
+}
+
+fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
     let downloads = folder.join("download");
     let python = |arguments: &[&OsStr]| command::output(Command::new("python3").args(arguments));
     let os = |text: &'static str| OsStr::new(text);
     // No cache, and no look for a newer pip: both want a home folder.
     let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps --only-binary=:all: \
                  --require-hashes";
-    let requirements = workspace::root().join("xtask").join("zig.requirements.txt");
     let mut download: Vec<&OsStr> = flags.split_whitespace().map(OsStr::new).collect();
     download.extend([os("--requirement"), requirements.as_os_str(), os("--dest"), downloads.as_os_str()]);
     python(&download).context("python3 with pip is needed to download the wheel")?;

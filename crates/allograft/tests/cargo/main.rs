@@ -1,7 +1,4 @@
 //! `cargo allograft` on projects of every kind, with a real toolchain: the slow tier.
 
-mod builds;
-mod measured;
 mod project;
-mod refusals;
-mod targets;
+mod rust_musl;

@@ -10,7 +10,9 @@ use fixtures::Arch;
 pub(crate) fn missing(need: &str) -> Option<String> {
     match need {
         // Setup brings these: that one is missing is an error, not a reason to leave the test out.
-        "cc" | "musl" | "zig" | "rust-musl" => None,
+        "cc" | "musl" | "zig" => None,
+        // That one can be made on some machines only.
+        "rust-musl" => fixtures::rust_musl_unavailable(),
         "go" => on_path(need).then_some(()).is_none().then(|| format!("no `{need}` here")),
         unknown => panic!("a page needs `{unknown}`, which tests/pages/tools.rs does not know"),
     }

@@ -1,4 +1,5 @@
-//! How the file is used in each build system. `docs/toolchains/object.md` runs these in a test.
+//! How the file is used in each build system. `tests/snippets` runs each as it is printed, but those for Dockerfiles, systemd
+//! and Bazel.
 
 use std::path::Path;
 
@@ -18,7 +19,6 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
     let path = out.display().to_string();
     let quoted = shell_quoted(&path);
     let folder = out.parent().unwrap_or(Path::new("."));
-    let arch = target.arch.name();
     match form {
         Form::Shared => vec![
             snippet("a shell", format!("LD_PRELOAD={quoted} program")),
@@ -29,13 +29,7 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
             snippet("cc, before every library", format!("cc -static {quoted} main.o -o program")),
             snippet("zig", format!("zig build-exe main.zig {quoted} -target {} -lc", zig_triple(target))),
             snippet("build.zig", format!("exe.root_module.addObjectFile(.{{ .cwd_relative = {} }});", string(&path))),
-            snippet(
-                "Go with cgo",
-                format!(
-                    "CC={arch}-linux-musl-gcc go build -ldflags {}",
-                    shell_quoted(&format!("-linkmode external -extldflags \"-static {path}\""))
-                ),
-            ),
+            snippet("Go with cgo", go(target, &path)),
             snippet("Package.swift, in the target", format!("linkerSettings: [.unsafeFlags([{}])]", string(&path))),
             snippet(
                 "Bazel, in BUILD (the file copied beside it)",
@@ -66,6 +60,22 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
             snippets
         }
     }
+}
+
+/// Go takes the flags apart once for itself and once for the linker; both times quotes are taken as the shell does, without
+/// escapes.
+fn go(target: &Triple, path: &str) -> String {
+    use surgery::Arch;
+    let (arch, compiler) = match target.arch {
+        Arch::X86_64 => ("amd64", "x86_64-linux-musl-gcc"),
+        Arch::Aarch64 => ("arm64", "aarch64-linux-musl-gcc"),
+        Arch::Riscv64 => ("riscv64", "riscv64-linux-musl-gcc"),
+        Arch::I686 => ("386", "i686-linux-musl-gcc"),
+        Arch::Arm => ("arm", "arm-linux-musleabihf-gcc"),
+    };
+    let path = if path.contains(char::is_whitespace) { format!("'{path}'") } else { path.to_owned() };
+    let flags = shell_quoted(&format!("-linkmode external -extldflags \"-static {path}\""));
+    format!("CGO_ENABLED=1 GOARCH={arch} CC={compiler} go build -ldflags {flags}")
 }
 
 /// rustc puts `-C link-arg` behind libc, where it is too late.

@@ -1,0 +1,97 @@
+//! C, Go and Swift, by the compilers of the Debian that `cargo xtask toolchains` unpacks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use fixtures::toolchains;
+
+use crate::place::{PROGRAM, Place, snippets, succeeds};
+
+/// With allograft in it, so that the paths which `emit` prints are those of that Debian. Nothing, and a word on it, where
+/// there is none.
+fn place() -> Option<Place> {
+    if let Some(reason) = toolchains::unavailable() {
+        eprintln!("skipped: {reason}");
+        return None;
+    }
+    let place = Place::new("work");
+    fs::copy(env!("CARGO_BIN_EXE_allograft"), place.path("allograft")).expect("a copy");
+    Some(place)
+}
+
+fn run(place: &Place, script: &str) -> String {
+    succeeds(&mut toolchains::command(&place.folder, script))
+}
+
+/// In there, with the object in a folder with a blank.
+fn emit(place: &Place, form: &str) -> BTreeMap<String, String> {
+    fs::create_dir_all(place.path("a folder")).expect("a folder");
+    let folder = "cd 'a folder'\n../allograft emit --json --target x86_64-linux-musl --as ";
+    snippets(&run(place, &format!("{folder}{form}")))
+}
+
+#[test]
+#[ignore = "takes compilers of other languages, 3.9 GB"]
+fn a_link_line_of_a_c_compiler() {
+    let Some(place) = place() else { return };
+    place.put("main.c", PROGRAM);
+    // What that compiler is called is the user's own affair.
+    let compiler =
+        "mkdir -p bin\nln -sf /usr/bin/musl-gcc bin/cc\nexport PATH=$PWD/bin:$PATH\ncc -O1 -fno-builtin -c main.c\n";
+    for (form, name) in [("object", "cc, before every library"), ("archive", "cc, before every other library")] {
+        let line = &emit(&place, form)[name];
+        let printed = run(&place, &format!("{compiler}rm -f program\n{line}\n./program"));
+        assert!(printed.ends_with("ok\n"), "{printed}");
+        place.carries(&place.path("program"), "mimalloc");
+    }
+}
+
+#[test]
+#[ignore = "takes compilers of other languages, 3.9 GB"]
+fn go_with_cgo() {
+    let Some(place) = place() else { return };
+    place.put("go.mod", "module example\n\ngo 1.21\n");
+    let main = fs::read_to_string(shared("go/main.go")).expect("a source");
+    place.put("main.go", &main);
+    let line = &emit(&place, "object")["Go with cgo"];
+    let printed = run(&place, &format!("{line}\n./example"));
+    assert!(printed.lines().any(|line| line.starts_with("ok")), "{printed}");
+    place.carries(&place.path("example"), "mimalloc");
+}
+
+/// The package names the object; the SDK's `libc.a` is stock.
+#[test]
+#[ignore = "takes compilers of other languages, 3.9 GB"]
+fn a_swift_package() {
+    const SDK: &str = "swift-6.0.3-RELEASE_static-linux-0.0.1";
+    let Some(place) = place() else { return };
+    for (source, name) in [
+        ("glibc_names.c", "names.c"),
+        ("swift/sdk.sh", "sdk.sh"),
+        ("swift/Package.swift", "Package.swift"),
+        ("swift/main.swift", "Sources/map/main.swift"),
+    ] {
+        place.put(name, &fs::read_to_string(shared(source)).expect("a source"));
+    }
+    run(
+        &place,
+        &format!("musl-gcc -O2 -c names.c && sh sdk.sh {SDK} && swift sdk install {SDK}.artifactbundle.tar.gz"),
+    );
+    let build = format!("swift build -c release --swift-sdk {SDK} 2>&1\n.build/release/map 20000 4");
+    assert!(run(&place, &build).lines().any(|line| line.starts_with("ok")));
+    place.carries(&place.path(".build/release/map"), "mallocng");
+
+    let setting = &emit(&place, "object")["Package.swift, in the target"];
+    let package = fs::read_to_string(place.path("Package.swift")).expect("a package");
+    let with = package.replace("(name: \"map\")]", &format!("(name: \"map\", {setting})]"));
+    assert_ne!(with, package);
+    place.put("Package.swift", &with);
+    assert!(run(&place, &build).lines().any(|line| line.starts_with("ok")));
+    place.carries(&place.path(".build/release/map"), "mimalloc");
+}
+
+/// A source that the casebook links too.
+fn shared(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/toolchains").join(name)
+}

@@ -1,0 +1,117 @@
+//! Every release of zig that is in use: on its command line, and by `build.zig`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::place::{PROGRAM, Place, succeeds};
+
+/// The same in all releases: nothing of zig's own library, which changes with each of them.
+const MAIN: &str = "extern \"c\" fn malloc(usize) ?[*]u8;
+extern \"c\" fn free(?[*]u8) void;
+extern \"c\" fn puts([*:0]const u8) c_int;
+extern \"c\" fn pthread_create(*usize, ?*const anyopaque, *const anyopaque, ?*anyopaque) c_int;
+extern \"c\" fn pthread_join(usize, ?*anyopaque) c_int;
+
+export fn work(argument: ?*anyopaque) ?*anyopaque {
+    var size: usize = 1;
+    while (size < 2000) : (size += 1) {
+        const block = malloc(size);
+        block.?[0] = 1;
+        free(block);
+    }
+    return argument;
+}
+
+pub fn main() void {
+    var thread: usize = 0;
+    if (pthread_create(&thread, null, @ptrCast(&work), null) != 0) return;
+    _ = work(null);
+    _ = pthread_join(thread, null);
+    _ = puts(\"ok\");
+}
+";
+
+/// `module`: from 0.15 on, what a program is made of is a value of its own.
+fn build_zig(module: bool, snippet: &str) -> String {
+    let (given, later) = match module {
+        true => {
+            (".root_module = b.createModule(.{ .target = target, .optimize = .ReleaseSafe, .link_libc = true })", "")
+        }
+        false => (".target = target, .optimize = .ReleaseSafe", "    exe.linkLibC();\n"),
+    };
+    format!(
+        "const std = @import(\"std\");\n\npub fn build(b: *std.Build) void {{\n    const target = b.standardTargetOptions(.{{}});\n\
+         \x20   const exe = b.addExecutable(.{{ .name = \"hello\", {given} }});\n{later}\
+         \x20   exe.root_module.addCSourceFile(.{{ .file = b.path(\"hello.c\") }});\n    {snippet}\n    b.installArtifact(exe);\n}}\n"
+    )
+}
+
+fn links(program: PathBuf, module: bool) {
+    let place = Place::new("the source");
+    let snippets = place.emit(&["--target", "x86_64-linux-musl"]);
+    // zig's caches are where those of the pinned one are.
+    let pinned = fixtures::zig().command();
+    let caches: Vec<_> = pinned.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
+    let with_caches = |command: &mut Command| {
+        command.envs(caches.iter().copied()).current_dir(&place.folder);
+    };
+
+    place.put("main.zig", MAIN);
+    let folder = program.parent().expect("a folder").display().to_string();
+    let mut line = Command::new("sh");
+    line.args(["-ec", &format!("PATH='{folder}':$PATH\n{}", snippets["zig"])]);
+    with_caches(&mut line);
+    succeeds(&mut line);
+    assert_eq!(succeeds(&mut Command::new(place.path("main"))), "ok\n");
+    place.carries(&place.path("main"), "mimalloc");
+
+    place.put("hello.c", PROGRAM);
+    place.put("build.zig", &build_zig(module, &snippets["build.zig"]));
+    let mut build = Command::new(&program);
+    build.args(["build", "-Dtarget=x86_64-linux-musl"]);
+    with_caches(&mut build);
+    succeeds(&mut build);
+    let program = place.path("zig-out/bin/hello");
+    assert_eq!(succeeds(&mut Command::new(&program)), "ok\n");
+    place.carries(&program, "mimalloc");
+}
+
+fn other(version: &str, module: bool) {
+    if std::env::consts::ARCH != "x86_64" {
+        eprintln!("skipped: the wheels are for x86_64");
+        return;
+    }
+    let program = fixtures::toolchains::zig(version);
+    assert!(program.is_file(), "zig {version} is missing at `{}`: run `cargo xtask toolchains`", program.display());
+    links(program, module);
+}
+
+#[test]
+#[ignore = "each zig compiles musl for itself"]
+fn zig_0_13() {
+    other("0.13.0", false);
+}
+
+#[test]
+#[ignore = "each zig compiles musl for itself"]
+fn zig_0_14() {
+    other("0.14.1", false);
+}
+
+#[test]
+#[ignore = "each zig compiles musl for itself"]
+fn zig_0_15() {
+    links(fixtures::zig().program().to_owned(), true);
+}
+
+#[test]
+#[ignore = "each zig compiles musl for itself"]
+fn zig_0_16() {
+    other("0.16.0", true);
+}
+
+#[test]
+#[ignore = "each zig compiles musl for itself"]
+fn zig_0_17() {
+    other("0.17.1", true);
+}

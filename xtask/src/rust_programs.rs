@@ -1,0 +1,276 @@
+//! `cargo xtask bench rust`: Rust programs with threads, built by one toolchain: with stock musl, with a graft made by hand,
+//! by `cargo allograft`, and for glibc.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use measure::case::{Arm, Case, Invocation};
+use measure::executor::SystemClock;
+use measure::machine::{Machine, Watch};
+use measure::process::Processes;
+use measure::results::{self, CaseResult, Input, Origin, Results, SCHEMA_VERSION};
+use measure::session::{Plan, Progress, Tools, compare};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use zigcc::Arch;
+
+use crate::{command, handmade, rust, setup, workspace};
+
+/// The programs of `suite/rust`, with what they are called with beside threads: full, quick.
+const PROGRAMS: [Program; 2] =
+    [Program { name: "compile", work: ["12000", "300"] }, Program { name: "format", work: ["8", "1"] }];
+
+struct Program {
+    name: &'static str,
+    work: [&'static str; 2],
+}
+
+/// What `format` reads: sources that the lock file holds.
+const READ: [&str; 3] = ["cranelift-codegen", "regalloc2", "wasmparser"];
+
+/// The arms, stock first: name, and what `inspect` has to say of it.
+const ARMS: [(&str, &str); 4] =
+    [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "mimalloc"), ("glibc", "none")];
+
+/// Builds, inspects, measures, prints. `arguments`: `--quick`, programs by name.
+///
+/// # Errors
+/// When something does not build, does not carry what it should, or gives another answer than stock.
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    let quick = arguments.iter().any(|word| word == "--quick");
+    let names: Vec<&String> = arguments.iter().filter(|word| *word != "--quick").collect();
+    if let Some(unknown) = names.iter().find(|name| PROGRAMS.iter().all(|program| program.name != name.as_str())) {
+        bail!("`bench rust` takes `--quick`, `compile`, `format`; not `{unknown}`");
+    }
+    let chosen = |program: &&Program| names.is_empty() || names.iter().any(|name| *name == program.name);
+    setup::prepare(setup::Extent::Demo)?;
+    rust::prepare()?;
+    eprintln!("bench: building allograft ...");
+    let (allograft, subcommand) = (command::build_allograft()?, command::build_cargo_allograft()?);
+    let home = workspace::build().join("bench").join("rust");
+    fs::create_dir_all(&home)?;
+    let _lock = setup::lock(&home.join(".lock"))?;
+    let bench = Bench::new(home, allograft, subcommand)?;
+    bench.hand_made()?;
+    let mut cases = Vec::new();
+    for program in PROGRAMS.iter().filter(chosen) {
+        let built = bench.build(program)?;
+        cases.extend(bench.cases(program, &built, quick)?);
+    }
+    bench.measure(&cases, quick)
+}
+
+struct Bench {
+    home: PathBuf,
+    allograft: PathBuf,
+    /// The folder with `cargo-allograft`.
+    subcommands: PathBuf,
+    toolchain: PathBuf,
+    arch: Arch,
+    /// Folders of locked packages by name.
+    packages: Vec<(String, PathBuf)>,
+}
+
+impl Bench {
+    fn new(home: PathBuf, allograft: PathBuf, subcommand: PathBuf) -> Result<Bench> {
+        let arch = fixtures::RUST_MUSL.into_iter().find(|arch| fixtures::native(*arch));
+        let arch = arch.with_context(|| format!("there is no Rust for musl on {}", std::env::consts::ARCH))?;
+        let subcommands = subcommand.parent().context("a program without a folder")?.to_owned();
+        let mut bench =
+            Bench { home, allograft, subcommands, toolchain: fixtures::rust_musl(), arch, packages: Vec::new() };
+        let said =
+            command::output(bench.cargo(&["metadata", "--locked", "--format-version", "1"]).stderr(Stdio::inherit()))?;
+        let metadata: Value = serde_json::from_str(&said).context("`cargo metadata` printed no JSON")?;
+        for package in metadata["packages"].as_array().context("no packages")? {
+            let (name, manifest) = (package["name"].as_str(), package["manifest_path"].as_str());
+            let (name, manifest) = name.zip(manifest).context("a package without a name")?;
+            let folder = Path::new(manifest).parent().context("a manifest without a folder")?;
+            bench.packages.push((name.to_owned(), folder.to_owned()));
+        }
+        Ok(bench)
+    }
+
+    /// Cargo of the toolchain with musl, on `suite/rust`.
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let bin = self.toolchain.join("bin");
+        let mut cargo = Command::new(bin.join("cargo"));
+        command::apart(&mut cargo);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = [bin, self.subcommands.clone()].into_iter().chain(std::env::split_paths(&path));
+        if let Ok(path) = std::env::join_paths(folders) {
+            cargo.env("PATH", path);
+        }
+        cargo.env("CARGO_TARGET_DIR", self.home.join("build"));
+        cargo.current_dir(workspace::root().join("suite").join("rust")).args(arguments);
+        cargo
+    }
+
+    fn package(&self, name: &str) -> Result<&Path> {
+        let found = self.packages.iter().find(|(package, _)| package == name);
+        Ok(&found.with_context(|| format!("`suite/rust/Cargo.lock` has no package `{name}`"))?.1)
+    }
+
+    fn musl_target(&self) -> &'static str {
+        fixtures::rust_target(self.arch)
+    }
+
+    fn hand_made(&self) -> Result<()> {
+        let mimalloc = self.package("libmimalloc-sys")?.join("c_src/mimalloc/v3");
+        handmade::make(&fixtures::rust_libc_below(&self.toolchain, self.arch), &mimalloc, &self.home.join("hand-made"))
+    }
+
+    /// The program of each arm, inspected. What the toolchain cannot build for is left out.
+    fn build(&self, program: &Program) -> Result<Vec<(&'static str, PathBuf)>> {
+        let glibc = format!("{}-unknown-linux-gnu", self.arch.name());
+        let mut built = Vec::new();
+        for (arm, expected) in ARMS {
+            let target = if arm == "glibc" { &glibc } else { self.musl_target() };
+            if arm == "glibc" && !self.toolchain.join("lib/rustlib").join(target).join("lib").is_dir() {
+                eprintln!("bench: the toolchain builds nothing for glibc: that arm is left out");
+                continue;
+            }
+            eprintln!("bench: building {} with {arm} ...", program.name);
+            let search = format!("native={}", self.home.join("hand-made").display());
+            let common = ["--release", "--locked", "--quiet", "--package", program.name, "--target", target];
+            let mut cargo = match arm {
+                "cargo-allograft" => self.cargo(&["allograft", "build"]),
+                // For the program alone, so that what it depends on is compiled once.
+                "hand-made" => self.cargo(&["rustc"]),
+                _ => self.cargo(&["build"]),
+            };
+            cargo.args(common);
+            if arm == "hand-made" {
+                cargo.args(["--", "-L", &search]);
+            }
+            command::run(&mut cargo)?;
+            let from = self.home.join("build").join(target).join("release").join(program.name);
+            let folder = self.home.join("programs").join(arm);
+            fs::create_dir_all(&folder)?;
+            let kept = folder.join(program.name);
+            fs::copy(&from, &kept).with_context(|| format!("cannot copy `{}`", from.display()))?;
+            self.carries(&kept, expected)?;
+            built.push((arm, kept));
+        }
+        Ok(built)
+    }
+
+    fn carries(&self, program: &Path, expected: &str) -> Result<()> {
+        let said = command::output(Command::new(&self.allograft).args(["inspect", "--json"]).arg(program))?;
+        let document: Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
+        let file = &document["files"][0];
+        let (name, version) = (&file["malloc"]["name"], &file["malloc"]["version"]);
+        let shown = workspace::shown(program);
+        println!(
+            "{shown}: malloc {} {}, strings {}, {}",
+            name.as_str().unwrap_or("?"),
+            version.as_str().unwrap_or(""),
+            file["strings"].as_str().unwrap_or("?"),
+            file["link"].as_str().unwrap_or("?"),
+        );
+        ensure!(*name == expected, "`{shown}` carries {name}, expected `{expected}`");
+        Ok(())
+    }
+
+    /// One thread, and as many as there are processors.
+    fn cases(&self, program: &Program, built: &[(&'static str, PathBuf)], quick: bool) -> Result<Vec<Case>> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let work = program.work[usize::from(quick)];
+        let folders: Vec<PathBuf> = match program.name {
+            "format" => READ.iter().map(|name| self.package(name).map(Path::to_owned)).collect::<Result<_>>()?,
+            _ => Vec::new(),
+        };
+        let mut counts = vec![1, processors];
+        counts.dedup();
+        let case = |threads: usize| {
+            let arguments = |_: &str| {
+                let threads = threads.to_string();
+                let words = if program.name == "format" { [threads, work.into()] } else { [work.into(), threads] };
+                words.into_iter().map(Into::into).chain(folders.iter().map(|folder| folder.clone().into())).collect()
+            };
+            let arm = |(name, path): &(&'static str, PathBuf)| Arm {
+                name: (*name).to_owned(),
+                invocation: Invocation { program: path.clone(), arguments: arguments(name), ..Invocation::default() },
+                broken: None,
+            };
+            Case {
+                name: program.name.to_owned(),
+                threads: u32::try_from(threads).ok(),
+                size: None,
+                arms: built.iter().map(arm).collect(),
+            }
+        };
+        Ok(counts.into_iter().map(case).collect())
+    }
+
+    fn measure(&self, cases: &[Case], quick: bool) -> Result<()> {
+        let budget = Duration::from_secs(if quick { 0 } else { 300 });
+        let plan = Plan { budget, least_rounds: if quick { 1 } else { 6 }, memory_runs: 1, ..Plan::default() };
+        let (mut measured, mut sessions) = (Vec::new(), Vec::new());
+        for case in cases {
+            eprintln!("bench: measuring {} ...", case.title());
+            let watch = Watch::start();
+            let mut tools = Tools {
+                executor: &mut Processes::until(Arc::new(AtomicBool::new(false))),
+                clock: &SystemClock::default(),
+                observer: &mut |_: Progress<'_>| {},
+                interrupted: &|| false,
+            };
+            let session = compare(case, &plan, &mut tools)?;
+            let result = CaseResult::of(case, &session, &plan, watch.finish());
+            if let Some(arm) = result.arms.iter().find(|arm| arm.failure.is_some()) {
+                bail!("{}: {}: {}", case.title(), arm.name, arm.failure.as_deref().unwrap_or_default());
+            }
+            measured.push(result);
+            sessions.push(session);
+        }
+        let origins: Vec<Origin> = cases.first().context("nothing to measure")?.arms.iter().map(origin).collect();
+        let results = Results {
+            schema_version: SCHEMA_VERSION,
+            allograft: env!("CARGO_PKG_VERSION").to_owned(),
+            input: self.input()?,
+            machine: Machine::this(),
+            arms: results::arms(&origins, &measured, &sessions),
+            plan,
+            cases: measured,
+            recommendation: None,
+            warnings: Vec::new(),
+            interrupted: false,
+        };
+        let kept = self.home.join("results.json");
+        fs::write(&kept, serde_json::to_string_pretty(&results)?)?;
+        command::run(Command::new(&self.allograft).args(["bench", "--from"]).arg(&kept))?;
+        println!("every run: `{}`; as a page: `allograft bench --from FILE --html OUT`", workspace::shown(&kept));
+        Ok(())
+    }
+
+    fn input(&self) -> Result<Input> {
+        let libc = fixtures::rust_libc_below(&self.toolchain, self.arch);
+        let bytes = fs::read(&libc).with_context(|| format!("cannot read `{}`", libc.display()))?;
+        let host_sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let target = self.musl_target();
+        let build = |command: &str| format!("cargo {command} --release --target {target}");
+        let commands = vec![
+            ("stock".to_owned(), build("build")),
+            ("hand-made".to_owned(), format!("{} -- -L native=hand-made", build("rustc"))),
+            ("cargo-allograft".to_owned(), build("allograft build")),
+        ];
+        Ok(Input { kind: "program".to_owned(), commands, host: format!("rust:{target}"), host_sha256 })
+    }
+}
+
+fn origin(arm: &Arm) -> Origin {
+    let graft = arm.name == "cargo-allograft";
+    Origin {
+        name: arm.name.clone(),
+        donor: graft.then(|| "mimalloc".to_owned()),
+        strings: graft,
+        command: graft.then(|| "cargo allograft build --release".to_owned()),
+        eligible: graft || arm.name == "stock",
+        ..Origin::default()
+    }
+}
