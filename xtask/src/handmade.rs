@@ -26,8 +26,9 @@ const DELETED: [&str; 13] = [
 ];
 
 /// What the same script defines, and the flags of mimalloc's own release build. Zig's compiler takes `__DATE__` for an error.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 11] = [
     "-O3",
+    "-g0",
     "-DNDEBUG",
     "-DMI_MALLOC_OVERRIDE",
     "-DMI_LIBC_MUSL=1",

@@ -68,7 +68,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "bench",
         arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..]]",
-        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs: stock, by hand, cargo allograft, glibc",
+        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs",
         run: bench::run,
     },
     Task {

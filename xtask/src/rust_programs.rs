@@ -35,7 +35,7 @@ const READ: [&str; 3] = ["cranelift-codegen", "regalloc2", "wasmparser"];
 
 /// The arms, stock first: name, and what `inspect` has to say of it.
 const ARMS: [(&str, &str); 4] =
-    [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "mimalloc"), ("glibc", "none")];
+    [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "mimalloc"), ("glibc", "glibc")];
 
 /// Builds, inspects, measures, prints. `arguments`: `--quick`, programs by name.
 ///
