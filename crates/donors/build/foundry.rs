@@ -181,9 +181,8 @@ impl Foundry {
             line.extend(["-target", arch.triple()].map(OsString::from));
             line.extend(COMPILE.map(OsString::from));
             // Its memcpy must not become a call of memcpy; and it stands beside code that may mark its landing pads.
-            line.extend(
-                ["-fno-builtin", "-fcf-protection=full", "-fno-asynchronous-unwind-tables"].map(OsString::from),
-            );
+            line.extend(["-fno-builtin", "-fno-asynchronous-unwind-tables"].map(OsString::from));
+            line.extend((arch == Arch::X86_64).then(|| OsString::from("-fcf-protection=full")));
             line.extend(arch.flags().map(OsString::from));
             line.push(join("-ffile-prefix-map=", &self.transplant, "=transplant"));
             line.extend([self.transplant.join(unit).with_extension("c").into(), "-o".into(), object.clone().into()]);
@@ -192,7 +191,7 @@ impl Foundry {
         }
         let mut line: Vec<OsString> =
             ["ld.lld", "-pie", "--no-dynamic-linker", "-z", "norelro", "-z", "notext"].map(OsString::from).into();
-        line.extend(["-z", "max-page-size=4096", "--gc-sections", "--emit-relocs", "-T"].map(OsString::from));
+        line.extend(["-z", page_size(arch), "--gc-sections", "--emit-relocs", "-T"].map(OsString::from));
         line.extend([self.transplant.join("transplant.ld").into(), "-o".into(), self.blob_path(recipe, arch).into()]);
         line.extend(objects.into_iter().map(OsString::from));
         self.zig.run(line)?;
@@ -266,6 +265,11 @@ impl Foundry {
             self.glue.join("note.h").into(),
         ]
     }
+}
+
+/// The largest page that kernels of an architecture have: what is code and what is data lies on pages of its own then.
+fn page_size(arch: Arch) -> &'static str {
+    if arch == Arch::Aarch64 { "max-page-size=65536" } else { "max-page-size=4096" }
 }
 
 /// Fills the templates; gives the folder of what came out, if there are any.

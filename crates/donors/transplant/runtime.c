@@ -31,7 +31,8 @@
 #include "system.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))
-#define ENTRY __attribute__((used, visibility("default")))
+/* Found by its symbol. Hidden, so that nothing goes through a table that is not relocated yet. */
+#define ENTRY __attribute__((used, visibility("hidden")))
 
 extern HIDDEN char transplant_base[], transplant_sealed_end[];
 extern HIDDEN void (*transplant_init_start[])(void), (*transplant_init_end[])(void);
@@ -79,7 +80,18 @@ HIDDEN void *memcpy(void *restrict to, const void *restrict from, size_t n)
 		*(wide *)(target + n - 16) = last;
 		return to;
 	}
+#if defined(__x86_64__)
 	__asm__ volatile("rep movsb" : "+D"(target), "+S"(source), "+c"(n) : : "memory");
+#else
+	for (; n >= 64; n -= 64, target += 64, source += 64) {
+		wide one = *(const wide *)source, two = *(const wide *)(source + 16);
+		wide three = *(const wide *)(source + 32), four = *(const wide *)(source + 48);
+		*(wide *)target = one, *(wide *)(target + 16) = two;
+		*(wide *)(target + 32) = three, *(wide *)(target + 48) = four;
+	}
+	while (n--)
+		*target++ = *source++;
+#endif
 	return to;
 }
 
@@ -94,7 +106,17 @@ HIDDEN void *memset(void *to, int byte, size_t n)
 		*(wide *)(target + n - 16) = value;
 		return to;
 	}
+#if defined(__x86_64__)
 	__asm__ volatile("rep stosb" : "+D"(target), "+c"(n) : "a"(byte) : "memory");
+#else
+	wide value = (wide){} + (unsigned char)byte;
+	for (; n >= 64; n -= 64, target += 64) {
+		*(wide *)target = value, *(wide *)(target + 16) = value;
+		*(wide *)(target + 32) = value, *(wide *)(target + 48) = value;
+	}
+	while (n--)
+		*target++ = (char)byte;
+#endif
 	return to;
 }
 
@@ -210,6 +232,37 @@ HIDDEN int clock_gettime(clockid_t clock, struct timespec *time)
 {
 	return (int)answered(kernel(SYS_clock_gettime, clock, (long)time, 0, 0, 0, 0));
 }
+
+#if !defined(SYS_open)
+/* Where the kernel has these only in newer forms, mimalloc asks libc for them. */
+
+HIDDEN int open(const char *path, int flags, ...)
+{
+	return (int)answered(kernel(SYS_openat, AT_FDCWD, (long)path, flags, 0, 0, 0));
+}
+
+HIDDEN ssize_t read(int fd, void *buffer, size_t n)
+{
+	return answered(kernel(SYS_read, fd, (long)buffer, (long)n, 0, 0, 0));
+}
+
+HIDDEN int close(int fd)
+{
+	return (int)answered(kernel(SYS_close, fd, 0, 0, 0, 0, 0));
+}
+
+HIDDEN int access(const char *path, int mode)
+{
+	return (int)answered(kernel(SYS_faccessat, AT_FDCWD, (long)path, mode, 0, 0, 0));
+}
+#endif
+
+/* mimalloc compares with these and nothing else: they have to be two places. */
+#undef stdout
+#undef stderr
+static char streams[2];
+HIDDEN FILE *const stdout = (FILE *)&streams[0];
+HIDDEN FILE *const stderr = (FILE *)&streams[1];
 
 HIDDEN clock_t clock(void)
 {
@@ -339,9 +392,15 @@ HIDDEN int pthread_create(pthread_t *restrict thread, const pthread_attr_t *rest
 	return EAGAIN;
 }
 
-/* In place of musl's call of __pthread_tsd_run_dtors in pthread_exit. A thread that was cancelled asynchronously may get here
- * on a stack that is aligned to 8 only. */
-ENTRY __attribute__((force_align_arg_pointer)) void transplant_thread_exit(void)
+#if defined(__x86_64__)
+/* A thread that was cancelled asynchronously may get to its end on a stack that is aligned to 8 only. */
+#define REALIGN __attribute__((force_align_arg_pointer))
+#else
+#define REALIGN
+#endif
+
+/* In place of musl's call of __pthread_tsd_run_dtors in pthread_exit. */
+ENTRY REALIGN void transplant_thread_exit(void)
 {
 	((void (*)(void))(transplant_base + transplant_parameters.key_destructors))();
 	/* Once, and whatever the donor leaves behind: mimalloc gives the main thread its heap again. */
@@ -403,6 +462,7 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	return entry;
 }
 
+#if defined(__x86_64__)
 __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".globl transplant_start\n"
 	".type transplant_start,@function\n"
@@ -417,6 +477,23 @@ __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	"\tjmp *%rax\n"
 	".size transplant_start, . - transplant_start\n"
 	".popsection\n");
+#elif defined(__aarch64__)
+/* The program's own start finds the stack, and x0, as the kernel left them. */
+__asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
+	".globl transplant_start\n"
+	".type transplant_start,@function\n"
+	"transplant_start:\n"
+	"\tmov x19, x0\n"
+	"\tmov x0, sp\n"
+	"\tbl transplant_begin\n"
+	"\tmov x16, x0\n"
+	"\tmov x0, x19\n"
+	"\tmov x29, xzr\n"
+	"\tmov x30, xzr\n"
+	"\tbr x16\n"
+	".size transplant_start, . - transplant_start\n"
+	".popsection\n");
+#endif
 
 /* The donor's constructors, before main: a program may forbid itself files after that. Or at the first call, which may come
  * from a constructor of the program's; the thread pointer is there by then. */
@@ -463,6 +540,17 @@ ENTRY int transplant_main(int count, char **arguments, char **variables)
 	STARTED();
 	int (*next)(int, char **, char **) = (int (*)(int, char **, char **))(transplant_base + transplant_parameters.main);
 	return next(count, arguments, variables);
+}
+
+/* In place of musl's __libc_start_main, on architectures where the branch to it is what is redirected. There is no thread
+ * pointer yet. */
+ENTRY int transplant_libc_start_main(int (*main)(int, char **, char **), int count, char **arguments, void (*init)(void),
+                                     void (*fini)(void), void (*loader)(void))
+{
+	typedef int start_main(int (*)(int, char **, char **), int, char **, void (*)(void), void (*)(void), void (*)(void));
+	(void)main;
+	start_main *next = (start_main *)(transplant_base + transplant_parameters.start_main);
+	return next(transplant_main, count, arguments, init, fini, loader);
 }
 
 /* For programs whose start reads the address of main out of a table. */

@@ -4,13 +4,15 @@
  * There is no libc yet, so it makes a thread pointer as musl would (src/env/__init_tls.c) and exercises the family through
  * the program's own addresses. It ends the process: 0 and one line, or 1 and a line that says what failed. */
 #define _GNU_SOURCE
-#include <asm/prctl.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#if defined(__x86_64__)
+#include <asm/prctl.h>
+#endif
 
 #include "parameters.h"
 #include "system.h"
@@ -42,16 +44,26 @@ static void make_thread_pointer(void)
 	uintptr_t image = (uintptr_t)transplant_base + given->tls_image;
 	/* A multiple of every alignment that has a meaning here. */
 	size_t alignment = given->tls_alignment < 4096 ? 4096 : given->tls_alignment;
-	size_t size = given->tls_size + ((-given->tls_size - image) & (given->tls_alignment - 1));
-	size_t whole = (size + 2 * alignment + THREAD_SIZE + 4095) & -4096ul;
+#if defined(__x86_64__)
+	size_t before = given->tls_size + ((-given->tls_size - image) & (given->tls_alignment - 1)), after = 0;
+#else
+	/* Variant I: behind the thread pointer, at a distance of 16 at least; musl's struct pthread is before it. */
+	size_t before = THREAD_SIZE, after = 16 + ((image - 16) & (given->tls_alignment - 1));
+#endif
+	size_t whole = (before + after + given->tls_size + 2 * alignment + THREAD_SIZE + 4095) & -4096ul;
 	long memory = kernel(SYS_mmap, 0, (long)whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if ((unsigned long)memory >= -4095UL)
 		finish(1, "allograft self-test: no memory\n");
-	uintptr_t pointer = ((uintptr_t)memory + size + alignment - 1) & -(uintptr_t)alignment;
+	uintptr_t pointer = ((uintptr_t)memory + before + alignment - 1) & -(uintptr_t)alignment;
+#if defined(__x86_64__)
 	*(uintptr_t *)pointer = pointer;
-	memcpy((char *)pointer - size, (char *)image, given->tls_file_size);
+	memcpy((char *)pointer - before, (char *)image, given->tls_file_size);
 	if (kernel(SYS_arch_prctl, ARCH_SET_FS, (long)pointer, 0, 0, 0, 0))
 		finish(1, "allograft self-test: no thread pointer\n");
+#else
+	memcpy((char *)pointer + after, (char *)image, given->tls_file_size);
+	__asm__ volatile("msr tpidr_el0, %0" : : "r"(pointer) : "memory");
+#endif
 }
 
 static void *address(int call)

@@ -3,15 +3,44 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use surgery::Arch;
 use surgery::donor::{DonorOption, Note};
 
-use crate::image::{Image, PF_W, PT_TLS, SHF_ALLOC, SHT_RELA, Segment, u32_at, u64_at};
+use crate::image::{Image, PF_W, PT_TLS, SHF_ALLOC, SHT_RELA, SHT_SYMTAB, SYMBOL, Section, Segment, u32_at, u64_at};
+use crate::thread_storage::{ThreadStorage, distance};
 
-const R_RELATIVE: u32 = 8;
-const R_TPOFF32: u32 = 23;
+/// R_X86_64_TPOFF32
+const X86_64_DISTANCE: u32 = 23;
+/// R_AARCH64_TLSLE_ADD_TPREL_HI12
+const UPPER: u32 = 549;
 /// Kinds that the linker has settled, or settles at its own addresses: R_X86_64_64, PC32, GOT32, PLT32, GOTPCREL, PC64,
 /// GOTPCRELX, REX_GOTPCRELX, RELATIVE.
-const SETTLED: [u32; 9] = [1, 2, 3, 4, 9, 24, 41, 42, 8];
+const SETTLED_X86_64: [u32; 9] = [1, 2, 3, 4, 9, 24, 41, 42, 8];
+/// The same: R_AARCH64_ABS64, PREL64, PREL32, LD_PREL_LO19, ADR_PREL_LO21, ADR_PREL_PG_HI21, ADD_ABS_LO12_NC, LDST8_ABS_LO12_NC,
+/// TSTBR14, CONDBR19, JUMP26, CALL26, LDST16, LDST32, LDST64, LDST128, ADR_GOT_PAGE, LD64_GOT_LO12_NC, RELATIVE. Pages are
+/// right wherever the blob begins at one.
+const SETTLED_AARCH64: [u32; 19] =
+    [257, 260, 261, 273, 274, 275, 277, 278, 279, 280, 282, 283, 284, 285, 286, 299, 311, 312, 1027];
+
+/// A field with a distance from the thread pointer, or a part of it.
+#[derive(Debug, Clone, Copy)]
+enum Field {
+    /// 32 bits.
+    Word,
+    /// 12 bits of an instruction: the upper half.
+    Upper,
+    /// 12 bits of an instruction: the lower half, in units of so many bytes.
+    Lower { unit: u64 },
+}
+
+/// Where the code has a distance from the thread pointer.
+#[derive(Debug, Clone, Copy)]
+struct Distance {
+    at: u64,
+    field: Field,
+    /// What it is in the blob by itself.
+    is: i64,
+}
 
 /// Why a blob cannot be used. The embedded ones have none of this; the tests show it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,8 +68,7 @@ pub struct Blob {
     pub(crate) tls: Segment,
     /// Words that become base + value.
     pub(crate) relative: Vec<(u64, u64)>,
-    /// Distances from the thread pointer, of 4 bytes.
-    pub(crate) thread_distances: Vec<u64>,
+    thread_distances: Vec<Distance>,
     pub(crate) notes: Range<u64>,
     symbols: HashMap<String, u64>,
 }
@@ -54,11 +82,12 @@ impl Blob {
         let image = Image::parse(bytes).map_err(|refusal| layout(refusal.to_string()))?;
         let loads: Vec<&Segment> = image.loads().collect();
         let [text, data] = loads.as_slice() else { return Err(layout("it has not two segments")) };
-        let end = data.memory().end.next_multiple_of(4096);
+        let page = crate::code::machine(image.arch).map_or(4096, |machine| machine.page());
+        let end = data.memory().end.next_multiple_of(page);
         if text.address != 0
             || text.flags & PF_W != 0
             || data.flags & PF_W == 0
-            || data.address % 4096 != 0
+            || data.address % page != 0
             || end > 1 << 24
         {
             return Err(layout("its segments are not code and data"));
@@ -85,7 +114,7 @@ impl Blob {
         let table = named(b".allograft.options")?;
         let table = table.address as usize..(table.address + table.size) as usize;
         let mut blob = Blob {
-            thread_distances: thread_distances(&image)?,
+            thread_distances: thread_distances(&image, &tls)?,
             relative: relative(&image)?,
             data: data.address,
             sealed_end: 0,
@@ -109,7 +138,7 @@ impl Blob {
         }
         let parameters = blob.symbol("transplant_parameters")? as usize;
         let found = (u64_at(&blob.memory, parameters), u64_at(&blob.memory, parameters + 8));
-        if found != (Some(0x544e_4c50_5354_5247), Some(1)) {
+        if found != (Some(0x544e_4c50_5354_5247), Some(2)) {
             return Err(layout("its parameters have another format"));
         }
         Ok(blob)
@@ -123,12 +152,23 @@ impl Blob {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Moves every access to thread-local storage by so many bytes.
-    pub(crate) fn shift_thread_distances(&mut self, by: i32) {
-        for at in self.thread_distances.clone() {
-            let distance = u32_at(&self.memory, at as usize).unwrap_or(0) as i32;
-            self.write(at as usize, &distance.wrapping_add(by).to_le_bytes());
+    /// Makes every access to thread-local storage fit the storage's place in a program.
+    pub(crate) fn move_thread_distances(&mut self, storage: &ThreadStorage) -> Result<(), BlobError> {
+        for Distance { at, field, is } in self.thread_distances.clone() {
+            let distance = is + storage.shift;
+            let before = u32_at(&self.memory, at as usize).unwrap_or(0);
+            let part = |value: u64| before & !(0xfff << 10) | ((value & 0xfff) as u32) << 10;
+            let now = match field {
+                Field::Word => distance as i32 as u32,
+                Field::Upper => part(distance as u64 >> 12),
+                Field::Lower { unit } if (distance as u64).is_multiple_of(unit) => {
+                    part((distance as u64 & 0xfff) / unit)
+                }
+                Field::Lower { .. } => return Err(layout("its thread-local storage is not aligned")),
+            };
+            self.write(at as usize, &now.to_le_bytes());
         }
+        Ok(())
     }
 }
 
@@ -137,24 +177,57 @@ fn relative(image: &Image<'_>) -> Result<Vec<(u64, u64)>, BlobError> {
     let section = image.section(b".rela.dyn").ok_or_else(|| layout("it has no relocations"))?;
     let content = section.content().and_then(|at| image.bytes.get(at)).unwrap_or_default();
     let entry = |entry: &[u8]| match (u64_at(entry, 0), u32_at(entry, 8), u64_at(entry, 16)) {
-        (Some(place), Some(R_RELATIVE), Some(value)) => Ok((place, value)),
+        (Some(place), Some(kind), Some(value)) if kind == image.relative_kind() => Ok((place, value)),
         _ => Err(layout("it has relocations that are not relative")),
     };
     content.chunks_exact(24).map(entry).collect()
 }
 
 /// Where the code has a distance from the thread pointer: the linker keeps its relocations for this (`--emit-relocs`).
-fn thread_distances(image: &Image<'_>) -> Result<Vec<u64>, BlobError> {
+fn thread_distances(image: &Image<'_>, tls: &Segment) -> Result<Vec<Distance>, BlobError> {
+    let table = image.sections.iter().find(|section| section.kind == SHT_SYMTAB).and_then(Section::content);
+    let symbols = table.and_then(|at| image.bytes.get(at)).unwrap_or_default();
+    let settled: &[u32] = if image.arch == Arch::Aarch64 { &SETTLED_AARCH64 } else { &SETTLED_X86_64 };
     let mut found = Vec::new();
     for section in image.sections.iter().filter(|section| section.kind == SHT_RELA && section.flags & SHF_ALLOC == 0) {
         let content = section.content().and_then(|at| image.bytes.get(at)).unwrap_or_default();
         for entry in content.chunks_exact(24) {
-            match u32_at(entry, 8) {
-                Some(R_TPOFF32) => found.extend(u64_at(entry, 0)),
-                Some(kind) if SETTLED.contains(&kind) => {}
-                other => return Err(layout(format!("it has a relocation of type {other:?}"))),
-            }
+            let word = |at: usize| u64_at(entry, at).unwrap_or(0);
+            let (at, kind, symbol, addend) = (word(0), word(8) as u32, word(8) >> 32, word(16).cast_signed());
+            let field = match (image.arch, kind) {
+                (Arch::X86_64, X86_64_DISTANCE) => Field::Word,
+                (Arch::Aarch64, UPPER) => Field::Upper,
+                (Arch::Aarch64, _) if lower_unit(kind).is_some() => {
+                    Field::Lower { unit: lower_unit(kind).unwrap_or(1) }
+                }
+                _ if settled.contains(&kind) => continue,
+                _ => return Err(layout(format!("it has a relocation of type {kind}"))),
+            };
+            let is = match field {
+                Field::Word => {
+                    let at = image.read(at, 4).and_then(|bytes| u32_at(bytes, 0));
+                    i64::from(at.ok_or_else(|| layout("a relocation lies outside"))?.cast_signed())
+                }
+                // A part does not tell the whole: the symbol does, counted from the beginning of the storage.
+                _ => {
+                    let value = usize::try_from(symbol).ok().and_then(|index| u64_at(symbols, index * SYMBOL + 8));
+                    let value = value.ok_or_else(|| layout("a relocation names no symbol"))?;
+                    distance(tls.address, tls.align.max(1)) as i64 + value as i64 + addend
+                }
+            };
+            found.push(Distance { at, field, is });
         }
     }
     Ok(found)
+}
+
+/// R_AARCH64_TLSLE_ADD_TPREL_LO12 and LO12_NC, and R_AARCH64_TLSLE_LDST8_TPREL_LO12 to LDST64_TPREL_LO12_NC.
+fn lower_unit(kind: u32) -> Option<u64> {
+    match kind {
+        550..=553 => Some(1),
+        554 | 555 => Some(2),
+        556 | 557 => Some(4),
+        558 | 559 => Some(8),
+        _ => None,
+    }
 }

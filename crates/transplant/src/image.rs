@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use surgery::Arch;
+
 use crate::refusal::Refusal;
 
 pub(crate) const PT_LOAD: u32 = 1;
@@ -10,6 +12,7 @@ pub(crate) const PT_INTERP: u32 = 3;
 pub(crate) const PT_NOTE: u32 = 4;
 pub(crate) const PT_PHDR: u32 = 6;
 pub(crate) const PT_TLS: u32 = 7;
+pub(crate) const PT_GNU_PROPERTY: u32 = 0x6474_e553;
 pub(crate) const PF_X: u32 = 1;
 pub(crate) const PF_W: u32 = 2;
 pub(crate) const PF_R: u32 = 4;
@@ -133,6 +136,7 @@ pub(crate) struct Symbol<'a> {
 #[derive(Debug)]
 pub(crate) struct Image<'a> {
     pub(crate) bytes: &'a [u8],
+    pub(crate) arch: Arch,
     pub(crate) position_independent: bool,
     pub(crate) entry: u64,
     pub(crate) segments: Vec<Segment>,
@@ -162,9 +166,10 @@ impl<'a> Image<'a> {
         let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let word = |at: usize| u64_at(header, at).unwrap_or_default();
         let (kind, machine) = (half(16), half(18));
-        if machine != 62 {
-            return Err(Refusal::Architecture { found: format!("e_machine {machine}") });
-        }
+        let arch = match machine {
+            62 => Arch::X86_64,
+            _ => return Err(Refusal::Architecture { found: format!("e_machine {machine}") }),
+        };
         let position_independent = match kind {
             2 => false,
             3 => true,
@@ -199,6 +204,7 @@ impl<'a> Image<'a> {
         }
         let image = Image {
             bytes,
+            arch,
             position_independent,
             entry,
             segments,
@@ -212,7 +218,7 @@ impl<'a> Image<'a> {
     }
 
     fn check(&self) -> Result<(), Refusal> {
-        // User space ends here on every x86_64 kernel; sums below cannot overflow then.
+        // User space ends here on every x86_64 kernel, and not before on those of aarch64; sums below cannot overflow then.
         const LIMIT: u64 = 1 << 47;
         let mut end = 0;
         for segment in &self.segments {
@@ -255,6 +261,11 @@ impl<'a> Image<'a> {
             Some(_) => Ok(()),
             None => Err(malformed("it has nothing to load")),
         }
+    }
+
+    /// R_X86_64_RELATIVE, R_AARCH64_RELATIVE: base + addend.
+    pub(crate) fn relative_kind(&self) -> u32 {
+        if self.arch == Arch::Aarch64 { 1027 } else { 8 }
     }
 
     pub(crate) fn loads(&self) -> impl Iterator<Item = &Segment> {

@@ -1,6 +1,8 @@
 //! Which executables are no hosts, by their headers and marks. What is left over may still be refused for what is in it.
 
-use crate::image::{Image, PT_INTERP, SHT_NOTE};
+use surgery::Arch;
+
+use crate::image::{Image, PT_GNU_PROPERTY, PT_INTERP, PT_NOTE, SHT_NOTE, u32_at};
 use crate::refusal::Refusal;
 
 /// The owner and the type of a graft's note, behind their sizes (docs/note.md).
@@ -37,9 +39,25 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
         () if has_section(b"__libc_freeres_fn") || has_section(b"__libc_IO_vtables") => {
             "linked with the GNU C library, not with musl"
         }
+        () if is_guarded(image) => return Err(Refusal::Guarded),
         () => return appended(image),
     };
     Err(Refusal::Other { what })
+}
+
+/// Whether the kernel is asked to guard the pages of code: GNU_PROPERTY_AARCH64_FEATURE_1_AND has GNU_PROPERTY_AARCH64_FEATURE_1_BTI
+/// (System V ABI for the Arm 64-bit Architecture, 6.2). A static program's are all guarded then, the donor's too.
+fn is_guarded(image: &Image<'_>) -> bool {
+    const FEATURES: u32 = 0xc000_0000;
+    const BTI: u32 = 1;
+    if image.arch != Arch::Aarch64 {
+        return false;
+    }
+    let notes = image.segments.iter().filter(|segment| matches!(segment.kind, PT_NOTE | PT_GNU_PROPERTY));
+    notes.filter_map(|note| image.read(note.address, usize::try_from(note.file_size).ok()?)).any(|note| {
+        let words: Vec<u32> = (0..note.len() / 4).filter_map(|at| u32_at(note, 4 * at)).collect();
+        words.windows(3).any(|three| three[0] == FEATURES && three[1] == 4 && three[2] & BTI != 0)
+    })
 }
 
 /// Data behind everything that the headers know of: archives of self-extracting programs, applications of Python, Node or

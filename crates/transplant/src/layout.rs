@@ -15,6 +15,7 @@
 //! keep the file whole. The data has no part that is not in the file for the same reason.
 
 use crate::blob::{Blob, BlobError};
+use crate::code::Machine;
 use crate::family::Role;
 use crate::image::{
     Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_WRITE,
@@ -22,18 +23,18 @@ use crate::image::{
 };
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
-
-const PAGE: u64 = 4096;
+use crate::thread_storage::ThreadStorage;
 
 /// What is to be put in.
 #[derive(Debug)]
 pub(crate) struct Inset<'a> {
+    pub(crate) machine: &'static dyn Machine,
     pub(crate) image: &'a Image<'a>,
     pub(crate) relocations: &'a Relocations,
     pub(crate) blob: Blob,
     /// Bytes to write over the program's own: address and what is there then, with the donor's first byte at the base.
     pub(crate) jumps: Vec<Jump>,
-    pub(crate) main: Operand,
+    pub(crate) main: Edit,
     pub(crate) parameters: Parameters,
 }
 
@@ -47,15 +48,20 @@ pub(crate) struct Jump {
     pub(crate) to: &'static str,
 }
 
-/// Four bytes of an instruction that name the program's main, and name the donor's instead.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Operand {
-    /// Their address.
-    pub(crate) field: u64,
-    /// What they are counted from; nothing: they are the address itself.
-    pub(crate) from: Option<u64>,
-    /// The donor's symbol: its main, or a word that holds the address of it.
-    pub(crate) to: &'static str,
+/// What has the donor's main handed over in place of the program's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Edit {
+    /// Four bytes of an instruction that name main.
+    Operand {
+        /// Their address.
+        field: u64,
+        /// What they are counted from; nothing: they are the address itself.
+        from: Option<u64>,
+        /// The donor's symbol: its main, or a word that holds the address of it.
+        to: &'static str,
+    },
+    /// The branch to `__libc_start_main`, which goes through the donor.
+    Branch { site: u64, target: u64, is_call: bool },
 }
 
 /// What the blob's `struct transplant_parameters` is told (crates/donors/transplant/parameters.h). Addresses of the program.
@@ -68,68 +74,23 @@ pub(crate) struct Parameters {
     pub(crate) calls: [Option<u64>; 10],
 }
 
-/// The thread-local storage of both: the donor's in front of the program's, so that no distance of the program's changes
-/// (the processor's variant II: storage ends at the thread pointer).
-struct ThreadStorage {
-    /// The image, the donor's part and the program's.
-    image: Vec<u8>,
-    size: u64,
-    align: u64,
-    /// What `-address - size` has to be, modulo the alignment, for the end of the program's part to stay where it was.
-    remainder: u64,
-    /// Bytes of the donor's part, with padding.
-    front: u64,
-    /// Where in the image the donor's own begins.
-    own: u64,
-    /// By how much the donor's distances change.
-    shift: i32,
-}
-
-fn thread_storage(image: &Image<'_>, blob: &Blob) -> ThreadStorage {
-    let stock = image.segment(PT_TLS).copied();
-    let (address, file_size, size, align) =
-        stock.map_or((0, 0, 0, 1), |tls| (tls.address, tls.file_size, tls.memory_size, tls.align.max(1)));
-    // What musl makes of the stock program's (src/env/__init_tls.c, static_init_tls).
-    let before = size + (0u64.wrapping_sub(size).wrapping_sub(address) & (align - 1));
-    let own = &blob.tls;
-    let own_align = own.align.max(1);
-    let new_align = align.max(own_align);
-    let own_size = own.memory_size.next_multiple_of(own_align);
-    let padding = before.next_multiple_of(own_align) - before;
-    let front = (own_size + padding).next_multiple_of(new_align);
-    let begins = front - padding - own_size;
-    let mut bytes = vec![0; front as usize];
-    let source = own.address as usize..(own.address + own.file_size) as usize;
-    bytes[begins as usize..(begins + own.file_size) as usize].copy_from_slice(&blob.memory[source]);
-    bytes.extend(image.read(address, file_size as usize).unwrap_or_default());
-    ThreadStorage {
-        image: bytes,
-        size: front + size,
-        align: new_align,
-        remainder: before - size,
-        front,
-        own: begins,
-        shift: -((before + padding) as i32),
-    }
-}
-
 /// The grafted file.
 pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
-    let Inset { image, relocations, mut blob, jumps, main, parameters } = inset;
+    let Inset { machine, image, relocations, mut blob, jumps, main, parameters } = inset;
+    let page = machine.page();
     let end = image.loads().map(|load| load.memory().end).max().unwrap_or(0);
     let first = image.loads().map(|load| load.address).min().unwrap_or(0);
     // A page that is nobody's between, so that neither runs into the other.
-    let base = end.next_multiple_of(PAGE) + PAGE;
-    let offset = (image.bytes.len() as u64).next_multiple_of(PAGE);
+    let base = end.next_multiple_of(page) + page;
+    let offset = (image.bytes.len() as u64).next_multiple_of(page);
     let relative = |address: u64| address.wrapping_sub(base);
 
-    let storage = thread_storage(image, &blob);
-    blob.shift_thread_distances(storage.shift);
+    let storage = ThreadStorage::of(image, &blob)?;
+    blob.move_thread_distances(&storage)?;
     // The copy of the storage, and the relocations, on pages of their own behind the donor's data.
     let copy = blob.memory.len() as u64;
-    let wanted = 0u64.wrapping_sub(storage.size).wrapping_sub(storage.remainder) & (storage.align - 1);
     let mut image_at = copy.next_multiple_of(16);
-    while (base + image_at) & (storage.align - 1) != wanted {
+    while (base + image_at) & (storage.align - 1) != storage.remainder {
         image_at += 1;
     }
     let mut pairs = blob.relative.clone();
@@ -152,7 +113,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
     memory.extend(&storage.image);
     memory.resize(table_at as usize, 0);
     memory.extend(pairs.iter().flat_map(|(place, value)| [place.to_le_bytes(), value.to_le_bytes()].concat()));
-    memory.resize(memory.len().next_multiple_of(PAGE as usize), 0);
+    memory.resize(memory.len().next_multiple_of(page as usize), 0);
     let headers_at = memory.len() as u64;
     blob.memory = memory;
 
@@ -178,6 +139,10 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
         storage.size,
         storage.align,
     ];
+    words.push(match main {
+        Edit::Branch { target, .. } => relative(target),
+        Edit::Operand { .. } => 0,
+    });
     words.extend(parameters.calls.iter().map(|call| call.map_or(0, relative)));
     let at = blob.symbol("transplant_parameters")? as usize + 16;
     let words: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
@@ -188,19 +153,26 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
     let mut file = image.bytes.to_vec();
     for jump in &jumps {
         let target = base + blob.symbol(jump.to)?;
-        let distance = target.wrapping_sub(jump.site + 5) as i32;
         let at =
             image.offset(jump.site).ok_or_else(|| Refusal::Malformed { what: "an entry point is not in it".into() })?;
-        // jmp rel32, call rel32
-        file[at] = if jump.role.is_some() { 0xe9 } else { 0xe8 };
-        file[at + 1..at + 5].copy_from_slice(&distance.to_le_bytes());
+        let bytes = machine.jump(jump.site, target, jump.role.is_none()).ok_or(Refusal::OutOfReach { span })?;
+        file[at..at + bytes.len()].copy_from_slice(&bytes);
     }
-    let target = base + blob.symbol(main.to)?;
-    let at = image.offset(main.field).ok_or_else(|| Refusal::Malformed { what: "its start is not in it".into() })?;
-    file[at..at + 4].copy_from_slice(&(target.wrapping_sub(main.from.unwrap_or(0)) as u32).to_le_bytes());
+    let (field, bytes) = match main {
+        Edit::Operand { field, from, to } => {
+            let target = base + blob.symbol(to)?;
+            (field, (target.wrapping_sub(from.unwrap_or(0)) as u32).to_le_bytes().to_vec())
+        }
+        Edit::Branch { site, is_call, .. } => {
+            let target = base + blob.symbol("transplant_libc_start_main")?;
+            (site, machine.jump(site, target, is_call).ok_or(Refusal::OutOfReach { span })?)
+        }
+    };
+    let at = image.offset(field).ok_or_else(|| Refusal::Malformed { what: "its start is not in it".into() })?;
+    file[at..at + bytes.len()].copy_from_slice(&bytes);
     file.resize(offset as usize, 0);
     file.extend(&blob.memory);
-    let place = Place { base, offset, headers_at, image_at, table_at, copy };
+    let place = Place { page, base, offset, headers_at, image_at, table_at, copy };
     let segments = segments(image, &blob, &place, &storage);
     file.extend(segments.iter().flat_map(Segment::encode));
     let start = base + blob.symbol("transplant_start")?;
@@ -234,6 +206,7 @@ impl From<BlobError> for Trouble {
 
 /// Distances from the base, except for the first two.
 struct Place {
+    page: u64,
     base: u64,
     offset: u64,
     headers_at: u64,
@@ -283,9 +256,9 @@ fn segments(image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStora
     let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
     let size = ((segments.len() + 3) * crate::image::PROGRAM_HEADER) as u64;
     let new = [
-        segment(PT_LOAD, PF_R | PF_X, 0, blob.data, PAGE),
-        segment(PT_LOAD, PF_R | PF_W, blob.data, place.headers_at - blob.data, PAGE),
-        segment(PT_LOAD, PF_R, place.headers_at, size, PAGE),
+        segment(PT_LOAD, PF_R | PF_X, 0, blob.data, place.page),
+        segment(PT_LOAD, PF_R | PF_W, blob.data, place.headers_at - blob.data, place.page),
+        segment(PT_LOAD, PF_R, place.headers_at, size, place.page),
     ];
     segments.splice(last..last, new);
     for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {
@@ -334,12 +307,13 @@ fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &P
             let Some(section) = image.sections.get(index).filter(|section| section.flags & SHF_TLS != 0) else {
                 continue;
             };
-            let now = if section.kind == SHT_NOBITS { tbss } else { tdata };
-            entry[6..8].copy_from_slice(&(now as u16).to_le_bytes());
+            let mut now = if section.kind == SHT_NOBITS { tbss } else { tdata };
             if entry[4] & 15 == STT_TLS {
                 let value = crate::image::u64_at(entry, 8).unwrap_or(0).wrapping_add(storage.front);
                 entry[8..16].copy_from_slice(&value.to_le_bytes());
+                now = if value < storage.image.len() as u64 { tdata } else { tbss };
             }
+            entry[6..8].copy_from_slice(&(now as u16).to_le_bytes());
         }
     }
     let stock = image.sections.len();

@@ -5,11 +5,12 @@
 //! | `image` | reads ELF: segments, sections, symbols, by address and by offset |
 //! | `kind` | which executables are no hosts, by their headers and marks |
 //! | `relocations` | what a static-pie program does to itself when it starts |
-//! | `code` | machine code: functions, references, what a function does |
+//! | `code` | machine code: functions, references, what a function does; what is particular to an architecture |
 //! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |
 //! | `libc` | what the graft needs of the rest of musl: errno, the fork hook, the end of threads |
 //! | `blob` | a donor, linked to bytes that refer to nothing outside |
 //! | `layout` | where everything goes: segments, thread-local storage, headers |
+//! | `thread_storage` | the program's thread-local storage and the donor's in one |
 //! | `plan` | all of it together |
 //! | `refusal` | why a program is left alone |
 
@@ -23,6 +24,7 @@ mod libc;
 mod plan;
 mod refusal;
 mod relocations;
+mod thread_storage;
 
 pub use blob::{Blob, BlobError};
 pub use family::Role;

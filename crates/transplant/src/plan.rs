@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::blob::{Blob, BlobError};
-use crate::code::Code;
+use crate::code::{self, Code, Flow};
 use crate::family::{self, Family, Role};
 use crate::image::Image;
 use crate::layout::{Inset, Jump, Parameters, Trouble, assemble};
@@ -61,14 +61,15 @@ pub fn secret(stock: &[u8]) -> u64 {
 
 fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Trouble> {
     let image = Image::parse(program)?;
+    let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture { found: image.arch.to_string() })?;
     kind::check(&image)?;
     let relocations = Relocations::of(&image)?;
-    let mut code = Code::of(&image, &relocations, !as_if_stripped);
+    let mut code = Code::of(machine, &image, &relocations, !as_if_stripped);
     let family = family::find(&mut code)?;
     let errno_offset = libc::errno_offset(&code, &family)?;
     libc::check_fork(&code, &family)?;
     let end = libc::thread_end(&mut code)?;
-    let (main, operand) = libc::main(&code)?;
+    let handover = libc::main(&code)?;
 
     let mut entries: Vec<Entry> = Vec::new();
     let mut jumps = Vec::new();
@@ -93,20 +94,27 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     let mut sites: Vec<(u64, Role)> =
         entries.iter().map(|entry| (code.behind_landing_pad(entry.address), entry.role)).collect();
     sites.sort_unstable();
-    if let Some(pair) = sites.windows(2).find(|pair| pair[1].0 - pair[0].0 < 5) {
+    if let Some(pair) = sites.windows(2).find(|pair| pair[1].0 - pair[0].0 < machine.jump_size()) {
         return Err(Refusal::NoRoom { role: pair[0].1, address: pair[0].0 }.into());
     }
 
     let parameters = Parameters {
         errno_offset,
         key_destructors: end.map(|end| end.destructors),
-        main,
+        main: handover.main,
         secret: secret(program),
         calls: calls(&code, &family),
     };
     let symbols = !code.symbols.is_empty();
-    let inset =
-        Inset { image: &image, relocations: &relocations, blob: blob.clone(), jumps, main: operand, parameters };
+    let inset = Inset {
+        machine,
+        image: &image,
+        relocations: &relocations,
+        blob: blob.clone(),
+        jumps,
+        main: handover.edit,
+        parameters,
+    };
     let graft = assemble(inset)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
     Ok(Plan {
@@ -134,17 +142,17 @@ fn target(role: Role) -> &'static str {
     }
 }
 
-/// Whether five bytes from `site` on can be written over: they are the function's own, and nothing jumps behind the first.
+/// Whether the bytes of a jump from `site` on can be written over: they are the function's own, and nothing jumps behind the first.
 fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u64) -> Result<(), Refusal> {
-    const JUMP: u64 = 5;
+    let size = code.machine.jump_size();
     let function = match family.functions.get(&address) {
         Some(function) => Some(function.clone()),
         None => code.function(address).cloned(),
     };
-    let Some(function) = function.filter(|function| function.has_room(site, JUMP)) else {
+    let Some(function) = function.filter(|function| function.has_room(site, size)) else {
         return Err(Refusal::NoRoom { role, address });
     };
-    for into in site + 1..site + JUMP {
+    for into in site + 1..site + size {
         if code.is_start(into) && code.branches_to(into).iter().any(|branch| !function.covers(branch.site)) {
             // By the bytes alone; whether those of the branch are an instruction is left open, and counts against it.
             let site = code.branches_to(into)[0].site;
@@ -152,14 +160,10 @@ fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u6
         }
     }
     for instruction in function.instructions.values() {
-        let into = instruction.near_branch_target();
-        let branches = matches!(
-            instruction.flow_control(),
-            iced_x86::FlowControl::ConditionalBranch | iced_x86::FlowControl::UnconditionalBranch
-        );
-        let overwritten = instruction.ip() >= site && instruction.ip() < site + JUMP;
-        if branches && !overwritten && into > site && into < site + JUMP {
-            return Err(Refusal::JumpedInto { role, address: into, site: instruction.ip() });
+        let (Flow::Conditional(into) | Flow::Jump(Some(into))) = instruction.flow else { continue };
+        let overwritten = (site..site + size).contains(&instruction.address);
+        if !overwritten && into > site && into < site + size {
+            return Err(Refusal::JumpedInto { role, address: into, site: instruction.address });
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ pub enum Refusal {
         what: String,
     },
     /// For a processor that no donor is built for in this form.
-    #[error("it is for another architecture than x86_64: {found}")]
+    #[error("it is for another architecture than x86_64 and aarch64: {found}")]
     Architecture {
         /// What it is for.
         found: String,
@@ -161,6 +161,17 @@ pub enum Refusal {
         /// From its first to its last address.
         span: u64,
     },
+    /// Its thread-local storage leaves no room that instructions can name.
+    #[error("its thread-local storage of {bytes} bytes leaves no room within reach for the donor's")]
+    ThreadLocalSize {
+        /// The program's.
+        bytes: u64,
+    },
+    /// Branches through a register have to end at landing pads, which the donor has none of.
+    #[error(
+        "its code is guarded: branches through a register have to end at landing pads (BTI), and the donor has none"
+    )]
+    Guarded,
     /// Its thread-local storage is relocated in a way that cannot be repeated.
     #[error("its thread-local storage is relocated in an unknown way, at {address:#x}")]
     ThreadLocal {

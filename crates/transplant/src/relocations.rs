@@ -9,7 +9,6 @@ const DT_RELASZ: u64 = 8;
 const DT_RELRSZ: u64 = 35;
 const DT_RELR: u64 = 36;
 const R_NONE: u32 = 0;
-const R_RELATIVE: u32 = 8;
 
 /// The words that become base + value.
 #[derive(Debug, Default)]
@@ -24,6 +23,7 @@ impl Relocations {
     pub(crate) fn of(image: &Image<'_>) -> Result<Relocations, Refusal> {
         let mut relocations = Relocations::default();
         let Some(dynamic) = image.segment(PT_DYNAMIC) else { return Ok(relocations) };
+        let relative = image.relative_kind();
         let entries = image.read(dynamic.address, usize::try_from(dynamic.file_size).unwrap_or(0));
         let entries = entries.ok_or_else(|| outside("dynamic section"))?;
         let mut tables = [None; 37];
@@ -49,7 +49,7 @@ impl Relocations {
                 let word = |at| u64_at(entry, at).unwrap_or(0);
                 match word(8) as u32 {
                     R_NONE => {}
-                    R_RELATIVE => relocations.relative.push((word(0), word(16))),
+                    kind if kind == relative => relocations.relative.push((word(0), word(16))),
                     _ => relocations.other.push(word(0)),
                 }
             }
@@ -94,6 +94,11 @@ impl Relocations {
     /// What the word at a place becomes, without the base.
     pub(crate) fn value_at(&self, place: u64) -> Option<u64> {
         self.within(place..place.checked_add(1)?).next().map(|(_, value)| value)
+    }
+
+    /// The words that become an address in the range.
+    pub(crate) fn places_of(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = u64> + '_ {
+        self.relative.iter().filter(move |(_, value)| range.contains(value)).map(|(place, _)| *place)
     }
 
     /// Whether some word becomes that address.

@@ -51,11 +51,7 @@ pub(super) fn candidates(code: &mut Code<'_>, table: u64) -> Result<Candidates, 
     if places.is_empty() {
         return Err(Refusal::TableUnused);
     }
-    for threshold in [0x1_ffeb_u32, 0x1_ffec] {
-        places.extend(code.places(&threshold.to_le_bytes()));
-    }
-    // mov byte [register - 3], 255
-    places.extend((0x40..0x48).flat_map(|register| code.places(&[0xc6, register, 0xfd, 0xff])).map(|at| at + 2));
+    places.extend(code.machine.marks(code));
     for place in places {
         survey.add(code, place, table);
     }
@@ -106,7 +102,7 @@ impl Survey {
         }
         let Some(function) = code.function(start).cloned() else { return };
         self.ends.insert(behind_padding(code, function.end()));
-        let deeds = Deeds::of(&function);
+        let deeds = code.machine.deeds(code, &function);
         let refers = function.refers_into(around(table));
         self.seen.insert(start, Seen { function, deeds, table: refers });
     }
@@ -167,7 +163,7 @@ impl Survey {
                 if !self.seen.contains_key(start)
                     && let Some(function) = code.function(*start).cloned()
                 {
-                    let deeds = Deeds::of(&function);
+                    let deeds = code.machine.deeds(code, &function);
                     self.seen.insert(*start, Seen { function, deeds, table: false });
                 }
             }
@@ -234,18 +230,12 @@ impl Survey {
 
 /// Behind the padding that follows a function.
 fn behind_padding(code: &Code<'_>, end: u64) -> u64 {
-    use iced_x86::{Mnemonic, Register};
     let mut at = end;
     for _ in 0..16 {
-        let Some(instruction) = code.instruction(at) else { return at };
-        let is_padding = matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt)
-            || (instruction.mnemonic() == Mnemonic::Xchg
-                && instruction.op0_register() == Register::AX
-                && instruction.op1_register() == Register::AX);
-        if !is_padding {
-            return at;
+        match code.instruction(at) {
+            Some(instruction) if code.machine.is_padding(code.image, &instruction) => at = instruction.next,
+            _ => return at,
         }
-        at = instruction.next_ip();
     }
     at
 }
@@ -260,7 +250,7 @@ pub(super) fn is_calloc(code: &mut Code<'_>, site: u64, is_zero: u64, malloc: u6
     let function = code.function(start)?.clone();
     let asks = function.calls.iter().filter(|(_, to)| *to == is_zero).count();
     let makes = function.leads_to().filter(|to| code.through(*to) == malloc).count();
-    let deeds = Deeds::of(&function);
+    let deeds = code.machine.deeds(code, &function);
     (asks == 1 && makes == 1 && deeds.has(Deed::Multiplies) && function.instructions.contains_key(&site))
         .then_some(start)
 }

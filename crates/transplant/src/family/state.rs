@@ -5,19 +5,12 @@
 //! none, or be code that nothing reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use iced_x86::{Mnemonic, OpKind, Register};
+use std::ops::Range;
 
 use super::Role;
 use super::roles::Candidates;
-use crate::code::{Code, Function, Reference};
+use crate::code::{Code, ContextLayout, Function, Reference};
 use crate::refusal::Refusal;
-
-/// `sizeof(struct malloc_context)` in musl 1.2.1 to 1.2.6 is 0x398 at least, 0x3a0 at most.
-const CONTEXT_SIZE: u64 = 0x3a0;
-/// Offsets in it of `mmap_counter` and of `active` (src/malloc/mallocng/meta.h).
-const MMAP_COUNTER: u64 = 12;
-const ACTIVE: u64 = 80;
 
 pub(super) struct State {
     pub(super) functions: BTreeMap<u64, Function>,
@@ -37,7 +30,7 @@ pub(super) fn confine(
         reach(code, *start, 0, &mut functions);
     }
     let context = context(code, core, candidates, &functions)?;
-    let ranges = [context..context + CONTEXT_SIZE, table..table + 96];
+    let ranges = [context.clone(), table..table + 96];
     let references: BTreeSet<Reference> = ranges.iter().flat_map(|range| code.references(range.clone())).collect();
 
     let covered = |functions: &BTreeMap<u64, Function>, address: u64| functions.values().any(|f| f.covers(address));
@@ -51,7 +44,7 @@ pub(super) fn confine(
         .collect();
     let mut strays = BTreeSet::new();
     for reference in references.iter().filter(|reference| !covered(&functions, reference.field)) {
-        if let Some(start) = real(code, *reference, &candidates.ends) {
+        if let Some(start) = code.machine.confirmed(code, *reference, &candidates.ends) {
             strays.insert((start, *reference));
         }
     }
@@ -100,9 +93,9 @@ fn context(
     core: &BTreeMap<Role, u64>,
     candidates: &Candidates,
     functions: &BTreeMap<u64, Function>,
-) -> Result<u64, Refusal> {
+) -> Result<Range<u64>, Refusal> {
     let writable = |function: &Function| -> BTreeSet<u64> {
-        function.refers.iter().copied().filter(|address| code.image.is_writable(*address)).collect()
+        function.addresses().filter(|address| code.image.is_writable(*address)).collect()
     };
     let with_finders = |start: u64| -> BTreeSet<u64> {
         let Some(function) = functions.get(&start) else { return BTreeSet::new() };
@@ -121,7 +114,14 @@ fn context(
         .reduce(|one, other| one.intersection(&other).copied().collect())
         .unwrap_or_default();
     let of_malloc = with_finders(core[&Role::Malloc]);
-    let used = |address: &u64| [MMAP_COUNTER, ACTIVE].map(|offset| of_malloc.contains(&(address + offset)));
+    // Which of both members malloc uses, in the form of the context where it uses the most.
+    let form = |address: &u64| {
+        let uses =
+            |form: &ContextLayout| [form.mmap_counter, form.active].map(|at| of_malloc.contains(&(address + at)));
+        let forms = code.machine.contexts().iter().map(|form| (uses(form), form.size));
+        forms.max_by_key(|(uses, _)| uses.iter().filter(|used| **used).count()).unwrap_or_default()
+    };
+    let used = |address: &u64| form(address).0;
     let mut likely: Vec<u64> =
         common.into_iter().filter(|address| used(address).contains(&true) || of_malloc.contains(address)).collect();
     if likely.len() > 1 && likely.iter().any(|address| used(address) == [true, true]) {
@@ -130,45 +130,11 @@ fn context(
     let named: Vec<u64> =
         code.symbols.iter().filter(|symbol| symbol.name == b"__malloc_context").map(|symbol| symbol.value).collect();
     match (likely.as_slice(), named.as_slice()) {
-        ([one], []) => Ok(*one),
-        ([one], [name]) if one == name => Ok(*one),
+        ([one], []) => Ok(*one..*one + form(one).1),
+        ([one], [name]) if one == name => Ok(*one..*one + form(one).1),
         ([one], _) => Err(Refusal::Symbol { name: "__malloc_context", address: named[0], found: Some(*one) }),
         (_, _) => Err(Refusal::Context { found: likely.len() }),
     }
-}
-
-/// The function in which these four bytes are the reference that they read as; nothing if they are something else by
-/// chance.
-fn real(code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
-    let Reference { field, target } = reference;
-    if let Some(start) = code.enclosing(field, ends) {
-        let instruction = code.function(start)?.instruction_over(field).copied()?;
-        return says(code, &instruction, target).then_some(start);
-    }
-    // No function that is known: take the nearest place from which decoding in order gets there.
-    let start = code.start_before(field)?;
-    let mut at = start;
-    while at <= field {
-        let instruction = code.instruction(at)?;
-        if field < instruction.next_ip() {
-            return says(code, &instruction, target).then_some(start);
-        }
-        at = instruction.next_ip();
-    }
-    None
-}
-
-/// Whether the instruction refers to the address.
-fn says(code: &Code<'_>, instruction: &iced_x86::Instruction, target: u64) -> bool {
-    let absolute = !code.image.position_independent;
-    (0..instruction.op_count()).any(|op| match instruction.op_kind(op) {
-        OpKind::Memory if instruction.is_ip_rel_memory_operand() => instruction.ip_rel_memory_address() == target,
-        OpKind::Memory => absolute && instruction.memory_displacement64() == target,
-        OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64 => {
-            absolute && instruction.immediate(op) == target
-        }
-        _ => false,
-    })
 }
 
 /// Whether nothing reaches a function: nobody branches to it, takes its address, or holds it in data. A function that
@@ -188,12 +154,9 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
         }
         // A place that is no instruction's is chance.
         let Some(caller) = code.enclosing(field, ends) else { return false };
-        let Some(instruction) = code.function(caller).and_then(|function| function.instruction_over(field)).copied()
-        else {
-            return false;
-        };
-        let branches = instruction.op0_kind() == OpKind::NearBranch64 && instruction.near_branch_target() == start;
-        if branches || says(code, &instruction, start) {
+        let Some(function) = code.function(caller).cloned() else { return false };
+        let Some(instruction) = function.instruction_over(field) else { return false };
+        if code.machine.says(code, &function, instruction.address, start) {
             return false;
         }
     }
@@ -205,13 +168,13 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
 fn fork_hook(
     code: &mut Code<'_>,
     core: &BTreeMap<Role, u64>,
-    context: &u64,
+    context: &Range<u64>,
     functions: &BTreeMap<u64, Function>,
 ) -> Result<Option<u64>, Refusal> {
     let writable = |code: &Code<'_>, start: u64| -> BTreeSet<u64> {
-        let refers = functions.get(&start).map(|function| function.refers.clone()).unwrap_or_default();
-        let outside = |address: &u64| !(*context..context + CONTEXT_SIZE).contains(address);
-        refers.into_iter().filter(|address| code.image.is_writable(*address) && outside(address)).collect()
+        let Some(function) = functions.get(&start) else { return BTreeSet::new() };
+        let outside = |address: &u64| !context.contains(address);
+        function.addresses().filter(|address| code.image.is_writable(*address) && outside(address)).collect()
     };
     let (malloc, free) = (writable(code, core[&Role::Malloc]), writable(code, core[&Role::Free]));
     let locks: BTreeSet<u64> = malloc.union(&free).copied().collect();
@@ -222,7 +185,7 @@ fn fork_hook(
                 continue;
             }
             let Some(start) = code.enclosing(reference.field, &BTreeSet::new()) else { continue };
-            if code.function(start).cloned().is_some_and(|function| makes_anew(code, &function, lock)) {
+            if code.function(start).cloned().is_some_and(|function| is_hook(code, &function, lock)) {
                 found.insert(start);
             }
         }
@@ -237,26 +200,6 @@ fn fork_hook(
     }
 }
 
-fn makes_anew(code: &Code<'_>, function: &Function, lock: u64) -> bool {
-    let writes_zero = |instruction: &iced_x86::Instruction| {
-        let to_lock = instruction.op0_kind() == OpKind::Memory && says(code, instruction, lock);
-        let zero = instruction.op_count() == 2
-            && matches!(instruction.op1_kind(), OpKind::Immediate32 | OpKind::Immediate8)
-            && instruction.immediate(1) == 0;
-        instruction.mnemonic() == Mnemonic::Mov && to_lock && zero
-    };
-    let asks_who = |instruction: &iced_x86::Instruction| {
-        let argument =
-            |op: u32| instruction.op_kind(op) == OpKind::Register && instruction.op_register(op) == Register::EDI;
-        match instruction.mnemonic() {
-            Mnemonic::Test => argument(0) && argument(1),
-            Mnemonic::Cmp => {
-                argument(0) && matches!(instruction.op1_kind(), OpKind::Immediate8to32) && instruction.immediate(1) == 0
-            }
-            _ => false,
-        }
-    };
-    function.instructions.len() <= 60
-        && function.instructions.values().any(writes_zero)
-        && function.instructions.values().take(6).any(asks_who)
+fn is_hook(code: &Code<'_>, function: &Function, lock: u64) -> bool {
+    function.instructions.len() <= 60 && code.machine.makes_anew(code, function, lock)
 }

@@ -1,0 +1,89 @@
+//! Where functions of x86_64 begin and end, by their instructions.
+
+use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+use super::at;
+use crate::image::Image;
+
+/// Whether the bytes before an address end a function: a return, a jump, a trap, and padding after it.
+pub(super) fn follows_an_end(image: &Image<'_>, address: u64) -> bool {
+    let Some(mut before) = address.checked_sub(40).and_then(|from| image.read(from, 40)) else { return true };
+    const PADDING: [u8; 5] = [0x90, 0xcc, 0, 0x66, 0x2e];
+    const NOPS: [&[u8]; 5] = [b"\x0f\x1f\x84", b"\x0f\x1f\x80", b"\x0f\x1f\x44", b"\x0f\x1f\x40", b"\x0f\x1f"];
+    loop {
+        let length = before.len();
+        while let [rest @ .., last] = before
+            && PADDING.contains(last)
+        {
+            before = rest;
+        }
+        if let Some(rest) = NOPS.iter().find_map(|nop| before.strip_suffix(*nop)) {
+            before = rest;
+        }
+        if before.len() == length {
+            break;
+        }
+    }
+    let byte = |back: usize| before.len().checked_sub(back).map(|at| before[at]);
+    before.is_empty()
+        || matches!(byte(1), Some(0xc3 | 0xcc | 0xf4))
+        || byte(5) == Some(0xe9)
+        || byte(2) == Some(0xeb)
+        || before.ends_with(b"\x0f\x0b")
+}
+
+/// Whether the code reads nothing but its arguments before it writes them (System V ABI, 3.2.3), as a function's first
+/// instructions do.
+pub(super) fn reads_as_entry(image: &Image<'_>, start: u64) -> bool {
+    let mut known = vec![
+        Register::RSP,
+        Register::RDI,
+        Register::RSI,
+        Register::RDX,
+        Register::RCX,
+        Register::R8,
+        Register::R9,
+        Register::RIP,
+    ];
+    let mut factory = InstructionInfoFactory::new();
+    let mut address = start;
+    for _ in 0..14 {
+        let Some(instruction) = at(image, address) else { return false };
+        address = instruction.next_ip();
+        if instruction.mnemonic() == Mnemonic::Push {
+            continue;
+        }
+        let cleared = matches!(
+            instruction.mnemonic(),
+            Mnemonic::Xor | Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Sub | Mnemonic::Vpxor | Mnemonic::Vxorps
+        ) && instruction.op0_kind() == OpKind::Register
+            && (1..instruction.op_count()).all(|op| {
+                instruction.op_kind(op) == OpKind::Register && instruction.op_register(op) == instruction.op_register(1)
+            })
+            && instruction.op_register(1) == instruction.op_register(instruction.op_count() - 1);
+        let info = factory.info(&instruction);
+        let general = |register: Register| register.full_register().is_gpr();
+        for used in info.used_registers() {
+            let register = used.register().full_register();
+            let reads = matches!(
+                used.access(),
+                OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead | OpAccess::ReadCondWrite
+            );
+            if general(register) && reads && !cleared && !known.contains(&register) {
+                return false;
+            }
+        }
+        for used in info.used_registers() {
+            let register = used.register().full_register();
+            if general(register)
+                && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+            {
+                known.push(register);
+            }
+        }
+        if matches!(instruction.mnemonic(), Mnemonic::Ret | Mnemonic::Jmp | Mnemonic::Call | Mnemonic::Hlt) {
+            return true;
+        }
+    }
+    true
+}

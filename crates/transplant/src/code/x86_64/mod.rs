@@ -1,0 +1,191 @@
+//! x86_64: instructions of any length, so that bytes in between may read as others.
+
+mod deeds;
+mod entry;
+mod musl;
+mod references;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind, Register};
+
+use super::{Branch, Code, ContextLayout, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
+use crate::image::Image;
+
+/// `endbr64`, the landing pad of a function that may be called through a pointer.
+const LANDING_PAD: &[u8] = b"\xf3\x0f\x1e\xfa";
+const CALL: u8 = 0xe8;
+const JUMP: u8 = 0xe9;
+/// Such an opcode and a distance of 32 bits.
+const JUMP_SIZE: u64 = 5;
+
+#[derive(Debug)]
+pub(crate) struct X86_64;
+
+fn decode(address: u64, bytes: &[u8]) -> Option<Decoded> {
+    let bytes = &bytes[..bytes.len().min(15)];
+    let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// The instruction at an address.
+fn at(image: &Image<'_>, address: u64) -> Option<Decoded> {
+    decode(address, image.from(address))
+}
+
+/// A function's instructions, by address.
+fn all<'c>(image: &'c Image<'_>, function: &'c Function) -> impl Iterator<Item = Decoded> + 'c {
+    function.instructions.keys().filter_map(|address| at(image, *address))
+}
+
+fn flow(instruction: &Decoded) -> Flow {
+    let target = (instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch_target());
+    match instruction.flow_control() {
+        FlowControl::Call | FlowControl::IndirectCall => Flow::Call(target),
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => Flow::Jump(target),
+        FlowControl::ConditionalBranch => target.map_or(Flow::Jump(None), Flow::Conditional),
+        FlowControl::Return => Flow::Return,
+        // musl's a_crash is a `hlt` that the compiler takes to return; what it knows not to return is `ud2`.
+        _ if matches!(instruction.mnemonic(), Mnemonic::Ud2 | Mnemonic::Int3) => Flow::Trap,
+        _ => Flow::Next,
+    }
+}
+
+fn is_immediate(kind: OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Immediate8
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate32to64
+            | OpKind::Immediate64
+    )
+}
+
+impl Machine for X86_64 {
+    fn instruction(&self, address: u64, bytes: &[u8]) -> Option<Instruction> {
+        let decoded = decode(address, bytes)?;
+        Some(Instruction { address, next: decoded.next_ip(), flow: flow(&decoded) })
+    }
+
+    fn branches(&self, image: &Image<'_>) -> Vec<Branch> {
+        let mut branches = Vec::new();
+        for (address, bytes) in image.executable() {
+            for at in memchr::memchr2_iter(CALL, JUMP, bytes) {
+                let Some(distance) = bytes.get(at + 1..).and_then(|rest| rest.first_chunk()) else { continue };
+                let site = address + at as u64;
+                let target = (site + JUMP_SIZE).wrapping_add_signed(i64::from(i32::from_le_bytes(*distance)));
+                if image.is_executable(target) {
+                    branches.push(Branch { site, target, is_call: bytes[at] == CALL });
+                }
+            }
+        }
+        branches
+    }
+
+    fn references(&self, code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
+        references::all(code, range)
+    }
+
+    fn refers(&self, code: &Code<'_>, function: &Function) -> BTreeSet<(u64, u64)> {
+        references::of_function(code, function)
+    }
+
+    fn says(&self, code: &Code<'_>, _: &Function, address: u64, target: u64) -> bool {
+        at(code.image, address).is_some_and(|instruction| references::says(code, &instruction, target))
+    }
+
+    fn confirmed(&self, code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
+        references::confirmed(code, reference, ends)
+    }
+
+    fn follows_an_end(&self, image: &Image<'_>, address: u64) -> bool {
+        entry::follows_an_end(image, address)
+    }
+
+    fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool {
+        entry::reads_as_entry(code.image, start)
+    }
+
+    fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
+        let Some(decoded) = at(image, instruction.address) else { return false };
+        matches!(decoded.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt)
+            || (decoded.mnemonic() == Mnemonic::Xchg
+                && decoded.op0_register() == Register::AX
+                && decoded.op1_register() == Register::AX)
+    }
+
+    fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64 {
+        if image.read(start, 4) == Some(LANDING_PAD) { start + 4 } else { start }
+    }
+
+    fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {
+        deeds::of(code.image, function)
+    }
+
+    fn marks(&self, code: &Code<'_>) -> BTreeSet<u64> {
+        let mut places = BTreeSet::new();
+        for threshold in [0x1_ffeb_u32, 0x1_ffec] {
+            places.extend(code.places(&threshold.to_le_bytes()));
+        }
+        // mov byte [register - 3], 255
+        places.extend((0x40..0x48).flat_map(|register| code.places(&[0xc6, register, 0xfd, 0xff])).map(|at| at + 2));
+        places
+    }
+
+    /// musl's <bits/limits.h> knows the page size of this architecture: the context has no member for it.
+    fn contexts(&self) -> &'static [ContextLayout] {
+        &[ContextLayout { size: 0x3a0, mmap_counter: 12, active: 80 }]
+    }
+
+    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
+        musl::makes_anew(code, function, lock)
+    }
+
+    fn no_memory_stores(&self, code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
+        musl::no_memory_stores(code, function)
+    }
+
+    fn errno_location(&self, code: &Code<'_>, start: u64) -> Option<i64> {
+        musl::errno_location(code, start)
+    }
+
+    /// `struct pthread` begins at the thread pointer.
+    fn errno_range(&self) -> Range<i64> {
+        8..1024
+    }
+
+    fn forks(&self, code: &Code<'_>) -> bool {
+        musl::forks(code)
+    }
+
+    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
+        code.places(musl::UNMAP_SELF)
+    }
+
+    fn blocks_signals(&self, code: &Code<'_>, function: &Function) -> bool {
+        musl::blocks_signals(code, function)
+    }
+
+    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
+        musl::handovers(code, function)
+    }
+
+    fn jump_size(&self) -> u64 {
+        JUMP_SIZE
+    }
+
+    fn jump(&self, site: u64, target: u64, is_call: bool) -> Option<Vec<u8>> {
+        let distance = i32::try_from(target.wrapping_sub(site + JUMP_SIZE).cast_signed()).ok()?;
+        let opcode = if is_call { CALL } else { JUMP };
+        Some(std::iter::once(opcode).chain(distance.to_le_bytes()).collect())
+    }
+
+    fn page(&self) -> u64 {
+        0x1000
+    }
+}

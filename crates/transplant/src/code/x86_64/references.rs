@@ -1,0 +1,103 @@
+//! References of x86_64: the distance of an address from the end of the instruction, or in a program at a fixed address the
+//! address itself.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+
+use super::super::{Code, Function, Reference};
+use super::{all as instructions, at, is_immediate};
+
+/// Every place that reads as a reference into the range: four bytes that are a distance from the end of their instruction,
+/// which may go on for an operand of 1, 2 or 4 bytes, or an address.
+pub(super) fn all(code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
+    let mut found = Vec::new();
+    for (address, bytes) in code.image.executable() {
+        for (at, window) in bytes.windows(4).enumerate() {
+            let value = i64::from(i32::from_le_bytes([window[0], window[1], window[2], window[3]]));
+            let field = address + at as u64;
+            for rest in [4, 5, 6, 8] {
+                let target = (field + rest).wrapping_add_signed(value);
+                if range.contains(&target) {
+                    found.push(Reference { field, target });
+                }
+            }
+            // A position-independent program cannot name an address by itself: such a number is something else.
+            if !code.image.position_independent && range.contains(&(value as u64)) {
+                found.push(Reference { field, target: value as u64 });
+            }
+        }
+    }
+    found
+}
+
+/// Addresses that a function takes or reads or writes.
+pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeSet<(u64, u64)> {
+    let absolute = !code.image.position_independent;
+    let mut refers = BTreeSet::new();
+    for instruction in instructions(code.image, function) {
+        if let Some(target) = memory_target(&instruction)
+            && (instruction.is_ip_rel_memory_operand() || absolute)
+        {
+            refers.insert((target, instruction.ip()));
+        }
+        for op in (0..instruction.op_count()).filter(|_| absolute) {
+            if is_immediate(instruction.op_kind(op)) && instruction.mnemonic() == Mnemonic::Mov {
+                let value = instruction.immediate(op);
+                if value > 0x1_0000 {
+                    refers.insert((value, instruction.ip()));
+                }
+            }
+        }
+    }
+    refers
+}
+
+/// The address that a memory operand names by distance, or by itself with or without an index.
+fn memory_target(instruction: &Instruction) -> Option<u64> {
+    let has_memory = (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory);
+    if !has_memory {
+        return None;
+    }
+    if instruction.is_ip_rel_memory_operand() {
+        return Some(instruction.ip_rel_memory_address());
+    }
+    let displacement = instruction.memory_displacement64();
+    let segment = instruction.segment_prefix();
+    (displacement > 0x1000 && (displacement as i64) > 0 && segment == Register::None).then_some(displacement)
+}
+
+/// Whether the instruction refers to the address.
+pub(super) fn says(code: &Code<'_>, instruction: &Instruction, target: u64) -> bool {
+    let absolute = !code.image.position_independent;
+    (0..instruction.op_count()).any(|op| match instruction.op_kind(op) {
+        OpKind::NearBranch64 => instruction.near_branch_target() == target,
+        OpKind::Memory if instruction.is_ip_rel_memory_operand() => instruction.ip_rel_memory_address() == target,
+        OpKind::Memory => absolute && instruction.memory_displacement64() == target,
+        OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64 => {
+            absolute && instruction.immediate(op) == target
+        }
+        _ => false,
+    })
+}
+
+/// The function in which these four bytes are the reference that they read as.
+pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
+    let Reference { field, target } = reference;
+    if let Some(start) = code.enclosing(field, ends) {
+        let address = code.function(start)?.instruction_over(field)?.address;
+        return says(code, &at(code.image, address)?, target).then_some(start);
+    }
+    // No function that is known: take the nearest place from which decoding in order gets there.
+    let start = code.start_before(field)?;
+    let mut address = start;
+    while address <= field {
+        let instruction = at(code.image, address)?;
+        if field < instruction.next_ip() {
+            return says(code, &instruction, target).then_some(start);
+        }
+        address = instruction.next_ip();
+    }
+    None
+}

@@ -1,0 +1,117 @@
+//! The thread-local storage of both, so that no distance from the thread pointer changes which is built into the program's
+//! code (Drepper, ELF Handling For Thread-Local Storage, 3).
+
+use surgery::Arch;
+
+use crate::blob::Blob;
+use crate::image::{Image, Segment};
+use crate::refusal::Refusal;
+
+/// Between the thread pointer and the storage behind it, in variant I (musl arch/aarch64/pthread_arch.h, GAP_ABOVE_TP).
+const GAP: u64 = 16;
+/// What instructions of aarch64 can say of a distance: 24 bits.
+const FARTHEST: u64 = 1 << 24;
+
+/// One storage out of two.
+#[derive(Debug)]
+pub(crate) struct ThreadStorage {
+    /// The image, the donor's part and the program's.
+    pub(crate) image: Vec<u8>,
+    pub(crate) size: u64,
+    pub(crate) align: u64,
+    /// What the image's address has to be, modulo the alignment, for the program's part to stay where it was.
+    pub(crate) remainder: u64,
+    /// Bytes in front of the program's part.
+    pub(crate) front: u64,
+    /// Where in the image the donor's own begins.
+    pub(crate) own: u64,
+    /// By how much the donor's distances change.
+    pub(crate) shift: i64,
+}
+
+impl ThreadStorage {
+    pub(crate) fn of(image: &Image<'_>, blob: &Blob) -> Result<ThreadStorage, Refusal> {
+        let stock = image.segment(crate::image::PT_TLS).copied();
+        let stock = stock.unwrap_or(Segment {
+            kind: crate::image::PT_TLS,
+            flags: 0,
+            offset: 0,
+            address: 0,
+            physical: 0,
+            file_size: 0,
+            memory_size: 0,
+            align: 1,
+        });
+        match image.arch {
+            Arch::X86_64 => Ok(ThreadStorage::in_front(image, blob, &stock)),
+            _ => ThreadStorage::behind(image, blob, &stock),
+        }
+    }
+
+    /// Variant II: storage ends at the thread pointer. The donor's part goes in front.
+    fn in_front(image: &Image<'_>, blob: &Blob, stock: &Segment) -> ThreadStorage {
+        let (size, align) = (stock.memory_size, stock.align.max(1));
+        // What musl makes of the stock program's (src/env/__init_tls.c, static_init_tls).
+        let before = size + (0u64.wrapping_sub(size).wrapping_sub(stock.address) & (align - 1));
+        let own = &blob.tls;
+        let own_align = own.align.max(1);
+        let new_align = align.max(own_align);
+        let own_size = own.memory_size.next_multiple_of(own_align);
+        let padding = before.next_multiple_of(own_align) - before;
+        let front = (own_size + padding).next_multiple_of(new_align);
+        let begins = front - padding - own_size;
+        let mut bytes = vec![0; begins as usize];
+        bytes.extend(donors(blob));
+        bytes.resize(front as usize, 0);
+        bytes.extend(image.read(stock.address, stock.file_size as usize).unwrap_or_default());
+        let whole = front + size;
+        ThreadStorage {
+            image: bytes,
+            size: whole,
+            align: new_align,
+            remainder: 0u64.wrapping_sub(whole).wrapping_sub(before - size) & (new_align - 1),
+            front,
+            own: begins,
+            shift: -((before + padding) as i64),
+        }
+    }
+
+    /// Variant I: storage begins behind the thread pointer. The donor's part goes to its end.
+    fn behind(image: &Image<'_>, blob: &Blob, stock: &Segment) -> Result<ThreadStorage, Refusal> {
+        let own = &blob.tls;
+        let (align, own_align) = (stock.align.max(1), own.align.max(1));
+        let new_align = align.max(own_align);
+        let distance = distance(stock.address, align);
+        let begins = (distance + stock.memory_size).next_multiple_of(own_align) - distance;
+        let mut bytes = image.read(stock.address, stock.file_size as usize).unwrap_or_default().to_vec();
+        let part = donors(blob);
+        if !part.is_empty() {
+            bytes.resize(begins as usize, 0);
+            bytes.extend(part);
+        }
+        let size = begins + own.memory_size;
+        if distance + size >= FARTHEST {
+            return Err(Refusal::ThreadLocalSize { bytes: stock.memory_size });
+        }
+        Ok(ThreadStorage {
+            image: bytes,
+            size,
+            align: new_align,
+            remainder: distance & (new_align - 1),
+            front: 0,
+            own: begins,
+            shift: (distance + begins) as i64 - self::distance(own.address, own_align) as i64,
+        })
+    }
+}
+
+/// Where variant I puts storage, from the thread pointer, by its address and alignment.
+pub(crate) fn distance(address: u64, align: u64) -> u64 {
+    GAP + (address.wrapping_sub(GAP) & (align - 1))
+}
+
+/// The image of the donor's part.
+fn donors(blob: &Blob) -> &[u8] {
+    let own = &blob.tls;
+    &blob.memory[own.address as usize..(own.address + own.file_size) as usize]
+}
