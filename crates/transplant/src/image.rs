@@ -168,6 +168,7 @@ impl<'a> Image<'a> {
         let (kind, machine) = (half(16), half(18));
         let arch = match machine {
             62 => Arch::X86_64,
+            183 => Arch::Aarch64,
             _ => return Err(Refusal::Architecture { found: format!("e_machine {machine}") }),
         };
         let position_independent = match kind {

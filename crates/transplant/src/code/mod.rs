@@ -1,5 +1,6 @@
 //! Machine code: where functions begin, what branches where, what refers to an address.
 
+mod aarch64;
 mod deeds;
 mod function;
 mod instruction;
@@ -24,6 +25,7 @@ use crate::relocations::Relocations;
 pub(crate) fn machine(arch: Arch) -> Option<&'static dyn Machine> {
     match arch {
         Arch::X86_64 => Some(&x86_64::X86_64),
+        Arch::Aarch64 => Some(&aarch64::Aarch64),
         _ => None,
     }
 }

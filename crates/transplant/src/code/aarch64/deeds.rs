@@ -1,0 +1,70 @@
+//! Deeds of functions of aarch64.
+
+use super::super::{Code, Deed, Deeds, Flow, Function};
+use super::values::{self, State};
+use super::word::{Operation, Word, ZERO};
+use super::word_at;
+
+const FRAME: u32 = 29;
+
+pub(super) fn of(code: &Code<'_>, function: &Function) -> Deeds {
+    let mut deeds = Deeds::default();
+    for (address, state) in values::of_function(code, function) {
+        if let Some(word) = word_at(code.image, address) {
+            note(&mut deeds, code, word, state);
+        }
+    }
+    deeds
+}
+
+fn note(deeds: &mut Deeds, code: &Code<'_>, word: Word, state: State) {
+    let deed = match word.operation() {
+        Operation::Memory(access) => {
+            // musl's a_crash is a store to address 0, which some compilers know to be the end.
+            let ends = || word_at(code.image, word.address + 4).is_some_and(|next| next.flow() == Flow::Trap);
+            let to_stack = matches!(access.base, ZERO | FRAME);
+            if access.stores && !to_stack && state.known(access.base) != Some(0) && !ends() {
+                deeds.stores += 1;
+            }
+            let freed = || access.register.and_then(|register| state.known(register)).map(|value| value & 0xff);
+            match (access.size, access.offset) {
+                _ if to_stack || access.register.is_none() || access.index.is_some() => return,
+                (1, -3) if access.loads => Deed::ReadsIndexByte,
+                (2, -2) if access.loads => Deed::ReadsOffset,
+                (1, -3) if freed() == Some(0xff) => Deed::WritesFreed,
+                _ => return,
+            }
+        }
+        Operation::SystemCall => Deed::SystemCall,
+        Operation::Multiply { .. } => Deed::Multiplies,
+        Operation::Constant { to, .. } | Operation::Keep { to, .. } => {
+            let mut after = state;
+            after.step(code, word);
+            match after.known(to) {
+                Some(0x1_ffeb | 0x1_ffec) => Deed::Threshold,
+                Some(0x7_ffff_ffff) => Deed::GreatestAlignment,
+                _ => return,
+            }
+        }
+        Operation::Add { flags: true, value, .. } => match -value {
+            47 | 48 => Deed::CountsClasses,
+            4..=6 | 0x9f | 0xa0 | 0xbf | 0xc0 => Deed::Reserved,
+            _ => return,
+        },
+        Operation::Logic { value: 0xf, and: true, .. } => Deed::TestsAlignment,
+        Operation::Logic { value: 0xffff_fff8_0000_0000, and: true, .. } => Deed::GreatestAlignment,
+        // LSR by 35
+        Operation::Field { rotate: 35, last: 63, wide: true, .. } => Deed::GreatestAlignment,
+        _ => return,
+    };
+    deeds.set.insert(deed);
+}
+
+/// The lower half of the threshold, or a byte stored before a block's last two.
+pub(super) fn is_mark(word: Word) -> bool {
+    match word.operation() {
+        Operation::Constant { value, .. } => matches!(value, 0xffeb | 0xffec),
+        Operation::Memory(access) => access.stores && (access.size, access.offset) == (1, -3) && access.base != ZERO,
+        _ => false,
+    }
+}

@@ -1,0 +1,241 @@
+//! aarch64: instructions of one word each, so that every word is one or is data.
+
+mod deeds;
+mod musl;
+mod values;
+mod word;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::{Branch, Code, ContextLayout, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
+use crate::image::Image;
+use word::{Operation, Word};
+
+#[derive(Debug)]
+pub(crate) struct Aarch64;
+
+/// The word at an address, which is a multiple of four.
+fn word_at(image: &Image<'_>, address: u64) -> Option<Word> {
+    if !address.is_multiple_of(4) || !image.is_executable(address) {
+        return None;
+    }
+    Some(Word { address, bits: u32::from_le_bytes(*image.from(address).first_chunk()?) })
+}
+
+/// Every word of the code.
+fn words<'i>(image: &'i Image<'_>) -> impl Iterator<Item = Word> + 'i {
+    image.executable().flat_map(|(start, bytes)| {
+        let skip = start.wrapping_neg() & 3;
+        let bytes = bytes.get(skip as usize..).unwrap_or_default();
+        bytes.chunks_exact(4).enumerate().map(move |(index, raw)| Word {
+            address: start + skip + 4 * index as u64,
+            bits: u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]),
+        })
+    })
+}
+
+/// A function's instructions, by address.
+fn all<'c>(image: &'c Image<'_>, function: &'c Function) -> impl Iterator<Item = Word> + 'c {
+    function.instructions.keys().filter_map(|address| word_at(image, *address))
+}
+
+/// Pages with words that hold an address in the range, or will: entries of the global offset table, say.
+fn pointers_into(code: &Code<'_>, range: &Range<u64>) -> BTreeSet<u64> {
+    if code.image.position_independent {
+        return code.relocations.places_of(range.clone()).map(|place| place & !0xfff).collect();
+    }
+    let mut pages = BTreeSet::new();
+    for load in code.image.loads() {
+        let skip = load.address.wrapping_neg() & 7;
+        let bytes = code.image.from(load.address).get(skip as usize..).unwrap_or_default();
+        for (index, raw) in bytes.chunks_exact(8).enumerate() {
+            if crate::image::u64_at(raw, 0).is_some_and(|value| range.contains(&value)) {
+                pages.insert((load.address + skip + 8 * index as u64) & !0xfff);
+            }
+        }
+    }
+    pages
+}
+
+impl Machine for Aarch64 {
+    fn instruction(&self, address: u64, bytes: &[u8]) -> Option<Instruction> {
+        let bits = u32::from_le_bytes(*bytes.first_chunk()?);
+        let word = Word { address, bits };
+        address.is_multiple_of(4).then(|| Instruction { address, next: address + 4, flow: word.flow() })
+    }
+
+    fn branches(&self, image: &Image<'_>) -> Vec<Branch> {
+        let branch = |word: Word| match word.flow() {
+            Flow::Call(Some(target)) => Some(Branch { site: word.address, target, is_call: true }),
+            Flow::Jump(Some(target)) => Some(Branch { site: word.address, target, is_call: false }),
+            _ => None,
+        };
+        words(image).filter_map(branch).filter(|branch| image.is_executable(branch.target)).collect()
+    }
+
+    /// An address is made of a page (ADRP) and what is added to it, by one instruction or several, on any way through the
+    /// code; or it is near (ADR, LDR); or it is branched to.
+    fn references(&self, code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
+        /// From the page to the address: objects that share one base are this far from it at most.
+        const REACH: u64 = 0x1_0000;
+        let near = range.start.saturating_sub(REACH)..range.end.saturating_add(REACH);
+        let pointers = pointers_into(code, &range);
+        let mut found = Vec::new();
+        for word in words(code.image) {
+            let field = word.address;
+            let mut add = |target: u64| {
+                if range.contains(&target) {
+                    found.push(Reference { field, target });
+                }
+            };
+            match (word.flow(), word.operation()) {
+                (Flow::Call(Some(target)) | Flow::Jump(Some(target)) | Flow::Conditional(target), _) => add(target),
+                (_, Operation::Memory(access)) => access.literal.into_iter().for_each(add),
+                (_, Operation::Address { value, .. }) => {
+                    let is_page = word.bits >> 31 == 1;
+                    if !is_page {
+                        add(value);
+                    }
+                    if !near.contains(&value) && !pointers.contains(&value) {
+                        continue;
+                    }
+                    match values::follow_page(code, field) {
+                        Some(made) => found.extend(
+                            made.into_iter()
+                                .filter(|(target, _)| range.contains(target))
+                                .map(|(target, field)| Reference { field, target }),
+                        ),
+                        // What cannot be followed counts as a reference.
+                        None => found.push(Reference { field, target: range.start }),
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn refers(&self, code: &Code<'_>, function: &Function) -> BTreeSet<(u64, u64)> {
+        let states = values::of_function(code, function);
+        let made = |(address, mut state): (u64, values::State)| {
+            state.step(code, word_at(code.image, address)?).map(|made| (made, address))
+        };
+        states.into_iter().filter_map(made).collect()
+    }
+
+    /// What has been followed to an instruction is said there.
+    fn says(&self, _: &Code<'_>, _: &Function, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn confirmed(&self, code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
+        let Reference { field, .. } = reference;
+        Some(code.enclosing(field, ends).or_else(|| code.start_before(field)).unwrap_or(field))
+    }
+
+    fn follows_an_end(&self, image: &Image<'_>, address: u64) -> bool {
+        let before = (1..=16).map_while(|back| word_at(image, address.checked_sub(4 * back)?));
+        match before.into_iter().find(|word| !word.is_padding()) {
+            Some(word) => matches!(word.flow(), Flow::Return | Flow::Jump(_) | Flow::Trap),
+            None => true,
+        }
+    }
+
+    /// Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1: x0 to x7 are arguments, x8 is where a result goes, x18
+    /// is the platform's. Registers that are saved on the stack may hold anything.
+    fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool {
+        const ARGUMENTS: u32 = 0x6004_01ff;
+        let mut known = ARGUMENTS;
+        for place in (0..14).map(|index| start + 4 * index) {
+            let Some(word) = word_at(code.image, place) else { return false };
+            let saves = matches!(word.operation(), Operation::Memory(access)
+                if access.stores && access.base == word::ZERO);
+            if !saves && word.reads() & !known != 0 {
+                return false;
+            }
+            known |= word.writes();
+            if matches!(word.flow(), Flow::Return | Flow::Jump(_) | Flow::Call(_)) {
+                return true;
+            }
+            if word.flow() == Flow::Trap {
+                return word.address != start;
+            }
+        }
+        true
+    }
+
+    fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
+        word_at(image, instruction.address).is_some_and(Word::is_padding)
+    }
+
+    fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64 {
+        if word_at(image, start).is_some_and(Word::is_landing_pad) { start + 4 } else { start }
+    }
+
+    fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {
+        deeds::of(code, function)
+    }
+
+    fn marks(&self, code: &Code<'_>) -> BTreeSet<u64> {
+        words(code.image).filter(|word| deeds::is_mark(*word)).map(|word| word.address).collect()
+    }
+
+    /// musl leaves the page size of this architecture open, so that the context has a member for it; zig's headers name one.
+    fn contexts(&self) -> &'static [ContextLayout] {
+        &[
+            ContextLayout { size: 0x3a8, mmap_counter: 20, active: 88 },
+            ContextLayout { size: 0x3a0, mmap_counter: 12, active: 80 },
+        ]
+    }
+
+    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
+        musl::makes_anew(code, function, lock)
+    }
+
+    fn no_memory_stores(&self, code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
+        musl::no_memory_stores(code, function)
+    }
+
+    fn errno_location(&self, code: &Code<'_>, start: u64) -> Option<i64> {
+        musl::errno_location(code, start)
+    }
+
+    /// `struct pthread` ends at the thread pointer.
+    fn errno_range(&self) -> Range<i64> {
+        -1024..-3
+    }
+
+    fn forks(&self, code: &Code<'_>) -> bool {
+        musl::forks(code)
+    }
+
+    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
+        let found = code.places(musl::UNMAP_SELF);
+        found.into_iter().filter(|address| address.is_multiple_of(4)).collect()
+    }
+
+    fn blocks_signals(&self, code: &Code<'_>, function: &Function) -> bool {
+        musl::blocks_signals(code, function)
+    }
+
+    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
+        musl::handovers(code, function)
+    }
+
+    fn jump_size(&self) -> u64 {
+        4
+    }
+
+    /// B, BL: 128 MiB in both directions.
+    fn jump(&self, site: u64, target: u64, is_call: bool) -> Option<Vec<u8>> {
+        let distance = target.wrapping_sub(site).cast_signed();
+        let reaches = (-(1 << 27)..1 << 27).contains(&distance) && distance % 4 == 0;
+        let opcode: u32 = if is_call { 0x9400_0000 } else { 0x1400_0000 };
+        reaches.then(|| (opcode | (distance >> 2) as u32 & 0x3ff_ffff).to_le_bytes().to_vec())
+    }
+
+    fn page(&self) -> u64 {
+        0x1_0000
+    }
+}

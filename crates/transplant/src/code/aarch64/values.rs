@@ -1,0 +1,368 @@
+//! What registers hold, as far as it follows from the code: addresses are put together by two or three instructions, far
+//! from each other at times, so that they are followed from one to the next.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::super::{Flow, Function};
+use super::word::{Access, Operation, Word, ZERO};
+use super::word_at;
+use crate::code::Code;
+
+/// What a register holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Value {
+    /// A number that the code says itself.
+    Number(u64),
+    /// An address.
+    Known(u64),
+    /// An address with something unknown added: a place in what begins there.
+    Near(u64),
+    /// A distance from the thread pointer.
+    Thread(i64),
+    /// What the function at an address returned.
+    Result(u64),
+}
+
+impl Value {
+    fn plus(self, by: i64) -> Value {
+        match self {
+            Value::Number(value) => Value::Number(value.wrapping_add_signed(by)),
+            Value::Known(value) => Value::Known(value.wrapping_add_signed(by)),
+            Value::Near(value) => Value::Near(value.wrapping_add_signed(by)),
+            Value::Thread(distance) => Value::Thread(distance.wrapping_add(by)),
+            Value::Result(_) if by == 0 => self,
+            Value::Result(of) => Value::Near(of),
+        }
+    }
+
+    fn address(self) -> Option<u64> {
+        match self {
+            Value::Known(value) | Value::Near(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// All registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct State {
+    registers: [Option<Value>; 31],
+}
+
+/// Registers that a function may change: x0 to x18 and x30 (Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1).
+const SCRATCH: u32 = 0x4007_ffff;
+
+impl State {
+    pub(super) fn get(&self, register: u32) -> Option<Value> {
+        if register == ZERO { Some(Value::Number(0)) } else { self.registers[register as usize] }
+    }
+
+    /// The number or the address that a register holds.
+    pub(super) fn known(&self, register: u32) -> Option<u64> {
+        match self.get(register) {
+            Some(Value::Number(value) | Value::Known(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The address that a register holds.
+    pub(super) fn address(&self, register: u32) -> Option<u64> {
+        match self.get(register) {
+            Some(Value::Known(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn set(&mut self, register: u32, value: Option<Value>) {
+        if let Some(place) = self.registers.get_mut(register as usize) {
+            *place = value;
+        }
+    }
+
+    fn forget(&mut self, registers: u32) {
+        (0..31).filter(|register| registers >> register & 1 == 1).for_each(|register| self.set(register, None));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.registers.iter().all(Option::is_none)
+    }
+
+    /// What is so on both ways to a place; whether that is less than before.
+    fn meet(&mut self, other: &State) -> bool {
+        let mut less = false;
+        for (own, other) in self.registers.iter_mut().zip(&other.registers) {
+            if own.is_some() && own != other {
+                (*own, less) = (None, true);
+            }
+        }
+        less
+    }
+
+    /// Where a load or a store leads. The stack's registers hold nothing that is known here.
+    pub(super) fn place(&self, access: &Access) -> Option<Value> {
+        if let Some(literal) = access.literal {
+            return Some(Value::Known(literal));
+        }
+        let base = if access.base == ZERO { None } else { self.get(access.base) }?.plus(access.offset);
+        match (access.index, base) {
+            (Some(_), Value::Known(value)) => Some(Value::Near(value)),
+            (Some(_), Value::Number(_)) => None,
+            _ => Some(base),
+        }
+    }
+
+    /// Goes on behind an instruction. The address that it makes or uses, a part of one left out.
+    pub(super) fn step(&mut self, code: &Code<'_>, word: Word) -> Option<u64> {
+        let known = |state: &State, register: u32| if register == ZERO { None } else { state.get(register) };
+        match word.operation() {
+            Operation::Address { to, value } => {
+                self.set(to, Some(Value::Known(value)));
+                // ADRP alone is a page.
+                (word.bits >> 31 == 0).then_some(value)
+            }
+            Operation::Constant { to, value } => {
+                self.set(to, Some(Value::Number(value)));
+                None
+            }
+            Operation::Keep { to, value, mask } => {
+                let kept = self.known(to).map(|before| Value::Number(before & mask | value));
+                self.set(to, kept);
+                None
+            }
+            Operation::Move { to, from } => {
+                self.set(to, self.get(from));
+                None
+            }
+            Operation::Add { to, from, value, wide, .. } => {
+                // Of the stack pointer nothing is known.
+                let sum = known(self, from).map(|before| before.plus(value));
+                let sum = match sum {
+                    Some(Value::Number(sum)) if !wide => Some(Value::Number(sum & 0xffff_ffff)),
+                    _ if !wide => None,
+                    _ => sum,
+                };
+                if let Some(to) = to {
+                    self.set(to, sum);
+                }
+                sum.and_then(Value::address)
+            }
+            Operation::Sum { to, one, other, subtract, plain } => {
+                let sum = match (self.get(one), self.get(other)) {
+                    (Some(one), Some(Value::Number(other))) if plain => {
+                        let other = other.cast_signed();
+                        Some(one.plus(if subtract { other.wrapping_neg() } else { other }))
+                    }
+                    (Some(Value::Number(one)), Some(other)) if plain && !subtract => {
+                        Some(other.plus(one.cast_signed()))
+                    }
+                    (one, other) => {
+                        let other = if subtract { None } else { other };
+                        let addresses = [one, other].map(|value| value.and_then(Value::address));
+                        addresses.into_iter().flatten().max().map(Value::Near)
+                    }
+                };
+                if let Some(to) = to {
+                    self.set(to, sum);
+                }
+                sum.and_then(Value::address)
+            }
+            Operation::Logic { to, from, value, and } => {
+                let result = self.get(from).and_then(|before| match before {
+                    Value::Number(before) if and => Some(Value::Number(before & value)),
+                    Value::Known(before) if and => Some(Value::Known(before & value)),
+                    Value::Near(before) if and => Some(Value::Near(before & value)),
+                    _ => None,
+                });
+                if let Some(to) = to {
+                    self.set(to, result);
+                }
+                None
+            }
+            Operation::ThreadPointer { to } => {
+                self.set(to, Some(Value::Thread(0)));
+                None
+            }
+            Operation::Memory(access) => {
+                let place = self.place(&access);
+                let stepped = access.step.and_then(|step| known(self, access.base)?.plus(step).into());
+                let loaded = match place {
+                    Some(Value::Known(place)) if access.size == 8 && access.second.is_none() => pointer_at(code, place),
+                    _ => None,
+                };
+                self.forget(word.writes());
+                if access.step.is_some() {
+                    self.set(access.base, stepped);
+                }
+                if let (true, Some(register)) = (access.loads && !access.stores, access.register) {
+                    self.set(register, loaded.map(Value::Known));
+                }
+                place.and_then(Value::address)
+            }
+            _ => {
+                self.forget(word.writes());
+                if let Flow::Call(target) = word.flow()
+                    && word.operation() != Operation::SystemCall
+                {
+                    self.forget(SCRATCH);
+                    self.set(0, target.map(Value::Result));
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The address that a word of the program's data holds: an entry of the global offset table, say.
+fn pointer_at(code: &Code<'_>, place: u64) -> Option<u64> {
+    if let Some(value) = code.relocations.value_at(place) {
+        return Some(value);
+    }
+    let value = crate::image::u64_at(code.image.read(place, 8)?, 0)?;
+    let inside = code.image.loads().any(|load| load.memory().contains(&value));
+    (!code.image.position_independent && inside).then_some(value)
+}
+
+/// What registers hold before each instruction of a function, whatever way led there; nothing at its start.
+pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeMap<u64, State> {
+    let mut states: BTreeMap<u64, State> = BTreeMap::from([(function.start, State::default())]);
+    let mut open = vec![function.start];
+    while let Some(address) = open.pop() {
+        let (Some(mut state), Some(word)) = (states.get(&address).copied(), word_at(code.image, address)) else {
+            continue;
+        };
+        state.step(code, word);
+        for next in follows(code, word).into_iter().flatten().filter(|next| function.instructions.contains_key(next)) {
+            let less = match states.get_mut(&next) {
+                Some(before) => before.meet(&state),
+                None => {
+                    states.insert(next, state);
+                    true
+                }
+            };
+            if less {
+                open.push(next);
+            }
+        }
+    }
+    states
+}
+
+/// The instructions that may be executed next. Behind a call of what does not return, other code may lie.
+fn follows(code: &Code<'_>, word: Word) -> [Option<u64>; 2] {
+    let next = Some(word.address + 4);
+    match word.flow() {
+        Flow::Call(Some(target)) if !returns(code, target, 0) => [None, None],
+        Flow::Next | Flow::Call(_) => [next, None],
+        Flow::Conditional(target) => [next, Some(target)],
+        Flow::Jump(target) => [target, None],
+        Flow::Return | Flow::Trap => [None, None],
+    }
+}
+
+/// Whether a function may return: a return, or a jump through a register, can be reached.
+fn returns(code: &Code<'_>, start: u64, depth: usize) -> bool {
+    const MOST_INSTRUCTIONS: usize = 400;
+    const DEEPEST: usize = 4;
+    if depth > DEEPEST {
+        return true;
+    }
+    if let Some(known) = code.returning.borrow().get(&start) {
+        return *known;
+    }
+    let (mut seen, mut open) = (HashSet::new(), vec![start]);
+    let mut found = false;
+    while let (false, Some(address)) = (found, open.pop()) {
+        if !seen.insert(address) {
+            continue;
+        }
+        let Some(word) = word_at(code.image, address) else { continue };
+        found = seen.len() > MOST_INSTRUCTIONS
+            || match word.flow() {
+                Flow::Return | Flow::Jump(None) => true,
+                Flow::Trap => false,
+                Flow::Call(Some(target)) if target != start && !returns(code, target, depth + 1) => false,
+                Flow::Next | Flow::Call(_) => {
+                    open.push(address + 4);
+                    false
+                }
+                Flow::Jump(Some(target)) => {
+                    open.push(target);
+                    false
+                }
+                Flow::Conditional(target) => {
+                    open.extend([target, address + 4]);
+                    false
+                }
+            };
+    }
+    // What was assumed too deep down is not kept.
+    if depth == 0 || !found {
+        code.returning.borrow_mut().insert(start, found);
+    }
+    found
+}
+
+/// Follows the page that the ADRP at `start` loads, on every way from there, until nothing holds anything of it: each
+/// address that is made of it, and the instruction. Nothing if that has no end.
+pub(super) fn follow_page(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
+    const MOST_STEPS: usize = 100_000;
+    /// A pointer that goes through an array is another one each time around.
+    const MOST_STATES: usize = 8;
+    let mut found = Vec::new();
+    let mut seen: HashMap<u64, Vec<State>> = HashMap::new();
+    let mut steps = 0;
+    let mut open = vec![(start, State::default())];
+    while let Some((address, mut state)) = open.pop() {
+        let Some(word) = word_at(code.image, address) else { continue };
+        steps += 1;
+        if steps > MOST_STEPS {
+            return None;
+        }
+        let of_page =
+            |state: &State, word: Word| (0..31).any(|one| word.reads() >> one & 1 == 1 && state.get(one).is_some());
+        // Of other numbers and addresses nothing is wanted.
+        match word.operation() {
+            Operation::Constant { .. } | Operation::Address { .. } if address != start => state.forget(word.writes()),
+            _ => {
+                let uses = of_page(&state, word);
+                let made = state.step(code, word);
+                if uses {
+                    found.extend(made.map(|made| (made, address)));
+                    // Out of a table of addresses.
+                    let loaded = (0..31).filter(|register| word.writes() >> register & 1 == 1);
+                    found.extend(loaded.filter_map(|register| state.address(register)).map(|loaded| (loaded, address)));
+                }
+                for register in (0..31).filter(|_| address != start) {
+                    if matches!(state.get(register), Some(Value::Result(_) | Value::Thread(_)))
+                        || (!uses && word.writes() >> register & 1 == 1)
+                    {
+                        state.set(register, None);
+                    }
+                }
+            }
+        }
+        if state.is_empty() {
+            continue;
+        }
+        for next in follows(code, word).into_iter().flatten() {
+            let states = seen.entry(next).or_default();
+            if states.len() < MOST_STATES && !states.contains(&state) {
+                states.push(state);
+                open.push((next, state));
+            }
+        }
+    }
+    Some(found)
+}
+
+/// Goes through so many instructions before an address in order, and gives what registers hold then.
+pub(super) fn before(code: &Code<'_>, address: u64, instructions: u64) -> State {
+    let mut state = State::default();
+    for place in (1..=instructions).rev().filter_map(|back| address.checked_sub(4 * back)) {
+        match word_at(code.image, place) {
+            Some(word) => drop(state.step(code, word)),
+            None => state = State::default(),
+        }
+    }
+    state
+}
