@@ -120,6 +120,14 @@ pub enum Error {
         /// What it said.
         said: String,
     },
+    /// A grafted executable could not be tested: nothing here runs it.
+    #[error("the graft of `{}` cannot be tested: {}", .path.display(), Error::nothing_runs(*.arch))]
+    Untested {
+        /// The executable.
+        path: PathBuf,
+        /// What it is for.
+        arch: surgery::Arch,
+    },
     /// `--try`: stock and graft do not do the same.
     #[error("the graft of `{}` does not do what stock does: {differs}", .path.display())]
     Differs {
@@ -313,6 +321,7 @@ impl Error {
             | Error::Executable { .. }
             | Error::NoBlob { .. }
             | Error::SelfTest { .. }
+            | Error::Untested { .. }
             | Error::NoDonorFor { .. }
             | Error::StockNeeded { .. }
             | Error::NothingGraftable { .. }
@@ -323,6 +332,18 @@ impl Error {
             | Error::BackupChanged { .. }
             | Error::RecordMissing { .. }
             | Error::NoBackup { .. } => 3,
+        }
+    }
+
+    pub(crate) fn nothing_runs(arch: surgery::Arch) -> String {
+        format!("this machine runs no programs for {arch}, and there is no emulator (qemu-{arch}-static, qemu-{arch})")
+    }
+
+    /// Why a graft was not tested, as a clause.
+    pub(crate) fn reason_untested(&self) -> String {
+        match self {
+            Error::Untested { arch, .. } => Error::nothing_runs(*arch),
+            other => other.to_string(),
         }
     }
 
@@ -346,6 +367,10 @@ impl Error {
                     donors::all().iter().filter(|donor| !donor.blobs.is_empty()).map(|donor| donor.name).collect();
                 format!("these can: {}", having.join(", "))
             }
+            Error::Untested { arch, .. } => format!(
+                "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine that runs \
+                 {arch} programs. `--untested` goes without the self-test"
+            ),
             Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
             Error::Differs { .. } => {
                 "the stock file is as it was. If the program prints the time or the like, try it with other arguments"

@@ -29,6 +29,8 @@ pub struct GraftedExecutable {
     pub source: Option<PathBuf>,
     /// What was done.
     pub action: Action,
+    /// What it is for.
+    pub arch: Arch,
     /// What went in.
     pub donor: Note,
     /// Whether it is position-independent.
@@ -73,7 +75,9 @@ pub fn plan_executable(
 ) -> Result<(Note, Plan), Error> {
     let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
     let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
-    let object = donor.object(Arch::X86_64).zip(donor.blob(Arch::X86_64));
+    // Of others the plan says what they are.
+    let arch = transplant::arch(stock).unwrap_or(Arch::X86_64);
+    let object = donor.object(arch).zip(donor.blob(arch));
     let (object, blob) = object.ok_or_else(|| Error::NoBlob { path: path.to_owned(), donor: donor.name })?;
     let tuned = DonorObject::parse(object).and_then(|object| object.tuned(settings, ALLOGRAFT)).map_err(wrong)?;
     let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
@@ -102,7 +106,8 @@ pub fn graft_executable_to(
     Ok(plan)
 }
 
-/// Grafts an executable as `request` says. With `arguments`, stock and graft are first run with them and compared.
+/// Grafts an executable as `request` says. With `arguments`, stock and graft are first run with them and compared. With
+/// `untested`, one for an architecture whose programs cannot be run here is grafted all the same.
 ///
 /// # Errors
 /// The executable is as it was.
@@ -110,6 +115,7 @@ pub fn graft_executable(
     target: &Path,
     request: &Request,
     arguments: Option<&[OsString]>,
+    untested: bool,
 ) -> Result<GraftedExecutable, Error> {
     let Target::Executable(host) = recognise(target)? else {
         return Err(Error::Unrecognised { path: target.to_owned(), found: "no executable".to_owned() });
@@ -148,6 +154,7 @@ pub fn graft_executable(
             () if earlier.is_some() => Action::Replaced,
             () => Action::Grafted,
         },
+        arch: plan.arch,
         donor: note,
         position_independent: plan.position_independent,
         symbols: plan.symbols,
@@ -161,7 +168,14 @@ pub fn graft_executable(
         notes: notes(&host)?,
     };
     let Some(locks) = locks.filter(|_| !unchanged) else { return Ok(grafted) };
-    grafted.tried.push(format!("self-test: {}", rehearsal::self_test(&host, &stock, &plan.graft)?));
+    match rehearsal::self_test(&host, &stock, &plan.graft) {
+        Ok(passed) => grafted.tried.push(format!("self-test: {passed}")),
+        Err(error @ Error::Untested { .. }) if untested => {
+            grafted.tried.push("self-test: not run (--untested)".to_owned());
+            grafted.notes.push(format!("has not been tested: {}", error.reason_untested()));
+        }
+        Err(error) => return Err(error),
+    }
     if let Some(arguments) = arguments {
         grafted.tried.push(rehearsal::compare(&host, &stock, &plan.graft, arguments)?);
     }

@@ -6,10 +6,12 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use surgery::Arch;
 
 use crate::error::{Error, IoContext};
 use crate::record::{folder_of, temporary};
@@ -19,32 +21,88 @@ const PASSED: &[u8] = b"allograft self-test: ok\n";
 /// It takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the graft's self-test out of memory: the kernel loads the new file, the donor's start routine relocates itself, and
-/// instead of the program the malloc family is called through the program's own entry points. Nothing of the program's is
-/// run. Says what was done.
+/// Runs the graft's self-test: the kernel loads the new file, the donor's start routine relocates itself, and instead of the
+/// program the malloc family is called through the program's own entry points. Nothing of the program's is run. Says what
+/// was done.
 ///
 /// # Errors
-/// A test that failed, and what the system does not let be tried.
+/// A test that failed, what the system does not let be tried, and a program for another architecture that neither the
+/// kernel nor an emulator runs ([`Error::Untested`]).
 pub fn self_test(host: &Path, stock: &[u8], graft: &[u8]) -> Result<String, Error> {
-    if std::env::consts::ARCH != "x86_64" {
-        return Ok("left out, as this machine does not run x86_64 programs".to_owned());
-    }
-    let memory = rustix::fs::memfd_create("allograft", rustix::fs::MemfdFlags::CLOEXEC);
-    let memory = memory.map_err(Into::into).context(host, "test the graft of")?;
-    let mut writer = File::from(memory);
-    writer.write_all(graft).context(host, "test the graft of")?;
-    // The kernel executes nothing that is open for writing.
-    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
-    let reader = File::open(&path).context(host, "test the graft of")?;
-    drop(writer);
-    let mut command = Command::new(format!("/proc/self/fd/{}", reader.as_raw_fd()));
-    command.arg0(host).env_clear().env("ALLOGRAFT_SELF_TEST", format!("{:x}", transplant::secret(stock)));
-    let output = run(&mut command).context(host, "test the graft of")?;
+    let arch = transplant::arch(graft).unwrap_or(Arch::X86_64);
+    let secret = format!("{:x}", transplant::secret(stock));
+    let test = |mut command: Command| {
+        command.env_clear().env("ALLOGRAFT_SELF_TEST", &secret);
+        run(&mut command)
+    };
+    let (output, by) = match std::env::consts::ARCH == arch.name() {
+        true => (test(from_memory(host, graft)?.command(host)).context(host, "test the graft of")?, String::new()),
+        false => {
+            let folder = tempfile::tempdir().context(host, "test the graft of")?;
+            let program = folder.path().join("graft");
+            fs::write(&program, graft).context(host, "test the graft of")?;
+            let mode = fs::Permissions::from_mode(0o700);
+            fs::set_permissions(&program, mode).context(host, "test the graft of")?;
+            foreign(host, arch, |emulator| {
+                let mut command = Command::new(emulator.unwrap_or(&program));
+                command.args(emulator.map(|_| &program));
+                test(command)
+            })?
+        }
+    };
     match output {
-        Some(output) if output.status.success() && output.stdout == PASSED => Ok("passed".to_owned()),
+        Some(output) if output.status.success() && output.stdout == PASSED => Ok(format!("passed{by}")),
         Some(output) => Err(Error::SelfTest { path: host.to_owned(), said: said(&output) }),
         None => Err(Error::SelfTest { path: host.to_owned(), said: "nothing, for a minute".to_owned() }),
     }
+}
+
+/// A program in memory, which the kernel executes from there.
+struct InMemory(File);
+
+impl InMemory {
+    fn command(&self, host: &Path) -> Command {
+        let mut command = Command::new(format!("/proc/self/fd/{}", self.0.as_raw_fd()));
+        command.arg0(host);
+        command
+    }
+}
+
+fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error> {
+    let memory = rustix::fs::memfd_create("allograft", rustix::fs::MemfdFlags::CLOEXEC);
+    let memory = memory.map_err(Into::into).context(host, "test the graft of")?;
+    let mut writer = File::from(memory);
+    writer.write_all(program).context(host, "test the graft of")?;
+    // The kernel executes nothing that is open for writing.
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let reader = File::open(&path).context(host, "test the graft of")?;
+    Ok(InMemory(reader))
+}
+
+/// Runs a program for another architecture: by itself, where the kernel has been told of an emulator, else by QEMU's from
+/// the command path. With what `start` gave, which emulator it was.
+fn foreign<T>(
+    host: &Path,
+    arch: Arch,
+    start: impl Fn(Option<&Path>) -> std::io::Result<T>,
+) -> Result<(T, String), Error> {
+    const ENOEXEC: i32 = 8;
+    match start(None) {
+        Ok(done) => return Ok((done, String::new())),
+        // Where programs may not be executed, an emulator may read them.
+        Err(error) if error.raw_os_error() == Some(ENOEXEC) || error.kind() == ErrorKind::PermissionDenied => {}
+        Err(error) => return Err(error).context(host, "test the graft of"),
+    }
+    let names = [format!("qemu-{arch}-static"), format!("qemu-{arch}")];
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&on_path).collect();
+    let emulator = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    let Some(emulator) = emulator.into_iter().find(|path| path.is_file()) else {
+        return Err(Error::Untested { path: host.to_owned(), arch });
+    };
+    let name = emulator.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let done = start(Some(&emulator)).context(host, "test the graft of")?;
+    Ok((done, format!(" (by {name})")))
 }
 
 /// Runs stock and graft with these arguments, without input, and compares what they print and how they end. The graft lies
@@ -62,9 +120,20 @@ pub(crate) fn compare(host: &Path, stock: &[u8], graft: &[u8], arguments: &[OsSt
         file.as_file().set_permissions(fs::Permissions::from_mode(mode)).context(host, "write beside")?;
         let path = file.into_temp_path();
         let program = folder_of(&path).join(path.file_name().unwrap_or_default());
-        let mut command = Command::new(program);
-        command.arg0(host).args(arguments).stdin(Stdio::null());
-        let output = spawn(&mut command).and_then(Child::wait_with_output).context(host, "run")?;
+        let start = |emulator: Option<&Path>| {
+            let mut command = Command::new(emulator.unwrap_or(&program));
+            match emulator {
+                Some(_) => command.arg(&program),
+                None => command.arg0(host),
+            };
+            command.args(arguments).stdin(Stdio::null());
+            spawn(&mut command).and_then(Child::wait_with_output)
+        };
+        let arch = transplant::arch(bytes).unwrap_or(Arch::X86_64);
+        let output = match std::env::consts::ARCH == arch.name() {
+            true => start(None).context(host, "run")?,
+            false => foreign(host, arch, start)?.0,
+        };
         outputs.push(output);
     }
     let [stock, graft] = outputs.as_slice() else { unreachable!("two were run") };

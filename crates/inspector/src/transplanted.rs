@@ -2,11 +2,10 @@
 
 use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
 use crate::note;
+use crate::report::Arch;
 
 /// The type of the note that says which entry points were redirected (docs/note.md).
 const KIND: u32 = 4;
-/// A jump's or a call's opcode and its distance.
-pub(crate) const JUMP: usize = 5;
 /// The number of `free` in the note.
 const FREE: u32 = 2;
 
@@ -27,6 +26,24 @@ pub(crate) struct Transplant {
 
 pub(crate) fn loads<'e, 'a>(elf: &'e Elf<'a>) -> impl Iterator<Item = &'e Segment<'a>> {
     elf.segments.iter().filter(|segment| segment.kind == PT_LOAD)
+}
+
+/// How many bytes a jump or a call takes.
+pub(crate) fn jump_size(arch: Arch) -> usize {
+    if arch == Arch::Aarch64 { 4 } else { 5 }
+}
+
+/// Where a jump leads; nothing if these bytes are none.
+fn jump_target(arch: Arch, entry: u64, code: &[u8]) -> Option<u64> {
+    if arch == Arch::Aarch64 {
+        // B: 26 bits, in words.
+        let word = u32::from_le_bytes(*code.first_chunk()?);
+        let distance = i64::from((word << 6) as i32 >> 6) * 4;
+        return (word >> 26 == 0b00_0101).then(|| entry.wrapping_add_signed(distance));
+    }
+    let (opcode, distance) = code.split_first()?;
+    let distance = i64::from(i32::from_le_bytes(*distance.first_chunk()?));
+    (*opcode == 0xe9).then(|| entry.wrapping_add(5).wrapping_add_signed(distance))
 }
 
 impl Transplant {
@@ -64,17 +81,17 @@ impl Transplant {
     pub(crate) fn leads_to(&self, elf: &Elf<'_>, entry: u64) -> Result<(), String> {
         let code = loads(elf).filter(|load| load.flags & PF_X != 0).find_map(|load| {
             let from = usize::try_from(entry.checked_sub(load.address)?).ok()?;
-            load.data?.get(from..from.checked_add(JUMP)?)
+            load.data?.get(from..from.checked_add(jump_size(elf.arch))?)
         });
         let code = code.ok_or_else(|| format!("the entry point {entry:#x} is not in the code"))?;
-        let distance = i32::from_le_bytes([code[1], code[2], code[3], code[4]]);
-        let target = entry.wrapping_add(JUMP as u64).wrapping_add_signed(i64::from(distance));
+        let Some(target) = jump_target(elf.arch, entry, code) else {
+            return Err(format!("the entry point {entry:#x} does not begin with a jump"));
+        };
         let inside =
             loads(elf).any(|load| load.address == self.donor && target.wrapping_sub(load.address) < load.memory);
-        match (code[0], inside) {
-            (0xe9, true) => Ok(()),
-            (0xe9, false) => Err(format!("the entry point {entry:#x} jumps to {target:#x}, which is not the donor's")),
-            _ => Err(format!("the entry point {entry:#x} does not begin with a jump")),
+        match inside {
+            true => Ok(()),
+            false => Err(format!("the entry point {entry:#x} jumps to {target:#x}, which is not the donor's")),
         }
     }
 

@@ -60,6 +60,7 @@ fn layout(what: impl Into<String>) -> BlobError {
 /// A donor's blob.
 #[derive(Debug, Clone)]
 pub struct Blob {
+    pub(crate) arch: Arch,
     /// As it lies in memory from its first byte on: code, then data from `data` on. Whole pages.
     pub(crate) memory: Vec<u8>,
     pub(crate) data: u64,
@@ -114,6 +115,7 @@ impl Blob {
         let table = named(b".allograft.options")?;
         let table = table.address as usize..(table.address + table.size) as usize;
         let mut blob = Blob {
+            arch: image.arch,
             thread_distances: thread_distances(&image, &tls)?,
             relative: relative(&image)?,
             data: data.address,

@@ -166,11 +166,7 @@ impl<'a> Image<'a> {
         let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let word = |at: usize| u64_at(header, at).unwrap_or_default();
         let (kind, machine) = (half(16), half(18));
-        let arch = match machine {
-            62 => Arch::X86_64,
-            183 => Arch::Aarch64,
-            _ => return Err(Refusal::Architecture { found: format!("e_machine {machine}") }),
-        };
+        let arch = arch_of(machine).ok_or_else(|| Refusal::Architecture { found: format!("e_machine {machine}") })?;
         let position_independent = match kind {
             2 => false,
             3 => true,
@@ -352,6 +348,21 @@ impl<'a> Image<'a> {
 
     pub(crate) fn section(&self, name: &[u8]) -> Option<&Section> {
         self.sections.iter().find(|section| self.section_name(section) == name)
+    }
+}
+
+/// The architecture that a file says it is for, where it is one that programs are grafted for; whatever else it is.
+pub fn arch(program: &[u8]) -> Option<Arch> {
+    let machine = program.strip_prefix(b"\x7fELF")?.get(14..16)?;
+    arch_of(u16::from_le_bytes([machine[0], machine[1]]))
+}
+
+/// By `e_machine`: EM_X86_64, EM_AARCH64.
+fn arch_of(machine: u16) -> Option<Arch> {
+    match machine {
+        62 => Some(Arch::X86_64),
+        183 => Some(Arch::Aarch64),
+        _ => None,
     }
 }
 

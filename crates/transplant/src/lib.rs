@@ -28,6 +28,7 @@ mod thread_storage;
 
 pub use blob::{Blob, BlobError};
 pub use family::Role;
+pub use image::arch;
 pub use kind::carries_graft;
 pub use plan::{Entry, Plan, plan, secret};
 pub use refusal::Refusal;

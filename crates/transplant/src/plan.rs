@@ -1,6 +1,7 @@
 //! All of it together: what is in a program, what becomes of it.
 
 use sha2::{Digest, Sha256};
+use surgery::Arch;
 
 use crate::blob::{Blob, BlobError};
 use crate::code::{self, Code, Flow};
@@ -23,6 +24,8 @@ pub struct Entry {
 /// A graft of an executable.
 #[derive(Debug)]
 pub struct Plan {
+    /// What it is for.
+    pub arch: Arch,
     /// Whether it loads at any address.
     pub position_independent: bool,
     /// Whether it has a symbol table, which agreed with what was found.
@@ -62,6 +65,9 @@ pub fn secret(stock: &[u8]) -> u64 {
 fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Trouble> {
     let image = Image::parse(program)?;
     let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture { found: image.arch.to_string() })?;
+    if blob.arch != image.arch {
+        return Err(BlobError::Layout(format!("it is for {}, and the program for {}", blob.arch, image.arch)).into());
+    }
     kind::check(&image)?;
     let relocations = Relocations::of(&image)?;
     let mut code = Code::of(machine, &image, &relocations, !as_if_stripped);
@@ -118,6 +124,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     let graft = assemble(inset)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
     Ok(Plan {
+        arch: image.arch,
         position_independent: image.position_independent,
         symbols,
         entries,

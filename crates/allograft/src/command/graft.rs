@@ -68,6 +68,9 @@ pub(crate) struct Graft {
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// Of an executable for another architecture: graft it although nothing here can run its self-test
+    #[arg(long)]
+    untested: bool,
     /// Of an executable: run stock and graft with the arguments after `--`, and compare, before anything is replaced
     #[arg(long = "try", conflicts_with = "dry_run")]
     trial: bool,
@@ -88,10 +91,13 @@ impl Graft {
         let target = located(&self.target, self.root.as_deref())?;
         if hosts::is_executable(&target)? {
             let arguments = self.trial.then_some(self.arguments.as_slice());
-            return graft_executable(&target, &request, arguments, output);
+            return graft_executable(&target, &request, arguments, self.untested, output);
         }
         if self.trial {
             return Err(Failure::usage("`--try` is for executables".to_owned()));
+        }
+        if self.untested {
+            return Err(Failure::usage("`--untested` is for executables".to_owned()));
         }
         let bar = Bar::new(output);
         let advance = |progress| bar.advance(progress);
@@ -134,9 +140,10 @@ fn graft_executable(
     target: &Path,
     request: &Request,
     arguments: Option<&[OsString]>,
+    untested: bool,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
-    let host = hosts::graft_executable(target, request, arguments)?;
+    let host = hosts::graft_executable(target, request, arguments, untested)?;
     for note in &host.notes {
         output.warn(format_args!("`{}` {note}", host.path.display()));
     }

@@ -179,6 +179,7 @@ impl Verify {
             Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
         };
         let mut checks = inspector::verify::executable(graft_bytes, stock_bytes).map_err(malformed)?;
+        let stock_path = stock.clone();
         let sound = checks.iter().all(|check| check.ok);
         let not_run = match (self.static_only, sound, stock_bytes) {
             (true, ..) => vec![not_run("self-test", "left out with --static-only")],
@@ -187,6 +188,10 @@ impl Verify {
             (.., Some(stock)) => {
                 let (ok, detail) = match hosts::self_test(&path, stock, graft_bytes) {
                     Ok(detail) => (true, detail),
+                    Err(error @ hosts::Error::Untested { .. }) => {
+                        let not_run = vec![not_run("self-test", &error.to_string())];
+                        return Ok(Verified { path, stock: stock_path, checks, differences: Vec::new(), not_run });
+                    }
                     Err(error) => (false, error.to_string()),
                 };
                 checks.push(Check { name: "self-test".to_owned(), ok, detail });

@@ -186,7 +186,7 @@ impl Image<'_, '_> {
             }
             _ if malloc == name::NONE => (Way::None, "there is no malloc to replace".to_owned()),
             _ if self.is_pure_go() => (Way::None, "Go's runtime has an allocator of its own, and no malloc".to_owned()),
-            _ if malloc == name::MALLOCNG && self.is_static() && self.elf.arch == Arch::X86_64 => (
+            _ if malloc == name::MALLOCNG && self.is_static() && matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) => (
                 Way::Graft,
                 "`allograft graft` takes it if all that it has to find is there; else graft the libc.a that it is linked \
                  with, and link it again"

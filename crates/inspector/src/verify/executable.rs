@@ -3,10 +3,10 @@
 use super::Check;
 use crate::elf::{Elf, PF_X};
 use crate::error::InspectError;
-use crate::transplanted::{JUMP, Transplant, loads};
+use crate::transplanted::{Transplant, jump_size, loads};
 
 const PF_W: u32 = 2;
-/// The call at a thread's end, and the operand that names main.
+/// The call at a thread's end, and the operand that names main or the branch to __libc_start_main.
 const OTHER_EDITS: usize = 2;
 
 /// Static checks of an executable that was grafted after it was linked; with its stock file, that nothing else changed.
@@ -46,6 +46,7 @@ fn writable_code(elf: &Elf<'_>) -> Check {
 
 /// Everything that stock loads is loaded from the same addresses with the same bytes, but for the jumps and two more edits.
 fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entries: &[u64]) -> Check {
+    let size = jump_size(graft.arch) as u64;
     let mut complaints = Vec::new();
     let mut others: Vec<u64> = Vec::new();
     for load in loads(stock) {
@@ -62,8 +63,8 @@ fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entries: &[u64]) -> Check {
         for address in changed.map(|(at, _)| load.address + at as u64) {
             // The file's header is loaded with the first segment; it names the new start and the new tables.
             let in_header = load.offset == 0 && address - load.address < 64;
-            let in_entry = entries.iter().any(|entry| (*entry..entry + JUMP as u64).contains(&address));
-            let in_other = others.iter().any(|start| (*start..start + JUMP as u64).contains(&address));
+            let in_entry = entries.iter().any(|entry| (*entry..entry + size).contains(&address));
+            let in_other = others.iter().any(|start| (*start..start + size).contains(&address));
             if !in_header && !in_entry && !in_other {
                 if load.flags & PF_X == 0 || others.len() == OTHER_EDITS {
                     complaints.push(format!("the byte at {address:#x} is not stock's"));

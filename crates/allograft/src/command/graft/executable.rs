@@ -21,7 +21,7 @@ pub(super) fn document(host: &GraftedExecutable) -> Value {
         "kind": "executable",
         "action": action(host.action),
         "plan": if host.action == Action::Unchanged { "unchanged" } else { "graft" },
-        "arch": "x86_64",
+        "arch": host.arch.name(),
         "link": if host.position_independent { "static-pie" } else { "static" },
         "donor": {
             "name": donor.donor,
@@ -53,7 +53,14 @@ pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> String {
         Action::Unchanged => ", which it carries already".to_owned(),
         _ => format!(" behind {} functions of musl's", host.entries.len()),
     };
-    let _ = writeln!(text, "{label}  {}  x86_64  {} {}{options}{how}", host.path.display(), donor.donor, donor.version);
+    let _ = writeln!(
+        text,
+        "{label}  {}  {}  {} {}{options}{how}",
+        host.path.display(),
+        host.arch,
+        donor.donor,
+        donor.version
+    );
     if output.verbose {
         for entry in &host.entries {
             let _ = writeln!(text, "  {:<20} {:#x}", entry.role, entry.address);
