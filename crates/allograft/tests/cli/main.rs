@@ -11,6 +11,7 @@ mod elsewhere;
 mod emit;
 mod executables;
 mod folders;
+mod foreign_executables;
 mod inspect;
 mod lab;
 mod manual;

@@ -1,0 +1,124 @@
+//! Conformance programs for aarch64 that are linked with stock musl first and grafted afterwards: each passes under an
+//! emulator, or was refused. With the symbol table and without it. A part in the default tier, the matrix in the slow one.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use casebook::bench::{Bench, Donors, Host};
+use casebook::link::{Linker, Mode, Way};
+use conformance::Program;
+use fixtures::Arch;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// How much of a program's work is done, in percent: an emulator takes ten times as long.
+const SHORT: &str = "1";
+const PART: &str = "5";
+
+/// What the default tier runs: the family, threads that end, forks, and what libc itself allocates.
+const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "libc_callers"];
+
+/// The program that brings its own malloc: musl's serves only musl in it, and it is refused with symbols and without.
+const OWN_MALLOC: &str = "interposer";
+
+/// zig's compiler and its musl, which it builds as the program is built.
+const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
+
+fn main() {
+    let bench = Arc::new(Bench::new());
+    let way = |host, mode| Way { host, linker: Linker::Lld, mode };
+    let debian = Host::Debian(Arch::Aarch64);
+    let ways = [
+        way(debian, Mode::Static),
+        way(debian, Mode::StaticPie),
+        // zig's libc.a for aarch64 holds no position-independent code.
+        way(Host::Zig(Arch::Aarch64), Mode::Static),
+    ];
+    let mut trials = Vec::new();
+    for program in conformance::programs() {
+        for donor in donors::all().iter().filter(|donor| donor.blob(surgery::Arch::Aarch64).is_some()) {
+            for (index, way) in ways.into_iter().enumerate() {
+                for stripped in [false, true] {
+                    let fast = FAST.contains(&program.name)
+                        && donor.name == donors::DEFAULT
+                        && (index == 1 && stripped || index == 2 && !stripped);
+                    let bench = Arc::clone(&bench);
+                    let kind = if stripped { "stripped" } else { "symbols" };
+                    let name = format!("executable/{}/{}/{}/{kind}", program.name, donor.name, way.name());
+                    let scale = if fast { SHORT } else { PART };
+                    let label = name.replace('/', " ");
+                    let run = move || check(&bench, program, donor, way, stripped, scale, &label).map_err(Failed::from);
+                    trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                }
+            }
+        }
+        for level in LEVELS {
+            let bench = Arc::clone(&bench);
+            let name = format!("executable/{}/mimalloc/zig-cc-aarch64/{level}/stripped", program.name);
+            let label = name.replace('/', " ");
+            let run = move || check_compiled(&bench, program, level, &label).map_err(Failed::from);
+            trials.push(Trial::test(name, run).with_ignored_flag(true));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn check(
+    bench: &Bench,
+    program: &Program,
+    donor: &'static donors::Donor,
+    way: Way,
+    stripped: bool,
+    scale: &str,
+    label: &str,
+) -> Result<(), String> {
+    let object = bench.file(&format!("{} aarch64.o", program.name), program.object(conformance::Arch::Aarch64));
+    let folder = bench.path(label);
+    std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
+    let stock = folder.join("stock");
+    // This machine's strip may not know the architecture: the linker does it.
+    let flags: Vec<OsString> = stripped.then(|| "-s".into()).into_iter().collect();
+    way.link(bench, &bench.libc(way.host, Donors::STOCK, &[]), &[object], &flags, &stock)?;
+    graft_and_run(program, donor, way, &stock, scale)
+}
+
+/// The program compiled and linked by zig alone.
+fn check_compiled(bench: &Bench, program: &Program, level: &str, label: &str) -> Result<(), String> {
+    let folder = bench.path(label);
+    std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).map_err(|error| error.to_string());
+    write("program.c", conformance::source(program))?;
+    write("check.h", conformance::header())?;
+    let stock = folder.join("stock");
+    let mut line: Vec<OsString> =
+        ["cc", "-target", "aarch64-linux-musl", "-static", "-s", "-std=gnu17", "-fno-builtin"]
+            .map(OsString::from)
+            .into();
+    line.extend([level.into(), folder.join("program.c").into(), "-o".into(), stock.clone().into()]);
+    fixtures::zig().run(line).map_err(|error| error.to_string())?;
+    let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
+    let way = Way { host: Host::Zig(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
+    graft_and_run(program, donor, way, &stock, PART)
+}
+
+fn graft_and_run(
+    program: &Program,
+    donor: &'static donors::Donor,
+    way: Way,
+    stock: &Path,
+    scale: &str,
+) -> Result<(), String> {
+    let graft = stock.with_file_name(program.name);
+    match hosts::graft_executable_to(stock, &graft, donor, &[]) {
+        Ok(_) if program.name == OWN_MALLOC => return Err("it brings its own malloc, and was grafted".into()),
+        Ok(_) => {}
+        Err(hosts::Error::Executable { .. }) if program.name == OWN_MALLOC => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    }
+    let output = way.run(&graft, &[("ALLOGRAFT_SCALE".to_owned(), scale.to_owned())])?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() && stdout == format!("ok {}\n", program.name) {
+        return Ok(());
+    }
+    Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status))
+}
