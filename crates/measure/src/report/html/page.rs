@@ -21,7 +21,9 @@ pre{background:var(--paper);border:1px solid var(--line);border-radius:6px;paddi
 font:.9rem/1.4 ui-monospace,'Cascadia Mono','DejaVu Sans Mono',monospace}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}\
 th,td{padding:.3rem .55rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
-.dense{font-size:.78rem}.dense th,.dense td{padding:.25rem .38rem}th:first-child,td:first-child{text-align:left}td.text{text-align:left;white-space:normal}th{font-weight:600;color:var(--quiet)}\
+.dense{font-size:.78rem}.dense th,.dense td{padding:.25rem .38rem}th:first-child,td:first-child{text-align:left}\
+.matrix{font-size:.76rem}.matrix th{white-space:normal;vertical-align:bottom}.matrix th,.matrix td{padding:.2rem .3rem}.matrix .chosen{font-weight:700;color:var(--accent)}\
+td.text{text-align:left;white-space:normal}th{font-weight:600;color:var(--quiet)}\
 tr.chosen td{font-weight:600}tr.chosen td:first-child::before{content:'\u{25b8} ';color:var(--accent)}\
 td .quiet{font-size:1em}.better{color:var(--good)}.worse{color:var(--bad)}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem;font-size:.9rem;margin:0}dt{color:var(--quiet)}\
@@ -39,7 +41,8 @@ svg .series{fill:none;stroke-width:2}svg .chosen-name{font-weight:700}\
 svg .series,svg .key{stroke:var(--c)}svg .point,svg .key-dot{fill:var(--c)}\
 @media print{:root{--paper:#fff;--ink:#000;--quiet:#444;--line:#bbb;--panel:#fff;--warn-panel:#fff;--good:#0b6b3a;--bad:#a8322a;--accent:#0b57a4}\
 body{max-width:none;padding:0;font-size:10.5pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}section{break-inside:avoid}\
-.verdict{border:1px solid #bbb;border-left:4px solid var(--accent)}.wide{overflow:visible}table{font-size:8pt}th,td{padding:.15rem .3rem}}";
+.verdict{border:1px solid #bbb;border-left:4px solid var(--accent)}.wide{overflow:visible}table{font-size:8pt}th,td{padding:.15rem .3rem}\
+.matrix{font-size:6.5pt}.matrix th,.matrix td{padding:.08rem .12rem}tr{break-inside:avoid}thead{display:table-header-group}}";
 
 /// The page is XML as well as HTML, so that anything can check and read it.
 pub(super) fn page(title: &str, body: &str) -> String {

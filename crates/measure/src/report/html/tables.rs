@@ -7,29 +7,33 @@ use crate::report::figures::{bytes, count, quotient, ratio, seconds};
 use crate::results::{CaseArm, CaseResult, Results};
 use crate::statistics::Ratio;
 
-/// Ratios of every arm in every case.
+/// Ratios of every arm in every case: a row for each case, a column for each arm, so that a suite fits on a page.
 pub(super) fn overview(results: &Results) -> String {
     let mut text =
         "<section><h2>Everything</h2><p class=\"quiet\">Time to stock's; below it peak memory to stock's. The last \
-                    column is the geometric mean of the times.</p><div class=\"wide\"><table><thead><tr><th>arm</th>"
+                    row is the geometric mean of the times.</p><div class=\"wide\"><table class=\"matrix\"><thead><tr><th></th>"
             .to_owned();
-    for case in &results.cases {
+    for arm in &results.arms {
+        let name = escaped(&arm.origin.name);
         // Writing to a string does not fail.
-        let _ = write!(text, "<th>{}</th>", escaped(&case.title()).replace(", ", "<br/>"));
+        let _ = write!(text, "<th{}>{name}</th>", chosen(results, &arm.origin.name));
     }
-    text.push_str("<th>all</th></tr></thead><tbody>");
-    for (at, arm) in results.arms.iter().enumerate() {
-        let _ = write!(text, "<tr{}><td>{}</td>", chosen(results, &arm.origin.name), escaped(&arm.origin.name));
-        for case in &results.cases {
-            let part = &case.arms[at];
-            let time =
-                part.ratio_to_stock.map_or("-".to_owned(), |ratio| coloured(&ratio, &format!("{:.2}", ratio.value)));
-            let _ = write!(text, "<td>{time}<br/><span class=\"quiet\">{}</span></td>", memory(part, case));
+    text.push_str("</tr></thead><tbody>");
+    let ratio =
+        |ratio: Option<Ratio>| ratio.map_or("-".to_owned(), |ratio| coloured(&ratio, &format!("{:.2}", ratio.value)));
+    for case in &results.cases {
+        let _ = write!(text, "<tr><td>{}</td>", escaped(&case.title()));
+        for arm in &case.arms {
+            let (class, time) = (chosen(results, &arm.name), ratio(arm.ratio_to_stock));
+            let _ = write!(text, "<td{class}>{time}<br/><span class=\"quiet\">{}</span></td>", memory(arm, case));
         }
-        let all = arm.ratio_to_stock.map_or("-".to_owned(), |ratio| coloured(&ratio, &format!("{:.2}", ratio.value)));
-        let _ = write!(text, "<td>{all}</td></tr>");
+        text.push_str("</tr>");
     }
-    text + "</tbody></table></div></section>"
+    text.push_str("<tr><td>all</td>");
+    for arm in &results.arms {
+        let _ = write!(text, "<td{}>{}</td>", chosen(results, &arm.origin.name), ratio(arm.ratio_to_stock));
+    }
+    text + "</tr></tbody></table></div></section>"
 }
 
 fn chosen(results: &Results, name: &str) -> &'static str {
