@@ -10,6 +10,7 @@ mod demo;
 mod grafts;
 mod handmade;
 mod linking;
+mod lto;
 mod memory;
 mod profiles;
 mod rounds;
@@ -67,8 +68,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..]]",
-        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs",
+        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..] | lto [..]]",
+        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs; ThinLTO",
         run: bench::run,
     },
     Task {

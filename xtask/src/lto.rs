@@ -1,0 +1,121 @@
+//! `cargo xtask bench lto`: a link with ThinLTO by a real, dynamic `ld.lld`, with the donors preloaded. LLVM's case: many threads
+//! that each build and take down the representation of a module.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use fixtures::Arch;
+
+use crate::debian::Apt;
+use crate::{command, setup, workspace};
+
+/// Debian's newest of this machine's release, with all that it needs.
+const PACKAGE: &str = "lld-22";
+const LLVM: &str = "usr/lib/llvm-22";
+/// Modules, and functions in each of them.
+const MODULES: usize = 12;
+const FUNCTIONS: usize = 40;
+
+/// Hands everything that follows to `allograft bench`, with the link as the program.
+///
+/// # Errors
+/// When a part cannot be had or built, or the comparison says that something is wrong.
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    setup::prepare(setup::Extent::Demo)?;
+    let lld = linker()?;
+    let home = workspace::build().join("bench").join("lto");
+    fs::create_dir_all(&home)?;
+    let _lock = setup::lock(&home.join(".lock"))?;
+    let objects = modules(&home)?;
+    let allograft = command::build_allograft()?;
+    let mut bench = Command::new(allograft);
+    bench.arg("bench").args(arguments);
+    if !arguments.iter().any(|word| word.split('=').next() == Some("--threads")) {
+        bench.args(["--threads", "1,8"]);
+    }
+    // What is linked is compared: every arm has to make the same program. The libraries are for the linker alone, so that the
+    // shell and allograft itself have the machine's.
+    let line = "out=$1 libraries=$2; shift 2; LD_LIBRARY_PATH=$libraries \"$@\" -o \"$out\" && sha256sum <\"$out\"";
+    bench.args(["--", "/bin/sh", "-c", line, "sh"]).arg(home.join("program"));
+    bench.arg(lld.libraries).arg(lld.program).args(["--thinlto-jobs={threads}", "--threads={threads}", "--lto-O3"]);
+    command::run(bench.args(objects))
+}
+
+struct Linker {
+    program: PathBuf,
+    /// As in LD_LIBRARY_PATH.
+    libraries: String,
+}
+
+/// Unpacked, never installed.
+fn linker() -> Result<Linker> {
+    let folder = fixtures::tools().join("lld");
+    let program = folder.join(LLVM).join("bin/ld.lld");
+    if !program.is_file() {
+        let _lock = setup::lock(&fixtures::tools().join(".lld.lock"))?;
+        let fill = |folder: &Path| {
+            let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-lld"), "state")?;
+            let apt = Apt::new(&scratch.0, std::iter::empty())?;
+            let update = apt.update();
+            apt.unpack_whole(&[PACKAGE], folder).or_else(|error| update.and(Err(error)))
+        };
+        setup::announce("a dynamic ld.lld", || setup::place(&folder, fill))?;
+    }
+    let library = |path: &str| folder.join(path).display().to_string();
+    let places = [&format!("{LLVM}/lib"), "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(library);
+    Ok(Linker { program, libraries: places.join(":") })
+}
+
+/// The modules as bitcode, made once.
+fn modules(home: &Path) -> Result<Vec<PathBuf>> {
+    let zig = fixtures::zig();
+    let objects: Vec<PathBuf> = (0..MODULES).map(|number| home.join(format!("module{number}.o"))).collect();
+    for (number, object) in objects.iter().enumerate() {
+        let source = object.with_extension("c");
+        let text = module(number);
+        if object.is_file() && fs::read_to_string(&source).is_ok_and(|there| there == text) {
+            continue;
+        }
+        fs::write(&source, text)?;
+        let mut line: Vec<OsString> = ["cc", "-target", Arch::X86_64.triple()].map(Into::into).into();
+        line.extend(["-O2", "-flto=thin", "-fno-sanitize=all", "-fno-stack-protector", "-c", "-o"].map(Into::into));
+        line.extend([object.into(), source.into()]);
+        zig.run(line).with_context(|| format!("module {number} does not compile"))?;
+    }
+    Ok(objects)
+}
+
+/// Functions that loop, branch, and call those of the next modules, which link-time optimisation looks through.
+fn module(number: usize) -> String {
+    let next = |step: usize| (number + step) % MODULES;
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    for function in 0..FUNCTIONS {
+        let _ = writeln!(text, "unsigned f{}_{function}(unsigned, unsigned *);", next(1));
+        let _ = writeln!(text, "unsigned f{}_{function}(unsigned, unsigned *);", next(7));
+    }
+    for function in 0..FUNCTIONS {
+        let (one, other) = ((function * 7 + 1) % FUNCTIONS, (function * 3 + 2) % FUNCTIONS);
+        let _ = writeln!(
+            text,
+            "unsigned f{number}_{function}(unsigned n, unsigned *p) {{\n\
+             \x20 unsigned s = n * {}u;\n\
+             \x20 for (unsigned i = 0; i < n % 32; i++) {{ p[i] = p[i] * 3 + s; s ^= p[i] >> (i & 7); }}\n\
+             \x20 if (n < 3) return s;\n\
+             \x20 switch (s % 5) {{ case 0: s += f{}_{one}(n / 2, p); break; case 1: s ^= f{}_{other}(n / 3, p); break;\n\
+             \x20 case 2: s *= 5; break; case 3: s += p[n % 32]; break; default: s = ~s; }}\n\
+             \x20 return s;\n}}",
+            function * 2 + 1,
+            next(1),
+            next(7)
+        );
+    }
+    if number == 0 {
+        text.push_str("unsigned values[32];\nvoid _start(void) { values[0] = f0_0(100, values); for (;;) ; }\n");
+    }
+    text
+}
