@@ -23,7 +23,7 @@ use crate::{command, handmade, rust, setup, workspace};
 
 /// The programs of `suite/rust`, with what they are called with beside threads: full, quick.
 const PROGRAMS: [Program; 2] =
-    [Program { name: "compile", work: ["12000", "300"] }, Program { name: "format", work: ["8", "1"] }];
+    [Program { name: "compile", work: ["3000", "100"] }, Program { name: "format", work: ["8", "1"] }];
 
 struct Program {
     name: &'static str,

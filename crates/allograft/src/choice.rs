@@ -88,3 +88,16 @@ fn of_profile(donor: Option<&Donor>, name: &str) -> Result<Vec<(String, i64)>, F
     };
     Ok(options.iter().map(|(option, value)| ((*option).to_owned(), *value)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_whole_numbers() {
+        assert_eq!(setting("purge_delay=-1"), Ok(("purge_delay".to_owned(), -1)));
+        for wrong in ["purge_delay", "=1", "a=", "a=1.5", "a=b=1", "a=99999999999999999999"] {
+            assert!(setting(wrong).is_err(), "{wrong}");
+        }
+    }
+}
