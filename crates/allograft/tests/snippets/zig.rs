@@ -1,4 +1,5 @@
-//! Every release of zig that is in use: on its command line, and by `build.zig`.
+//! Releases of zig: on its command line, and by `build.zig`. Not 0.17: there, `zig build-exe` in debug mode links musl's malloc
+//! although the object comes first (docs/toolchains/object.md).
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -108,10 +109,4 @@ fn zig_0_15() {
 #[ignore = "each zig compiles musl for itself"]
 fn zig_0_16() {
     other("0.16.0", true);
-}
-
-#[test]
-#[ignore = "each zig compiles musl for itself"]
-fn zig_0_17() {
-    other("0.17.1", true);
 }
