@@ -9,17 +9,6 @@ use super::{Branch, Code, Deeds, Function, Instruction, Reference};
 use crate::image::Image;
 use crate::layout::Edit;
 
-/// One form of `struct malloc_context` (musl src/malloc/mallocng/meta.h), in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ContextLayout {
-    /// The greatest size of it in musl 1.2.1 to 1.2.6.
-    pub(crate) size: u64,
-    /// The offset of `mmap_counter`.
-    pub(crate) mmap_counter: u64,
-    /// The offset of `active`.
-    pub(crate) active: u64,
-}
-
 /// A branch that hands main to `__libc_start_main`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Handover {
@@ -66,9 +55,6 @@ pub(crate) trait Machine: fmt::Debug + Sync {
 
     /// Places that only the allocator is likely to have: its threshold, the mark of a freed block.
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64>;
-
-    /// The forms that the allocator's context has.
-    fn contexts(&self) -> &'static [ContextLayout];
 
     /// Whether a function asks whether its one argument is negative or 0, and sets `lock` to 0 in one of the cases.
     fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool;

@@ -10,9 +10,9 @@ mod x86_64;
 pub(crate) use deeds::{Deed, Deeds};
 pub(crate) use function::Function;
 pub(crate) use instruction::{Flow, Instruction};
-pub(crate) use machine::{ContextLayout, Handover, Machine};
+pub(crate) use machine::{Handover, Machine};
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -67,8 +67,12 @@ pub(crate) struct Code<'a> {
     functions: HashMap<u64, Option<Function>>,
     /// Functions that were asked whether they return.
     pub(crate) returning: RefCell<HashMap<u64, bool>>,
+    /// Steps that may still be taken to follow addresses: damaged files must not take forever.
+    pub(crate) steps_left: Cell<u64>,
 }
 
+/// Some seconds; the largest programs tried take a hundredth.
+const MOST_STEPS: u64 = 30_000_000;
 /// No function of mallocng is longer.
 const FAR: u64 = 3000;
 
@@ -105,6 +109,7 @@ impl<'a> Code<'a> {
             symbols,
             functions: HashMap::new(),
             returning: RefCell::default(),
+            steps_left: Cell::new(MOST_STEPS),
         }
     }
 

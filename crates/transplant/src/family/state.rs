@@ -9,8 +9,14 @@ use std::ops::Range;
 
 use super::Role;
 use super::roles::Candidates;
-use crate::code::{Code, ContextLayout, Function, Reference};
+use crate::code::{Code, Function, Reference};
 use crate::refusal::Refusal;
+
+/// `sizeof(struct malloc_context)` in musl 1.2.1 to 1.2.6, where addresses have 64 bits: 0x398 at least, 0x3a0 at most.
+const CONTEXT_SIZE: u64 = 0x3a0;
+/// Offsets in it of `mmap_counter` and of `active` (src/malloc/mallocng/meta.h).
+const MMAP_COUNTER: u64 = 12;
+const ACTIVE: u64 = 80;
 
 pub(super) struct State {
     pub(super) functions: BTreeMap<u64, Function>,
@@ -114,14 +120,7 @@ fn context(
         .reduce(|one, other| one.intersection(&other).copied().collect())
         .unwrap_or_default();
     let of_malloc = with_finders(core[&Role::Malloc]);
-    // Which of both members malloc uses, in the form of the context where it uses the most.
-    let form = |address: &u64| {
-        let uses =
-            |form: &ContextLayout| [form.mmap_counter, form.active].map(|at| of_malloc.contains(&(address + at)));
-        let forms = code.machine.contexts().iter().map(|form| (uses(form), form.size));
-        forms.max_by_key(|(uses, _)| uses.iter().filter(|used| **used).count()).unwrap_or_default()
-    };
-    let used = |address: &u64| form(address).0;
+    let used = |address: &u64| [MMAP_COUNTER, ACTIVE].map(|offset| of_malloc.contains(&(address + offset)));
     let mut likely: Vec<u64> =
         common.into_iter().filter(|address| used(address).contains(&true) || of_malloc.contains(address)).collect();
     if likely.len() > 1 && likely.iter().any(|address| used(address) == [true, true]) {
@@ -130,8 +129,8 @@ fn context(
     let named: Vec<u64> =
         code.symbols.iter().filter(|symbol| symbol.name == b"__malloc_context").map(|symbol| symbol.value).collect();
     match (likely.as_slice(), named.as_slice()) {
-        ([one], []) => Ok(*one..*one + form(one).1),
-        ([one], [name]) if one == name => Ok(*one..*one + form(one).1),
+        ([one], []) => Ok(*one..*one + CONTEXT_SIZE),
+        ([one], [name]) if one == name => Ok(*one..*one + CONTEXT_SIZE),
         ([one], _) => Err(Refusal::Symbol { name: "__malloc_context", address: named[0], found: Some(*one) }),
         (_, _) => Err(Refusal::Context { found: likely.len() }),
     }

@@ -8,7 +8,7 @@ mod word;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::{Branch, Code, ContextLayout, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
+use super::{Branch, Code, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
 use crate::image::Image;
 use word::{Operation, Word};
 
@@ -78,7 +78,7 @@ impl Machine for Aarch64 {
     /// code; or it is near (ADR, LDR); or it is branched to.
     fn references(&self, code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
         /// From the page to the address: objects that share one base are this far from it at most.
-        const REACH: u64 = 0x1_0000;
+        const REACH: u64 = 0x4000;
         let near = range.start.saturating_sub(REACH)..range.end.saturating_add(REACH);
         let pointers = pointers_into(code, &range);
         let mut found = Vec::new();
@@ -179,14 +179,6 @@ impl Machine for Aarch64 {
 
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64> {
         words(code.image).filter(|word| deeds::is_mark(*word)).map(|word| word.address).collect()
-    }
-
-    /// musl leaves the page size of this architecture open, so that the context has a member for it; zig's headers name one.
-    fn contexts(&self) -> &'static [ContextLayout] {
-        &[
-            ContextLayout { size: 0x3a8, mmap_counter: 20, active: 88 },
-            ContextLayout { size: 0x3a0, mmap_counter: 12, active: 80 },
-        ]
     }
 
     fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {

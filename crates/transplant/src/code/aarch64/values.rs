@@ -295,29 +295,21 @@ fn returns(code: &Code<'_>, start: u64, depth: usize) -> bool {
                 }
             };
     }
-    // What was assumed too deep down is not kept.
-    if depth == 0 || !found {
-        code.returning.borrow_mut().insert(start, found);
-    }
+    code.returning.borrow_mut().insert(start, found);
     found
 }
 
 /// Follows the page that the ADRP at `start` loads, on every way from there, until nothing holds anything of it: each
-/// address that is made of it, and the instruction. Nothing if that has no end.
+/// address that is made of it, and the instruction. Nothing if that takes too long.
 pub(super) fn follow_page(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
-    const MOST_STEPS: usize = 100_000;
     /// A pointer that goes through an array is another one each time around.
     const MOST_STATES: usize = 8;
     let mut found = Vec::new();
     let mut seen: HashMap<u64, Vec<State>> = HashMap::new();
-    let mut steps = 0;
     let mut open = vec![(start, State::default())];
     while let Some((address, mut state)) = open.pop() {
         let Some(word) = word_at(code.image, address) else { continue };
-        steps += 1;
-        if steps > MOST_STEPS {
-            return None;
-        }
+        code.steps_left.set(code.steps_left.get().checked_sub(1)?);
         let of_page =
             |state: &State, word: Word| (0..31).any(|one| word.reads() >> one & 1 == 1 && state.get(one).is_some());
         // Of other numbers and addresses nothing is wanted.

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind, Register};
 
-use super::{Branch, Code, ContextLayout, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
+use super::{Branch, Code, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
 use crate::image::Image;
 
 /// `endbr64`, the landing pad of a function that may be called through a pointer.
@@ -135,11 +135,6 @@ impl Machine for X86_64 {
         // mov byte [register - 3], 255
         places.extend((0x40..0x48).flat_map(|register| code.places(&[0xc6, register, 0xfd, 0xff])).map(|at| at + 2));
         places
-    }
-
-    /// musl's <bits/limits.h> knows the page size of this architecture: the context has no member for it.
-    fn contexts(&self) -> &'static [ContextLayout] {
-        &[ContextLayout { size: 0x3a0, mmap_counter: 12, active: 80 }]
     }
 
     fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
