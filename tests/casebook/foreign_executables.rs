@@ -41,7 +41,7 @@ fn main() {
                 for stripped in [false, true] {
                     let fast = FAST.contains(&program.name)
                         && donor.name == donors::DEFAULT
-                        && (index == 1 && stripped || index == 2 && !stripped);
+                        && (index == 1 && stripped || index == 2 && !stripped && program.name == FAST[0]);
                     let bench = Arc::clone(&bench);
                     let kind = if stripped { "stripped" } else { "symbols" };
                     let name = format!("executable/{}/{}/{}/{kind}", program.name, donor.name, way.name());
