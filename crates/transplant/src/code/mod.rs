@@ -71,7 +71,7 @@ pub(crate) struct Code<'a> {
     pub(crate) steps_left: Cell<u64>,
 }
 
-/// Some seconds; the largest programs tried take a hundredth.
+/// What is not followed within these counts as a reference, so that the program is refused.
 const MOST_STEPS: u64 = 30_000_000;
 /// No function of mallocng is longer.
 const FAR: u64 = 3000;
