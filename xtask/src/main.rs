@@ -13,6 +13,7 @@ mod linking;
 mod lto;
 mod memory;
 mod profiles;
+mod proof;
 mod rounds;
 mod rust;
 mod rust_programs;
@@ -83,6 +84,12 @@ const TASKS: &[Task] = &[
         arguments: "",
         help: "download released programs for the inspector to look at (280 MB; test-slow calls it)",
         run: corpus::run,
+    },
+    Task {
+        name: "proof",
+        arguments: "[BUILD].. [--programs A,B] [--table] [--write]",
+        help: "graft conformance programs linked by compilers held out for it; a table (400 MB, an hour)",
+        run: proof::run,
     },
     Task {
         name: "toolchains",

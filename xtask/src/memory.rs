@@ -5,7 +5,7 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::ptrace::{self, Options};
@@ -21,15 +21,42 @@ pub(crate) struct Run {
     pub(crate) stdout: String,
 }
 
+/// How a traced program ended.
+pub(crate) struct Ended {
+    /// As [`Run::peak`].
+    pub(crate) peak: u64,
+    /// Its exit code, or the signal that killed it.
+    pub(crate) status: Result<i32, Signal>,
+}
+
 /// Runs `command` to its end under ptrace, which slows nothing but its start and its exit.
 ///
 /// # Errors
 /// When the program cannot be started or traced (some containers forbid it), or does not end with exit code 0.
 pub(crate) fn run(command: &mut Command) -> Result<Run> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let (child, ended) = traced(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
+    if ended.status != Ok(0) {
+        bail!("{:?} ended with {:?}", command.get_program(), ended.status);
+    }
+    let mut stdout = String::new();
+    if let Some(mut pipe) = child.stdout {
+        pipe.read_to_string(&mut stdout)?;
+    }
+    Ok(Run { peak: ended.peak, stdout })
+}
+
+/// Runs `command` to its end, whatever that is, with the input and output that it was given.
+///
+/// # Errors
+/// When the program cannot be started or traced.
+pub(crate) fn to_the_end(command: &mut Command) -> Result<Ended> {
+    traced(command).map(|(_, ended)| ended)
+}
+
+fn traced(command: &mut Command) -> Result<(Child, Ended)> {
     // SAFETY: the hook makes one system call, which is safe between fork and exec.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(std::io::Error::from)) };
-    let mut child = command.spawn().with_context(|| format!("cannot trace {:?}", command.get_program()))?;
+    let child = command.spawn().with_context(|| format!("cannot trace {:?}", command.get_program()))?;
     let pid = Pid::from_raw(i32::try_from(child.id()).context("a process id beyond pid_t")?);
     // The exec stops it first.
     if !matches!(waitpid(pid, None)?, WaitStatus::Stopped(_, Signal::SIGTRAP)) {
@@ -40,7 +67,7 @@ pub(crate) fn run(command: &mut Command) -> Result<Run> {
     ptrace::setoptions(pid, Options::from_iter(options))?;
     ptrace::cont(pid, None)?;
     let mut peak = None;
-    loop {
+    let status = loop {
         match waitpid(pid, None)? {
             WaitStatus::PtraceEvent(_, _, event) => {
                 if event == ptrace::Event::PTRACE_EVENT_EXIT as i32 {
@@ -49,15 +76,12 @@ pub(crate) fn run(command: &mut Command) -> Result<Run> {
                 ptrace::cont(pid, None)?;
             }
             WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal)?,
-            WaitStatus::Exited(_, 0) => break,
+            WaitStatus::Exited(_, code) => break Ok(code),
+            WaitStatus::Signaled(_, signal, _) => break Err(signal),
             other => bail!("{:?} ended with {other:?}", command.get_program()),
         }
-    }
-    let mut stdout = String::new();
-    if let Some(pipe) = &mut child.stdout {
-        pipe.read_to_string(&mut stdout)?;
-    }
-    Ok(Run { peak: peak.context("no stop at the exit")?, stdout })
+    };
+    Ok((child, Ended { peak: peak.context("no stop at the exit")?, status }))
 }
 
 fn high_water_mark(pid: Pid) -> Result<u64> {

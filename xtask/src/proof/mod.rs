@@ -1,0 +1,283 @@
+//! Programs linked with stock musl by many compilers, then grafted: each passes or was refused. Compilers that the rules were
+//! tuned on and compilers held out for proof are kept apart.
+
+mod builds;
+mod compilers;
+mod musl;
+mod table;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{command, setup, workspace};
+use builds::{Build, Mode, Set};
+
+/// How much of its work each program does, in percent, and after how many seconds it counts as hanging.
+const SCALE: &str = "3";
+const LIMIT: &str = "600";
+
+/// What came of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verdict", content = "detail", rename_all = "lowercase")]
+enum Outcome {
+    /// Grafted, stripped again, run: it says what it says when all is well.
+    Passed,
+    /// allograft ended with exit code 3, and said this.
+    Refused(String),
+    /// The graft did not do what stock does, or allograft failed.
+    Failed(String),
+    /// It fails without a graft as well, or cannot be linked.
+    Stock(String),
+}
+
+/// All that is known of one build, linked one way, with symbols or without.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Results {
+    schema_version: u32,
+    set: Set,
+    name: String,
+    flags: String,
+    mode: String,
+    stripped: bool,
+    /// SHA-256 of the allograft that grafted.
+    allograft: String,
+    programs: BTreeMap<String, Outcome>,
+}
+
+/// What the arguments ask for.
+#[derive(Debug, Default)]
+struct Wish {
+    write: bool,
+    table: bool,
+    allograft: Option<PathBuf>,
+    only: Vec<String>,
+    programs: Vec<String>,
+}
+
+impl Wish {
+    fn of(arguments: &[String]) -> Result<Wish> {
+        let mut wish = Wish::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let mut value = || rest.next().cloned().with_context(|| format!("`{argument}` takes a value"));
+            match argument.as_str() {
+                "--write" => wish.write = true,
+                "--table" => wish.table = true,
+                "--allograft" => wish.allograft = Some(value()?.into()),
+                "--programs" => wish.programs = value()?.split(',').map(str::to_owned).collect(),
+                flag if flag.starts_with('-') => bail!(
+                    "`proof` knows `--write`, `--table`, `--allograft PROGRAM`, `--programs A,B` and parts of builds' names"
+                ),
+                part => wish.only.push(part.to_owned()),
+            }
+        }
+        Ok(wish)
+    }
+}
+
+/// `cargo xtask proof [PART OF A BUILD'S NAME]... [--programs A,B] [--allograft PROGRAM] [--table] [--write]`.
+///
+/// What has a result with the same allograft is not run again. `--table` prints what there is and runs nothing; `--write` puts the
+/// table into the docs, if nothing is missing.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let wish = Wish::of(arguments)?;
+    setup::prepare(setup::Extent::Everything)?;
+    compilers::prepare()?;
+    let folder = compilers::folder().join("results");
+    fs::create_dir_all(&folder)?;
+    if !wish.table {
+        let _lock = setup::lock(&compilers::folder().join(".lock"))?;
+        let allograft = match &wish.allograft {
+            Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display()))?,
+            None => command::build_allograft()?,
+        };
+        run_all(&wish, &allograft, &folder)?;
+    }
+    table::show(&folder, wish.write)
+}
+
+/// A program of a build: it is linked once, and grafted as it is and stripped.
+struct Job {
+    build: usize,
+    mode: Mode,
+    program: (String, PathBuf),
+}
+
+fn run_all(wish: &Wish, allograft: &Path, folder: &Path) -> Result<()> {
+    let digest: String = Sha256::digest(fs::read(allograft)?).iter().map(|byte| format!("{byte:02x}")).collect();
+    let builds = builds::all();
+    let programs = builds::programs()?;
+    let mut jobs = VecDeque::new();
+    for (index, build) in builds.iter().enumerate() {
+        let title = build.title();
+        if !wish.only.is_empty() && !wish.only.iter().any(|part| title.contains(part)) {
+            continue;
+        }
+        for mode in Mode::ALL {
+            let kept = Results::of(folder, build, mode, true, &digest).programs;
+            let done = |name: &String| kept.get(name).is_some_and(|outcome| !matches!(outcome, Outcome::Stock(_)));
+            let wanted = |name: &String| wish.programs.is_empty() || wish.programs.contains(name);
+            for program in programs.iter().filter(|(name, _)| wanted(name) && !done(name)) {
+                jobs.push_back(Job { build: index, mode, program: program.clone() });
+            }
+        }
+    }
+    let total = jobs.len();
+    let (jobs, kept) = (Mutex::new(jobs), Mutex::new(()));
+    let work = || -> Result<()> {
+        loop {
+            let next = jobs.lock().ok().and_then(|mut jobs| Some((jobs.pop_front()?, jobs.len())));
+            let Some((job, left)) = next else { return Ok(()) };
+            let build = &builds[job.build];
+            let outcomes = outcomes(build, &job, allograft)?;
+            let _guard = kept.lock();
+            for (stripped, outcome) in [false, true].into_iter().zip(outcomes) {
+                let kind = if stripped { "stripped" } else { "symbols" };
+                if matches!(outcome, Outcome::Failed(_) | Outcome::Stock(_)) {
+                    let shown: String = format!("{outcome:?}").chars().take(600).collect();
+                    eprintln!("{} {} {kind} {}: {shown}", build.title(), job.mode.name(), job.program.0);
+                }
+                let mut results = Results::of(folder, build, job.mode, stripped, &digest);
+                results.programs.insert(job.program.0.clone(), outcome);
+                results.keep(folder)?;
+            }
+            if left % 50 == 0 {
+                eprintln!("proof: {} of {total}", total - left);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        let own = work();
+        own.and(other.join().unwrap_or_else(|_| bail!("a thread of the proof died")))
+    })
+}
+
+impl Results {
+    fn path(&self, folder: &Path) -> PathBuf {
+        let kind = if self.stripped { "stripped" } else { "symbols" };
+        folder.join(format!("{} {} {} {kind}.json", self.name, self.flags, self.mode).replace(['/', '\''], ""))
+    }
+
+    /// What is kept, if it is of the same allograft; else nothing yet.
+    fn of(folder: &Path, build: &Build, mode: Mode, stripped: bool, allograft: &str) -> Results {
+        let empty = Results {
+            schema_version: 1,
+            set: build.set,
+            name: build.name.clone(),
+            flags: build.flags.join(" "),
+            mode: mode.name().to_owned(),
+            stripped,
+            allograft: allograft.to_owned(),
+            programs: BTreeMap::new(),
+        };
+        let kept = fs::read(empty.path(folder)).ok().and_then(|bytes| serde_json::from_slice::<Results>(&bytes).ok());
+        kept.filter(|kept| kept.allograft == allograft).unwrap_or(empty)
+    }
+
+    fn keep(&self, folder: &Path) -> Result<()> {
+        fs::write(self.path(folder), serde_json::to_vec_pretty(self)?).context("cannot keep a result")
+    }
+}
+
+/// What comes of a program with its symbols and without.
+fn outcomes(build: &Build, job: &Job, allograft: &Path) -> Result<[Outcome; 2]> {
+    let folder = compilers::folder().join("work").join(format!("{} {} {}", job.build, job.mode.name(), job.program.0));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    let name = &job.program.0;
+    let stock = folder.join("stock");
+    let outcomes = match build.link(&job.program.1, job.mode, &stock) {
+        Err(error) => {
+            let outcome = Outcome::Stock(format!("it does not link: {error:#}"));
+            [outcome.clone(), outcome]
+        }
+        Ok(()) => {
+            let whole = outcome(&stock, &folder, name, allograft)?;
+            command::output(Command::new("strip").arg("-s").arg(&stock))?;
+            [whole, outcome(&stock, &folder, name, allograft)?]
+        }
+    };
+    if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_))) {
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(outcomes)
+}
+
+fn outcome(stock: &Path, folder: &Path, name: &str, allograft: &Path) -> Result<Outcome> {
+    let graft = folder.join(name);
+    let mut command = Command::new(allograft);
+    let output = command.args(["--color", "never", "-q", "graft"]).arg(stock).arg("-o").arg(&graft).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.code() {
+        Some(0) => {}
+        Some(3) => return Ok(Outcome::Refused(reason(&said))),
+        _ => {
+            return Ok(match ran(stock, name)? {
+                Some(stock) => Outcome::Stock(stock),
+                None => Outcome::Failed(format!("allograft: {}, {said}", output.status)),
+            });
+        }
+    }
+    // What a later strip leaves has to work as well.
+    command::output(Command::new("strip").arg("-s").arg(&graft))?;
+    let Some(failure) = ran(&graft, name)? else { return Ok(Outcome::Passed) };
+    Ok(match ran(stock, name)? {
+        Some(stock) => Outcome::Stock(stock),
+        None => Outcome::Failed(failure),
+    })
+}
+
+/// What is wrong with a run; nothing if it passed. What a program notes of the machine is no failure.
+fn ran(program: &Path, name: &str) -> Result<Option<String>> {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", LIMIT]).arg(program).env_clear().env("ALLOGRAFT_SCALE", SCALE);
+    command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.current_dir(program.parent().unwrap_or(Path::new("."))).stdin(std::process::Stdio::null());
+    let output = command.output()?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() && stdout == format!("ok {name}\n") {
+        return Ok(None);
+    }
+    Ok(Some(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status)))
+}
+
+/// The reason in a message, without what differs from file to file: the path and addresses.
+fn reason(message: &str) -> String {
+    let line = message.lines().find(|line| line.starts_with("error: ")).unwrap_or(message);
+    let line = line.rsplit_once("`: ").map_or(line, |(_, reason)| reason);
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("0x") {
+        let (before, from) = rest.split_at(at);
+        let end = from[2..].find(|digit: char| !digit.is_ascii_hexdigit()).map_or(from.len(), |end| end + 2);
+        text += before;
+        text += "an address";
+        rest = &from[end..];
+    }
+    (text + rest).trim().to_owned()
+}
+
+/// The page of the docs, with the table between its two marks.
+fn page() -> PathBuf {
+    workspace::root().join("docs").join("executables-proof.md")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_the_same_whatever_the_addresses() {
+        let message = "error: cannot graft `a b`: 2 functions do it: 0x4010f0, 0x40ff\nhelp: no\n";
+        assert_eq!(reason(message), "2 functions do it: an address, an address");
+        assert_eq!(reason("odd"), "odd");
+    }
+}
