@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use zigcc::Arch;
 
 use crate::rounds::{self, Effort, Spread};
-use crate::{command, counting, lto, memory, profiles, rust_programs, setup, strings, suite, workspace};
+use crate::{command, counting, lto, memory, profiles, released, rust_programs, setup, strings, suite, workspace};
 
 /// Of the design: time and memory of grafting one `libc.a`.
 const GOAL_MS: f64 = 50.0;
@@ -17,7 +17,7 @@ const GOAL_MB: f64 = 64.0;
 const RUNS: usize = 60;
 
 /// `cargo xtask bench [graft | counting | profiles | strings [ARGUMENTS] | suite [ARGUMENTS] | tables | rust [ARGUMENTS] |
-/// lto [ARGUMENTS]]`.
+/// lto [ARGUMENTS] | released [ARGUMENTS]]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {}
@@ -27,9 +27,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         [suite, arguments @ ..] if suite == "strings" => return strings::bench(arguments),
         [suite, arguments @ ..] if suite == "suite" => return suite::bench(arguments),
         [suite, arguments @ ..] if suite == "rust" => return rust_programs::bench(arguments),
+        [suite, arguments @ ..] if suite == "released" => return released::bench(arguments),
         [suite] if suite == "tables" => return suite::tables(),
         [suite, arguments @ ..] if suite == "lto" => return lto::bench(arguments),
-        _ => bail!("`bench` knows `graft`, `counting`, `profiles`, `strings`, `suite`, `tables`, `rust` and `lto`"),
+        _ => bail!("`bench` knows `graft`, `counting`, `profiles`, `strings`, `suite`, `tables`, `rust`, `lto` and `released`"),
     }
     setup::prepare(setup::Extent::Everything)?;
     let allograft = command::build_allograft()?;

@@ -14,6 +14,7 @@ mod lto;
 mod memory;
 mod profiles;
 mod proof;
+mod released;
 mod rounds;
 mod rust;
 mod rust_programs;
@@ -69,8 +70,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..] | lto [..]]",
-        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs; ThinLTO",
+        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..] | lto [..] | released [..]]",
+        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs; ThinLTO; released programs",
         run: bench::run,
     },
     Task {

@@ -50,6 +50,9 @@ pub(crate) trait Machine: fmt::Debug + Sync {
     /// Behind a landing pad, if there is one: where a jump may be written.
     fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64;
 
+    /// What a function calls that does nothing else, where compilers write that without a jump.
+    fn passes_on(&self, code: &Code<'_>, start: u64) -> Option<u64>;
+
     /// What a function does.
     fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds;
 

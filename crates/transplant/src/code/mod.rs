@@ -244,13 +244,22 @@ impl<'a> Code<'a> {
         self.machine.behind_landing_pad(self.image, start)
     }
 
-    /// Where a function leads that does nothing but jump; the function itself, if it does more.
+    /// What a function calls that does nothing else.
+    pub(crate) fn passes_on(&self, start: u64) -> Option<u64> {
+        self.machine.passes_on(self, start)
+    }
+
+    /// Where a function leads that does nothing but jump, or pass on; the function itself, if it does more.
     pub(crate) fn through(&self, start: u64) -> u64 {
         let mut at = start;
         for _ in 0..4 {
-            match self.instruction(self.behind_landing_pad(at)) {
-                Some(Instruction { flow: Flow::Jump(Some(target)), .. }) => at = target,
-                _ => return at,
+            let jumps_to = match self.instruction(self.behind_landing_pad(at)) {
+                Some(Instruction { flow: Flow::Jump(target), .. }) => target,
+                _ => None,
+            };
+            match jumps_to.or_else(|| self.passes_on(at)) {
+                Some(target) => at = target,
+                None => return at,
             }
         }
         at

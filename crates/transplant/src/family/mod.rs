@@ -154,17 +154,21 @@ fn agree_with_symbols(code: &Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(),
     Ok(())
 }
 
-/// Functions that do nothing but jump to one of the core, and calloc: redirected too, they save a jump, and calloc the
+/// Functions that do nothing but jump to one of the core or call it, and calloc: redirected too, they save a jump, and calloc the
 /// clearing of what is clear. Left alone they would work as well, so whatever is not certain is left alone.
 fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
     let core = family.core.clone();
     for role in [Role::Malloc, Role::Free, Role::Realloc] {
         let Some(target) = core.get(&role).copied() else { continue };
-        let sites: Vec<u64> = code.branches_to(target).iter().filter(|b| !b.is_call).map(|b| b.site).collect();
-        for site in sites {
-            let starts = [Some(site), site.checked_sub(4)];
+        let sites: Vec<(u64, bool)> = code.branches_to(target).iter().map(|b| (b.site, b.is_call)).collect();
+        for (site, is_call) in sites {
+            let starts = [Some(site), site.checked_sub(4), site.checked_sub(8)];
             for start in starts.into_iter().flatten() {
-                if code.behind_landing_pad(start) == site
+                let alone = match is_call {
+                    true => start != site && code.passes_on(start) == Some(target),
+                    false => code.behind_landing_pad(start) == site,
+                };
+                if alone
                     && code.is_start(start)
                     && !core.values().any(|own| *own == start)
                 {

@@ -1,5 +1,7 @@
 //! Programs linked with stock musl, and what a graft makes of them and of what is left of them.
 
+mod compiled;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

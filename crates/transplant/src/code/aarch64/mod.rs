@@ -173,6 +173,11 @@ impl Machine for Aarch64 {
         if word_at(image, start).is_some_and(Word::is_landing_pad) { start + 4 } else { start }
     }
 
+    /// Compilers for aarch64 write a jump at every level of optimisation but -O0, which is refused for other reasons.
+    fn passes_on(&self, _: &Code<'_>, _: u64) -> Option<u64> {
+        None
+    }
+
     fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {
         deeds::of(code, function)
     }

@@ -136,9 +136,22 @@ pub(super) fn blocks_signals(code: &Code<'_>, function: &Function) -> bool {
 pub(super) fn makes_anew(code: &Code<'_>, function: &Function, lock: u64) -> bool {
     let writes_zero = |instruction: &Instruction| {
         let to_lock = instruction.op0_kind() == OpKind::Memory && references::says(code, instruction, lock);
-        let zero = instruction.op_count() == 2
-            && matches!(instruction.op1_kind(), OpKind::Immediate32 | OpKind::Immediate8)
-            && instruction.immediate(1) == 0;
+        let zero = match instruction.op_count() {
+            2 if instruction.op1_kind() == OpKind::Register => {
+                // At -Os: a register that the instruction before has made 0.
+                let before = function.instructions.range(..instruction.ip()).next_back();
+                before.and_then(|(address, _)| at(code.image, *address)).is_some_and(|before| {
+                    before.mnemonic() == Mnemonic::Xor
+                        && before.next_ip() == instruction.ip()
+                        && [before.op0_register(), before.op1_register()] == [instruction.op1_register(); 2]
+                })
+            }
+            2 => {
+                matches!(instruction.op1_kind(), OpKind::Immediate32 | OpKind::Immediate8)
+                    && instruction.immediate(1) == 0
+            }
+            _ => false,
+        };
         instruction.mnemonic() == Mnemonic::Mov && to_lock && zero
     };
     let asks_who = |instruction: &Instruction| {

