@@ -9,15 +9,17 @@ use anyhow::{Result, bail};
 use zigcc::Arch;
 
 use crate::rounds::{self, Effort, Spread};
-use crate::{command, counting, lto, memory, profiles, released, rust_programs, setup, strings, suite, workspace};
+use crate::{
+    command, counting, finished, lto, memory, profiles, released, rust_programs, setup, strings, suite, workspace,
+};
 
 /// Of the design: time and memory of grafting one `libc.a`.
 const GOAL_MS: f64 = 50.0;
 const GOAL_MB: f64 = 64.0;
 const RUNS: usize = 60;
 
-/// `cargo xtask bench [graft | counting | profiles | strings [ARGUMENTS] | suite [ARGUMENTS] | tables | rust [ARGUMENTS] |
-/// lto [ARGUMENTS] | released [ARGUMENTS]]`.
+/// `cargo xtask bench [graft | counting | profiles | strings [..] | suite [..] | tables | rust [..] | lto [..] | released [..] |
+/// finished [..]]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {}
@@ -28,9 +30,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         [suite, arguments @ ..] if suite == "suite" => return suite::bench(arguments),
         [suite, arguments @ ..] if suite == "rust" => return rust_programs::bench(arguments),
         [suite, arguments @ ..] if suite == "released" => return released::bench(arguments),
+        [suite, arguments @ ..] if suite == "finished" => return finished::bench(arguments),
         [suite] if suite == "tables" => return suite::tables(),
         [suite, arguments @ ..] if suite == "lto" => return lto::bench(arguments),
-        _ => bail!("`bench` knows `graft`, `counting`, `profiles`, `strings`, `suite`, `tables`, `rust`, `lto` and `released`"),
+        _ => bail!(
+            "`bench` knows `graft`, `counting`, `profiles`, `strings`, `suite`, `tables`, `rust`, `lto`, `released` and `finished`"
+        ),
     }
     setup::prepare(setup::Extent::Everything)?;
     let allograft = command::build_allograft()?;

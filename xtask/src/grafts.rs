@@ -58,6 +58,21 @@ impl Workshop {
     /// # Errors
     /// When it cannot be copied, grafted, compiled or linked.
     pub(crate) fn link(&self, home: &str, graft: Option<(&Path, &[&str])>, names: &[&str]) -> Result<Vec<PathBuf>> {
+        let suite = workspace::root().join("suite");
+        let sources: Vec<PathBuf> = names.iter().map(|name| suite.join(name).join(name).with_extension("c")).collect();
+        self.link_sources(home, graft, &sources)
+    }
+
+    /// The same for sources that lie anywhere.
+    ///
+    /// # Errors
+    /// As [`Workshop::link`].
+    pub(crate) fn link_sources(
+        &self,
+        home: &str,
+        graft: Option<(&Path, &[&str])>,
+        sources: &[PathBuf],
+    ) -> Result<Vec<PathBuf>> {
         let home = self.folder.join(home);
         if home.exists() {
             fs::remove_dir_all(&home).with_context(|| format!("cannot remove `{}`", home.display()))?;
@@ -67,10 +82,10 @@ impl Workshop {
             command::output(Command::new(allograft).args(["-q", "graft"]).args(arguments).arg(&libc))?;
         }
         let mut programs = Vec::new();
-        for name in names {
-            let (object, program) = (home.join(name).with_extension("o"), home.join(name));
-            let source = workspace::root().join("suite").join(name).join(name).with_extension("c");
-            self.musl.compile(&self.compiler, &source, &object)?;
+        for source in sources {
+            let program = home.join(source.file_stem().context("a source has a name")?);
+            let object = program.with_extension("o");
+            self.musl.compile(&self.compiler, source, &object)?;
             self.musl.link(&self.compiler, &object, &home, &program)?;
             programs.push(program);
         }

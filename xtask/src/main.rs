@@ -7,6 +7,7 @@ mod corpus;
 mod counting;
 mod debian;
 mod demo;
+mod finished;
 mod grafts;
 mod handmade;
 mod linking;
@@ -70,8 +71,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..] | lto [..] | released [..]]",
-        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs; ThinLTO; released programs",
+        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..] | lto [..] | released [..] | finished [..]]",
+        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs; ThinLTO; released and finished programs",
         run: bench::run,
     },
     Task {

@@ -19,8 +19,16 @@ const FLAGS: &str = "-std=c99 -nostdinc -ffreestanding -frounding-math -fno-stri
 
 /// The folders whose code a graft reads or changes. They are compiled with the flags that are tried; all others once, by
 /// this machine's gcc at -O2.
-const READ: [&str; 8] =
-    ["src/malloc", "src/malloc/mallocng", "src/thread", "src/process", "src/exit", "src/env", "src/errno", "src/signal"];
+const READ: [&str; 8] = [
+    "src/malloc",
+    "src/malloc/mallocng",
+    "src/thread",
+    "src/process",
+    "src/exit",
+    "src/env",
+    "src/errno",
+    "src/signal",
+];
 
 const INCLUDES: [&str; 7] = [
     "musl/arch/x86_64",
@@ -116,7 +124,8 @@ fn sources(wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Vec<PathBuf
         for place in [musl.join(&folder), musl.join(&folder).join("x86_64")] {
             for entry in fs::read_dir(&place).into_iter().flatten() {
                 let path = entry?.path();
-                let source = path.extension().is_some_and(|ending| ["c", "s", "S"].iter().any(|known| ending == *known));
+                let source =
+                    path.extension().is_some_and(|ending| ["c", "s", "S"].iter().any(|known| ending == *known));
                 if let (Some(stem), true) = (path.file_stem(), source) {
                     files.insert(stem.to_owned(), path);
                 }

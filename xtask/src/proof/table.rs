@@ -85,7 +85,8 @@ fn tables(all: &[Results]) -> String {
                     (results.name.as_str(), results.flags.as_str(), results.mode.as_str(), results.stripped)
                         == (name, flags, mode, stripped)
                 };
-                let _ = write!(text, " {} |", of_set.iter().find(of).map_or(String::new(), |it| entry(it, &mut remarks)));
+                let _ =
+                    write!(text, " {} |", of_set.iter().find(of).map_or(String::new(), |it| entry(it, &mut remarks)));
             }
             text.push('\n');
         }
@@ -165,7 +166,10 @@ mod tests {
             results(Set::Proof, "other", true, vec![refused(), refused(), Outcome::Passed]),
         ]);
         assert!(text.contains("2 grafted and passed, 3 refused, **1 failed**; 0 could"), "{text}");
-        assert!(text.contains("| other | `-O2` | 1, 1 refused, **1 failed** (1) (2) | 1, 2 refused (1) |  |  |"), "{text}");
+        assert!(
+            text.contains("| other | `-O2` | 1, 1 refused, **1 failed** (1) (2) | 1, 2 refused (1) |  |  |"),
+            "{text}"
+        );
         assert!(text.contains("1. refused: no symbols\n2. **failed**, `third`: it hung\n"), "{text}");
         assert!(text.contains("| ours | `-O2` | 1 |"), "{text}");
         assert!(text.find("other").unwrap() < text.find("ours").unwrap());

@@ -86,7 +86,9 @@ impl Wish {
                 "--allograft" => wish.allograft = Some(value()?.into()),
                 "--donor" => wish.donor = value()?,
                 flag if flag.starts_with('-') => {
-                    bail!("`bench released` knows `--runs N`, `--save FILE`, `--write`, `--donor NAME`, `--allograft PROGRAM`, and programs")
+                    bail!(
+                        "`bench released` knows `--runs N`, `--save FILE`, `--write`, `--donor NAME`, `--allograft PROGRAM`, and programs"
+                    )
                 }
                 name => wish.only.push(name.to_owned()),
             }
@@ -165,8 +167,11 @@ fn figures(work: &Work, wish: &Wish, allograft: &Path, home: &Path, inputs: &Pat
     command::output(&mut command)?;
     let output = home.join("output");
     let run = |program: &Path| run(work, program, inputs, &output);
-    // Both once to warm caches and to see what they print.
+    // The first run warms caches, and may put right what it finds; then stock has to agree with itself.
+    run(&stock)?;
     let (_, expected) = run(&stock)?;
+    let again = run(&stock)?;
+    same(&expected, &again.1).context("stock against itself: this work is not fit to compare by")?;
     let ran = run(&graft)?;
     same(&expected, &ran.1).context("the first run of the graft")?;
     let (mut of_stock, mut of_graft) = (Vec::new(), Vec::new());
@@ -181,7 +186,13 @@ fn figures(work: &Work, wish: &Wish, allograft: &Path, home: &Path, inputs: &Pat
             runs.push(figures);
         }
     }
-    eprintln!("{}: {} runs of each, all alike: exit code {}, {} bytes", work.program, wish.runs, expected.0, expected.1.len());
+    eprintln!(
+        "{}: {} runs of each, all alike: exit code {}, {} bytes",
+        work.program,
+        wish.runs,
+        expected.0,
+        expected.1.len()
+    );
     Ok(Figures {
         program: work.program.to_owned(),
         about: work.about.to_owned(),

@@ -51,12 +51,26 @@ impl Work {
 
 /// Programs of the corpus with musl's own malloc for all of their blocks. None of these works takes a network.
 pub(crate) const ALL: [Work; 13] = [
-    work("tombi", "lint the manifests of all locked crates, ten times", "", &["lint", "--offline", "--no-cache", "toml"]).sorted().with_errors(),
-    work("tombi", "check their format", "", &["format", "--check", "--offline", "--no-cache", "toml"]).sorted().with_errors(),
+    work(
+        "tombi",
+        "lint the manifests of all locked crates, ten times",
+        "",
+        &["lint", "--offline", "--no-cache", "toml"],
+    )
+    .sorted()
+    .with_errors(),
+    work("tombi", "check their format", "", &["format", "--check", "--offline", "--no-cache", "toml"])
+        .sorted()
+        .with_errors(),
     work("typos", "spell-check Django", "", &["--format", "brief", "django"]).sorted(),
     work("zuban", "check the types of Django's core", "django", &["check", "django/core"]).sorted(),
     work("zmypy", "check the types of Django's database layer", "django", &["django/db"]).sorted(),
-    work("shellcheck", "lint jemalloc's shell scripts", "shell", &["-f", "gcc", "config.guess", "config.sub", "install-sh", "autogen.sh"]),
+    work(
+        "shellcheck",
+        "lint jemalloc's shell scripts",
+        "shell",
+        &["-f", "gcc", "config.guess", "config.sub", "install-sh", "autogen.sh"],
+    ),
     work("hadolint", "lint 200 Dockerfiles", "", &["-f", "gnu", "--no-fail", "-c", "hadolint.yaml", "docker/all"]),
     work("dprint", "check the format of TypeScript's libraries", "", &["check", "--config", "dprint.json"]).sorted(),
     work("prek", "run its built-in hooks on Django", "repository", &["run", "--all-files", "--color", "never"]),
@@ -70,7 +84,14 @@ pub(crate) const ALL: [Work; 13] = [
 /// What keeps programs from asking the network and from leaving things in a home folder.
 pub(crate) fn environment(inputs: &Path) -> Vec<(&'static str, PathBuf)> {
     let home = inputs.join("home");
+    // maturin asks cargo, which rustup may stand in for.
+    let own = |name: &str, folder: &str| {
+        let default = || std::env::home_dir().unwrap_or_default().join(folder);
+        std::env::var_os(name).map_or_else(default, PathBuf::from)
+    };
     vec![
+        ("CARGO_HOME", own("CARGO_HOME", ".cargo")),
+        ("RUSTUP_HOME", own("RUSTUP_HOME", ".rustup")),
         ("HOME", home.clone()),
         ("XDG_CACHE_HOME", home.join("cache")),
         ("DPRINT_CACHE_DIR", home.join("dprint")),
@@ -141,7 +162,10 @@ fn fill(folder: &Path) -> Result<()> {
     for package in &NPM {
         unpack(package, folder, |downloads| {
             let mut npm = Command::new("npm");
-            npm.args(["pack", "--silent", "--pack-destination"]).arg(downloads).arg(package.name).current_dir(downloads);
+            npm.args(["pack", "--silent", "--pack-destination"])
+                .arg(downloads)
+                .arg(package.name)
+                .current_dir(downloads);
             command::output(&mut npm).map(drop)
         })?;
     }
@@ -239,12 +263,18 @@ fn made(folder: &Path) -> Result<()> {
     put("docker/all", &all)?;
     put(
         "dprint.json",
-        "{\"incremental\": false, \"includes\": [\"typescript/package/lib/lib.*.d.ts\", \"plugins/**/*.md\"],\n\
+        "{\"incremental\": false, \"includes\": [\"typescript/package/lib/lib.es*.d.ts\", \"plugins/**/*.md\"],\n\
          \"excludes\": [], \"plugins\": [\"./plugins/typescript/package/plugin.wasm\", \
          \"./plugins/json/package/plugin.wasm\", \"./plugins/markdown/package/plugin.wasm\"]}\n",
     )?;
-    put("packages/package.json", "{\"name\": \"root\", \"private\": true, \"packageManager\": \"npm@10.0.0\", \"workspaces\": [\"packages/*\"]}\n")?;
-    put("packages/turbo.json", "{\"tasks\": {\"build\": {\"dependsOn\": [\"^build\"]}, \"test\": {\"dependsOn\": [\"build\"]}}}\n")?;
+    put(
+        "packages/package.json",
+        "{\"name\": \"root\", \"private\": true, \"packageManager\": \"npm@10.0.0\", \"workspaces\": [\"packages/*\"]}\n",
+    )?;
+    put(
+        "packages/turbo.json",
+        "{\"tasks\": {\"build\": {\"dependsOn\": [\"^build\"]}, \"test\": {\"dependsOn\": [\"build\"]}}}\n",
+    )?;
     for number in 0..120 {
         let before = if number > 0 { format!("\"p{}\": \"*\"", number / 2) } else { String::new() };
         put(
@@ -256,8 +286,14 @@ fn made(folder: &Path) -> Result<()> {
         )?;
     }
     put("module/src/lib.rs", "")?;
-    put("module/Cargo.toml", "[package]\nname = \"m\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n")?;
-    put("module/pyproject.toml", "[build-system]\nrequires = [\"maturin>=1\"]\nbuild-backend = \"maturin\"\n[project]\nname = \"m\"\nversion = \"0.1.0\"\n")?;
+    put(
+        "module/Cargo.toml",
+        "[package]\nname = \"m\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n",
+    )?;
+    put(
+        "module/pyproject.toml",
+        "[build-system]\nrequires = [\"maturin>=1\"]\nbuild-backend = \"maturin\"\n[project]\nname = \"m\"\nversion = \"0.1.0\"\n",
+    )?;
     let program = fixtures::corpus::listed().into_iter().find(|released| released.name == "maturin");
     fs::copy(fixtures::corpus::place(&program.context("the corpus has no maturin")?), folder.join("program"))?;
     let repository = folder.join("repository");

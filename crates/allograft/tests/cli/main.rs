@@ -10,6 +10,7 @@ mod donors;
 mod elsewhere;
 mod emit;
 mod executables;
+mod executables_refused;
 mod folders;
 mod foreign_executables;
 mod inspect;

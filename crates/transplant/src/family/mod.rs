@@ -168,10 +168,7 @@ fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
                     true => start != site && code.passes_on(start) == Some(target),
                     false => code.behind_landing_pad(start) == site,
                 };
-                if alone
-                    && code.is_start(start)
-                    && !core.values().any(|own| *own == start)
-                {
+                if alone && code.is_start(start) && !core.values().any(|own| *own == start) {
                     family.wrappers.push((role, start));
                 }
             }

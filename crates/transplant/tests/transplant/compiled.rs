@@ -14,7 +14,12 @@ fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
     let plan = |as_if_stripped| plan(program, &BLOB, as_if_stripped).unwrap().unwrap();
     let (with, without) = (plan(false), plan(true));
     // Symbols name functions that nothing calls, too.
-    assert!(without.entries.iter().all(|entry| with.entries.contains(entry)), "{:?} {:?}", with.entries, without.entries);
+    assert!(
+        without.entries.iter().all(|entry| with.entries.contains(entry)),
+        "{:?} {:?}",
+        with.entries,
+        without.entries
+    );
     let path = folder.join(name);
     fs::write(&path, &with.graft).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -62,7 +67,8 @@ fn public_names_that_call_instead_of_jumping() {
     for entry in before.entries.iter().filter(|entry| [Role::Malloc, Role::Free, Role::Realloc].contains(&entry.role)) {
         // ld puts the file at this address (its default script).
         let at = usize::try_from(entry.address - 0x40_0000).unwrap();
-        let room = program[at] == 0xe9 && [b"\x66\x2e", b"\x66\x66"].contains(&program[at + 5..].first_chunk().unwrap());
+        let room =
+            program[at] == 0xe9 && [b"\x66\x2e", b"\x66\x66"].contains(&program[at + 5..].first_chunk().unwrap());
         if !room {
             continue;
         }

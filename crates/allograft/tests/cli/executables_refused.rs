@@ -1,0 +1,212 @@
+//! Executables that are left alone, each with its reason, and what is particular to a file on a disk. Every refusal leaves
+//! everything as it was.
+
+use std::ffi::CString;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fixtures::Arch;
+
+use crate::lab::{Lab, tool};
+
+/// A static program that allocates, linked with Debian's musl.
+fn program(lab: &Lab, name: &str, source: &str) -> Vec<u8> {
+    let musl = fixtures::debian_musl(Arch::X86_64);
+    let (c, object, path) = (lab.put("program.c", source.as_bytes()), lab.path("program.o"), lab.path(name));
+    let mut compile = fixtures::cc();
+    compile.args(["-O2", "-fno-pie", "-nostdinc", "-isystem"]).arg(&musl.include);
+    tool(compile.args(["-c", "-o"]).args([&object, &c]));
+    let at = |file: &str| musl.libdir.join(file);
+    let mut link = Command::new("ld");
+    link.args(["-static", "-o"]).arg(&path).args([at("crt1.o"), at("crti.o"), object.clone()]);
+    tool(link.args([musl.libc.clone(), at("crtn.o")]));
+    fs::remove_file(c).unwrap();
+    fs::remove_file(object).unwrap();
+    fs::read(path).unwrap()
+}
+
+const PLAIN: &str = "#include <stdlib.h>\nint main(void) { free(realloc(malloc(10), 1000)); return 0; }\n";
+
+/// Waits for a line, so that a test can look at it while it runs.
+const WAITS: &str = "#include <stdio.h>\n#include <stdlib.h>\nint main(void)\n{\n\tint first = getchar();\n\
+    \tchar *block = malloc(100000);\n\tif (!block)\n\t\treturn 9;\n\tprintf(\"%c\\n\", first);\n\tfree(block);\n\treturn 0;\n}\n";
+
+fn succeeds(path: &Path) {
+    let output = Command::new(path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn setuid_and_setgid_bits_stay() {
+    let lab = Lab::new();
+    program(&lab, "program", PLAIN);
+    fs::set_permissions(lab.path("program"), fs::Permissions::from_mode(0o6755)).unwrap();
+    lab.run(["graft", "program"]).exits(0).says(&["setuid"]);
+    assert_eq!(fs::metadata(lab.path("program")).unwrap().mode() & 0o7777, 0o6755);
+    succeeds(&lab.path("program"));
+    lab.run(["graft", "program", "-o", "other", "--donor", "mimalloc-secure"]).exits(0);
+    assert_eq!(fs::metadata(lab.path("other")).unwrap().mode() & 0o7777, 0o6755);
+    lab.run(["undo", "program"]).exits(0);
+    assert_eq!(fs::metadata(lab.path("program")).unwrap().mode() & 0o7777, 0o6755);
+}
+
+/// `security.capability` of xattr(7), version 2: cap_net_raw, permitted and effective.
+#[test]
+fn file_capabilities_stay() {
+    if !is_root() {
+        eprintln!("file_capabilities_stay: left out: only root may give a file capabilities");
+        return;
+    }
+    let capabilities: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let lab = Lab::new();
+    program(&lab, "program", PLAIN);
+    let flags = rustix::fs::XattrFlags::empty();
+    if let Err(error) = rustix::fs::setxattr(lab.path("program"), "security.capability", &capabilities, flags) {
+        eprintln!("file_capabilities_stay: left out: this file system takes none: {error}");
+        return;
+    }
+    lab.run(["graft", "program"]).exits(0);
+    let of = |name: &str| {
+        let mut value = [0; 64];
+        let name = CString::new(lab.path(name).into_os_string().into_encoded_bytes()).unwrap();
+        let length = rustix::fs::getxattr(name.as_c_str(), "security.capability", &mut value[..]).unwrap();
+        value[..length].to_vec()
+    };
+    assert_eq!(of("program"), capabilities);
+    succeeds(&lab.path("program"));
+    lab.run(["undo", "program"]).exits(0);
+    assert_eq!(of("program"), capabilities);
+}
+
+#[test]
+fn a_running_program_goes_on_with_stock() {
+    let lab = Lab::new();
+    let stock = program(&lab, "program", WAITS);
+    let start = || {
+        let mut command = Command::new(lab.path("program"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let mut running = start();
+    // The kernel lets nobody write to a file that runs: the new one takes its name.
+    lab.run(["graft", "program"]).exits(0);
+    assert!(fs::read(lab.path("program")).unwrap() != stock);
+    assert!(fs::read(format!("/proc/{}/exe", running.id())).unwrap() == stock);
+    let mut later = start();
+    // And a running graft can be undone.
+    lab.run(["undo", "program"]).exits(0);
+    assert!(fs::read(lab.path("program")).unwrap() == stock);
+    for child in [&mut running, &mut later] {
+        child.stdin.take().unwrap().write_all(b"x").unwrap();
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "x\n");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn programs_of_other_kinds() {
+    let lab = Lab::new();
+    let source = lab.put("program.c", PLAIN.as_bytes());
+    let build = |arguments: &[&str], name: &str| {
+        tool(fixtures::cc().args(arguments).arg(&source).arg("-o").arg(lab.path(name)));
+    };
+    build(&["-no-pie"], "dynamic");
+    lab.changes_nothing(3, ["graft", "dynamic"]).says(&["is dynamic", "LD_PRELOAD"]);
+    build(&["-static"], "glibc");
+    lab.changes_nothing(3, ["graft", "glibc"]).says(&["GNU C library", "help: "]);
+    tool(Command::new("strip").arg("-s").arg(lab.path("glibc")));
+    lab.changes_nothing(3, ["graft", "glibc"]).says(&["cannot be grafted", "help: "]);
+    // A malloc of its own; then, without symbols, as well.
+    let own = "#include <stddef.h>\nstatic char heap[1 << 20]; static size_t used;\n\
+        void *malloc(size_t n) { void *p = heap + used; used += (n + 15) & ~15ul; return p; }\n\
+        void free(void *p) { (void)p; }\nvoid *calloc(size_t n, size_t m) { return malloc(n * m); }\n\
+        void *realloc(void *p, size_t n) { (void)p; return malloc(n); }\n\
+        int setenv(const char *, const char *, int);\nint main(void) { return setenv(\"a\", \"b\", 1); }\n";
+    program(&lab, "own", own);
+    lab.changes_nothing(3, ["graft", "own"]).says(&["cannot be grafted", "help: "]);
+    tool(Command::new("strip").arg("-s").arg(lab.path("own")));
+    lab.changes_nothing(3, ["graft", "own"]).says(&["cannot be grafted", "help: "]);
+    let libc = fs::read(std::env::current_exe().unwrap()).unwrap();
+    lab.put("test", &libc);
+    lab.changes_nothing(3, ["graft", "test"]).says(&["is dynamic"]);
+}
+
+/// What UPX 3.96 leaves of a static program: no sections, and `UPX!` behind the headers (its l_info, at 0x78 + 0x70).
+#[test]
+fn packed_programs() {
+    let lab = Lab::new();
+    let mut packed = program(&lab, "program", PLAIN);
+    // e_shoff, e_shnum and e_shstrndx of the ELF header.
+    packed[40..48].fill(0);
+    packed[60..64].fill(0);
+    let behind = 64 + 56 * usize::from(packed[56]);
+    packed[behind + 4..behind + 8].copy_from_slice(b"UPX!");
+    lab.put("packed", &packed);
+    lab.changes_nothing(3, ["graft", "packed"]).says(&["packed by UPX", "upx -d"]);
+}
+
+#[test]
+fn data_behind_the_program() {
+    let lab = Lab::new();
+    let stock = program(&lab, "program", PLAIN);
+    for payload in [b"PK\x03\x04 a zip archive".as_slice(), b"\0\0\0NODE_SEA", &[7; 100_000]] {
+        lab.put("program", &[stock.as_slice(), payload].concat());
+        lab.changes_nothing(3, ["graft", "program"]).says(&["appended", "help: "]);
+    }
+    lab.put("program", &stock);
+    lab.run(["graft", "program"]).exits(0);
+}
+
+/// Cut off at, before and behind each boundary that the headers name.
+#[test]
+fn truncated_programs() {
+    let lab = Lab::new();
+    let stock = program(&lab, "program", PLAIN);
+    fs::remove_file(lab.path("program")).unwrap();
+    let word = |at: usize| u64::from_le_bytes(stock[at..at + 8].try_into().unwrap()) as usize;
+    let half = |at: usize| usize::from(u16::from_le_bytes(stock[at..at + 2].try_into().unwrap()));
+    let (segments, sections) = (word(32), word(40));
+    let (segment_count, section_count) = (half(56), half(60));
+    let mut ends = vec![4, 16, 64, segments + 56 * segment_count, sections, sections + 64 * section_count];
+    ends.extend((0..segment_count).flat_map(|index| {
+        let at = segments + 56 * index;
+        [at, word(at + 8), word(at + 8) + word(at + 32)]
+    }));
+    ends.extend((0..section_count).flat_map(|index| {
+        let at = sections + 64 * index;
+        // Of what takes no room in the file (SHT_NOBITS) only the place counts.
+        let size = if stock[at + 4] == 8 { 0 } else { word(at + 32) };
+        [at, word(at + 24), word(at + 24) + size]
+    }));
+    let mut cuts: Vec<usize> = ends.into_iter().flat_map(|end| [end.saturating_sub(1), end, end + 1]).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts.retain(|cut| *cut < stock.len());
+    assert!(cuts.len() > 30, "{cuts:?}");
+    for cut in cuts {
+        lab.put("cut", &stock[..cut]);
+        let ran = lab.changes_nothing(2, ["graft", "cut"]);
+        assert!(ran.err.starts_with("error: "), "cut at {cut}: {}", ran.err);
+    }
+}
+
+/// One word of the table of size classes is another: oldmalloc has none at all, and a later mallocng may have others.
+#[test]
+fn another_allocator_than_mallocng() {
+    let lab = Lab::new();
+    let mut stock = program(&lab, "program", PLAIN);
+    // src/malloc/mallocng/malloc.c, __malloc_size_classes.
+    let classes: Vec<u8> = [1u16, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15].into_iter().flat_map(u16::to_le_bytes).collect();
+    let at = stock.windows(classes.len()).position(|window| window == classes).unwrap();
+    stock[at + 20] = 13;
+    lab.put("program", &stock);
+    lab.changes_nothing(3, ["graft", "program"]).says(&["size classes", "0 times", "help: "]);
+}
