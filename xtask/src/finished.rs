@@ -86,12 +86,14 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         let last = ratio(2, 1)?;
         let verdict = if last.median <= GOAL { "within" } else { "beyond" };
         println!(
-            "| {} | {} | {} | {} | {}, {verdict} the goal of {GOAL} |",
+            "| {} | {} | {} | {} | {:.3} ({:.3}-{:.3}), {verdict} the goal of {GOAL} |",
             arguments[0],
             times.join(" | "),
             shown(ratio(1, 0)?),
             shown(ratio(2, 0)?),
-            format!("{:.3} ({:.3}-{:.3})", last.median, last.low, last.high),
+            last.median,
+            last.low,
+            last.high
         );
     }
 

@@ -252,7 +252,7 @@ fn ran(program: &Path, name: &str) -> Result<Option<String>> {
 /// The reason in a message, without what differs from file to file: the path and addresses.
 fn reason(message: &str) -> String {
     let line = message.lines().find(|line| line.starts_with("error: ")).unwrap_or(message);
-    let line = line.rsplit_once("`: ").map_or(line, |(_, reason)| reason);
+    let line = line.split_once(" cannot be grafted: ").map_or(line, |(_, reason)| reason);
     let mut text = String::new();
     let mut rest = line;
     while let Some(at) = rest.find("0x") {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn reasons_are_the_same_whatever_the_addresses() {
-        let message = "error: cannot graft `a b`: 2 functions do it: 0x4010f0, 0x40ff\nhelp: no\n";
+        let message = "error: `a b` cannot be grafted: 2 functions do it: 0x4010f0, 0x40ff\nhelp: no\n";
         assert_eq!(reason(message), "2 functions do it: an address, an address");
         assert_eq!(reason("odd"), "odd");
     }
