@@ -71,8 +71,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[graft | counting | profiles | strings [..] | suite [..] | tables | rust [..] | lto [..] | released [..] | finished [..]]",
-        help: "what grafting costs; statistics when off; memory by profile; string functions; the suite; its tables; Rust programs; ThinLTO; released and finished programs",
+        arguments: "[WHAT [..]]",
+        help: "graft: what grafting costs (default); or counting, profiles, strings, suite, tables, rust, lto, released, finished",
         run: bench::run,
     },
     Task {
