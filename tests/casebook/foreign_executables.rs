@@ -94,6 +94,7 @@ fn check_compiled(bench: &Bench, program: &Program, level: &str, label: &str) ->
         ["cc", "-target", "aarch64-linux-musl", "-static", "-s", "-std=gnu17", "-fno-builtin"]
             .map(OsString::from)
             .into();
+    line.push(format!("-DPROGRAM_NAME=\"{}\"", program.name).into());
     line.extend([level.into(), folder.join("program.c").into(), "-o".into(), stock.clone().into()]);
     fixtures::zig().run(line).map_err(|error| error.to_string())?;
     let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
