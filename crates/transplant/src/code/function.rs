@@ -42,7 +42,13 @@ impl Function {
                     return None;
                 }
                 match instruction.flow {
-                    Flow::Call(Some(target)) => function.calls.push((at, target)),
+                    Flow::Call(Some(target)) => {
+                        function.calls.push((at, target));
+                        if code.is_start(code.behind_padding(instruction.next)) {
+                            // Compilers put nothing behind a call of what does not return.
+                            break;
+                        }
+                    }
                     Flow::Jump(Some(target)) => {
                         if function.leaves(code, target) {
                             function.tails.push((at, target));
@@ -71,6 +77,32 @@ impl Function {
     /// Another function's start, or too far to be a part of this one.
     fn leaves(&self, code: &Code<'_>, target: u64) -> bool {
         target != self.start && (code.is_start(target) || target.abs_diff(self.start) > SPAN)
+    }
+
+    /// Whether control gets to a place of this function only past a call in front of it, padding left out, and something outside
+    /// branches there. Then the call is one that does not return, such as musl's `__stack_chk_fail`, which ends in a trap that the
+    /// compiler takes to return (src/env/__stack_chk_fail.c), and another function begins there.
+    pub(crate) fn runs_into(&self, code: &Code<'_>, place: u64) -> bool {
+        let leads = |flow: Flow| matches!(flow, Flow::Jump(Some(to)) | Flow::Conditional(to) if to == place);
+        if place == self.start
+            || !self.instructions.contains_key(&place)
+            || self.instructions.values().any(|instruction| leads(instruction.flow))
+            || code.branches_to(place).iter().all(|branch| self.covers(branch.site))
+        {
+            return false;
+        }
+        let mut at = place;
+        for (_, before) in self.instructions.range(..place).rev() {
+            if before.next != at {
+                return false;
+            }
+            match before.flow {
+                Flow::Call(_) => return true,
+                Flow::Next if code.machine.is_padding(code.image, before) => at = before.address,
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Whether the byte at an address is part of an instruction of this function.

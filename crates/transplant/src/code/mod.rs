@@ -188,10 +188,15 @@ impl<'a> Code<'a> {
         let near: BTreeSet<u64> =
             self.called.range(low..=address).chain(self.jumped.range(low..=address)).copied().collect();
         let mut weak = None;
+        let mut passed = Vec::new();
         for start in near.into_iter().rev() {
-            if !self.function(start).is_some_and(|function| function.covers(address)) {
+            let Some(function) = self.function(start).filter(|function| function.covers(address)).cloned() else {
                 continue;
+            };
+            if let Some(own) = passed.iter().copied().find(|place| function.runs_into(self, *place)) {
+                return Some(own);
             }
+            passed.push(start);
             let sure = self.is_start(start)
                 || ((start.is_multiple_of(16) || self.far_jumped.contains(&start))
                     && self.machine.follows_an_end(self.image, start));
@@ -209,6 +214,25 @@ impl<'a> Code<'a> {
             }
         }
         weak
+    }
+
+    /// Behind what fills the gap between two functions.
+    pub(crate) fn behind_padding(&self, end: u64) -> u64 {
+        const MOST: usize = 16;
+        let mut at = end;
+        for _ in 0..MOST {
+            match self.instruction(at) {
+                Some(instruction) if self.machine.is_padding(self.image, &instruction) => at = instruction.next,
+                _ => return at,
+            }
+        }
+        at
+    }
+
+    /// Places that something jumps to among the instructions of a function.
+    pub(crate) fn jumped_within(&self, function: &Function) -> impl Iterator<Item = u64> + '_ {
+        let instructions: Vec<u64> = function.instructions.keys().copied().collect();
+        instructions.into_iter().filter(|address| self.jumped.contains(address) || self.called.contains(address))
     }
 
     /// Whether an instruction of a function that has been walked begins at an address.

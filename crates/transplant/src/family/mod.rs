@@ -107,6 +107,7 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
             return Err(Refusal::Missing { role });
         }
     }
+    confirm_extents(code, &core)?;
     confirm_calls(code, &core)?;
     agree_with_symbols(code, &core)?;
     let state = state::confine(code, &core, &candidates, *table)?;
@@ -122,6 +123,17 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
         return Err(Refusal::NoPublicFree);
     }
     Ok(family)
+}
+
+/// A function that runs into the start of another one is not the one that does what was seen.
+fn confirm_extents(code: &mut Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), Refusal> {
+    for (role, start) in core {
+        let Some(function) = code.function(*start).cloned() else { continue };
+        if let Some(other) = code.jumped_within(&function).find(|place| function.runs_into(code, *place)) {
+            return Err(Refusal::Ambiguous { role: *role, found: vec![*start, other] });
+        }
+    }
+    Ok(())
 }
 
 /// Evidence apart from what each function does by itself: realloc makes and frees blocks by the two others, and

@@ -101,7 +101,7 @@ impl Survey {
             return;
         }
         let Some(function) = code.function(start).cloned() else { return };
-        self.ends.insert(behind_padding(code, function.end()));
+        self.ends.insert(code.behind_padding(function.end()));
         let deeds = code.machine.deeds(code, &function);
         let refers = function.refers_into(around(table));
         self.seen.insert(start, Seen { function, deeds, table: refers });
@@ -226,18 +226,6 @@ impl Survey {
             found.insert(Role::Malloc, called);
         }
     }
-}
-
-/// Behind the padding that follows a function.
-fn behind_padding(code: &Code<'_>, end: u64) -> u64 {
-    let mut at = end;
-    for _ in 0..16 {
-        match code.instruction(at) {
-            Some(instruction) if code.machine.is_padding(code.image, &instruction) => at = instruction.next,
-            _ => return at,
-        }
-    }
-    at
 }
 
 /// The start of the calloc that calls __malloc_allzerop at `site`: it multiplies, makes the block by malloc, asks whether it

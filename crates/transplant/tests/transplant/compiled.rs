@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use surgery::archive::Archive;
 use transplant::{Plan, Role, plan};
 
 use crate::{BLOB, linked};
@@ -82,4 +83,39 @@ fn public_names_that_call_instead_of_jumping() {
     assert!(changed >= 3, "{:?}", before.entries);
     let after = grafted(&program, folder.path(), "family");
     assert_eq!(after.entries, before.entries);
+}
+
+/// Debian's musl has guards on its stacks. `__uflow` ends with the call of `__stack_chk_fail`, whose trap the compiler takes to return;
+/// behind it lies `__libc_realloc` here, which nothing calls: the public name jumps to it.
+#[test]
+fn a_function_behind_a_call_that_does_not_return() {
+    const PROGRAM: &str = "#include <stdio.h>\n\
+        int main(void) { int found = 0; char text[400]; FILE *maps = fopen(\"/proc/self/maps\", \"r\");\n\
+        if (!maps || !fgets(text, 400, maps) || fclose(maps)) return 1;\n\
+        sscanf(\"42\", \"%d\", &found); puts(found == 42 ? \"ok scan\" : \"bad\"); return found != 42; }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("scan.c"), PROGRAM).unwrap();
+    let musl = fixtures::debian_musl(fixtures::Arch::X86_64);
+    let flags = "-c -O0 -fno-pie -fno-builtin -fno-stack-protector -U_FORTIFY_SOURCE -nostdinc -isystem";
+    let mut compile = fixtures::cc();
+    compile.args(flags.split(' ')).arg(&musl.include).arg("-o").arg(at("scan.o")).arg(at("scan.c"));
+    assert!(compile.status().unwrap().success());
+    let archive = fs::read(&musl.libc).unwrap();
+    let archive = Archive::parse(&archive).unwrap();
+    let neighbours = ["__uflow", "__libc_realloc"].map(|symbol| {
+        let (ordinal, _) = archive.indexed().find(|(_, name)| *name == symbol.as_bytes()).unwrap();
+        fs::write(at(symbol), archive.member(ordinal).unwrap().data).unwrap();
+        at(symbol)
+    });
+    let beside = |name: &str| musl.libdir.join(name);
+    let mut link = Command::new("ld");
+    link.args(["-static", "-o"]).arg(at("scan")).args([beside("crt1.o"), beside("crti.o"), at("scan.o")]);
+    link.args(neighbours).arg(&musl.libc).arg(beside("crtn.o"));
+    assert!(link.status().unwrap().success());
+    let program = fs::read(at("scan")).unwrap();
+    grafted(&program, folder.path(), "scan");
+    let stripped = plan(&program, &BLOB, true).unwrap().unwrap();
+    let found = stripped.entries.iter().filter(|entry| entry.role == Role::Realloc).count();
+    assert_eq!(found, 2, "musl's own and the public one: {:?}", stripped.entries);
 }
