@@ -263,9 +263,11 @@ mod tests {
     fn zig_is_told_by_its_name_and_by_what_it_says() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("cc-wrapper");
-        fs::write(&script, "#!/bin/sh\necho 'clang version 20.1.2 (https://github.com/ziglang/zig-bootstrap x)'\n")
-            .unwrap();
-        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        // By another process: what this one has open for writing, a child of another test's holds for a moment too, and nothing
+        // can be started that is open for writing.
+        let says = "echo '#!/bin/sh\necho clang version 20.1.2 [https://github.com/ziglang/zig-bootstrap x]' >\"$0\"; chmod +x \"$0\"";
+        let written = std::process::Command::new("sh").args(["-ec", says]).arg(&script).status().unwrap();
+        assert!(written.success());
         for linker in [script.as_os_str(), OsStr::new("/x/zigcc-x86_64-unknown-linux-musl.sh")] {
             assert_eq!(refuse_linker(linker).unwrap_err().exit_code, 3);
         }
