@@ -8,7 +8,7 @@ use std::process::Stdio;
 use fixtures::Arch;
 use serde_json::Value;
 
-use crate::lab::{Lab, Ran};
+use crate::lab::{Lab, Ran, dynamic_with_musl};
 
 /// Allocates in a loop and prints a checksum; with `--usable`, what differs from allocator to allocator.
 const PROGRAM: &str = r#"
@@ -314,6 +314,29 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(bench.lab.path("dynamic"), fs::Permissions::from_mode(0o4755)).unwrap();
     measure(&["--", "./dynamic", "100"]).exits(3).says(&["setuid or setgid", "help: "]);
+}
+
+/// The same under musl's loader: there, stock is the slow malloc.
+#[test]
+fn a_dynamic_program_of_musl_is_measured_with_preloaded_donors() {
+    let lab = Lab::new();
+    dynamic_with_musl(&lab, PROGRAM, "dynamic");
+    let start = ["bench", "--rounds", "2", "--budget", "2s", "--json", "--donors", "mimalloc,rpmalloc"];
+    let document = lab.run(start.iter().chain(&["--any-output", "--", "./dynamic", "--usable"])).exits(0).json();
+    assert_eq!(document["input"]["kind"], "preloaded");
+    for name in ["stock", "mimalloc", "rpmalloc"] {
+        let arm = arm(&document, name);
+        assert!(arm["failure"].is_null() && arm["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{arm}");
+    }
+    let command = arm(&document, "mimalloc")["command"].as_str().unwrap();
+    assert!(command.starts_with("allograft emit --donor mimalloc --target x86_64-linux-musl"), "{command}");
+    let words: Vec<&str> = command.split(" && ").next().unwrap().split(' ').skip(1).collect();
+    lab.run(words).exits(0);
+    for (preloaded, usable) in [("", "24\n"), ("./libmimalloc.so", "32\n")] {
+        let mut applied = std::process::Command::new("./dynamic");
+        applied.arg("--usable").env("LD_PRELOAD", preloaded).current_dir(lab.path(""));
+        assert_eq!(String::from_utf8_lossy(&applied.output().unwrap().stdout), usable);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use fixtures::Arch;
 
-use crate::lab::{Lab, tool};
+use crate::lab::{Lab, dynamic_with_musl, tool};
 
 const PROGRAM: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/wait.h>\n\
     #include <unistd.h>\n\
@@ -195,26 +195,8 @@ fn a_shared_object_is_preloaded_into_programs_of_glibc() {
 /// The same file, under musl's loader.
 #[test]
 fn a_shared_object_is_preloaded_into_programs_of_musl() {
-    let (lab, musl) = (Lab::new(), fixtures::debian_musl(Arch::X86_64));
-    let (source, object) = (lab.put("program.c", PROGRAM.as_bytes()), lab.path("program.o"));
-    let mut compile = fixtures::cc();
-    compile.args([
-        "-c",
-        "-O1",
-        "-fno-builtin",
-        "-fPIE",
-        "-fno-stack-protector",
-        "-U_FORTIFY_SOURCE",
-        "-nostdinc",
-        "-isystem",
-    ]);
-    tool(compile.arg(&musl.include).arg(&source).arg("-o").arg(&object));
-    let (loader, program) = (fixtures::musl_loader(Arch::X86_64), lab.path("program"));
-    let beside = |name: &str| musl.libdir.join(name);
-    let mut link = Command::new("ld");
-    link.args(["-pie", "-dynamic-linker"]).arg(&loader).arg("-o").arg(&program);
-    link.args([beside("Scrt1.o"), beside("crti.o"), object, loader.clone(), beside("crtn.o")]);
-    tool(&mut link);
+    let (lab, loader) = (Lab::new(), fixtures::musl_loader(Arch::X86_64));
+    let program = dynamic_with_musl(&lab, PROGRAM, "program");
     for name in
         donors::all().iter().filter(|donor| donor.library(surgery::Arch::X86_64).is_some()).map(|donor| donor.name)
     {

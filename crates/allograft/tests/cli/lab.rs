@@ -184,3 +184,22 @@ pub(crate) fn tool(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// A program that names musl's dynamic linker, which is in the test's folder under the name that it has on such systems.
+pub(crate) fn dynamic_with_musl(lab: &Lab, source: &str, name: &str) -> PathBuf {
+    let (musl, loader) = (fixtures::debian_musl(Arch::X86_64), fixtures::musl_loader(Arch::X86_64));
+    let (source, object) = (lab.put(&format!("{name}.c"), source.as_bytes()), lab.path(&format!("{name}.o")));
+    let flags = "-c -O1 -fno-builtin -fPIE -fno-stack-protector -U_FORTIFY_SOURCE -nostdinc -isystem";
+    tool(fixtures::cc().args(flags.split(' ')).arg(&musl.include).arg(&source).arg("-o").arg(&object));
+    let (program, beside) = (lab.path(name), |name: &str| musl.libdir.join(name));
+    let interpreter = lab.path("ld-musl-x86_64.so.1");
+    std::os::unix::fs::symlink(&loader, &interpreter).expect("a link");
+    let mut link = Command::new("ld");
+    link.args(["-pie", "-dynamic-linker"]).arg(&interpreter).arg("-o").arg(&program);
+    link.args([beside("Scrt1.o"), beside("crti.o"), object.clone(), loader, beside("crtn.o")]);
+    tool(&mut link);
+    for made in [source, object] {
+        fs::remove_file(made).expect("a file that was made here");
+    }
+    program
+}
