@@ -2,7 +2,9 @@
  * A hash map whose keys are heap-allocated arrays of 32 integers. Every lookup builds a fresh key on the heap, hashes it,
  * compares it with the stored one, and frees it, as a Swift program does with a dictionary of type [[Int32]: Value].
  *
- *     map [--times] [THREADS [KEYS [LOOKUPS]]]
+ *     map [--times] [THREADS [KEYS [LOOKUPS [KEPT]]]]
+ *
+ * With KEPT 1 each thread fills one key of its own again and again: the same look-ups without an allocation in the loop.
  *
  * stdout: one line with checksums, the same whatever THREADS is. stderr, with --times: seconds of each phase.
  * Plain C11 and POSIX threads, so that one source serves every libc.
@@ -40,6 +42,7 @@ struct map {
 struct share {
     const struct map *map;
     uint64_t keys, first, end; /* lookups [first, end) */
+    int kept;                  /* one key for all of them */
     uint64_t sum, hits, misses;
 };
 
@@ -60,10 +63,13 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-static int32_t *make_key(uint64_t number) {
-    int32_t *key = allocate(KEY_BYTES);
+static int32_t *fill_key(int32_t *key, uint64_t number) {
     for (int i = 0; i < KEY_INTS; i++) key[i] = (int32_t)number;
     return key;
+}
+
+static int32_t *make_key(uint64_t number) {
+    return fill_key(allocate(KEY_BYTES), number);
 }
 
 /* FNV-1a over whole integers, then a finish that spreads the high bits over the low ones that pick the slot. */
@@ -107,8 +113,10 @@ static void *look_up_share(void *argument) {
     struct share *share = argument;
     /* One number in nine is not in the map: misses build and free a key too. */
     uint64_t numbers = share->keys + share->keys / 8;
+    int32_t *kept = share->kept ? allocate(KEY_BYTES) : NULL;
     for (uint64_t i = share->first; i < share->end; i++) {
-        int32_t *key = make_key(mix(i) % numbers);
+        uint64_t wanted = mix(i) % numbers;
+        int32_t *key = kept != NULL ? fill_key(kept, wanted) : make_key(wanted);
         const struct slot *slot = find_slot(share->map, key);
         if (slot->key != NULL) {
             share->sum += slot->value->weight + (unsigned char)slot->value->label[0];
@@ -116,8 +124,9 @@ static void *look_up_share(void *argument) {
         } else {
             share->misses++;
         }
-        free(key);
+        if (kept == NULL) free(key);
     }
+    free(kept);
     return NULL;
 }
 
@@ -128,7 +137,7 @@ static double seconds(void) {
 }
 
 static _Noreturn void usage(void) {
-    fprintf(stderr, "usage: map [--times] [THREADS [KEYS [LOOKUPS]]]\n");
+    fprintf(stderr, "usage: map [--times] [THREADS [KEYS [LOOKUPS [KEPT]]]]\n");
     exit(2);
 }
 
@@ -147,10 +156,11 @@ int main(int argc, char **argv) {
     int times = argc > 1 && strcmp(argv[1], "--times") == 0;
     argc -= times;
     argv += times;
-    if (argc > 4) usage();
+    if (argc > 5) usage();
     uint64_t threads = argc > 1 ? number(argv[1], 1, MAX_THREADS) : 1;
     uint64_t keys = argc > 2 ? number(argv[2], 1, INT32_MAX / 2) : 20000;
     uint64_t lookups = argc > 3 ? number(argv[3], 1, INT64_MAX / MAX_THREADS) : 10000000;
+    int kept = argc > 4 && number(argv[4], 0, 1) == 1;
 
     double started = seconds();
     struct map map = {NULL, 0, 0};
@@ -161,7 +171,7 @@ int main(int argc, char **argv) {
     struct share shares[MAX_THREADS];
     pthread_t ids[MAX_THREADS];
     for (uint64_t t = 0; t < threads; t++) {
-        shares[t] = (struct share){&map, keys, lookups * t / threads, lookups * (t + 1) / threads, 0, 0, 0};
+        shares[t] = (struct share){&map, keys, lookups * t / threads, lookups * (t + 1) / threads, kept, 0, 0, 0};
         if ((errno = pthread_create(&ids[t], NULL, look_up_share, &shares[t])) != 0) fail("pthread_create");
     }
     uint64_t sum = 0, hits = 0, misses = 0;

@@ -43,8 +43,9 @@ const fn workload(
     Workload { name, source, work, quick, sizes: &[], threads: &[1, 8] }
 }
 
-static WORKLOADS: [Workload; 11] = [
+static WORKLOADS: [Workload; 12] = [
     workload("map", source!("map"), &["20000", "1000000"], &["100", "1000"]),
+    workload("map-kept", source!("map"), &["20000", "1000000", "1"], &["100", "1000", "1"]),
     workload("map-large", source!("map"), &["500000", "500000"], &["1000", "1000"]),
     workload("larson", source!("larson"), &["2000000", "50"], &["1000", "2"]),
     workload("pipeline", source!("pipeline"), &["800000"], &["1000"]),
