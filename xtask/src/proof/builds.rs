@@ -206,6 +206,10 @@ fn compile(
     for include in includes.iter().map(PathBuf::as_path).chain([Path::new(own.trim())]) {
         command.arg("-isystem").arg(include);
     }
+    // The kernel's, which musl does not bring.
+    for include in ["x86-linux-any", "any-linux-any"] {
+        command.arg("-idirafter").arg(compilers::zig_libc(compilers::SOURCES).join("include").join(include));
+    }
     command.arg(if mode == Mode::StaticPie { "-fPIE" } else { "-fno-pie" });
     command::output(command.arg("-c").arg(source).arg("-o").arg(object)).map(drop)
 }

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use sha2::{Digest, Sha256};
+use anyhow::{Context, Result};
 
+use crate::packages::{self, Package};
 use crate::{command, setup};
 
 /// What a program does with which input.
@@ -103,36 +103,36 @@ pub(crate) fn environment(inputs: &Path) -> Vec<(&'static str, PathBuf)> {
     ]
 }
 
-/// A package: its name and version, its SHA-256, and the folder that it is unpacked into.
-struct Package {
-    name: &'static str,
+/// A package, its SHA-256, and the folder that it is unpacked into.
+struct Input {
+    package: Package<'static>,
     sha256: &'static str,
     folder: &'static str,
 }
 
-const PYPI: [Package; 1] = [Package {
-    name: "django==5.2.7",
-    sha256: "59a13a6515f787dec9d97a0438cd2efac78c8aca1c80025244b0fe507fe0754b",
-    folder: "django",
-}];
-const NPM: [Package; 4] = [
-    Package {
-        name: "typescript@5.9.3",
+const PACKAGES: [Input; 5] = [
+    Input {
+        package: Package::Wheel("django==5.2.7", None),
+        sha256: "59a13a6515f787dec9d97a0438cd2efac78c8aca1c80025244b0fe507fe0754b",
+        folder: "django",
+    },
+    Input {
+        package: Package::Npm("typescript@5.9.3"),
         sha256: "10e108c9cf7d5f2879053dff18515fb405abf2ccef63eaaf017d9c571687a1d3",
         folder: "typescript",
     },
-    Package {
-        name: "@dprint/typescript@0.96.1",
+    Input {
+        package: Package::Npm("@dprint/typescript@0.96.1"),
         sha256: "fa0b31757d3c18e30679a1ab581dd8678632fe80276d0aa26025a57e37dd6745",
         folder: "plugins/typescript",
     },
-    Package {
-        name: "@dprint/json@0.24.0",
+    Input {
+        package: Package::Npm("@dprint/json@0.24.0"),
         sha256: "b7a39358a22bd9f3dd4c1e613fd606358d4e2f2df56cc71947d83550e5c7540a",
         folder: "plugins/json",
     },
-    Package {
-        name: "@dprint/markdown@0.28.1",
+    Input {
+        package: Package::Npm("@dprint/markdown@0.28.1"),
         sha256: "4e2765e6dfe9e501476f1a9a22ad5920f366239a60a50a68bf93500351e8270c",
         folder: "plugins/markdown",
     },
@@ -151,23 +151,8 @@ pub(crate) fn inputs(home: &Path) -> Result<PathBuf> {
 }
 
 fn fill(folder: &Path) -> Result<()> {
-    for package in &PYPI {
-        let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps --dest";
-        let mut pip = Command::new("python3");
-        unpack(package, folder, |downloads| {
-            pip.args(flags.split_whitespace()).arg(downloads).arg(package.name);
-            command::output(&mut pip).map(drop)
-        })?;
-    }
-    for package in &NPM {
-        unpack(package, folder, |downloads| {
-            let mut npm = Command::new("npm");
-            npm.args(["pack", "--silent", "--pack-destination"])
-                .arg(downloads)
-                .arg(package.name)
-                .current_dir(downloads);
-            command::output(&mut npm).map(drop)
-        })?;
+    for input in &PACKAGES {
+        packages::unpack(input.package, input.sha256, &folder.join(input.folder))?;
     }
     typeshed(folder)?;
     manifests(&folder.join("toml"))?;
@@ -175,39 +160,12 @@ fn fill(folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("complete"), "")?)
 }
 
-fn unpack(package: &Package, folder: &Path, download: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let (downloads, target) = (folder.join("download"), folder.join(package.folder));
-    fs::create_dir_all(&downloads)?;
-    fs::create_dir_all(&target)?;
-    download(&downloads).with_context(|| format!("cannot download {}", package.name))?;
-    let archive = fs::read_dir(&downloads)?.next().context("nothing was downloaded")??.path();
-    let found: String = Sha256::digest(fs::read(&archive)?).iter().map(|byte| format!("{byte:02x}")).collect();
-    if found != package.sha256 {
-        bail!("{} has the checksum {found}, expected {}", package.name, package.sha256);
-    }
-    let module = if package.name.contains("==") { "zipfile" } else { "tarfile" };
-    command::output(Command::new("python3").args(["-m", module, "-e"]).arg(&archive).arg(&target))?;
-    Ok(fs::remove_dir_all(&downloads)?)
-}
-
 /// zuban looks for these beside its Python package, which the corpus leaves out.
 fn typeshed(folder: &Path) -> Result<()> {
     let zuban = fixtures::corpus::listed().into_iter().find(|released| released.name == "zuban");
     let zuban = zuban.context("the corpus has no zuban")?;
     let (name, platform) = (zuban.pypi.context("a wheel")?, zuban.platform.context("a platform")?);
-    let (downloads, target) = (folder.join("download"), folder.join("zuban"));
-    fs::create_dir_all(&downloads)?;
-    let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps \
-                 --only-binary=:all: --python-version 3.12 --platform";
-    let mut pip = Command::new("python3");
-    command::output(pip.args(flags.split_whitespace()).args([&platform, "--dest"]).arg(&downloads).arg(&name))?;
-    let wheel = fs::read_dir(&downloads)?.next().context("pip downloaded nothing")??.path();
-    let found: String = Sha256::digest(fs::read(&wheel)?).iter().map(|byte| format!("{byte:02x}")).collect();
-    if found != zuban.sha256 {
-        bail!("{name} has the checksum {found}, expected {}", zuban.sha256);
-    }
-    command::output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&target))?;
-    Ok(fs::remove_dir_all(&downloads)?)
+    packages::unpack(Package::Wheel(&name, Some(&platform)), &zuban.sha256, &folder.join("zuban"))
 }
 
 /// The manifest of every package in the lock file, ten times.
