@@ -295,6 +295,12 @@ impl fmt::Display for Listed<'_> {
 }
 
 impl Error {
+    /// Whether an executable was refused since nothing of mallocng is in it.
+    pub fn has_no_mallocng(&self) -> bool {
+        use transplant::Refusal::{Table, TableUnused};
+        matches!(self, Error::Executable { refusal: Table { found: 0 } | TableUnused, .. })
+    }
+
     /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be safe.
     pub fn exit_code(&self) -> u8 {
         match self {

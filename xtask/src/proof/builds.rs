@@ -177,13 +177,18 @@ impl Build {
     }
 }
 
-/// A program of Rust's whose work is the conformance program's; `println` and a thread bring what Rust's own startup
-/// and threads take of libc.
-const MAIN: &str = "unsafe extern \"C\" { fn conformance_main() -> i32; }\n\
+/// A program of Rust's whose work is the conformance program's, with its arguments: some start themselves. `println` and a
+/// thread bring what Rust's own startup and threads take of libc.
+const MAIN: &str = "use std::ffi::{CString, c_char, c_int};\n\
+    use std::os::unix::ffi::OsStringExt;\n\
+    unsafe extern \"C\" { fn conformance_main(argc: c_int, argv: *const *const c_char) -> c_int; }\n\
     fn main() {\n\
     \x20   let sum: usize = std::thread::spawn(|| vec![1usize; 1000].iter().sum()).join().unwrap();\n\
     \x20   assert_eq!(format!(\"{sum}\"), \"1000\");\n\
-    \x20   std::process::exit(unsafe { conformance_main() });\n}\n";
+    \x20   let words: Vec<CString> = std::env::args_os().map(|word| CString::new(word.into_vec()).unwrap()).collect();\n\
+    \x20   let mut argv: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();\n\
+    \x20   argv.push(std::ptr::null());\n\
+    \x20   std::process::exit(unsafe { conformance_main(words.len() as c_int, argv.as_ptr()) });\n}\n";
 
 /// By which a program calls itself in what it prints.
 fn own_name(source: &Path) -> String {

@@ -143,7 +143,11 @@ fn graft_executable(
     untested: bool,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
-    let host = hosts::graft_executable(target, request, arguments, untested)?;
+    // Read before anything is changed.
+    let report = std::fs::read(target).ok().and_then(|bytes| inspector::inspect(&bytes).ok());
+    let result = hosts::graft_executable(target, request, arguments, untested);
+    let mut host = result.map_err(|error| executable::explained(error, report.as_ref()))?;
+    host.notes.extend(report.as_ref().and_then(executable::keeps_for_its_language));
     for note in &host.notes {
         output.warn(format_args!("`{}` {note}", host.path.display()));
     }

@@ -210,3 +210,46 @@ fn another_allocator_than_mallocng() {
     lab.put("program", &stock);
     lab.changes_nothing(3, ["graft", "program"]).says(&["size classes", "0 times", "help: "]);
 }
+
+/// As they come from the registries: what musl's malloc serves can be grafted, whatever serves the language's own blocks, which
+/// is said; all others are refused, and Go's by its name.
+#[test]
+#[ignore = "takes released programs, 280 MB"]
+fn released_programs() {
+    let lab = Lab::new();
+    for released in fixtures::corpus::listed() {
+        let path = fixtures::corpus::place(&released);
+        assert!(path.is_file(), "`{}` is missing: run `cargo xtask corpus`", path.display());
+        let ran = lab.run(["graft", "--dry-run", path.to_str().unwrap()]);
+        match (released.malloc.as_str(), released.link.as_deref(), released.language.as_deref()) {
+            ("mallocng", _, None) => assert!(!ran.exits(0).err.contains("keeps"), "{}", released.name),
+            ("mallocng", _, Some(language)) => {
+                let keeps = format!("keeps {language}");
+                drop(ran.exits(0).says(&[&keeps, "for its language's own blocks"]));
+            }
+            ("go", Some("static"), _) => {
+                let ran = ran.exits(3);
+                let named = ["a Go program", "what serves malloc is go"].iter().any(|named| ran.err.contains(named));
+                assert!(named, "{}: {}", released.name, ran.err);
+            }
+            _ => drop(ran.exits(3).says(&["is dynamic", "help: "])),
+        }
+    }
+}
+
+/// What UPX really makes of a program.
+#[test]
+#[ignore = "takes compilers of other languages, 3.9 GB"]
+fn a_program_packed_by_upx() {
+    if let Some(reason) = fixtures::toolchains::unavailable() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let lab = Lab::new();
+    program(&lab, "program", PLAIN);
+    tool(&mut fixtures::toolchains::command(&lab.path(""), "upx -q --force -o packed program"));
+    lab.changes_nothing(3, ["graft", "packed"]).says(&["packed by UPX", "upx -d"]);
+    tool(&mut fixtures::toolchains::command(&lab.path(""), "upx -q -d packed -o unpacked"));
+    lab.run(["graft", "unpacked"]).exits(0);
+    succeeds(&lab.path("unpacked"));
+}

@@ -1,5 +1,4 @@
-//! Releases of zig: on its command line, and by `build.zig`. Not 0.17: there, `zig build-exe` in debug mode links musl's malloc
-//! although the object comes first (docs/toolchains/object.md).
+//! Releases of zig: on its command line, and by `build.zig`; for debugging, where some of them link by a linker of their own.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,10 +34,8 @@ pub fn main() void {
 /// `module`: from 0.15 on, what a program is made of is a value of its own.
 fn build_zig(module: bool, snippet: &str) -> String {
     let (given, later) = match module {
-        true => {
-            (".root_module = b.createModule(.{ .target = target, .optimize = .ReleaseSafe, .link_libc = true })", "")
-        }
-        false => (".target = target, .optimize = .ReleaseSafe", "    exe.linkLibC();\n"),
+        true => (".root_module = b.createModule(.{ .target = target, .optimize = .Debug, .link_libc = true })", ""),
+        false => (".target = target, .optimize = .Debug", "    exe.linkLibC();\n"),
     };
     format!(
         "const std = @import(\"std\");\n\npub fn build(b: *std.Build) void {{\n    const target = b.standardTargetOptions(.{{}});\n\
@@ -109,4 +106,10 @@ fn zig_0_15() {
 #[ignore = "each zig compiles musl for itself"]
 fn zig_0_16() {
     other("0.16.0", true);
+}
+
+#[test]
+#[ignore = "each zig compiles musl for itself"]
+fn zig_0_17() {
+    other("0.17.1", true);
 }

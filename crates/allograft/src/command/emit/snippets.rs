@@ -27,8 +27,15 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
         ],
         Form::Object => vec![
             snippet("cc, before every library", format!("cc -static {quoted} main.o -o program")),
-            snippet("zig", format!("zig build-exe main.zig {quoted} -target {} -lc", zig_triple(target))),
-            snippet("build.zig", format!("exe.root_module.addObjectFile(.{{ .cwd_relative = {} }});", string(&path))),
+            // What zig 0.17 links by itself, for debugging, has musl's malloc although the object comes first.
+            snippet("zig", format!("zig build-exe main.zig {quoted} -target {} -lc -fllvm", zig_triple(target))),
+            snippet(
+                "build.zig",
+                format!(
+                    "exe.use_llvm = true;\nexe.root_module.addObjectFile(.{{ .cwd_relative = {} }});",
+                    string(&path)
+                ),
+            ),
             snippet("Go with cgo", go(target, &path)),
             snippet("Package.swift, in the target", format!("linkerSettings: [.unsafeFlags([{}])]", string(&path))),
             snippet(

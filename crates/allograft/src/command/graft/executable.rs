@@ -3,10 +3,38 @@
 use std::fmt::Write;
 
 use hosts::{Action, GraftedExecutable};
+use inspector::{Allocator, Report};
 use serde_json::{Value, json};
 
 use super::{action, next_steps_of, text_of};
+use crate::failure::Failure;
 use crate::output::{Output, Style};
+
+fn named(allocator: &Allocator) -> String {
+    let version = allocator.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
+    format!("{}{version}", allocator.name)
+}
+
+/// What a graft leaves as it is, as a clause whose subject is the program.
+pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
+    let language = report.language_allocator.as_ref()?;
+    Some(format!(
+        "keeps {} for its language's own blocks: only those of C code and of libc change hands",
+        named(language)
+    ))
+}
+
+/// An error, and where mallocng was not found, what serves malloc in its place, if that can be told.
+pub(super) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure {
+    const UNTOLD: [&str; 3] = ["unknown", "none", "mallocng"];
+    let other = report.map(|report| &report.malloc).filter(|malloc| !UNTOLD.contains(&malloc.name.as_str()));
+    let other = other.filter(|_| error.has_no_mallocng());
+    let mut failure = Failure::from(error);
+    if let Some(other) = other {
+        failure.message = format!("{}; what serves malloc is {}", failure.message, named(other));
+    }
+    failure
+}
 
 pub(super) fn document(host: &GraftedExecutable) -> Value {
     let entries: Vec<Value> = host
