@@ -247,9 +247,9 @@ fn a_program_packed_by_upx() {
     }
     let lab = Lab::new();
     program(&lab, "program", PLAIN);
-    tool(&mut fixtures::toolchains::command(&lab.path(""), "upx -q --force -o packed program"));
+    tool(&mut fixtures::toolchains::command(&lab.path(""), "upx-ucl -q --force -o packed program"));
     lab.changes_nothing(3, ["graft", "packed"]).says(&["packed by UPX", "upx -d"]);
-    tool(&mut fixtures::toolchains::command(&lab.path(""), "upx -q -d packed -o unpacked"));
+    tool(&mut fixtures::toolchains::command(&lab.path(""), "upx-ucl -q -d packed -o unpacked"));
     lab.run(["graft", "unpacked"]).exits(0);
     succeeds(&lab.path("unpacked"));
 }
