@@ -23,7 +23,7 @@ use crate::{command, handmade, rust, setup, workspace};
 
 /// The programs of `suite/rust`, with what they are called with beside threads: full, quick.
 const PROGRAMS: [Program; 2] =
-    [Program { name: "compile", work: ["3000", "100"] }, Program { name: "format", work: ["8", "1"] }];
+    [Program { name: "compile", work: ["800", "100"] }, Program { name: "format", work: ["3", "1"] }];
 
 struct Program {
     name: &'static str,
@@ -208,7 +208,7 @@ impl Bench {
     }
 
     fn measure(&self, cases: &[Case], quick: bool) -> Result<()> {
-        let budget = Duration::from_secs(if quick { 0 } else { 300 });
+        let budget = Duration::from_secs(if quick { 0 } else { 100 });
         let plan = Plan { budget, least_rounds: if quick { 1 } else { 6 }, memory_runs: 1, ..Plan::default() };
         let (mut measured, mut sessions) = (Vec::new(), Vec::new());
         for case in cases {
