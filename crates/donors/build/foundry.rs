@@ -164,18 +164,30 @@ impl Foundry {
         let kept = |name: &[u8]| exports.iter().any(|kept| kept.as_bytes() == name);
         let object = object::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
         let path = self.object_path(recipe, arch);
-        fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })?;
-        if recipe.transplants(arch) { self.cast_blob(recipe, arch, &scratch) } else { Ok(()) }
+        fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })
     }
 
-    pub(crate) fn blob_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
-        self.out.join(format!("{}-{}.blob", recipe.name, arch.name()))
+    /// Where the blob is put; with string functions, that of both.
+    pub(crate) fn blob_path(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> PathBuf {
+        let strings = strings.map_or_else(String::new, |strings| format!("-{}", strings.name));
+        self.out.join(format!("{}{strings}-{}.blob", recipe.name, arch.name()))
     }
 
-    /// Links the donor's object with what it needs of a libc to a blob for executables that are linked already.
-    fn cast_blob(&self, recipe: &Recipe, arch: Arch, scratch: &Path) -> Result<(), FoundryError> {
+    /// Links a donor's object, and that of string functions if they are given, with what it needs of a libc to a blob for
+    /// executables that are linked already. The objects have been cast before.
+    pub(crate) fn cast_blob(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> Result<(), FoundryError> {
+        let path = self.blob_path(recipe, strings, arch);
+        let scratch = path.with_extension("");
+        fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
         let mut objects = vec![self.object_path(recipe, arch)];
-        for unit in ["runtime", "selftest"] {
+        let mut roots = Vec::new();
+        if let Some(strings) = strings {
+            objects.push(self.object_path(strings, arch));
+            roots = exports(strings, arch, &objects[1..])?;
+        }
+        let units: &[&str] =
+            if strings.is_some() { &["runtime", "selftest", "selftest_strings"] } else { &["runtime", "selftest"] };
+        for unit in units {
             let object = scratch.join(format!("{unit}.o"));
             let mut line: Vec<OsString> = C.iter().map(OsString::from).collect();
             line.extend(["-target", arch.triple()].map(OsString::from));
@@ -184,6 +196,7 @@ impl Foundry {
             line.extend(["-fno-builtin", "-fno-asynchronous-unwind-tables"].map(OsString::from));
             line.extend((arch == Arch::X86_64).then(|| OsString::from("-fcf-protection=full")));
             line.extend(arch.flags().map(OsString::from));
+            line.extend(strings.map(|_| OsString::from("-DTRANSPLANT_STRINGS")));
             line.push(join("-ffile-prefix-map=", &self.transplant, "=transplant"));
             line.extend([self.transplant.join(unit).with_extension("c").into(), "-o".into(), object.clone().into()]);
             self.zig.run(line)?;
@@ -192,7 +205,8 @@ impl Foundry {
         let mut line: Vec<OsString> =
             ["ld.lld", "-pie", "--no-dynamic-linker", "-z", "norelro", "-z", "notext"].map(OsString::from).into();
         line.extend(["-z", page_size(arch), "--gc-sections", "--emit-relocs", "-T"].map(OsString::from));
-        line.extend([self.transplant.join("transplant.ld").into(), "-o".into(), self.blob_path(recipe, arch).into()]);
+        line.extend([self.transplant.join("transplant.ld").into(), "-o".into(), path.into()]);
+        line.extend(roots.into_iter().flat_map(|name| [OsString::from("-u"), name.into()]));
         line.extend(objects.into_iter().map(OsString::from));
         self.zig.run(line)?;
         Ok(())

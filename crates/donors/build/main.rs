@@ -45,12 +45,26 @@ fn build() -> Result<(), FoundryError> {
 
     let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
         recipes.iter().partition(|recipe| recipe.kind == Kind::Malloc);
-    write_if_changed(&out.join("catalogue.rs"), &catalogue(&allocators, &foundry))?;
-    write_if_changed(&out.join("strings.rs"), &catalogue(&strings, &foundry))
+    let blobs: Vec<(&Recipe, Option<&Recipe>, Arch)> =
+        allocators.iter().flat_map(|recipe| blobs(recipe, &strings)).collect();
+    in_parallel(&blobs, |(recipe, strings, arch)| foundry.cast_blob(recipe, *strings, *arch))?;
+    write_if_changed(&out.join("catalogue.rs"), &catalogue(&allocators, &strings, &foundry))?;
+    write_if_changed(&out.join("strings.rs"), &catalogue(&strings, &[], &foundry))
+}
+
+/// What an allocator is linked to for executables that are linked already: it alone, and it with string functions.
+fn blobs<'a>(recipe: &'a Recipe, strings: &[&'a Recipe]) -> Vec<(&'a Recipe, Option<&'a Recipe>, Arch)> {
+    let arches: Vec<Arch> = recipe.arches().filter(|arch| recipe.transplants(*arch)).collect();
+    let alone = arches.iter().map(|arch| (recipe, None, *arch));
+    let both = strings.iter().flat_map(|strings| {
+        let arches = arches.iter().filter(|arch| strings.transplants(**arch));
+        arches.map(|arch| (recipe, Some(*strings), *arch))
+    });
+    alone.chain(both).collect()
 }
 
 /// The source of a catalogue: one entry for each recipe, in order of their names.
-fn catalogue(recipes: &[&Recipe], foundry: &Foundry) -> String {
+fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> String {
     let mut text = String::from("&[\n");
     for recipe in recipes {
         let Recipe { kind, name, version, license, character, .. } = recipe;
@@ -61,8 +75,13 @@ fn catalogue(recipes: &[&Recipe], foundry: &Foundry) -> String {
             text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.object_path(recipe, arch));
         }
         text += "], blobs: &[\n";
-        for arch in recipe.arches().filter(|arch| recipe.transplants(*arch)) {
-            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.blob_path(recipe, arch));
+        let linked = if recipe.kind == Kind::Malloc { blobs(recipe, strings) } else { Vec::new() };
+        for (_, _, arch) in linked.iter().filter(|(_, strings, _)| strings.is_none()) {
+            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.blob_path(recipe, None, *arch));
+        }
+        text += "], blobs_with_strings: &[\n";
+        for (_, strings, arch) in linked.iter().filter(|(_, strings, _)| strings.is_some()) {
+            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.blob_path(recipe, *strings, *arch));
         }
         text += "], libraries: &[\n";
         for arch in recipe.arches().filter(|arch| recipe.is_shared(*arch)) {

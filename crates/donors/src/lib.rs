@@ -25,6 +25,8 @@ pub struct Donor {
     pub objects: &'static [(Arch, &'static [u8])],
     /// The same, linked for executables that are linked already, for each architecture where that can be done.
     pub blobs: &'static [(Arch, &'static [u8])],
+    /// The same with the string functions, for each architecture where these can be put into executables.
+    pub blobs_with_strings: &'static [(Arch, &'static [u8])],
     /// The shared object for each architecture, compressed (zlib, RFC 1950).
     libraries: &'static [(Arch, &'static [u8])],
     /// Sets of options beside the donor's own defaults, by name.
@@ -79,6 +81,11 @@ impl Donor {
     /// What goes into a linked executable of that architecture, if the donor can be put into one.
     pub fn blob(&self, arch: Arch) -> Option<&'static [u8]> {
         self.blobs.iter().find(|(of, _)| *of == arch).map(|(_, blob)| *blob)
+    }
+
+    /// The same with the string functions.
+    pub fn blob_with_strings(&self, arch: Arch) -> Option<&'static [u8]> {
+        self.blobs_with_strings.iter().find(|(of, _)| *of == arch).map(|(_, blob)| *blob)
     }
 
     /// The architectures that this donor supports.

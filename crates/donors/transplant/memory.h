@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HIDDEN __attribute__((visibility("hidden")))
+#include "system.h"
 
 HIDDEN void *memcpy(void *restrict to, const void *restrict from, size_t n)
 {

@@ -31,6 +31,32 @@ enum {
 	call_fork_hook, call_errno_location, call_memalign,
 };
 
+/* Which entry points of the program were redirected: the distance of each from its own place, and what it is (docs/note.md). 0
+ * where there is none. */
+#ifdef TRANSPLANT_STRINGS
+#define TRANSPLANT_ENTRIES 64
+#else
+#define TRANSPLANT_ENTRIES 24
+#endif
+
+struct transplant_entry {
+	int32_t distance;
+	uint32_t role;
+};
+
+struct transplant_entries {
+	uint32_t name_size, description_size, type;
+	char name[12];
+	struct transplant_entry entries[TRANSPLANT_ENTRIES];
+};
+
+/* The numbers of string functions there; those of the family come before. */
+enum {
+	string_memcpy = 16, string_memmove, string_memset, string_memcmp, string_bcmp, string_memchr, string_memrchr,
+	string_strlen, string_strnlen, string_strchr, string_strchrnul, string_strrchr, string_strcmp, string_strncmp,
+	string_stpcpy, string_strcpy, string_stpncpy, string_strncpy, string_strcat, string_strncat,
+};
+
 struct transplant_relocation {
 	uint64_t place, value;
 };

@@ -27,7 +27,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* With string functions of its own, the blob has all of that from them. */
+#ifndef TRANSPLANT_STRINGS
 #include "memory.h"
+#endif
 #include "parameters.h"
 #include "system.h"
 
@@ -36,6 +39,9 @@
 
 extern HIDDEN char transplant_base[], transplant_sealed_end[];
 extern HIDDEN void (*transplant_init_start[])(void), (*transplant_init_end[])(void);
+#ifdef TRANSPLANT_STRINGS
+extern HIDDEN void (*transplant_early_start[])(void), (*transplant_early_end[])(void);
+#endif
 
 /* Written by the graft and by the kernel's loader only: volatile, or the compiler would build the zeros in. */
 ENTRY volatile struct transplant_parameters transplant_parameters
@@ -45,17 +51,8 @@ ENTRY volatile struct transplant_parameters transplant_parameters
 
 /* Which entry points of the program were redirected: the distance of each from its own place, and what it is; docs/note.md
  * has the numbers. 0 where there is none. */
-#define MOST_ENTRIES 24
-struct transplant_entry {
-	int32_t distance;
-	uint32_t role;
-};
-ENTRY const volatile struct {
-	uint32_t name_size, description_size, type;
-	char name[12];
-	struct transplant_entry entries[MOST_ENTRIES];
-} transplant_entries __attribute__((section(".note.allograft.entries"), aligned(4))) = {
-	sizeof "allograft", sizeof(struct transplant_entry[MOST_ENTRIES]), 4, "allograft", {{0, 0}},
+ENTRY const volatile struct transplant_entries transplant_entries __attribute__((section(".note.allograft.entries"), aligned(4))) = {
+	sizeof "allograft", sizeof(struct transplant_entry[TRANSPLANT_ENTRIES]), 4, "allograft", {{0, 0}},
 };
 
 static const Elf64_auxv_t *vector;
@@ -359,6 +356,11 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	for (uint64_t i = 0; i < given->relocation_count; i++)
 		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
 
+#ifdef TRANSPLANT_STRINGS
+	/* The string functions choose their path by the processor: they are called before the program has a thread pointer. */
+	for (void (**constructor)(void) = transplant_early_start; constructor < transplant_early_end; constructor++)
+		(*constructor)();
+#endif
 	environ = (char **)(stack + 1 + stack[0] + 1);
 	char **end = environ;
 	while (*end)

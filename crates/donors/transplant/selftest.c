@@ -15,28 +15,14 @@
 #endif
 
 #include "parameters.h"
+#include "selftest.h"
 #include "system.h"
-
-#define HIDDEN __attribute__((visibility("hidden")))
 
 extern HIDDEN char transplant_base[];
 extern HIDDEN volatile struct transplant_parameters transplant_parameters;
 
 /* More than any musl's struct pthread. */
 #define THREAD_SIZE 4096
-
-static _Noreturn void finish(int status, const char *text)
-{
-	kernel(SYS_write, status ? 2 : 1, (long)text, (long)strlen(text), 0, 0, 0);
-	for (;;)
-		kernel(SYS_exit_group, status, 0, 0, 0, 0, 0);
-}
-
-#define EXPECT(condition)                                                                                                \
-	do {                                                                                                               \
-		if (!(condition))                                                                                                \
-			finish(1, "allograft self-test: not so: " #condition "\n");                                                     \
-	} while (0)
 
 static void make_thread_pointer(void)
 {
@@ -158,9 +144,16 @@ static void exercise(void)
 		release(blocks[i]);
 }
 
+#ifdef TRANSPLANT_STRINGS
+HIDDEN void transplant_exercise_strings(void);
+#endif
+
 HIDDEN void transplant_self_test(void)
 {
 	make_thread_pointer();
 	exercise();
+#ifdef TRANSPLANT_STRINGS
+	transplant_exercise_strings();
+#endif
 	finish(0, "allograft self-test: ok\n");
 }

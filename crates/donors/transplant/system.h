@@ -4,7 +4,9 @@
 
 #include <stdint.h>
 
-extern __attribute__((visibility("hidden"))) int *__errno_location(void);
+#define HIDDEN __attribute__((visibility("hidden")))
+
+extern HIDDEN int *__errno_location(void);
 
 #if defined(__x86_64__)
 static inline long kernel(long number, long a, long b, long c, long d, long e, long f)
