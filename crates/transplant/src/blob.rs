@@ -71,6 +71,8 @@ pub struct Blob {
     pub(crate) relative: Vec<(u64, u64)>,
     thread_distances: Vec<Distance>,
     pub(crate) notes: Range<u64>,
+    /// Where the string functions' note is, if it brings any.
+    strings_note: Option<u64>,
     symbols: HashMap<String, u64>,
 }
 
@@ -121,6 +123,7 @@ impl Blob {
             data: data.address,
             sealed_end: 0,
             tls,
+            strings_note: image.section(b".note.allograft.strings").map(|section| section.address),
             notes: notes.iter().map(|note| note.start).min().unwrap_or(0)
                 ..notes.iter().map(|note| note.end).max().unwrap_or(0),
             memory,
@@ -144,6 +147,27 @@ impl Blob {
             return Err(layout("its parameters have another format"));
         }
         Ok(blob)
+    }
+
+    /// The blob with the note that the object of its string functions has.
+    ///
+    /// # Errors
+    /// A blob without string functions.
+    pub fn with_strings(mut self, note: &Note) -> Result<Blob, BlobError> {
+        let at = self.strings_note.ok_or_else(|| layout("it has no string functions"))? as usize;
+        self.write(at + 24, &note.encode()?);
+        Ok(self)
+    }
+
+    /// Whether it brings string functions.
+    pub(crate) fn has_strings(&self) -> bool {
+        self.strings_note.is_some()
+    }
+
+    /// How many entry points its note has room for.
+    pub(crate) fn room(&self) -> Result<usize, BlobError> {
+        let size = u32_at(&self.memory, self.symbol("transplant_entries")? as usize + 4);
+        size.map(|size| size as usize / 8).ok_or_else(|| layout("its note on entry points lies outside"))
     }
 
     pub(crate) fn symbol(&self, name: &str) -> Result<u64, BlobError> {

@@ -16,7 +16,6 @@
 
 use crate::blob::{Blob, BlobError};
 use crate::code::Machine;
-use crate::family::Role;
 use crate::image::{
     Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_WRITE,
     SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, SHT_SYMTAB, STT_TLS, SYMBOL, Section, Segment,
@@ -41,8 +40,8 @@ pub(crate) struct Inset<'a> {
 /// A jump or a call into the donor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Jump {
-    /// What it makes an entry point of; nothing: it is a call.
-    pub(crate) role: Option<Role>,
+    /// What the note on entry points has for it; nothing: it is a call.
+    pub(crate) number: Option<u32>,
     pub(crate) site: u64,
     /// The donor's symbol.
     pub(crate) to: &'static str,
@@ -147,7 +146,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
     let at = blob.symbol("transplant_parameters")? as usize + 16;
     let words: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
     blob.write(at, &words);
-    let entries: Vec<(u64, Role)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.role?))).collect();
+    let entries: Vec<(u64, u32)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.number?))).collect();
     write_entries(&mut blob, base, &entries)?;
 
     let mut file = image.bytes.to_vec();
@@ -155,7 +154,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
         let target = base + blob.symbol(jump.to)?;
         let at =
             image.offset(jump.site).ok_or_else(|| Refusal::Malformed { what: "an entry point is not in it".into() })?;
-        let bytes = machine.jump(jump.site, target, jump.role.is_none()).ok_or(Refusal::OutOfReach { span })?;
+        let bytes = machine.jump(jump.site, target, jump.number.is_none()).ok_or(Refusal::OutOfReach { span })?;
         file[at..at + bytes.len()].copy_from_slice(&bytes);
     }
     let (field, bytes) = match main {
@@ -216,17 +215,16 @@ struct Place {
 }
 
 /// The note that says which entry points were redirected (docs/note.md): distances, each from its own place.
-fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, Role)]) -> Result<(), Trouble> {
+fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), Trouble> {
     const HEADER: u64 = 24;
-    const ROOM: usize = 24;
     let at = blob.symbol("transplant_entries")? + HEADER;
-    if entries.len() > ROOM {
+    if entries.len() > blob.room()? {
         return Err(BlobError::Layout("it has no room for the entry points".to_owned()).into());
     }
-    for (index, (entry, role)) in entries.iter().enumerate() {
+    for (index, (entry, number)) in entries.iter().enumerate() {
         let place = at + 8 * index as u64;
         blob.write(place as usize, &(entry.wrapping_sub(base + place) as u32).to_le_bytes());
-        blob.write(place as usize + 4, &(*role as u32 + 1).to_le_bytes());
+        blob.write(place as usize + 4, &number.to_le_bytes());
     }
     Ok(())
 }

@@ -7,6 +7,8 @@
 //! | `relocations` | what a static-pie program does to itself when it starts |
 //! | `code` | machine code: functions, references, what a function does; what is particular to an architecture |
 //! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |
+//! | `interpreter` | instructions of x86_64, executed one by one on memory that is watched |
+//! | `strings` | the string functions in a program, each proven by what it does |
 //! | `libc` | what the graft needs of the rest of musl: errno, the fork hook, the end of threads |
 //! | `blob` | a donor, linked to bytes that refer to nothing outside |
 //! | `layout` | where everything goes: segments, thread-local storage, headers |
@@ -18,12 +20,14 @@ mod blob;
 mod code;
 mod family;
 mod image;
+mod interpreter;
 mod kind;
 mod layout;
 mod libc;
 mod plan;
 mod refusal;
 mod relocations;
+mod strings;
 mod thread_storage;
 
 pub use blob::{Blob, BlobError};
@@ -32,3 +36,4 @@ pub use image::arch;
 pub use kind::carries_graft;
 pub use plan::{Entry, Plan, plan, secret};
 pub use refusal::Refusal;
+pub use strings::{Kept, StringEntry, StringFunction, Unproven};

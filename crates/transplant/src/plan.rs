@@ -10,6 +10,7 @@ use crate::image::Image;
 use crate::layout::{Inset, Jump, Parameters, Trouble, assemble};
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
+use crate::strings::{self, StringEntry};
 use crate::{kind, libc};
 
 /// A function of the program that leads to the donor's from now on.
@@ -32,6 +33,9 @@ pub struct Plan {
     pub symbols: bool,
     /// The functions that are redirected, by role and address.
     pub entries: Vec<Entry>,
+    /// Its string functions, in order of their addresses: those that are redirected and those that stay. None, if the blob brings
+    /// none.
+    pub strings: Vec<StringEntry>,
     /// Whether its fork tells the allocator; a program without has no fork.
     pub fork_hook: bool,
     /// Whether its threads tell the allocator when they end; a program without has no threads.
@@ -84,17 +88,17 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
         let site = code.behind_landing_pad(address);
         room(&mut code, &family, role, address, site)?;
         entries.push(Entry { role, address });
-        jumps.push(Jump { role: Some(role), site, to: target(role) });
+        jumps.push(Jump { number: Some(role.number()), site, to: target(role) });
     }
     for (role, address) in &family.wrappers {
         let site = code.behind_landing_pad(*address);
         if room(&mut code, &family, *role, *address, site).is_ok() && jumps.len() < 24 {
             entries.push(Entry { role: *role, address: *address });
-            jumps.push(Jump { role: Some(*role), site, to: target(*role) });
+            jumps.push(Jump { number: Some(role.number()), site, to: target(*role) });
         }
     }
     if let Some(end) = end {
-        jumps.push(Jump { role: None, site: end.site, to: "transplant_thread_exit" });
+        jumps.push(Jump { number: None, site: end.site, to: "transplant_thread_exit" });
     }
     // Two jumps over the same bytes would be a contradiction in what was found.
     let mut sites: Vec<(u64, Role)> =
@@ -103,6 +107,10 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     if let Some(pair) = sites.windows(2).find(|pair| pair[1].0 - pair[0].0 < machine.jump_size()) {
         return Err(Refusal::NoRoom { role: pair[0].1, address: pair[0].0 }.into());
     }
+    let strings = match blob.has_strings() {
+        true => redirected(&mut code, &family, &mut jumps, blob.room()?)?,
+        false => Vec::new(),
+    };
 
     let parameters = Parameters {
         errno_offset,
@@ -128,11 +136,38 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
         position_independent: image.position_independent,
         symbols,
         entries,
+        strings,
         fork_hook: family.core.contains_key(&Role::ForkHook),
         thread_end: end.is_some(),
         references: family.references,
         graft,
     })
+}
+
+/// Finds the string functions, and adds a jump for each that can be redirected.
+fn redirected(
+    code: &mut Code<'_>,
+    family: &Family,
+    jumps: &mut Vec<Jump>,
+    room: usize,
+) -> Result<Vec<StringEntry>, Refusal> {
+    let taken: Vec<u64> = jumps.iter().map(|jump| jump.site).collect();
+    let entries = jumps.iter().filter(|jump| jump.number.is_some()).count();
+    let found = strings::find(code, family, &taken, room.saturating_sub(entries));
+    if !found.iter().any(|entry| entry.kept.is_none()) {
+        let reasons: Vec<String> = found
+            .iter()
+            .take(6)
+            .filter_map(|entry| Some(format!("{} at {:#x}: {}", entry.function, entry.address, entry.kept?)))
+            .collect();
+        let found = if reasons.is_empty() { "none was found".to_owned() } else { reasons.join("; ") };
+        return Err(Refusal::Strings { found });
+    }
+    for entry in found.iter().filter(|entry| entry.kept.is_none()) {
+        let site = code.behind_landing_pad(entry.address);
+        jumps.push(Jump { number: Some(entry.function.number()), site, to: entry.function.name() });
+    }
+    Ok(found)
 }
 
 /// The donor's function for a role.

@@ -167,6 +167,12 @@ pub enum Refusal {
         /// The program's.
         bytes: u64,
     },
+    /// String functions were asked for, and none can be redirected.
+    #[error("none of its string functions can be exchanged: {found}")]
+    Strings {
+        /// What was found.
+        found: String,
+    },
     /// Branches through a register have to end at landing pads, which the donor has none of.
     #[error(
         "its code is guarded: branches through a register have to end at landing pads (BTI), and the donor has none"
@@ -198,6 +204,7 @@ impl Refusal {
             Refusal::Grafted { .. } => {
                 "graft the stock file: `allograft undo` gives it back where it was grafted in place"
             }
+            Refusal::Strings { .. } => "leave `--strings on` out: the allocator can be grafted without",
             Refusal::Appended { .. } => "graft the program before the data is appended to it",
             Refusal::OwnAllocator { .. } | Refusal::NoPublicFree => {
                 "musl's malloc serves only musl's own blocks in it: there is nothing to gain"

@@ -120,6 +120,23 @@ impl<'a> Code<'a> {
         &self.branches[from..to]
     }
 
+    /// The branches into a range.
+    pub(crate) fn branches_into(&self, range: Range<u64>) -> impl Iterator<Item = &Branch> {
+        let from = self.branches.partition_point(|branch| branch.target < range.start);
+        self.branches[from..].iter().take_while(move |branch| branch.target < range.end)
+    }
+
+    /// Where calls and jumps lead to.
+    pub(crate) fn led_to(&self) -> BTreeSet<u64> {
+        self.called.union(&self.jumped).copied().collect()
+    }
+
+    /// The same within a range, and where symbols name functions.
+    pub(crate) fn starts_within(&self, range: Range<u64>) -> BTreeSet<u64> {
+        let led_to = self.called.range(range.clone()).chain(self.jumped.range(range.clone())).copied();
+        led_to.chain(self.named.keys().copied().filter(|start| range.contains(start))).collect()
+    }
+
     /// Every place that reads as a reference into the range.
     pub(crate) fn references(&self, range: Range<u64>) -> Vec<Reference> {
         let mut found = self.machine.references(self, range);

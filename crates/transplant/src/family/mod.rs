@@ -54,6 +54,11 @@ impl Role {
         }
     }
 
+    /// The number that the note on entry points has for it (docs/note.md).
+    pub(crate) fn number(self) -> u32 {
+        self as u32 + 1
+    }
+
     /// The names that mallocng's own function of this role has in a symbol table; the public one may be a program's own.
     fn own_names(self) -> &'static [&'static str] {
         match self {

@@ -1,0 +1,252 @@
+//! Instructions of SSE2 on whole registers of 16 bytes.
+
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+
+use super::Stop;
+use super::processor::{Processor, WHOLE};
+
+type Lane = [u8; 16];
+
+/// Whether an instruction of that name can be executed here.
+pub(super) fn knows(mnemonic: Mnemonic) -> bool {
+    moved(mnemonic).is_some()
+        || combined(mnemonic).is_some()
+        || matches!(
+            mnemonic,
+            Mnemonic::Movd
+                | Mnemonic::Movq
+                | Mnemonic::Movhps
+                | Mnemonic::Movhpd
+                | Mnemonic::Movlps
+                | Mnemonic::Movlpd
+                | Mnemonic::Movss
+                | Mnemonic::Movsd
+                | Mnemonic::Pmovmskb
+                | Mnemonic::Pshufd
+                | Mnemonic::Pshuflw
+                | Mnemonic::Pshufhw
+                | Mnemonic::Pslldq
+                | Mnemonic::Psrldq
+        )
+}
+
+/// Whether it moves 16 bytes, and if so, whether their address has to be a multiple of 16.
+fn moved(mnemonic: Mnemonic) -> Option<bool> {
+    match mnemonic {
+        Mnemonic::Movdqa | Mnemonic::Movaps | Mnemonic::Movapd | Mnemonic::Movntdq | Mnemonic::Movntps => Some(true),
+        Mnemonic::Movdqu | Mnemonic::Movups | Mnemonic::Movupd | Mnemonic::Lddqu => Some(false),
+        _ => None,
+    }
+}
+
+fn each(a: Lane, b: Lane, of: impl Fn(u8, u8) -> u8) -> Lane {
+    std::array::from_fn(|at| of(a[at], b[at]))
+}
+
+/// Compares units of so many bytes.
+fn equal<const UNIT: usize>(a: Lane, b: Lane) -> Lane {
+    std::array::from_fn(|at| {
+        let from = at / UNIT * UNIT;
+        if a[from..from + UNIT] == b[from..from + UNIT] { 0xff } else { 0 }
+    })
+}
+
+/// Units of so many bytes in turns, from the lower half or the upper one.
+fn interleaved<const UNIT: usize, const FROM: usize>(a: Lane, b: Lane) -> Lane {
+    std::array::from_fn(|at| {
+        let unit = at / UNIT;
+        let place = FROM + unit / 2 * UNIT + at % UNIT;
+        if unit.is_multiple_of(2) { a[place] } else { b[place] }
+    })
+}
+
+type Combination = fn(Lane, Lane) -> Lane;
+
+/// What becomes of two registers.
+fn combined(mnemonic: Mnemonic) -> Option<Combination> {
+    Some(match mnemonic {
+        Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd => |a, b| each(a, b, |a, b| a ^ b),
+        Mnemonic::Por | Mnemonic::Orps | Mnemonic::Orpd => |a, b| each(a, b, |a, b| a | b),
+        Mnemonic::Pand | Mnemonic::Andps | Mnemonic::Andpd => |a, b| each(a, b, |a, b| a & b),
+        Mnemonic::Pandn | Mnemonic::Andnps | Mnemonic::Andnpd => |a, b| each(a, b, |a, b| !a & b),
+        Mnemonic::Pcmpeqb => equal::<1>,
+        Mnemonic::Pcmpeqw => equal::<2>,
+        Mnemonic::Pcmpeqd => equal::<4>,
+        Mnemonic::Pcmpgtb => |a, b| each(a, b, |a, b| if a.cast_signed() > b.cast_signed() { 0xff } else { 0 }),
+        Mnemonic::Pminub => |a, b| each(a, b, u8::min),
+        Mnemonic::Pmaxub => |a, b| each(a, b, u8::max),
+        Mnemonic::Paddb => |a, b| each(a, b, u8::wrapping_add),
+        Mnemonic::Psubb => |a, b| each(a, b, u8::wrapping_sub),
+        Mnemonic::Psubusb => |a, b| each(a, b, u8::saturating_sub),
+        Mnemonic::Punpcklbw => interleaved::<1, 0>,
+        Mnemonic::Punpcklwd => interleaved::<2, 0>,
+        Mnemonic::Punpckldq => interleaved::<4, 0>,
+        Mnemonic::Punpcklqdq => interleaved::<8, 0>,
+        Mnemonic::Punpckhbw => interleaved::<1, 8>,
+        Mnemonic::Punpckhwd => interleaved::<2, 8>,
+        Mnemonic::Punpckhdq => interleaved::<4, 8>,
+        Mnemonic::Punpckhqdq => interleaved::<8, 8>,
+        _ => return None,
+    })
+}
+
+fn number(register: Register) -> Option<usize> {
+    register.is_xmm().then(|| register.number()).filter(|number| *number < 16)
+}
+
+impl Processor<'_> {
+    /// The vector register that an operand is.
+    fn lane_of(&self, i: &Instruction, operand: u32) -> Result<usize, Stop> {
+        let register = (i.op_kind(operand) == OpKind::Register).then(|| number(i.op_register(operand))).flatten();
+        register.ok_or(Stop::Unknown { address: i.ip() })
+    }
+
+    /// A register's content, all of which has to have been set.
+    fn lane(&self, i: &Instruction, register: usize) -> Result<u128, Stop> {
+        self.vector_known[register].then(|| self.vector[register]).ok_or(Stop::Unset { address: i.ip() })
+    }
+
+    fn set_lane(&mut self, register: usize, value: u128) {
+        (self.vector[register], self.vector_known[register]) = (value, true);
+    }
+
+    /// So many bytes of memory, all of which have to have been set.
+    fn load_set(&self, i: &Instruction, size: usize, aligned: bool) -> Result<u128, Stop> {
+        let (at, _) = self.address(i)?;
+        if aligned && !at.is_multiple_of(16) {
+            return Err(Stop::Fault { at });
+        }
+        let (value, known) = self.load(i, size)?;
+        let needed = ((1u32 << size) - 1) as u16;
+        if known & needed == needed { Ok(value) } else { Err(Stop::Unset { address: i.ip() }) }
+    }
+
+    /// 16 bytes of a register or of memory.
+    fn source(&self, i: &Instruction, operand: u32, aligned: bool) -> Result<u128, Stop> {
+        match i.op_kind(operand) {
+            OpKind::Memory => self.load_set(i, 16, aligned),
+            _ => self.lane(i, self.lane_of(i, operand)?),
+        }
+    }
+}
+
+pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
+    let unknown = Stop::Unknown { address: i.ip() };
+    let mnemonic = i.mnemonic();
+    if let Some(aligned) = moved(mnemonic) {
+        if i.op0_kind() == OpKind::Memory {
+            let value = p.lane(i, p.lane_of(i, 1)?)?;
+            let (at, _) = p.address(i)?;
+            if aligned && !at.is_multiple_of(16) {
+                return Err(Stop::Fault { at });
+            }
+            return p.store(i, 16, value, u16::MAX);
+        }
+        let value = p.source(i, 1, aligned)?;
+        let to = p.lane_of(i, 0)?;
+        p.set_lane(to, value);
+        return Ok(());
+    }
+    if let Some(combination) = combined(mnemonic) {
+        let to = p.lane_of(i, 0)?;
+        let same = i.op1_kind() == OpKind::Register && i.op1_register() == i.op0_register();
+        // What a register holds plays no part in these.
+        let sets = matches!(
+            mnemonic,
+            Mnemonic::Pxor
+                | Mnemonic::Xorps
+                | Mnemonic::Xorpd
+                | Mnemonic::Pcmpeqb
+                | Mnemonic::Pcmpeqw
+                | Mnemonic::Pcmpeqd
+        );
+        let (a, b) = match same && sets {
+            true => (0, 0),
+            false => (p.lane(i, to)?, p.source(i, 1, true)?),
+        };
+        p.set_lane(to, u128::from_le_bytes(combination(a.to_le_bytes(), b.to_le_bytes())));
+        return Ok(());
+    }
+    match mnemonic {
+        Mnemonic::Movd | Mnemonic::Movq => between(p, i, if mnemonic == Mnemonic::Movd { 4 } else { 8 }),
+        Mnemonic::Movss | Mnemonic::Movsd => {
+            let size = if mnemonic == Mnemonic::Movss { 4 } else { 8 };
+            match (i.op0_kind(), i.op1_kind()) {
+                (OpKind::Memory, _) | (_, OpKind::Memory) => between(p, i, size),
+                // The upper part of the first stays.
+                _ => {
+                    let (to, from) = (p.lane_of(i, 0)?, p.lane_of(i, 1)?);
+                    let low = (1u128 << (8 * size)) - 1;
+                    let value = p.lane(i, to)? & !low | p.lane(i, from)? & low;
+                    p.set_lane(to, value);
+                    Ok(())
+                }
+            }
+        }
+        Mnemonic::Movhps | Mnemonic::Movhpd | Mnemonic::Movlps | Mnemonic::Movlpd => {
+            let shift = if matches!(mnemonic, Mnemonic::Movhps | Mnemonic::Movhpd) { 64 } else { 0 };
+            if i.op0_kind() == OpKind::Memory {
+                let value = p.lane(i, p.lane_of(i, 1)?)? >> shift;
+                return p.store(i, 8, value & u128::from(u64::MAX), u16::MAX);
+            }
+            let to = p.lane_of(i, 0)?;
+            if i.op1_kind() != OpKind::Memory {
+                return Err(unknown);
+            }
+            let half = u128::from(u64::MAX) << shift;
+            let value = p.lane(i, to)? & !half | (p.load_set(i, 8, false)? & u128::from(u64::MAX)) << shift;
+            p.set_lane(to, value);
+            Ok(())
+        }
+        Mnemonic::Pmovmskb => {
+            let lane = p.lane(i, p.lane_of(i, 1)?)?.to_le_bytes();
+            let bits = lane.iter().enumerate().fold(0, |bits, (at, byte)| bits | u64::from(byte >> 7) << at);
+            p.set(i, 0, bits, WHOLE)
+        }
+        Mnemonic::Pshufd | Mnemonic::Pshuflw | Mnemonic::Pshufhw => {
+            let (to, from) = (p.lane_of(i, 0)?, p.source(i, 1, true)?.to_le_bytes());
+            let order = i.immediate(2) as usize;
+            let (unit, first) = match mnemonic {
+                Mnemonic::Pshufd => (4, 0),
+                Mnemonic::Pshuflw => (2, 0),
+                _ => (2, 8),
+            };
+            let mut lane = from;
+            for (place, byte) in lane[first..first + 4 * unit].iter_mut().enumerate() {
+                let chosen = order >> (2 * (place / unit)) & 3;
+                *byte = from[first + chosen * unit + place % unit];
+            }
+            p.set_lane(to, u128::from_le_bytes(lane));
+            Ok(())
+        }
+        Mnemonic::Pslldq | Mnemonic::Psrldq => {
+            let to = p.lane_of(i, 0)?;
+            let (value, by) = (p.lane(i, to)?, 8 * i.immediate(1).min(16) as u32);
+            let shifted = if mnemonic == Mnemonic::Pslldq { value.checked_shl(by) } else { value.checked_shr(by) };
+            p.set_lane(to, shifted.unwrap_or(0));
+            Ok(())
+        }
+        _ => Err(unknown),
+    }
+}
+
+/// `movd` and `movq`: between the lower part of a vector register and a general one, memory or another. What is above is cleared.
+fn between(p: &mut Processor<'_>, i: &Instruction, size: usize) -> Result<(), Stop> {
+    let low = (1u128 << (8 * size)) - 1;
+    if let Ok(to) = p.lane_of(i, 0) {
+        let value = match i.op1_kind() {
+            OpKind::Memory => p.load_set(i, size, false)?,
+            _ => match p.lane_of(i, 1) {
+                Ok(from) => p.lane(i, from)?,
+                Err(_) => u128::from(p.value(i, 1)?),
+            },
+        };
+        p.set_lane(to, value & low);
+        return Ok(());
+    }
+    let value = p.lane(i, p.lane_of(i, 1)?)? & low;
+    match i.op0_kind() {
+        OpKind::Memory => p.store(i, size, value, u16::MAX),
+        _ => p.set(i, 0, value as u64, WHOLE),
+    }
+}

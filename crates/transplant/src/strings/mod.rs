@@ -1,0 +1,194 @@
+//! The string functions in a program: which of them are proven, and which stay the program's own.
+//!
+//! With symbols, the functions that carry a string function's name are looked at, and nothing else. Without, every function
+//! that begins where something calls one: what it is says only what it does. Then more is asked, since a function of the
+//! program's own may do the same for other reasons:
+//!
+//! - A comparison has to give the difference of the bytes, as musl's does, and not only its sign.
+//! - What takes as long for an early hit as for a late one stays: comparisons of secrets are written so. (With symbols, too.)
+//! - memcpy is only what musl's allocator leads to: where blocks overlap, somebody else's copy may be meant to repeat bytes.
+//! - memcmp has to lie among musl's functions: somebody else's comparison may be told of more bytes than there are.
+//! - bcmp has no result that tells it from other comparisons, and stays.
+
+mod entrance;
+mod function;
+mod inputs_blocks;
+mod inputs_texts;
+mod proof;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use function::StringFunction;
+pub use proof::Unproven;
+
+use crate::code::Code;
+use crate::family::Family;
+use crate::image::{Image, STT_FUNC, STT_NOTYPE};
+use crate::interpreter::Body;
+use proof::{Strictness, Trial};
+
+/// A function of the program that is a string function by its name or by what it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StringEntry {
+    /// Which.
+    pub function: StringFunction,
+    /// Where it begins, before any base is added.
+    pub address: u64,
+    /// Why it stays the program's own; nothing: it is redirected.
+    pub kept: Option<Kept>,
+}
+
+/// Why a string function stays the program's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Kept {
+    /// Its code is not proven to be the function.
+    #[error(transparent)]
+    Unproven(#[from] Unproven),
+    /// It does the same, and nothing shows that it is musl's.
+    #[error("nothing shows that it is musl's own, and not one that is meant to do more than its like in musl")]
+    Unattached,
+    /// There is no room for a jump.
+    #[error("it has no room for a jump")]
+    NoRoom,
+    /// Something jumps to bytes that would be overwritten.
+    #[error("code at {site:#x} jumps into its beginning")]
+    JumpedInto {
+        /// Where from.
+        site: u64,
+    },
+    /// The note on entry points is full.
+    #[error("there are more entry points than a graft has room for")]
+    Crowded,
+}
+
+/// Finds the string functions of a program, in order of their addresses. `taken` are places where jumps are written already, `room` is how many more there may be.
+pub(crate) fn find(code: &mut Code<'_>, family: &Family, taken: &[u64], room: usize) -> Vec<StringEntry> {
+    let mut found = match code.symbols.is_empty() {
+        true => by_deeds(code, family),
+        false => by_name(code),
+    };
+    found.sort_unstable_by_key(|entry| (entry.address, entry.function));
+    entrance::check(code, &mut found, taken);
+    let redirected = found.iter_mut().filter(|entry| entry.kept.is_none());
+    redirected.skip(room).for_each(|entry| entry.kept = Some(Kept::Crowded));
+    found
+}
+
+/// The functions that symbols name.
+fn by_name(code: &Code<'_>) -> Vec<StringEntry> {
+    let mut named: BTreeMap<u64, BTreeSet<StringFunction>> = BTreeMap::new();
+    for symbol in code.symbols.iter().filter(|symbol| matches!(symbol.kind, STT_FUNC | STT_NOTYPE)) {
+        if let Some(function) = StringFunction::named(symbol.name).filter(|_| code.image.is_executable(symbol.value)) {
+            named.entry(symbol.value).or_default().insert(function);
+        }
+    }
+    let entry = |(address, functions): (u64, BTreeSet<StringFunction>)| {
+        let kept = functions.iter().find_map(|function| prove_named(code.image, address, *function).err());
+        let function = wider(&functions).or(functions.first().copied())?;
+        Some(StringEntry { function, address, kept: kept.map(Kept::Unproven) })
+    };
+    named.into_iter().filter_map(entry).collect()
+}
+
+/// Of two names for one function, the one that promises more.
+fn wider(functions: &BTreeSet<StringFunction>) -> Option<StringFunction> {
+    [StringFunction::Memmove, StringFunction::Memcmp].into_iter().find(|function| functions.contains(function))
+}
+
+/// A function may do more than its name says: memcpy may be memmove, and bcmp memcmp.
+fn prove_named(image: &Image<'_>, address: u64, function: StringFunction) -> Result<(), Unproven> {
+    let mut trial = Trial::of(image, address, Strictness::Sign)?;
+    let wider = match function {
+        StringFunction::Memcpy => Some(StringFunction::Memmove),
+        StringFunction::Bcmp => Some(StringFunction::Memcmp),
+        _ => None,
+    };
+    match wider.map(|wider| trial.prove(wider)) {
+        Some(Ok(())) => Ok(()),
+        _ => trial.prove(function),
+    }
+}
+
+/// Whatever is proven among the functions that something calls.
+fn by_deeds(code: &Code<'_>, family: &Family) -> Vec<StringEntry> {
+    let own: BTreeSet<u64> =
+        family.core.values().chain(family.wrappers.iter().map(|(_, start)| start)).copied().collect();
+    let musl = Musl::of(family);
+    let mut found = Vec::new();
+    let mut trial = None;
+    for start in code.led_to() {
+        // Jumps lead into the middle of functions, too.
+        let begins = code.is_start(start) || code.machine.follows_an_end(code.image, start);
+        if own.contains(&start) || !begins {
+            continue;
+        }
+        let Ok(body) = Body::read(code.image, start) else { continue };
+        if !body.touches_memory() {
+            continue;
+        }
+        let trial = match &mut trial {
+            None => match Trial::of(code.image, start, Strictness::Difference) {
+                Ok(new) => trial.insert(new),
+                Err(_) => continue,
+            },
+            Some(trial) => {
+                trial.start_over(body);
+                trial
+            }
+        };
+        if let Some(entry) = recognised(trial, start, &musl) {
+            found.push(entry);
+        }
+    }
+    found
+}
+
+/// What a function without a name is, if it is a string function at all.
+fn recognised(trial: &mut Trial<'_>, address: u64, musl: &Musl) -> Option<StringEntry> {
+    // memmove is memcpy too; bcmp's promise is too weak to be known by.
+    const ORDER: [StringFunction; 1] = [StringFunction::Memmove];
+    let rest =
+        StringFunction::all().filter(|function| !matches!(function, StringFunction::Memmove | StringFunction::Bcmp));
+    for function in ORDER.into_iter().chain(rest) {
+        let kept = match trial.prove(function) {
+            Ok(()) if !musl.has(function, address) => Some(Kept::Unattached),
+            Ok(()) => None,
+            // It gives the right results, and is not certain all the same.
+            Err(reason @ (Unproven::ConstantTime | Unproven::Untested { .. } | Unproven::ShortLength)) => {
+                // A memcpy leaves a memmove's branches out.
+                if function == StringFunction::Memcpy { continue } else { Some(Kept::Unproven(reason)) }
+            }
+            Err(_) => continue,
+        };
+        return Some(StringEntry { function, address, kept });
+    }
+    None
+}
+
+/// What is known of where musl's functions are, in a program without symbols.
+struct Musl {
+    /// Where its allocator leads to: realloc copies by memcpy, calloc clears by memset.
+    led_to: BTreeSet<u64>,
+}
+
+impl Musl {
+    fn of(family: &Family) -> Musl {
+        Musl { led_to: family.functions.keys().copied().collect() }
+    }
+
+    /// Whether a function is musl's, where one of the program's own that does the same could be meant to do more: copies where
+    /// blocks overlap, comparisons of blocks that have fewer bytes than is said. The members of libc.a that a program has lie
+    /// side by side in it, so that what lies between functions of musl's is musl's.
+    fn has(&self, function: StringFunction, address: u64) -> bool {
+        match function {
+            StringFunction::Memcpy => self.led_to.contains(&address),
+            StringFunction::Memcmp => {
+                self.led_to.first().is_some_and(|first| *first < address)
+                    && self.led_to.last().is_some_and(|last| address < *last)
+            }
+            _ => true,
+        }
+    }
+}

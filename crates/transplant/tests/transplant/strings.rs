@@ -1,0 +1,81 @@
+//! The string functions of programs linked with stock musl: with symbols and as if there were none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::LazyLock;
+
+use surgery::Arch;
+use surgery::donor::DonorObject;
+use transplant::{Blob, Plan, StringFunction, plan};
+
+use crate::linked;
+
+/// The default donor's blob with string functions.
+static BLOB: LazyLock<Blob> = LazyLock::new(|| {
+    let donor = donors::find(donors::DEFAULT).unwrap();
+    let tuned = |object: &[u8]| DonorObject::parse(object).unwrap().tuned(&[], "0").unwrap();
+    let malloc = tuned(donor.object(Arch::X86_64).unwrap());
+    let strings = tuned(donors::strings().object(Arch::X86_64).unwrap());
+    let (malloc, strings) = (DonorObject::parse(&malloc).unwrap(), DonorObject::parse(&strings).unwrap());
+    let blob = donor.blob_with_strings(Arch::X86_64).unwrap();
+    Blob::parse(blob, &malloc.note(), &malloc.options()).unwrap().with_strings(&strings.note()).unwrap()
+});
+
+fn redirected(plan: &Plan) -> BTreeMap<u64, StringFunction> {
+    let entries = plan.strings.iter().filter(|entry| entry.kept.is_none());
+    entries.map(|entry| (entry.address, entry.function)).collect()
+}
+
+#[test]
+fn what_code_says_is_what_symbols_say() {
+    for position_independent in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let program = fs::read(linked(folder.path(), "family", position_independent)).unwrap();
+        let with = plan(&program, &BLOB, false).unwrap().unwrap();
+        let without = plan(&program, &BLOB, true).unwrap().unwrap();
+        let (with, without) = (redirected(&with), redirected(&without));
+        // Symbols name functions that nothing calls, too.
+        assert!(without.iter().all(|entry| with.get(entry.0) == Some(entry.1)), "{with:?} {without:?}");
+        for function in [StringFunction::Memcpy, StringFunction::Memset, StringFunction::Strlen, StringFunction::Memchr]
+        {
+            assert!(without.values().any(|found| *found == function), "{function}: {without:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_bytes_each_time_and_nothing_without_being_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = fs::read(linked(folder.path(), "family", false)).unwrap();
+    let one = plan(&program, &BLOB, false).unwrap().unwrap();
+    assert!(one.graft == plan(&program, &BLOB, false).unwrap().unwrap().graft);
+    let alone = plan(&program, &crate::BLOB, false).unwrap().unwrap();
+    assert!(alone.strings.is_empty());
+    assert_eq!(alone.entries, one.entries);
+    // Where nothing was redirected, the program is the same in both.
+    let entries: Vec<u64> = redirected(&one).into_keys().collect();
+    let sections = 0x40_0000 + program.len() as u64;
+    let elsewhere = (0x40_0040..sections).filter(|at| !entries.iter().any(|entry| (*entry..entry + 9).contains(at)));
+    let jumps = |at: &u64| alone.graft[(at - 0x40_0000) as usize] != program[(at - 0x40_0000) as usize];
+    for at in elsewhere.filter(|at| !jumps(at)) {
+        let offset = (at - 0x40_0000) as usize;
+        assert!(one.graft[offset] == program[offset], "{at:#x}");
+    }
+}
+
+/// A function that is nearly strlen: it stays, and is said to.
+#[test]
+fn a_changed_function_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = fs::read(linked(folder.path(), "family", false)).unwrap();
+    let before = plan(&program, &BLOB, false).unwrap().unwrap();
+    let strlen = before.strings.iter().find(|entry| entry.function == StringFunction::Strlen).unwrap();
+    let at = (strlen.address - 0x40_0000) as usize;
+    // xor eax, eax; ret
+    program[at..at + 3].copy_from_slice(b"\x31\xc0\xc3");
+    let after = plan(&program, &BLOB, false).unwrap().unwrap();
+    let stays = after.strings.iter().find(|entry| entry.address == strlen.address).unwrap();
+    assert!(stays.kept.is_some(), "{stays:?}");
+    let without = plan(&program, &BLOB, true).unwrap().unwrap();
+    assert!(!redirected(&without).contains_key(&strlen.address));
+}
