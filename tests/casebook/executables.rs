@@ -22,6 +22,14 @@ const FAST: [&str; 6] = ["family", "threads", "thread_exit", "fork_owners", "lib
 /// The program that brings its own malloc: musl's serves only musl in it, and it is refused with symbols and without.
 const OWN_MALLOC: &str = "interposer";
 
+/// What is put into a program, and whether its symbols are there.
+#[derive(Debug, Clone, Copy)]
+struct Graft {
+    donor: &'static donors::Donor,
+    strings: bool,
+    stripped: bool,
+}
+
 fn main() {
     let bench = Arc::new(Bench::new());
     let debian = Host::Debian(Arch::X86_64);
@@ -38,13 +46,17 @@ fn main() {
                     let fast = FAST.contains(&program.name)
                         && donor.name == donors::DEFAULT
                         && (index == 0 && stripped || index == 3 && !stripped);
-                    let bench = Arc::clone(&bench);
                     let (way, kind) = (*way, if stripped { "stripped" } else { "symbols" });
-                    let name = format!("executable/{}/{}/{}/{kind}", program.name, donor.name, way.name());
-                    let scale = if fast { SHORT } else { PART };
-                    let label = name.replace('/', " ");
-                    let run = move || check(&bench, program, donor, way, stripped, scale, &label).map_err(Failed::from);
-                    trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                    // With string functions in the slow tier only: crates/allograft/tests/cli has them in the default one.
+                    for (strings, suffix) in [(false, ""), (true, "+strings")] {
+                        let fast = fast && !strings;
+                        let name = format!("executable/{}/{}{suffix}/{}/{kind}", program.name, donor.name, way.name());
+                        let (label, bench) = (name.replace('/', " "), Arc::clone(&bench));
+                        let graft = Graft { donor, strings, stripped };
+                        let scale = if fast { SHORT } else { PART };
+                        let run = move || check(&bench, program, graft, way, scale, &label).map_err(Failed::from);
+                        trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                    }
                 }
             }
         }
@@ -55,19 +67,21 @@ fn main() {
         {
             continue;
         }
-        let bench = Arc::clone(&bench);
-        let name = format!("executable/released/{}", released.name);
-        let run = move || check_released(&bench, &released).map_err(Failed::from);
-        trials.push(Trial::test(name, run).with_ignored_flag(true));
+        for (strings, suffix) in [(false, ""), (true, "+strings")] {
+            let (bench, released) = (Arc::clone(&bench), released.clone());
+            let name = format!("executable/released{suffix}/{}", released.name);
+            let run = move || check_released(&bench, &released, strings).map_err(Failed::from);
+            trials.push(Trial::test(name, run).with_ignored_flag(true));
+        }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
 /// A released program as it comes: its graft says the same of its version, at the same place. One that is
 /// refused fails here, so that it is looked into.
-fn check_released(bench: &Bench, released: &Released) -> Result<(), String> {
+fn check_released(bench: &Bench, released: &Released, strings: bool) -> Result<(), String> {
     let stock = corpus::place(released);
-    let folder = bench.path(&format!("released {}", released.name));
+    let folder = bench.path(&format!("released {} {strings}", released.name));
     std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
     let program = folder.join(stock.file_name().ok_or("a name")?);
     std::fs::copy(&stock, &program).map_err(|error| format!("{error}: run `cargo xtask corpus`"))?;
@@ -76,7 +90,7 @@ fn check_released(bench: &Bench, released: &Released) -> Result<(), String> {
     let version = || Command::new(&program).arg("--version").output().map_err(|error| error.to_string());
     let before = version()?;
     let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
-    hosts::graft_executable_to(&program, &program, donor, &[]).map_err(|error| error.to_string())?;
+    hosts::graft_executable_to(&program, &program, donor, &[], strings).map_err(|error| error.to_string())?;
     let after = version()?;
     if (before.status, &before.stdout) == (after.status, &after.stdout) {
         return Ok(());
@@ -87,9 +101,8 @@ fn check_released(bench: &Bench, released: &Released) -> Result<(), String> {
 fn check(
     bench: &Bench,
     program: &Program,
-    donor: &'static donors::Donor,
+    Graft { donor, strings, stripped }: Graft,
     way: Way,
-    stripped: bool,
     scale: &str,
     label: &str,
 ) -> Result<(), String> {
@@ -101,7 +114,7 @@ fn check(
     if stripped {
         strip(&stock)?;
     }
-    match hosts::graft_executable_to(&stock, &graft, donor, &[]) {
+    match hosts::graft_executable_to(&stock, &graft, donor, &[], strings) {
         Ok(_) if program.name == OWN_MALLOC => {
             return Err("it brings its own malloc, and was grafted".into());
         }

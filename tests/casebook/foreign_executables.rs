@@ -110,7 +110,7 @@ fn graft_and_run(
     scale: &str,
 ) -> Result<(), String> {
     let graft = stock.with_file_name(program.name);
-    match hosts::graft_executable_to(stock, &graft, donor, &[]) {
+    match hosts::graft_executable_to(stock, &graft, donor, &[], false) {
         Ok(_) if program.name == OWN_MALLOC => return Err("it brings its own malloc, and was grafted".into()),
         Ok(_) => {}
         Err(hosts::Error::Executable { .. }) if program.name == OWN_MALLOC => return Ok(()),

@@ -16,7 +16,7 @@ pub(crate) struct Choice {
     /// The allocator to put in: see `allograft donors`; `none`: string functions only
     #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
     donor: String,
-    /// Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on]
+    /// Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on; off for executables]
     #[arg(long, value_name = "WHETHER", value_enum)]
     strings: Option<Switch>,
     /// Bake in a set of options of the donor: see `allograft donors`

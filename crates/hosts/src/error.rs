@@ -104,6 +104,14 @@ pub enum Error {
         /// The donor's name.
         donor: &'static str,
     },
+    /// The string functions of executables for that architecture cannot be exchanged.
+    #[error("the string functions of `{}` cannot be exchanged: in {arch} programs that are linked already they cannot be proven", .path.display())]
+    NoStrings {
+        /// The executable.
+        path: PathBuf,
+        /// What it is for.
+        arch: surgery::Arch,
+    },
     /// The donor's form for executables is unsound: a fault of this build.
     #[error("donor `{donor}`: {source}")]
     Blob {
@@ -326,6 +334,7 @@ impl Error {
             | Error::Refused { .. }
             | Error::Executable { .. }
             | Error::NoBlob { .. }
+            | Error::NoStrings { .. }
             | Error::SelfTest { .. }
             | Error::Untested { .. }
             | Error::NoDonorFor { .. }
@@ -373,6 +382,7 @@ impl Error {
                     donors::all().iter().filter(|donor| !donor.blobs.is_empty()).map(|donor| donor.name).collect();
                 format!("these can: {}", having.join(", "))
             }
+            Error::NoStrings { .. } => "leave `--strings on` out: the allocator can be grafted without".to_owned(),
             Error::Untested { arch, .. } => format!(
                 "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine that runs \
                  {arch} programs. `--untested` goes without the self-test"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use donors::Donor;
 use surgery::Arch;
 use surgery::donor::{DonorObject, Note};
-use transplant::{Blob, Entry, Plan};
+use transplant::{Blob, Entry, Plan, StringEntry};
 
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
@@ -39,6 +39,10 @@ pub struct GraftedExecutable {
     pub symbols: bool,
     /// The functions that lead to the donor now.
     pub entries: Vec<Entry>,
+    /// The donor of string functions, if it was asked for.
+    pub strings: Option<Note>,
+    /// With it: the program's string functions, those that lead to the donor's now and those that stay.
+    pub string_entries: Vec<StringEntry>,
     /// Whether its fork tells the donor; a program without has no fork.
     pub fork_hook: bool,
     /// Whether its threads tell the donor when they end; a program without has no threads.
@@ -63,7 +67,17 @@ pub fn is_executable(target: &Path) -> Result<bool, Error> {
     Ok(matches!(recognise(target)?, Target::Executable(_)))
 }
 
-/// The graft of an executable: what is in it, and its bytes.
+/// What goes into an executable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inserts {
+    /// The allocator's note.
+    pub malloc: Note,
+    /// That of the string functions.
+    pub strings: Option<Note>,
+}
+
+/// The graft of an executable: what is in it, and its bytes. With `strings`, its string functions are redirected too, as far as
+/// they are proven.
 ///
 /// # Errors
 /// What speaks against it.
@@ -72,20 +86,38 @@ pub fn plan_executable(
     stock: &[u8],
     donor: &'static Donor,
     settings: &[(String, i64)],
-) -> Result<(Note, Plan), Error> {
+    strings: bool,
+) -> Result<(Inserts, Plan), Error> {
     let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
     let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
     // Of others the plan says what they are.
     let arch = transplant::arch(stock).unwrap_or(Arch::X86_64);
     let object = donor.object(arch).zip(donor.blob(arch));
-    let (object, blob) = object.ok_or_else(|| Error::NoBlob { path: path.to_owned(), donor: donor.name })?;
+    let (object, alone) = object.ok_or_else(|| Error::NoBlob { path: path.to_owned(), donor: donor.name })?;
+    let both = match strings {
+        true => Some(donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?),
+        false => None,
+    };
     let tuned = DonorObject::parse(object).and_then(|object| object.tuned(settings, ALLOGRAFT)).map_err(wrong)?;
     let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
-    let blob = Blob::parse(blob, &tuned.note(), &tuned.options()).map_err(unfit)?;
+    let mut blob = Blob::parse(both.unwrap_or(alone), &tuned.note(), &tuned.options()).map_err(unfit)?;
+    let strings = both.map(|_| strings_note(arch)).transpose()?;
+    if let Some(note) = &strings {
+        blob = blob.with_strings(note).map_err(unfit)?;
+    }
     match transplant::plan(stock, &blob, false).map_err(unfit)? {
-        Ok(plan) => Ok((tuned.note(), plan)),
+        Ok(plan) => Ok((Inserts { malloc: tuned.note(), strings }, plan)),
         Err(refusal) => Err(Error::Executable { path: path.to_owned(), refusal }),
     }
+}
+
+/// The note of the string functions for `arch`.
+fn strings_note(arch: Arch) -> Result<Note, Error> {
+    let donor = donors::strings();
+    let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
+    let object = donor.object(arch).unwrap_or_default();
+    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&[], ALLOGRAFT)).map_err(wrong)?;
+    Ok(DonorObject::parse(&tuned).map_err(wrong)?.note())
 }
 
 /// Grafts the executable `stock` with a donor and its options into the file `out`, which gets the mode of `stock`. For
@@ -98,15 +130,16 @@ pub fn graft_executable_to(
     out: &Path,
     donor: &'static Donor,
     settings: &[(String, i64)],
+    strings: bool,
 ) -> Result<Plan, Error> {
     let file = File::open(stock).context(stock, "read")?;
-    let (_, plan) = plan_executable(stock, &read(stock)?, donor, settings)?;
+    let (_, plan) = plan_executable(stock, &read(stock)?, donor, settings, strings)?;
     let (new, _) = written(out, &plan.graft, &file)?;
     new.persist(out).map_err(|error| error.error).context(out, "write")?;
     Ok(plan)
 }
 
-/// Grafts an executable as `request` says. With `arguments`, stock and graft are first run with them and compared. With
+/// Grafts an executable as `request` says; string functions only where it asks for them. With `arguments`, stock and graft are first run with them and compared. With
 /// `untested`, one for an architecture whose programs cannot be run here is grafted all the same.
 ///
 /// # Errors
@@ -142,7 +175,7 @@ pub fn graft_executable(
         }
         None => now,
     };
-    let (note, plan) = plan_executable(&host, &stock, donor, &request.settings)?;
+    let (inserts, plan) = plan_executable(&host, &stock, donor, &request.settings, request.strings)?;
     let graft_sha256 = sha256(&plan.graft);
     let unchanged = graft_sha256 == before && out.is_none();
     let mut grafted = GraftedExecutable {
@@ -155,10 +188,12 @@ pub fn graft_executable(
             () => Action::Grafted,
         },
         arch: plan.arch,
-        donor: note,
+        donor: inserts.malloc,
         position_independent: plan.position_independent,
         symbols: plan.symbols,
         entries: plan.entries.clone(),
+        strings: inserts.strings,
+        string_entries: plan.strings.clone(),
         fork_hook: plan.fork_hook,
         thread_end: plan.thread_end,
         stock_sha256: sha256(&stock),
@@ -214,7 +249,7 @@ fn record(grafted: &GraftedExecutable, replaced_sha256: Option<String>) -> Recor
         donor: grafted.donor.donor.clone(),
         version: grafted.donor.version.clone(),
         options: grafted.donor.options.clone(),
-        strings: None,
+        strings: grafted.strings.as_ref().map(|note| note.version.clone()),
         allograft: ALLOGRAFT.to_owned(),
     }
 }

@@ -53,7 +53,9 @@ pub use conditions::{Conditions, Progress};
 pub use digest::sha256;
 pub use emitted::write;
 pub use error::Error;
-pub use executable::{GraftedExecutable, graft_executable, graft_executable_to, is_executable, plan_executable};
+pub use executable::{
+    GraftedExecutable, Inserts, graft_executable, graft_executable_to, is_executable, plan_executable,
+};
 pub use graft::{ALLOGRAFT as VERSION, Action, Bundle, Grafted, Grafts, Request, Skipped, graft, graft_under};
 pub use operation::{Another, Carried, Operation, Strings};
 pub use packed::{Fault, Format, Unpacked, unpack_hosts};
@@ -61,4 +63,5 @@ pub use record::Record;
 pub use rehearsal::self_test;
 pub use root::in_root;
 pub use swift::locate;
+pub use transplant::StringEntry;
 pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo};

@@ -21,6 +21,8 @@ pub struct Report {
     pub language_allocator: Option<Allocator>,
     /// Whether the string functions are the C library's own.
     pub strings: Strings,
+    /// What speaks for it, where they are ours.
+    pub strings_evidence: Vec<Evidence>,
     /// The C library's release, or what is known of it: `2.36`, `>=2.34`.
     pub libc_version: Option<String>,
     /// What serves the C library's own blocks, where it is something else than what serves `malloc`: musl's allocator is

@@ -3,17 +3,33 @@
 use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
 use crate::note;
 use crate::report::Arch;
+use crate::verify::STRINGS;
 
 /// The type of the note that says which entry points were redirected (docs/note.md).
 const KIND: u32 = 4;
 /// The number of `free` in the note.
 const FREE: u32 = 2;
+/// Numbers of the malloc family end before this.
+const FAMILY_END: u32 = 9;
+/// The number of the first string function; the others follow in the order of [`STRINGS`].
+const FIRST_STRING: u32 = 16;
 
 /// A function of the program that leads to the donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) address: u64,
     role: u32,
+}
+
+impl Entry {
+    /// The name of the string function that it is, if it is one.
+    pub(crate) fn string(&self) -> Option<&'static str> {
+        STRINGS.get(self.role.checked_sub(FIRST_STRING)? as usize).copied()
+    }
+
+    pub(crate) fn is_family(&self) -> bool {
+        (1..FAMILY_END).contains(&self.role)
+    }
 }
 
 /// What the note says.
@@ -98,6 +114,16 @@ impl Transplant {
     /// Whether every entry point is confirmed.
     pub(crate) fn is_confirmed(&self, elf: &Elf<'_>) -> bool {
         self.entries.iter().all(|entry| self.leads_to(elf, entry.address).is_ok())
+    }
+
+    /// The string functions among them.
+    pub(crate) fn strings(&self) -> impl Iterator<Item = (u64, &'static str)> + '_ {
+        self.entries.iter().filter_map(|entry| Some((entry.address, entry.string()?)))
+    }
+
+    /// Entries with a number that means nothing here.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| !entry.is_family() && entry.string().is_none())
     }
 
     /// Whether an entry point begins at an address, behind its landing pad or before it.

@@ -26,9 +26,9 @@ use crate::target::located;
 /// cannot be. Grafting a graft replaces its donors; the same again changes nothing. Where the string functions cannot be
 /// exchanged, the allocator still is, with a warning.
 ///
-/// An executable that is linked already keeps its string functions. It is refused unless every function of musl's
-/// allocator is found in it and nothing else touches that allocator's state; the graft passes a self-test before it takes
-/// the stock file's place.
+/// An executable that is linked already is refused unless every function of musl's allocator is found in it and nothing else
+/// touches that allocator's state; the graft passes a self-test before it takes the stock file's place. It keeps its string
+/// functions, unless `--strings on` asks for those to be exchanged that are proven by their code (x86_64 only).
 ///
 /// In place, the stock file stays beside the graft as libc.a.allograft-stock for `allograft undo`; of a packed bundle, the
 /// whole bundle.
@@ -44,6 +44,7 @@ use crate::target::located;
   allograft graft swift:swift-6.1.2-RELEASE_static-linux-0.0.1    an installed Swift SDK
   allograft graft --root build/rootfs /usr/lib                    in the root folder of an image
   allograft graft ./server --try -- --version          a program that is linked already
+  allograft graft ./server --strings on                its string functions too, as far as they are proven
 
 Programs have to be linked again to get the new allocator: build systems do not always notice that libc.a changed.")]
 pub(crate) struct Graft {
@@ -90,6 +91,8 @@ impl Graft {
         };
         let target = located(&self.target, self.root.as_deref())?;
         if hosts::is_executable(&target)? {
+            // What is linked already keeps its string functions unless somebody asks for others.
+            let request = Request { strings: self.choice.strings() == Some(true), ..request };
             let arguments = self.trial.then_some(self.arguments.as_slice());
             return graft_executable(&target, &request, arguments, self.untested, output);
         }

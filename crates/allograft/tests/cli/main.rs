@@ -11,6 +11,7 @@ mod elsewhere;
 mod emit;
 mod executables;
 mod executables_refused;
+mod executables_strings;
 mod folders;
 mod foreign_executables;
 mod inspect;

@@ -8,7 +8,8 @@ use crate::evidence::constants::Constants;
 use crate::evidence::symbols::Marks;
 use crate::facts;
 use crate::note::{self, Bond, GraftNote, Subject};
-use crate::report::{Arch, Graft, Kind, Libc, Link, Report, Strings, Way, name};
+use crate::report::{Arch, Evidence, Graft, Kind, Libc, Link, Report, Source, Strings, Way, name};
+use crate::transplanted::Transplant;
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     let elf = Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem })?;
@@ -74,6 +75,7 @@ impl Image<'_, '_> {
             libc,
             language_allocator: self.language(&served.malloc),
             strings: self.strings(),
+            strings_evidence: self.strings_evidence(),
             libc_version: self.libc_version(libc),
             libc_allocator: served.libc,
             facts: facts::of_image(self.elf, self.kind, libc, is_graft),
@@ -160,13 +162,33 @@ impl Image<'_, '_> {
 
     /// By their note. A program from a graft without one has musl's own, since every program has some string function; and
     /// so has one that shows what musl's share among themselves.
+    ///
+    /// Where they were put in after the program was linked, entry points of the program's own have to lead there.
     fn strings(&self) -> Strings {
         match self.strings.as_slice() {
-            [Ok(_)] => Strings::Grafted,
+            [Ok(_)] => match Transplant::of(self.elf) {
+                None => Strings::Grafted,
+                Some(Ok(transplant)) if transplant.is_confirmed(self.elf) && transplant.strings().next().is_some() => {
+                    Strings::Grafted
+                }
+                Some(_) => Strings::Unknown,
+            },
             [] if self.note().is_some() && self.kind != Kind::Object => Strings::Stock,
             [] if self.is_static() && self.libc() == Libc::Musl && self.marks.musl_strings() > 0 => Strings::Stock,
             _ => Strings::Unknown,
         }
+    }
+
+    /// The note, and the functions that jump to ours.
+    fn strings_evidence(&self) -> Vec<Evidence> {
+        let ([Ok(note)], Strings::Grafted) = (self.strings.as_slice(), self.strings()) else { return Vec::new() };
+        let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Strings))];
+        if let Some(Ok(transplant)) = Transplant::of(self.elf) {
+            let names: Vec<&str> = transplant.strings().map(|(_, name)| name).collect();
+            let detail = format!("{} string functions jump to the donor: {}", names.len(), names.join(", "));
+            evidence.push(Evidence::new(Source::Code, detail));
+        }
+        evidence
     }
 
     /// Whether another allocator can be put in, and how.

@@ -27,6 +27,7 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         libc,
         language_allocator: None,
         strings: strings(&library, libc, &all),
+        strings_evidence: Vec::new(),
         libc_version: None,
         libc_allocator: None,
         facts: facts::of_archive(hook(&library)),

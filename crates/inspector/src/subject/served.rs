@@ -96,7 +96,7 @@ impl Image<'_, '_> {
                 return Served::alike(self.unknown(evidence));
             }
         };
-        let count = transplant.entries.len();
+        let count = transplant.entries.iter().filter(|entry| entry.is_family()).count();
         evidence
             .push(Evidence::new(Source::Code, format!("{count} functions of musl's malloc family jump to the donor")));
         let donor = Allocator {

@@ -1,8 +1,9 @@
 //! Reads a grafted executable again: the donor is there, each entry point leads to it, and the rest is the program's own.
 
-use super::Check;
-use crate::elf::{Elf, PF_X};
+use super::{Check, STRINGS, STRINGS_INTERNAL};
+use crate::elf::{Elf, PF_X, Symbol};
 use crate::error::InspectError;
+use crate::note::{self, Subject};
 use crate::transplanted::{Transplant, jump_size, loads};
 
 const PF_W: u32 = 2;
@@ -27,14 +28,47 @@ pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Insp
         }
     };
     let entries: Vec<u64> = transplant.entries.iter().map(|entry| entry.address).collect();
-    let complaints = entries.iter().filter_map(|entry| transplant.leads_to(&elf, *entry).err()).collect();
+    let of_family = || transplant.entries.iter().filter(|entry| entry.is_family());
+    let mut complaints: Vec<String> =
+        of_family().filter_map(|entry| transplant.leads_to(&elf, entry.address).err()).collect();
+    complaints.extend(
+        transplant.unknown().map(|entry| format!("what the entry point {:#x} is, nobody knows", entry.address)),
+    );
     checks.push(Check::unless("entries", complaints, || {
-        format!("{} functions of musl's malloc family jump into the donor's segment", entries.len())
+        format!("{} functions of musl's malloc family jump into the donor's segment", of_family().count())
     }));
+    let noted = !note::of_graft(&elf, Subject::Strings).is_empty();
+    if noted || transplant.strings().next().is_some() {
+        checks.push(string_entries(&elf, &transplant, noted));
+    }
     if let Some(stock) = stock {
         checks.push(unchanged(&elf, &parse(stock)?, &entries));
     }
     Ok(checks)
+}
+
+/// The string functions jump to the donor's, and where there are symbols, they are what these say.
+fn string_entries(elf: &Elf<'_>, transplant: &Transplant, noted: bool) -> Check {
+    let mut complaints: Vec<String> =
+        transplant.strings().filter_map(|(address, _)| transplant.leads_to(elf, address).err()).collect();
+    if !noted {
+        complaints.push("string functions are redirected, and there is no note on them".to_owned());
+    }
+    if transplant.strings().next().is_none() {
+        complaints.push("there is a note on string functions, and none is redirected".to_owned());
+    }
+    let is_string = |name: &[u8]| STRINGS.iter().chain(&STRINGS_INTERNAL).any(|known| known.as_bytes() == name);
+    for (address, name) in transplant.strings().filter(|_| !elf.symbols.is_empty()) {
+        // A landing pad may come before the jump.
+        let at = |symbol: &&Symbol<'_>| symbol.value == address || symbol.value.checked_add(4) == Some(address);
+        if !elf.symbols.iter().filter(at).any(|symbol| symbol.is_defined() && is_string(symbol.name)) {
+            complaints.push(format!("no symbol says that the function at {address:#x} is {name}"));
+        }
+    }
+    Check::unless("string-entries", complaints, || {
+        let names: Vec<&str> = transplant.strings().map(|(_, name)| name).collect();
+        format!("{} string functions jump into the donor's segment: {}", names.len(), names.join(" "))
+    })
 }
 
 fn writable_code(elf: &Elf<'_>) -> Check {

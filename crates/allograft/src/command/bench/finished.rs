@@ -61,7 +61,7 @@ impl Finished {
         match &arm.libc {
             Libc::Graft(graft) => {
                 let donor = graft.donor.ok_or_else(|| Failure::usage("no donor"))?;
-                hosts::graft_executable_to(&self.path, &out, donor, &graft.options())?;
+                hosts::graft_executable_to(&self.path, &out, donor, &graft.options(), false)?;
             }
             _ => fs::copy(&self.path, &out).map(|_| ()).map_err(cannot)?,
         }

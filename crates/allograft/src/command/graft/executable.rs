@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hosts::{Action, GraftedExecutable};
+use hosts::{Action, GraftedExecutable, StringEntry};
 use inspector::{Allocator, Report};
 use serde_json::{Value, json};
 
@@ -59,6 +59,7 @@ pub(super) fn document(host: &GraftedExecutable) -> Value {
         },
         "symbols": host.symbols,
         "entries": entries,
+        "strings": strings(host),
         "fork_hook": host.fork_hook,
         "thread_end": host.thread_end,
         "tried": host.tried,
@@ -68,6 +69,47 @@ pub(super) fn document(host: &GraftedExecutable) -> Value {
         "notes": host.notes,
     });
     json!({ "hosts": [host], "skipped": [] })
+}
+
+/// What became of the string functions: `action` is `grafted` or `off`.
+fn strings(host: &GraftedExecutable) -> Value {
+    let Some(donor) = &host.strings else {
+        return json!({ "action": "off", "donor": null, "entries": [], "kept": [] });
+    };
+    let entry = |entry: &StringEntry| {
+        let (name, address) = (entry.function.name(), format!("{:#x}", entry.address));
+        match &entry.kept {
+            None => json!({ "name": name, "address": address }),
+            Some(kept) => json!({ "name": name, "address": address, "reason": kept.to_string() }),
+        }
+    };
+    let (redirected, kept): (Vec<_>, Vec<_>) = host.string_entries.iter().partition(|entry| entry.kept.is_none());
+    json!({
+        "action": "grafted",
+        "donor": {
+            "name": donor.donor,
+            "version": donor.version,
+            "options": donor.options,
+            "object": donor.object,
+        },
+        "entries": redirected.into_iter().map(entry).collect::<Vec<_>>(),
+        "kept": kept.into_iter().map(entry).collect::<Vec<_>>(),
+    })
+}
+
+/// A line for the string functions that are exchanged, and one for each that stays.
+fn describe_strings(text: &mut String, host: &GraftedExecutable) {
+    if host.strings.is_none() {
+        return;
+    }
+    let redirected = host.string_entries.iter().filter(|entry| entry.kept.is_none());
+    let names: Vec<&str> = redirected.map(|entry| entry.function.name()).collect();
+    let _ = writeln!(text, "  strings: {}", names.join(" "));
+    for entry in &host.string_entries {
+        if let Some(kept) = &entry.kept {
+            let _ = writeln!(text, "  stays:   {} at {:#x}: {kept}", entry.function, entry.address);
+        }
+    }
 }
 
 pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> String {
@@ -93,7 +135,11 @@ pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> String {
         for entry in &host.entries {
             let _ = writeln!(text, "  {:<20} {:#x}", entry.role, entry.address);
         }
+        for entry in host.string_entries.iter().filter(|entry| entry.kept.is_none()) {
+            let _ = writeln!(text, "  {:<20} {:#x}", entry.function, entry.address);
+        }
     }
+    describe_strings(&mut text, host);
     for tried in &host.tried {
         let _ = writeln!(text, "  {tried}");
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::{ContentArrangement, Table, presets};
-use inspector::{Allocator, Hook, Kind, Libc, Link, Relro, Report, Strings, Way};
+use inspector::{Allocator, Evidence, Hook, Kind, Libc, Link, Relro, Report, Strings, Way};
 
 use super::Inspected;
 use crate::output::{Output, Style};
@@ -17,14 +17,15 @@ pub(super) fn text(inspected: &[Inspected], output: &Output) -> String {
     for (file, report) in read() {
         let name = output.paint(Style::Strong, named(&report.malloc));
         let _ = writeln!(text, "{}: {name}  ({})", file.path.display(), what(report).join(", "));
-        evidence(&mut text, &report.malloc, output);
+        evidence(&mut text, &report.malloc.evidence, output);
+        evidence(&mut text, &report.strings_evidence, output);
         if let Some(language) = &report.language_allocator {
             let _ = writeln!(text, "  the language's own blocks: {}", output.paint(Style::Strong, named(language)));
-            evidence(&mut text, language, output);
+            evidence(&mut text, &language.evidence, output);
         }
         if let Some(libc) = &report.libc_allocator {
             let _ = writeln!(text, "  libc's own blocks: {}", output.paint(Style::Strong, named(libc)));
-            evidence(&mut text, libc, output);
+            evidence(&mut text, &libc.evidence, output);
         }
         let _ = writeln!(text, "  {}", facts(report).join(", "));
         let _ = writeln!(
@@ -68,8 +69,8 @@ fn named(allocator: &Allocator) -> String {
     }
 }
 
-fn evidence(text: &mut String, allocator: &Allocator, output: &Output) {
-    for evidence in &allocator.evidence {
+fn evidence(text: &mut String, evidence: &[Evidence], output: &Output) {
+    for evidence in evidence {
         let source = output.paint(Style::Faint, format_args!("{:<10}", evidence.source));
         let _ = writeln!(text, "  {source} {}", evidence.detail);
     }

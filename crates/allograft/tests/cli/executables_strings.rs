@@ -1,0 +1,173 @@
+//! `--strings on` for executables that are linked already: what is exchanged, what is said of it, what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fixtures::Arch;
+
+use crate::lab::{Lab, tool};
+
+/// The proof of the string functions (suite/strings), linked with stock musl: it calls every one of them under its own name. And
+/// a file that makes it need musl's allocator.
+fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let suite = root.join("suite").join("strings");
+    let musl = fixtures::debian_musl(Arch::X86_64);
+    let allocates = "#include <stdlib.h>\n__attribute__((constructor)) static void start(void)\n\
+                     {\n\tvoid *volatile block = realloc(malloc(100), 100000);\n\tfree(block);\n\tblock = 0;\n}\n";
+    let sources = [
+        suite.join("proof.c"),
+        suite.join("proof_blocks.c"),
+        suite.join("proof_texts.c"),
+        root.join("tests").join("strings").join("grafted.c"),
+        lab.put("allocates.c", allocates.as_bytes()),
+    ];
+    let at = |file: &str| musl.libdir.join(file);
+    let mut link = Command::new("ld");
+    link.arg("-static")
+        .args(position_independent.then_some(["-pie", "--no-dynamic-linker", "-z", "text"]).iter().flatten());
+    link.arg("-o")
+        .arg(lab.path(name))
+        .arg(at(if position_independent { "rcrt1.o" } else { "crt1.o" }))
+        .arg(at("crti.o"));
+    let mut objects = Vec::new();
+    for (index, source) in sources.iter().enumerate() {
+        let object = lab.path(format!("{index}.o"));
+        let mut compile = fixtures::cc();
+        compile.args(["-O2", "-fPIE", "-fno-builtin", "-fno-stack-protector", "-w", "-nostdinc", "-isystem"]);
+        compile.arg(&musl.include).args(fixtures::strings::FUNCTIONS.map(|name| format!("-Dproof_{name}={name}")));
+        tool(compile.arg("-c").arg("-o").arg(&object).arg(source));
+        link.arg(&object);
+        objects.push(object);
+    }
+    tool(link.arg("--start-group").arg(&musl.libc).arg("--end-group").arg(at("crtn.o")));
+    objects.into_iter().chain([sources[4].clone()]).for_each(|file| fs::remove_file(file).unwrap());
+    lab.path(name)
+}
+
+/// The proof says that all is right.
+#[track_caller]
+fn passes(program: &Path) {
+    let output = Command::new(program).args(["8", "64"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("right in") && !said.contains("wrong"), "{output:?}");
+}
+
+fn names(list: &serde_json::Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn string_functions_are_exchanged_and_given_back() {
+    for (position_independent, stripped) in [(false, false), (true, false), (true, true), (false, true)] {
+        let lab = Lab::new();
+        let path = proof(&lab, "proof", position_independent);
+        if stripped {
+            tool(Command::new("strip").arg("-s").arg(&path));
+        }
+        let stock = fs::read(&path).unwrap();
+        lab.run(["graft", "proof", "-o", "plain"]).exits(0);
+        let ran = lab.run(["graft", "proof", "--strings", "on", "--json"]).exits(0);
+        let host = &ran.json()["hosts"][0];
+        assert_eq!(host["tried"][0], "self-test: passed");
+        let strings = &host["strings"];
+        assert_eq!((&strings["action"], &strings["donor"]["name"]), (&"grafted".into(), &"strings".into()));
+        let redirected = names(&strings["entries"]);
+        for name in
+            ["memcpy", "memmove", "memset", "memcmp", "memchr", "memrchr", "strlen", "strchrnul", "strncmp", "stpcpy"]
+        {
+            assert!(redirected.contains(&name), "{name}: {strings}");
+        }
+        passes(&path);
+        let report = &lab.run(["inspect", "proof", "--json"]).exits(0).json()["files"][0];
+        assert_eq!((&report["strings"], &report["malloc"]["name"]), (&"grafted".into(), &"mimalloc".into()));
+        let evidence = report["strings_evidence"].to_string();
+        assert!(evidence.contains("strings jump") || evidence.contains("string functions jump"), "{evidence}");
+        let verified = lab.run(["verify", "proof"]).exits(0).out;
+        assert!(verified.contains("string-entries") && verified.contains("self-test: passed"), "{verified}");
+        // The same again changes nothing; without them it is the graft that it would have been before.
+        lab.run(["graft", "proof", "--strings", "on"]).exits(0);
+        lab.run(["graft", "proof"]).exits(0);
+        assert!(fs::read(&path).unwrap() == fs::read(lab.path("plain")).unwrap());
+        let report = &lab.run(["inspect", "proof", "--json"]).exits(0).json()["files"][0];
+        assert_eq!(report["strings"], "stock");
+        lab.run(["undo", "proof"]).exits(0);
+        assert!(fs::read(&path).unwrap() == stock);
+    }
+}
+
+#[test]
+fn a_plan_lists_what_is_exchanged_and_what_stays() {
+    let lab = Lab::new();
+    let path = proof(&lab, "proof", false);
+    let planned = lab.changes_nothing(0, ["graft", "proof", "--strings", "on", "--dry-run"]).out;
+    assert!(planned.contains("would graft") && planned.contains("  strings: "), "{planned}");
+    // A function that is not what its name says, and its callers may know: memcmp, which returns 1 more.
+    let mut bytes = fs::read(&path).unwrap();
+    let document = lab.run(["graft", "proof", "--strings", "on", "--dry-run", "--json"]).exits(0).json();
+    let strings = &document["hosts"][0]["strings"];
+    let memcmp = strings["entries"].as_array().unwrap().iter().find(|entry| entry["name"] == "memcmp").unwrap();
+    let address = u64::from_str_radix(&memcmp["address"].as_str().unwrap()[2..], 16).unwrap();
+    // ld puts the file at this address (its default script).
+    let at = usize::try_from(address - 0x40_0000).unwrap();
+    // mov eax, 1; ret
+    bytes[at..at + 6].copy_from_slice(b"\xb8\x01\0\0\0\xc3");
+    fs::write(lab.path("other"), bytes).unwrap();
+    let document = lab.run(["graft", "other", "--strings", "on", "--dry-run", "--json"]).exits(0).json();
+    let strings = &document["hosts"][0]["strings"];
+    assert!(!names(&strings["entries"]).contains(&"memcmp"));
+    let kept = strings["kept"].as_array().unwrap();
+    let memcmp = kept.iter().find(|entry| entry["name"] == "memcmp").unwrap();
+    assert_eq!(memcmp["reason"], "it gives another result");
+    let planned = lab.run(["graft", "other", "--strings", "on", "--dry-run"]).exits(0).out;
+    assert!(planned.contains("  stays:   memcmp at "), "{planned}");
+    // Off is what nobody asks for.
+    let document = lab.run(["graft", "proof", "--dry-run", "--json"]).exits(0).json();
+    assert_eq!(document["hosts"][0]["strings"]["action"], "off");
+}
+
+#[test]
+fn what_cannot_be_exchanged_is_refused() {
+    let lab = Lab::new();
+    let path = proof(&lab, "proof", false);
+    // Symbols that name no string function: none is looked for then.
+    let mut rename = Command::new("objcopy");
+    let internal = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
+    rename.args(
+        fixtures::strings::FUNCTIONS
+            .into_iter()
+            .chain(internal)
+            .map(|name| format!("--redefine-sym={name}=own_{name}")),
+    );
+    tool(rename.arg(&path));
+    lab.changes_nothing(3, ["graft", "proof", "--strings", "on"]).says(&[
+        "none of its string functions can be exchanged",
+        "none was found",
+        "help: leave `--strings on` out",
+    ]);
+    lab.run(["graft", "proof"]).exits(0);
+}
+
+#[test]
+fn other_architectures_keep_theirs() {
+    let lab = Lab::new();
+    let object = lab.path("program.o");
+    let source = lab.put("program.c", b"#include <stdlib.h>\nint main(void) { free(malloc(10)); return 0; }\n");
+    let musl = fixtures::debian_musl(Arch::Aarch64);
+    let zig = fixtures::zig();
+    tool(
+        zig.command()
+            .args(["cc", "-target", "aarch64-linux-musl", "-O2", "-fno-pie", "-fno-sanitize=all", "-c", "-o"])
+            .args([&object, &source]),
+    );
+    let at = |file: &str| musl.libdir.join(file);
+    let mut link = Command::new(fixtures::lld_folder().join("ld.lld"));
+    link.args(["-static", "-o"]).arg(lab.path("program")).args([at("crt1.o"), at("crti.o"), object]);
+    tool(link.args([musl.libc.clone(), at("crtn.o")]));
+    lab.changes_nothing(3, ["graft", "program", "--strings", "on"]).says(&[
+        "the string functions of",
+        "aarch64",
+        "help: leave `--strings on` out",
+    ]);
+}
