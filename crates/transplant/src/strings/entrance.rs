@@ -19,7 +19,7 @@ pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
     let mut open: Vec<(&mut StringEntry, u64, Function)> = Vec::new();
     for entry in entries {
         let site = code.behind_landing_pad(entry.address);
-        let function = code.walk(entry.address).filter(|function| function.has_room(site, size));
+        let function = code.walk(entry.address).filter(|function| has_room(code, function, site, size));
         // A symbol behind the landing pad, say.
         let overlaps = sites.range(site.saturating_sub(size - 1)..site + size).next().is_some();
         match function.filter(|_| !overlaps) {
@@ -48,6 +48,22 @@ pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
             entry.kept = Some(Kept::JumpedInto { site });
         }
     }
+}
+
+/// Whether so many bytes are the function's own, or padding within it or behind it that is never executed: nothing that could
+/// be the beginning of another.
+fn has_room(code: &Code<'_>, function: &Function, site: u64, size: u64) -> bool {
+    let mut at = site;
+    while at < site + size {
+        let own = function.instructions.get(&at).copied();
+        let begins = code.is_start(at) || at.is_multiple_of(16);
+        let padding = || code.instruction(at).filter(|next| !begins && code.machine.is_padding(code.image, next));
+        match own.or_else(padding) {
+            Some(instruction) => at = instruction.next,
+            None => return false,
+        }
+    }
+    function.instructions.contains_key(&site)
 }
 
 /// Where nothing from outside may lead: behind the first byte that is written over. If the function itself goes back there, as a

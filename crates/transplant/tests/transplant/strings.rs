@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use surgery::Arch;
 use surgery::donor::DonorObject;
-use transplant::{Blob, Plan, StringFunction, plan};
+use transplant::{Blob, Kept, Plan, StringFunction, plan};
 
 use crate::linked;
 
@@ -60,6 +60,27 @@ fn the_same_bytes_each_time_and_nothing_without_being_asked() {
     for at in elsewhere.filter(|at| !jumps(at)) {
         let offset = (at - 0x40_0000) as usize;
         assert!(one.graft[offset] == program[offset], "{at:#x}");
+    }
+}
+
+/// What something jumps into behind its first byte stays.
+#[test]
+fn a_function_that_is_jumped_into_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = fs::read(linked(folder.path(), "family", false)).unwrap();
+    let before = plan(&program, &BLOB, false).unwrap().unwrap();
+    let address = |function| before.strings.iter().find(|entry| entry.function == function).unwrap().address;
+    let (from, to) = (address(StringFunction::Strncmp), address(StringFunction::Strlen) + 2);
+    for (opcode, into) in [(&b"\xe9"[..], to), (b"\x0f\x84", to + 1)] {
+        let at = (from - 0x40_0000) as usize;
+        let distance = into.wrapping_sub(from + opcode.len() as u64 + 4) as u32;
+        program[at..at + opcode.len()].copy_from_slice(opcode);
+        program[at + opcode.len()..at + opcode.len() + 4].copy_from_slice(&distance.to_le_bytes());
+        for as_if_stripped in [false, true] {
+            let after = plan(&program, &BLOB, as_if_stripped).unwrap().unwrap();
+            let strlen = after.strings.iter().find(|entry| entry.address == to - 2).unwrap();
+            assert_eq!(strlen.kept, Some(Kept::JumpedInto { site: from }));
+        }
     }
 }
 
