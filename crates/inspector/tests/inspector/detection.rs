@@ -201,7 +201,10 @@ fn the_report_has_the_fields_of_the_contract() {
     let report = serde_json::to_value(inspect(&grafts::stock(Arch::X86_64)).unwrap()).unwrap();
     let fields: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
     let contract = ["kind", "arch", "link", "libc", "malloc", "language_allocator", "strings"];
-    assert_eq!(fields, [&contract[..], &["libc_version", "libc_allocator", "facts", "graft"]].concat());
+    assert_eq!(
+        fields,
+        [&contract[..], &["strings_evidence", "libc_version", "libc_allocator", "facts", "graft"]].concat()
+    );
     assert_eq!((&report["facts"]["malloc_atfork"], &report["graft"]["way"]), (&"real".into(), &"graft".into()));
     assert_eq!(report["kind"], "archive");
     assert_eq!(report["arch"], "x86_64");
