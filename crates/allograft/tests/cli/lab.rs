@@ -188,7 +188,7 @@ pub(crate) fn tool(command: &mut Command) {
 /// A program that names musl's dynamic linker, which is in the test's folder under the name that it has on such systems.
 pub(crate) fn dynamic_with_musl(lab: &Lab, source: &str, name: &str) -> PathBuf {
     let (musl, loader) = (fixtures::debian_musl(Arch::X86_64), fixtures::musl_loader(Arch::X86_64));
-    let (source, object) = (lab.put(&format!("{name}.c"), source.as_bytes()), lab.path(&format!("{name}.o")));
+    let (source, object) = (lab.put(format!("{name}.c"), source.as_bytes()), lab.path(format!("{name}.o")));
     let flags = "-c -O1 -fno-builtin -fPIE -fno-stack-protector -U_FORTIFY_SOURCE -nostdinc -isystem";
     tool(fixtures::cc().args(flags.split(' ')).arg(&musl.include).arg(&source).arg("-o").arg(&object));
     let (program, beside) = (lab.path(name), |name: &str| musl.libdir.join(name));
