@@ -12,7 +12,7 @@ use crate::linking::Host;
 const PATIENCE: &str = "2";
 
 /// Runs in which a program has to find the fault once.
-const TRIES: usize = 3;
+const TRIES: usize = 8;
 
 /// A line `// Caught by PROGRAM[ at N percent]: TEXT[ | TEXT]...` of a saboteur's source.
 struct Finding {
