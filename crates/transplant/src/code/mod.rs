@@ -11,6 +11,7 @@ pub(crate) use deeds::{Deed, Deeds};
 pub(crate) use function::Function;
 pub(crate) use instruction::{Flow, Instruction};
 pub(crate) use machine::{Handover, Machine};
+pub(crate) use x86_64::is_immediate;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};

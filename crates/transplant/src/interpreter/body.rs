@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::Stop;
+use crate::code::is_immediate;
 use crate::image::Image;
 
 /// More than any string function has, with what it calls.
@@ -169,20 +170,6 @@ impl Body {
                         && !matches!(instruction.memory_base(), Register::RSP | Register::RIP | Register::None))
         })
     }
-}
-
-pub(super) fn is_immediate(kind: OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Immediate8
-            | OpKind::Immediate8to16
-            | OpKind::Immediate8to32
-            | OpKind::Immediate8to64
-            | OpKind::Immediate16
-            | OpKind::Immediate32
-            | OpKind::Immediate32to64
-            | OpKind::Immediate64
-    )
 }
 
 /// Nothing for what leads nobody knows where.

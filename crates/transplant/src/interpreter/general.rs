@@ -3,9 +3,9 @@
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::Stop;
-use super::body::is_immediate;
 use super::flags::{ALL, CARRY, Flags, OVERFLOW, mask, top};
 use super::processor::{Processor, RAX, RBP, RDX, RSP, WHOLE, mask_of_bytes};
+use crate::code::is_immediate;
 
 /// Whether an instruction of that name can be executed here.
 pub(super) fn knows(mnemonic: Mnemonic) -> bool {

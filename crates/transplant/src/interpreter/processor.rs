@@ -2,10 +2,11 @@
 
 use iced_x86::{Instruction, OpKind, Register};
 
-use super::body::{Body, Flow, Unit, is_immediate};
+use super::body::{Body, Flow, Unit};
 use super::flags::{Flags, mask};
 use super::memory::Memory;
 use super::{Stop, general, repeated, vector};
+use crate::code::is_immediate;
 
 pub(super) const RAX: usize = 0;
 pub(super) const RCX: usize = 1;

@@ -52,7 +52,8 @@ fn flow(instruction: &Decoded) -> Flow {
     }
 }
 
-fn is_immediate(kind: OpKind) -> bool {
+/// A number in the instruction itself.
+pub(crate) fn is_immediate(kind: OpKind) -> bool {
     matches!(
         kind,
         OpKind::Immediate8
