@@ -1,6 +1,6 @@
 //! `allograft inspect`: which allocator is in a file.
 
-mod overview;
+pub(super) mod overview;
 
 use std::fmt::Display;
 use std::fs::{self, File};

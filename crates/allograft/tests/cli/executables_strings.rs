@@ -6,6 +6,7 @@ use std::process::Command;
 
 use fixtures::Arch;
 
+use crate::foreign_executables;
 use crate::lab::{Lab, tool};
 
 /// The proof of the string functions (suite/strings), linked with stock musl: it calls every one of them under its own name. And
@@ -152,20 +153,8 @@ fn what_cannot_be_exchanged_is_refused() {
 #[test]
 fn other_architectures_keep_theirs() {
     let lab = Lab::new();
-    let object = lab.path("program.o");
-    let source = lab.put("program.c", b"#include <stdlib.h>\nint main(void) { free(malloc(10)); return 0; }\n");
-    let musl = fixtures::debian_musl(Arch::Aarch64);
-    let zig = fixtures::zig();
-    tool(
-        zig.command()
-            .args(["cc", "-target", "aarch64-linux-musl", "-O2", "-fno-pie", "-fno-sanitize=all", "-c", "-o"])
-            .args([&object, &source]),
-    );
-    let at = |file: &str| musl.libdir.join(file);
-    let mut link = Command::new(fixtures::lld_folder().join("ld.lld"));
-    link.args(["-static", "-o"]).arg(lab.path("program")).args([at("crt1.o"), at("crti.o"), object]);
-    tool(link.args([musl.libc.clone(), at("crtn.o")]));
-    lab.changes_nothing(3, ["graft", "program", "--strings", "on"]).says(&[
+    foreign_executables::program(&lab);
+    lab.changes_nothing(3, ["graft", "echo", "--strings", "on"]).says(&[
         "the string functions of",
         "aarch64",
         "help: leave `--strings on` out",

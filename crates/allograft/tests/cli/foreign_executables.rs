@@ -10,7 +10,7 @@ use fixtures::Arch;
 use crate::lab::{Lab, assert_same, tool};
 
 /// A static program for aarch64 that prints its argument, linked with stock musl.
-fn program(lab: &Lab) -> PathBuf {
+pub(crate) fn program(lab: &Lab) -> PathBuf {
     let source = lab.put(
         "echo.c",
         b"#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\

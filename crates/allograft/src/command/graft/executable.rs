@@ -3,17 +3,13 @@
 use std::fmt::Write;
 
 use hosts::{Action, GraftedExecutable, StringEntry};
-use inspector::{Allocator, Report};
+use inspector::Report;
 use serde_json::{Value, json};
 
 use super::{action, next_steps_of, text_of};
+use crate::command::inspect::overview::named;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
-
-fn named(allocator: &Allocator) -> String {
-    let version = allocator.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
-    format!("{}{version}", allocator.name)
-}
 
 /// What a graft leaves as it is, as a clause whose subject is the program.
 pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {

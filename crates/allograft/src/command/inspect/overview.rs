@@ -62,7 +62,8 @@ fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-fn named(allocator: &Allocator) -> String {
+/// Its name, and its version where that is known.
+pub(in crate::command) fn named(allocator: &Allocator) -> String {
     match &allocator.version {
         Some(version) => format!("{} {version}", allocator.name),
         None => allocator.name.clone(),
