@@ -10,19 +10,17 @@ INLINE bits L(differences)(const byte *a, const byte *b)
 	return L(unequal)(L(load)(a), L(load)(b));
 }
 
-/* All ones where the two blocks are the same in all four lanes. */
-INLINE L(lane) L(same)(const byte *a, const byte *b)
+/* All ones where the two blocks are the same in the lane at `place` and the one behind it. */
+INLINE L(lane) L(same)(const byte *a, const byte *b, size_t place)
 {
-	L(lane) u = L(equal)(L(load)(a), L(load)(b));
-	L(lane) v = L(equal)(L(load)(a + LANE), L(load)(b + LANE));
-	L(lane) w = L(equal)(L(load)(a + 2 * LANE), L(load)(b + 2 * LANE));
-	L(lane) x = L(equal)(L(load)(a + 3 * LANE), L(load)(b + 3 * LANE));
-	return L(least)(L(least)(u, v), L(least)(w, x));
+	L(lane) u = L(equal)(L(load)(a + place), L(load)(b + place));
+	L(lane) v = L(equal)(L(load)(a + place + LANE), L(load)(b + place + LANE));
+	return L(least)(u, v);
 }
 
 INLINE bool L(same_block)(const byte *a, const byte *b)
 {
-	return L(whole)(L(same)(a, b));
+	return L(whole)(L(least)(L(same)(a, b, 0), L(same)(a, b, 2 * LANE)));
 }
 
 /* How two blocks compare that are known to differ. */
@@ -39,18 +37,24 @@ INLINE int L(settle)(const byte *a, const byte *b)
 #define COMPARE_LANE_AT(place)                                                                                         \
 	do {                                                                                                               \
 		set = L(differences)(a + (place), b + (place));                                                                \
-		if (set)                                                                                                       \
+		if (UNLIKELY(set))                                                                                             \
 			return a[(place) + first(set)] - b[(place) + first(set)];                                                  \
 	} while (0)
 
-/* memcmp of more than a block whose first two lanes are the same. `a` is read at multiples of LANE. */
+/* memcmp of more than a block whose first two lanes are the same. `a` is read at multiples of LANE where that takes
+ * a loop. */
 INLINE int L(compare_long)(const byte *a, const byte *b, size_t n)
 {
 	const byte *end = a + n - BLOCK;
 	const ptrdiff_t between = (ptrdiff_t)((uintptr_t)b - (uintptr_t)a);
-	for (a += LANE - past(a, LANE); a < end; a += BLOCK)
-		if (!L(same_block)(a, a + between))
-			return L(settle)(a, a + between);
+	if (n <= 2 * BLOCK) {
+		if (!L(whole)(L(same)(a, b, 2 * LANE)))
+			return L(settle)(a, b);
+	} else {
+		for (a += LANE - past(a, LANE); a < end; a += BLOCK)
+			if (!L(same_block)(a, a + between))
+				return L(settle)(a, a + between);
+	}
 	return L(same_block)(end, end + between) ? 0 : L(settle)(end, end + between);
 }
 
@@ -84,11 +88,12 @@ ENTRY int L(compare)(const byte *a, const byte *b, size_t n)
 	if (n <= 32)
 		return L(compare_to_32)(a, b, n);
 	COMPARE_LANE_AT(0);
-	if (n > 2 * LANE) {
+	if (UNLIKELY(n > 2 * LANE)) {
 		COMPARE_LANE_AT(LANE);
 		if (n > BLOCK)
 			return L(compare_long)(a, b, n);
-		COMPARE_LANE_AT(n - 2 * LANE);
+		a += n - 2 * LANE, b += n - 2 * LANE;
+		return L(whole)(L(same)(a, b, 0)) ? 0 : L(settle)(a, b);
 	}
 	COMPARE_LANE_AT(n - LANE);
 	return 0;

@@ -4,50 +4,68 @@
  * lane around that byte, which lies in one page as all aligned lanes do. From then on it reads aligned lanes, and
  * aligned blocks of four, and of each of them at least one byte belongs to what is searched. */
 
-/* Zero wherever `v` holds what stops the search. */
-INLINE L(lane) L(rest)(L(lane) v, L(lane) needle, enum stop stop)
+/* Marks `v` where it holds what stops the search: with zero, or for AT_BYTE with ones, whichever takes fewer steps. */
+INLINE L(lane) L(mark)(L(lane) v, L(lane) needle, enum stop stop)
 {
 	if (stop == AT_NUL)
 		return v;
-	L(lane) difference = L(differ)(v, needle);
-	return stop == AT_BYTE ? difference : L(least)(difference, v);
+	return stop == AT_BYTE ? L(equal)(v, needle) : L(least)(L(differ)(v, needle), v);
+}
+
+/* Marked where either of the two is. */
+INLINE L(lane) L(join)(L(lane) a, L(lane) b, enum stop stop)
+{
+	return stop == AT_BYTE ? L(either)(a, b) : L(least)(a, b);
+}
+
+INLINE bits L(marked)(L(lane) marks, enum stop stop)
+{
+	return L(bits)(stop == AT_BYTE ? marks : L(equal)(marks, L(splat)(0)));
 }
 
 INLINE bits L(hits)(L(lane) v, L(lane) needle, enum stop stop)
 {
-	if (stop == AT_BYTE)
-		return L(bits)(L(equal)(v, needle));
-	return L(bits)(L(equal)(L(rest)(v, needle, stop), L(splat)(0)));
+	return L(marked)(L(mark)(v, needle, stop), stop);
 }
 
-/* Not zero wherever one of four lanes holds the byte. */
-INLINE L(lane) L(byte_in_4)(L(lane) a, L(lane) b, L(lane) c, L(lane) d, L(lane) needle)
+/* The marks of a block of four lanes, so joined that they cost a loop nothing beyond the question whether there are
+ * any, and still tell where the first one is. */
+struct L(marks) {
+	L(lane) first, first_two, third, all;
+};
+
+INLINE struct L(marks) L(marks_of)(L(lane) a, L(lane) b, L(lane) c, L(lane) d, enum stop stop)
 {
-	a = L(equal)(a, needle), b = L(equal)(b, needle), c = L(equal)(c, needle), d = L(equal)(d, needle);
-	return L(either)(L(either)(a, b), L(either)(c, d));
+	L(lane) first_two = L(join)(a, b, stop);
+	return (struct L(marks)){ a, first_two, c, L(join)(first_two, L(join)(c, d, stop), stop) };
+}
+
+/* The marks of the aligned block at `q`. */
+INLINE struct L(marks) L(look)(const byte *q, L(lane) needle, enum stop stop)
+{
+	L(lane) a = L(load_aligned)(q), b = L(load_aligned)(q + LANE);
+	L(lane) c = L(load_aligned)(q + 2 * LANE), d = L(load_aligned)(q + 3 * LANE);
+	return L(marks_of)(L(mark)(a, needle, stop), L(mark)(b, needle, stop), L(mark)(c, needle, stop),
+	    L(mark)(d, needle, stop), stop);
+}
+
+/* The place of the first mark, of which there is one. Where the first two lanes have none, `all` has those of the
+ * last two. */
+INLINE size_t L(first_mark)(struct L(marks) block, enum stop stop)
+{
+	bits set = L(marked)(block.first, stop);
+	if (set)
+		return first(set);
+	set = L(marked)(block.first_two, stop);
+	if (set)
+		return LANE + first(set);
+	return 2 * LANE + first_of_two(L(marked)(block.third, stop), L(marked)(block.all, stop), LANE);
 }
 
 /* Whether nothing in the aligned block at `q` stops the search. */
 INLINE bool L(clear)(const byte *q, L(lane) needle, enum stop stop)
 {
-	L(lane) a = L(load_aligned)(q), b = L(load_aligned)(q + LANE);
-	L(lane) c = L(load_aligned)(q + 2 * LANE), d = L(load_aligned)(q + 3 * LANE);
-	if (stop == AT_BYTE)
-		return L(bits)(L(byte_in_4)(a, b, c, d, needle)) == 0;
-	a = L(rest)(a, needle, stop), b = L(rest)(b, needle, stop);
-	c = L(rest)(c, needle, stop), d = L(rest)(d, needle, stop);
-	return L(bits)(L(equal)(L(least)(L(least)(a, b), L(least)(c, d)), L(splat)(0))) == 0;
-}
-
-/* Where the first byte lies that stops the search in the aligned block at `q`, which has one. */
-INLINE size_t L(first_in_block)(const byte *q, L(lane) needle, enum stop stop)
-{
-	bits a = L(hits)(L(load_aligned)(q), needle, stop), b = L(hits)(L(load_aligned)(q + LANE), needle, stop);
-	if (a | b)
-		return first_of_two(a, b, LANE);
-	q += 2 * LANE;
-	a = L(hits)(L(load_aligned)(q), needle, stop), b = L(hits)(L(load_aligned)(q + LANE), needle, stop);
-	return 2 * LANE + first_of_two(a, b, LANE);
+	return L(marked)(L(look)(q, needle, stop).all, stop) == 0;
 }
 
 /* What stops the search between `s` and the end of the aligned lane around it. */
@@ -64,9 +82,48 @@ INLINE bits L(hits_at_start)(const byte *s, L(lane) needle, enum stop stop)
 	return L(hits_before_page)(s, needle, stop);
 }
 
-/* How far behind `s` the first byte lies that stops the search; if it is not among the first `n`, `n` or more.
- * Unbounded, `n` is not looked at: then something does stop it. */
-INLINE size_t L(find)(const byte *s, size_t n, byte c, enum stop stop, bool bounded)
+#define LOOK_AT(place)                                                                                                 \
+	do {                                                                                                               \
+		hits = L(hits)(L(load_aligned)(q + (place)), needle, stop);                                                    \
+		if (hits)                                                                                                      \
+			return q + (place) + first(hits);                                                                          \
+	} while (0)
+
+/* Where the first byte lies that stops the search of a string: something does. */
+INLINE const byte *L(find)(const byte *s, byte c, enum stop stop)
+{
+	const L(lane) needle = L(splat)(c);
+	bits hits = L(hits_at_start)(s, needle, stop);
+	if (hits)
+		return s + first(hits);
+	const byte *q = s - past(s, LANE) + LANE;
+	LOOK_AT(0);
+	LOOK_AT(LANE);
+	LOOK_AT(2 * LANE);
+	LOOK_AT(3 * LANE);
+	q += BLOCK;
+	/* Back to a multiple of BLOCK: some lanes are looked at twice, and no stretch of code is needed between. */
+	q -= past(q, BLOCK);
+	ALIGNED
+	for (;; q += BLOCK) {
+		struct L(marks) block = L(look)(q, needle, stop);
+		if (L(marked)(block.all, stop))
+			return q + L(first_mark)(block, stop);
+	}
+}
+#undef LOOK_AT
+#define LOOK_AT(place)                                                                                                 \
+	do {                                                                                                               \
+		hits = L(hits)(L(load_aligned)(q + (place)), needle, stop);                                                    \
+		if (hits)                                                                                                      \
+			return (size_t)(q - s) + (place) + first(hits);                                                            \
+		if (n <= (place) + LANE)                                                                                       \
+			return SIZE_MAX;                                                                                           \
+	} while (0)
+
+/* How far behind `s` the first byte lies that stops the search; if it is not among the first `n`, which are more
+ * than none, `n` or more. */
+INLINE size_t L(find_within)(const byte *s, size_t n, byte c, enum stop stop)
 {
 	const L(lane) needle = L(splat)(c);
 	bits hits;
@@ -74,54 +131,51 @@ INLINE size_t L(find)(const byte *s, size_t n, byte c, enum stop stop, bool boun
 		hits = L(hits)(L(load)(s), needle, stop);
 		if (hits)
 			return first(hits);
-		if (bounded && n <= LANE)
+		if (n <= LANE)
 			return SIZE_MAX;
 	} else {
 		hits = L(hits_before_page)(s, needle, stop);
 		if (hits)
 			return first(hits);
-		if (bounded && n <= page_room(s))
+		if (n <= page_room(s))
 			return SIZE_MAX;
 	}
 	/* `n` is from here on what is left of the block at `q`, and more than none. */
 	const byte *q = s - past(s, LANE) + LANE;
 	n -= (size_t)(q - s);
 	for (;;) {
-		UNROLLED
-		for (size_t i = 0; i < BLOCK; i += LANE) {
-			hits = L(hits)(L(load_aligned)(q + i), needle, stop);
-			if (hits)
-				return (size_t)(q - s) + i + first(hits);
-			if (bounded && n <= i + LANE)
-				return SIZE_MAX;
-		}
+		LOOK_AT(0);
+		LOOK_AT(LANE);
+		LOOK_AT(2 * LANE);
+		LOOK_AT(3 * LANE);
 		q += BLOCK, n -= BLOCK;
-		if (bounded && n <= BLOCK)
+		if (n <= BLOCK)
 			continue;
-		/* Back to a multiple of BLOCK: some lanes are looked at twice, and no stretch of code is needed between. */
-		const byte *end = bounded ? block_end(q, n) : 0;
-		q -= past(q, BLOCK);
+		const byte *end = block_end(q, n);
+		q -= past(q, BLOCK); /* as in find */
 		ALIGNED
-		while ((!bounded || q < end - BLOCK) && L(clear)(q, needle, stop))
-			q += BLOCK;
-		q = another(q);
-		if (!bounded)
-			return (size_t)(q - s) + L(first_in_block)(q, needle, stop);
+		for (; q < end - BLOCK; q += BLOCK) {
+			struct L(marks) block = L(look)(q, needle, stop);
+			if (L(marked)(block.all, stop))
+				return (size_t)(another(q) - s) + L(first_mark)(block, stop);
+		}
 		n = (size_t)(end - q);
 	}
 }
+
+#undef LOOK_AT
 
 ENTRY const byte *L(find_byte)(const byte *s, byte c, size_t n)
 {
 	if (n == 0)
 		return 0;
-	size_t at = L(find)(s, n, c, AT_BYTE, true);
+	size_t at = L(find_within)(s, n, c, AT_BYTE);
 	return at < n ? s + at : 0;
 }
 
 ENTRY size_t L(length)(const byte *s)
 {
-	return L(find)(s, 0, 0, AT_NUL, false);
+	return (size_t)(L(find)(s, 0, AT_NUL) - s);
 }
 
 /* The length of the string at `s`, or `n` if it has no end in `n` bytes. */
@@ -129,18 +183,18 @@ ENTRY size_t L(length_within)(const byte *s, size_t n)
 {
 	if (n == 0)
 		return 0;
-	size_t length = L(find)(s, n, 0, AT_NUL, true);
+	size_t length = L(find_within)(s, n, 0, AT_NUL);
 	return length < n ? length : n;
 }
 
 ENTRY const byte *L(find_or_end)(const byte *s, byte c)
 {
-	return s + L(find)(s, 0, c, AT_EITHER, false);
+	return L(find)(s, c, AT_EITHER);
 }
 
 ENTRY const byte *L(find_in_text)(const byte *s, byte c)
 {
-	const byte *found = s + L(find)(s, 0, c, AT_EITHER, false);
+	const byte *found = L(find)(s, c, AT_EITHER);
 	return *found == c ? found : 0;
 }
 
@@ -219,9 +273,17 @@ INLINE const byte *L(sighted)(struct L(sighting) found)
 	return found.hits ? found.lane + last(found.hits) : 0;
 }
 
-/* Takes account of the lane `v` at `q`, and says whether the string ends in it. */
-INLINE bool L(sight)(const byte *q, L(lane) v, L(lane) needle, struct L(sighting) *found)
+/* Whether neither of the two lanes at `q` has the byte or the string's end. */
+INLINE bool L(clear_pair)(const byte *q, L(lane) needle)
 {
+	L(lane) a = L(mark)(L(load_aligned)(q), needle, AT_EITHER), b = L(mark)(L(load_aligned)(q + LANE), needle, AT_EITHER);
+	return L(marked)(L(join)(a, b, AT_EITHER), AT_EITHER) == 0;
+}
+
+/* Takes account of the lane at `q`, and says whether the string ends in it. */
+INLINE bool L(sight)(const byte *q, L(lane) needle, struct L(sighting) *found)
+{
+	L(lane) v = L(load_aligned)(q);
 	bits hits = L(hits)(v, needle, AT_BYTE), ends = L(hits)(v, needle, AT_NUL);
 	if (LIKELY((hits | ends) == 0))
 		return false;
@@ -237,29 +299,40 @@ ENTRY const byte *L(find_last_in_text)(const byte *s, byte c)
 {
 	const L(lane) needle = L(splat)(c);
 	struct L(sighting) found = { s, 0 };
+	bits ends;
 	if (LIKELY(page_room(s) >= LANE)) {
-		if (L(sight)(s, L(load)(s), needle, &found))
-			return L(sighted)(found);
+		ends = L(hits)(L(load)(s), needle, AT_NUL);
+		found.hits = L(hits)(L(load)(s), needle, AT_BYTE);
 	} else {
-		bits ends = L(hits_before_page)(s, needle, AT_NUL);
+		ends = L(hits_before_page)(s, needle, AT_NUL);
 		found.hits = L(hits_before_page)(s, needle, AT_BYTE);
-		if (ends) {
-			found.hits &= bits_up_to_first(ends);
-			return L(sighted)(found);
-		}
+	}
+	if (ends) {
+		found.hits &= bits_up_to_first(ends);
+		return L(sighted)(found);
 	}
 	const byte *q = s - past(s, LANE) + LANE;
-	UNROLLED
-	for (int i = 0; i < 4; i++, q += LANE)
-		if (L(sight)(q, L(load_aligned)(q), needle, &found))
-			return L(sighted)(found);
-	/* Back to a multiple of BLOCK, as in find: what is found twice is the same. */
-	for (q -= past(q, BLOCK);;) {
+	/* Many strings end here, so that this is asked first. */
+	bits hits = L(hits)(L(load_aligned)(q), needle, AT_BYTE);
+	ends = L(hits)(L(load_aligned)(q), needle, AT_NUL);
+	if (ends) {
+		hits &= bits_up_to_first(ends);
+		return hits ? q + last(hits) : L(sighted)(found);
+	}
+	if (hits)
+		found = (struct L(sighting)){ q, hits };
+	q += LANE;
+	if (L(sight)(q, needle, &found) || L(sight)(q + LANE, needle, &found))
+		return L(sighted)(found);
+	q += 2 * LANE;
+	/* Back to a multiple of two lanes, a line of the cache; as in find, what is found twice is the same. In
+	 * larger steps the last one would often fetch a line that the string does not reach. */
+	for (q -= past(q, 2 * LANE);;) {
 		ALIGNED
-		for (; L(clear)(q, needle, AT_EITHER); q += BLOCK)
+		for (; L(clear_pair)(q, needle); q += 2 * LANE)
 			;
-		for (int i = 0; i < 4; i++, q += LANE)
-			if (L(sight)(q, L(load_aligned)(q), needle, &found))
-				return L(sighted)(found);
+		if (L(sight)(q, needle, &found) || L(sight)(q + LANE, needle, &found))
+			return L(sighted)(found);
+		q += 2 * LANE;
 	}
 }

@@ -1,27 +1,25 @@
 /* Comparing strings: strcmp and strncmp. */
 
+/* Zero where the lanes differ or the strings in them end. */
+INLINE L(lane) L(alike)(L(lane) a, L(lane) b)
+{
+	return L(least)(L(equal)(a, b), a);
+}
+
 /* Where the lanes differ or the strings in them end. */
 INLINE bits L(ends)(L(lane) a, L(lane) b)
 {
-	return L(bits)(L(equal)(L(least)(L(equal)(a, b), a), L(splat)(0)));
+	return L(marked)(L(alike)(a, b), AT_NUL);
 }
 
-/* Whether the strings differ or end in the blocks at `a` and `b`. */
-INLINE bool L(ends_in_block)(const byte *a, const byte *b)
+/* The marks of where the strings differ or end in the block at `a`, a multiple of LANE, and the one at `b`. */
+INLINE struct L(marks) L(ends_of_block)(const byte *a, const byte *b)
 {
-	L(lane) u = L(load)(a), v = L(load)(a + LANE), w = L(load)(a + 2 * LANE), x = L(load)(a + 3 * LANE);
-	L(lane) rest = L(least)(L(least)(L(least)(u, v), L(least)(w, x)), L(same)(a, b));
-	return L(bits)(L(equal)(rest, L(splat)(0))) != 0;
-}
-
-/* How the strings compare, of which it is known that they differ or end in the block at hand. */
-INLINE int L(settle_order)(const byte *a, const byte *b, size_t n)
-{
-	for (size_t i = 0;; i += LANE) {
-		bits set = L(ends)(L(load)(a + i), L(load)(b + i));
-		if (set)
-			return i + first(set) < n ? a[i + first(set)] - b[i + first(set)] : 0;
-	}
+	L(lane) u = L(alike)(L(load_aligned)(a), L(load)(b));
+	L(lane) v = L(alike)(L(load_aligned)(a + LANE), L(load)(b + LANE));
+	L(lane) w = L(alike)(L(load_aligned)(a + 2 * LANE), L(load)(b + 2 * LANE));
+	L(lane) x = L(alike)(L(load_aligned)(a + 3 * LANE), L(load)(b + 3 * LANE));
+	return L(marks_of)(u, v, w, x, AT_NUL);
 }
 
 static int L(order_again)(const byte *a, const byte *b, size_t n);
@@ -43,24 +41,32 @@ INLINE bool L(decided_before_page)(const byte *a, const byte *b, size_t n, size_
 	return i >= n || i < room;
 }
 
+/* How many blocks at `a` and `b` stay in their pages and end before `n`. */
+INLINE size_t L(whole_blocks)(const byte *a, const byte *b, size_t n)
+{
+	size_t room = page_room(a) < page_room(b) ? page_room(a) : page_room(b);
+	return (n <= room ? n - 1 : room) / BLOCK;
+}
+
 /* strncmp of more than no bytes, where `a` is a multiple of LANE, so that its lanes never cross a page. Before a lane
  * of `b` does, its bytes in the first page have been compared: if the comparison goes on, `b` reaches into the next. */
 __attribute__((noinline)) static int L(order_aligned)(const byte *a, const byte *b, size_t n)
 {
 	int result;
-	bits set;
 	for (;;) {
-		while (LIKELY(page_room(a) >= BLOCK && page_room(b) >= BLOCK)) {
-			if (L(ends_in_block)(a, b))
-				return L(settle_order)(a, b, n);
-			if (n <= BLOCK)
-				return 0;
+		ALIGNED
+		for (size_t blocks = L(whole_blocks)(a, b, n); blocks; blocks--) {
+			struct L(marks) ends = L(ends_of_block)(a, b);
+			if (L(marked)(ends.all, AT_NUL)) {
+				size_t at = L(first_mark)(ends, AT_NUL);
+				return a[at] - b[at];
+			}
 			a += BLOCK, b += BLOCK, n -= BLOCK;
 		}
 		size_t room = page_room(b);
 		if (room < LANE && L(decided_before_page)(a, b, n, room, &result))
 			return result;
-		set = L(ends)(L(load_aligned)(a), L(load)(b));
+		bits set = L(ends)(L(load_aligned)(a), L(load)(b));
 		if (set)
 			return first(set) < n ? a[first(set)] - b[first(set)] : 0;
 		if (n <= LANE)

@@ -9,7 +9,8 @@
 /* Before a loop of few rounds that is to become straight code. */
 #define UNROLLED _Pragma("clang loop unroll(full)")
 
-/* Before a loop of few instructions over long blocks: where it lies in one line of the cache it takes two thirds of the time. */
+/* Before a loop of few instructions over long blocks: where it lies in one line of the cache it takes two thirds of
+ * the time. */
 #define ALIGNED [[clang::code_align(64)]]
 
 typedef unsigned char byte;
@@ -22,9 +23,9 @@ INLINE byte *result(byte *p)
 	return p;
 }
 
-/* `p`, of which the compiler does not see that it is the same, so that what follows from it is computed afresh. Otherwise
- * what a loop has read is kept in registers for the code behind it, and what only long blocks need is computed ahead:
- * the loop and the short blocks pay for that. */
+/* `p`, of which the compiler does not see that it is the same, so that what follows from it is computed afresh.
+ * Otherwise what a loop has read is kept in registers for the code behind it, and what only long blocks need is
+ * computed ahead: the loop and the short blocks pay for that. */
 INLINE const byte *another(const byte *p)
 {
 	__asm__("" : "+r"(p));
@@ -63,6 +64,12 @@ enum stop {
 	AT_BYTE,   /* the byte that is searched for */
 	AT_NUL,    /* the end of the string */
 	AT_EITHER, /* whichever comes first */
+};
+
+/* What is done behind a copied string. */
+enum finish {
+	PADDED, /* NULs fill the rest of the block */
+	ENDED,  /* one NUL ends it */
 };
 
 #endif
