@@ -206,6 +206,8 @@ impl<'a> Code<'a> {
         let near: BTreeSet<u64> =
             self.called.range(low..=address).chain(self.jumped.range(low..=address)).copied().collect();
         let mut weak = None;
+        // What reads as a call may be other bytes: then the place that it leads to may be amid a function.
+        let mut inside = None;
         let mut passed = Vec::new();
         for start in near.into_iter().rev() {
             let Some(function) = self.function(start).filter(|function| function.covers(address)).cloned() else {
@@ -215,23 +217,30 @@ impl<'a> Code<'a> {
                 return Some(own);
             }
             passed.push(start);
+            let after_an_end = self.machine.follows_an_end(self.image, start);
             let sure = self.is_start(start)
-                || ((start.is_multiple_of(16) || self.far_jumped.contains(&start))
-                    && self.machine.follows_an_end(self.image, start));
-            if sure {
-                return Some(start);
+                || ((start.is_multiple_of(16) || self.far_jumped.contains(&start)) && after_an_end);
+            match inside {
+                // Control falls into it out of the function here.
+                Some(place) if sure && after_an_end && function.covers(place) => return Some(start),
+                None if sure && (after_an_end || self.named.contains_key(&start)) => return Some(start),
+                None if sure => inside = Some(start),
+                Some(_) => {}
+                None => weak = Some(start),
             }
-            weak = Some(start);
         }
         // What nothing branches to: dead code, or called through a pointer, directly behind a function that is known.
         for start in beyond.range(low..=address).rev().copied() {
-            if self.function(start).is_some_and(|function| function.covers(address))
-                && weak.is_none_or(|weak| self.holds(start, weak))
-            {
+            let Some(function) = self.function(start).filter(|function| function.covers(address)) else { continue };
+            let around = match inside {
+                Some(place) => function.covers(place),
+                None => weak.is_none_or(|weak| function.instructions.contains_key(&weak)),
+            };
+            if around {
                 return Some(start);
             }
         }
-        weak
+        inside.or(weak)
     }
 
     /// Behind what fills the gap between two functions.
@@ -251,12 +260,6 @@ impl<'a> Code<'a> {
     pub(crate) fn jumped_within(&self, function: &Function) -> impl Iterator<Item = u64> + '_ {
         let instructions: Vec<u64> = function.instructions.keys().copied().collect();
         instructions.into_iter().filter(|address| self.jumped.contains(address) || self.called.contains(address))
-    }
-
-    /// Whether an instruction of a function that has been walked begins at an address.
-    fn holds(&self, start: u64, address: u64) -> bool {
-        let function = self.functions.get(&start).and_then(Option::as_ref);
-        function.is_some_and(|function| function.instructions.contains_key(&address))
     }
 
     /// Whether something leads to a place, or may, and the code there begins as a function does.

@@ -140,7 +140,8 @@ fn context(
 /// only dead ones call is as dead.
 fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, ends: &BTreeSet<u64>) -> bool {
     let Some(own) = code.function(start).cloned() else { return false };
-    if code.holds_address(start) {
+    // Into what follows no end, control falls.
+    if code.holds_address(start) || !code.machine.follows_an_end(code.image, start) {
         return false;
     }
     let callers: Vec<u64> = code.references(start..start + 1).into_iter().map(|reference| reference.field).collect();

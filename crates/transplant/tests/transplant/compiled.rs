@@ -21,12 +21,16 @@ fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
         with.entries,
         without.entries
     );
-    let path = folder.join(name);
-    fs::write(&path, &with.graft).unwrap();
+    run(&with.graft, folder, name);
+    with
+}
+
+fn run(graft: &[u8], folder: &Path, name: &str) {
+    let path = folder.join("graft");
+    fs::write(&path, graft).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let output = Command::new(&path).env("ALLOGRAFT_SCALE", "3").current_dir(folder).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("ok {name}\n"), "{output:?}");
-    with
 }
 
 /// gcc 12 at -Os makes the lock anew by way of a register: `xor eax, eax; mov [lock], eax`.
@@ -118,4 +122,37 @@ fn a_function_behind_a_call_that_does_not_return() {
     let stripped = plan(&program, &BLOB, true).unwrap().unwrap();
     let found = stripped.entries.iter().filter(|entry| entry.role == Role::Realloc).count();
     assert_eq!(found, 2, "musl's own and the public one: {:?}", stripped.entries);
+}
+
+/// Padding that reads as a call into the midst of the family's functions. What lies behind that place is a part of them, and no
+/// function that nothing calls: zig 0.14 at -O2 made a program with such bytes before `aligned_alloc`.
+#[test]
+fn bytes_that_read_as_a_call() {
+    const PADDING: &[u8] = b"\x66\x2e\x0f\x1f\x84\0\0\0\0\0";
+    let folder = tempfile::tempdir().unwrap();
+    let stock = fs::read(linked(folder.path(), "fork_owners", false)).unwrap();
+    let before = plan(&stock, &BLOB, true).unwrap().unwrap();
+    let padding = stock.windows(PADDING.len()).position(|bytes| bytes == PADDING).unwrap();
+    // The instruction's last five bytes are an index and a distance that it does not use.
+    let site = padding + 5;
+    let end_of_call = 0x40_0000 + site as u64 + 5;
+    let (mut all, mut grafted) = (0, 0);
+    for entry in &before.entries {
+        for place in (entry.address + 1..entry.address + 300).step_by(7) {
+            let mut program = stock.clone();
+            program[site] = 0xe8;
+            program[site + 1..site + 5].copy_from_slice(&(place.wrapping_sub(end_of_call) as u32).to_le_bytes());
+            all += 1;
+            let Ok(after) = plan(&program, &BLOB, true).unwrap() else { continue };
+            grafted += 1;
+            // A function that only jumps to another one may be left to that.
+            let found = |entry| before.entries.contains(entry);
+            assert!(after.entries.iter().all(found), "{place:#x} in {}: {:?}", entry.role, after.entries);
+            if after.entries != before.entries {
+                run(&after.graft, folder.path(), "fork_owners");
+            }
+        }
+    }
+    // Refused are calls into bytes that a graft replaces, and to places in a function that it jumps to itself.
+    assert!(grafted > all / 2, "{grafted} of {all}");
 }

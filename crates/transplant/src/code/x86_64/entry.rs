@@ -11,25 +11,25 @@ pub(super) fn follows_an_end(image: &Image<'_>, address: u64) -> bool {
     const PADDING: [u8; 5] = [0x90, 0xcc, 0, 0x66, 0x2e];
     const NOPS: [&[u8]; 5] = [b"\x0f\x1f\x84", b"\x0f\x1f\x80", b"\x0f\x1f\x44", b"\x0f\x1f\x40", b"\x0f\x1f"];
     loop {
-        let length = before.len();
-        while let [rest @ .., last] = before
-            && PADDING.contains(last)
-        {
-            before = rest;
+        // At every step: the last bytes of a jump forward are zeros, as those of padding may be.
+        if before.is_empty() || is_end(before) {
+            return true;
         }
-        if let Some(rest) = NOPS.iter().find_map(|nop| before.strip_suffix(*nop)) {
-            before = rest;
-        }
-        if before.len() == length {
-            break;
-        }
+        before = match (NOPS.iter().find_map(|nop| before.strip_suffix(*nop)), before) {
+            (Some(rest), _) => rest,
+            (None, [rest @ .., last]) if PADDING.contains(last) => rest,
+            _ => return false,
+        };
     }
-    let byte = |back: usize| before.len().checked_sub(back).map(|at| before[at]);
-    before.is_empty()
-        || matches!(byte(1), Some(0xc3 | 0xcc | 0xf4))
+}
+
+/// Whether these bytes end with an instruction that control does not get past.
+fn is_end(bytes: &[u8]) -> bool {
+    let byte = |back: usize| bytes.len().checked_sub(back).map(|at| bytes[at]);
+    matches!(byte(1), Some(0xc3 | 0xcc | 0xf4))
         || byte(5) == Some(0xe9)
         || byte(2) == Some(0xeb)
-        || before.ends_with(b"\x0f\x0b")
+        || bytes.ends_with(b"\x0f\x0b")
 }
 
 /// Whether the code reads nothing but its arguments before it writes them (System V ABI, 3.2.3), as a function's first
