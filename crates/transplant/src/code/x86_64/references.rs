@@ -84,20 +84,36 @@ pub(super) fn says(code: &Code<'_>, instruction: &Instruction, target: u64) -> b
 
 /// The function in which these four bytes are the reference that they read as.
 pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
+    const SPAN: u64 = 4096;
     let Reference { field, target } = reference;
-    if let Some(start) = code.enclosing(field, ends) {
+    let known = code.enclosing(field, ends);
+    if let Some(start) = known {
         let address = code.function(start)?.instruction_over(field)?.address;
-        return says(code, &at(code.image, address)?, target).then_some(start);
+        if says(code, &at(code.image, address)?, target) {
+            return Some(start);
+        }
+        if code.machine.follows_an_end(code.image, start) {
+            return None;
+        }
     }
-    // No function that is known: take the nearest place from which decoding in order gets there.
-    let start = code.start_before(field)?;
+    // No function that is known, or one that may begin amid an instruction of another: any place nearby will do from which
+    // decoding in order gets there.
+    let near = code.starts_within(field.saturating_sub(SPAN)..field.saturating_add(1));
+    let found =
+        near.into_iter().rev().chain(code.start_before(field)).find(|start| reads_so(code, *start, reference))?;
+    Some(known.unwrap_or(found))
+}
+
+/// Whether the instructions from `start` on, one behind the other, have the reference among them.
+fn reads_so(code: &Code<'_>, start: u64, Reference { field, target }: Reference) -> bool {
     let mut address = start;
-    while address <= field {
-        let instruction = at(code.image, address)?;
+    while let Some(instruction) = at(code.image, address)
+        && address <= field
+    {
         if field < instruction.next_ip() {
-            return says(code, &instruction, target).then_some(start);
+            return says(code, &instruction, target);
         }
         address = instruction.next_ip();
     }
-    None
+    false
 }
