@@ -44,27 +44,11 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
     Ok(environment)
 }
 
-/// Debian's musl as its package installs it: `musl-gcc`, here with the paths of the unpacked package, and `$MUSL`, the folder
-/// with `libc.a`.
+/// Debian's musl as its package installs it: `musl-gcc`, and `$MUSL`, the folder with `libc.a`.
 fn musl(bin: &Path, environment: &mut Vec<(String, String)>) -> Result<(), String> {
-    let musl = fixtures::debian_musl(Arch::X86_64);
-    let specs = musl.libdir.join("musl-gcc.specs");
-    let specs = fs::read_to_string(&specs).map_err(|error| format!("{}: {error}", specs.display()))?;
-    // A specs file knows no quotes, so that there must be no blank in a path.
-    let moved = bin.join("musl");
-    let (lib, include) = (moved.join("lib"), moved.join("include"));
-    fs::create_dir(&moved).map_err(|error| error.to_string())?;
-    link(&musl.libdir, &lib)?;
-    link(&musl.include, &include)?;
-    let specs = specs
-        .replace("/usr/lib/x86_64-linux-musl", &lib.display().to_string())
-        .replace("/usr/include/x86_64-linux-musl", &include.display().to_string());
-    fs::write(bin.join("musl-gcc.specs"), specs).map_err(|error| error.to_string())?;
-    let script = "#!/bin/sh\nexec \"${REALGCC:-gcc}\" \"$@\" -specs \"$(dirname \"$0\")/musl-gcc.specs\"\n";
-    for name in ["musl-gcc", "x86_64-linux-musl-gcc"] {
-        executable(&bin.join(name), script)?;
-    }
-    environment.push(("MUSL".to_owned(), musl.libdir.display().to_string()));
+    let compiler = fixtures::musl_gcc(bin).map_err(|error| format!("musl-gcc in {}: {error}", bin.display()))?;
+    link(&compiler, &bin.join("x86_64-linux-musl-gcc"))?;
+    environment.push(("MUSL".to_owned(), fixtures::debian_musl(Arch::X86_64).libdir.display().to_string()));
     Ok(())
 }
 

@@ -1,30 +1,9 @@
 //! Bazel, with musl's compiler of the machine's Debian.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use fixtures::Arch;
-
 use crate::place::{PROGRAM, Place, succeeds};
-
-/// Where the wrapper finds gcc's specs and musl's headers and libraries.
-fn compiler(place: &Place) {
-    let musl = fixtures::debian_musl(Arch::X86_64);
-    let specs = fs::read_to_string(musl.libdir.join("musl-gcc.specs")).expect("specs");
-    // A specs file knows no quotes, so that there must be no blank in a path.
-    let (lib, include) = (place.path("lib"), place.path("include"));
-    std::os::unix::fs::symlink(&musl.libdir, &lib).expect("a link");
-    std::os::unix::fs::symlink(&musl.include, &include).expect("a link");
-    let moved = specs
-        .replace("/usr/lib/x86_64-linux-musl", &lib.display().to_string())
-        .replace("/usr/include/x86_64-linux-musl", &include.display().to_string());
-    place.put("musl-gcc.specs", &moved);
-    let specs = place.path("musl-gcc.specs");
-    place.put("musl-gcc", &format!("#!/bin/sh\nexec gcc \"$@\" -specs {}\n", specs.display()));
-    fs::set_permissions(place.path("musl-gcc"), fs::Permissions::from_mode(0o755)).expect("permissions");
-}
 
 /// Bazel downloads its rules when it starts. Those for C hand everything on to what is built in, so ours do that and no more.
 const RULES: [(&str, &str, &str); 3] = [
@@ -91,7 +70,7 @@ fn bazel() {
     }
     assert!(program.is_file(), "Bazel is missing at `{}`: run `cargo xtask toolchains`", program.display());
     let place = Place::new("source");
-    compiler(&place);
+    fixtures::musl_gcc(&place.path("")).expect("musl-gcc");
     let rules = rules(&place);
     let bazel = Bazel { place: &place, program: &program, source: "workspace" };
     place.put("workspace/WORKSPACE", "");
