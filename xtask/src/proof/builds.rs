@@ -64,6 +64,8 @@ enum How {
 
 const LEVELS: [&[&str]; 5] = [&["-O0"], &["-O1"], &["-O2"], &["-O3"], &["-Os"]];
 const LTO: &[&str] = &["-O2", "-flto"];
+/// zig before 0.14 optimises musl and the program as one in all its releases, unless it is told not to.
+const ZIG_WITHOUT_LTO: [&[&str]; 3] = [&["-O2", "-fno-lto"], &["-O3", "-fno-lto"], &["-Os", "-fno-lto"]];
 /// For musl itself: how distributions harden what they build, and how profilers want it.
 const OTHERS: [&[&str]; 4] = [
     &["-Os", "-fcf-protection=none"],
@@ -106,7 +108,8 @@ pub(crate) fn all() -> Vec<Build> {
     }
     for (version, _) in ZIGS {
         let program = compilers::home(&format!("zig-{version}")).join("ziglang/zig");
-        for flags in levels() {
+        let without_lto = ZIG_WITHOUT_LTO.into_iter().filter(|_| ["0.11.0", "0.12.1", "0.13.0"].contains(&version));
+        for flags in levels().chain(without_lto) {
             add(Set::Proof, format!("zig {version} and its musl"), flags, How::Zig(program.clone()));
         }
     }
