@@ -92,7 +92,7 @@ struct miss {
 	size_t n;
 	struct figures best;
 };
-static struct miss missed[20 * SIZES * CONDITIONS];
+static struct miss missed[24 * SIZES * CONDITIONS];
 static size_t missed_count, cell_count;
 
 /* A cell over its target is measured again: of a loaded machine's noise the least of more rounds has less, in all

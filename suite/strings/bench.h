@@ -17,13 +17,19 @@ enum shape {
 	FILL,        /* d, byte, n */
 	COMPARE,     /* a, b, n: equal blocks */
 	FIND,        /* s, byte, n: not there */
+	SEEK,        /* s, n, needle: its first byte is everywhere, the others nowhere */
 	LENGTH,      /* s, n: string, limit beyond it */
 	FIND_TEXT,   /* s, byte: not there */
+	SEEK_TEXT,   /* s, needle: as SEEK */
 	ORDER,       /* a, b, n: equal strings, limit beyond them */
 	WRITE,       /* d, s */
 	WRITE_LIMIT, /* d, s, n: the string and its NUL fill n */
 	APPEND,      /* d, s, n: to 16 bytes that are there */
 };
+
+/* What SEEK and SEEK_TEXT search for. */
+#define NEEDLE "xabcdefg"
+#define NEEDLE_LENGTH 8
 
 struct subject {
 	const char *name;

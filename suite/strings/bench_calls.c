@@ -67,11 +67,15 @@ static struct call prepare(enum shape shape, byte *a, byte *b, size_t n, size_t 
 	}
 	if (at < n && (shape == COMPARE || shape == ORDER || shape == FIND || shape == FIND_TEXT))
 		b[at] = 'q';
+	if ((shape == SEEK || shape == SEEK_TEXT) && at + NEEDLE_LENGTH <= n)
+		memcpy(b + at, NEEDLE, NEEDLE_LENGTH);
 	struct call call = { (uintptr_t)a, (uintptr_t)b, n };
 	switch (shape) {
 	case FILL: call.y = 'f'; break;
 	case FIND:
 	case FIND_TEXT: call.x = (uintptr_t)b, call.y = 'q'; break;
+	case SEEK: call.x = (uintptr_t)b, call.y = n, call.z = (uintptr_t)NEEDLE; break;
+	case SEEK_TEXT: call.x = (uintptr_t)b, call.y = (uintptr_t)NEEDLE; break;
 	case LENGTH: call.x = (uintptr_t)b, call.y = n + 100; break;
 	case ORDER: call.z = n + 100; break;
 	case WRITE_LIMIT: call.z = n + 1; break;

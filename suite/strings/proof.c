@@ -182,8 +182,10 @@ static int prove_path(void)
 	proof_choose(path);
 	prove_blocks();
 	/* The choices differ in what they do with blocks; with strings only the lanes do, of which these two are all. */
-	if (path == 0 || path == proof_choices())
+	if (path == 0 || path == proof_choices()) {
 		prove_texts();
+		prove_seek();
+	}
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	printf("path %u: right in %llu placements, %.1f s\n", path, (unsigned long long)checks,
 	       (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));

@@ -31,6 +31,7 @@ void over_blocks(const char *name, void (*check)(byte *a, size_t n));
 
 void prove_blocks(void);
 void prove_texts(void);
+void prove_seek(void);
 
 unsigned proof_choices(void);
 void proof_choose(unsigned choice);
@@ -41,11 +42,13 @@ int proof_memcmp(const void *a, const void *b, size_t n);
 int proof_bcmp(const void *a, const void *b, size_t n);
 void *proof_memchr(const void *s, int c, size_t n);
 void *proof_memrchr(const void *s, int c, size_t n);
+void *proof_memmem(const void *h, size_t n, const void *needle, size_t m);
 size_t proof_strlen(const char *s);
 size_t proof_strnlen(const char *s, size_t n);
 char *proof_strchr(const char *s, int c);
 char *proof_strchrnul(const char *s, int c);
 char *proof_strrchr(const char *s, int c);
+char *proof_strstr(const char *h, const char *needle);
 int proof_strcmp(const char *a, const char *b);
 int proof_strncmp(const char *a, const char *b, size_t n);
 char *proof_stpcpy(char *restrict d, const char *restrict s);

@@ -11,7 +11,7 @@ use fixtures::{Arch, strings};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// The proof's sources.
-const SOURCES: [&str; 3] = ["proof.c", "proof_blocks.c", "proof_texts.c"];
+const SOURCES: [&str; 4] = ["proof.c", "proof_blocks.c", "proof_texts.c", "proof_seek.c"];
 
 /// The proof's arguments: up to which length all pairs of alignments are tried, and the longest of all.
 const SHORT: [&str; 2] = ["24", "96"];

@@ -15,6 +15,8 @@ INLINE bits bits_from(bits set, size_t from) { return set >> 4 * from; }
 INLINE bits bits_to(size_t to) { return ((bits)16 << 4 * to) - 1; }
 /* The places before `n`, at most 16. */
 INLINE bits bits_before(size_t n) { return n ? bits_to(n - 1) : 0; }
+/* `set` without its first place, all four bits of it. */
+INLINE bits bits_behind_first(bits set) { return set & ~(15 * (set & -set)); }
 /* The places up to and with the first of `set`; of that one a single bit, which is enough. */
 INLINE bits bits_up_to_first(bits set) { return set ^ (set - 1); }
 

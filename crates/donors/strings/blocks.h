@@ -26,6 +26,11 @@ CHOOSING void *find_byte(const void *s, int c, size_t n)
 	return (void *)CHOSEN(find_byte, s, (byte)c, n);
 }
 
+CHOOSING void *find_block(const void *h, size_t n, const void *needle, size_t m)
+{
+	return (void *)CHOSEN(find_block, h, n, needle, m);
+}
+
 CHOOSING void *find_last_byte(const void *s, int c, size_t n)
 {
 	return (void *)CHOSEN(find_last, s, (byte)c, n);

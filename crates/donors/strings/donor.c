@@ -16,6 +16,7 @@
 #include "page.h"
 #include "word.h"
 #include "choice.h"
+#include "two_way.h"
 
 #if defined(__x86_64__)
 #include "x86_64.h"

@@ -7,4 +7,5 @@
 #include "lane_order.h"
 #include "lane_copy.h"
 #include "lane_write.h"
+#include "lane_seek.h"
 #undef BLOCK

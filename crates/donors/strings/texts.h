@@ -25,6 +25,11 @@ CHOOSING char *find_last_in_text(const char *s, int c)
 	return (char *)CHOSEN(find_last_in_text, (const byte *)s, (byte)c);
 }
 
+CHOOSING char *find_text(const char *h, const char *needle)
+{
+	return (char *)CHOSEN(find_text, (const byte *)h, (const byte *)needle);
+}
+
 CHOOSING int order_texts(const char *a, const char *b)
 {
 	return CHOSEN(order, (const byte *)a, (const byte *)b);

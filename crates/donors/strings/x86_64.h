@@ -13,8 +13,10 @@ INLINE size_t last_of_two(bits a, bits b, unsigned lane) { return 63 - (size_t)_
 INLINE bits bits_from(bits set, size_t from) { return set >> from; }
 /* The places up to and with `to`. */
 INLINE bits bits_to(size_t to) { return ((bits)2 << to) - 1; }
-/* The places before `n`, at most 16. */
+/* The places before `n`, at most 31. */
 INLINE bits bits_before(size_t n) { return ((bits)1 << n) - 1; }
+/* `set` without its first place. */
+INLINE bits bits_behind_first(bits set) { return set & (set - 1); }
 /* The places up to and with the first of `set`. */
 INLINE bits bits_up_to_first(bits set) { return set ^ (set - 1); }
 

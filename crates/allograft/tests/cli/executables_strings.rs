@@ -21,6 +21,7 @@ fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
         suite.join("proof.c"),
         suite.join("proof_blocks.c"),
         suite.join("proof_texts.c"),
+        suite.join("proof_seek.c"),
         root.join("tests").join("strings").join("grafted.c"),
         lab.put("allocates.c", allocates.as_bytes()),
     ];
@@ -43,7 +44,7 @@ fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
         objects.push(object);
     }
     tool(link.arg("--start-group").arg(&musl.libc).arg("--end-group").arg(at("crtn.o")));
-    objects.into_iter().chain([sources[4].clone()]).for_each(|file| fs::remove_file(file).unwrap());
+    objects.into_iter().chain([lab.path("allocates.c")]).for_each(|file| fs::remove_file(file).unwrap());
     lab.path(name)
 }
 

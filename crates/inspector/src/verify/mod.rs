@@ -99,7 +99,7 @@ pub(crate) const INTERNAL: [&str; 4] = ["__libc_malloc", "__libc_calloc", "__lib
 pub(crate) const HOOKS: [&str; 2] = ["__malloc_donate", "__malloc_atfork"];
 
 /// What grafted string functions are: weak, of default visibility. Not all are there on every architecture.
-pub(crate) const STRINGS: [&str; 20] = [
+pub(crate) const STRINGS: [&str; 22] = [
     "memcpy",
     "memmove",
     "memset",
@@ -107,11 +107,13 @@ pub(crate) const STRINGS: [&str; 20] = [
     "bcmp",
     "memchr",
     "memrchr",
+    "memmem",
     "strlen",
     "strnlen",
     "strchr",
     "strchrnul",
     "strrchr",
+    "strstr",
     "strcmp",
     "strncmp",
     "stpcpy",
