@@ -62,10 +62,10 @@ INLINE size_t L(first_mark)(struct L(marks) block, enum stop stop)
 	return 2 * LANE + first_of_two(L(marked)(block.third, stop), L(marked)(block.all, stop), LANE);
 }
 
-/* Whether nothing in the aligned block at `q` stops the search. */
-INLINE bool L(clear)(const byte *q, L(lane) needle, enum stop stop)
+/* Whether the aligned block at `q` does not have the byte. */
+INLINE bool L(clear)(const byte *q, L(lane) needle)
 {
-	return L(marked)(L(look)(q, needle, stop).all, stop) == 0;
+	return L(marked)(L(look)(q, needle, AT_BYTE).all, AT_BYTE) == 0;
 }
 
 /* What stops the search between `s` and the end of the aligned lane around it. */
@@ -255,7 +255,7 @@ ENTRY const byte *L(find_last)(const byte *s, byte c, size_t n)
 	size_t again = (BLOCK - past(end, BLOCK)) % BLOCK;
 	end += again, n += again;
 	ALIGNED
-	for (; L(clear)(end - BLOCK, needle, AT_BYTE); end -= BLOCK, n -= BLOCK)
+	for (; L(clear)(end - BLOCK, needle); end -= BLOCK, n -= BLOCK)
 		if (n <= BLOCK)
 			return 0;
 	end = another(end);

@@ -108,7 +108,7 @@ pub(crate) fn all() -> Vec<Build> {
     }
     for (version, _) in ZIGS {
         let program = compilers::home(&format!("zig-{version}")).join("ziglang/zig");
-        let without_lto = ZIG_WITHOUT_LTO.into_iter().filter(|_| ["0.11.0", "0.12.1", "0.13.0"].contains(&version));
+        let without_lto = ZIG_WITHOUT_LTO.into_iter().filter(|_| version < "0.14");
         for flags in levels().chain(without_lto) {
             add(Set::Proof, format!("zig {version} and its musl"), flags, How::Zig(program.clone()));
         }
