@@ -34,21 +34,33 @@ fn main() {
         // zig's libc.a for aarch64 holds no position-independent code.
         way(Host::Zig(Arch::Aarch64), Mode::Static),
     ];
+    // As GNU ld lays programs out: constants in the segment of the code.
+    let layouts: [(&str, &[&str]); 2] = [("", &[]), ("/one-segment", &["--no-rosegment"])];
     let mut trials = Vec::new();
     for program in conformance::programs() {
         for donor in donors::all().iter().filter(|donor| donor.blob(surgery::Arch::Aarch64).is_some()) {
             for (index, way) in ways.into_iter().enumerate() {
-                for stripped in [false, true] {
-                    let fast = FAST.contains(&program.name)
-                        && donor.name == donors::DEFAULT
-                        && (index == 1 && stripped || index == 2 && !stripped && program.name == FAST[0]);
-                    let bench = Arc::clone(&bench);
-                    let kind = if stripped { "stripped" } else { "symbols" };
-                    let name = format!("executable/{}/{}/{}/{kind}", program.name, donor.name, way.name());
-                    let scale = if fast { SHORT } else { PART };
-                    let label = name.replace('/', " ");
-                    let run = move || check(&bench, program, donor, way, stripped, scale, &label).map_err(Failed::from);
-                    trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                for (layout, flags) in layouts {
+                    for stripped in [false, true] {
+                        let fast = FAST.contains(&program.name)
+                            && donor.name == donors::DEFAULT
+                            && match (index, layout) {
+                                (1, "") => stripped,
+                                (2, "") | (0, "/one-segment") => !stripped && program.name == FAST[0],
+                                _ => false,
+                            };
+                        let bench = Arc::clone(&bench);
+                        let kind = if stripped { "stripped" } else { "symbols" };
+                        let name = format!("executable/{}/{}/{}{layout}/{kind}", program.name, donor.name, way.name());
+                        let scale = if fast { SHORT } else { PART };
+                        let label = name.replace('/', " ");
+                        // This machine's strip may not know the architecture: the linker does it.
+                        let flags: Vec<OsString> =
+                            flags.iter().copied().chain(stripped.then_some("-s")).map(OsString::from).collect();
+                        let run =
+                            move || check(&bench, program, donor, way, &flags, scale, &label).map_err(Failed::from);
+                        trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                    }
                 }
             }
         }
@@ -68,7 +80,7 @@ fn check(
     program: &Program,
     donor: &'static donors::Donor,
     way: Way,
-    stripped: bool,
+    flags: &[OsString],
     scale: &str,
     label: &str,
 ) -> Result<(), String> {
@@ -76,9 +88,7 @@ fn check(
     let folder = bench.path(label);
     std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
     let stock = folder.join("stock");
-    // This machine's strip may not know the architecture: the linker does it.
-    let flags: Vec<OsString> = stripped.then(|| "-s".into()).into_iter().collect();
-    way.link(bench, &bench.libc(way.host, Donors::STOCK, &[]), &[object], &flags, &stock)?;
+    way.link(bench, &bench.libc(way.host, Donors::STOCK, &[]), &[object], flags, &stock)?;
     graft_and_run(program, donor, way, &stock, scale)
 }
 

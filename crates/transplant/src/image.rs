@@ -146,6 +146,8 @@ pub(crate) struct Image<'a> {
     pub(crate) names_index: u16,
     pub(crate) section_headers: u64,
     pub(crate) segment_headers: u64,
+    /// Addresses of what may be code, in order.
+    code: Vec<Range<u64>>,
 }
 
 fn malformed(what: impl Into<String>) -> Refusal {
@@ -200,7 +202,7 @@ impl<'a> Image<'a> {
                 .collect();
             sections = read.ok_or_else(|| malformed("a section header lies outside the file"))?;
         }
-        let image = Image {
+        let mut image = Image {
             bytes,
             arch,
             position_independent,
@@ -210,9 +212,43 @@ impl<'a> Image<'a> {
             names_index,
             section_headers,
             segment_headers,
+            code: Vec::new(),
         };
         image.check()?;
+        image.code = image.code_ranges();
         Ok(image)
+    }
+
+    /// What is mapped to be executed, without the sections of data in it: linkers that do not separate code put constants and
+    /// unwind tables into the same segment, where each word would read as some instruction. What no section says
+    /// anything about may be code; and all may be, if the sections contradict the entry point.
+    fn code_ranges(&self) -> Vec<Range<u64>> {
+        let loads = self.loads().filter(|load| load.flags & PF_X != 0);
+        let mapped: Vec<Range<u64>> = loads.map(|load| load.address..load.address + load.file_size).collect();
+        let is_data = |section: &&Section| section.flags & (SHF_ALLOC | SHF_EXECINSTR) == SHF_ALLOC;
+        let mut data: Vec<Range<u64>> = Vec::new();
+        for section in self.sections.iter().filter(is_data).filter(|section| section.content().is_some()) {
+            let Some(end) = section.address.checked_add(section.size) else { return mapped };
+            // Only where the file has its bytes for that address.
+            if self.offset(section.address).map(|at| at as u64) == Some(section.offset) {
+                data.push(section.address..end);
+            }
+        }
+        data.sort_unstable_by_key(|range| range.start);
+        let mut ranges = Vec::new();
+        for load in &mapped {
+            let mut start = load.start;
+            for range in data.iter().filter(|range| range.start < load.end && range.end > load.start) {
+                if range.start > start {
+                    ranges.push(start..range.start);
+                }
+                start = start.max(range.end);
+            }
+            if start < load.end {
+                ranges.push(start..load.end);
+            }
+        }
+        if ranges.iter().any(|range| range.contains(&self.entry)) { ranges } else { mapped }
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -295,14 +331,17 @@ impl<'a> Image<'a> {
         self.from(address).get(..size)
     }
 
-    /// The segments that may be executed: address and bytes.
+    /// What may be code: address and bytes.
     pub(crate) fn executable(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
-        self.loads().filter(|load| load.flags & PF_X != 0).map(|load| (load.address, self.from(load.address)))
+        self.code.iter().map(|range| {
+            let bytes = self.from(range.start);
+            let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            (range.start, bytes.get(..size).unwrap_or(bytes))
+        })
     }
 
     pub(crate) fn is_executable(&self, address: u64) -> bool {
-        self.loads()
-            .any(|load| load.flags & PF_X != 0 && (load.address..load.address + load.file_size).contains(&address))
+        self.code.iter().any(|range| range.contains(&address))
     }
 
     pub(crate) fn is_writable(&self, address: u64) -> bool {

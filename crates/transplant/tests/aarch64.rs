@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 use proptest::prelude::*;
 use surgery::Arch;
 use surgery::donor::DonorObject;
@@ -116,6 +118,85 @@ fn what_is_not_certain_is_refused() {
         let refusal = plan(&bytes, &BLOB, as_if_stripped).unwrap().unwrap_err();
         assert!(matches!(refusal, Refusal::Missing { role: Role::Free } | Refusal::Ambiguous { .. }), "{refusal}");
     }
+}
+
+/// A program with constants in the same segment as its code, as GNU ld lays it out.
+static ONE_SEGMENT: LazyLock<Vec<u8>> = LazyLock::new(|| linked("family", &["--no-rosegment"]));
+
+/// Words of its own at the end of its constants; `as_code`: the section headers say that these may be executed.
+fn among_constants(words: &[u32], as_code: bool) -> Vec<u8> {
+    let mut bytes = ONE_SEGMENT.clone();
+    let file = ElfFile64::<Endianness>::parse(ONE_SEGMENT.as_slice()).unwrap();
+    let section = file.section_by_name(".rodata").unwrap();
+    let (start, size) = section.file_range().unwrap();
+    let at = ((start + size) & !3) as usize - 4 * words.len();
+    bytes[at..at + 4 * words.len()]
+        .copy_from_slice(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+    if as_code {
+        bytes[word(&ONE_SEGMENT, 40) as usize + 64 * section.index().0 + 8] |= 4; // sh_flags, SHF_EXECINSTR
+    }
+    bytes
+}
+
+/// `adrp x0, __malloc_context` for the first of so many words there, and what of the address is not in the page.
+fn page_of_context(words: u64) -> (u32, u32) {
+    let file = ElfFile64::<Endianness>::parse(ONE_SEGMENT.as_slice()).unwrap();
+    let context = file.symbols().find(|symbol| symbol.name() == Ok("__malloc_context")).unwrap().address();
+    let section = file.section_by_name(".rodata").unwrap();
+    let site = ((section.address() + section.size()) & !3) - 4 * words;
+    let pages = (context >> 12).wrapping_sub(site >> 12) as u32;
+    (0x9000_0000 | (pages & 3) << 29 | (pages >> 2 & 0x7_ffff) << 5, (context & 0xfff) as u32)
+}
+
+/// Whether code that refers to the allocator's state was found outside of it.
+fn state_elsewhere(program: &[u8], as_if_stripped: bool) -> bool {
+    match plan(program, &BLOB, as_if_stripped).unwrap() {
+        Ok(_) => false,
+        Err(Refusal::StateElsewhere { .. }) => true,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn constants_beside_the_code_are_no_code() {
+    let (page, offset) = page_of_context(3);
+    // `adrp x0, __malloc_context; ldrb w0, [x0, #..]; ret`
+    let words = [page, 0x3940_0000 | offset << 10, 0xd65f_03c0];
+    for as_if_stripped in [false, true] {
+        assert!(!state_elsewhere(&ONE_SEGMENT, as_if_stripped));
+        assert!(!state_elsewhere(&among_constants(&[], true), as_if_stripped));
+        assert!(!state_elsewhere(&among_constants(&words, false), as_if_stripped));
+        assert!(state_elsewhere(&among_constants(&words, true), as_if_stripped));
+    }
+    // Sections that have the entry point among the data are not believed.
+    let mut program = among_constants(&words, false);
+    let headers = word(&program, 40) as usize;
+    for index in 0..usize::from(u16::from_le_bytes([program[60], program[61]])) {
+        program[headers + 64 * index + 8] &= !4;
+    }
+    assert!(state_elsewhere(&program, true));
+}
+
+/// gcc puts a page on the stack when it is short of registers, and makes an address of it when it has it back: so does a
+/// released hadolint's.
+#[test]
+fn a_page_is_followed_to_the_stack_and_back() {
+    let (page, offset) = page_of_context(8);
+    let found = |between: u32, back: u32| {
+        // mov x1, x0; str x1, [sp, #16]; mov x0, #0; what comes in between; what takes it back into x2; ldrb w1, [x2]; ret
+        let load = 0x3940_0041 | offset << 10;
+        let words = [page, 0xaa00_03e1, 0xf900_0be1, 0xd280_0000, between, back, load, 0xd65f_03c0];
+        state_elsewhere(&among_constants(&words, true), true)
+    };
+    const NOP: u32 = 0xd503_201f;
+    assert!(found(NOP, 0xf940_0be2), "ldr x2, [sp, #16]");
+    assert!(found(NOP, 0xa940_8be3), "ldp x3, x2, [sp, #8]");
+    assert!(found(0xd100_43ff, 0xf940_13e2), "sub sp, sp, #16; ldr x2, [sp, #32]");
+    assert!(found(NOP, 0x9a81_0002), "csel x2, x0, x1, eq");
+    assert!(!found(NOP, 0xf940_0fe2), "ldr x2, [sp, #24]");
+    assert!(!found(0xd100_43ff, 0xf940_0be2), "sub sp, sp, #16; ldr x2, [sp, #16]");
+    assert!(!found(0xf900_0bff, 0xf940_0be2), "str xzr, [sp, #16]; ldr x2, [sp, #16]");
+    assert!(!found(NOP, 0xaa00_03e2), "mov x2, x0");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod deeds;
 mod musl;
+mod page;
 mod values;
 mod word;
 
@@ -100,7 +101,7 @@ impl Machine for Aarch64 {
                     if !near.contains(&value) && !pointers.contains(&value) {
                         continue;
                     }
-                    match values::follow_page(code, field) {
+                    match page::follow(code, field) {
                         Some(made) => found.extend(
                             made.into_iter()
                                 .filter(|(target, _)| range.contains(target))

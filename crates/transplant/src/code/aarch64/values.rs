@@ -1,7 +1,7 @@
 //! What registers hold, as far as it follows from the code: addresses are put together by two or three instructions, far
 //! from each other at times, so that they are followed from one to the next.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::super::{Flow, Function};
 use super::word::{Access, Operation, Word, ZERO};
@@ -47,10 +47,17 @@ impl Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct State {
     registers: [Option<Value>; 31],
+    /// Those that hold something, as bits.
+    held: u32,
+}
+
+/// The registers whose bits are set.
+pub(super) fn each(registers: u32) -> impl Iterator<Item = u32> {
+    (0..31).filter(move |register| registers >> register & 1 == 1)
 }
 
 /// Registers that a function may change: x0 to x18 and x30 (Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1).
-const SCRATCH: u32 = 0x4007_ffff;
+pub(super) const SCRATCH: u32 = 0x4007_ffff;
 
 impl State {
     pub(super) fn get(&self, register: u32) -> Option<Value> {
@@ -76,26 +83,25 @@ impl State {
     pub(super) fn set(&mut self, register: u32, value: Option<Value>) {
         if let Some(place) = self.registers.get_mut(register as usize) {
             *place = value;
+            self.held = self.held & !(1 << register) | u32::from(value.is_some()) << register;
         }
     }
 
-    fn forget(&mut self, registers: u32) {
-        (0..31).filter(|register| registers >> register & 1 == 1).for_each(|register| self.set(register, None));
+    pub(super) fn forget(&mut self, registers: u32) {
+        each(registers & self.held).for_each(|register| self.set(register, None));
     }
 
-    fn is_empty(&self) -> bool {
-        self.registers.iter().all(Option::is_none)
+    /// The registers that hold something, as bits.
+    pub(super) fn held(&self) -> u32 {
+        self.held
     }
 
     /// What is so on both ways to a place; whether that is less than before.
     fn meet(&mut self, other: &State) -> bool {
-        let mut less = false;
-        for (own, other) in self.registers.iter_mut().zip(&other.registers) {
-            if own.is_some() && own != other {
-                (*own, less) = (None, true);
-            }
-        }
-        less
+        let differ = |register: &u32| self.registers[*register as usize] != other.registers[*register as usize];
+        let less = each(self.held).filter(differ).fold(0, |registers, register| registers | 1 << register);
+        self.forget(less);
+        less != 0
     }
 
     /// Where a load or a store leads. The stack's registers hold nothing that is known here.
@@ -200,10 +206,9 @@ impl State {
             }
             _ => {
                 self.forget(word.writes());
-                if let Flow::Call(target) = word.flow()
-                    && word.operation() != Operation::SystemCall
-                {
+                if calls(word) {
                     self.forget(SCRATCH);
+                    let Flow::Call(target) = word.flow() else { return None };
                     self.set(0, target.map(Value::Result));
                 }
                 None
@@ -248,7 +253,7 @@ pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeMap<u64,
 }
 
 /// The instructions that may be executed next. Behind a call of what does not return, other code may lie.
-fn follows(code: &Code<'_>, word: Word) -> [Option<u64>; 2] {
+pub(super) fn follows(code: &Code<'_>, word: Word) -> [Option<u64>; 2] {
     let next = Some(word.address + 4);
     match word.flow() {
         Flow::Call(Some(target)) if !returns(code, target, 0) => [None, None],
@@ -299,52 +304,9 @@ fn returns(code: &Code<'_>, start: u64, depth: usize) -> bool {
     found
 }
 
-/// Follows the page that the ADRP at `start` loads, on every way from there, until nothing holds anything of it: each
-/// address that is made of it, and the instruction. Nothing if that takes too long.
-pub(super) fn follow_page(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
-    /// A pointer that goes through an array is another one each time around.
-    const MOST_STATES: usize = 8;
-    let mut found = Vec::new();
-    let mut seen: HashMap<u64, Vec<State>> = HashMap::new();
-    let mut open = vec![(start, State::default())];
-    while let Some((address, mut state)) = open.pop() {
-        let Some(word) = word_at(code.image, address) else { continue };
-        code.steps_left.set(code.steps_left.get().checked_sub(1)?);
-        let of_page =
-            |state: &State, word: Word| (0..31).any(|one| word.reads() >> one & 1 == 1 && state.get(one).is_some());
-        // Of other numbers and addresses nothing is wanted.
-        match word.operation() {
-            Operation::Constant { .. } | Operation::Address { .. } if address != start => state.forget(word.writes()),
-            _ => {
-                let uses = of_page(&state, word);
-                let made = state.step(code, word);
-                if uses {
-                    found.extend(made.map(|made| (made, address)));
-                    // Out of a table of addresses.
-                    let loaded = (0..31).filter(|register| word.writes() >> register & 1 == 1);
-                    found.extend(loaded.filter_map(|register| state.address(register)).map(|loaded| (loaded, address)));
-                }
-                for register in (0..31).filter(|_| address != start) {
-                    if matches!(state.get(register), Some(Value::Result(_) | Value::Thread(_)))
-                        || (!uses && word.writes() >> register & 1 == 1)
-                    {
-                        state.set(register, None);
-                    }
-                }
-            }
-        }
-        if state.is_empty() {
-            continue;
-        }
-        for next in follows(code, word).into_iter().flatten() {
-            let states = seen.entry(next).or_default();
-            if states.len() < MOST_STATES && !states.contains(&state) {
-                states.push(state);
-                open.push((next, state));
-            }
-        }
-    }
-    Some(found)
+/// A call, and not one of the system.
+pub(super) fn calls(word: Word) -> bool {
+    matches!(word.flow(), Flow::Call(_)) && word.operation() != Operation::SystemCall
 }
 
 /// Goes through so many instructions before an address in order, and gives what registers hold then.

@@ -360,6 +360,11 @@ impl Word {
         registers || converts || element || self.is(0xfff0_0000, 0xd530_0000)
     }
 
+    /// CSEL and its kin: one register or the other.
+    pub(super) fn selects(self) -> bool {
+        self.is(0x1fe0_0000, 0x1a80_0000)
+    }
+
     /// The general registers that it reads, the stack pointer left out; of the rarer ones, more than it does.
     pub(super) fn reads(self) -> u32 {
         let one = |register: u32| if register == ZERO { 0 } else { 1 << register };
@@ -486,6 +491,8 @@ mod tests {
         assert_eq!(word(0x1e27_0000).writes(), 0, "fmov s0, w0");
         assert_eq!(word(0x9400_0000).writes(), set(&[30]), "bl");
         assert_eq!(word(0x9a9f_17e0).writes(), set(&[0]), "cset x0, eq");
+        assert!(word(0x9a83_0083).selects(), "csel x3, x4, x3, eq");
+        assert!(!word(0x9b08_2e6b).selects() && !word(0x8b15_0000).selects(), "madd; add x0, x0, x21");
     }
 
     #[test]

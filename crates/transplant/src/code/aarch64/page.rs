@@ -1,0 +1,210 @@
+//! Where a page goes that ADRP loads, from register to register, to the stack and back, and what addresses are made of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::values::{SCRATCH, State, Value, calls, each, follows};
+use super::word::{Access, Operation, Word, ZERO};
+use super::word_at;
+use crate::code::Code;
+
+const FRAME: u32 = 29;
+
+/// Each address that is made of what the ADRP or ADR at `start` loads, on every way from there, and the instruction that makes
+/// it. Nothing if it cannot be followed everywhere.
+pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
+    let first = word_at(code.image, start)?;
+    let Operation::Address { to, value } = first.operation() else { return None };
+    let mut made = Made::default();
+    let next = start + 4;
+    if first.bits >> 31 == 1 {
+        follow_page(code, value, (next, Bare { registers: 1 << to, slots: BTreeSet::new() }), &mut made)?;
+    } else {
+        // What ADR loads is an address already.
+        let mut state = State::default();
+        state.set(to, Some(Value::Known(value)));
+        made.follow(code, next, state)?;
+    }
+    Some(made.found)
+}
+
+/// A place in the stack: the stack pointer or the frame's, and the distance from it. The same place counts as another one
+/// if it is reached from the other register: compilers choose one for each.
+type Slot = (u32, i64);
+
+/// Where the page may be as it is, nothing added. gcc puts pages on the stack when it is short of registers. What gets into
+/// other memory was not meant: a register without a value, stored as a part of something.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Bare {
+    /// As bits.
+    registers: u32,
+    slots: BTreeSet<Slot>,
+}
+
+impl Bare {
+    /// Adds where it is on another way; whether that is more.
+    fn join(&mut self, other: &Bare) -> bool {
+        let before = (self.registers, self.slots.len());
+        self.registers |= other.registers;
+        self.slots.extend(&other.slots);
+        before != (self.registers, self.slots.len())
+    }
+
+    fn holds(&self, register: u32) -> bool {
+        register != ZERO && self.registers >> register & 1 == 1
+    }
+
+    /// Goes on behind an instruction that is no start of something else.
+    fn step(&mut self, word: Word) {
+        let (mut registers, writes) = (self.registers & !word.writes(), word.writes());
+        match word.operation() {
+            Operation::Move { to, from } if self.holds(from) && to != ZERO => registers |= 1 << to,
+            Operation::Memory(access) => {
+                registers |= self.access(&access);
+                if let Some(step) = access.step {
+                    self.moved(access.base, Some(step));
+                }
+            }
+            Operation::Add { to: Some(to @ (ZERO | FRAME)), from, value, .. } => {
+                self.moved(to, (to == from).then_some(value));
+            }
+            Operation::Logic { to: Some(ZERO), .. } | Operation::Sum { to: Some(ZERO), .. } => self.moved(ZERO, None),
+            _ if word.selects() && word.reads() & self.registers != 0 => registers |= writes,
+            _ if calls(word) => registers &= !SCRATCH,
+            _ if writes >> FRAME & 1 == 1 => self.moved(FRAME, None),
+            _ => {}
+        }
+        self.registers = registers;
+    }
+
+    /// A load or a store: the registers that the page is loaded into, as bits.
+    fn access(&mut self, access: &Access) -> u32 {
+        let in_stack = matches!(access.base, ZERO | FRAME) && access.index.is_none() && access.literal.is_none();
+        let mut loaded = 0;
+        for (register, behind) in [(access.register, 0), (access.second, i64::from(access.size))] {
+            let Some(register) = register else { continue };
+            let at = access.offset + behind;
+            if in_stack && access.stores {
+                self.slots
+                    .retain(|slot| slot.0 != access.base || slot.1 >= at + i64::from(access.size) || at >= slot.1 + 8);
+                if self.holds(register) && access.size == 8 {
+                    self.slots.insert((access.base, at));
+                }
+            } else if in_stack && register != ZERO && access.size == 8 && self.slots.contains(&(access.base, at)) {
+                loaded |= 1 << register;
+            }
+        }
+        if access.loads && !access.stores && [access.register, access.second].contains(&Some(FRAME)) {
+            self.moved(FRAME, None);
+        }
+        loaded
+    }
+
+    /// The stack pointer or the frame's was changed: by so much, or to what is not known.
+    fn moved(&mut self, register: u32, by: Option<i64>) {
+        let moved = |(base, at): Slot| match by {
+            _ if base != register => Some((base, at)),
+            Some(by) => Some((base, at - by)),
+            None => None,
+        };
+        self.slots = std::mem::take(&mut self.slots).into_iter().filter_map(moved).collect();
+    }
+}
+
+/// Follows the page itself until it is nowhere any more, and what is made of it.
+fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) -> Option<()> {
+    /// A stack pointer that a loop moves is somewhere else each time around.
+    const MOST_SLOTS: usize = 64;
+    let mut open = vec![start.0];
+    let mut places: BTreeMap<u64, Bare> = BTreeMap::from([start]);
+    while let Some(address) = open.pop() {
+        let (Some(word), Some(mut bare)) = (word_at(code.image, address), places.get(&address).cloned()) else {
+            continue;
+        };
+        code.steps_left.set(code.steps_left.get().checked_sub(1)?);
+        let read = word.reads() & bare.registers;
+        bare.step(word);
+        if read != 0 {
+            let mut state = State::default();
+            each(read).for_each(|register| state.set(register, Some(Value::Known(page))));
+            made.step(code, &mut state, word);
+            state.forget(bare.registers);
+            // An object at the page's begin: its address, and no page any more.
+            let objects = each(state.held()).filter(|register| state.address(*register) == Some(page));
+            objects.collect::<Vec<_>>().into_iter().for_each(|register| state.set(register, Some(Value::Near(page))));
+            for next in follows(code, word).into_iter().flatten() {
+                made.follow(code, next, state)?;
+            }
+        }
+        if bare.registers == 0 && bare.slots.is_empty() {
+            continue;
+        }
+        if bare.slots.len() > MOST_SLOTS {
+            return None;
+        }
+        for next in follows(code, word).into_iter().flatten() {
+            let more = match places.get_mut(&next) {
+                Some(before) => before.join(&bare),
+                None => {
+                    places.insert(next, bare.clone());
+                    true
+                }
+            };
+            if more {
+                open.push(next);
+            }
+        }
+    }
+    Some(())
+}
+
+/// Addresses that were made, and where they were followed already.
+#[derive(Debug, Default)]
+struct Made {
+    found: Vec<(u64, u64)>,
+    seen: HashMap<u64, Vec<State>>,
+}
+
+impl Made {
+    /// Goes on behind an instruction that reads what registers hold.
+    fn step(&mut self, code: &Code<'_>, state: &mut State, word: Word) {
+        self.found.extend(state.step(code, word).map(|made| (made, word.address)));
+        // Out of a table of addresses.
+        let loaded = each(word.writes()).filter_map(|register| state.address(register));
+        self.found.extend(loaded.map(|loaded| (loaded, word.address)));
+        for register in each(state.held()) {
+            if matches!(state.get(register), Some(Value::Result(_) | Value::Thread(_))) {
+                state.set(register, None);
+            }
+        }
+    }
+
+    /// Follows addresses until no register holds anything of them. Nothing if that takes too long.
+    fn follow(&mut self, code: &Code<'_>, start: u64, state: State) -> Option<()> {
+        let mut open = Vec::new();
+        self.go_on(start, state, &mut open);
+        while let Some((address, mut state)) = open.pop() {
+            let Some(word) = word_at(code.image, address) else { continue };
+            code.steps_left.set(code.steps_left.get().checked_sub(1)?);
+            if word.reads() & state.held() == 0 {
+                // Of other numbers and addresses nothing is wanted.
+                state.forget(if calls(word) { word.writes() | SCRATCH } else { word.writes() });
+            } else {
+                self.step(code, &mut state, word);
+            }
+            for next in follows(code, word).into_iter().flatten() {
+                self.go_on(next, state, &mut open);
+            }
+        }
+        Some(())
+    }
+
+    fn go_on(&mut self, next: u64, state: State, open: &mut Vec<(u64, State)>) {
+        /// A pointer that goes through an array is another one each time around.
+        const MOST_STATES: usize = 8;
+        let states = self.seen.entry(next).or_default();
+        if state.held() != 0 && states.len() < MOST_STATES && !states.contains(&state) {
+            states.push(state);
+            open.push((next, state));
+        }
+    }
+}
