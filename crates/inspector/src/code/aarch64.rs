@@ -67,7 +67,7 @@ pub(super) fn marks(parts: &[(u64, &[u8])], most: usize) -> Vec<u64> {
 }
 
 /// Functions that are nothing but a jump, and where to; a landing pad may be before it.
-pub(super) fn jumps(parts: &[(u64, &[u8])], wanted: impl Fn(u64) -> bool, most: usize) -> Vec<(u64, u64)> {
+pub(super) fn jumps(parts: &[(u64, &[u8])], mut wanted: impl FnMut(u64) -> bool, most: usize) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for (start, data) in parts {
         let mut before = 0;

@@ -60,7 +60,7 @@ fn target(start: u64, data: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Functions that are nothing but a jump, and where to: `e9` and a displacement, behind `endbr64` where there is one.
-pub(super) fn jumps(parts: &[(u64, &[u8])], wanted: impl Fn(u64) -> bool, most: usize) -> Vec<(u64, u64)> {
+pub(super) fn jumps(parts: &[(u64, &[u8])], mut wanted: impl FnMut(u64) -> bool, most: usize) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for (start, data) in parts {
         for at in memchr_iter(0xe9, data) {
