@@ -2,39 +2,49 @@
 
 use std::collections::HashMap;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-
 use super::Stop;
-use crate::code::is_immediate;
-use crate::image::Image;
 
 /// More than any string function has, with what it calls.
 const MOST: usize = 400;
 /// Where nothing follows.
-pub(super) const NOWHERE: usize = usize::MAX;
+const NOWHERE: usize = usize::MAX;
 
-/// What an instruction does to the flow of control.
+/// What an instruction does to the flow of control, and where it leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,
-    Jump,
-    Conditional,
-    Call,
+    Jump(u64),
+    Conditional(u64),
+    Call(u64),
     Return,
 }
 
-/// What executes an instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    General,
-    Repeated,
-    Vector,
+impl Flow {
+    fn target(self) -> Option<u64> {
+        match self {
+            Flow::Jump(target) | Flow::Conditional(target) | Flow::Call(target) => Some(target),
+            Flow::Next | Flow::Return => None,
+        }
+    }
+
+    fn goes_on(self) -> bool {
+        !matches!(self, Flow::Jump(_) | Flow::Return)
+    }
+}
+
+/// An instruction, and where the one behind it begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Decoded<I> {
+    pub(super) instruction: I,
+    pub(super) flow: Flow,
+    pub(super) behind: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Step {
-    pub(super) instruction: Instruction,
-    pub(super) unit: Unit,
+pub(super) struct Step<I> {
+    address: u64,
+    behind: u64,
+    pub(super) instruction: I,
     pub(super) flow: Flow,
     /// The index of the instruction behind it.
     pub(super) next: usize,
@@ -44,8 +54,8 @@ pub(super) struct Step {
 
 /// A function as far as direct branches and calls lead.
 #[derive(Debug)]
-pub(crate) struct Body {
-    pub(super) steps: Vec<Step>,
+pub(super) struct Body<I> {
+    pub(super) steps: Vec<Step<I>>,
     executed: Vec<bool>,
     /// Of conditional branches: bit 0, it was taken; bit 1, it was not.
     ways: Vec<u8>,
@@ -53,52 +63,49 @@ pub(crate) struct Body {
     of_alignment: Vec<bool>,
 }
 
-impl Body {
+impl<I> Default for Body<I> {
+    fn default() -> Body<I> {
+        Body { steps: Vec::new(), executed: Vec::new(), ways: Vec::new(), of_alignment: Vec::new() }
+    }
+}
+
+impl<I> Body<I> {
     /// Follows the flow of control from `start` on. The first instruction has the index 0.
-    pub(crate) fn read(image: &Image<'_>, start: u64) -> Result<Body, Stop> {
-        let mut steps: Vec<Step> = Vec::new();
+    pub(super) fn read(start: u64, decode: impl Fn(u64) -> Result<Decoded<I>, Stop>) -> Result<Body<I>, Stop> {
+        let mut steps: Vec<Step<I>> = Vec::new();
         let mut places: HashMap<u64, usize> = HashMap::new();
         let mut open = vec![start];
-        while let Some(address) = open.pop() {
-            let mut at = address;
+        while let Some(mut at) = open.pop() {
             while !places.contains_key(&at) {
                 if steps.len() == MOST {
                     return Err(Stop::Large);
                 }
-                let bytes = image.from(at);
-                let bytes = if image.is_executable(at) { &bytes[..bytes.len().min(15)] } else { &[] };
-                let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
-                let unit = unit(&instruction).filter(|_| !instruction.is_invalid());
-                let unit = unit.ok_or(Stop::Unknown { address: at })?;
-                let flow = flow(&instruction).ok_or(Stop::Indirect { address: at })?;
+                let Decoded { instruction, flow, behind } = decode(at)?;
                 places.insert(at, steps.len());
-                steps.push(Step { instruction, unit, flow, next: NOWHERE, target: NOWHERE });
-                match flow {
-                    Flow::Return => break,
-                    Flow::Jump => at = instruction.near_branch_target(),
-                    Flow::Conditional | Flow::Call => {
-                        open.push(instruction.near_branch_target());
-                        at = instruction.next_ip();
+                steps.push(Step { address: at, behind, instruction, flow, next: NOWHERE, target: NOWHERE });
+                match (flow.target(), flow.goes_on()) {
+                    (None, false) => break,
+                    (Some(target), false) => at = target,
+                    (target, true) => {
+                        open.extend(target);
+                        at = behind;
                     }
-                    Flow::Next => at = instruction.next_ip(),
                 }
             }
         }
         for step in &mut steps {
             let place = |address: u64| places.get(&address).copied().unwrap_or(NOWHERE);
-            if !matches!(step.flow, Flow::Return | Flow::Jump) {
-                step.next = place(step.instruction.next_ip());
+            if step.flow.goes_on() {
+                step.next = place(step.behind);
             }
-            if !matches!(step.flow, Flow::Return | Flow::Next) {
-                step.target = place(step.instruction.near_branch_target());
-            }
+            step.target = step.flow.target().map_or(NOWHERE, place);
         }
         let count = steps.len();
         Ok(Body { steps, executed: vec![false; count], ways: vec![0; count], of_alignment: vec![true; count] })
     }
 
     /// Forgets what has been executed.
-    pub(crate) fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.executed.fill(false);
         self.ways.fill(0);
         self.of_alignment.fill(true);
@@ -117,7 +124,7 @@ impl Body {
     ///
     /// A branch that asks for the alignment of arguments alone may have one way only, where all alignments have been tried: loops
     /// up to an aligned address that compilers have unrolled end so. What only the other way leads to is left out.
-    pub(crate) fn untested(&self) -> Option<u64> {
+    pub(super) fn untested(&self) -> Option<u64> {
         let (mut open, mut seen) = (vec![0], vec![false; self.steps.len()]);
         let mut untested: Option<u64> = None;
         while let Some(index) = open.pop() {
@@ -125,11 +132,10 @@ impl Body {
                 continue;
             };
             let (taken, not_taken) = (self.ways[index] & 1 != 0, self.ways[index] & 2 != 0);
-            let conditional = step.flow == Flow::Conditional;
+            let conditional = matches!(step.flow, Flow::Conditional(_));
             let one_way = conditional && taken != not_taken && self.of_alignment[index];
             if !self.executed[index] || conditional && !one_way && !(taken && not_taken) {
-                let address = step.instruction.ip();
-                untested = Some(untested.map_or(address, |before| before.min(address)));
+                untested = Some(untested.map_or(step.address, |before| before.min(step.address)));
                 continue;
             }
             open.extend(
@@ -139,72 +145,5 @@ impl Body {
             );
         }
         untested
-    }
-
-    /// Numbers that its instructions compare with, or subtract: where it may treat longer blocks in another way.
-    pub(crate) fn numbers(&self) -> Vec<u64> {
-        let mut found: Vec<u64> = Vec::new();
-        for Step { instruction, .. } in &self.steps {
-            let last = instruction.op_count().saturating_sub(1);
-            let compares =
-                matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Add | Mnemonic::Test);
-            if compares && last == 1 && is_immediate(instruction.op_kind(last)) {
-                found.push((instruction.immediate(last) as i64).unsigned_abs());
-            }
-            if instruction.mnemonic() == Mnemonic::Lea {
-                found.push((instruction.memory_displacement64() as i64).unsigned_abs());
-            }
-        }
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
-    /// Whether it touches memory other than the stack, as every string function does.
-    pub(crate) fn touches_memory(&self) -> bool {
-        self.steps.iter().any(|Step { instruction, .. }| {
-            instruction.mnemonic() != Mnemonic::Lea
-                && instruction.mnemonic() != Mnemonic::Nop
-                && (instruction.is_string_instruction()
-                    || (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory)
-                        && !matches!(instruction.memory_base(), Register::RSP | Register::RIP | Register::None))
-        })
-    }
-}
-
-/// Nothing for what leads nobody knows where.
-fn flow(instruction: &Instruction) -> Option<Flow> {
-    let direct = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64;
-    match instruction.flow_control() {
-        FlowControl::Next => Some(Flow::Next),
-        FlowControl::Return if instruction.op_count() == 0 => Some(Flow::Return),
-        FlowControl::UnconditionalBranch if direct => Some(Flow::Jump),
-        FlowControl::ConditionalBranch if direct => Some(Flow::Conditional),
-        FlowControl::Call if direct => Some(Flow::Call),
-        _ => None,
-    }
-}
-
-/// What executes an instruction; nothing if none can. Most of a program is told apart by this.
-fn unit(instruction: &Instruction) -> Option<Unit> {
-    let mnemonic = instruction.mnemonic();
-    let plain = !instruction.has_lock_prefix()
-        && matches!(instruction.segment_prefix(), Register::None | Register::DS | Register::CS);
-    let writes_fixed = instruction.is_ip_rel_memory_operand()
-        && instruction.op0_kind() == OpKind::Memory
-        && !matches!(mnemonic, Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push);
-    match () {
-        () if !plain || writes_fixed => None,
-        // What it does is in its flow.
-        () if instruction.flow_control() != FlowControl::Next => Some(Unit::General),
-        // Some names are those of instructions of SSE2, too.
-        () if instruction.is_string_instruction() => {
-            // By registers of 64 bits, and not by their lower halves.
-            let whole = |kind| matches!(kind, OpKind::MemoryESRDI | OpKind::MemorySegRSI | OpKind::Register);
-            let known = super::repeated::knows(mnemonic) && instruction.op_kinds().all(whole);
-            known.then_some(Unit::Repeated)
-        }
-        () if super::general::knows(mnemonic) => Some(Unit::General),
-        () => super::vector::knows(mnemonic).then_some(Unit::Vector),
     }
 }

@@ -25,8 +25,7 @@ pub use proof::Unproven;
 
 use crate::code::Code;
 use crate::family::Family;
-use crate::image::{Image, STT_FUNC, STT_NOTYPE};
-use crate::interpreter::Body;
+use crate::image::{STT_FUNC, STT_NOTYPE};
 use proof::{Strictness, Trial};
 
 /// A function of the program that is a string function by its name or by what it does.
@@ -84,8 +83,9 @@ fn by_name(code: &Code<'_>) -> Vec<StringEntry> {
             named.entry(symbol.value).or_default().insert(function);
         }
     }
+    let Some(mut trial) = Trial::of(code.image, Strictness::Sign) else { return Vec::new() };
     let entry = |(address, functions): (u64, BTreeSet<StringFunction>)| {
-        let kept = functions.iter().find_map(|function| prove_named(code.image, address, *function).err());
+        let kept = functions.iter().find_map(|function| prove_named(&mut trial, address, *function).err());
         let function = wider(&functions).or(functions.first().copied())?;
         Some(StringEntry { function, address, kept: kept.map(Kept::Unproven) })
     };
@@ -98,8 +98,8 @@ fn wider(functions: &BTreeSet<StringFunction>) -> Option<StringFunction> {
 }
 
 /// A function may do more than its name says: memcpy may be memmove, and bcmp memcmp.
-fn prove_named(image: &Image<'_>, address: u64, function: StringFunction) -> Result<(), Unproven> {
-    let mut trial = Trial::of(image, address, Strictness::Sign)?;
+fn prove_named(trial: &mut Trial<'_>, address: u64, function: StringFunction) -> Result<(), Unproven> {
+    trial.read(address)?;
     let wider = match function {
         StringFunction::Memcpy => Some(StringFunction::Memmove),
         StringFunction::Bcmp => Some(StringFunction::Memcmp),
@@ -117,28 +117,17 @@ fn by_deeds(code: &Code<'_>, family: &Family) -> Vec<StringEntry> {
         family.core.values().chain(family.wrappers.iter().map(|(_, start)| start)).copied().collect();
     let musl = Musl::of(family);
     let mut found = Vec::new();
-    let mut trial = None;
+    let Some(mut trial) = Trial::of(code.image, Strictness::Difference) else { return found };
     for start in code.led_to() {
         // Jumps lead into the middle of functions, too.
         let begins = code.is_start(start) || code.machine.follows_an_end(code.image, start);
         if own.contains(&start) || !begins {
             continue;
         }
-        let Ok(body) = Body::read(code.image, start) else { continue };
-        if !body.touches_memory() {
+        if trial.read(start).is_err() || !trial.touches_memory() {
             continue;
         }
-        let trial = match &mut trial {
-            None => match Trial::of(code.image, start, Strictness::Difference) {
-                Ok(new) => trial.insert(new),
-                Err(_) => continue,
-            },
-            Some(trial) => {
-                trial.start_over(body);
-                trial
-            }
-        };
-        if let Some(entry) = recognised(trial, start, &musl) {
+        if let Some(entry) = recognised(&mut trial, start, &musl) {
             found.push(entry);
         }
     }

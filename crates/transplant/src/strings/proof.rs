@@ -11,7 +11,7 @@ use super::StringFunction;
 use super::inputs_blocks as blocks;
 use super::inputs_texts as texts;
 use crate::image::Image;
-use crate::interpreter::{Argument, Body, Memory, Outcome, PAGE, Processor, Stop};
+use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE, Stop};
 
 /// Why a function is not proven to be what it was taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -151,27 +151,30 @@ static AROUND: [[u8; MARGIN]; 2] = {
 /// A function under trial.
 #[derive(Debug)]
 pub(super) struct Trial<'a> {
-    processor: Processor<'a>,
-    body: Body,
+    interpreter: Box<dyn Interpreter<'a> + 'a>,
     pub(super) strictness: Strictness,
 }
 
 impl<'a> Trial<'a> {
-    /// Reads the function at `start`.
-    pub(super) fn of(image: &'a Image<'a>, start: u64, strictness: Strictness) -> Result<Trial<'a>, Unproven> {
-        let body = Body::read(image, start)?;
-        Ok(Trial { processor: Processor::new(Memory::new(image)), body, strictness })
+    /// For functions of a program, if there is an interpreter of its instructions.
+    pub(super) fn of(image: &'a Image<'a>, strictness: Strictness) -> Option<Trial<'a>> {
+        Some(Trial { interpreter: interpreter::of(image)?, strictness })
     }
 
-    /// The same for another function.
-    pub(super) fn start_over(&mut self, body: Body) {
-        self.body = body;
+    /// Reads the function that is tried from now on.
+    pub(super) fn read(&mut self, start: u64) -> Result<(), Unproven> {
+        Ok(self.interpreter.read(start)?)
+    }
+
+    /// Whether it touches memory other than the stack, as every string function does.
+    pub(super) fn touches_memory(&self) -> bool {
+        self.interpreter.touches_memory()
     }
 
     /// Whether it is `function`.
     pub(super) fn prove(&mut self, function: StringFunction) -> Result<(), Unproven> {
         use StringFunction as F;
-        self.body.forget();
+        self.interpreter.forget();
         match function {
             F::Memcpy => blocks::copies(self, false),
             F::Memmove => blocks::copies(self, true),
@@ -188,7 +191,7 @@ impl<'a> Trial<'a> {
             F::Stpcpy | F::Strcpy | F::Stpncpy | F::Strncpy => texts::copies(self, function),
             F::Strcat | F::Strncat => texts::appends(self, function == F::Strncat),
         }?;
-        match self.body.untested() {
+        match self.interpreter.untested() {
             Some(address) => Err(Unproven::Untested { address }),
             None => Ok(()),
         }
@@ -198,7 +201,7 @@ impl<'a> Trial<'a> {
     pub(super) fn long_lengths(&self) -> Vec<usize> {
         let mut lengths = vec![96, 100, 127, 128, 129, 160, 191, 200, 255, 256, 257, 300, 511, 513, 1025, 4099];
         // What a threshold is, is not asked: any number in the code may be one.
-        let numbers = self.body.numbers().into_iter().filter(|number| (81..20_000).contains(number));
+        let numbers = self.interpreter.numbers().into_iter().filter(|number| (81..20_000).contains(number));
         for number in numbers.take(16) {
             let number = number as usize;
             lengths.extend([number - 1, number, number + 1, number + 19, 2 * number + 5]);
@@ -216,8 +219,8 @@ impl<'a> Trial<'a> {
 
     /// Where in a region a block of `n` bytes begins: `align` behind a multiple of 64, in the middle of a page; or, every
     /// so often, up to the end of a page.
-    pub(super) fn place(&self, region: usize, n: usize, align: u64, at_end: bool) -> u64 {
-        let base = self.processor.memory.base(region) + PAGE;
+    pub(super) fn place(&mut self, region: usize, n: usize, align: u64, at_end: bool) -> u64 {
+        let base = self.interpreter.memory().base(region) + PAGE;
         match at_end {
             true => base + (n as u64 + 256).next_multiple_of(PAGE) - n as u64,
             false => base + 1984 + align,
@@ -226,7 +229,7 @@ impl<'a> Trial<'a> {
 
     /// A region's bytes.
     pub(super) fn bytes(&mut self, region: usize, range: Range<u64>) -> &mut [u8] {
-        self.processor.memory.bytes(region, range)
+        self.interpreter.memory().bytes(region, range)
     }
 
     /// Fills what surrounds a block with bytes that must not matter: one of several kinds, `special` among them.
@@ -242,12 +245,12 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) fn allow(&mut self, region: usize, read: Range<u64>, write: Range<u64>) {
-        self.processor.memory.allow(region, read, write);
+        self.interpreter.memory().allow(region, read, write);
     }
 
     /// Runs it; `bytes` is how many it has to look at.
     pub(super) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Stop> {
-        self.processor.call(&mut self.body, arguments, STEPS + STEPS_PER_BYTE * bytes as u64)
+        self.interpreter.call(arguments, STEPS + STEPS_PER_BYTE * bytes as u64)
     }
 
     /// Runs it, and expects it to return a word.

@@ -68,7 +68,9 @@ fn named(image: &Image<'_>) -> Vec<(StringFunction, String, u64)> {
 }
 
 fn prove(image: &Image<'_>, function: StringFunction, address: u64) -> Result<(), Unproven> {
-    Trial::of(image, address, Strictness::Sign)?.prove(function)
+    let mut trial = Trial::of(image, Strictness::Sign).unwrap();
+    trial.read(address)?;
+    trial.prove(function)
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use iced_x86::{Instruction, Mnemonic};
 
-use super::Stop;
 use super::flags::{ALL, Flags, ZERO, mask};
 use super::processor::{Processor, RAX, RCX, RDI, RSI, WHOLE, mask_of_bytes};
+use crate::interpreter::Stop;
 
 /// Whether an instruction of that name can be executed here, if it is a string instruction: some names are those of others, too.
 pub(super) fn knows(mnemonic: Mnemonic) -> bool {
@@ -33,7 +33,7 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
             if p.general[RCX] == 0 {
                 return Ok(());
             }
-            p.spend(1)?;
+            p.budget.spend()?;
         }
         let (from, to) = (p.general[RSI], p.general[RDI]);
         let whole = mask_of_bytes(size);

@@ -2,8 +2,8 @@
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-use super::Stop;
 use super::processor::{Processor, WHOLE};
+use crate::interpreter::Stop;
 
 type Lane = [u8; 16];
 

@@ -2,10 +2,10 @@
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-use super::Stop;
 use super::flags::{ALL, CARRY, Flags, OVERFLOW, mask, top};
 use super::processor::{Processor, RAX, RBP, RDX, RSP, WHOLE, mask_of_bytes};
 use crate::code::is_immediate;
+use crate::interpreter::Stop;
 
 /// Whether an instruction of that name can be executed here.
 pub(super) fn knows(mnemonic: Mnemonic) -> bool {
