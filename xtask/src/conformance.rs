@@ -8,12 +8,15 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::page::Table;
 use crate::workspace;
 
-/// The page that holds the table, between these two lines.
-const PAGE: &str = "docs/conformance.md";
-const BEGIN: &str = "<!-- made by `cargo xtask conformance --write` from the results of `cargo xtask test-slow` -->";
-const END: &str = "<!-- end of what was made -->";
+/// Where the table goes.
+const TABLE: Table = Table {
+    page: "docs/conformance.md",
+    begin: "<!-- made by `cargo xtask conformance --write` from the results of `cargo xtask test-slow` -->",
+    end: "<!-- end of what was made -->",
+};
 
 /// A run that is due, as tests/casebook/record.rs writes it.
 #[derive(Debug, Clone, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,10 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
                     first.way
                 );
             }
-            let page = workspace::root().join(PAGE);
-            let text = fs::read_to_string(&page).with_context(|| format!("cannot read `{PAGE}`"))?;
-            fs::write(&page, replaced(&text, &results.tables())?)?;
-            println!("wrote `{PAGE}`");
+            TABLE.write(&results.tables())?;
         }
         _ => bail!("`conformance` takes `--write` or nothing"),
     }
@@ -78,13 +78,6 @@ pub(crate) fn print() {
     if let Ok(results) = Results::read(&fixtures::conformance_results()) {
         print!("\n{}", results.tables());
     }
-}
-
-/// Everything between the page's two lines becomes `tables`.
-fn replaced(page: &str, tables: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("`{PAGE}` has no line `{BEGIN}`"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("`{PAGE}` has no line `{END}`"))?;
-    Ok(format!("{before}{BEGIN}\n\n{tables}\n{END}{after}"))
 }
 
 struct Results {
@@ -237,14 +230,5 @@ mod tests {
         let results = results(vec![(cell("fork", "one", "ld"), None, &[])], vec![cell("fork", "one", "lld")]);
         assert!(results.tables().contains("| 1/1, 1 not run |"));
         assert_eq!(results.missing().len(), 1);
-    }
-
-    #[test]
-    fn only_what_was_made_is_made_anew() {
-        let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let new = replaced(&page, "new\n").unwrap();
-        assert_eq!(new, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
-        assert_eq!(replaced(&new, "new\n").unwrap(), new);
-        assert!(replaced("nothing", "new").is_err());
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Puts in place what is missing, some 280 MB of downloads in all.
+/// Puts in place what is missing, some 370 MB of downloads in all.
 ///
 /// # Errors
 /// As [`run`].

@@ -14,6 +14,7 @@ mod linking;
 mod lto;
 mod memory;
 mod packages;
+mod page;
 mod profiles;
 mod proof;
 mod released;
@@ -85,7 +86,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "corpus",
         arguments: "",
-        help: "download released programs for the inspector to look at (280 MB; test-slow calls it)",
+        help: "download released programs for the inspector to look at (370 MB; test-slow calls it)",
         run: corpus::run,
     },
     Task {

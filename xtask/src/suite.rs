@@ -10,16 +10,19 @@ use measure::results::Results;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use crate::linking::Musl;
+use crate::page::Table;
 use crate::{command, setup, workspace};
 
 /// Where figures that the docs show are kept.
 const KEPT: &str = "docs/figures/suite.json";
-/// Documents that have the tables of them, between the marks.
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/bench.md"];
-const BEGIN: &str = "<!-- suite: made by `cargo xtask bench tables` -->\n";
-const END: &str = "<!-- /suite -->\n";
+/// Pages that have the tables of them.
+const PAGES: [Table; 2] = [of_page("README.md"), of_page("docs/bench.md")];
 /// What is compared where nobody says: everything there is, and the floor.
 const ARMS: &str = "all,glibc,bump";
+
+const fn of_page(page: &'static str) -> Table {
+    Table { page, begin: "<!-- suite: made by `cargo xtask bench tables` -->", end: "<!-- /suite -->" }
+}
 
 /// Hands everything that follows to `allograft bench`, optimised, with the host filled in.
 ///
@@ -85,19 +88,7 @@ pub(crate) fn tables() -> Result<()> {
     let Some(tables) = kept()? else {
         bail!("there is no `{KEPT}`: `cargo xtask bench suite --save {KEPT}` on a quiet machine makes it");
     };
-    for document in DOCUMENTS {
-        let path = workspace::root().join(document);
-        let before = fs::read_to_string(&path).with_context(|| format!("cannot read `{document}`"))?;
-        match inserted(&before, &tables) {
-            Some(after) if after != before => {
-                fs::write(&path, after).with_context(|| format!("cannot write `{document}`"))?;
-                println!("{document}: new tables");
-            }
-            Some(_) => println!("{document}: unchanged"),
-            None => bail!("`{document}` has no lines `{}` and `{}`", BEGIN.trim(), END.trim()),
-        }
-    }
-    Ok(())
+    PAGES.iter().try_for_each(|page| page.write(&tables))
 }
 
 /// The tables of the kept figures, if there are any.
@@ -121,26 +112,9 @@ fn kept() -> Result<Option<String>> {
     Ok(Some(report::overview(&results)))
 }
 
-/// The document with these tables between the marks; nothing if it has none.
-fn inserted(document: &str, table: &str) -> Option<String> {
-    let (before, rest) = document.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}{table}{END}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tables_go_between_the_marks() {
-        let table = "| | a |\n| --- | --- |\n| x | 1 |\n\nhow\n";
-        let document = format!("head\n{BEGIN}old\n{END}tail\n");
-        let new = inserted(&document, table).unwrap();
-        assert_eq!(new, format!("head\n{BEGIN}{table}{END}tail\n"));
-        assert_eq!(inserted(&new, table).unwrap(), new);
-        assert_eq!(inserted("no marks", table), None);
-    }
 
     #[test]
     fn the_file_to_save_to_is_found() {
@@ -156,10 +130,10 @@ mod tests {
     #[test]
     fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
         let tables = kept().unwrap().unwrap_or_default();
-        for document in DOCUMENTS {
-            let text = fs::read_to_string(workspace::root().join(document)).unwrap();
-            let wanted = inserted(&text, &tables).unwrap_or_else(|| panic!("`{document}` has no marks"));
-            assert!(text == wanted, "`{document}` has other tables than `{KEPT}`: `cargo xtask bench tables`");
+        for table in PAGES {
+            let text = fs::read_to_string(workspace::root().join(table.page)).unwrap();
+            let same = table.replaced(&text, &tables).unwrap() == text;
+            assert!(same, "`{}` has other tables than `{KEPT}`: `cargo xtask bench tables`", table.page);
         }
         let length = fs::metadata(workspace::root().join(KEPT)).map_or(0, |file| file.len());
         assert!(length < 1_000_000, "`{KEPT}` has {length} bytes");

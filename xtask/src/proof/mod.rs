@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{command, setup, workspace};
+use crate::{command, setup};
 use builds::{Build, Mode, Set};
 
 /// How much of its work each program does, in percent, and after how many seconds it counts as hanging.
@@ -49,6 +49,9 @@ struct Results {
     /// SHA-256 of the allograft that grafted.
     allograft: String,
     programs: BTreeMap<String, Outcome>,
+    /// SHA-256 of the grafts that passed, whichever allograft made them: the same bytes need not run again.
+    #[serde(default)]
+    grafts: BTreeMap<String, String>,
 }
 
 /// What the arguments ask for.
@@ -84,7 +87,7 @@ impl Wish {
 
 /// `cargo xtask proof [PART OF A BUILD'S NAME]... [--programs A,B] [--allograft PROGRAM] [--table] [--write]`.
 ///
-/// What has a result with the same allograft is not run again. `--table` prints what there is and runs nothing; `--write` puts the
+/// What has a result with the same allograft is not grafted again, and a graft of which the same bytes have passed is not run again. `--table` prints what there is and runs nothing; `--write` puts the
 /// table into the docs, if nothing is missing.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let wish = Wish::of(arguments)?;
@@ -111,7 +114,7 @@ struct Job {
 }
 
 fn run_all(wish: &Wish, allograft: &Path, folder: &Path) -> Result<()> {
-    let digest: String = Sha256::digest(fs::read(allograft)?).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = digest(allograft)?;
     let builds = builds::all();
     let programs = builds::programs()?;
     let mut jobs = VecDeque::new();
@@ -136,16 +139,19 @@ fn run_all(wish: &Wish, allograft: &Path, folder: &Path) -> Result<()> {
             let next = jobs.lock().ok().and_then(|mut jobs| Some((jobs.pop_front()?, jobs.len())));
             let Some((job, left)) = next else { return Ok(()) };
             let build = &builds[job.build];
-            let outcomes = outcomes(build, &job, allograft)?;
+            let results = |stripped| Results::of(folder, build, job.mode, stripped, &digest);
+            let passed = [false, true].map(|stripped| results(stripped).grafts.remove(&job.program.0));
+            let outcomes = outcomes(build, &job, allograft, passed)?;
             let _guard = kept.lock();
-            for (stripped, outcome) in [false, true].into_iter().zip(outcomes) {
+            for (stripped, (outcome, graft)) in [false, true].into_iter().zip(outcomes) {
                 let kind = if stripped { "stripped" } else { "symbols" };
                 if matches!(outcome, Outcome::Failed(_) | Outcome::Stock(_)) {
                     let shown: String = format!("{outcome:?}").chars().take(600).collect();
                     eprintln!("{} {} {kind} {}: {shown}", build.title(), job.mode.name(), job.program.0);
                 }
-                let mut results = Results::of(folder, build, job.mode, stripped, &digest);
+                let mut results = results(stripped);
                 results.programs.insert(job.program.0.clone(), outcome);
+                results.grafts.extend(graft.map(|graft| (job.program.0.clone(), graft)));
                 results.keep(folder)?;
             }
             if left % 50 == 0 {
@@ -166,7 +172,7 @@ impl Results {
         folder.join(format!("{} {} {} {kind}.json", self.name, self.flags, self.mode).replace(['/', '\''], ""))
     }
 
-    /// What is kept, if it is of the same allograft; else nothing yet.
+    /// What is kept, if it is of the same allograft; else nothing yet but the grafts that passed.
     fn of(folder: &Path, build: &Build, mode: Mode, stripped: bool, allograft: &str) -> Results {
         let empty = Results {
             schema_version: 1,
@@ -177,9 +183,14 @@ impl Results {
             stripped,
             allograft: allograft.to_owned(),
             programs: BTreeMap::new(),
+            grafts: BTreeMap::new(),
         };
         let kept = fs::read(empty.path(folder)).ok().and_then(|bytes| serde_json::from_slice::<Results>(&bytes).ok());
-        kept.filter(|kept| kept.allograft == allograft).unwrap_or(empty)
+        match kept {
+            Some(kept) if kept.allograft == allograft => kept,
+            Some(kept) => Results { grafts: kept.grafts, ..empty },
+            None => empty,
+        }
     }
 
     fn keep(&self, folder: &Path) -> Result<()> {
@@ -187,52 +198,63 @@ impl Results {
     }
 }
 
-/// What comes of a program with its symbols and without.
-fn outcomes(build: &Build, job: &Job, allograft: &Path) -> Result<[Outcome; 2]> {
+/// What came of a program, and the SHA-256 of its graft, if that passed.
+type Judged = (Outcome, Option<String>);
+
+/// What comes of a program with its symbols and without. `passed`: the grafts that passed before.
+fn outcomes(build: &Build, job: &Job, allograft: &Path, passed: [Option<String>; 2]) -> Result<[Judged; 2]> {
     let folder = compilers::folder().join("work").join(format!("{} {} {}", job.build, job.mode.name(), job.program.0));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
     let name = &job.program.0;
     let stock = folder.join("stock");
+    let [with_symbols, without] = passed;
     let outcomes = match build.link(&job.program.1, job.mode, &stock) {
         Err(error) => {
             let outcome = Outcome::Stock(format!("it does not link: {error:#}"));
-            [outcome.clone(), outcome]
+            [(outcome.clone(), None), (outcome, None)]
         }
         Ok(()) => {
-            let whole = outcome(&stock, &folder, name, allograft)?;
+            let whole = outcome(&stock, &folder, name, allograft, with_symbols)?;
             command::output(Command::new("strip").arg("-s").arg(&stock))?;
-            [whole, outcome(&stock, &folder, name, allograft)?]
+            [whole, outcome(&stock, &folder, name, allograft, without)?]
         }
     };
-    if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_))) {
+    if !outcomes.iter().any(|(outcome, _)| matches!(outcome, Outcome::Failed(_))) {
         fs::remove_dir_all(&folder)?;
     }
     Ok(outcomes)
 }
 
-fn outcome(stock: &Path, folder: &Path, name: &str, allograft: &Path) -> Result<Outcome> {
+fn outcome(stock: &Path, folder: &Path, name: &str, allograft: &Path, passed: Option<String>) -> Result<Judged> {
     let graft = folder.join(name);
     let mut command = Command::new(allograft);
     let output = command.args(["--color", "never", "-q", "graft"]).arg(stock).arg("-o").arg(&graft).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let failed = |failure| -> Result<Judged> {
+        let outcome = ran(stock, name)?.map_or(Outcome::Failed(failure), Outcome::Stock);
+        Ok((outcome, None))
+    };
     match output.status.code() {
         Some(0) => {}
-        Some(3) => return Ok(Outcome::Refused(reason(&said))),
-        _ => {
-            return Ok(match ran(stock, name)? {
-                Some(stock) => Outcome::Stock(stock),
-                None => Outcome::Failed(format!("allograft: {}, {said}", output.status)),
-            });
-        }
+        Some(3) => return Ok((Outcome::Refused(reason(&said)), None)),
+        _ => return failed(format!("allograft: {}, {said}", output.status)),
+    }
+    let digest = digest(&graft)?;
+    if passed.as_ref() == Some(&digest) {
+        return Ok((Outcome::Passed, passed));
     }
     // What a later strip leaves has to work as well.
     command::output(Command::new("strip").arg("-s").arg(&graft))?;
-    let Some(failure) = ran(&graft, name)? else { return Ok(Outcome::Passed) };
-    Ok(match ran(stock, name)? {
-        Some(stock) => Outcome::Stock(stock),
-        None => Outcome::Failed(failure),
-    })
+    match ran(&graft, name)? {
+        Some(failure) => failed(failure),
+        None => Ok((Outcome::Passed, Some(digest))),
+    }
+}
+
+fn digest(file: &Path) -> Result<String> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+    Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// What is wrong with a run; nothing if it passed. What a program notes of the machine is no failure.
@@ -263,11 +285,6 @@ fn reason(message: &str) -> String {
         rest = &from[end..];
     }
     (text + rest).trim().to_owned()
-}
-
-/// The page of the docs, with the table between its two marks.
-fn page() -> PathBuf {
-    workspace::root().join("docs").join("executables-proof.md")
 }
 
 #[cfg(test)]

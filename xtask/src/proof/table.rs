@@ -7,10 +7,14 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::builds::{self, Mode, Set};
-use super::{Outcome, Results, page};
+use super::{Outcome, Results};
+use crate::page::Table;
 
-const BEGIN: &str = "<!-- made by `cargo xtask proof --write` -->";
-const END: &str = "<!-- end of what was made -->";
+const TABLE: Table = Table {
+    page: "docs/executables-proof.md",
+    begin: "<!-- made by `cargo xtask proof --write` -->",
+    end: "<!-- end of what was made -->",
+};
 
 /// Prints the tables; with `write`, puts them into the docs if all are of one allograft, with the names of builds that are missing.
 ///
@@ -32,12 +36,7 @@ pub(super) fn show(folder: &Path, write: bool) -> Result<()> {
     if all.iter().any(|results| results.allograft != all[0].allograft) {
         bail!("the results are of several allografts\nhelp: `cargo xtask proof` runs what is not of this one");
     }
-    let text = text + &missing(&all)?;
-    let page = page();
-    let before = fs::read_to_string(&page).with_context(|| format!("cannot read `{}`", page.display()))?;
-    let (head, rest) = before.split_once(BEGIN).context("the page has no line for the table to begin")?;
-    let (_, tail) = rest.split_once(END).context("the page has no line for the table to end")?;
-    fs::write(&page, format!("{head}{BEGIN}\n\n{text}\n{END}{tail}")).context("cannot write the page")
+    TABLE.write(&(text + &missing(&all)?))
 }
 
 /// A paragraph on builds of which not every program has been run.
@@ -171,6 +170,7 @@ mod tests {
             mode: "static".into(),
             stripped,
             allograft: "a".into(),
+            grafts: std::collections::BTreeMap::new(),
             programs: ["one", "other", "third"].map(String::from).into_iter().zip(outcomes).collect(),
         };
         let refused = || Outcome::Refused("no symbols".into());

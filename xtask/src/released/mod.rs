@@ -10,19 +10,40 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use fixtures::corpus;
+use fixtures::Arch;
+use fixtures::corpus::{self, Released};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::page::Table;
 use crate::rounds::Spread;
 use crate::{command, corpus as corpus_step, memory, setup, workspace};
 use work::Work;
 
-/// Where figures that the docs show are kept, and the page that shows them.
-const KEPT: &str = "docs/figures/released.json";
-const PAGE: &str = "docs/executables-proof.md";
-const BEGIN: &str = "<!-- made by `cargo xtask bench released --write` -->";
-const END: &str = "<!-- end of the table of released programs -->";
+/// Programs of an architecture: where the figures that the docs show are kept, and the table of them.
+#[derive(Debug)]
+struct Sheet {
+    arch: Arch,
+    kept: &'static str,
+    table: Table,
+}
+
+const SHEETS: [Sheet; 2] = [
+    Sheet {
+        arch: Arch::X86_64,
+        kept: "docs/figures/released.json",
+        table: of_page("<!-- made by `cargo xtask bench released --write` -->"),
+    },
+    Sheet {
+        arch: Arch::Aarch64,
+        kept: "docs/figures/released-aarch64.json",
+        table: of_page("<!-- made by `cargo xtask bench released --arch aarch64 --write` -->"),
+    },
+];
+
+const fn of_page(begin: &'static str) -> Table {
+    Table { page: "docs/executables-proof.md", begin, end: "<!-- end of the table of released programs -->" }
+}
 
 /// One run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -59,6 +80,9 @@ struct Document {
     processors: usize,
     allograft: String,
     donor: String,
+    /// What ran the programs, if the machine did not: its times are none of theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    emulator: Option<String>,
     programs: Vec<Figures>,
 }
 
@@ -70,12 +94,20 @@ struct Wish {
     write: bool,
     allograft: Option<PathBuf>,
     donor: String,
+    sheet: &'static Sheet,
 }
 
 impl Wish {
     fn of(arguments: &[String]) -> Result<Wish> {
-        let mut wish =
-            Wish { runs: 10, only: vec![], save: None, write: false, allograft: None, donor: "mimalloc".to_owned() };
+        let mut wish = Wish {
+            runs: 10,
+            only: vec![],
+            save: None,
+            write: false,
+            allograft: None,
+            donor: "mimalloc".to_owned(),
+            sheet: &SHEETS[0],
+        };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let mut value = || rest.next().cloned().with_context(|| format!("`{argument}` takes a value"));
@@ -85,9 +117,14 @@ impl Wish {
                 "--write" => wish.write = true,
                 "--allograft" => wish.allograft = Some(value()?.into()),
                 "--donor" => wish.donor = value()?,
+                "--arch" => {
+                    let name = value()?;
+                    let sheet = SHEETS.iter().find(|sheet| sheet.arch.name() == name);
+                    wish.sheet = sheet.with_context(|| format!("there is no work for programs of `{name}`"))?;
+                }
                 flag if flag.starts_with('-') => {
                     bail!(
-                        "`bench released` knows `--runs N`, `--save FILE`, `--write`, `--donor NAME`, `--allograft PROGRAM`, and programs"
+                        "`bench released` knows `--runs N`, `--save FILE`, `--write`, `--arch ARCH`, `--donor NAME`, `--allograft PROGRAM`, and programs"
                     )
                 }
                 name => wish.only.push(name.to_owned()),
@@ -98,7 +135,7 @@ impl Wish {
     }
 }
 
-/// `cargo xtask bench released [PROGRAM].. [--runs N] [--donor NAME] [--save FILE] [--write]`.
+/// `cargo xtask bench released [PROGRAM].. [--arch ARCH] [--runs N] [--donor NAME] [--save FILE] [--write]`.
 ///
 /// `--write` makes the table in the docs from the kept figures, and runs nothing.
 ///
@@ -107,10 +144,7 @@ impl Wish {
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let wish = Wish::of(arguments)?;
     if wish.write {
-        let kept = workspace::root().join(KEPT);
-        let none = || format!("there is no `{KEPT}`: `cargo xtask bench released --runs 100 --save {KEPT}` makes it");
-        let document: Document = serde_json::from_slice(&fs::read(&kept).with_context(none)?)?;
-        return write(&table(&document));
+        return wish.sheet.table.write(&table(&wish.sheet.kept()?));
     }
     setup::prepare(setup::Extent::Everything)?;
     corpus_step::prepare()?;
@@ -129,14 +163,16 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         processors,
         allograft: version.trim().to_owned(),
         donor: wish.donor.clone(),
+        emulator: (!fixtures::native(wish.sheet.arch)).then(|| fixtures::emulator_name(wish.sheet.arch).to_owned()),
         programs: Vec::new(),
     };
     let mut wrong = Vec::new();
     for work in &work::ALL {
+        let Some(released) = wish.sheet.program(work) else { continue };
         if !wish.only.is_empty() && !wish.only.iter().any(|name| name == work.program) {
             continue;
         }
-        match figures(work, &wish, &allograft, &home, &inputs) {
+        match figures(work, released, &wish, &allograft, &home, &inputs) {
             Ok(figures) => document.programs.push(figures),
             Err(error) => {
                 eprintln!("{}: {error:#}", work.program);
@@ -154,19 +190,48 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn figures(work: &Work, wish: &Wish, allograft: &Path, home: &Path, inputs: &Path) -> Result<Figures> {
-    let released = corpus::listed().into_iter().find(|released| released.name == work.program);
-    let released = released.context("the corpus does not have it")?;
+impl Sheet {
+    /// The program that a work is for, as it is released for this architecture. Not all are.
+    fn program(&self, work: &Work) -> Option<Released> {
+        let name = match self.arch {
+            Arch::X86_64 => work.program.to_owned(),
+            other => format!("{}-{}", work.program, other.name()),
+        };
+        corpus::listed().into_iter().find(|released| released.name == name)
+    }
+
+    fn kept(&self) -> Result<Document> {
+        let Sheet { kept, .. } = self;
+        let none = || format!("there is no `{kept}`: `cargo xtask bench released --save {kept}` makes it");
+        let bytes = fs::read(workspace::root().join(kept)).with_context(none)?;
+        serde_json::from_slice(&bytes).with_context(|| format!("`{kept}` holds no results"))
+    }
+}
+
+fn figures(
+    work: &Work,
+    released: Released,
+    wish: &Wish,
+    allograft: &Path,
+    home: &Path,
+    inputs: &Path,
+) -> Result<Figures> {
     let stock = corpus::place(&released);
     // The graft goes by the same name: some programs print it.
     let folder = home.join("grafts");
     fs::create_dir_all(&folder)?;
-    let graft = folder.join(work.program);
+    let graft = folder.join(&released.name);
     let mut command = Command::new(allograft);
     command.args(["-q", "graft", "--donor", &wish.donor]).arg(&stock).arg("-o").arg(&graft);
+    // For the self-test.
+    if let Some(emulator) = fixtures::emulator(wish.sheet.arch) {
+        let folders = emulator.parent().map(Path::to_owned).into_iter();
+        let rest = std::env::var_os("PATH").unwrap_or_default();
+        command.env("PATH", std::env::join_paths(folders.chain(std::env::split_paths(&rest)))?);
+    }
     command::output(&mut command)?;
     let output = home.join("output");
-    let run = |program: &Path| run(work, program, inputs, &output);
+    let run = |program: &Path| run(work, fixtures::run(wish.sheet.arch, program), inputs, &output);
     // The first run warms caches, and may put right what it finds; then stock has to agree with itself.
     run(&stock)?;
     let (_, expected) = run(&stock)?;
@@ -212,15 +277,14 @@ fn figures(work: &Work, wish: &Wish, allograft: &Path, home: &Path, inputs: &Pat
 /// Exit code and comparable output.
 type Outcome = (i32, Vec<u8>);
 
-fn run(work: &Work, program: &Path, inputs: &Path, output: &Path) -> Result<(Run, Outcome)> {
-    let mut command = Command::new(program);
+fn run(work: &Work, mut command: Command, inputs: &Path, output: &Path) -> Result<(Run, Outcome)> {
     command.args(work.arguments).current_dir(inputs.join(work.folder)).env_clear().envs(work::environment(inputs));
     let errors = output.with_extension("errors");
     command.stdin(Stdio::null()).stdout(File::create(output)?).stderr(File::create(&errors)?);
     let began = Instant::now();
     let ended = memory::to_the_end(&mut command)?;
     let seconds = began.elapsed().as_secs_f64();
-    let Ok(code) = ended.status else { bail!("`{}` was killed: {:?}", program.display(), ended.status) };
+    let Ok(code) = ended.status else { bail!("{command:?} was killed: {:?}", ended.status) };
     let mut printed = fs::read(output)?;
     if work.errors {
         printed.extend(fs::read(&errors)?);
@@ -253,52 +317,65 @@ fn same(expected: &Outcome, found: &Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Medians; the ratio within each round, with least and greatest.
+/// Medians; the ratio within each round, with least and greatest. Of programs that were emulated, what they did and no more.
 fn table(document: &Document) -> String {
-    let mut text = format!(
-        "{} with {}, {} processors. Time and memory: medians; ratio: median within each round (least to greatest).\n\n\
-         | program | work | runs of each | exit code, output | time, stock | time, graft | ratio | memory, stock | memory, graft |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
-        document.allograft, document.donor, document.processors
-    );
-    let middle = |runs: &[Run], figure: fn(&Run) -> f64| {
-        Spread::of(&runs.iter().map(figure).collect::<Vec<_>>()).map_or(f64::NAN, |spread| spread.median)
-    };
-    let seconds = |run: &Run| run.seconds;
-    #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
-    let megabytes = |run: &Run| run.peak as f64 / 1e6;
+    let mut text = format!("{} with {}, ", document.allograft, document.donor);
+    match &document.emulator {
+        Some(emulator) => {
+            let _ = write!(text, "run by {emulator}.\n\n| program | work | runs of each | exit code, output |\n");
+            text.push_str("| --- | --- | --- | --- |\n");
+        }
+        None => {
+            let _ = write!(
+                text,
+                "{} processors. Time and memory: medians; ratio: median within each round (least to greatest).\n\n",
+                document.processors
+            );
+            text.push_str(
+                "| program | work | runs of each | exit code, output | time, stock | time, graft | ratio \
+                 | memory, stock | memory, graft |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+            );
+        }
+    }
     for figures in &document.programs {
-        let of = |runs: &[Run]| runs.iter().map(seconds).collect::<Vec<_>>();
-        let Some(ratio) = Spread::of_ratios(&of(&figures.graft), &of(&figures.stock)) else { continue };
-        let _ = writeln!(
+        let _ = write!(
             text,
-            "| {} | {} | {} | {}, the same {} bytes{} | {:.3} s | {:.3} s | {:.2} ({:.2}-{:.2}) | {:.1} MB | {:.1} MB |",
+            "| {} | {} | {} | {}, the same {} bytes{} |",
             figures.package.trim_start_matches('@'),
             figures.about,
             figures.graft.len(),
             figures.exit_code,
             figures.output_bytes,
             if figures.sorted { ", sorted" } else { "" },
-            middle(&figures.stock, seconds),
-            middle(&figures.graft, seconds),
-            ratio.median,
-            ratio.low,
-            ratio.high,
-            middle(&figures.stock, megabytes),
-            middle(&figures.graft, megabytes),
         );
+        if document.emulator.is_none() {
+            text.push_str(&costs(figures));
+        }
+        text.push('\n');
     }
     text
 }
 
-fn write(table: &str) -> Result<()> {
-    let page = workspace::root().join(PAGE);
-    let before = fs::read_to_string(&page).with_context(|| format!("cannot read `{PAGE}`"))?;
-    let (head, rest) = before.split_once(BEGIN).with_context(|| format!("`{PAGE}` has no line `{BEGIN}`"))?;
-    let (_, tail) = rest.split_once(END).with_context(|| format!("`{PAGE}` has no line `{END}`"))?;
-    fs::write(&page, format!("{head}{BEGIN}\n\n{table}\n{END}{tail}"))?;
-    println!("wrote `{PAGE}`");
-    Ok(())
+/// Time and memory of both.
+fn costs(figures: &Figures) -> String {
+    let middle = |runs: &[Run], figure: fn(&Run) -> f64| {
+        Spread::of(&runs.iter().map(figure).collect::<Vec<_>>()).map_or(f64::NAN, |spread| spread.median)
+    };
+    let seconds = |run: &Run| run.seconds;
+    #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
+    let megabytes = |run: &Run| run.peak as f64 / 1e6;
+    let of = |runs: &[Run]| runs.iter().map(seconds).collect::<Vec<_>>();
+    let Some(ratio) = Spread::of_ratios(&of(&figures.graft), &of(&figures.stock)) else { return String::new() };
+    format!(
+        " {:.3} s | {:.3} s | {:.2} ({:.2}-{:.2}) | {:.1} MB | {:.1} MB |",
+        middle(&figures.stock, seconds),
+        middle(&figures.graft, seconds),
+        ratio.median,
+        ratio.low,
+        ratio.high,
+        middle(&figures.stock, megabytes),
+        middle(&figures.graft, megabytes),
+    )
 }
 
 #[cfg(test)]
@@ -310,10 +387,22 @@ mod tests {
         let mut programs: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
         for work in &work::ALL {
             *programs.entry(work.program).or_default() += 1;
-            let released = corpus::listed().into_iter().find(|released| released.name == work.program).unwrap();
-            assert_eq!((released.malloc.as_str(), released.language), ("mallocng", None), "{}", work.program);
+            let released: Vec<Released> = SHEETS.iter().filter_map(|sheet| sheet.program(work)).collect();
+            assert_eq!(released[0].arch, "x86_64", "{}", work.program);
+            for released in released {
+                assert_eq!((released.malloc.as_str(), released.language), ("mallocng", None), "{}", released.name);
+            }
         }
         assert!(programs.len() >= 10, "{programs:?}");
+    }
+
+    #[test]
+    fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
+        for sheet in &SHEETS {
+            let page = fs::read_to_string(workspace::root().join(sheet.table.page)).unwrap();
+            let same = sheet.table.replaced(&page, &table(&sheet.kept().unwrap())).unwrap() == page;
+            assert!(same, "another table than `{}`: `cargo xtask bench released --write`", sheet.kept);
+        }
     }
 
     #[test]
