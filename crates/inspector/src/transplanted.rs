@@ -3,7 +3,6 @@
 use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
 use crate::note;
 use crate::report::Arch;
-use crate::verify::STRINGS;
 
 /// The type of the note that says which entry points were redirected (docs/note.md).
 const KIND: u32 = 4;
@@ -11,8 +10,30 @@ const KIND: u32 = 4;
 const FREE: u32 = 2;
 /// Numbers of the malloc family end before this.
 const FAMILY_END: u32 = 9;
-/// The number of the first string function; the others follow in the order of [`STRINGS`].
+/// The number of the first string function; the others follow (docs/note.md). An archive's graft brings more of them.
 const FIRST_STRING: u32 = 16;
+const STRINGS: [&str; 20] = [
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "bcmp",
+    "memchr",
+    "memrchr",
+    "strlen",
+    "strnlen",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "strcmp",
+    "strncmp",
+    "stpcpy",
+    "strcpy",
+    "stpncpy",
+    "strncpy",
+    "strcat",
+    "strncat",
+];
 
 /// A function of the program that leads to the donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

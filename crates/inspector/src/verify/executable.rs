@@ -1,6 +1,6 @@
 //! Reads a grafted executable again: the donor is there, each entry point leads to it, and the rest is the program's own.
 
-use super::{Check, STRINGS, STRINGS_INTERNAL};
+use super::Check;
 use crate::elf::{Elf, PF_X, Symbol};
 use crate::error::InspectError;
 use crate::note::{self, Subject};
@@ -57,11 +57,12 @@ fn string_entries(elf: &Elf<'_>, transplant: &Transplant, noted: bool) -> Check 
     if transplant.strings().next().is_none() {
         complaints.push("there is a note on string functions, and none is redirected".to_owned());
     }
-    let is_string = |name: &[u8]| STRINGS.iter().chain(&STRINGS_INTERNAL).any(|known| known.as_bytes() == name);
     for (address, name) in transplant.strings().filter(|_| !elf.symbols.is_empty()) {
         // A landing pad may come before the jump.
         let at = |symbol: &&Symbol<'_>| symbol.value == address || symbol.value.checked_add(4) == Some(address);
-        if !elf.symbols.iter().filter(at).any(|symbol| symbol.is_defined() && is_string(symbol.name)) {
+        // musl keeps some to itself under the name with two underscores.
+        let says = |symbol: &Symbol<'_>| symbol.name.strip_prefix(b"__").unwrap_or(symbol.name) == name.as_bytes();
+        if !elf.symbols.iter().filter(at).any(|symbol| symbol.is_defined() && says(symbol)) {
             complaints.push(format!("no symbol says that the function at {address:#x} is {name}"));
         }
     }
