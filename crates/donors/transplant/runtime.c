@@ -27,8 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* With string functions of its own, the blob has all of that from them. */
-#ifndef TRANSPLANT_STRINGS
+/* With string functions of its own, the blob has all of that from them, or on aarch64 all but memcpy and memset. */
+#if !defined(TRANSPLANT_STRINGS) || defined(__aarch64__)
 #include "memory.h"
 #endif
 #include "parameters.h"

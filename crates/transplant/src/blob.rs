@@ -1,12 +1,15 @@
 //! A donor linked to bytes that refer to nothing outside: what the crate `donors` builds for this.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use surgery::Arch;
 use surgery::donor::{DonorOption, Note};
 
-use crate::image::{Image, PF_W, PT_TLS, SHF_ALLOC, SHT_RELA, SHT_SYMTAB, SYMBOL, Section, Segment, u32_at, u64_at};
+use crate::image::{
+    Image, PF_W, PT_TLS, SHF_ALLOC, SHT_RELA, SHT_SYMTAB, SYMBOL, Section, Segment, Symbol, u32_at, u64_at,
+};
+use crate::strings::StringFunction;
 use crate::thread_storage::{ThreadStorage, distance};
 
 /// R_X86_64_TPOFF32
@@ -73,6 +76,8 @@ pub struct Blob {
     pub(crate) notes: Range<u64>,
     /// Where the string functions' note is, if it brings any.
     strings_note: Option<u64>,
+    /// What it defines for others to see: its string functions. All else in it is hidden.
+    exports: HashSet<String>,
     symbols: HashMap<String, u64>,
 }
 
@@ -101,11 +106,10 @@ impl Blob {
             memory[from..from + load.file_size as usize].copy_from_slice(image.from(load.address));
         }
         let tls = *image.segment(PT_TLS).ok_or_else(|| layout("it has no thread-local storage"))?;
-        let symbols: HashMap<String, u64> = image
-            .symbols()
-            .iter()
-            .map(|symbol| (String::from_utf8_lossy(symbol.name).into_owned(), symbol.value))
-            .collect();
+        let name = |symbol: &Symbol<'_>| String::from_utf8_lossy(symbol.name).into_owned();
+        let all = image.symbols();
+        let symbols: HashMap<String, u64> = all.iter().map(|symbol| (name(symbol), symbol.value)).collect();
+        let exports = all.iter().filter(|symbol| symbol.global).map(name).collect();
         let notes: Vec<_> = image
             .sections
             .iter()
@@ -128,6 +132,7 @@ impl Blob {
                 ..notes.iter().map(|note| note.end).max().unwrap_or(0),
             memory,
             symbols,
+            exports,
         };
         blob.sealed_end = blob.symbol("transplant_sealed_end")?;
         // The note's numbers and owner stay (docs/note.md).
@@ -162,6 +167,11 @@ impl Blob {
     /// Whether it brings string functions.
     pub(crate) fn has_strings(&self) -> bool {
         self.strings_note.is_some()
+    }
+
+    /// Whether it brings a string function. On some architectures musl's own are as fast, and are left out.
+    pub(crate) fn brings(&self, function: StringFunction) -> bool {
+        self.has_strings() && self.exports.contains(function.name())
     }
 
     /// How many entry points its note has room for.

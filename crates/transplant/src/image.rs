@@ -25,6 +25,7 @@ pub(crate) const SHF_WRITE: u64 = 1;
 pub(crate) const SHF_ALLOC: u64 = 2;
 pub(crate) const SHF_EXECINSTR: u64 = 4;
 pub(crate) const SHF_TLS: u64 = 0x400;
+pub(crate) const STB_LOCAL: u8 = 0;
 pub(crate) const STT_NOTYPE: u8 = 0;
 pub(crate) const STT_FUNC: u8 = 2;
 pub(crate) const STT_TLS: u8 = 6;
@@ -128,6 +129,8 @@ impl Section {
 pub(crate) struct Symbol<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) kind: u8,
+    /// Whether other objects could see it.
+    pub(crate) global: bool,
     pub(crate) section: u16,
     pub(crate) value: u64,
     pub(crate) size: u64,
@@ -371,6 +374,7 @@ impl<'a> Image<'a> {
             let symbol = Symbol {
                 name: &name[..memchr::memchr(0, name)?],
                 kind: entry[4] & 15,
+                global: entry[4] >> 4 != STB_LOCAL,
                 section,
                 value: u64_at(entry, 8)?,
                 size: u64_at(entry, 16)?,

@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::layout::{Inset, Jump, Parameters, Trouble, assemble};
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
-use crate::strings::{self, StringEntry};
+use crate::strings::{self, StringEntry, StringFunction};
 use crate::{kind, libc};
 
 /// A function of the program that leads to the donor's from now on.
@@ -108,7 +108,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
         return Err(Refusal::NoRoom { role: pair[0].1, address: pair[0].0 }.into());
     }
     let strings = match blob.has_strings() {
-        true => redirected(&mut code, &family, &mut jumps, blob.room()?)?,
+        true => redirected(&mut code, &family, &mut jumps, blob)??,
         false => Vec::new(),
     };
 
@@ -149,11 +149,13 @@ fn redirected(
     code: &mut Code<'_>,
     family: &Family,
     jumps: &mut Vec<Jump>,
-    room: usize,
-) -> Result<Vec<StringEntry>, Refusal> {
+    blob: &Blob,
+) -> Result<Result<Vec<StringEntry>, Refusal>, BlobError> {
+    let room = blob.room()?;
     let taken: Vec<u64> = jumps.iter().map(|jump| jump.site).collect();
     let entries = jumps.iter().filter(|jump| jump.number.is_some()).count();
-    let found = strings::find(code, family, &taken, room.saturating_sub(entries));
+    let others = StringFunction::all().filter(|function| blob.brings(*function)).collect();
+    let found = strings::find(code, family, &others, &taken, room.saturating_sub(entries));
     if !found.iter().any(|entry| entry.kept.is_none()) {
         let reasons: Vec<String> = found
             .iter()
@@ -161,13 +163,13 @@ fn redirected(
             .filter_map(|entry| Some(format!("{} at {:#x}: {}", entry.function, entry.address, entry.kept?)))
             .collect();
         let found = if reasons.is_empty() { "none was found".to_owned() } else { reasons.join("; ") };
-        return Err(Refusal::Strings { found });
+        return Ok(Err(Refusal::Strings { found }));
     }
     for entry in found.iter().filter(|entry| entry.kept.is_none()) {
         let site = code.behind_landing_pad(entry.address);
         jumps.push(Jump { number: Some(entry.function.number()), site, to: entry.function.name() });
     }
-    Ok(found)
+    Ok(Ok(found))
 }
 
 /// The donor's function for a role.

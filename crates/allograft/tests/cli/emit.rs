@@ -50,7 +50,7 @@ fn linked(lab: &Lab, arch: Arch, first: &Path, name: &str, linker: &Path, pie: b
 }
 
 /// What compilers call by themselves.
-fn runtime(arch: Arch) -> Option<PathBuf> {
+pub(crate) fn runtime(arch: Arch) -> Option<PathBuf> {
     fixtures::ZIG.contains(&arch).then(|| fixtures::zig_musl(arch).with_file_name("libcompiler_rt.a"))
 }
 

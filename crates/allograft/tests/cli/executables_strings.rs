@@ -6,15 +6,21 @@ use std::process::Command;
 
 use fixtures::Arch;
 
-use crate::foreign_executables;
 use crate::lab::{Lab, tool};
+use crate::{emit, foreign_executables};
+
+/// [`linked`] for this machine.
+fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
+    linked(lab, name, Arch::X86_64, position_independent, false)
+}
 
 /// The proof of the string functions (suite/strings), linked with stock musl: it calls every one of them under its own name. And
 /// a file that makes it need musl's allocator.
-fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
+fn linked(lab: &Lab, name: &str, arch: Arch, position_independent: bool, stripped: bool) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let suite = root.join("suite").join("strings");
-    let musl = fixtures::debian_musl(Arch::X86_64);
+    let musl = fixtures::debian_musl(arch);
+    let foreign = arch != Arch::X86_64;
     let allocates = "#include <stdlib.h>\n__attribute__((constructor)) static void start(void)\n\
                      {\n\tvoid *volatile block = realloc(malloc(100), 100000);\n\tfree(block);\n\tblock = 0;\n}\n";
     let sources = [
@@ -26,8 +32,9 @@ fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
         lab.put("allocates.c", allocates.as_bytes()),
     ];
     let at = |file: &str| musl.libdir.join(file);
-    let mut link = Command::new("ld");
+    let mut link = if foreign { Command::new(fixtures::lld_folder().join("ld.lld")) } else { Command::new("ld") };
     link.arg("-static")
+        .args(stripped.then_some("-s"))
         .args(position_independent.then_some(["-pie", "--no-dynamic-linker", "-z", "text"]).iter().flatten());
     link.arg("-o")
         .arg(lab.path(name))
@@ -36,22 +43,27 @@ fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
     let mut objects = Vec::new();
     for (index, source) in sources.iter().enumerate() {
         let object = lab.path(format!("{index}.o"));
-        let mut compile = fixtures::cc();
+        let mut compile = if foreign { fixtures::zig().command() } else { fixtures::cc() };
+        if foreign {
+            compile.args(["cc", "-target", &format!("{}-linux-musl", arch.name()), "-fno-sanitize=all"]);
+        }
         compile.args(["-O2", "-fPIE", "-fno-builtin", "-fno-stack-protector", "-w", "-nostdinc", "-isystem"]);
         compile.arg(&musl.include).args(fixtures::strings::FUNCTIONS.map(|name| format!("-Dproof_{name}={name}")));
         tool(compile.arg("-c").arg("-o").arg(&object).arg(source));
         link.arg(&object);
         objects.push(object);
     }
-    tool(link.arg("--start-group").arg(&musl.libc).arg("--end-group").arg(at("crtn.o")));
+    // Its long double is one of 128 bits.
+    let runtime = foreign.then(|| emit::runtime(arch)).flatten();
+    tool(link.arg("--start-group").arg(&musl.libc).args(runtime).arg("--end-group").arg(at("crtn.o")));
     objects.into_iter().chain([lab.path("allocates.c")]).for_each(|file| fs::remove_file(file).unwrap());
     lab.path(name)
 }
 
 /// The proof says that all is right.
 #[track_caller]
-fn passes(program: &Path) {
-    let output = Command::new(program).args(["8", "64"]).output().unwrap();
+fn passes(arch: Arch, program: &Path) {
+    let output = fixtures::run(arch, program).args(["8", "64"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("right in") && !said.contains("wrong"), "{output:?}");
 }
@@ -64,10 +76,7 @@ fn names(list: &serde_json::Value) -> Vec<&str> {
 fn string_functions_are_exchanged_and_given_back() {
     for (position_independent, stripped) in [(false, false), (true, false), (true, true), (false, true)] {
         let lab = Lab::new();
-        let path = proof(&lab, "proof", position_independent);
-        if stripped {
-            tool(Command::new("strip").arg("-s").arg(&path));
-        }
+        let path = linked(&lab, "proof", Arch::X86_64, position_independent, stripped);
         let stock = fs::read(&path).unwrap();
         lab.run(["graft", "proof", "-o", "plain"]).exits(0);
         let ran = lab.run(["graft", "proof", "--strings", "on", "--json"]).exits(0);
@@ -81,13 +90,14 @@ fn string_functions_are_exchanged_and_given_back() {
         {
             assert!(redirected.contains(&name), "{name}: {strings}");
         }
-        passes(&path);
+        passes(Arch::X86_64, &path);
         let report = &lab.run(["inspect", "proof", "--json"]).exits(0).json()["files"][0];
         assert_eq!((&report["strings"], &report["malloc"]["name"]), (&"grafted".into(), &"mimalloc".into()));
         let evidence = report["strings_evidence"].to_string();
-        assert!(evidence.contains("strings jump") || evidence.contains("string functions jump"), "{evidence}");
+        assert!(evidence.contains(&format!("jump to the donor: {}", redirected.join(", "))), "{evidence}");
         let verified = lab.run(["verify", "proof"]).exits(0).out;
-        assert!(verified.contains("string-entries") && verified.contains("self-test: passed"), "{verified}");
+        let entries = format!("string functions jump into the donor's segment: {}\n", redirected.join(" "));
+        assert!(verified.contains(&entries) && verified.contains("self-test: passed"), "{verified}");
         // The same again changes nothing; without them it is the graft that it would have been before.
         lab.run(["graft", "proof", "--strings", "on"]).exits(0);
         lab.run(["graft", "proof"]).exits(0);
@@ -152,12 +162,29 @@ fn what_cannot_be_exchanged_is_refused() {
 }
 
 #[test]
-fn other_architectures_keep_theirs() {
-    let lab = Lab::new();
-    foreign_executables::program(&lab);
-    lab.changes_nothing(3, ["graft", "echo", "--strings", "on"]).says(&[
-        "the string functions of",
-        "aarch64",
-        "help: leave `--strings on` out",
-    ]);
+fn those_of_aarch64_are_exchanged_but_for_what_is_fast_there() {
+    let emulator = fixtures::emulator(Arch::Aarch64);
+    let folder = emulator.and_then(|emulator| Some(emulator.parent()?.as_os_str().to_owned()));
+    for stripped in [false, true] {
+        let lab = Lab::new();
+        let path = linked(&lab, "proof", Arch::Aarch64, false, stripped);
+        passes(Arch::Aarch64, &path);
+        let stock = fs::read(&path).unwrap();
+        let ran = foreign_executables::run(&lab, folder.as_deref(), &["graft", "proof", "--strings", "on", "--json"]);
+        assert!(ran.status.success(), "{ran:?}");
+        let document: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let host = &document["hosts"][0];
+        let redirected = names(&host["strings"]["entries"]);
+        for name in ["memcmp", "memchr", "memrchr", "strlen", "strnlen", "strchrnul", "strcmp", "strncmp", "stpcpy"] {
+            assert!(redirected.contains(&name), "{name}: {}", host["strings"]);
+        }
+        assert!(!redirected.contains(&"memcpy") && !redirected.contains(&"memset"), "{redirected:?}");
+        passes(Arch::Aarch64, &path);
+        let verified = foreign_executables::run(&lab, folder.as_deref(), &["verify", "proof"]);
+        let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+        let entries = format!("string functions jump into the donor's segment: {}\n", redirected.join(" "));
+        assert!(said.contains(&entries) && said.contains("self-test: passed"), "{said}");
+        lab.run(["undo", "proof"]).exits(0);
+        assert!(fs::read(&path).unwrap() == stock);
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) fn program(lab: &Lab) -> PathBuf {
 }
 
 /// Runs the program with no emulator to be found, or with that of the folder of tools.
-fn run(lab: &Lab, path: Option<&OsStr>, arguments: &[&str]) -> Output {
+pub(crate) fn run(lab: &Lab, path: Option<&OsStr>, arguments: &[&str]) -> Output {
     lab.command().env("PATH", path.unwrap_or(OsStr::new("/nowhere"))).args(arguments).output().unwrap()
 }
 

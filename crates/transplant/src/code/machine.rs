@@ -85,6 +85,10 @@ pub(crate) trait Machine: fmt::Debug + Sync {
     /// addresses the code takes, as far as it may go on to them.
     fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>);
 
+    /// Site and target of branches that [`branches`](Self::branches) leaves out and that lead behind the first byte of what a jump
+    /// is written over: for each function its address, and the range.
+    fn other_branches(&self, code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u64)>;
+
     /// How many bytes a jump or a call takes.
     fn jump_size(&self) -> u64;
 

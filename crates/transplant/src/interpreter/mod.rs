@@ -5,6 +5,7 @@
 //! function counts as unproven. So does whatever the architecture or the calling convention leaves open: a run ends where a
 //! register, a flag or a byte of the stack is used that nobody has set.
 
+mod aarch64;
 mod body;
 mod memory;
 mod processor;
@@ -109,6 +110,7 @@ pub(crate) trait Interpreter<'a>: fmt::Debug {
 pub(crate) fn of<'a>(image: &'a Image<'a>) -> Option<Box<dyn Interpreter<'a> + 'a>> {
     match image.arch {
         Arch::X86_64 => Some(Box::new(processor::Run::<x86_64::Processor<'a>>::new(image))),
+        Arch::Aarch64 => Some(Box::new(processor::Run::<aarch64::Processor<'a>>::new(image))),
         _ => None,
     }
 }

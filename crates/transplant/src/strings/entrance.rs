@@ -3,13 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, OpKind};
-
 use super::{Kept, StringEntry};
 use crate::code::{Code, Flow, Function};
-
-/// How far a branch of one byte leads, and the longest instruction.
-const SHORT: u64 = 160;
 
 /// Notes for each function why it cannot be redirected.
 pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
@@ -37,12 +32,16 @@ pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
             (entry, function, places)
         })
         .collect();
-    let wanted: BTreeSet<u64> = open.iter().flat_map(|(_, _, places)| places).copied().collect();
-    let conditional = conditional_branches(code, &wanted);
+    let over = |places: &BTreeSet<u64>| match (places.first(), places.last()) {
+        (Some(first), Some(last)) => *first..*last + 1,
+        _ => 0..0,
+    };
+    let functions: Vec<(u64, Range<u64>)> =
+        open.iter().map(|(entry, _, places)| (entry.address, over(places))).collect();
+    let others = code.machine.other_branches(code, &functions);
     for (entry, function, places) in open {
-        let over = places.first().copied().unwrap_or(0)..places.last().map_or(0, |last| last + 1);
-        let near = code.branches_into(over.clone()).map(|branch| (branch.site, branch.target));
-        let all = near.chain(conditional.iter().copied()).chain(short_branches(code, entry.address, &over));
+        let far = code.branches_into(over(&places)).map(|branch| (branch.site, branch.target));
+        let all = far.chain(others.iter().copied());
         let outside = all.filter(|(from, to)| places.contains(to) && !function.covers(*from));
         if let Some(site) = outside.map(|(from, _)| from).min() {
             entry.kept = Some(Kept::JumpedInto { site });
@@ -76,48 +75,4 @@ fn unexpected(function: &Function, site: u64, size: u64) -> BTreeSet<u64> {
     });
     let behind = function.instructions.keys().copied().filter(|at| *at > site && goes_back);
     over.chain(behind).collect()
-}
-
-/// Conditional branches with a distance of 32 bits to one of the places, by the bytes alone: site and target.
-fn conditional_branches(code: &Code<'_>, wanted: &BTreeSet<u64>) -> Vec<(u64, u64)> {
-    let mut found = Vec::new();
-    for (address, bytes) in code.image.executable() {
-        for at in memchr::memchr_iter(0x0f, bytes) {
-            let [_, 0x80..=0x8f, distance @ ..] = &bytes[at..] else { continue };
-            let Some(distance) = distance.first_chunk() else { continue };
-            let site = address + at as u64;
-            let target = (site + 6).wrapping_add_signed(i64::from(i32::from_le_bytes(*distance)));
-            if wanted.contains(&target) {
-                found.push((site, target));
-            }
-        }
-    }
-    found
-}
-
-/// Short branches of the functions around. They are decoded from where functions begin: between instructions any byte reads as one.
-fn short_branches(code: &Code<'_>, address: u64, over: &Range<u64>) -> Vec<(u64, u64)> {
-    let mut found = Vec::new();
-    for start in code.starts_within(address.saturating_sub(16 * SHORT)..over.end + SHORT) {
-        if start == address {
-            continue;
-        }
-        let bytes = code.image.from(start);
-        let mut decoder =
-            Decoder::with_ip(64, &bytes[..bytes.len().min(16 * SHORT as usize)], start, DecoderOptions::NONE);
-        while decoder.can_decode() && decoder.ip() < over.end + SHORT {
-            let instruction = decoder.decode();
-            // The next function has a start of its own.
-            if instruction.is_invalid() || (start < address && instruction.ip() >= address) {
-                break;
-            }
-            if instruction.op_count() == 1
-                && instruction.op0_kind() == OpKind::NearBranch64
-                && over.contains(&instruction.near_branch_target())
-            {
-                found.push((instruction.ip(), instruction.near_branch_target()));
-            }
-        }
-    }
-    found
 }

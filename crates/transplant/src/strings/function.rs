@@ -59,7 +59,8 @@ const NAMES: [(StringFunction, &str); 20] = {
 };
 
 impl StringFunction {
-    pub(super) fn all() -> impl Iterator<Item = StringFunction> {
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = StringFunction> {
         NAMES.into_iter().map(|(function, _)| function)
     }
 

@@ -278,6 +278,10 @@ pub(super) fn copies(trial: &mut Trial<'_>, function: StringFunction) -> Result<
         each(trial, n, (0, 0), true)?;
     }
     if limited {
+        // How what is filled begins and ends, at every alignment: loops up to an aligned address may be unrolled.
+        for (rest, a) in (0..=24).flat_map(|rest| (0..16).map(move |a| (rest, a))) {
+            copy(trial, rest % 3, (a, rest as u64 % 16), Some(rest % 3 + rest), false)?;
+        }
         // It has all 64 bits to fill.
         for n in [WIDE, WIDE + 3] {
             let from = lay_out(trial, 1, 5, 0, false, 0, 0x61);

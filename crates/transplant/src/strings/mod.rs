@@ -62,11 +62,18 @@ pub enum Kept {
     Crowded,
 }
 
-/// Finds the string functions of a program, in order of their addresses. `taken` are places where jumps are written already, `room` is how many more there may be.
-pub(crate) fn find(code: &mut Code<'_>, family: &Family, taken: &[u64], room: usize) -> Vec<StringEntry> {
+/// Finds those of a program's string functions for which there are `others`, in order of their addresses. `taken` are places
+/// where jumps are written already, `room` is how many more there may be.
+pub(crate) fn find(
+    code: &mut Code<'_>,
+    family: &Family,
+    others: &BTreeSet<StringFunction>,
+    taken: &[u64],
+    room: usize,
+) -> Vec<StringEntry> {
     let mut found = match code.symbols.is_empty() {
-        true => by_deeds(code, family),
-        false => by_name(code),
+        true => by_deeds(code, family, others),
+        false => by_name(code, others),
     };
     found.sort_unstable_by_key(|entry| (entry.address, entry.function));
     entrance::check(code, &mut found, taken);
@@ -76,10 +83,11 @@ pub(crate) fn find(code: &mut Code<'_>, family: &Family, taken: &[u64], room: us
 }
 
 /// The functions that symbols name.
-fn by_name(code: &Code<'_>) -> Vec<StringEntry> {
+fn by_name(code: &Code<'_>, others: &BTreeSet<StringFunction>) -> Vec<StringEntry> {
     let mut named: BTreeMap<u64, BTreeSet<StringFunction>> = BTreeMap::new();
     for symbol in code.symbols.iter().filter(|symbol| matches!(symbol.kind, STT_FUNC | STT_NOTYPE)) {
-        if let Some(function) = StringFunction::named(symbol.name).filter(|_| code.image.is_executable(symbol.value)) {
+        let function = StringFunction::named(symbol.name).filter(|function| others.contains(function));
+        if let Some(function) = function.filter(|_| code.image.is_executable(symbol.value)) {
             named.entry(symbol.value).or_default().insert(function);
         }
     }
@@ -112,7 +120,7 @@ fn prove_named(trial: &mut Trial<'_>, address: u64, function: StringFunction) ->
 }
 
 /// Whatever is proven among the functions that something calls.
-fn by_deeds(code: &Code<'_>, family: &Family) -> Vec<StringEntry> {
+fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>) -> Vec<StringEntry> {
     let own: BTreeSet<u64> =
         family.core.values().chain(family.wrappers.iter().map(|(_, start)| start)).copied().collect();
     let musl = Musl::of(family);
@@ -127,7 +135,7 @@ fn by_deeds(code: &Code<'_>, family: &Family) -> Vec<StringEntry> {
         if trial.read(start).is_err() || !trial.touches_memory() {
             continue;
         }
-        if let Some(entry) = recognised(&mut trial, start, &musl) {
+        if let Some(entry) = recognised(&mut trial, start, others, &musl) {
             found.push(entry);
         }
     }
@@ -135,12 +143,17 @@ fn by_deeds(code: &Code<'_>, family: &Family) -> Vec<StringEntry> {
 }
 
 /// What a function without a name is, if it is a string function at all.
-fn recognised(trial: &mut Trial<'_>, address: u64, musl: &Musl) -> Option<StringEntry> {
+fn recognised(
+    trial: &mut Trial<'_>,
+    address: u64,
+    others: &BTreeSet<StringFunction>,
+    musl: &Musl,
+) -> Option<StringEntry> {
     // memmove is memcpy too; bcmp's promise is too weak to be known by.
     const ORDER: [StringFunction; 1] = [StringFunction::Memmove];
     let rest =
         StringFunction::all().filter(|function| !matches!(function, StringFunction::Memmove | StringFunction::Bcmp));
-    for function in ORDER.into_iter().chain(rest) {
+    for function in ORDER.into_iter().chain(rest).filter(|function| others.contains(function)) {
         let kept = match trial.prove(function) {
             Ok(()) if !musl.has(function, address) => Some(Kept::Unattached),
             Ok(()) => None,

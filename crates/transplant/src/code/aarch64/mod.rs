@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use super::{Branch, Code, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
 use crate::image::Image;
+pub(crate) use word::bit_mask;
 use word::{Operation, Word};
 
 #[derive(Debug)]
@@ -219,6 +220,11 @@ impl Machine for Aarch64 {
 
     fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
         musl::handovers(code, function)
+    }
+
+    /// A jump takes the place of one instruction, and nothing leads into the midst of one.
+    fn other_branches(&self, _: &Code<'_>, _: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {
+        Vec::new()
     }
 
     fn jump_size(&self) -> u64 {

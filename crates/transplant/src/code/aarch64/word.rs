@@ -397,7 +397,7 @@ impl Word {
 }
 
 /// The immediate of a logical instruction (Arm ARM, shared pseudocode `DecodeBitMasks`).
-fn bit_mask(n: bool, last: u32, rotate: u32) -> Option<u64> {
+pub(crate) fn bit_mask(n: bool, last: u32, rotate: u32) -> Option<u64> {
     let length = (u32::from(n) << 6 | (!last & 0x3f)).checked_ilog2()?;
     if length == 0 {
         return None;

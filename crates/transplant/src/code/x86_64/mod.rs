@@ -1,5 +1,6 @@
 //! x86_64: instructions of any length, so that bytes in between may read as others.
 
+mod branches;
 mod deeds;
 mod entry;
 mod musl;
@@ -178,6 +179,10 @@ impl Machine for X86_64 {
 
     fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
         musl::handovers(code, function)
+    }
+
+    fn other_branches(&self, code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {
+        branches::into(code, functions)
     }
 
     fn jump_size(&self) -> u64 {
