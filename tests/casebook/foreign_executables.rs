@@ -2,10 +2,10 @@
 //! emulator, or was refused. With the symbol table and without it. A part in the default tier, the matrix in the slow one.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Arc;
 
-use casebook::bench::{Bench, Donors, Host};
+use casebook::bench::{Bench, Host};
+use casebook::finished::{self, Graft};
 use casebook::link::{Linker, Mode, Way};
 use conformance::Program;
 use fixtures::Arch;
@@ -17,9 +17,6 @@ const PART: &str = "5";
 
 /// What the default tier runs: the family, threads that end, forks, and what libc itself allocates.
 const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "libc_callers"];
-
-/// The program that brings its own malloc: musl's serves only musl in it, and it is refused with symbols and without.
-const OWN_MALLOC: &str = "interposer";
 
 /// zig's compiler and its musl, which it builds as the program is built.
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
@@ -49,17 +46,28 @@ fn main() {
                                 (2, "") | (0, "/one-segment") => !stripped && program.name == FAST[0],
                                 _ => false,
                             };
-                        let bench = Arc::clone(&bench);
                         let kind = if stripped { "stripped" } else { "symbols" };
-                        let name = format!("executable/{}/{}/{}{layout}/{kind}", program.name, donor.name, way.name());
-                        let scale = if fast { SHORT } else { PART };
-                        let label = name.replace('/', " ");
                         // This machine's strip may not know the architecture: the linker does it.
                         let flags: Vec<OsString> =
                             flags.iter().copied().chain(stripped.then_some("-s")).map(OsString::from).collect();
-                        let run =
-                            move || check(&bench, program, donor, way, &flags, scale, &label).map_err(Failed::from);
-                        trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                        for (strings, suffix) in [(false, ""), (true, "+strings")] {
+                            let (bench, flags) = (Arc::clone(&bench), flags.clone());
+                            let name = format!(
+                                "executable/{}/{}{suffix}/{}{layout}/{kind}",
+                                program.name,
+                                donor.name,
+                                way.name()
+                            );
+                            let fast = fast && !strings;
+                            let scale = if fast { SHORT } else { PART };
+                            let label = name.replace('/', " ");
+                            let run = move || {
+                                let stock = finished::stock(&bench, program, way, &flags, &label)?;
+                                let graft = Graft { donor, strings };
+                                finished::check(program, graft, way, &stock, |_| Ok(()), scale).map_err(Failed::from)
+                            };
+                            trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                        }
                     }
                 }
             }
@@ -72,24 +80,15 @@ fn main() {
             trials.push(Trial::test(name, run).with_ignored_flag(true));
         }
     }
+    for released in finished::released(Arch::Aarch64) {
+        for (strings, suffix) in [(false, ""), (true, "+strings")] {
+            let (bench, released) = (Arc::clone(&bench), released.clone());
+            let name = format!("executable/released{suffix}/{}", released.name);
+            let run = move || finished::check_released(&bench, Arch::Aarch64, &released, strings).map_err(Failed::from);
+            trials.push(Trial::test(name, run).with_ignored_flag(true));
+        }
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
-
-fn check(
-    bench: &Bench,
-    program: &Program,
-    donor: &'static donors::Donor,
-    way: Way,
-    flags: &[OsString],
-    scale: &str,
-    label: &str,
-) -> Result<(), String> {
-    let object = bench.file(&format!("{} aarch64.o", program.name), program.object(conformance::Arch::Aarch64));
-    let folder = bench.path(label);
-    std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
-    let stock = folder.join("stock");
-    way.link(bench, &bench.libc(way.host, Donors::STOCK, &[]), &[object], flags, &stock)?;
-    graft_and_run(program, donor, way, &stock, scale)
 }
 
 /// The program compiled and linked by zig alone.
@@ -109,27 +108,5 @@ fn check_compiled(bench: &Bench, program: &Program, level: &str, label: &str) ->
     fixtures::zig().run(line).map_err(|error| error.to_string())?;
     let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
     let way = Way { host: Host::Zig(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
-    graft_and_run(program, donor, way, &stock, PART)
-}
-
-fn graft_and_run(
-    program: &Program,
-    donor: &'static donors::Donor,
-    way: Way,
-    stock: &Path,
-    scale: &str,
-) -> Result<(), String> {
-    let graft = stock.with_file_name(program.name);
-    match hosts::graft_executable_to(stock, &graft, donor, &[], false) {
-        Ok(_) if program.name == OWN_MALLOC => return Err("it brings its own malloc, and was grafted".into()),
-        Ok(_) => {}
-        Err(hosts::Error::Executable { .. }) if program.name == OWN_MALLOC => return Ok(()),
-        Err(error) => return Err(error.to_string()),
-    }
-    let output = way.run(&graft, &[("ALLOGRAFT_SCALE".to_owned(), scale.to_owned())])?;
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if output.status.success() && stdout == format!("ok {}\n", program.name) {
-        return Ok(());
-    }
-    Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status))
+    finished::check(program, Graft { donor, strings: false }, way, &stock, |_| Ok(()), PART)
 }

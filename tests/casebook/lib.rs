@@ -2,5 +2,6 @@
 
 pub mod bench;
 pub mod case;
+pub mod finished;
 pub mod link;
 pub mod record;

@@ -28,7 +28,7 @@ use crate::target::located;
 ///
 /// An executable that is linked already is refused unless every function of musl's allocator is found in it and nothing else
 /// touches that allocator's state; the graft passes a self-test before it takes the stock file's place. It keeps its string
-/// functions, unless `--strings on` asks for those to be exchanged that are proven by their code (x86_64 only).
+/// functions, unless `--strings on` asks for those to be exchanged that are proven by their code.
 ///
 /// In place, the stock file stays beside the graft as libc.a.allograft-stock for `allograft undo`; of a packed bundle, the
 /// whole bundle.

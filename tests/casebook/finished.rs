@@ -1,0 +1,103 @@
+//! Programs that are grafted after they were linked: those of the conformance suite, and released ones.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use conformance::Program;
+use fixtures::Arch;
+use fixtures::corpus::{self, Released};
+
+use crate::bench::{Bench, Donors};
+use crate::link::Way;
+
+/// The program that brings its own malloc: musl's serves only musl in it, and it is refused with symbols and without.
+const OWN_MALLOC: &str = "interposer";
+
+/// What is put into a program.
+#[derive(Debug, Clone, Copy)]
+pub struct Graft {
+    /// The allocator.
+    pub donor: &'static donors::Donor,
+    /// Whether string functions are exchanged, too.
+    pub strings: bool,
+}
+
+/// Links a conformance program with stock musl, in a folder of its own.
+///
+/// # Errors
+/// What the linker said.
+pub fn stock(bench: &Bench, program: &Program, way: Way, flags: &[OsString], label: &str) -> Result<PathBuf, String> {
+    let (arch, of_suite) = match way.host.arch() {
+        Arch::X86_64 => ("x86_64", conformance::Arch::X86_64),
+        Arch::Aarch64 => ("aarch64", conformance::Arch::Aarch64),
+        other => return Err(format!("no executables are grafted for {}", other.name())),
+    };
+    let object = bench.file(&format!("{} {arch}.o", program.name), program.object(of_suite));
+    let folder = bench.path(label);
+    std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
+    let stock = folder.join("stock");
+    way.link(bench, &bench.libc(way.host, Donors::STOCK, &[]), &[object], flags, &stock)?;
+    Ok(stock)
+}
+
+/// Grafts a stock conformance program, does to the graft what `later` says, and runs it.
+///
+/// # Errors
+/// What did not go as it has to.
+pub fn check(
+    program: &Program,
+    Graft { donor, strings }: Graft,
+    way: Way,
+    stock: &Path,
+    later: impl FnOnce(&Path) -> Result<(), String>,
+    scale: &str,
+) -> Result<(), String> {
+    let graft = stock.with_file_name(program.name);
+    match hosts::graft_executable_to(stock, &graft, donor, &[], strings) {
+        Ok(_) if program.name == OWN_MALLOC => return Err("it brings its own malloc, and was grafted".into()),
+        Ok(_) => {}
+        Err(hosts::Error::Executable { .. }) if program.name == OWN_MALLOC => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    }
+    later(&graft)?;
+    let output = way.run(&graft, &[("ALLOGRAFT_SCALE".to_owned(), scale.to_owned())])?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() && stdout == format!("ok {}\n", program.name) {
+        return Ok(());
+    }
+    Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status))
+}
+
+/// The released programs for an architecture that can be grafted.
+pub fn released(arch: Arch) -> impl Iterator<Item = Released> {
+    let fits = move |released: &Released| {
+        released.arch == arch.name()
+            && released.malloc == "mallocng"
+            && matches!(released.link.as_deref(), Some("static" | "static-pie"))
+    };
+    corpus::listed().into_iter().filter(fits)
+}
+
+/// A released program as it comes: its graft says the same of its version, at the same place. One that is refused fails
+/// here, so that it is looked into.
+///
+/// # Errors
+/// What did not go as it has to.
+pub fn check_released(bench: &Bench, arch: Arch, released: &Released, strings: bool) -> Result<(), String> {
+    let stock = corpus::place(released);
+    let folder = bench.path(&format!("released {} {strings}", released.name));
+    std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
+    let program = folder.join(stock.file_name().ok_or("a name")?);
+    std::fs::copy(&stock, &program).map_err(|error| format!("{error}: run `cargo xtask corpus`"))?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).map_err(|error| error.to_string())?;
+    let version = || fixtures::run(arch, &program).arg("--version").output().map_err(|error| error.to_string());
+    let before = version()?;
+    let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
+    hosts::graft_executable_to(&program, &program, donor, &[], strings).map_err(|error| error.to_string())?;
+    let after = version()?;
+    if (before.status, &before.stdout) == (after.status, &after.stdout) {
+        return Ok(());
+    }
+    Err(format!("{before:?} became {after:?}"))
+}
