@@ -153,10 +153,13 @@ pub(super) fn decode(image: &Image<'_>, address: u64) -> Result<Decoded<Step>, S
     if !address.is_multiple_of(4) || !image.is_executable(address) {
         return Err(unknown);
     }
-    let bits = u32::from_le_bytes(*image.from(address).first_chunk().ok_or(unknown)?);
+    take_apart(address, u32::from_le_bytes(*image.from(address).first_chunk().ok_or(unknown)?))
+}
+
+pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Stop> {
     let word = Word { address, bits };
     let flow = word.flow().ok_or(Stop::Indirect { address })?;
-    let operation = word.operation(flow).ok_or(unknown)?;
+    let operation = word.operation(flow).ok_or(Stop::Unknown { address })?;
     Ok(Decoded { instruction: Step { address, operation }, flow, behind: address + 4 })
 }
 
@@ -362,8 +365,8 @@ impl Word {
                     (0, _) => Product::Plain,
                     (1, true) => Product::LongSigned,
                     (5, true) => Product::LongUnsigned,
-                    (2, true) if !self.bit(15) => Product::HighSigned,
-                    (6, true) if !self.bit(15) => Product::HighUnsigned,
+                    (2, true) if self.field(10, 6) == 31 => Product::HighSigned,
+                    (6, true) if self.field(10, 6) == 31 => Product::HighUnsigned,
                     _ => return None,
                 };
                 let plus = self.register(10);

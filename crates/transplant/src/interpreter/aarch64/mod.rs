@@ -4,5 +4,7 @@ mod decode;
 mod execute;
 mod flags;
 mod processor;
+#[cfg(test)]
+mod tests;
 
 pub(super) use processor::Processor;
