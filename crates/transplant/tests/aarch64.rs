@@ -75,6 +75,23 @@ fn code_says_the_same_as_symbols() {
     }
 }
 
+/// vfork makes the system call of fork and has no hook: a program with nothing else is grafted without its names, too. One with
+/// fork has the hook.
+#[test]
+fn a_vfork_is_no_fork() {
+    for (name, hook) in [("spawn", false), ("fork_owners", true)] {
+        let without = plan(&linked(name, &[]), &BLOB, true).unwrap().unwrap();
+        assert_eq!(without.fork_hook, hook, "{name}");
+    }
+    // Whatever does more may be a fork: `mov x29, sp` becomes `str x0, [x1]`.
+    let mut bytes = linked("spawn", &[]);
+    let words = [0xd280_1b88u32, 0xd280_0220, 0x9100_03fd, 0xd280_0001, 0xd400_0001];
+    let vfork: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let at = bytes.windows(vfork.len()).position(|window| window == vfork).unwrap();
+    bytes[at + 8..at + 12].copy_from_slice(&0xf900_0020u32.to_le_bytes());
+    assert!(matches!(plan(&bytes, &BLOB, true).unwrap(), Err(Refusal::ForkHook)));
+}
+
 #[test]
 fn storage_of_threads_keeps_its_distance() {
     let bytes = linked("threads", &[]);

@@ -14,8 +14,9 @@ const RT_SIGPROCMASK: u64 = 135;
 const CLONE: u64 = 220;
 const SIGCHLD: u64 = 17;
 
-/// Where the number of a system call is.
+/// Where the number of a system call is, and the frame.
 const NUMBER: u32 = 8;
+const FRAME: u32 = 29;
 
 pub(super) fn no_memory_stores(code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
     let mut found = BTreeSet::new();
@@ -53,12 +54,39 @@ pub(super) fn errno_location(code: &Code<'_>, start: u64) -> Option<i64> {
     None
 }
 
-/// musl forks by clone with SIGCHLD alone; threads and posix_spawn have more flags.
+/// musl forks by clone with SIGCHLD alone; threads and posix_spawn have more flags. Its vfork makes the same system call
+/// (src/process/vfork.c), and nothing else, where fork has signals blocked around it: the child of a vfork is not told of locks, as
+/// it must not ask for any.
 pub(super) fn forks(code: &Code<'_>) -> bool {
     words(code.image).filter(|word| word.operation() == Operation::SystemCall).any(|word| {
         let state = values::before(code, word.address, 16);
-        state.known(NUMBER) == Some(CLONE) && state.known(0) == Some(SIGCHLD)
+        state.known(NUMBER) == Some(CLONE) && state.known(0) == Some(SIGCHLD) && !is_all_there_is(code, word.address)
     })
+}
+
+/// Whether the function around a system call does nothing else: constants before it, and after it at most a call of what sets
+/// errno.
+fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
+    const MOST: u64 = 8;
+    let frame = |word: &Word| match word.operation() {
+        Operation::Constant { .. } | Operation::Move { .. } => true,
+        Operation::Memory(access) => access.base == ZERO,
+        Operation::Add { to: Some(FRAME), from: ZERO, .. } => true,
+        _ => word.is_landing_pad(),
+    };
+    let at = |address: u64| word_at(code.image, address);
+    let before = (1..=MOST).take_while(|back| at(call.wrapping_sub(4 * back)).is_some_and(|word| frame(&word)));
+    let begins = before.map(|back| call - 4 * back).any(|start| code.machine.follows_an_end(code.image, start));
+    let mut calls = 0;
+    for word in (1..=MOST).map_while(|ahead| at(call + 4 * ahead)) {
+        match word.flow() {
+            Flow::Return | Flow::Jump(Some(_)) => return begins && calls <= 1,
+            Flow::Call(Some(_)) => calls += 1,
+            Flow::Next if frame(&word) => {}
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// `mov x8, 215; svc 0; mov x8, 93; svc 0`
