@@ -108,7 +108,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
         return Err(Refusal::NoRoom { role: pair[0].1, address: pair[0].0 }.into());
     }
     let strings = match blob.has_strings() {
-        true => redirected(&mut code, &family, &mut jumps, blob)??,
+        true => redirected(&mut code, &family, &mut jumps, blob)?,
         false => Vec::new(),
     };
 
@@ -150,7 +150,7 @@ fn redirected(
     family: &Family,
     jumps: &mut Vec<Jump>,
     blob: &Blob,
-) -> Result<Result<Vec<StringEntry>, Refusal>, BlobError> {
+) -> Result<Vec<StringEntry>, Trouble> {
     let room = blob.room()?;
     let taken: Vec<u64> = jumps.iter().map(|jump| jump.site).collect();
     let entries = jumps.iter().filter(|jump| jump.number.is_some()).count();
@@ -163,13 +163,13 @@ fn redirected(
             .filter_map(|entry| Some(format!("{} at {:#x}: {}", entry.function, entry.address, entry.kept?)))
             .collect();
         let found = if reasons.is_empty() { "none was found".to_owned() } else { reasons.join("; ") };
-        return Ok(Err(Refusal::Strings { found }));
+        return Err(Refusal::Strings { found }.into());
     }
     for entry in found.iter().filter(|entry| entry.kept.is_none()) {
         let site = code.behind_landing_pad(entry.address);
         jumps.push(Jump { number: Some(entry.function.number()), site, to: entry.function.name() });
     }
-    Ok(Ok(found))
+    Ok(found)
 }
 
 /// The donor's function for a role.

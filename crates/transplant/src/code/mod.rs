@@ -7,7 +7,7 @@ mod instruction;
 mod machine;
 mod x86_64;
 
-pub(crate) use aarch64::bit_mask;
+pub(crate) use aarch64::{Word, bit_mask};
 pub(crate) use deeds::{Deed, Deeds};
 pub(crate) use function::Function;
 pub(crate) use instruction::{Flow, Instruction};

@@ -2,10 +2,8 @@
 
 use super::super::{Code, Deed, Deeds, Flow, Function};
 use super::values::{self, State};
-use super::word::{Operation, Word, ZERO};
+use super::word::{FRAME, Operation, Word, ZERO};
 use super::word_at;
-
-const FRAME: u32 = 29;
 
 pub(super) fn of(code: &Code<'_>, function: &Function) -> Deeds {
     let mut deeds = Deeds::default();

@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use super::{Branch, Code, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
 use crate::image::Image;
-pub(crate) use word::bit_mask;
-use word::{Operation, Word};
+use word::Operation;
+pub(crate) use word::{Word, bit_mask};
 
 #[derive(Debug)]
 pub(crate) struct Aarch64;

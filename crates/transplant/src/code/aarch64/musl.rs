@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::{Code, Flow, Function, Handover};
 use super::values::{self, State, Value};
-use super::word::{Operation, Word, ZERO};
+use super::word::{FRAME, Operation, Word, ZERO};
 use super::{all, word_at, words};
 use crate::layout::Edit;
 
@@ -14,9 +14,8 @@ const RT_SIGPROCMASK: u64 = 135;
 const CLONE: u64 = 220;
 const SIGCHLD: u64 = 17;
 
-/// Where the number of a system call is, and the frame.
+/// Where the number of a system call is.
 const NUMBER: u32 = 8;
-const FRAME: u32 = 29;
 
 pub(super) fn no_memory_stores(code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
     let mut found = BTreeSet::new();

@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::values::{SCRATCH, State, Value, calls, each, follows};
-use super::word::{Access, Operation, Word, ZERO};
+use super::word::{Access, FRAME, Operation, Word, ZERO};
 use super::word_at;
 use crate::code::Code;
-
-const FRAME: u32 = 29;
 
 /// Each address that is made of what the ADRP or ADR at `start` loads, on every way from there, and the instruction that makes
 /// it. Nothing if it cannot be followed everywhere.
@@ -15,6 +13,10 @@ pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     let first = word_at(code.image, start)?;
     let Operation::Address { to, value } = first.operation() else { return None };
     let mut made = Made::default();
+    // Bytes that are no instruction may read as that.
+    if to == ZERO {
+        return Some(made.found);
+    }
     let next = start + 4;
     if first.bits >> 31 == 1 {
         follow_page(code, value, (next, Bare { registers: 1 << to, slots: BTreeSet::new() }), &mut made)?;
@@ -122,6 +124,7 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
         };
         code.steps_left.set(code.steps_left.get().checked_sub(1)?);
         let read = word.reads() & bare.registers;
+        let following = follows(code, word);
         bare.step(word);
         if read != 0 {
             let mut state = State::default();
@@ -129,9 +132,12 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
             made.step(code, &mut state, word);
             state.forget(bare.registers);
             // An object at the page's begin: its address, and no page any more.
-            let objects = each(state.held()).filter(|register| state.address(*register) == Some(page));
-            objects.collect::<Vec<_>>().into_iter().for_each(|register| state.set(register, Some(Value::Near(page))));
-            for next in follows(code, word).into_iter().flatten() {
+            for register in each(state.held()) {
+                if state.address(register) == Some(page) {
+                    state.set(register, Some(Value::Near(page)));
+                }
+            }
+            for next in following.into_iter().flatten() {
                 made.follow(code, next, state)?;
             }
         }
@@ -141,7 +147,7 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
         if bare.slots.len() > MOST_SLOTS {
             return None;
         }
-        for next in follows(code, word).into_iter().flatten() {
+        for next in following.into_iter().flatten() {
             let more = match places.get_mut(&next) {
                 Some(before) => before.join(&bare),
                 None => {

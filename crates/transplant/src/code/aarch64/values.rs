@@ -206,9 +206,10 @@ impl State {
             }
             _ => {
                 self.forget(word.writes());
-                if calls(word) {
+                if let Flow::Call(target) = word.flow()
+                    && calls(word)
+                {
                     self.forget(SCRATCH);
-                    let Flow::Call(target) = word.flow() else { return None };
                     self.set(0, target.map(Value::Result));
                 }
                 None

@@ -8,13 +8,15 @@ use super::super::Flow;
 
 /// Number 31 in an instruction: the zero register, or the stack pointer.
 pub(super) const ZERO: u32 = 31;
+/// The frame pointer.
+pub(super) const FRAME: u32 = 29;
 const LINK: u32 = 30;
 
 /// An instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Word {
-    pub(super) address: u64,
-    pub(super) bits: u32,
+pub(crate) struct Word {
+    pub(crate) address: u64,
+    pub(crate) bits: u32,
 }
 
 /// A register with its width: 32 or 64 bits.
@@ -112,23 +114,23 @@ pub(super) struct Access {
 }
 
 impl Word {
-    fn field(self, low: u32, bits: u32) -> u32 {
+    pub(crate) fn field(self, low: u32, bits: u32) -> u32 {
         self.bits >> low & ((1 << bits) - 1)
     }
 
-    fn signed(self, low: u32, bits: u32) -> i64 {
+    pub(crate) fn signed(self, low: u32, bits: u32) -> i64 {
         i64::from(((self.bits << (32 - low - bits)) as i32) >> (32 - bits))
     }
 
-    fn bit(self, at: u32) -> bool {
+    pub(crate) fn bit(self, at: u32) -> bool {
         self.bits >> at & 1 == 1
     }
 
-    fn is(self, mask: u32, value: u32) -> bool {
+    pub(crate) fn is(self, mask: u32, value: u32) -> bool {
         self.bits & mask == value
     }
 
-    fn target(self, low: u32, bits: u32) -> u64 {
+    pub(crate) fn target(self, low: u32, bits: u32) -> u64 {
         self.address.wrapping_add_signed(self.signed(low, bits) * 4)
     }
 

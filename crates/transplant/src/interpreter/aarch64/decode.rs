@@ -1,6 +1,6 @@
 //! A64 instructions on general registers, taken apart (Arm Architecture Reference Manual, C4.1).
 
-use crate::code::bit_mask;
+use crate::code::{Word, bit_mask};
 use crate::image::Image;
 use crate::interpreter::Stop;
 use crate::interpreter::body::{Decoded, Flow};
@@ -9,7 +9,8 @@ use crate::interpreter::body::{Decoded, Flow};
 pub(super) const ZERO: u32 = 32;
 /// Register 31 in the others: the stack pointer.
 pub(super) const STACK: u32 = 31;
-const LINK: u32 = 30;
+/// The register that a call leaves the address behind it in.
+pub(super) const LINK: usize = 30;
 
 /// An instruction that can be executed.
 #[derive(Debug, Clone, Copy)]
@@ -97,18 +98,11 @@ pub(super) struct Access {
 pub(super) enum Place {
     /// The instruction says it by itself.
     Literal(u64),
-    Offset {
+    /// From a register, by so much; behind the access the register is changed by `step`.
+    Based {
         base: u32,
         by: i64,
-    },
-    /// The base is changed, before the access or behind it.
-    Before {
-        base: u32,
-        by: i64,
-    },
-    Behind {
-        base: u32,
-        by: i64,
+        step: Option<i64>,
     },
     Index {
         base: u32,
@@ -143,11 +137,6 @@ pub(super) enum Operation {
     Return { register: u32 },
 }
 
-struct Word {
-    address: u64,
-    bits: u32,
-}
-
 pub(super) fn decode(image: &Image<'_>, address: u64) -> Result<Decoded<Step>, Stop> {
     let unknown = Stop::Unknown { address };
     if !address.is_multiple_of(4) || !image.is_executable(address) {
@@ -158,283 +147,258 @@ pub(super) fn decode(image: &Image<'_>, address: u64) -> Result<Decoded<Step>, S
 
 pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Stop> {
     let word = Word { address, bits };
-    let flow = word.flow().ok_or(Stop::Indirect { address })?;
-    let operation = word.operation(flow).ok_or(Stop::Unknown { address })?;
+    let flow = flow(word).ok_or(Stop::Indirect { address })?;
+    let operation = operation(word, flow).ok_or(Stop::Unknown { address })?;
     Ok(Decoded { instruction: Step { address, operation }, flow, behind: address + 4 })
 }
 
-fn or_zero(register: u32) -> u32 {
-    if register == 31 { ZERO } else { register }
+/// A register that may be the zero register.
+fn general(word: Word, low: u32) -> u32 {
+    match word.field(low, 5) {
+        31 => ZERO,
+        register => register,
+    }
 }
 
-impl Word {
-    fn field(&self, low: u32, bits: u32) -> u32 {
-        self.bits >> low & ((1 << bits) - 1)
-    }
-
-    fn signed(&self, low: u32, bits: u32) -> i64 {
-        i64::from(((self.bits << (32 - low - bits)) as i32) >> (32 - bits))
-    }
-
-    fn bit(&self, at: u32) -> bool {
-        self.bits >> at & 1 == 1
-    }
-
-    fn is(&self, mask: u32, value: u32) -> bool {
-        self.bits & mask == value
-    }
-
-    /// A register that may be the zero register.
-    fn register(&self, low: u32) -> u32 {
-        or_zero(self.field(low, 5))
-    }
-
-    fn target(&self, low: u32, bits: u32) -> u64 {
-        self.address.wrapping_add_signed(self.signed(low, bits) * 4)
-    }
-
-    /// Nothing for what leads nobody knows where.
-    fn flow(&self) -> Option<Flow> {
-        match () {
-            () if self.is(0xfc00_0000, 0x1400_0000) => Some(Flow::Jump(self.target(0, 26))),
-            () if self.is(0xfc00_0000, 0x9400_0000) => Some(Flow::Call(self.target(0, 26))),
-            () if self.is(0xff00_0010, 0x5400_0000) || self.is(0x7e00_0000, 0x3400_0000) => {
-                Some(Flow::Conditional(self.target(5, 19)))
-            }
-            () if self.is(0x7e00_0000, 0x3600_0000) => Some(Flow::Conditional(self.target(5, 14))),
-            () if self.is(0xffff_fc1f, 0xd65f_0000) => Some(Flow::Return),
-            () if self.is(0xfe00_0000, 0xd600_0000) => None,
-            () => Some(Flow::Next),
+/// Nothing for what leads nobody knows where.
+fn flow(word: Word) -> Option<Flow> {
+    match () {
+        () if word.is(0xfc00_0000, 0x1400_0000) => Some(Flow::Jump(word.target(0, 26))),
+        () if word.is(0xfc00_0000, 0x9400_0000) => Some(Flow::Call(word.target(0, 26))),
+        () if word.is(0xff00_0010, 0x5400_0000) || word.is(0x7e00_0000, 0x3400_0000) => {
+            Some(Flow::Conditional(word.target(5, 19)))
         }
+        () if word.is(0x7e00_0000, 0x3600_0000) => Some(Flow::Conditional(word.target(5, 14))),
+        () if word.is(0xffff_fc1f, 0xd65f_0000) => Some(Flow::Return),
+        () if word.is(0xfe00_0000, 0xd600_0000) => None,
+        () => Some(Flow::Next),
     }
+}
 
-    fn operation(&self, flow: Flow) -> Option<Operation> {
-        let wide = self.bit(31);
-        match flow {
-            Flow::Jump(_) | Flow::Call(_) => Some(Operation::Nothing),
-            Flow::Return => Some(Operation::Return { register: self.register(5) }),
-            Flow::Conditional(_) => {
-                let register = self.register(0);
-                Some(Operation::Branch(match () {
-                    () if self.is(0xff00_0000, 0x5400_0000) => Condition::Flags(self.field(0, 4)),
-                    () if self.bit(25) => {
-                        let bit = self.field(31, 1) << 5 | self.field(19, 5);
-                        Condition::Bit { register, bit, set: self.bit(24) }
-                    }
-                    () => Condition::Zero { register, wide, not: self.bit(24) },
-                }))
-            }
-            Flow::Next => match self.field(25, 4) {
-                8 | 9 => self.with_immediate(wide),
-                5 | 13 => self.with_registers(wide),
-                4 | 12 => self.access().map(Operation::Memory),
-                // NOP; BTI; PACIASP and AUTIASP, which older processors do not know
-                _ if matches!(self.bits, 0xd503_201f | 0xd503_233f | 0xd503_23bf)
-                    || self.is(0xffff_ff3f, 0xd503_241f) =>
-                {
-                    Some(Operation::Nothing)
+fn operation(word: Word, flow: Flow) -> Option<Operation> {
+    let wide = word.bit(31);
+    match flow {
+        Flow::Jump(_) | Flow::Call(_) => Some(Operation::Nothing),
+        Flow::Return => Some(Operation::Return { register: general(word, 5) }),
+        Flow::Conditional(_) => {
+            let register = general(word, 0);
+            Some(Operation::Branch(match () {
+                () if word.is(0xff00_0000, 0x5400_0000) => Condition::Flags(word.field(0, 4)),
+                () if word.bit(25) => {
+                    let bit = word.field(31, 1) << 5 | word.field(19, 5);
+                    Condition::Bit { register, bit, set: word.bit(24) }
                 }
+                () => Condition::Zero { register, wide, not: word.bit(24) },
+            }))
+        }
+        Flow::Next => match word.field(25, 4) {
+            8 | 9 => with_immediate(word, wide),
+            5 | 13 => with_registers(word, wide),
+            4 | 12 => access(word).map(Operation::Memory),
+            // NOP; BTI; PACIASP and AUTIASP, which older processors do not know
+            _ if matches!(word.bits, 0xd503_201f | 0xd503_233f | 0xd503_23bf) || word.is(0xffff_ff3f, 0xd503_241f) => {
+                Some(Operation::Nothing)
+            }
+            _ => None,
+        },
+    }
+}
+
+fn with_immediate(word: Word, wide: bool) -> Option<Operation> {
+    let (to, from) = (general(word, 0), general(word, 5));
+    let (plain_to, plain_from) = (word.field(0, 5), word.field(5, 5));
+    let mask = if wide { u64::MAX } else { 0xffff_ffff };
+    let (rotate, last) = (word.field(16, 6), word.field(10, 6));
+    let fits = wide || rotate < 32 && last < 32;
+    match word.field(23, 3) {
+        0 | 1 => {
+            let distance = word.signed(5, 19) << 2 | i64::from(word.field(29, 2));
+            let value = match wide {
+                true => (word.address & !0xfff).wrapping_add_signed(distance << 12),
+                false => word.address.wrapping_add_signed(distance),
+            };
+            Some(Operation::Address { to, value })
+        }
+        2 => {
+            let value = u64::from(word.field(10, 12)) << if word.bit(22) { 12 } else { 0 };
+            let flags = word.bit(29);
+            let to = if flags { to } else { plain_to };
+            let other = Source::Immediate(value);
+            Some(Operation::Add { to, from: plain_from, other, subtract: word.bit(30), flags, wide })
+        }
+        4 => {
+            let value = bit_mask(word.bit(22), last, rotate).filter(|_| wide || !word.bit(22))? & mask;
+            let (bits, flags) = bits_of_logic(word);
+            let (to, other) = (if flags { to } else { plain_to }, Source::Immediate(value));
+            Some(Operation::Logic { to, from, other, bits, invert: false, flags, wide })
+        }
+        5 => {
+            let shift = word.field(21, 2) * 16;
+            let value = u64::from(word.field(5, 16)) << shift;
+            match word.field(29, 2) {
+                _ if !wide && shift > 16 => None,
+                0 => Some(Operation::Constant { to, value: !value & mask }),
+                2 => Some(Operation::Constant { to, value }),
+                3 => Some(Operation::Keep { to, value, mask: !(0xffff << shift), wide }),
                 _ => None,
-            },
+            }
         }
+        6 => {
+            let around = match word.field(29, 2) {
+                0 => Around::Sign,
+                1 => Around::Kept,
+                2 => Around::Zeros,
+                _ => return None,
+            };
+            (fits && word.bit(22) == wide).then_some(Operation::Field { to, from, around, rotate, last, wide })
+        }
+        _ => (word.is(0x7fa0_0000, 0x1380_0000) && fits && word.bit(22) == wide).then_some(Operation::Extract {
+            to,
+            high: from,
+            low: general(word, 16),
+            by: last,
+            wide,
+        }),
     }
+}
 
-    fn with_immediate(&self, wide: bool) -> Option<Operation> {
-        let (to, from) = (self.register(0), self.register(5));
-        let (plain_to, plain_from) = (self.field(0, 5), self.field(5, 5));
-        let mask = if wide { u64::MAX } else { 0xffff_ffff };
-        let (rotate, last) = (self.field(16, 6), self.field(10, 6));
-        let fits = wide || rotate < 32 && last < 32;
-        match self.field(23, 3) {
-            0 | 1 => {
-                let distance = self.signed(5, 19) << 2 | i64::from(self.field(29, 2));
-                let value = match wide {
-                    true => (self.address & !0xfff).wrapping_add_signed(distance << 12),
-                    false => self.address.wrapping_add_signed(distance),
-                };
-                Some(Operation::Address { to, value })
-            }
-            2 => {
-                let value = u64::from(self.field(10, 12)) << if self.bit(22) { 12 } else { 0 };
-                let flags = self.bit(29);
-                let to = if flags { to } else { plain_to };
-                let other = Source::Immediate(value);
-                Some(Operation::Add { to, from: plain_from, other, subtract: self.bit(30), flags, wide })
-            }
-            4 => {
-                let value = bit_mask(self.bit(22), last, rotate).filter(|_| wide || !self.bit(22))? & mask;
-                let (bits, flags) = self.bits_of_logic();
-                let (to, other) = (if flags { to } else { plain_to }, Source::Immediate(value));
-                Some(Operation::Logic { to, from, other, bits, invert: false, flags, wide })
-            }
-            5 => {
-                let shift = self.field(21, 2) * 16;
-                let value = u64::from(self.field(5, 16)) << shift;
-                match self.field(29, 2) {
-                    _ if !wide && shift > 16 => None,
-                    0 => Some(Operation::Constant { to, value: !value & mask }),
-                    2 => Some(Operation::Constant { to, value }),
-                    3 => Some(Operation::Keep { to, value, mask: !(0xffff << shift), wide }),
-                    _ => None,
+fn bits_of_logic(word: Word) -> (Bits, bool) {
+    match word.field(29, 2) {
+        1 => (Bits::Or, false),
+        2 => (Bits::Xor, false),
+        flags => (Bits::And, flags == 3),
+    }
+}
+
+fn shift(word: Word) -> Shift {
+    [Shift::Left, Shift::Right, Shift::Arithmetic, Shift::Rotate][word.field(22, 2) as usize]
+}
+
+fn extended(word: Word, register: u32, by: u32) -> Source {
+    let option = word.field(13, 3);
+    Source::Extended { register, bytes: 1 << (option & 3), signed: option & 4 != 0, by }
+}
+
+fn with_registers(word: Word, wide: bool) -> Option<Operation> {
+    let (to, from, other) = (general(word, 0), general(word, 5), general(word, 16));
+    let (subtract, flags) = (word.bit(30), word.bit(29));
+    let shifted = Source::Shifted { register: other, shift: shift(word), by: word.field(10, 6) };
+    let fits = wide || word.field(10, 6) < 32;
+    match () {
+        () if word.is(0x1f00_0000, 0x0a00_0000) && fits => {
+            let (bits, flags) = bits_of_logic(word);
+            Some(Operation::Logic { to, from, other: shifted, bits, invert: word.bit(21), flags, wide })
+        }
+        () if word.is(0x1f20_0000, 0x0b00_0000) && fits && shift(word) != Shift::Rotate => {
+            Some(Operation::Add { to, from, other: shifted, subtract, flags, wide })
+        }
+        () if word.is(0x1fe0_0000, 0x0b20_0000) && word.field(10, 3) <= 4 => {
+            let to = if flags { to } else { word.field(0, 5) };
+            let other = extended(word, other, word.field(10, 3));
+            Some(Operation::Add { to, from: word.field(5, 5), other, subtract, flags, wide })
+        }
+        () if word.is(0x3fe0_0410, 0x3a40_0000) => {
+            let other = match word.bit(11) {
+                true => Source::Immediate(u64::from(word.field(16, 5))),
+                false => Source::Shifted { register: other, shift: Shift::Left, by: 0 },
+            };
+            let (condition, otherwise) = (word.field(12, 4), word.field(0, 4));
+            Some(Operation::CompareIf { from, other, condition, otherwise, subtract, wide })
+        }
+        () if word.is(0x3fe0_0800, 0x1a80_0000) => {
+            let (condition, increment) = (word.field(12, 4), word.bit(10));
+            Some(Operation::Select { to, one: from, other, condition, invert: subtract, increment, wide })
+        }
+        () if word.is(0x7fe0_f000, 0x1ac0_2000) => {
+            let shift = [Shift::Left, Shift::Right, Shift::Arithmetic, Shift::Rotate][word.field(10, 2) as usize];
+            Some(Operation::Shift { to, from, by: other, shift, wide })
+        }
+        () if word.is(0x7fff_0000, 0x5ac0_0000) => {
+            let single = match (word.field(10, 6), wide) {
+                (0, _) => Single::ReverseBits,
+                (1, _) => Single::ReverseBytes(2),
+                (2, _) => Single::ReverseBytes(4),
+                (3, true) => Single::ReverseBytes(8),
+                (4, _) => Single::LeadingZeros,
+                (5, _) => Single::LeadingSigns,
+                _ => return None,
+            };
+            Some(Operation::Single { to, from, single, wide })
+        }
+        () if word.is(0x7f00_0000, 0x1b00_0000) => {
+            let product = match (word.field(21, 3), wide) {
+                (0, _) => Product::Plain,
+                (1, true) => Product::LongSigned,
+                (5, true) => Product::LongUnsigned,
+                (2, true) if word.field(10, 6) == 31 => Product::HighSigned,
+                (6, true) if word.field(10, 6) == 31 => Product::HighUnsigned,
+                _ => return None,
+            };
+            let plus = general(word, 10);
+            Some(Operation::Multiply { to, one: from, other, plus, subtract: word.bit(15), product, wide })
+        }
+        () => None,
+    }
+}
+
+fn access(word: Word) -> Option<Access> {
+    // Vectors are not known here.
+    if word.bit(26) {
+        return None;
+    }
+    let (register, base) = (general(word, 0), word.field(5, 5));
+    let size = 1u32 << word.field(30, 2);
+    match () {
+        // LDR (literal), LDRSW (literal)
+        () if word.is(0x3b00_0000, 0x1800_0000) => {
+            let (size, signed) = match word.field(30, 2) {
+                0 => (4, None),
+                1 => (8, None),
+                2 => (4, Some(8)),
+                _ => return None,
+            };
+            let place = Place::Literal(word.target(5, 19));
+            Some(Access { loads: true, registers: [Some(register), None], size, signed, place })
+        }
+        // Pairs
+        () if word.is(0x3a00_0000, 0x2800_0000) => {
+            let size = match word.field(30, 2) {
+                0 => 4,
+                2 => 8,
+                _ => return None,
+            };
+            let by = word.signed(15, 7) * i64::from(size);
+            let place = match word.field(23, 2) {
+                1 => Place::Based { base, by: 0, step: Some(by) },
+                3 => Place::Based { base, by, step: Some(by) },
+                _ => Place::Based { base, by, step: None },
+            };
+            let registers = [Some(register), Some(general(word, 10))];
+            Some(Access { loads: word.bit(22), registers, size, signed: None, place })
+        }
+        () if word.is(0x3a00_0000, 0x3800_0000) => {
+            let near = word.signed(12, 9);
+            let place = match (word.bit(24), word.bit(21), word.field(10, 2)) {
+                (true, ..) => Place::Based { base, by: i64::from(word.field(10, 12)) * i64::from(size), step: None },
+                (false, false, 0) => Place::Based { base, by: near, step: None },
+                (false, false, 1) => Place::Based { base, by: 0, step: Some(near) },
+                (false, false, 3) => Place::Based { base, by: near, step: Some(near) },
+                (false, true, 2) if word.bit(14) => {
+                    let by = if word.bit(12) { size.trailing_zeros() } else { 0 };
+                    Place::Index { base, index: extended(word, general(word, 16), by) }
                 }
-            }
-            6 => {
-                let around = match self.field(29, 2) {
-                    0 => Around::Sign,
-                    1 => Around::Kept,
-                    2 => Around::Zeros,
-                    _ => return None,
-                };
-                (fits && self.bit(22) == wide).then_some(Operation::Field { to, from, around, rotate, last, wide })
-            }
-            _ => (self.is(0x7fa0_0000, 0x1380_0000) && fits && self.bit(22) == wide).then_some(Operation::Extract {
-                to,
-                high: from,
-                low: self.register(16),
-                by: last,
-                wide,
-            }),
+                _ => return None,
+            };
+            let (loads, signed) = match (word.field(22, 2), size) {
+                (0, _) => (false, None),
+                (1, _) => (true, None),
+                (2, 1..8) => (true, Some(8)),
+                (3, 1 | 2) => (true, Some(4)),
+                _ => return None,
+            };
+            Some(Access { loads, registers: [Some(register), None], size, signed, place })
         }
-    }
-
-    fn bits_of_logic(&self) -> (Bits, bool) {
-        match self.field(29, 2) {
-            1 => (Bits::Or, false),
-            2 => (Bits::Xor, false),
-            flags => (Bits::And, flags == 3),
-        }
-    }
-
-    fn shift(&self) -> Shift {
-        [Shift::Left, Shift::Right, Shift::Arithmetic, Shift::Rotate][self.field(22, 2) as usize]
-    }
-
-    fn extended(&self, register: u32, by: u32) -> Source {
-        let option = self.field(13, 3);
-        Source::Extended { register, bytes: 1 << (option & 3), signed: option & 4 != 0, by }
-    }
-
-    fn with_registers(&self, wide: bool) -> Option<Operation> {
-        let (to, from, other) = (self.register(0), self.register(5), self.register(16));
-        let (subtract, flags) = (self.bit(30), self.bit(29));
-        let shifted = Source::Shifted { register: other, shift: self.shift(), by: self.field(10, 6) };
-        let fits = wide || self.field(10, 6) < 32;
-        match () {
-            () if self.is(0x1f00_0000, 0x0a00_0000) && fits => {
-                let (bits, flags) = self.bits_of_logic();
-                Some(Operation::Logic { to, from, other: shifted, bits, invert: self.bit(21), flags, wide })
-            }
-            () if self.is(0x1f20_0000, 0x0b00_0000) && fits && self.shift() != Shift::Rotate => {
-                Some(Operation::Add { to, from, other: shifted, subtract, flags, wide })
-            }
-            () if self.is(0x1fe0_0000, 0x0b20_0000) && self.field(10, 3) <= 4 => {
-                let to = if flags { to } else { self.field(0, 5) };
-                let other = self.extended(other, self.field(10, 3));
-                Some(Operation::Add { to, from: self.field(5, 5), other, subtract, flags, wide })
-            }
-            () if self.is(0x3fe0_0410, 0x3a40_0000) => {
-                let other = match self.bit(11) {
-                    true => Source::Immediate(u64::from(self.field(16, 5))),
-                    false => Source::Shifted { register: other, shift: Shift::Left, by: 0 },
-                };
-                let (condition, otherwise) = (self.field(12, 4), self.field(0, 4));
-                Some(Operation::CompareIf { from, other, condition, otherwise, subtract, wide })
-            }
-            () if self.is(0x3fe0_0800, 0x1a80_0000) => {
-                let (condition, increment) = (self.field(12, 4), self.bit(10));
-                Some(Operation::Select { to, one: from, other, condition, invert: subtract, increment, wide })
-            }
-            () if self.is(0x7fe0_f000, 0x1ac0_2000) => {
-                let shift = [Shift::Left, Shift::Right, Shift::Arithmetic, Shift::Rotate][self.field(10, 2) as usize];
-                Some(Operation::Shift { to, from, by: other, shift, wide })
-            }
-            () if self.is(0x7fff_0000, 0x5ac0_0000) => {
-                let single = match (self.field(10, 6), wide) {
-                    (0, _) => Single::ReverseBits,
-                    (1, _) => Single::ReverseBytes(2),
-                    (2, _) => Single::ReverseBytes(4),
-                    (3, true) => Single::ReverseBytes(8),
-                    (4, _) => Single::LeadingZeros,
-                    (5, _) => Single::LeadingSigns,
-                    _ => return None,
-                };
-                Some(Operation::Single { to, from, single, wide })
-            }
-            () if self.is(0x7f00_0000, 0x1b00_0000) => {
-                let product = match (self.field(21, 3), wide) {
-                    (0, _) => Product::Plain,
-                    (1, true) => Product::LongSigned,
-                    (5, true) => Product::LongUnsigned,
-                    (2, true) if self.field(10, 6) == 31 => Product::HighSigned,
-                    (6, true) if self.field(10, 6) == 31 => Product::HighUnsigned,
-                    _ => return None,
-                };
-                let plus = self.register(10);
-                Some(Operation::Multiply { to, one: from, other, plus, subtract: self.bit(15), product, wide })
-            }
-            () => None,
-        }
-    }
-
-    fn access(&self) -> Option<Access> {
-        // Vectors are not known here.
-        if self.bit(26) {
-            return None;
-        }
-        let (register, base) = (self.register(0), self.field(5, 5));
-        let size = 1u32 << self.field(30, 2);
-        match () {
-            // LDR (literal), LDRSW (literal)
-            () if self.is(0x3b00_0000, 0x1800_0000) => {
-                let (size, signed) = match self.field(30, 2) {
-                    0 => (4, None),
-                    1 => (8, None),
-                    2 => (4, Some(8)),
-                    _ => return None,
-                };
-                let place = Place::Literal(self.target(5, 19));
-                Some(Access { loads: true, registers: [Some(register), None], size, signed, place })
-            }
-            // Pairs
-            () if self.is(0x3a00_0000, 0x2800_0000) => {
-                let size = match self.field(30, 2) {
-                    0 => 4,
-                    2 => 8,
-                    _ => return None,
-                };
-                let by = self.signed(15, 7) * i64::from(size);
-                let place = match self.field(23, 2) {
-                    1 => Place::Behind { base, by },
-                    3 => Place::Before { base, by },
-                    _ => Place::Offset { base, by },
-                };
-                let registers = [Some(register), Some(self.register(10))];
-                Some(Access { loads: self.bit(22), registers, size, signed: None, place })
-            }
-            () if self.is(0x3a00_0000, 0x3800_0000) => {
-                let near = self.signed(12, 9);
-                let place = match (self.bit(24), self.bit(21), self.field(10, 2)) {
-                    (true, ..) => Place::Offset { base, by: i64::from(self.field(10, 12)) * i64::from(size) },
-                    (false, false, 0) => Place::Offset { base, by: near },
-                    (false, false, 1) => Place::Behind { base, by: near },
-                    (false, false, 3) => Place::Before { base, by: near },
-                    (false, true, 2) if self.bit(14) => {
-                        let by = if self.bit(12) { size.trailing_zeros() } else { 0 };
-                        Place::Index { base, index: self.extended(self.register(16), by) }
-                    }
-                    _ => return None,
-                };
-                let (loads, signed) = match (self.field(22, 2), size) {
-                    (0, _) => (false, None),
-                    (1, _) => (true, None),
-                    (2, 1..8) => (true, Some(8)),
-                    (3, 1 | 2) => (true, Some(4)),
-                    _ => return None,
-                };
-                Some(Access { loads, registers: [Some(register), None], size, signed, place })
-            }
-            () => None,
-        }
+        () => None,
     }
 }
 
@@ -454,13 +418,6 @@ pub(super) fn number(step: &Step) -> Option<u64> {
 pub(super) fn touches_memory(step: &Step) -> bool {
     matches!(step.operation, Operation::Memory(Access { place, .. }) if match place {
         Place::Literal(_) => false,
-        Place::Offset { base, .. } | Place::Before { base, .. } | Place::Behind { base, .. } | Place::Index { base, .. } => {
-            base != STACK
-        }
+        Place::Based { base, .. } | Place::Index { base, .. } => base != STACK,
     })
-}
-
-/// The register that a call leaves the address behind it in.
-pub(super) const fn link() -> usize {
-    LINK as usize
 }

@@ -237,17 +237,9 @@ fn memory(p: &mut Processor<'_>, access: &Access, address: u64) -> Result<(), St
     };
     let (mut at, of_code, changed) = match access.place {
         Place::Literal(at) => (at, true, None),
-        Place::Offset { base, by } => {
+        Place::Based { base, by, step } => {
             let (at, of_code) = place(p, base, by)?;
-            (at, of_code, None)
-        }
-        Place::Before { base, by } => {
-            let (at, of_code) = place(p, base, by)?;
-            (at, of_code, Some((base, by)))
-        }
-        Place::Behind { base, by } => {
-            let (at, of_code) = place(p, base, 0)?;
-            (at, of_code, Some((base, by)))
+            (at, of_code, step.map(|step| (base, step)))
         }
         Place::Index { base, index } => {
             let index = operand(p, index, true);

@@ -1,6 +1,6 @@
 //! Registers, and one run of a function.
 
-use super::decode::{self, Condition, Operation, STACK, Step, ZERO};
+use super::decode::{self, Condition, LINK, Operation, STACK, Step, ZERO};
 use super::flags::Flags;
 use crate::image::Image;
 use crate::interpreter::body::Decoded;
@@ -42,6 +42,14 @@ impl Value {
         Value { bits, known, of_alignment: OfAlignment::No, of_code: false }
     }
 
+    /// Of 32 bits, the upper half counts as set.
+    fn of_width(self, wide: bool) -> Value {
+        match wide {
+            true => self,
+            false => Value { bits: self.bits & 0xffff_ffff, known: self.known | 0xf0, of_code: false, ..self },
+        }
+    }
+
     pub(super) const fn with(self, of_alignment: OfAlignment) -> Value {
         Value { of_alignment, ..self }
     }
@@ -58,17 +66,12 @@ pub(in crate::interpreter) struct Processor<'a> {
     pub(super) memory: Memory<'a>,
     budget: Budget,
     /// What the caller's registers held.
-    callers: [u64; 11],
+    callers: [u64; CALLERS.end - CALLERS.start],
 }
 
 impl Processor<'_> {
-    /// A register; of 32 bits, the upper half counts as set.
     pub(super) fn get(&self, register: u32, wide: bool) -> Value {
-        let value = self.registers[register as usize];
-        match wide {
-            true => value,
-            false => Value { bits: value.bits & 0xffff_ffff, known: value.known | 0xf0, of_code: false, ..value },
-        }
+        self.registers[register as usize].of_width(wide)
     }
 
     /// A register all of whose bytes have to have been set.
@@ -80,10 +83,7 @@ impl Processor<'_> {
     /// Writes to a register: 32 bits clear the upper half.
     pub(super) fn set(&mut self, register: u32, value: Value, wide: bool) {
         if register != ZERO {
-            self.registers[register as usize] = match wide {
-                true => value,
-                false => Value { bits: value.bits & 0xffff_ffff, known: value.known | 0xf0, of_code: false, ..value },
-            };
+            self.registers[register as usize] = value.of_width(wide);
         }
     }
 
@@ -103,7 +103,7 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
             flags_of_alignment: false,
             memory,
             budget: Budget::default(),
-            callers: [0; 11],
+            callers: [0; CALLERS.end - CALLERS.start],
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         self.callers = std::array::from_fn(|at| self.registers[CALLERS.start + at].bits);
         self.registers[ZERO as usize] = Value::of(0, WHOLE);
         self.registers[STACK as usize] = Value::of(Processor::stack_top(), WHOLE);
-        self.registers[decode::link()] = Value::of(RETURN, WHOLE);
+        self.registers[LINK] = Value::of(RETURN, WHOLE);
         (self.flags, self.flags_of_alignment) = (None, false);
         for (argument, register) in arguments.iter().zip(&mut self.registers) {
             *register = match argument {
@@ -183,7 +183,7 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
     }
 
     fn enter(&mut self, step: &Step) -> Result<u64, Stop> {
-        self.registers[decode::link()] = Value::of(step.address + 4, WHOLE);
+        self.registers[LINK] = Value::of(step.address + 4, WHOLE);
         Ok(step.address + 4)
     }
 
