@@ -87,8 +87,9 @@ impl Wish {
 
 /// `cargo xtask proof [PART OF A BUILD'S NAME]... [--programs A,B] [--allograft PROGRAM] [--table] [--write]`.
 ///
-/// What has a result with the same allograft is not grafted again, and a graft of which the same bytes have passed is not run again. `--table` prints what there is and runs nothing; `--write` puts the
-/// table into the docs, if nothing is missing.
+/// What has a result with the same allograft is not grafted again, and a graft of which the same bytes have passed is not run
+/// again. `--table` prints what there is and runs nothing; `--write` puts the table into the docs, if all results are of one
+/// allograft.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let wish = Wish::of(arguments)?;
     setup::prepare(setup::Extent::Everything)?;
