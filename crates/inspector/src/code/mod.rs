@@ -14,6 +14,8 @@ use crate::report::Arch;
 const MOST_INSTRUCTIONS: usize = 1_500;
 /// Places that look like the one in musl's `free`, and jumps to there: with more of them nothing is proven.
 const MOST_CANDIDATES: usize = 4_096;
+/// Places near a mark that something jumps to: each is followed.
+const MOST_TARGETS: usize = 8_192;
 /// Jumps to what frees as mallocng does.
 const MOST_JUMPS: usize = 24;
 /// Bytes between the start of `free` and its mark: some 500 in fact.
@@ -139,15 +141,22 @@ impl<'a> Code<'a> {
         let mut frees: HashMap<u64, bool> = HashMap::new();
         let mut leads_to_free = |target: u64| {
             near(target)
-                && *frees.entry(target).or_insert_with(|| {
-                    self.step(target).is_some_and(|first| first.falls_through) && self.frees_as_mallocng(target)
-                })
+                && match frees.get(&target) {
+                    Some(known) => *known,
+                    None if frees.len() == MOST_TARGETS => false,
+                    None => {
+                        let is_free = self.step(target).is_some_and(|first| first.falls_through)
+                            && self.frees_as_mallocng(target);
+                        frees.insert(target, is_free);
+                        is_free
+                    }
+                }
         };
         let jumps = match self.arch {
             Arch::X86_64 | Arch::I686 => x86::jumps(&self.parts, &mut leads_to_free, MOST_CANDIDATES),
             _ => aarch64::jumps(&self.parts, &mut leads_to_free, MOST_CANDIDATES),
         };
-        if jumps.len() >= MOST_CANDIDATES {
+        if jumps.len() >= MOST_CANDIDATES || frees.len() == MOST_TARGETS {
             return None;
         }
         let mut candidates: Vec<FreeOfMallocng> =
@@ -196,16 +205,21 @@ mod tests {
     #[test]
     fn branches_near_a_mark_that_lead_to_no_free_are_left_out() {
         const RETURN: u32 = 0xd65f_03c0;
-        // bl 1; b 2; then the function: sturb w2, [x6, #-3]; sturh wzr, [x6, #-2]; ret
-        let mut words: Vec<u32> = vec![0x9400_0001, 0x1400_0001, 0x381f_d0c2, 0x781f_e0df, RETURN];
-        for _ in 0..6 {
-            // A byte and 16 bits at the same distances in code that ends otherwise, and loops around them.
-            words.extend([0x1400_0000; 900]);
-            words.extend([0x381f_d0c2, 0x781f_e0df, RETURN]);
-        }
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert!(words.len() > MOST_CANDIDATES);
-        let code = Code { arch: Arch::Aarch64, parts: vec![(0x1000, &bytes)] };
-        assert_eq!(code.free_of_mallocng(|_| false), Some(FreeOfMallocng { public: 0x1004, internal: 0x1008 }));
+        let found = |areas: usize| {
+            // bl 1; b 2; then the function: sturb w2, [x6, #-3]; sturh wzr, [x6, #-2]; ret
+            let mut words: Vec<u32> = vec![0x9400_0001, 0x1400_0001, 0x381f_d0c2, 0x781f_e0df, RETURN];
+            for _ in 0..areas {
+                // A byte and 16 bits at the same distances in code that ends otherwise, and loops around them.
+                words.extend([0x1400_0000; 900]);
+                words.extend([0x381f_d0c2, 0x781f_e0df, RETURN]);
+            }
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            Code { arch: Arch::Aarch64, parts: vec![(0x1000, &bytes)] }.free_of_mallocng(|_| false)
+        };
+        const { assert!(900 * 6 > MOST_CANDIDATES) };
+        assert_eq!(found(6), Some(FreeOfMallocng { public: 0x1004, internal: 0x1008 }));
+        // Not all of them can be looked at then.
+        const { assert!(900 * 10 > MOST_TARGETS) };
+        assert_eq!(found(10), None);
     }
 }
