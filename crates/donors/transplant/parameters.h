@@ -16,14 +16,14 @@ struct transplant_parameters {
 	int64_t errno_offset;                    /* of the program's errno, from the thread pointer */
 	uint64_t key_destructors;                /* musl's __pthread_tsd_run_dtors; 0: no thread ends */
 	uint64_t main;                           /* the program's */
-	uint64_t secret;                         /* asks for the self-test; 0: none */
+	uint64_t self_test;                      /* not 0: the self-test runs in place of the program */
 	uint64_t tls_image, tls_file_size, tls_size, tls_alignment;
 	uint64_t start_main;                     /* musl's __libc_start_main, where the donor's is called for it; 0: it is not */
 	uint64_t calls[TRANSPLANT_CALLS];        /* the program's entry points, for the self-test; 0: it has none */
 };
 
 #define TRANSPLANT_MAGIC 0x544e4c5053545247u /* GRTSPLNT */
-#define TRANSPLANT_FORMAT 2
+#define TRANSPLANT_FORMAT 3
 
 /* The order of `calls`. */
 enum {

@@ -329,24 +329,6 @@ ENTRY REALIGN void transplant_thread_exit(void)
 
 HIDDEN void transplant_self_test(void);
 
-static bool asked_for_self_test(void)
-{
-	static const char name[] = "ALLOGRAFT_SELF_TEST=";
-	uint64_t secret = transplant_parameters.secret;
-	if (!secret || getauxval(AT_SECURE))
-		return false;
-	for (char **entry = environ; *entry; entry++) {
-		const char *at = *entry;
-		if (strncmp(at, name, sizeof name - 1))
-			continue;
-		uint64_t given = 0;
-		for (at += sizeof name - 1; (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f'); at++)
-			given = given << 4 | (uint64_t)(*at <= '9' ? *at - '0' : *at - 'a' + 10);
-		return !*at && given == secret;
-	}
-	return false;
-}
-
 /* Returns the program's own entry point. */
 HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 {
@@ -377,7 +359,7 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 		if (given->sealed_size[i])
 			kernel(SYS_mprotect, (long)(base + given->sealed[i]), (long)given->sealed_size[i], PROT_READ, 0, 0, 0);
 	}
-	if (asked_for_self_test())
+	if (given->self_test)
 		transplant_self_test();
 	return entry;
 }

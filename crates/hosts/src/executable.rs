@@ -203,7 +203,7 @@ pub fn graft_executable(
         notes: notes(&host)?,
     };
     let Some(locks) = locks.filter(|_| !unchanged) else { return Ok(grafted) };
-    match rehearsal::self_test(&host, &stock, &plan.graft) {
+    match rehearsal::self_test(&host, &plan.graft) {
         Ok(passed) => grafted.tried.push(format!("self-test: {passed}")),
         Err(error @ Error::Untested { .. }) if untested => {
             grafted.tried.push("self-test: not run (--untested)".to_owned());

@@ -21,26 +21,26 @@ const PASSED: &[u8] = b"allograft self-test: ok\n";
 /// It takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the graft's self-test: the kernel loads the new file, the donor's start routine relocates itself, and instead of the
-/// program the malloc family is called through the program's own entry points. Nothing of the program's is run. Says what
-/// was done.
+/// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the donor's
+/// start routine relocates itself, and instead of the program the malloc family is called through the program's own entry
+/// points. Nothing else of the program is run. Says what was done.
 ///
 /// # Errors
-/// A test that failed, what the system does not let be tried, and a program for another architecture that neither the
-/// kernel nor an emulator runs ([`Error::Untested`]).
-pub fn self_test(host: &Path, stock: &[u8], graft: &[u8]) -> Result<String, Error> {
+/// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a program for
+/// another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
+pub fn self_test(host: &Path, graft: &[u8]) -> Result<String, Error> {
     let arch = transplant::arch(graft).unwrap_or(Arch::X86_64);
-    let secret = format!("{:x}", transplant::secret(stock));
-    let test = |mut command: Command| {
-        command.env_clear().env("ALLOGRAFT_SELF_TEST", &secret);
-        run(&mut command)
-    };
+    let copy = transplant::with_self_test(graft).ok_or_else(|| Error::SelfTest {
+        path: host.to_owned(),
+        said: "it has none that this allograft knows how to ask for".to_owned(),
+    })?;
+    let test = |mut command: Command| run(command.env_clear());
     let (output, by) = match std::env::consts::ARCH == arch.name() {
-        true => (test(from_memory(host, graft)?.command(host)).context(host, "test the graft of")?, String::new()),
+        true => (test(from_memory(host, &copy)?.command(host)).context(host, "test the graft of")?, String::new()),
         false => {
             let folder = tempfile::tempdir().context(host, "test the graft of")?;
             let program = folder.path().join("graft");
-            fs::write(&program, graft).context(host, "test the graft of")?;
+            fs::write(&program, &copy).context(host, "test the graft of")?;
             let mode = fs::Permissions::from_mode(0o700);
             fs::set_permissions(&program, mode).context(host, "test the graft of")?;
             foreign(host, arch, |emulator| {

@@ -9,9 +9,12 @@ use surgery::donor::{DonorOption, Note};
 use crate::image::{
     Image, PF_W, PT_TLS, SHF_ALLOC, SHT_RELA, SHT_SYMTAB, SYMBOL, Section, Segment, Symbol, u32_at, u64_at,
 };
+use crate::self_test;
 use crate::strings::StringFunction;
 use crate::thread_storage::{ThreadStorage, distance};
 
+/// More bytes than any donor takes in memory.
+pub(crate) const MOST_BLOB: u64 = 1 << 24;
 /// R_X86_64_TPOFF32
 const X86_64_DISTANCE: u32 = 23;
 /// R_AARCH64_TLSLE_ADD_TPREL_HI12
@@ -96,7 +99,7 @@ impl Blob {
             || text.flags & PF_W != 0
             || data.flags & PF_W == 0
             || data.address % page != 0
-            || end > 1 << 24
+            || end > MOST_BLOB
         {
             return Err(layout("its segments are not code and data"));
         }
@@ -148,7 +151,7 @@ impl Blob {
         }
         let parameters = blob.symbol("transplant_parameters")? as usize;
         let found = (u64_at(&blob.memory, parameters), u64_at(&blob.memory, parameters + 8));
-        if found != (Some(0x544e_4c50_5354_5247), Some(2)) {
+        if found != (Some(self_test::MAGIC), Some(self_test::FORMAT)) {
             return Err(layout("its parameters have another format"));
         }
         Ok(blob)

@@ -5,7 +5,7 @@
 //!  the program as it was, but for the jumps                      the same addresses
 //!  page   code of the donor, its note          R E  \
 //!         data of the donor                    RW    |           behind the program's last segment; page by page as
-//!         copy of the program's .tdata with          |           in the file
+//!         copy of the program's .tdata with          |           in the file (`location`)
 //!         the donor's in front, relocations    RW    |
 //!  page   program headers                      R    /
 //!         names and headers of sections
@@ -20,6 +20,7 @@ use crate::image::{
     Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_WRITE,
     SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, SHT_SYMTAB, STT_TLS, SYMBOL, Section, Segment,
 };
+use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
 use crate::thread_storage::ThreadStorage;
@@ -30,6 +31,7 @@ pub(crate) struct Inset<'a> {
     pub(crate) machine: &'static dyn Machine,
     pub(crate) image: &'a Image<'a>,
     pub(crate) relocations: &'a Relocations,
+    pub(crate) location: Location,
     pub(crate) blob: Blob,
     /// Bytes to write over the program's own: address and what is there then, with the donor's first byte at the base.
     pub(crate) jumps: Vec<Jump>,
@@ -69,19 +71,15 @@ pub(crate) struct Parameters {
     pub(crate) errno_offset: i64,
     pub(crate) key_destructors: Option<u64>,
     pub(crate) main: u64,
-    pub(crate) secret: u64,
     pub(crate) calls: [Option<u64>; 10],
 }
 
 /// The grafted file.
 pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
-    let Inset { machine, image, relocations, mut blob, jumps, main, parameters } = inset;
+    let Inset { machine, image, relocations, location, mut blob, jumps, main, parameters } = inset;
     let page = machine.page();
-    let end = image.loads().map(|load| load.memory().end).max().unwrap_or(0);
     let first = image.loads().map(|load| load.address).min().unwrap_or(0);
-    // A page that is nobody's between, so that neither runs into the other.
-    let base = end.next_multiple_of(page) + page;
-    let offset = (image.bytes.len() as u64).next_multiple_of(page);
+    let Location { base, offset } = location;
     let relative = |address: u64| address.wrapping_sub(base);
 
     let storage = ThreadStorage::of(image, &blob)?;
@@ -132,7 +130,8 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
         parameters.errno_offset as u64,
         parameters.key_destructors.map_or(0, relative),
         relative(parameters.main),
-        parameters.secret,
+        // Only a copy that is made for it runs its self-test: `self_test`.
+        0,
         image_at,
         storage.image.len() as u64,
         storage.size,

@@ -7,13 +7,15 @@
 //! | `relocations` | what a static-pie program does to itself when it starts |
 //! | `code` | machine code: functions, references, what a function does; what is particular to an architecture |
 //! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |
-//! | `interpreter` | instructions of x86_64, executed one by one on memory that is watched |
+//! | `interpreter` | instructions of x86_64 and of aarch64, executed one by one on memory that is watched |
 //! | `strings` | the string functions in a program, each proven by what it does |
 //! | `libc` | what the graft needs of the rest of musl: errno, the fork hook, the end of threads |
 //! | `blob` | a donor, linked to bytes that refer to nothing outside |
+//! | `location` | where the donor's segments begin, in memory and in the file |
 //! | `layout` | where everything goes: segments, thread-local storage, headers |
 //! | `thread_storage` | the program's thread-local storage and the donor's in one |
 //! | `plan` | all of it together |
+//! | `self_test` | the copy of a graft that runs its self-test |
 //! | `refusal` | why a program is left alone |
 
 mod blob;
@@ -24,9 +26,11 @@ mod interpreter;
 mod kind;
 mod layout;
 mod libc;
+mod location;
 mod plan;
 mod refusal;
 mod relocations;
+mod self_test;
 mod strings;
 mod thread_storage;
 
@@ -34,6 +38,7 @@ pub use blob::{Blob, BlobError};
 pub use family::Role;
 pub use image::arch;
 pub use kind::carries_graft;
-pub use plan::{Entry, Plan, plan, secret};
+pub use plan::{Entry, Plan, plan};
 pub use refusal::Refusal;
+pub use self_test::with_self_test;
 pub use strings::{Kept, StringEntry, StringFunction, Unproven};

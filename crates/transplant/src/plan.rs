@@ -1,6 +1,5 @@
 //! All of it together: what is in a program, what becomes of it.
 
-use sha2::{Digest, Sha256};
 use surgery::Arch;
 
 use crate::blob::{Blob, BlobError};
@@ -8,6 +7,7 @@ use crate::code::{self, Code, Flow};
 use crate::family::{self, Family, Role};
 use crate::image::Image;
 use crate::layout::{Inset, Jump, Parameters, Trouble, assemble};
+use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
 use crate::strings::{self, StringEntry, StringFunction};
@@ -60,12 +60,6 @@ pub fn plan(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<
     }
 }
 
-/// What asks the graft of a program for its self-test: the value, in hexadecimal, of the environment's variable
-/// `ALLOGRAFT_SELF_TEST`. It comes from the stock file's checksum, so that nobody asks by mistake.
-pub fn secret(stock: &[u8]) -> u64 {
-    u64::from_be_bytes(*Sha256::digest(stock).first_chunk().unwrap_or(&[1; 8])) | 1
-}
-
 fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Trouble> {
     let image = Image::parse(program)?;
     let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture { found: image.arch.to_string() })?;
@@ -116,7 +110,6 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
         errno_offset,
         key_destructors: end.map(|end| end.destructors),
         main: handover.main,
-        secret: secret(program),
         calls: calls(&code, &family),
     };
     let symbols = !code.symbols.is_empty();
@@ -124,6 +117,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
         machine,
         image: &image,
         relocations: &relocations,
+        location: Location::of(&code),
         blob: blob.clone(),
         jumps,
         main: handover.edit,

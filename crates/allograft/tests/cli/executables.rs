@@ -5,41 +5,18 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use fixtures::Arch;
-
-use crate::lab::{Lab, tool};
+use crate::lab::Lab;
+use crate::static_program::Build;
 
 /// A static program that copies its arguments into blocks and prints them, linked with stock musl.
 fn program(lab: &Lab, name: &str) -> Vec<u8> {
-    let musl = fixtures::debian_musl(Arch::X86_64);
-    let source = lab.put(
-        "echo.c",
-        b"#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
           int main(int count, char **arguments)\n{\n\
           \tfor (int i = 1; i < count; i++) {\n\
           \t\tchar *copy = malloc(strlen(arguments[i]) + 1);\n\t\tif (!copy)\n\t\t\treturn 9;\n\
           \t\tputs(strcpy(copy, arguments[i]));\n\t\tcopy = realloc(copy, 100000);\n\t\tfree(copy);\n\t}\n\
-          \treturn count == 1 ? 7 : 0;\n}\n",
-    );
-    let object = lab.path("echo.o");
-    tool(
-        fixtures::cc()
-            .args(["-O2", "-fno-pie", "-nostdinc", "-isystem"])
-            .arg(&musl.include)
-            .args(["-c", "-o"])
-            .args([&object, &source]),
-    );
-    let at = |file: &str| musl.libdir.join(file);
-    let path = lab.path(name);
-    tool(
-        Command::new("ld")
-            .args(["-static", "-o"])
-            .arg(&path)
-            .args([at("crt1.o"), at("crti.o"), object.clone()])
-            .args([musl.libc.clone(), at("crtn.o")]),
-    );
-    fs::remove_file(source).unwrap();
-    fs::remove_file(object).unwrap();
+          \treturn count == 1 ? 7 : 0;\n}\n";
+    let path = Build::PLAIN.program(lab, name, source);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     fs::read(path).unwrap()
 }
@@ -109,4 +86,23 @@ fn running_programs_and_other_names_keep_stock() {
     fs::hard_link(lab.path("echo"), lab.path("other")).unwrap();
     lab.run(["graft", "echo"]).exits(0).says(&["hard links"]);
     assert!(fs::read(lab.path("other")).unwrap() == stock);
+}
+
+#[test]
+fn no_environment_keeps_a_graft_from_running_the_program() {
+    let lab = Lab::new();
+    let stock = program(&lab, "echo");
+    lab.run(["graft", "echo"]).exits(0);
+    let graft = fs::read(lab.path("echo")).unwrap();
+    assert!(!contains(&graft, b"ALLOGRAFT_SELF_TEST"), "the graft knows a variable for its self-test");
+    // What used to ask for it: the beginning of the stock file's checksum, made odd.
+    let checksum = u64::from_str_radix(&hosts::sha256(&stock)[..16], 16).unwrap();
+    for value in [format!("{checksum:x}"), format!("{:x}", checksum | 1), "1".to_owned()] {
+        let ran = Command::new(lab.path("echo")).arg("a").env("ALLOGRAFT_SELF_TEST", value).output().unwrap();
+        assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), b"a\n".as_slice()));
+    }
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
 }

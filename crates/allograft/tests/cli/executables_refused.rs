@@ -8,24 +8,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fixtures::Arch;
-
 use crate::lab::{Lab, tool};
+use crate::static_program::Build;
 
 /// A static program that allocates, linked with Debian's musl.
 fn program(lab: &Lab, name: &str, source: &str) -> Vec<u8> {
-    let musl = fixtures::debian_musl(Arch::X86_64);
-    let (c, object, path) = (lab.put("program.c", source.as_bytes()), lab.path("program.o"), lab.path(name));
-    let mut compile = fixtures::cc();
-    compile.args(["-O2", "-fno-pie", "-nostdinc", "-isystem"]).arg(&musl.include);
-    tool(compile.args(["-c", "-o"]).args([&object, &c]));
-    let at = |file: &str| musl.libdir.join(file);
-    let mut link = Command::new("ld");
-    link.args(["-static", "-o"]).arg(&path).args([at("crt1.o"), at("crti.o"), object.clone()]);
-    tool(link.args([musl.libc.clone(), at("crtn.o")]));
-    fs::remove_file(c).unwrap();
-    fs::remove_file(object).unwrap();
-    fs::read(path).unwrap()
+    fs::read(Build::PLAIN.program(lab, name, source)).unwrap()
 }
 
 const PLAIN: &str = "#include <stdlib.h>\nint main(void) { free(realloc(malloc(10), 1000)); return 0; }\n";

@@ -7,37 +7,16 @@ use std::process::{Command, Output};
 
 use fixtures::Arch;
 
-use crate::lab::{Lab, assert_same, tool};
+use crate::lab::{Lab, assert_same};
+use crate::static_program::Build;
 
 /// A static program for aarch64 that prints its argument, linked with stock musl.
 pub(crate) fn program(lab: &Lab) -> PathBuf {
-    let source = lab.put(
-        "echo.c",
-        b"#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
           int main(int count, char **arguments)\n{\n\
           \tchar *copy = count > 1 ? malloc(strlen(arguments[1]) + 1) : 0;\n\
-          \tif (copy)\n\t\tputs(strcpy(copy, arguments[1]));\n\tfree(copy);\n\treturn copy ? 0 : 7;\n}\n",
-    );
-    let path = lab.path("echo");
-    let musl = fixtures::debian_musl(Arch::Aarch64);
-    let object = lab.path("echo.o");
-    let zig = fixtures::zig();
-    tool(
-        zig.command()
-            .args(["cc", "-target", "aarch64-linux-musl", "-O2", "-fno-pie", "-fno-sanitize=all", "-c", "-o"])
-            .args([&object, &source]),
-    );
-    let at = |file: &str| musl.libdir.join(file);
-    tool(Command::new(fixtures::lld_folder().join("ld.lld")).args(["-static", "-o"]).arg(&path).args([
-        at("crt1.o"),
-        at("crti.o"),
-        object.clone(),
-        musl.libc.clone(),
-        at("crtn.o"),
-    ]));
-    fs::remove_file(source).unwrap();
-    fs::remove_file(object).unwrap();
-    path
+          \tif (copy)\n\t\tputs(strcpy(copy, arguments[1]));\n\tfree(copy);\n\treturn copy ? 0 : 7;\n}\n";
+    Build { arch: Arch::Aarch64, ..Build::PLAIN }.program(lab, "echo", source)
 }
 
 /// Runs the program with no emulator to be found, or with that of the folder of tools.

@@ -92,6 +92,9 @@ pub(crate) trait Machine: fmt::Debug + Sync {
     /// How many bytes a jump or a call takes.
     fn jump_size(&self) -> u64;
 
+    /// How far a jump or a call reaches, in bytes, in either direction.
+    fn reach(&self) -> u64;
+
     /// A jump or a call from `site` to `target`; nothing if it does not reach.
     fn jump(&self, site: u64, target: u64, is_call: bool) -> Option<Vec<u8>>;
 

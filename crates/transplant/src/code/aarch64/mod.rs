@@ -231,10 +231,15 @@ impl Machine for Aarch64 {
         4
     }
 
-    /// B, BL: 128 MiB in both directions.
+    /// B, BL: 26 bits, in words.
+    fn reach(&self) -> u64 {
+        1 << 27
+    }
+
     fn jump(&self, site: u64, target: u64, is_call: bool) -> Option<Vec<u8>> {
         let distance = target.wrapping_sub(site).cast_signed();
-        let reaches = (-(1 << 27)..1 << 27).contains(&distance) && distance % 4 == 0;
+        let reach = self.reach().cast_signed();
+        let reaches = (-reach..reach).contains(&distance) && distance % 4 == 0;
         let opcode: u32 = if is_call { 0x9400_0000 } else { 0x1400_0000 };
         reaches.then(|| (opcode | (distance >> 2) as u32 & 0x3ff_ffff).to_le_bytes().to_vec())
     }

@@ -189,6 +189,10 @@ impl Machine for X86_64 {
         JUMP_SIZE
     }
 
+    fn reach(&self) -> u64 {
+        1 << 31
+    }
+
     fn jump(&self, site: u64, target: u64, is_call: bool) -> Option<Vec<u8>> {
         let distance = i32::try_from(target.wrapping_sub(site + JUMP_SIZE).cast_signed()).ok()?;
         let opcode = if is_call { CALL } else { JUMP };

@@ -1,0 +1,61 @@
+//! Where the donor's segments begin, in memory and in the file.
+//!
+//! A program may read its own headers where they are mapped: LLVM's profile runtime finds the program headers at
+//! `__ehdr_start + e_phoff` and a note at `__ehdr_start + p_offset` (compiler-rt, InstrProfilingPlatformLinux.c), and so do
+//! kernels before 5.18 for `AT_PHDR` (fs/binfmt_elf.c). Linkers make both true, since they map the file's beginning at
+//! `__ehdr_start`. They stay true if everything new lies as far behind the ELF header in memory as it does in the file.
+
+use crate::blob::MOST_BLOB;
+use crate::code::Code;
+use crate::image::{FILE_HEADER, Image, PROGRAM_HEADER};
+
+/// The address of the donor's first byte, and where that byte lies in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub(crate) base: u64,
+    pub(crate) offset: u64,
+}
+
+/// How many bytes of zeros a file may grow by without need: so much that the program clears when it starts (`.bss`) is rare.
+const MOST_PADDING: u64 = 16 << 20;
+
+impl Location {
+    /// Where the donor goes in a program: as far behind the program's ELF header in memory as in the file, if the header is
+    /// mapped at all. Where that takes much room, or more than a jump reaches, only a program that refers to its ELF header gets it.
+    pub(crate) fn of(code: &Code<'_>) -> Location {
+        let (image, page) = (code.image, code.machine.page());
+        let end = image.loads().map(|load| load.memory().end).max().unwrap_or(0);
+        // A page that is nobody's between, so that neither runs into the other.
+        let closest = Location {
+            base: end.next_multiple_of(page) + page,
+            offset: (image.bytes.len() as u64).next_multiple_of(page),
+        };
+        let Some(header) = mapped_header(image).filter(|header| header.is_multiple_of(page)) else { return closest };
+        let distance = closest.offset.max(closest.base - header);
+        let far = if image.position_independent { distance } else { header + distance };
+        let affordable = distance - closest.offset <= MOST_PADDING && far + MOST_BLOB <= code.machine.reach();
+        match affordable || refers_to_header(code, header) {
+            true => Location { base: header + distance, offset: distance },
+            false => closest,
+        }
+    }
+}
+
+/// The address of the program's ELF header, if a segment maps it.
+fn mapped_header(image: &Image<'_>) -> Option<u64> {
+    let holds = |load: &&crate::image::Segment| load.offset == 0 && load.file_size >= FILE_HEADER as u64;
+    image.loads().find(holds).map(|load| load.address)
+}
+
+/// Whether any code or data may refer to the ELF header. The address 0 of a position-independent program is told from a number by
+/// its relocation.
+fn refers_to_header(code: &Code<'_>, header: u64) -> bool {
+    let image = code.image;
+    // The headers name their own address.
+    let headers = header..header + image.segment_headers + (PROGRAM_HEADER * image.segments.len()) as u64;
+    let by_data = match image.position_independent {
+        true => code.relocations.lead_to(header),
+        false => image.find(&header.to_le_bytes()).iter().any(|place| !headers.contains(place)),
+    };
+    by_data || !code.references(header..header + FILE_HEADER as u64).is_empty()
+}
