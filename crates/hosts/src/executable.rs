@@ -88,35 +88,58 @@ pub fn plan_executable(
     settings: &[(String, i64)],
     strings: bool,
 ) -> Result<(Inserts, Plan), Error> {
-    let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
-    let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
     // Of others the plan says what they are.
     let arch = transplant::arch(stock).unwrap_or(Arch::X86_64);
-    let object = donor.object(arch).zip(donor.blob(arch));
-    let (object, alone) = object.ok_or_else(|| Error::NoBlob { path: path.to_owned(), donor: donor.name })?;
-    let both = match strings {
-        true => Some(donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?),
-        false => None,
-    };
-    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(settings, ALLOGRAFT)).map_err(wrong)?;
-    let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
-    let mut blob = Blob::parse(both.unwrap_or(alone), &tuned.note(), &tuned.options()).map_err(unfit)?;
-    let strings = both.map(|_| strings_note(arch)).transpose()?;
-    if let Some(note) = &strings {
-        blob = blob.with_strings(note).map_err(unfit)?;
-    }
+    let Insert { inserts, blob, .. } = insert(path, arch, donor, settings, strings, ALLOGRAFT)?;
+    let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
     match transplant::plan(stock, &blob, false).map_err(unfit)? {
-        Ok(plan) => Ok((Inserts { malloc: tuned.note(), strings }, plan)),
+        Ok(plan) => Ok((inserts, plan)),
         Err(refusal) => Err(Error::Executable { path: path.to_owned(), refusal }),
     }
 }
 
+/// A donor that is ready to go into executables.
+pub(crate) struct Insert {
+    pub(crate) inserts: Inserts,
+    pub(crate) blob: Blob,
+    /// The donor as it was linked, before options and notes were filled in.
+    pub(crate) linked: &'static [u8],
+}
+
+/// Fills options and notes into the donor for `arch`; with `strings`, the one that brings string functions. `path` is for messages,
+/// `allograft` the version of this program for the notes.
+pub(crate) fn insert(
+    path: &Path,
+    arch: Arch,
+    donor: &'static Donor,
+    settings: &[(String, i64)],
+    strings: bool,
+    allograft: &str,
+) -> Result<Insert, Error> {
+    let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
+    let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
+    let object = donor.object(arch).zip(donor.blob(arch));
+    let (object, alone) = object.ok_or_else(|| Error::NoBlob { path: path.to_owned(), donor: donor.name })?;
+    let linked = match strings {
+        true => donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?,
+        false => alone,
+    };
+    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(settings, allograft)).map_err(wrong)?;
+    let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
+    let mut blob = Blob::parse(linked, &tuned.note(), &tuned.options()).map_err(unfit)?;
+    let strings = strings.then(|| strings_note(arch, allograft)).transpose()?;
+    if let Some(note) = &strings {
+        blob = blob.with_strings(note).map_err(unfit)?;
+    }
+    Ok(Insert { inserts: Inserts { malloc: tuned.note(), strings }, blob, linked })
+}
+
 /// The note of the string functions for `arch`.
-fn strings_note(arch: Arch) -> Result<Note, Error> {
+fn strings_note(arch: Arch, allograft: &str) -> Result<Note, Error> {
     let donor = donors::strings();
     let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
     let object = donor.object(arch).unwrap_or_default();
-    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&[], ALLOGRAFT)).map_err(wrong)?;
+    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&[], allograft)).map_err(wrong)?;
     Ok(DonorObject::parse(&tuned).map_err(wrong)?.note())
 }
 

@@ -6,6 +6,7 @@
 //! | `walk` | the `libc.a`s and the grafts under a folder |
 //! | `graft` | a target becomes grafts: one host, or all of a folder |
 //! | `executable` | a linked executable becomes a graft |
+//! | `expected` | what a grafted executable should hold |
 //! | `rehearsal` | what a grafted executable has to do first |
 //! | `operation` | bytes to plan to graft: the allocator's step and that of the string functions |
 //! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
@@ -29,6 +30,7 @@ mod digest;
 mod emitted;
 mod error;
 mod executable;
+mod expected;
 mod graft;
 #[cfg(test)]
 mod killed;
@@ -56,6 +58,7 @@ pub use error::Error;
 pub use executable::{
     GraftedExecutable, Inserts, graft_executable, graft_executable_to, is_executable, plan_executable,
 };
+pub use expected::{Candidate, candidates};
 pub use graft::{ALLOGRAFT as VERSION, Action, Bundle, Grafted, Grafts, Request, Skipped, graft, graft_under};
 pub use operation::{Another, Carried, Operation, Strings};
 pub use packed::{Fault, Format, Unpacked, unpack_hosts};

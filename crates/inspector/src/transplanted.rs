@@ -114,6 +114,11 @@ impl Transplant {
         }
     }
 
+    /// The address of the donor's first byte. The program's own segments lie before it.
+    pub(crate) fn donor(&self) -> u64 {
+        self.donor
+    }
+
     /// Whether the code at an entry point is a jump into the donor's segment.
     pub(crate) fn leads_to(&self, elf: &Elf<'_>, entry: u64) -> Result<(), String> {
         let code = loads(elf).filter(|load| load.flags & PF_X != 0).find_map(|load| {

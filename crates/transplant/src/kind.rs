@@ -5,12 +5,23 @@ use surgery::Arch;
 use crate::image::{Image, PT_GNU_PROPERTY, PT_INTERP, PT_NOTE, SHT_NOTE, u32_at};
 use crate::refusal::Refusal;
 
-/// The owner and the type of a graft's note, behind their sizes (docs/note.md).
+/// Sizes, type and owner of the notes of an allocator and of string functions (docs/note.md).
 const NOTE: &[u8] = b"\x0a\0\0\0\0\x02\0\0\x01\0\0\0allograft\0\0\0";
+const STRINGS_NOTE: &[u8] = b"\x0a\0\0\0\0\x02\0\0\x02\0\0\0allograft\0\0\0";
+/// Bytes of what such a note says.
+const DESCRIPTION: usize = 512;
 
 /// Whether a file carries a graft's note, of whatever kind.
 pub fn carries_graft(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, NOTE).is_some()
+}
+
+/// The descriptions of a graft's notes on its allocator and on its string functions; `None` where there is no such note.
+pub fn notes(graft: &[u8]) -> [Option<&[u8]>; 2] {
+    [NOTE, STRINGS_NOTE].map(|head| {
+        let start = memchr::memmem::find(graft, head)? + head.len();
+        graft.get(start..start + DESCRIPTION)
+    })
 }
 
 /// Refuses what is known to be something else, so that the message says what.

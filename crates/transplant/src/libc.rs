@@ -86,6 +86,63 @@ pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refus
     Ok(Some(*end))
 }
 
+/// Refuses a program that makes threads with thread-local storage of its own, by `clone` with CLONE_SETTLS: the donor's part of the
+/// storage is in what musl allocates for a thread, and nowhere else. `end` is where musl's own threads end.
+///
+/// Seen are flags that stand directly before the system call, before a call of musl's `__clone` (src/thread/ARCH/clone.s), or before a
+/// call of a small function around that, such as `clone` (src/linux/clone.c). Nothing is seen of clone3.
+pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Result<(), Refusal> {
+    const SMALL: usize = 80;
+    let mut makers: BTreeSet<(u64, u64)> = BTreeSet::new();
+    let flags = |code: &Code<'_>, site: u64, index: u32| {
+        code.machine.argument(code, site, index).into_iter().rfind(|flags| makes_thread(*flags))
+    };
+    let mut musls = 0;
+    for call in code.machine.clones(code) {
+        if let Some(flags) = flags(code, call, 0) {
+            makers.insert((call, flags));
+            continue;
+        }
+        // musl's ends in what is no instruction, so that it cannot be followed.
+        let Some(clone) = code.start_before(call) else { continue };
+        for site in callers(code, clone) {
+            if let Some(flags) = flags(code, site, 2) {
+                makers.insert((site, flags));
+                continue;
+            }
+            let around = code.enclosing(site, &BTreeSet::new());
+            let around = around.filter(|start| code.function(*start).is_some_and(|it| it.instructions.len() < SMALL));
+            for site in around.map(|around| callers(code, around)).unwrap_or_default() {
+                makers.extend(flags(code, site, 2).map(|flags| (site, flags)));
+            }
+        }
+    }
+    makers.retain(|(_, flags)| {
+        // pthread_create.
+        let own = *flags == MUSLS_THREAD && end.is_some() && musls == 0;
+        musls += u32::from(own);
+        !own
+    });
+    match makers.first() {
+        Some((site, _)) => Err(Refusal::OwnThreads { address: *site }),
+        None => Ok(()),
+    }
+}
+
+/// The flags of pthread_create (src/thread/pthread_create.c).
+const MUSLS_THREAD: u64 = 0x7d_0f00;
+
+/// Whether flags of `clone` make a thread with thread-local storage that is given: CLONE_VM and CLONE_SETTLS, and no signal at its end or
+/// SIGCHLD (clone(2)).
+fn makes_thread(flags: u64) -> bool {
+    const VM_AND_SETTLS: u64 = 0x8_0100;
+    flags & VM_AND_SETTLS == VM_AND_SETTLS && matches!(flags & 0xff, 0 | 17) && flags >> 31 == 0
+}
+
+fn callers(code: &Code<'_>, start: u64) -> Vec<u64> {
+    code.branches_to(start).iter().map(|branch| branch.site).collect()
+}
+
 /// Direct calls that follow each other without a branch or another call between: site and target of the first, and target of
 /// the second.
 fn adjacent_calls(function: &Function) -> impl Iterator<Item = (u64, u64, u64)> + '_ {

@@ -73,6 +73,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     let errno_offset = libc::errno_offset(&code, &family)?;
     libc::check_fork(&code, &family)?;
     let end = libc::thread_end(&mut code)?;
+    libc::check_threads(&mut code, end)?;
     let handover = libc::main(&code)?;
 
     let mut entries: Vec<Entry> = Vec::new();

@@ -143,6 +143,12 @@ pub enum Refusal {
         /// What was found.
         found: &'static str,
     },
+    /// It makes threads by itself, with thread-local storage that musl did not lay out.
+    #[error("code at {address:#x} makes threads with thread-local storage of its own (CLONE_SETTLS)")]
+    OwnThreads {
+        /// The system call, or a call that leads to it.
+        address: u64,
+    },
     /// Where main is handed to libc was not found.
     #[error("{found} places hand main to __libc_start_main, expected one")]
     Main {

@@ -1,5 +1,7 @@
 //! `allograft verify`: whether a graft is whole, and whether programs that are linked against it work.
 
+mod executable;
+
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -134,7 +136,8 @@ impl Verify {
         let graft_bytes = read(&libc)?;
         let stock_bytes = stock.as_deref().map(read).transpose()?;
         if executable {
-            return self.verify_executable(path, stock, &graft_bytes, stock_bytes.as_deref());
+            let (checks, not_run) = executable::verify(&path, &graft_bytes, stock_bytes.as_deref(), self.static_only)?;
+            return Ok(Verified { path, stock, checks, differences: Vec::new(), not_run });
         }
         let malformed = |error: InspectError| {
             Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
@@ -163,42 +166,6 @@ impl Verify {
             outcome.not_run
         };
         Ok(Verified { path, stock, checks, differences, not_run })
-    }
-}
-
-impl Verify {
-    /// The static checks, and the self-test that every graft of an executable carries.
-    fn verify_executable(
-        &self,
-        path: PathBuf,
-        stock: Option<PathBuf>,
-        graft_bytes: &[u8],
-        stock_bytes: Option<&[u8]>,
-    ) -> Result<Verified, Failure> {
-        let malformed = |error: InspectError| {
-            Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
-        };
-        let mut checks = inspector::verify::executable(graft_bytes, stock_bytes).map_err(malformed)?;
-        let stock_path = stock.clone();
-        let sound = checks.iter().all(|check| check.ok);
-        let not_run = match (self.static_only, sound, stock_bytes) {
-            (true, ..) => vec![not_run("self-test", "left out with --static-only")],
-            (_, false, _) => vec![not_run("self-test", "a check before it failed")],
-            (.., None) => vec![not_run("self-test", "it is asked for by the stock file's checksum: `--stock FILE`")],
-            (.., Some(_)) => {
-                let (ok, detail) = match hosts::self_test(&path, graft_bytes) {
-                    Ok(detail) => (true, detail),
-                    Err(error @ hosts::Error::Untested { .. }) => {
-                        let not_run = vec![not_run("self-test", &error.to_string())];
-                        return Ok(Verified { path, stock: stock_path, checks, differences: Vec::new(), not_run });
-                    }
-                    Err(error) => (false, error.to_string()),
-                };
-                checks.push(Check { name: "self-test".to_owned(), ok, detail });
-                Vec::new()
-            }
-        };
-        Ok(Verified { path, stock, checks, differences: Vec::new(), not_run })
     }
 }
 

@@ -5,8 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
+use fixtures::program::Build;
+
 use crate::lab::Lab;
-use crate::static_program::Build;
 
 /// A static program that copies its arguments into blocks and prints them, linked with stock musl.
 fn program(lab: &Lab, name: &str) -> Vec<u8> {
@@ -16,7 +17,7 @@ fn program(lab: &Lab, name: &str) -> Vec<u8> {
           \t\tchar *copy = malloc(strlen(arguments[i]) + 1);\n\t\tif (!copy)\n\t\t\treturn 9;\n\
           \t\tputs(strcpy(copy, arguments[i]));\n\t\tcopy = realloc(copy, 100000);\n\t\tfree(copy);\n\t}\n\
           \treturn count == 1 ? 7 : 0;\n}\n";
-    let path = Build::PLAIN.program(lab, name, source);
+    let path = Build::PLAIN.program(&lab.path(""), name, source);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     fs::read(path).unwrap()
 }
@@ -86,6 +87,21 @@ fn running_programs_and_other_names_keep_stock() {
     fs::hard_link(lab.path("echo"), lab.path("other")).unwrap();
     lab.run(["graft", "echo"]).exits(0).says(&["hard links"]);
     assert!(fs::read(lab.path("other")).unwrap() == stock);
+}
+
+#[test]
+fn a_program_whose_own_code_can_be_written_is_grafted_and_verified() {
+    let lab = Lab::new();
+    let source = "#include <stdlib.h>\n__asm__(\".pushsection .patched,\\\"awx\\\",@progbits\\n.byte 0xc3\\n.popsection\");\n\
+                  int main(void) { free(realloc(malloc(10), 1000)); return 0; }\n";
+    let path = Build::PLAIN.program(&lab.path(""), "writable", source);
+    lab.run(["graft", "writable"]).exits(0);
+    assert_eq!(output(&path, &[]), (Some(0), String::new()));
+    let verified = lab.run(["verify", "writable"]).exits(0).out;
+    assert!(
+        verified.contains("only the program's own segment") && verified.contains("self-test: passed"),
+        "{verified}"
+    );
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Programs that read their own ELF header and program headers in memory, as LLVM's profile runtime does at exit.
 
 use fixtures::Arch;
+use fixtures::program::Build;
 
 use crate::foreign_executables;
 use crate::lab::Lab;
-use crate::static_program::Build;
 
 /// Reads the headers where compiler-rt's `__llvm_write_binary_ids` does (InstrProfilingPlatformLinux.c).
 const READER: &str = include_str!("headers.c");
@@ -24,7 +24,7 @@ fn check(arch: Arch, link: &[&str], shapes: &[(&str, &str)]) {
         for position_independent in [false, true] {
             let lab = Lab::new();
             let build = Build { arch, position_independent, link };
-            let program = build.program(&lab, "reader", &format!("{defines}{READER}"));
+            let program = build.program(&lab.path(""), "reader", &format!("{defines}{READER}"));
             let run = || {
                 let output = fixtures::run(arch, &program).output().unwrap();
                 (output.status.code(), String::from_utf8(output.stdout).unwrap())
@@ -65,7 +65,7 @@ fn a_large_program_that_does_not_read_its_headers_stays_small() {
     let source = "#include <stdlib.h>\nstatic char cleared[300 << 20];\n\
                   int main(int count, char **arguments)\n{\n\t(void)arguments;\n\tcleared[count] = 1;\n\
                   \tfree(realloc(malloc(10), 1000));\n\treturn cleared[count + 1];\n}\n";
-    let program = Build::PLAIN.program(&lab, "large", source);
+    let program = Build::PLAIN.program(&lab.path(""), "large", source);
     let before = std::fs::metadata(&program).unwrap().len();
     lab.run(["graft", "large"]).exits(0);
     let after = std::fs::metadata(&program).unwrap().len();

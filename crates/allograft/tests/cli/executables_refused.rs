@@ -8,12 +8,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fixtures::program::Build;
+
 use crate::lab::{Lab, tool};
-use crate::static_program::Build;
 
 /// A static program that allocates, linked with Debian's musl.
 fn program(lab: &Lab, name: &str, source: &str) -> Vec<u8> {
-    fs::read(Build::PLAIN.program(lab, name, source)).unwrap()
+    fs::read(Build::PLAIN.program(&lab.path(""), name, source)).unwrap()
 }
 
 const PLAIN: &str = "#include <stdlib.h>\nint main(void) { free(realloc(malloc(10), 1000)); return 0; }\n";
@@ -240,4 +241,38 @@ fn a_program_packed_by_upx() {
     tool(&mut fixtures::toolchains::command(&lab.path(""), "upx-ucl -q -d packed -o unpacked"));
     lab.run(["graft", "unpacked"]).exits(0);
     succeeds(&lab.path("unpacked"));
+}
+
+/// Threads by `clone`, through libc's function or the system call, with storage that musl did not lay out.
+#[test]
+fn threads_with_storage_of_their_own_are_refused() {
+    let head = "#define _GNU_SOURCE\n#include <sched.h>\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+                static char stack[65536], storage[4096];\n\
+                __attribute__((noinline)) static void *block(void) { return realloc(malloc(10), 1000); }\n\
+                static int run(void *block) { free(block); return 0; }\n";
+    let by_libc = "int main(void)\n{\n\treturn clone(run, stack + sizeof stack, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | \
+                   CLONE_THREAD | CLONE_SETTLS, block(), (void *)0, storage + 2048, (void *)0) < 0;\n}\n";
+    let by_itself = "static long ask(long number, long flags, void *stack, void *storage)\n{\n\tlong result;\n\
+                     \tregister long none __asm__(\"r10\") = 0;\n\tregister void *own __asm__(\"r8\") = storage;\n\
+                     \t__asm__ volatile(\"syscall\" : \"=a\"(result) : \"a\"(number), \"D\"(flags), \"S\"(stack), \"d\"(0l), \
+                     \"r\"(none), \"r\"(own) : \"rcx\", \"r11\", \"memory\");\n\treturn result;\n}\n\
+                     int main(void)\n{\n\tif (!ask(SYS_clone, 0x90f00, stack + sizeof stack, storage + 2048))\n\t\trun(block());\n\
+                     \treturn 0;\n}\n";
+    let with_musls = "#include <pthread.h>\nstatic void *own(void *block) { free(block); return 0; }\n\
+                      int main(void)\n{\n\tpthread_t thread;\n\
+                      \treturn pthread_create(&thread, 0, own, block()) || pthread_join(thread, 0);\n}\n";
+    let a_process =
+        "int main(void)\n{\n\treturn clone(run, stack + sizeof stack, CLONE_VM | CLONE_VFORK | 17, block()) < 0;\n}\n";
+    for link in [[].as_slice(), &["-s"]] {
+        for (source, refused) in [(by_libc, true), (by_itself, true), (with_musls, false), (a_process, false)] {
+            let lab = Lab::new();
+            Build { link, ..Build::PLAIN }.program(&lab.path(""), "threads", &format!("{head}{source}"));
+            if refused {
+                lab.changes_nothing(3, ["graft", "threads"]).says(&["CLONE_SETTLS", "help: "]);
+            } else {
+                lab.run(["graft", "threads"]).exits(0);
+                succeeds(&lab.path("threads"));
+            }
+        }
+    }
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use fixtures::Arch;
+use fixtures::program::Build;
 
 use crate::lab::{Lab, assert_same};
-use crate::static_program::Build;
 
 /// A static program for aarch64 that prints its argument, linked with stock musl.
 pub(crate) fn program(lab: &Lab) -> PathBuf {
@@ -16,7 +16,7 @@ pub(crate) fn program(lab: &Lab) -> PathBuf {
           int main(int count, char **arguments)\n{\n\
           \tchar *copy = count > 1 ? malloc(strlen(arguments[1]) + 1) : 0;\n\
           \tif (copy)\n\t\tputs(strcpy(copy, arguments[1]));\n\tfree(copy);\n\treturn copy ? 0 : 7;\n}\n";
-    Build { arch: Arch::Aarch64, ..Build::PLAIN }.program(lab, "echo", source)
+    Build { arch: Arch::Aarch64, ..Build::PLAIN }.program(&lab.path(""), "echo", source)
 }
 
 /// Runs the program with no emulator to be found, or with that of the folder of tools.

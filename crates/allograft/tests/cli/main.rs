@@ -20,7 +20,6 @@ mod lab;
 mod manual;
 mod refusals;
 mod roots;
-mod static_program;
 mod strings;
 mod trouble;
 mod undo;

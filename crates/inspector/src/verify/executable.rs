@@ -1,6 +1,7 @@
 //! Reads a grafted executable again: the donor is there, each entry point leads to it, and the rest is the program's own.
 
 use super::Check;
+use super::image::cleared_table;
 use crate::elf::{Elf, PF_X, Symbol};
 use crate::error::InspectError;
 use crate::note::{self, Subject};
@@ -17,10 +18,14 @@ const OTHER_EDITS: usize = 2;
 pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
     let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
     let elf = parse(graft)?;
-    let mut checks = vec![writable_code(&elf)];
+    let mut checks = Vec::new();
     let transplant = match Transplant::of(&elf) {
-        Some(Ok(transplant)) => transplant,
+        Some(Ok(transplant)) => {
+            checks.push(writable_code(&elf, Some(&transplant)));
+            transplant
+        }
         problem => {
+            checks.push(writable_code(&elf, None));
             let problem = problem
                 .map_or_else(|| "there is no note on the entry points".to_owned(), |p| p.err().unwrap_or_default());
             checks.push(Check::new("entries", false, problem));
@@ -72,11 +77,18 @@ fn string_entries(elf: &Elf<'_>, transplant: &Transplant, noted: bool) -> Check 
     })
 }
 
-fn writable_code(elf: &Elf<'_>) -> Check {
-    let both = loads(elf).filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0);
-    let complaints =
-        both.map(|load| format!("the segment at {:#x} can be written and executed", load.address)).collect();
-    Check::unless("segments", complaints, || "no segment can be both written and executed".to_owned())
+/// The donor's segments can be written or executed, never both. What the program's own can is the program's matter: a graft
+/// leaves their permissions as they were.
+fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
+    let both: Vec<u64> =
+        loads(elf).filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0).map(|load| load.address).collect();
+    let is_own = |address: &&u64| transplant.is_some_and(|transplant| transplant.donor() > **address);
+    let (own, others): (Vec<u64>, Vec<u64>) = both.iter().partition(|address| is_own(address));
+    let complaints = others.iter().map(|address| format!("the segment at {address:#x} can be written and executed"));
+    Check::unless("segments", complaints.collect(), || match own.first() {
+        None => "no segment can be both written and executed".to_owned(),
+        Some(address) => format!("only the program's own segment at {address:#x} can be both written and executed"),
+    })
 }
 
 /// Everything that stock loads is loaded from the same addresses with the same bytes, but for the jumps and two more edits.
@@ -84,6 +96,7 @@ fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entries: &[u64]) -> Check {
     let size = jump_size(graft.arch) as u64;
     let mut complaints = Vec::new();
     let mut others: Vec<u64> = Vec::new();
+    let unused = cleared_table(graft, stock);
     for load in loads(stock) {
         let Some(same) = loads(graft).find(|other| (other.address, other.memory) == (load.address, load.memory)) else {
             complaints.push(format!("stock's segment at {:#x} is not there", load.address));
@@ -100,7 +113,7 @@ fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entries: &[u64]) -> Check {
             let in_header = load.offset == 0 && address - load.address < 64;
             let in_entry = entries.iter().any(|entry| (*entry..entry + size).contains(&address));
             let in_other = others.iter().any(|start| (*start..start + size).contains(&address));
-            if !in_header && !in_entry && !in_other {
+            if !in_header && !in_entry && !in_other && !unused.contains(&address) {
                 if load.flags & PF_X == 0 || others.len() == OTHER_EDITS {
                     complaints.push(format!("the byte at {address:#x} is not stock's"));
                     break;

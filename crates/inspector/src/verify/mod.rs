@@ -3,7 +3,9 @@
 mod allocator;
 mod differences;
 mod donor;
+mod donor_image;
 mod executable;
+mod image;
 mod stock;
 mod strings;
 mod whole;
@@ -13,7 +15,9 @@ use serde::Serialize;
 pub use crate::trial::{Emulator, TrialOptions, TrialOutcome, trial};
 
 pub use differences::{Definition, Difference};
+pub use donor_image::donor_image;
 pub use executable::executable;
+pub use image::same_image;
 
 use crate::error::InspectError;
 use crate::library::Library;

@@ -74,6 +74,13 @@ pub(crate) trait Machine: fmt::Debug + Sync {
     /// Whether there is the system call by which musl forks (src/process/_Fork.c).
     fn forks(&self, code: &Code<'_>) -> bool;
 
+    /// The instructions that make the system call clone.
+    fn clones(&self, code: &Code<'_>) -> Vec<u64>;
+
+    /// The numbers that an argument of a call or of a system call at `site` may be given by the instructions directly before it. The
+    /// first argument has the index 0, the third 2; others are not asked for.
+    fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64>;
+
     /// Every `__unmapself` (src/thread/ARCH/__unmapself.s), by which a detached thread gives its stack back and ends.
     fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64>;
 

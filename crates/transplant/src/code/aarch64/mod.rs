@@ -209,6 +209,14 @@ impl Machine for Aarch64 {
         musl::forks(code)
     }
 
+    fn clones(&self, code: &Code<'_>) -> Vec<u64> {
+        musl::clones(code)
+    }
+
+    fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
+        values::before(code, site, 16).known(index).into_iter().collect()
+    }
+
     fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
         let found = code.places(musl::UNMAP_SELF);
         found.into_iter().filter(|address| address.is_multiple_of(4)).collect()

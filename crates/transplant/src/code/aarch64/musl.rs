@@ -63,6 +63,12 @@ pub(super) fn forks(code: &Code<'_>) -> bool {
     })
 }
 
+pub(super) fn clones(code: &Code<'_>) -> Vec<u64> {
+    let calls = words(code.image).filter(|word| word.operation() == Operation::SystemCall);
+    let clones = calls.filter(|word| values::before(code, word.address, 16).known(NUMBER) == Some(CLONE));
+    clones.map(|word| word.address).collect()
+}
+
 /// Whether the function around a system call does nothing else: constants before it, and after it at most a call of what sets
 /// errno.
 fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {

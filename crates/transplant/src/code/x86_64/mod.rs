@@ -169,6 +169,14 @@ impl Machine for X86_64 {
         musl::forks(code)
     }
 
+    fn clones(&self, code: &Code<'_>) -> Vec<u64> {
+        musl::clones(code)
+    }
+
+    fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
+        musl::argument(code, site, index)
+    }
+
     fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
         code.places(musl::UNMAP_SELF)
     }

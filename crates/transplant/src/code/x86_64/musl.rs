@@ -88,6 +88,30 @@ pub(super) fn forks(code: &Code<'_>) -> bool {
     })
 }
 
+pub(super) fn clones(code: &Code<'_>) -> Vec<u64> {
+    // mov eax, 56; push 56, pop rax; and xor eax, eax, mov al, 56 (src/thread/x86_64/clone.s).
+    let loads: [&[u8]; 3] = [b"\xb8\x38\0\0\0", b"\x6a\x38\x58", b"\x31\xc0\xb0\x38"];
+    let near = |at: u64| {
+        let bytes = code.image.from(at);
+        let bytes = &bytes[..bytes.len().min(48)];
+        memchr::memmem::find(bytes, b"\x0f\x05").map(|distance| at + distance as u64)
+    };
+    loads.iter().flat_map(|load| code.places(load)).filter_map(near).collect()
+}
+
+pub(super) fn argument(code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
+    const BEFORE: usize = 96;
+    // mov edi, n; mov edx, n. Behind a prefix (REX.B) the same bytes name other registers.
+    let load = if index == 0 { 0xbf } else { 0xba };
+    let before = |(start, bytes): (u64, &'_ [u8])| {
+        let end = usize::try_from(site.checked_sub(start)?).ok()?;
+        bytes.get(end.saturating_sub(BEFORE)..end).map(<[u8]>::to_vec)
+    };
+    let bytes = code.image.executable().find_map(before).unwrap_or_default();
+    let loads = bytes.windows(6).filter(|six| six[0] & 0xf9 != 0x41 && six[1] == load);
+    loads.map(|six| u64::from(u32::from_le_bytes([six[2], six[3], six[4], six[5]]))).collect()
+}
+
 /// `mov eax, 11; syscall; xor rdi, rdi; mov eax, 60; syscall`
 pub(super) const UNMAP_SELF: &[u8] = b"\xb8\x0b\0\0\0\x0f\x05\x48\x31\xff\xb8\x3c\0\0\0\x0f\x05";
 

@@ -1,0 +1,241 @@
+//! Verification of executables that were grafted after they were linked.
+
+use std::path::Path;
+
+use hosts::Candidate;
+use inspector::InspectError;
+use inspector::verify::{Check, NotRun};
+
+use super::not_run;
+use crate::failure::Failure;
+
+/// Checks the executable at `path`, whose bytes are `graft`; with the bytes of its stock file, completely. Only if all of that is right
+/// and complete, its self-test is run, which executes what is in the file; `static_only` leaves it out.
+///
+/// Returns the checks, and what could not be checked.
+///
+/// # Errors
+/// A file that is no ELF file.
+pub(super) fn verify(
+    path: &Path,
+    graft: &[u8],
+    stock: Option<&[u8]>,
+    static_only: bool,
+) -> Result<(Vec<Check>, Vec<NotRun>), Failure> {
+    let malformed = |error: InspectError| {
+        Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
+    };
+    let Static { mut checks, mut not_run, complete } = read(path, graft, stock).map_err(malformed)?;
+    let mut left_out = |reason: &str| not_run.push(super::not_run("self-test", reason));
+    match (static_only, checks.iter().all(|check| check.ok), complete) {
+        (true, ..) => left_out("left out with --static-only"),
+        (_, false, _) => left_out("a check before it failed"),
+        (.., false) => left_out("what it would execute has not been compared"),
+        (.., true) => match hosts::self_test(path, graft) {
+            Ok(detail) => checks.push(check("self-test", true, detail)),
+            Err(error @ hosts::Error::Untested { .. }) => left_out(&error.to_string()),
+            Err(error) => checks.push(check("self-test", false, error.to_string())),
+        },
+    }
+    Ok((checks, not_run))
+}
+
+/// What reading an executable has shown.
+struct Static {
+    checks: Vec<Check>,
+    not_run: Vec<NotRun>,
+    /// Whether all that is loaded was compared with what this allograft makes of the stock file.
+    complete: bool,
+}
+
+/// The checks that execute nothing.
+fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
+    let mut checks = inspector::verify::executable(graft, stock)?;
+    let donor = held(path, graft, stock)?;
+    match &donor {
+        Held::Ours(_, check) | Held::Broken(check) => checks.push(check.clone()),
+        Held::Another(_) => {}
+    }
+    let (mut left_out, mut complete) = (Vec::new(), false);
+    match (&donor, stock) {
+        (Held::Ours(ours, _), Some(stock)) => {
+            let bytes = match ours.graft(path, stock) {
+                Ok(expected) => inspector::verify::same_image(graft, &expected, stock)?,
+                Err(error) => check("bytes", false, error.to_string()),
+            };
+            match ours.other_allograft() {
+                Some(version) if !bytes.ok => {
+                    let reason = format!("it was grafted by allograft {version}, which makes it in another way");
+                    left_out.push(not_run("bytes", &reason));
+                }
+                _ => {
+                    checks.push(bytes);
+                    complete = true;
+                }
+            }
+        }
+        (Held::Ours(ours, _), None) => {
+            let note = ours.is_named();
+            checks.push(check("note", note.is_ok(), note.err().unwrap_or_else(|| "it names what is there".to_owned())));
+            left_out.push(not_run("bytes", "there is no stock file to make the graft of again: `--stock FILE`"));
+        }
+        (Held::Broken(_), _) => left_out.push(not_run("bytes", "a check before it failed")),
+        (Held::Another(reason), _) => {
+            left_out.extend(["donor", "bytes"].map(|name| not_run(name, reason)));
+        }
+    }
+    Ok(Static { checks, not_run: left_out, complete })
+}
+
+/// What the donor's segments of an executable hold.
+enum Held {
+    /// A donor of this allograft's.
+    Ours(Candidate, Check),
+    /// The notes name a donor of this allograft's, and the bytes are others.
+    Broken(Check),
+    /// Something that this allograft does not have, with what the notes say.
+    Another(String),
+}
+
+/// Compares the donor's segments of the executable `graft` with every donor that may be in them. By the bytes: a damaged
+/// note is no other donor.
+fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
+    let mut another = None;
+    for candidate in hosts::candidates(path, graft) {
+        let check = inspector::verify::donor_image(graft, candidate.linked(), stock)?;
+        match (check.ok, candidate.is_named()) {
+            (true, _) => return Ok(Held::Ours(candidate, check)),
+            // Notes that are right to the last byte leave no other donor.
+            (false, Ok(())) => return Ok(Held::Broken(check)),
+            (false, Err(reason)) => another.get_or_insert(reason),
+        };
+    }
+    Ok(Held::Another(another.unwrap_or_else(|| "no donor of this allograft's goes into such a program".to_owned())))
+}
+
+fn check(name: &str, ok: bool, detail: String) -> Check {
+    Check { name: name.to_owned(), ok, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::ops::Range;
+    use std::sync::LazyLock;
+
+    use fixtures::program::Build;
+
+    use super::*;
+
+    struct Pair {
+        stock: Vec<u8>,
+        graft: Vec<u8>,
+    }
+
+    /// A small program with thread-local storage, relocated where it is loaded, and its graft.
+    static PAIR: LazyLock<Pair> = LazyLock::new(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let source = "#include <stdlib.h>\nstatic int number;\n__thread int *own = &number;\n\
+                      int main(void) { free(realloc(malloc(10), 1000)); return own != &number; }\n";
+        let build = Build { position_independent: true, link: &["-s"], ..Build::PLAIN };
+        let program = build.program(folder.path(), "program", source);
+        let out = folder.path().join("graft");
+        let donor = donors::find(donors::DEFAULT).unwrap();
+        hosts::graft_executable_to(&program, &out, donor, &[], false).unwrap();
+        Pair { stock: fs::read(program).unwrap(), graft: fs::read(out).unwrap() }
+    });
+
+    fn judged(graft: &[u8], stock: Option<&[u8]>) -> Static {
+        read(Path::new("program"), graft, stock).unwrap()
+    }
+
+    fn is_sound(judged: &Static) -> bool {
+        judged.complete && judged.checks.iter().all(|check| check.ok)
+    }
+
+    /// Where the donor's three segments lie in the file: the last ones that are loaded (gABI, "Program Header").
+    fn donors() -> Vec<usize> {
+        let word = |at: usize| u64::from_le_bytes(*PAIR.graft[at..].first_chunk().unwrap()) as usize;
+        let count = usize::from(PAIR.graft[56]) + 256 * usize::from(PAIR.graft[57]);
+        let headers =
+            (0..count).map(|index| word(32) + 56 * index).filter(|at| PAIR.graft[*at..*at + 4] == [1, 0, 0, 0]);
+        let parts: Vec<Range<usize>> = headers.map(|at| word(at + 8)..word(at + 8) + word(at + 32)).collect();
+        parts[parts.len() - 3..].iter().cloned().flatten().collect()
+    }
+
+    #[test]
+    fn a_graft_is_sound() {
+        let whole = judged(&PAIR.graft, Some(&PAIR.stock));
+        assert!(is_sound(&whole) && whole.not_run.is_empty(), "{:?}", whole.checks);
+        let alone = judged(&PAIR.graft, None);
+        assert!(!alone.complete && alone.checks.iter().all(|check| check.ok), "{:?}", alone.checks);
+    }
+
+    /// Every byte behind the program: the donor's three segments and what fills them up.
+    #[test]
+    fn every_byte_of_the_donor_counts() {
+        let expected = hosts::candidates(Path::new("program"), &PAIR.graft)[0].graft(Path::new("program"), &PAIR.stock);
+        let (expected, mut graft) = (expected.unwrap(), PAIR.graft.clone());
+        for at in donors() {
+            graft[at] ^= 1 << (at % 8);
+            let bytes = inspector::verify::same_image(&graft, &expected, &PAIR.stock).unwrap();
+            assert!(!bytes.ok, "the byte at {at:#x} does not count");
+            graft[at] = PAIR.graft[at];
+        }
+    }
+
+    /// Without the stock file, too, but for the places of the program's functions, and what an option is set to.
+    #[test]
+    fn most_bytes_count_without_the_stock_file() {
+        let linked = hosts::candidates(Path::new("program"), &PAIR.graft)[0].linked();
+        let (mut graft, mut unnoticed) = (PAIR.graft.clone(), Vec::new());
+        for at in donors().into_iter().step_by(31) {
+            graft[at] ^= 1 << (at % 8);
+            if inspector::verify::donor_image(&graft, linked, None).unwrap().ok {
+                unnoticed.push(at);
+            }
+            graft[at] = PAIR.graft[at];
+        }
+        assert!(unnoticed.len() * 100 < donors().len() / 31, "{} bytes: {unnoticed:x?}", unnoticed.len());
+    }
+
+    /// What a note says is compared as well: no change of it makes the bytes another donor's. Only the version of allograft is what it says:
+    /// another one may have laid out the graft in another way, and then it is said that the bytes were not compared.
+    #[test]
+    fn a_changed_note_is_noticed() {
+        let note = PAIR.graft.windows(14).position(|window| window == b"donor=mimalloc").unwrap();
+        let version = PAIR.graft[note..].windows(10).position(|window| window == b"allograft=").unwrap() + note + 10;
+        let version = version..=version + env!("CARGO_PKG_VERSION").len();
+        for at in (note..note + 220).step_by(3).filter(|at| !version.contains(at)) {
+            let mut graft = PAIR.graft.clone();
+            graft[at] ^= 1;
+            for stock in [Some(PAIR.stock.as_slice()), None] {
+                assert!(
+                    judged(&graft, stock).checks.iter().any(|check| !check.ok),
+                    "{:?}",
+                    graft[at..].first_chunk::<8>()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_moved_entry_point_and_an_overwritten_start_are_noticed() {
+        let entry = u64::from_le_bytes(*PAIR.graft[24..].first_chunk().unwrap());
+        let (mut moved, mut overwritten) = (PAIR.graft.clone(), PAIR.graft.clone());
+        moved[24..32].copy_from_slice(&PAIR.stock[24..32]);
+        // A static-pie program's addresses are distances in the file, for the donor as well.
+        overwritten[entry as usize..entry as usize + 2].copy_from_slice(b"\xeb\xfe");
+        for broken in [moved, overwritten] {
+            for stock in [Some(PAIR.stock.as_slice()), None] {
+                let judged = judged(&broken, stock);
+                let donor = judged.checks.iter().find(|check| check.name == "donor").unwrap();
+                assert!(!donor.ok, "{donor:?}");
+                // So nothing of it is executed.
+                let (checks, not_run) = verify(Path::new("program"), &broken, stock, false).unwrap();
+                assert!(checks.iter().all(|check| check.name != "self-test"));
+                assert!(not_run.iter().any(|left| left.name == "self-test" && left.reason.contains("failed")));
+            }
+        }
+    }
+}

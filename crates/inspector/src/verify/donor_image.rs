@@ -1,0 +1,324 @@
+//! The donor in a grafted executable, compared with the linked donor that it was made from. No code of the editor's is used: the
+//! layout is read from the donor's own symbols, sections and relocations.
+
+use std::ops::Range;
+
+use super::Check;
+use super::image::first_difference;
+use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_RELA, Segment};
+use crate::error::InspectError;
+use crate::report::Arch;
+use crate::transplanted::{Transplant, loads};
+
+const PT_TLS: u32 = 7;
+/// Bytes of a note before what it says, and of what it says (docs/note.md).
+const NOTE_HEADER: u64 = 24;
+const NOTE_TEXT: u64 = 512;
+/// The options block: a header, then rows; in each row the value, and whether it is set (docs/options-block.md).
+const OPTIONS_HEADER: u64 = 16;
+const OPTIONS_ROW: u64 = 64;
+const OPTION_VALUE: Range<u64> = 32..40;
+const OPTION_SET: Range<u64> = 56..60;
+/// `struct transplant_parameters` (crates/donors/transplant/parameters.h): its words, by their place.
+const PARAMETERS: u64 = 29;
+const SELF_TEST: u64 = 13;
+
+/// Whether the three segments of the donor in the executable `graft` hold the linked donor `donor`, and whatever a graft fills in
+/// makes sense; with the stock file `stock`, whether it fits that.
+///
+/// # Errors
+/// Files that are no ELF files.
+pub fn donor_image(graft: &[u8], donor: &[u8], stock: Option<&[u8]>) -> Result<Check, InspectError> {
+    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
+    let (elf, donor) = (parse(graft)?, parse(donor)?);
+    let stock = stock.map(parse).transpose()?;
+    let found = match Transplant::of(&elf) {
+        Some(Ok(transplant)) => compare(&elf, &transplant, &donor, stock.as_ref()),
+        Some(Err(problem)) => Err(problem),
+        None => Err("there is no note on the entry points".to_owned()),
+    };
+    Ok(match found {
+        Ok(complaints) => Check::unless("donor", complaints, || "its code and data are the donor's".to_owned()),
+        Err(problem) => Check::new("donor", false, problem),
+    })
+}
+
+/// The donor as it was linked.
+struct Linked<'d, 'a> {
+    elf: &'d Elf<'a>,
+    code: &'d Segment<'a>,
+    data: &'d Segment<'a>,
+    /// The end of its data in memory, in whole pages.
+    end: u64,
+}
+
+impl<'d, 'a> Linked<'d, 'a> {
+    fn of(elf: &'d Elf<'a>, page: u64) -> Option<Linked<'d, 'a>> {
+        let mut parts = loads(elf);
+        let (code, data) = (parts.next()?, parts.next()?);
+        let end = data.address.checked_add(data.memory)?.checked_next_multiple_of(page)?;
+        (parts.next().is_none() && code.address == 0 && end < 1 << 32).then_some(Linked { elf, code, data, end })
+    }
+
+    /// The donor's memory from its first byte on, as the file says.
+    fn memory(&self) -> Vec<u8> {
+        let mut memory = vec![0; usize::try_from(self.end).unwrap_or(0)];
+        for part in [self.code, self.data] {
+            let start = usize::try_from(part.address).unwrap_or(usize::MAX);
+            let bytes = part.data.unwrap_or_default();
+            if let Some(place) = start.checked_add(bytes.len()).and_then(|end| memory.get_mut(start..end)) {
+                place.copy_from_slice(bytes);
+            }
+        }
+        memory
+    }
+
+    fn symbol(&self, name: &str) -> Result<u64, String> {
+        let found = self.elf.symbols.iter().find(|symbol| symbol.is_defined() && symbol.name == name.as_bytes());
+        found.map(|symbol| symbol.value).ok_or_else(|| format!("the linked donor has no symbol `{name}`"))
+    }
+
+    /// Address and size of a section.
+    fn section(&self, name: &str) -> Option<Range<u64>> {
+        let section = self.elf.sections.iter().find(|section| section.name == name.as_bytes())?;
+        let part = [self.code, self.data].into_iter().find(|part| {
+            let size = part.data.map_or(0, <[u8]>::len) as u64;
+            (part.offset..part.offset.saturating_add(size)).contains(&section.offset)
+        })?;
+        let start = part.address.checked_add(section.offset - part.offset)?;
+        Some(start..start.checked_add(section.data?.len() as u64)?)
+    }
+
+    /// What a graft writes into the donor.
+    fn filled_in(&self) -> Result<Vec<Range<u64>>, String> {
+        let mut ranges = Vec::new();
+        for name in [".note.allograft", ".note.allograft.strings"] {
+            if let Some(note) = self.section(name) {
+                ranges.push(note.start + NOTE_HEADER..note.start + NOTE_HEADER + NOTE_TEXT);
+            }
+        }
+        let entries = self.section(".note.allograft.entries").ok_or("the linked donor has no note on entry points")?;
+        ranges.push(entries.start + NOTE_HEADER..entries.end);
+        let options = self.section(".allograft.options").ok_or("the linked donor has no options")?;
+        for row in (options.start + OPTIONS_HEADER..options.end).step_by(OPTIONS_ROW as usize) {
+            ranges.extend([OPTION_VALUE, OPTION_SET].map(|part| row + part.start..row + part.end));
+        }
+        let parameters = self.symbol("transplant_parameters")?;
+        // Magic and format are the donor's own.
+        ranges.push(parameters + 16..parameters + 8 * PARAMETERS);
+        Ok(ranges)
+    }
+
+    /// Where the code has a distance from the thread pointer: the address of four bytes, and which of their bits.
+    fn thread_distances(&self) -> Vec<(u64, u32)> {
+        let tables =
+            self.elf.sections.iter().filter(|section| section.kind == SHT_RELA && section.flags & SHF_ALLOC == 0);
+        let mut found = Vec::new();
+        for entry in tables.flat_map(|table| table.data.unwrap_or_default().chunks_exact(24)) {
+            let words = self.elf.bytes.over(entry);
+            let (Some(place), Some(kind)) = (words.u64(0), words.u32(8)) else { continue };
+            match (self.elf.arch, kind) {
+                // R_X86_64_TPOFF32: all of a 32-bit field.
+                (Arch::X86_64, 23) => found.push((place, u32::MAX)),
+                // R_AARCH64_TLSLE_ADD_TPREL_HI12 to R_AARCH64_TLSLE_LDST64_TPREL_LO12_NC: 12 bits of an instruction.
+                (Arch::Aarch64, 549..=559) => found.push((place, 0xfff << 10)),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+fn compare(
+    elf: &Elf<'_>,
+    transplant: &Transplant,
+    donor: &Elf<'_>,
+    stock: Option<&Elf<'_>>,
+) -> Result<Vec<String>, String> {
+    let page = if elf.arch == Arch::Aarch64 { 0x1_0000 } else { 0x1000 };
+    if donor.arch != elf.arch {
+        return Err("the linked donor is for another architecture".to_owned());
+    }
+    let linked = Linked::of(donor, page).ok_or("the linked donor has another layout")?;
+    let base = transplant.donor();
+    let own: Vec<&Segment<'_>> = loads(elf).filter(|load| load.address >= base).collect();
+    let [code, data, headers] = own.as_slice() else {
+        return Err(format!("{} segments are loaded behind the program, expected 3", own.len()));
+    };
+    let bytes = |segment: &Segment<'_>| segment.data.map(<[u8]>::to_vec).unwrap_or_default();
+    let (code_bytes, data_bytes) = (bytes(code), bytes(data));
+    let (split, copy) = (linked.data.address, linked.end - linked.data.address);
+    let shapes = [
+        ("code", code, 5, 0, split),
+        ("data", data, 6, split, data_bytes.len() as u64),
+        ("headers", headers, 4, split + data_bytes.len() as u64, headers.memory),
+    ];
+    for (what, segment, flags, distance, size) in shapes {
+        let whole = segment.data.map_or(0, <[u8]>::len) as u64 == segment.memory;
+        if segment.flags != flags || segment.address != base + distance || segment.memory != size || !whole {
+            return Err(format!("the donor's {what} are not where or how they have to be"));
+        }
+    }
+    if (data_bytes.len() as u64) < copy {
+        return Err("the donor's data are cut off".to_owned());
+    }
+
+    let mut found = code_bytes;
+    found.extend(&data_bytes[..copy as usize]);
+    let mut wanted = linked.memory();
+    let mut complaints = Vec::new();
+    for range in linked.filled_in()? {
+        let range = range.start as usize..range.end as usize;
+        let (Some(from), Some(to)) = (found.get(range.clone()), wanted.get_mut(range)) else {
+            return Err("what a graft fills in lies outside the donor".to_owned());
+        };
+        to.copy_from_slice(from);
+    }
+    complaints.extend(thread_distances(&linked, &found, &mut wanted));
+    if let Some(at) = first_difference(&found, &wanted) {
+        complaints.push(format!(
+            "the byte at {:#x} is {:#04x}, and the donor has {:#04x} there",
+            base + at as u64,
+            found.get(at).copied().unwrap_or(0),
+            wanted.get(at).copied().unwrap_or(0)
+        ));
+    }
+    let start = base.wrapping_add(linked.symbol("transplant_start")?);
+    let entry = elf.bytes.word(24).unwrap_or(0);
+    if entry != start {
+        complaints.push(format!("the entry point is {entry:#x}, expected the donor's start at {start:#x}"));
+    }
+    let table = elf.bytes.word(32).and_then(|at| elf.bytes.slice(at, headers.memory));
+    if table != headers.data {
+        complaints.push("the program headers in memory are not those of the file".to_owned());
+    }
+    complaints.extend(parameters(elf, &linked, base, &found, (&data_bytes, headers.address), stock)?);
+    Ok(complaints)
+}
+
+/// Takes the graft's distances over into `wanted`, if all of them have changed by the same.
+fn thread_distances(linked: &Linked<'_, '_>, found: &[u8], wanted: &mut [u8]) -> Option<String> {
+    let mut shift = None;
+    for (place, bits) in linked.thread_distances() {
+        let place = usize::try_from(place).ok()?;
+        let word = |bytes: &[u8]| bytes.get(place..)?.first_chunk().map(|word| u32::from_le_bytes(*word));
+        let (now, before) = (word(found)?, word(wanted)?);
+        // Parts of a distance do not say by how much all of it has changed.
+        if bits == u32::MAX && *shift.get_or_insert(now.wrapping_sub(before)) != now.wrapping_sub(before) {
+            return Some(format!(
+                "the distance from the thread pointer at {place:#x} of the donor does not fit the others"
+            ));
+        }
+        wanted[place..place + 4].copy_from_slice(&(before & !bits | now & bits).to_le_bytes());
+    }
+    None
+}
+
+/// What the graft tells the donor about the program.
+fn parameters(
+    elf: &Elf<'_>,
+    linked: &Linked<'_, '_>,
+    base: u64,
+    found: &[u8],
+    (data, headers): (&[u8], u64),
+    stock: Option<&Elf<'_>>,
+) -> Result<Vec<String>, String> {
+    let at = linked.symbol("transplant_parameters")?;
+    let words = elf.bytes.over(found);
+    let word = |index: u64| words.u64((at + 8 * index) as usize).unwrap_or(0);
+    let in_code = |distance: u64| {
+        let address = base.wrapping_add(distance);
+        loads(elf).any(|load| {
+            load.address < base && load.flags & PF_X != 0 && address.wrapping_sub(load.address) < load.memory
+        })
+    };
+    let mut complaints = Vec::new();
+    let mut expect = |what: &str, right: bool| {
+        if !right {
+            complaints.push(format!("what the donor is told of {what} is not so"));
+        }
+    };
+    let entry = stock.and_then(|stock| stock.bytes.word(24));
+    expect(
+        "the program's entry point",
+        in_code(word(2)) && entry.is_none_or(|entry| base.wrapping_add(word(2)) == entry),
+    );
+    expect("the program headers", base.wrapping_add(word(3)) == headers);
+    let (split, end) = (linked.data.address, linked.end);
+    let data_end = split + data.len() as u64;
+    let sealed = linked.symbol("transplant_sealed_end")?;
+    expect("what is made read-only", (6..10).map(word).eq([split, end, sealed - split, data_end - end]));
+    expect("errno", (word(10).cast_signed()).unsigned_abs() < 4096 && word(10) % 4 == 0);
+    expect("the end of threads", word(11) == 0 || in_code(word(11)));
+    expect("main", in_code(word(12)));
+    expect("the self-test", word(SELF_TEST) == 0);
+    expect("__libc_start_main", word(18) == 0 || in_code(word(18)));
+    expect("its entry points", (19..PARAMETERS).map(word).all(|call| call == 0 || in_code(call)));
+    let storage = elf.segments.iter().find(|segment| segment.kind == PT_TLS);
+    let storage = storage.ok_or("there is no thread-local storage, and the donor has some")?;
+    let image = storage.data.unwrap_or_default();
+    let told = [storage.address.wrapping_sub(base), image.len() as u64, storage.memory, storage.align];
+    expect("thread-local storage", (14..18).map(word).eq(told));
+
+    // Behind the donor's data: the image of thread-local storage, then the words to relocate, then nothing.
+    let inside = |address: u64| usize::try_from(address.checked_sub(split)?).ok().filter(|at| *at <= data.len());
+    let (table, count) = (word(4), word(5));
+    let ends = |size: u64| table.checked_add(size).and_then(inside);
+    let (Some(image_at), Some(table_at), Some(table_end)) =
+        (inside(told[0]), inside(table), count.checked_mul(16).and_then(ends))
+    else {
+        complaints.push("the donor's relocations or its thread-local storage lie outside its data".to_owned());
+        return Ok(complaints);
+    };
+    let image_end = image_at.saturating_add(image.len());
+    let copy = (end - split) as usize;
+    if !(copy <= image_at && image_end <= table_at) {
+        complaints.push("the donor's relocations or its thread-local storage lie in its data".to_owned());
+        return Ok(complaints);
+    }
+    let gaps = [copy..image_at, image_end..table_at, table_end..data.len()];
+    if gaps.into_iter().any(|gap| data[gap].iter().any(|byte| *byte != 0)) {
+        complaints.push("there is something between the parts of the donor's data".to_owned());
+    }
+    let pairs: Vec<(u64, u64)> = pairs(elf, &data[table_at..table_end], 16, 8);
+    let own = linked.section(".rela.dyn").unwrap_or(0..0);
+    let own = linked.elf.bytes.over(found.get(own.start as usize..own.end as usize).unwrap_or_default());
+    let own = self::pairs(linked.elf, own.data, 24, 16);
+    let rest = pairs.get(own.len()..).unwrap_or_default();
+    let in_image = |place: &u64| (told[0]..told[0] + image.len() as u64).contains(place);
+    if !pairs.starts_with(&own) || !rest.iter().all(|(place, _)| in_image(place)) {
+        complaints.push("the donor's relocations are not those that it was linked with".to_owned());
+    }
+    complaints.extend(storage_image(elf, linked, image, stock));
+    Ok(complaints)
+}
+
+/// The first word of each entry of a table, and another one.
+fn pairs(elf: &Elf<'_>, table: &[u8], size: usize, second: usize) -> Vec<(u64, u64)> {
+    let entries = table.chunks_exact(size).map(|entry| elf.bytes.over(entry));
+    entries.filter_map(|entry| Some((entry.u64(0)?, entry.u64(second)?))).collect()
+}
+
+/// Thread-local storage begins as both were: the program's part, and the donor's before it (x86_64) or behind it; zeros between.
+fn storage_image(elf: &Elf<'_>, linked: &Linked<'_, '_>, image: &[u8], stock: Option<&Elf<'_>>) -> Option<String> {
+    let of = |elf: &Elf<'_>| {
+        let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS);
+        segment.and_then(|segment| segment.data).map(<[u8]>::to_vec).unwrap_or_default()
+    };
+    let donors = of(linked.elf);
+    let program = stock.map(of)?;
+    let (rest, what) = match elf.arch {
+        Arch::X86_64 => (image.strip_suffix(program.as_slice()), "before"),
+        _ => (image.strip_prefix(program.as_slice()), "behind"),
+    };
+    let Some(rest) = rest else {
+        return Some("the program's thread-local storage does not begin as it did".to_owned());
+    };
+    let zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let fits = |at: usize| rest[at..].starts_with(&donors) && zeros(&rest[..at]) && zeros(&rest[at + donors.len()..]);
+    let last = rest.len().checked_sub(donors.len());
+    match last.is_some_and(|last| (0..=last).any(fits)) {
+        true => None,
+        false => Some(format!("the donor's thread-local storage {what} the program's does not begin as it was linked")),
+    }
+}
