@@ -10,7 +10,7 @@ use fixtures::Arch;
 use crate::lab::{Lab, tool};
 
 /// A static program that copies its arguments into blocks and prints them, linked with stock musl.
-fn program(lab: &Lab, name: &str) -> Vec<u8> {
+pub(crate) fn program(lab: &Lab, name: &str) -> Vec<u8> {
     let musl = fixtures::debian_musl(Arch::X86_64);
     let source = lab.put(
         "echo.c",
