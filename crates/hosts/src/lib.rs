@@ -23,6 +23,7 @@
 //! | `companion` | whether those are ours |
 //! | `names` | hard links, and the exchange of two names |
 //! | `emitted` | a file made from a donor alone |
+//! | `live` | the temporary files of this process, for the end that a signal brings |
 //! | `lock`, `attributes`, `digest`, `error` | what their names say |
 
 mod attributes;
@@ -38,6 +39,7 @@ mod foreign_owner;
 mod graft;
 #[cfg(test)]
 mod killed;
+mod live;
 mod lock;
 mod names;
 mod operation;
@@ -66,6 +68,7 @@ pub use executable::{
     GraftedExecutable, Inserts, graft_executable, graft_executable_to, is_executable, plan_executable,
 };
 pub use graft::{ALLOGRAFT as VERSION, Action, Bundle, Grafted, Grafts, Request, Skipped, graft, graft_under};
+pub use live::{Ending, remove_temporaries};
 pub use operation::{Another, Carried, Operation, Strings};
 pub use packed::{Fault, Format, Unpacked, unpack_hosts};
 pub use pending::Pending;

@@ -13,6 +13,7 @@ use tempfile::TempPath;
 use crate::attributes::{self, Attributes};
 use crate::companion;
 use crate::error::{Error, IoContext};
+use crate::live;
 use crate::transaction::new_file;
 
 const BACKUP: &str = ".allograft-stock";
@@ -141,7 +142,7 @@ pub(crate) fn temporary<T>(
         .prefix(&prefix)
         .suffix(".tmp")
         .rand_bytes(RANDOM)
-        .make_in(folder_of(host), |path| create(path))
+        .make_in(folder_of(host), |path| live::made(path, &mut create))
 }
 
 fn temporary_prefix(host: &Path) -> OsString {

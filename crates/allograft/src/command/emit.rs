@@ -16,6 +16,7 @@ use crate::choice::Choice;
 use crate::command::graft::shell_quoted;
 use crate::failure::{Failure, told};
 use crate::output::{Output, Style};
+use crate::signals::Cleanup;
 use crate::triple::{Libc, Triple};
 use crate::tuning;
 
@@ -90,6 +91,7 @@ struct Made {
 
 impl Emit {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+        let _cleanup = Cleanup::on_signals()?;
         let made = self.make()?;
         let out = self.out.clone().unwrap_or_else(|| self.form.file().into());
         let locking = |locking: Locking<'_>| output.locking(locking);

@@ -17,6 +17,7 @@ use crate::choice::Choice;
 use crate::failure::{Failure, told};
 use crate::output::{Output, Style};
 use crate::progress::Bar;
+use crate::signals::Cleanup;
 use crate::target::located;
 
 /// Put a modern allocator and fast string functions into a musl libc.a, in place of musl's; or an allocator into a program
@@ -82,6 +83,7 @@ pub(crate) struct Graft {
 
 impl Graft {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+        let _cleanup = Cleanup::on_signals()?;
         let request = Request {
             donor: self.choice.donor(),
             strings: self.choice.strings().unwrap_or(true),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Failure, told};
 use crate::output::{Output, Style};
+use crate::signals::Cleanup;
 use crate::target::located;
 
 /// Give a grafted host its stock file back, byte for byte
@@ -32,6 +33,7 @@ pub(crate) struct Undo {
 
 impl Undo {
     pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
+        let _cleanup = Cleanup::on_signals()?;
         let target = located(&self.target, self.root.as_deref())?;
         let locking = |locking: Locking<'_>| output.locking(locking);
         let conditions = Conditions { locking: Some(&locking), ..Conditions::default() };

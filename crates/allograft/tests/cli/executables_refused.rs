@@ -13,7 +13,7 @@ use fixtures::Arch;
 use crate::lab::{Lab, tool};
 
 /// A static program that allocates, linked with Debian's musl.
-fn program(lab: &Lab, name: &str, source: &str) -> Vec<u8> {
+pub(crate) fn program(lab: &Lab, name: &str, source: &str) -> Vec<u8> {
     let musl = fixtures::debian_musl(Arch::X86_64);
     let (c, object, path) = (lab.put("program.c", source.as_bytes()), lab.path("program.o"), lab.path(name));
     let mut compile = fixtures::cc();

@@ -21,6 +21,7 @@ mod manual;
 mod ownership;
 mod refusals;
 mod roots;
+mod stopped;
 mod strings;
 mod trouble;
 mod undo;
