@@ -9,7 +9,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::recognise::kind_of;
-use crate::record::{Record, backup_path};
+use crate::record::{Record, backup_path, record_path};
 
 /// Opens a backup or a record; `None` if there is none.
 ///
@@ -47,6 +47,14 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 /// The SHA-256 of a backup; `None` if there is none.
 pub(crate) fn sha256(path: &Path) -> Result<Option<String>, Error> {
     open(path)?.map(|file| digest::of_file(&file).context(path, "read")).transpose()
+}
+
+/// Refuses a host beside which something has the name of its backup or record that is no regular file: a graft would put its
+/// own in that place.
+pub(crate) fn are_files(host: &Path) -> Result<(), Error> {
+    open(&record_path(host))?;
+    open(&backup_path(host))?;
+    Ok(())
 }
 
 /// Refuses a stock host with this SHA-256 beside which a file has the name of its backup or record that allograft has not

@@ -168,6 +168,9 @@ pub fn graft_executable(
     if let Some(locks) = &locks {
         sweep(out.as_deref().unwrap_or(&host), locks);
     }
+    if out.is_none() {
+        companion::are_files(&host)?;
+    }
     let now = read(&host)?;
     let before = sha256(&now);
     // A graft is made anew from its stock file, if that is beside it.

@@ -331,6 +331,7 @@ pub(crate) fn record(operation: &Operation, stock_sha256: &str, graft_sha256: &s
 }
 
 fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
+    companion::are_files(host)?;
     let planned = surgeon.plan(host, &read(host)?)?;
     let before = planned.before_sha256;
     let operation = planned.operation;

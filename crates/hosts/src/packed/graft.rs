@@ -166,6 +166,9 @@ pub(crate) fn graft(
     if let Some(locks) = &locks {
         sweep(place, locks);
     }
+    if out.is_none() {
+        companion::are_files(host)?;
+    }
     let file = File::open(host).context(host, "read")?;
     let identity = Identity::of(&file.metadata().context(host, "read")?);
     let source = Source { path: host, file: &file, format, report };
