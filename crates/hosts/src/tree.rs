@@ -143,7 +143,9 @@ pub(crate) fn write_folder(
     copy.finish_folders()?;
     let notes = copy.notes();
     let mut transaction = Transaction::new(Deed::Write);
-    transaction.swap_folder(building, &out)?;
+    if let Err(error) = transaction.swap_folder(building, &out) {
+        return Err(transaction.failed(error));
+    }
     let _ = sync_folder(folder_of(&out));
     Ok(Pending::new(grafts(skipped, notes), transaction, Some(locks)))
 }
