@@ -16,7 +16,8 @@ Exit codes:
   1  the check says no
   2  wrong usage, or input that cannot be read or is malformed
   3  refused, because it would not be safe
-After anything but 0 every file is exactly as it was before.
+  4  failed, and what had been done could not all be taken back; the message says which files are changed
+After 1, 2 and 3 every file is exactly as it was before.
 
 Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a   graft in place, with a backup

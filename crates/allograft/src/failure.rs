@@ -1,5 +1,7 @@
 //! An error as the user sees it: a message, what to do about it, an exit code.
 
+use hosts::{Pending, Stuck};
+
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -29,4 +31,28 @@ impl From<hosts::Error> for Failure {
     fn from(error: hosts::Error) -> Failure {
         Failure { message: error.to_string(), help: error.help(), exit_code: error.exit_code() }
     }
+}
+
+impl Failure {
+    /// The same where files are changed all the same.
+    fn stuck(self, stuck: &Stuck) -> Failure {
+        let message = format!("{}; {stuck}", self.message);
+        Failure { message, help: Some(stuck.help()), exit_code: Stuck::EXIT_CODE }
+    }
+}
+
+/// Tells the result of what has been done by `tell`; if it cannot be told, everything is taken back, for an exit code that is not
+/// 0 says that every file is as it was.
+pub(crate) fn told<T>(pending: Pending<T>, tell: impl FnOnce(&T) -> Result<(), Failure>) -> Result<T, Failure> {
+    let Err(mut failure) = tell(&pending) else { return Ok(pending.settle()) };
+    Err(match pending.take_back() {
+        Ok(()) => {
+            failure.help = Some(match failure.help {
+                Some(help) => format!("{help}; nothing was changed"),
+                None => "nothing was changed".to_owned(),
+            });
+            failure
+        }
+        Err(stuck) => failure.stuck(&stuck),
+    })
 }

@@ -8,6 +8,7 @@ mod failure;
 mod output;
 mod progress;
 mod rust;
+mod signals;
 mod target;
 mod triple;
 mod tuning;
@@ -18,6 +19,7 @@ pub use cargo::cargo;
 
 /// The program `allograft`.
 pub fn main() -> ExitCode {
+    signals::survive_limit_on_files();
     let (arguments, output) = match arguments::parse() {
         Ok(parsed) => parsed,
         Err(done) => return done,

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::ColorChoice;
+use hosts::Locking;
 use serde_json::{Value, json};
 
 use crate::arguments::Global;
@@ -105,7 +106,8 @@ impl Output {
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // Whoever closed the pipe has seen enough.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::usage(format!("cannot write to standard output: {error}")))
+                Err(Failure::usage(format!("cannot write to standard output: {error}"))
+                    .with_help("make room where standard output goes, or send it elsewhere"))
             }
             _ => Ok(()),
         }
@@ -129,6 +131,19 @@ impl Output {
     pub(crate) fn note(&self, message: impl Display) {
         if !self.quiet {
             self.message(Style::Faint, "note", message);
+        }
+    }
+
+    /// Says that another run is waited for, or cannot be kept out.
+    pub(crate) fn locking(&self, locking: Locking<'_>) {
+        match locking {
+            Locking::Waiting(folder) => {
+                self.note(format_args!("waiting for another allograft, which works in `{}`", folder.display()));
+            }
+            Locking::Unlocked(folder, error) => self.warn(format_args!(
+                "`{}` cannot be locked ({error}): let no other allograft work there at the same time",
+                folder.display()
+            )),
         }
     }
 

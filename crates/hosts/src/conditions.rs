@@ -1,5 +1,6 @@
 //! Under which conditions a target is grafted: what most callers need not say.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What most callers need not say.
@@ -13,6 +14,17 @@ pub struct Conditions<'a> {
     pub stock: &'a [PathBuf],
     /// The root folder of an image in which the target lies: symbolic links in a folder start there.
     pub root: Option<&'a Path>,
+    /// Told when another allograft has to be waited for, or cannot be kept out.
+    pub locking: Option<&'a dyn Fn(Locking<'_>)>,
+}
+
+/// What is to be known of a folder that only one allograft should work in at a time.
+#[derive(Debug, Clone, Copy)]
+pub enum Locking<'a> {
+    /// Another one works there, for more than a second already; it is waited for.
+    Waiting(&'a Path),
+    /// The folder cannot be locked, for this reason; the work goes on.
+    Unlocked(&'a Path, &'a io::Error),
 }
 
 /// How far work on a large file has got.
@@ -27,6 +39,12 @@ pub struct Progress {
 }
 
 impl<'a> Conditions<'a> {
+    pub(crate) fn tell(&self, locking: Locking<'_>) {
+        if let Some(tell) = self.locking {
+            tell(locking);
+        }
+    }
+
     pub(crate) fn report(&self) -> Report<'a> {
         Report(self.progress)
     }

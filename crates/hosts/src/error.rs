@@ -8,8 +8,9 @@ use surgery::donor::DonorKind;
 
 use crate::Skipped;
 use crate::packed::Fault;
+use crate::transaction::Stuck;
 
-/// What went wrong. Whatever it is, every host is as it was before.
+/// What went wrong. Whatever it is but [`Error::Stuck`], every host is as it was before.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed: not found, permission denied, disk full.
@@ -267,6 +268,30 @@ pub enum Error {
         /// The host.
         path: PathBuf,
     },
+    /// `undo`: the backup is a graft as well.
+    #[error("`{}` is a graft, and so is its backup `{}`", .path.display(), .backup.display())]
+    BackupGrafted {
+        /// The host.
+        path: PathBuf,
+        /// The backup.
+        backup: PathBuf,
+    },
+    /// What has the name of a backup or a record, and is none that allograft has made.
+    #[error("`{}` has the name of a file of allograft's, and is none: {reason}", .path.display())]
+    ForeignCompanion {
+        /// The file.
+        path: PathBuf,
+        /// How that shows.
+        reason: String,
+    },
+    /// It failed, and what had been done could not all be taken back.
+    #[error("{cause}; {stuck}")]
+    Stuck {
+        /// Why it failed.
+        cause: Box<Error>,
+        /// What is changed all the same.
+        stuck: Stuck,
+    },
     /// `-o` cannot be written there.
     #[error("cannot write to `{}`: {reason}", .out.display())]
     Out {
@@ -310,12 +335,14 @@ impl Error {
     }
 
     /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be safe.
+    /// 4: failed, and what had been done could not all be taken back.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Refused { refusal, .. } if refusal.is_damage() => 2,
             Error::Packed { fault, .. } if fault.is_damage() => 2,
             Error::Executable { refusal, .. } if refusal.is_damage() => 2,
             Error::Differs { .. } => 1,
+            Error::Stuck { .. } => Stuck::EXIT_CODE,
             Error::Io { .. }
             | Error::Unrecognised { .. }
             | Error::Malformed { .. }
@@ -346,6 +373,8 @@ impl Error {
             | Error::BackupMissing { .. }
             | Error::BackupChanged { .. }
             | Error::RecordMissing { .. }
+            | Error::BackupGrafted { .. }
+            | Error::ForeignCompanion { .. }
             | Error::NoBackup { .. } => 3,
         }
     }
@@ -365,7 +394,7 @@ impl Error {
     /// What to do about it, where there is something to be said.
     pub fn help(&self) -> Option<String> {
         let text = match self {
-            Error::Io { source, .. } => return io_help(source).map(str::to_owned),
+            Error::Io { source, .. } => io_help(source).to_owned(),
             Error::Unrecognised { .. } => {
                 "name the `libc.a` of a musl toolchain, or the folder of the toolchain, sysroot or SDK".to_owned()
             }
@@ -440,6 +469,16 @@ impl Error {
                 backup.display(),
                 path.display()
             ),
+            Error::BackupGrafted { backup, path } => format!(
+                "the backup was grafted by itself: `allograft undo {}`, then `allograft graft {}` and undo",
+                backup.display(),
+                path.display()
+            ),
+            Error::ForeignCompanion { .. } => {
+                "nothing was changed, and allograft leaves such a file alone: move it away, then run the command again"
+                    .to_owned()
+            }
+            Error::Stuck { stuck, .. } => stuck.help(),
             Error::NoBackup { .. } => {
                 "it was written with `-o`, or moved away from its backup; stock is where you took it from".to_owned()
             }
@@ -448,16 +487,24 @@ impl Error {
     }
 }
 
-fn io_help(error: &io::Error) -> Option<&'static str> {
+fn io_help(error: &io::Error) -> &'static str {
+    const MFILE: Option<i32> = Some(rustix::io::Errno::MFILE.raw_os_error());
     match error.kind() {
-        io::ErrorKind::PermissionDenied => Some(
-            "run it as the owner of the toolchain, or write the graft elsewhere with `-o OUT`; nothing was changed",
-        ),
-        io::ErrorKind::ReadOnlyFilesystem => Some("write the graft elsewhere with `-o OUT`; nothing was changed"),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Some("make room, or write the graft elsewhere with `-o OUT`; nothing was changed")
+        io::ErrorKind::PermissionDenied => {
+            "run it as the owner of the toolchain, or write the graft elsewhere with `-o OUT`; nothing was changed"
         }
-        _ => None,
+        io::ErrorKind::ReadOnlyFilesystem => "write the graft elsewhere with `-o OUT`; nothing was changed",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "make room, or write the graft elsewhere with `-o OUT`; nothing was changed"
+        }
+        io::ErrorKind::NotFound => "look whether the path is right; nothing was changed",
+        io::ErrorKind::InvalidFilename => {
+            "files beside the host have names that are up to 26 bytes longer than its own: give it a shorter one, or write the \
+             graft elsewhere with `-o OUT`; nothing was changed"
+        }
+        io::ErrorKind::OutOfMemory => "free some memory, or raise its limit (`ulimit -v`); nothing was changed",
+        _ if error.raw_os_error() == MFILE => "raise the limit of open files (`ulimit -n`); nothing was changed",
+        _ => "the system's log may say more (`dmesg`); once it is mended, run the command again; nothing was changed",
     }
 }
 
@@ -469,5 +516,26 @@ pub(crate) trait IoContext<T> {
 impl<T> IoContext<T> for io::Result<T> {
     fn context(self, path: &Path, action: &'static str) -> Result<T, Error> {
         self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn every_error_of_the_system_has_a_help_line_of_its_own() {
+        let help = |errno: Errno| Error::Io { path: "x".into(), action: "write", source: errno.into() }.help().unwrap();
+        for (errno, part) in [
+            (Errno::NAMETOOLONG, "shorter"),
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::IO, "dmesg"),
+            (Errno::NOMEM, "memory"),
+            (Errno::NOENT, "path"),
+            (Errno::FBIG, "room"),
+        ] {
+            assert!(help(errno).contains(part), "{errno:?}: {}", help(errno));
+        }
     }
 }

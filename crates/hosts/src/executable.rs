@@ -9,15 +9,18 @@ use surgery::Arch;
 use surgery::donor::{DonorObject, Note};
 use transplant::{Blob, Entry, Plan, StringEntry};
 
+use crate::companion;
+use crate::conditions::Conditions;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::graft::{ALLOGRAFT, Action, Request};
 use crate::lock::FolderLocks;
+use crate::pending::Pending;
 use crate::place::{Change, Content, place, sweep};
 use crate::recognise::{Target, read, recognise};
 use crate::record::{Record, backup_path, folder_of, host_of_companion};
 use crate::rehearsal;
-use crate::transaction::{sync_folder, written};
+use crate::transaction::{Deed, Transaction, sync_folder, written};
 use crate::undo;
 
 /// What was done to an executable.
@@ -165,6 +168,8 @@ pub fn graft_executable_to(
 /// Grafts an executable as `request` says; string functions only where it asks for them. With `arguments`, stock and graft are first run with them and compared. With
 /// `untested`, one for an architecture whose programs cannot be run here is grafted all the same.
 ///
+/// Undecided yet: whoever tells of it settles it then.
+///
 /// # Errors
 /// The executable is as it was.
 pub fn graft_executable(
@@ -172,7 +177,8 @@ pub fn graft_executable(
     request: &Request,
     arguments: Option<&[OsString]>,
     untested: bool,
-) -> Result<GraftedExecutable, Error> {
+    conditions: &Conditions<'_>,
+) -> Result<Pending<GraftedExecutable>, Error> {
     let Target::Executable(host) = recognise(target)? else {
         return Err(Error::Unrecognised { path: target.to_owned(), found: "no executable".to_owned() });
     };
@@ -180,8 +186,14 @@ pub fn graft_executable(
     let out = request.out.as_deref().map(|out| out_file(&host, out)).transpose()?;
     let locks = match request.dry_run {
         true => None,
-        false => Some(FolderLocks::take([out.as_deref().unwrap_or(&host)])?),
+        false => Some(FolderLocks::take([out.as_deref().unwrap_or(&host)], conditions)?),
     };
+    if let Some(locks) = &locks {
+        sweep(out.as_deref().unwrap_or(&host), locks);
+    }
+    if out.is_none() {
+        companion::are_files(&host)?;
+    }
     let now = read(&host)?;
     let before = sha256(&now);
     // A graft is made anew from its stock file, if that is beside it.
@@ -189,7 +201,9 @@ pub fn graft_executable(
     let backup = backup_path(&host);
     let stock = match &earlier {
         Some(record) => {
-            let bytes = read(&backup)?;
+            let Some(bytes) = companion::read(&backup)? else {
+                return Err(Error::BackupMissing { path: host, backup });
+            };
             let found = sha256(&bytes);
             if found != record.stock_sha256 {
                 return Err(Error::BackupChanged { backup, found, expected: record.stock_sha256.clone() });
@@ -199,6 +213,9 @@ pub fn graft_executable(
         None => now,
     };
     let (inserts, plan) = plan_executable(&host, &stock, donor, &request.settings, request.strings)?;
+    if earlier.is_none() && out.is_none() {
+        companion::are_ours(&host, &before)?;
+    }
     let graft_sha256 = sha256(&plan.graft);
     let unchanged = graft_sha256 == before && out.is_none();
     let mut grafted = GraftedExecutable {
@@ -225,7 +242,7 @@ pub fn graft_executable(
         tried: Vec::new(),
         notes: notes(&host)?,
     };
-    let Some(locks) = locks.filter(|_| !unchanged) else { return Ok(grafted) };
+    let Some(locks) = locks.filter(|_| !unchanged) else { return Ok(Pending::nothing(grafted)) };
     match rehearsal::self_test(&host, &plan.graft) {
         Ok(passed) => grafted.tried.push(format!("self-test: {passed}")),
         Err(error @ Error::Untested { .. }) if untested => {
@@ -237,17 +254,17 @@ pub fn graft_executable(
     if let Some(arguments) = arguments {
         grafted.tried.push(rehearsal::compare(&host, &stock, &plan.graft, arguments)?);
     }
-    match &out {
+    let transaction = match &out {
         Some(out) => {
             let file = File::open(&host).context(&host, "read")?;
-            sweep(out, &locks);
             let (new, lost) = written(out, &plan.graft, &file)?;
-            grafted.notes.extend(lost);
-            new.persist(out).map_err(|error| error.error).context(out, "write")?;
+            grafted.notes.extend(lost.iter().map(ToString::to_string));
+            let mut transaction = Transaction::new(Deed::Write);
+            transaction.swap(out, new, out)?;
             let _ = sync_folder(folder_of(out));
+            transaction
         }
         None => {
-            sweep(&host, &locks);
             let record = record(&grafted, earlier.is_some().then(|| before.clone()));
             let edit = |_: &[u8]| Ok(plan.graft.clone());
             let change = Change {
@@ -257,10 +274,12 @@ pub fn graft_executable(
                 backup: earlier.is_none(),
                 record: Some(&record),
             };
-            grafted.notes.extend(place(&[change], &|_| {})?.into_iter().flatten());
+            let (notes, transaction) = place(&[change], &|_| {})?;
+            grafted.notes.extend(notes.into_iter().flatten());
+            transaction
         }
-    }
-    Ok(grafted)
+    };
+    Ok(Pending::new(grafted, transaction, Some(locks)))
 }
 
 fn record(grafted: &GraftedExecutable, replaced_sha256: Option<String>) -> Record {
@@ -274,6 +293,7 @@ fn record(grafted: &GraftedExecutable, replaced_sha256: Option<String>) -> Recor
         options: grafted.donor.options.clone(),
         strings: grafted.strings.as_ref().map(|note| note.version.clone()),
         allograft: ALLOGRAFT.to_owned(),
+        stock: None,
     }
 }
 

@@ -1,20 +1,22 @@
 //! From a target to grafts: every host is planned before the first one is touched.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use surgery::archive::Archive;
 use surgery::plan::{Libc, Survey};
 
+use crate::companion;
 use crate::conditions::Conditions;
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::lock::FolderLocks;
 use crate::operation::{Base, Operation, Surgeon};
 use crate::packed::Format;
+use crate::pending::Pending;
 use crate::place::{Change, Content, Observer, place, sweep};
 use crate::recognise::{Target, read, recognise, signature};
 use crate::record::{Record, backup_path};
+use crate::transaction::Transaction;
 use crate::walk::walk;
 use crate::{bundle, packed, tree, undo};
 
@@ -90,6 +92,8 @@ pub struct Grafts {
     pub bundle: Option<Bundle>,
     /// The names of the Swift SDKs whose bundle the target is, packed or not.
     pub swift_sdks: Vec<String>,
+    /// Of a copy of a folder: what the user should know of its other files, as clauses whose subject is the copy.
+    pub notes: Vec<String>,
 }
 
 /// What happened to a packed bundle.
@@ -121,11 +125,11 @@ pub struct Bundle {
 /// Grafts `target`: a musl `libc.a`, a folder that holds some, or a packed Swift SDK bundle. All of its hosts, or on an error
 /// none.
 pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
-    graft_observed(target, request, &Conditions::default(), &|_| {})
+    graft_under(target, request, &Conditions::default()).map(Pending::settle)
 }
 
-/// The same under special conditions.
-pub fn graft_under(target: &Path, request: &Request, conditions: &Conditions<'_>) -> Result<Grafts, Error> {
+/// The same, undecided yet, under special conditions.
+pub fn graft_under(target: &Path, request: &Request, conditions: &Conditions<'_>) -> Result<Pending<Grafts>, Error> {
     graft_observed(target, request, conditions, &|_| {})
 }
 
@@ -134,16 +138,14 @@ pub(crate) fn graft_observed(
     request: &Request,
     conditions: &Conditions<'_>,
     observe: Observer<'_>,
-) -> Result<Grafts, Error> {
+) -> Result<Pending<Grafts>, Error> {
     let mut surgeon = Surgeon::new(request, *conditions)?;
     match recognise(target)? {
         Target::Archive(host) => match &request.out {
-            Some(out) => Ok(Grafts {
-                hosts: vec![tree::write_archive(&host, out, &mut surgeon)?],
-                skipped: Vec::new(),
-                bundle: None,
-                swift_sdks: Vec::new(),
-            }),
+            Some(out) => {
+                let grafted = tree::write_archive(&host, out, &mut surgeon)?;
+                Ok(grafted.map(|grafted| of_archives(vec![grafted], Vec::new())))
+            }
             None => in_place(&[host], Vec::new(), &mut surgeon, observe),
         },
         Target::Packed(host, format) => packed::graft(&host, format, &mut surgeon, observe),
@@ -155,11 +157,15 @@ pub(crate) fn graft_observed(
                 Some(out) => tree::write_folder(&folder, out, hosts, skipped, &mut surgeon),
                 None => {
                     let grafts = in_place(&hosts, skipped, &mut surgeon, observe)?;
-                    Ok(Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts })
+                    Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts }))
                 }
             }
         }
     }
+}
+
+fn of_archives(hosts: Vec<Grafted>, skipped: Vec<Skipped>) -> Grafts {
+    Grafts { hosts, skipped, bundle: None, swift_sdks: Vec::new(), notes: Vec::new() }
 }
 
 /// Splits the `libc.a`s of a folder into hosts and those that are no concern of ours.
@@ -223,31 +229,35 @@ fn in_place(
     skipped: Vec<Skipped>,
     surgeon: &mut Surgeon<'_>,
     observe: Observer<'_>,
-) -> Result<Grafts, Error> {
+) -> Result<Pending<Grafts>, Error> {
     let dry_run = surgeon.request.dry_run;
     let locks = match dry_run {
         true => None,
-        false => Some(FolderLocks::take(hosts.iter().map(PathBuf::as_path))?),
+        false => Some(FolderLocks::take(hosts.iter().map(PathBuf::as_path), &surgeon.conditions)?),
     };
     let mut decided = Vec::new();
     for host in hosts {
         decided.push(decide(host, surgeon)?);
     }
-    if let Some(locks) = &locks {
+    let transaction = if let Some(locks) = &locks {
         hosts.iter().for_each(|host| sweep(host, locks));
-        carry_out(&mut decided, observe)?;
+        Some(carry_out(&mut decided, observe)?)
     } else {
         for Decided { grafted, .. } in &mut decided {
             if grafted.action != Action::Unchanged {
                 grafted.action = Action::Planned;
             }
         }
-    }
-    let hosts = decided.into_iter().map(|decided| decided.grafted).collect();
-    Ok(Grafts { hosts, skipped, bundle: None, swift_sdks: Vec::new() })
+        None
+    };
+    let grafts = of_archives(decided.into_iter().map(|decided| decided.grafted).collect(), skipped);
+    Ok(match transaction {
+        Some(transaction) => Pending::new(grafts, transaction, locks),
+        None => Pending::nothing(grafts),
+    })
 }
 
-fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<(), Error> {
+fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<Transaction, Error> {
     // A host's bytes are read and edited again rather than kept, so that a folder of many hosts needs the memory of one.
     let edits: Vec<_> = decided
         .iter()
@@ -271,13 +281,13 @@ fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<(), Error
             indices.push(index);
         }
     }
-    let notes = place(&changes, observe)?;
+    let (notes, transaction) = place(&changes, observe)?;
     drop(changes);
     drop(edits);
     for (index, notes) in indices.into_iter().zip(notes) {
         decided[index].grafted.notes.extend(notes);
     }
-    Ok(())
+    Ok(transaction)
 }
 
 /// What is done to a host in place.
@@ -316,10 +326,12 @@ pub(crate) fn record(operation: &Operation, stock_sha256: &str, graft_sha256: &s
         options: note.map(|note| note.options.clone()).unwrap_or_default(),
         strings: operation.strings.plan().map(|plan| plan.donor.version.clone()),
         allograft: ALLOGRAFT.to_owned(),
+        stock: None,
     }
 }
 
 fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
+    companion::are_files(host)?;
     let planned = surgeon.plan(host, &read(host)?)?;
     let before = planned.before_sha256;
     let operation = planned.operation;
@@ -330,14 +342,19 @@ fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
     let old = Record::read(host).unwrap_or(None);
     let path = backup_path(host);
     let (stock, new, backup) = if action == Action::Grafted {
+        companion::are_ours(host, &before)?;
         (Some(before.clone()), Some(record(&before)), Some(path))
     } else {
-        let found = fs::read(&path).ok().map(|bytes| sha256(&bytes));
+        let bytes = companion::read(&path)?;
+        let found = bytes.as_deref().map(sha256);
         let known = old.as_ref().filter(|old| old.knows(&before));
         let good = match (&found, known) {
             (Some(found), Some(known)) => *found == known.stock_sha256,
             // Without a record that fits, the backup proves itself: it is stock if grafting it gives this very graft.
-            (Some(_), None) => surgeon.graft_of(&path).is_some_and(|graft| graft == planned.graft_sha256),
+            (Some(_), None) => {
+                let graft = surgeon.graft_of(&path, bytes.as_deref().unwrap_or_default());
+                graft.is_some_and(|graft| graft == planned.graft_sha256)
+            }
             (None, _) => false,
         };
         if good {

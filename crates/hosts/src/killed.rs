@@ -10,10 +10,29 @@ use std::time::{Duration, SystemTime};
 
 use crate::conditions::Conditions;
 use crate::graft::{Action, Request, graft_observed};
+use crate::names::lacking;
+use crate::pending::Pending;
 use crate::place::Stage;
 use crate::undo::{UndoneAction, undo_observed};
 
 const VICTIM: &str = "HOSTS_TEST_VICTIM";
+
+/// What the file system lacks: hard links, exchange of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lacking {
+    links: bool,
+    exchange: bool,
+}
+
+impl Lacking {
+    const NOTHING: Lacking = Lacking { links: false, exchange: false };
+    const LINKS: Lacking = Lacking { links: true, exchange: false };
+    const BOTH: Lacking = Lacking { links: true, exchange: true };
+
+    fn when<T>(self, work: impl FnOnce() -> T) -> T {
+        lacking::without(self.links, self.exchange, work)
+    }
+}
 const HOSTS: [&str; 2] = ["one/libc.a", "two/libc.a"];
 
 /// What a victim does to a folder of two hosts, after what has been done to it before.
@@ -63,11 +82,11 @@ impl Deed {
         match self {
             Deed::Graft => stock(),
             Deed::Replace | Deed::Undo => {
-                graft_observed(folder, &request(1), &Conditions::default(), &|_| {}).unwrap();
+                graft_observed(folder, &request(1), &Conditions::default(), &|_| {}).unwrap().settle();
                 stock()
             }
             Deed::GraftInstalledAnew => {
-                graft_observed(folder, &request(1), &Conditions::default(), &|_| {}).unwrap();
+                graft_observed(folder, &request(1), &Conditions::default(), &|_| {}).unwrap().settle();
                 for host in HOSTS {
                     install(&folder.join(host), &new_stock());
                 }
@@ -80,16 +99,16 @@ impl Deed {
     fn perform(self, folder: &Path, observe: &dyn Fn(Stage)) {
         match self {
             Deed::Graft | Deed::Replace | Deed::GraftInstalledAnew => {
-                graft_observed(folder, &request(0), &Conditions::default(), observe).unwrap();
+                graft_observed(folder, &request(0), &Conditions::default(), observe).unwrap().settle();
             }
             Deed::Undo => {
-                undo_observed(folder, observe).unwrap();
+                undo_observed(folder, &Conditions::default(), observe).unwrap().settle();
             }
             Deed::GraftBundle => {
-                graft_observed(&folder.join(BUNDLE), &request(0), &Conditions::default(), observe).unwrap();
+                graft_observed(&folder.join(BUNDLE), &request(0), &Conditions::default(), observe).unwrap().settle();
             }
             Deed::UndoBundle => {
-                undo_observed(&folder.join(BUNDLE), observe).unwrap();
+                undo_observed(&folder.join(BUNDLE), &Conditions::default(), observe).unwrap().settle();
             }
         }
     }
@@ -112,22 +131,24 @@ fn listing(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// The process that is killed: `deed/stage/folder` in the environment.
+/// The process that is killed: `deed/stage/links/exchange/folder` in the environment, 1 for what is lacking.
 #[test]
 #[ignore = "the other tests start it in a process of its own"]
 fn victim() {
     let Some(task) = std::env::var_os(VICTIM) else { return };
     let task = task.into_string().unwrap();
-    let mut parts = task.splitn(3, '/');
+    let mut parts = task.splitn(5, '/');
     let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
     let (deed, last) = (number(), number());
+    let lacking = Lacking { links: number() == 1, exchange: number() == 1 };
     let folder = PathBuf::from(parts.next().unwrap());
     let count = AtomicUsize::new(0);
-    deed_of(deed).perform(&folder, &|_| {
+    let observe = |_| {
         if count.fetch_add(1, Ordering::Relaxed) == last {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
         }
-    });
+    };
+    lacking.when(|| deed_of(deed).perform(&folder, &observe));
 }
 
 fn deed_of(index: usize) -> Deed {
@@ -136,10 +157,11 @@ fn deed_of(index: usize) -> Deed {
 }
 
 /// Kills a run at stage `stage`; `None` if the run ended before it got there.
-fn kill(deed: usize, stage: usize, folder: &Path) -> Option<()> {
+fn kill(deed: usize, stage: usize, lacking: Lacking, folder: &Path) -> Option<()> {
+    let (links, exchange) = (u8::from(lacking.links), u8::from(lacking.exchange));
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "killed::victim", "--ignored", "--quiet", "--test-threads=1"])
-        .env(VICTIM, format!("{deed}/{stage}/{}", folder.display()))
+        .env(VICTIM, format!("{deed}/{stage}/{links}/{exchange}/{}", folder.display()))
         .output()
         .unwrap()
         .status;
@@ -152,12 +174,16 @@ fn kill(deed: usize, stage: usize, folder: &Path) -> Option<()> {
     }
 }
 
-fn killed_anywhere(deed: usize, least: usize) {
+fn killed_anywhere(deed: usize, least: usize, lacking: Lacking) {
+    lacking.when(|| killed_at_each_stage(deed, least, lacking));
+}
+
+fn killed_at_each_stage(deed: usize, least: usize, lacking: Lacking) {
     let graft_of = |bytes: &[u8], donor| {
         let folder = tempfile::tempdir().unwrap();
         let host = folder.path().join("libc.a");
         install(&host, bytes);
-        graft_observed(&host, &request(donor), &Conditions::default(), &|_| {}).unwrap();
+        graft_observed(&host, &request(donor), &Conditions::default(), &|_| {}).unwrap().settle();
         fs::read(host).unwrap()
     };
     let grafts: Vec<Vec<u8>> =
@@ -168,24 +194,25 @@ fn killed_anywhere(deed: usize, least: usize) {
             let folder = outer.path();
             let wanted = deed_of(deed).prepare(folder);
             let before = listing(folder);
-            if kill(deed, stage, folder).is_none() {
+            if kill(deed, stage, lacking, folder).is_none() {
                 assert!(stage >= least, "only {stage} stages");
                 return;
             }
-            let context = format!("{:?} killed at stage {stage}, graft first: {graft_first}", deed_of(deed));
+            let context =
+                format!("{:?} killed at stage {stage}, graft first: {graft_first}, {lacking:?}", deed_of(deed));
             for host in HOSTS {
                 let bytes = fs::read(folder.join(host)).unwrap();
                 let whole = bytes == wanted || bytes == before[Path::new(host)] || grafts.contains(&bytes);
                 assert!(whole, "{context}: {host} is neither stock nor graft");
             }
             if graft_first {
-                let again = graft_observed(folder, &request(0), &Conditions::default(), &|_| {}).unwrap();
+                let again = graft_observed(folder, &request(0), &Conditions::default(), &|_| {}).unwrap().settle();
                 for host in again.hosts {
                     assert!(host.backup.is_some(), "{context}: {:?}", host.notes);
                     assert_eq!(fs::read(&host.path).unwrap(), graft_of(&wanted, 0), "{context}");
                 }
             }
-            match undo_observed(folder, &|_| {}) {
+            match undo_observed(folder, &Conditions::default(), &|_| {}).map(Pending::settle) {
                 // A host that was installed anew since its graft, and has no new backup yet.
                 Err(crate::Error::ChangedSince { .. }) if matches!(deed_of(deed), Deed::GraftInstalledAnew) => {
                     assert!(!graft_first, "{context}");
@@ -208,29 +235,46 @@ fn killed_anywhere(deed: usize, least: usize) {
 #[test]
 fn killed_while_grafting() {
     // Per host: backup made and placed, record written and placed, graft written, host replaced; and synced.
-    killed_anywhere(0, 13);
+    killed_anywhere(0, 13, Lacking::NOTHING);
+}
+
+#[test]
+fn killed_while_grafting_without_links() {
+    killed_anywhere(0, 11, Lacking::LINKS);
+    killed_anywhere(0, 13, Lacking::BOTH);
 }
 
 #[test]
 fn killed_while_replacing_a_donor() {
-    killed_anywhere(1, 9);
+    killed_anywhere(1, 9, Lacking::NOTHING);
 }
 
 #[test]
 fn killed_while_grafting_a_host_that_was_installed_anew() {
-    killed_anywhere(2, 13);
+    killed_anywhere(2, 13, Lacking::NOTHING);
+}
+
+#[test]
+fn killed_while_grafting_a_host_that_was_installed_anew_without_links() {
+    killed_anywhere(2, 11, Lacking::LINKS);
 }
 
 #[test]
 fn killed_while_undoing() {
-    killed_anywhere(3, 8);
+    killed_anywhere(3, 8, Lacking::NOTHING);
+}
+
+#[test]
+fn killed_while_undoing_without_links() {
+    killed_anywhere(3, 8, Lacking::LINKS);
+    killed_anywhere(3, 8, Lacking::BOTH);
 }
 
 #[test]
 fn killed_while_working_on_a_packed_bundle() {
     let stock = crate::samples::bundle();
     let graft = |folder: &Path| {
-        graft_observed(&folder.join(BUNDLE), &request(0), &Conditions::default(), &|_| {}).unwrap();
+        graft_observed(&folder.join(BUNDLE), &request(0), &Conditions::default(), &|_| {}).unwrap().settle();
         fs::read(folder.join(BUNDLE)).unwrap()
     };
     for (deed, least) in [(4, 5), (5, 4)] {
@@ -240,9 +284,9 @@ fn killed_while_working_on_a_packed_bundle() {
             install(&bundle, &stock);
             let grafted = graft(outer.path());
             if deed == 4 {
-                undo_observed(&bundle, &|_| {}).unwrap();
+                undo_observed(&bundle, &Conditions::default(), &|_| {}).unwrap().settle();
             }
-            if kill(deed, stage, outer.path()).is_none() {
+            if kill(deed, stage, Lacking::NOTHING, outer.path()).is_none() {
                 assert!(stage >= least, "only {stage} stages");
                 break;
             }
@@ -250,7 +294,8 @@ fn killed_while_working_on_a_packed_bundle() {
             let left = fs::read(&bundle).unwrap();
             assert!(left == stock || left == grafted, "{context}: neither stock nor graft");
             assert!(graft(outer.path()) == grafted, "{context}");
-            undo_observed(&bundle, &|_| {}).unwrap_or_else(|error| panic!("{context}: {error}"));
+            let undone = undo_observed(&bundle, &Conditions::default(), &|_| {});
+            undone.unwrap_or_else(|error| panic!("{context}: {error}")).settle();
             assert!(fs::read(&bundle).unwrap() == stock, "{context}");
             assert_eq!(listing(outer.path()).len(), 1, "{context}: {:?}", listing(outer.path()).keys());
             assert_eq!(fs::metadata(&bundle).unwrap().modified().unwrap(), old_time(), "{context}");
@@ -268,7 +313,7 @@ fn a_packed_bundle_that_changes_meanwhile_stays_as_it_is_then() {
             fs::write(&bundle, "somebody else's").unwrap();
         }
     };
-    let error = graft_observed(&bundle, &request(0), &Conditions::default(), &meddle).unwrap_err();
+    let error = graft_observed(&bundle, &request(0), &Conditions::default(), &meddle).map(Pending::settle).unwrap_err();
     assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if *path == bundle), "{error}");
     assert_eq!(fs::read(&bundle).unwrap(), b"somebody else's");
     assert_eq!(listing(outer.path()).len(), 1, "{:?}", listing(outer.path()).keys());
@@ -289,7 +334,9 @@ fn what_fails_late_is_taken_back_for_every_host() {
                 fs::write(outer.path().join(HOSTS[1]), bytes).unwrap();
             }
         };
-        let error = graft_observed(outer.path(), &request(0), &Conditions::default(), &meddle).unwrap_err();
+        let error = graft_observed(outer.path(), &request(0), &Conditions::default(), &meddle)
+            .map(Pending::settle)
+            .unwrap_err();
         assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if path.ends_with(HOSTS[1])), "{error}");
         let after = listing(outer.path());
         assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{deed:?}");
@@ -304,17 +351,79 @@ fn what_fails_late_is_taken_back_for_every_host() {
 }
 
 #[test]
+fn until_it_is_settled_it_can_be_taken_back() {
+    for lacking in [Lacking::NOTHING, Lacking::LINKS, Lacking { links: false, exchange: true }, Lacking::BOTH] {
+        for deed in [Deed::Graft, Deed::Replace, Deed::GraftInstalledAnew, Deed::Undo] {
+            lacking.when(|| {
+                let outer = tempfile::tempdir().unwrap();
+                let folder = outer.path();
+                deed.prepare(folder);
+                let before = listing(folder);
+                let modified = |host| fs::metadata(folder.join(host)).unwrap().modified().unwrap();
+                let times = HOSTS.map(modified);
+                match deed {
+                    Deed::Undo => {
+                        let undone = undo_observed(folder, &Conditions::default(), &|_| {}).unwrap();
+                        assert!(fs::read(folder.join(HOSTS[0])).unwrap() == stock());
+                        undone.take_back().unwrap();
+                    }
+                    _ => {
+                        let grafts = graft_observed(folder, &request(0), &Conditions::default(), &|_| {}).unwrap();
+                        assert!(fs::read(folder.join(HOSTS[0])).unwrap() != before[Path::new(HOSTS[0])]);
+                        grafts.take_back().unwrap();
+                    }
+                }
+                assert!(listing(folder) == before, "{deed:?}, {lacking:?}: {:?}", listing(folder).keys());
+                assert_eq!(HOSTS.map(modified), times, "{deed:?}, {lacking:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_back_is_told() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path();
+    Deed::Graft.prepare(folder);
+    let count = AtomicUsize::new(0);
+    // Once the first host is replaced, somebody writes into the second one, and deletes what was kept of the first.
+    let meddle = |stage| {
+        if stage == Stage::HostReplaced && count.fetch_add(1, Ordering::Relaxed) == 0 {
+            fs::write(folder.join(HOSTS[1]), "somebody else's").unwrap();
+            for entry in fs::read_dir(folder.join("one")).unwrap().flatten() {
+                if entry.file_name().to_string_lossy().starts_with(".allograft-tmp-") {
+                    fs::remove_file(entry.path()).unwrap();
+                }
+            }
+        }
+    };
+    let error = graft_observed(folder, &request(0), &Conditions::default(), &meddle).map(Pending::settle).unwrap_err();
+    assert_eq!(error.exit_code(), 4);
+    let text = error.to_string();
+    for part in ["two/libc.a` changed while", "one/libc.a` is the graft now", "two/libc.a` is as it was"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let help = error.help().unwrap();
+    assert!(help.contains("allograft undo") && help.contains("one/libc.a") && !help.contains("two"), "{help}");
+    // What it says works.
+    undo_observed(&folder.join(HOSTS[0]), &Conditions::default(), &|_| {}).unwrap().settle();
+    assert!(fs::read(folder.join(HOSTS[0])).unwrap() == stock());
+    assert_eq!(listing(folder).len(), 2, "{:?}", listing(folder).keys());
+}
+
+#[test]
 fn grafting_twice_touches_nothing() {
     let outer = tempfile::tempdir().unwrap();
     Deed::Replace.prepare(outer.path());
     let times = || HOSTS.map(|host| fs::metadata(outer.path().join(host)).unwrap().modified().unwrap());
     let (before, at) = (listing(outer.path()), times());
-    let again =
-        graft_observed(outer.path(), &request(1), &Conditions::default(), &|stage| panic!("{stage:?}")).unwrap();
+    let again = graft_observed(outer.path(), &request(1), &Conditions::default(), &|stage| panic!("{stage:?}"))
+        .unwrap()
+        .settle();
     assert!(again.hosts.iter().all(|host| host.action == Action::Unchanged && host.notes.is_empty()));
     assert!(listing(outer.path()) == before && times() == at);
-    let undone = undo_observed(outer.path(), &|_| {}).unwrap();
+    let undone = undo_observed(outer.path(), &Conditions::default(), &|_| {}).unwrap().settle();
     assert!(undone.iter().all(|host| host.action == UndoneAction::Restored));
-    let undone = undo_observed(outer.path(), &|stage| panic!("{stage:?}")).unwrap();
+    let undone = undo_observed(outer.path(), &Conditions::default(), &|stage| panic!("{stage:?}")).unwrap().settle();
     assert!(undone.iter().all(|host| host.action == UndoneAction::NothingToUndo));
 }

@@ -19,24 +19,34 @@
 //! | `root` | paths in the root folder of an image |
 //! | `conditions` | what most callers need not say |
 //! | `tree` | a copy of a folder with grafts in it (`-o`) |
+//! | `pending` | what has been done and can still be taken back |
 //! | `record` | the files beside a host |
+//! | `companion` | whether those are ours |
+//! | `names` | hard links, and the exchange of two names |
 //! | `emitted` | a file made from a donor alone |
+//! | `live` | the temporary files of this process, for the end that a signal brings |
 //! | `lock`, `attributes`, `digest`, `error` | what their names say |
 
 mod attributes;
 mod bundle;
+mod companion;
 mod conditions;
 mod digest;
 mod emitted;
 mod error;
 mod executable;
 mod expected;
+#[cfg(test)]
+mod foreign_owner;
 mod graft;
 #[cfg(test)]
 mod killed;
+mod live;
 mod lock;
+mod names;
 mod operation;
 mod packed;
+mod pending;
 mod place;
 mod recognise;
 mod record;
@@ -51,20 +61,24 @@ mod tree;
 mod undo;
 mod walk;
 
-pub use conditions::{Conditions, Progress};
+pub use attributes::Attributes;
+pub use conditions::{Conditions, Locking, Progress};
 pub use digest::sha256;
-pub use emitted::write;
+pub use emitted::{write, write_under};
 pub use error::Error;
 pub use executable::{
     GraftedExecutable, Inserts, graft_executable, graft_executable_to, is_executable, plan_executable,
 };
 pub use expected::{Candidate, candidates};
 pub use graft::{ALLOGRAFT as VERSION, Action, Bundle, Grafted, Grafts, Request, Skipped, graft, graft_under};
+pub use live::{Ending, remove_temporaries};
 pub use operation::{Another, Carried, Operation, Strings};
 pub use packed::{Fault, Format, Unpacked, unpack_hosts};
+pub use pending::Pending;
 pub use record::Record;
 pub use rehearsal::self_test;
 pub use root::in_root;
 pub use swift::locate;
+pub use transaction::Stuck;
 pub use transplant::StringEntry;
-pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo};
+pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo, undo_under};

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use surgery::Arch;
@@ -10,6 +9,7 @@ use surgery::archive::Archive;
 use surgery::donor::{DonorKind, DonorObject, Note};
 use surgery::plan::{Plan, Refusal, RemovedMember, Restoration};
 
+use crate::companion;
 use crate::conditions::Conditions;
 use crate::digest::sha256;
 use crate::error::Error;
@@ -159,8 +159,8 @@ impl Base {
     /// The bytes, where `host` are the host's.
     pub(crate) fn bytes(&self, host: &[u8]) -> Result<Vec<u8>, Error> {
         let Base::Stock { backup, sha256: expected } = self else { return Ok(host.to_vec()) };
-        match fs::read(backup) {
-            Ok(bytes) if sha256(&bytes) == *expected => Ok(bytes),
+        match companion::read(backup) {
+            Ok(Some(bytes)) if sha256(&bytes) == *expected => Ok(bytes),
             _ => Err(Error::ChangedMeanwhile { path: backup.clone() }),
         }
     }
@@ -328,10 +328,10 @@ impl<'a> Surgeon<'a> {
         Err(Error::StockNeeded { path: path.to_owned(), surplus })
     }
 
-    /// SHA-256 of what these donors make of the file at `path`; `None` if that cannot be grafted.
-    pub(crate) fn graft_of(&mut self, path: &Path) -> Option<String> {
-        let bytes = fs::read(path).ok()?;
-        self.plan(path, &bytes).ok().map(|planned| planned.graft_sha256)
+    /// SHA-256 of what these donors make of the stock archive `bytes`; `None` if that cannot be grafted, or is a graft itself.
+    pub(crate) fn graft_of(&mut self, path: &Path, bytes: &[u8]) -> Option<String> {
+        let planned = self.plan(path, bytes).ok()?;
+        (!planned.operation.before.anything()).then_some(planned.graft_sha256)
     }
 }
 
@@ -343,7 +343,7 @@ fn base(path: &Path, before: &Carried, before_sha256: &str) -> Base {
     }
     let backup = backup_path(path);
     let Some(record) = undo::record_of(path, before_sha256) else { return Base::Host };
-    let Ok(bytes) = fs::read(&backup) else { return Base::Host };
+    let Ok(Some(bytes)) = companion::read(&backup) else { return Base::Host };
     let another = || Archive::parse(&bytes).is_ok_and(|stock| surgery::plan::another_allocator(&stock).is_some());
     if sha256(&bytes) != record.stock_sha256 || another() {
         return Base::Host;

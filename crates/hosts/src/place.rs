@@ -12,11 +12,22 @@
 //! | (done) | graft | stock | this graft | unchanged | restores |
 //! | replacing a donor, record placed | old graft | stock | new graft, replaced: old | replaces | restores |
 //! | undoing, host restored | stock | stock | graft | writes both again, grafts | deletes both; nothing to undo |
-//! | undoing, record deleted | stock | stock | - | keeps the backup, grafts | deletes it; nothing to undo |
+//! | undoing, backup deleted | stock | - | graft | writes both again, grafts | deletes it; nothing to undo |
+//! | installed anew, grafting without links | new stock | - | old graft | the same | the same |
+//! | grafting or undoing without links | stock | graft | this graft | writes both again, grafts | deletes both; nothing to undo |
 //!
 //! The record goes before the host, so that no graft is ever without one; and it knows the graft that it replaces.
 //! The backup is a second name (hard link) of the stock host: its bytes, owner and times are stock's own, and the
 //! host's old name for other links of the same file stays with them. Undoing gives the host that name back.
+//!
+//! Where the system gives no second name (somebody else's file, with `fs.protected_hardlinks`), the graft gets the backup's
+//! name first, and then host and backup exchange their names in one step: the backup is the stock file itself here, too.
+//! Undoing exchanges them again. Only where a file system has neither, the backup is a copy, which may not be able to have
+//! stock's owner; the record knows then what stock was.
+//!
+//! Nothing of this is final until the result has been told ([`Transaction`]): until then the files that were replaced or
+//! deleted lie beside the host under temporary names. A file under one of the two names that is none of ours is left alone,
+//! and the host is not grafted.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -26,11 +37,13 @@ use std::path::Path;
 
 use tempfile::TempPath;
 
-use crate::digest::{self, sha256};
+use crate::attributes::Attributes;
+use crate::companion;
+use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::lock::FolderLocks;
-use crate::record::{Record, backup_path, folder_of, left_temporaries, record_path};
-use crate::transaction::{Step, Transaction, second_name, sync_folder, written};
+use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path};
+use crate::transaction::{Deed, Transaction, can_exchange, copied, linked, remove_folder, sync_folder, written};
 
 /// Where a run has got to; tests end the process at each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,36 +96,52 @@ pub(crate) struct Change<'a> {
     pub(crate) record: Option<&'a Record>,
 }
 
-/// Executes all changes or, on an error, none. Returns notes for the user, a list for each change.
+/// Executes all changes or, on an error, none. Returns notes for the user, a list for each change, and what settles it.
 ///
 /// The folders of all hosts have to be locked.
-pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<Vec<Vec<String>>, Error> {
+pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<(Vec<Vec<String>>, Transaction), Error> {
+    let mut transaction = Transaction::new(Deed::Graft);
     if changes.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), transaction));
     }
-    let mut transaction = Transaction::default();
+    match place_all(changes, &mut transaction, observe) {
+        Ok(notes) => Ok((notes, transaction)),
+        Err(error) => Err(transaction.failed(error)),
+    }
+}
+
+fn place_all(
+    changes: &[Change<'_>],
+    transaction: &mut Transaction,
+    observe: Observer<'_>,
+) -> Result<Vec<Vec<String>>, Error> {
     let mut ready = Vec::new();
     for change in changes {
-        ready.push(prepare(change, &mut transaction, observe)?);
+        ready.push(prepare(change, transaction, observe)?);
     }
     for change in changes {
         sync_folder(folder_of(change.host))?;
     }
     observe(Stage::Synced);
     let mut notes = Vec::new();
-    let last = ready.iter().rposition(|prepared| prepared.graft.is_some());
-    for (index, (change, prepared)) in changes.iter().zip(ready).enumerate() {
+    for (change, prepared) in changes.iter().zip(ready) {
+        let host = change.host;
         if let Some(graft) = prepared.graft {
-            if Identity::of(&fs::metadata(change.host).context(change.host, "read")?) != prepared.identity {
-                return Err(Error::ChangedMeanwhile { path: change.host.to_owned() });
+            if Identity::of(&fs::metadata(host).context(host, "read")?) != prepared.identity {
+                return Err(Error::ChangedMeanwhile { path: host.to_owned() });
             }
-            let step = if Some(index) == last { Step::Last } else { Step::Further };
-            transaction.swap(change.host, graft, change.host, step)?;
+            if prepared.becomes_backup {
+                let backup = backup_path(host);
+                transaction.swap(host, graft, &backup)?;
+                observe(Stage::BackupPlaced);
+                transaction.exchange(host, &backup).context(host, "replace")?;
+            } else {
+                transaction.swap(host, graft, host)?;
+            }
             observe(Stage::HostReplaced);
         }
         notes.push(prepared.notes);
     }
-    transaction.settle();
     for change in changes {
         // The graft is in place; that a crash of the machine might still undo it is no failure.
         let _ = sync_folder(folder_of(change.host));
@@ -123,6 +152,8 @@ pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<Vec
 struct Prepared {
     identity: Identity,
     graft: Option<TempPath>,
+    /// Whether the host itself is to be the backup, and has no second name yet.
+    becomes_backup: bool,
     notes: Vec<String>,
 }
 
@@ -164,93 +195,155 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
     }
     let mut notes = Vec::new();
+    let old = Record::read(host).unwrap_or(None);
+    let mut backup = Backup::There;
     if change.backup {
-        if metadata.nlink() > own_links(host, &metadata) {
+        if metadata.nlink() > 1 && metadata.nlink() > own_links(host, &metadata) {
             notes.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
         }
-        back_up(host, &file, change.expected, &mut notes, transaction, observe)?;
+        backup = back_up(host, &file, change.expected, old.as_ref(), &mut notes, transaction, observe)?;
     }
     if let Some(record) = change.record {
+        let mut record = record.clone();
+        record.stock = match &backup {
+            Backup::Lacking => Some(Attributes::of(&file).context(host, "read")?),
+            // A backup that was made earlier.
+            Backup::There => old.filter(|old| old.stock_sha256 == record.stock_sha256).and_then(|old| old.stock),
+            Backup::HostItself => None,
+        };
         let path = record_path(host);
-        let (new, _) = written(host, &record.encode(), &file)?;
+        let new = record.written(host, &file)?;
         observe(Stage::RecordWritten);
-        transaction.swap(host, new, &path, Step::Further)?;
+        transaction.swap(host, new, &path)?;
         observe(Stage::RecordPlaced);
     }
     let graft = match &change.graft {
         None => None,
         Some(Content::Edit(make)) => {
             let (new, lost) = written(host, &make(&bytes)?, &file)?;
-            notes.extend(lost);
+            notes.extend(lost.iter().map(ToString::to_string));
             observe(Stage::GraftWritten);
             Some(new)
         }
         Some(Content::Ready { file, .. }) => file.take(),
     };
-    Ok(Prepared { identity, graft, notes })
+    Ok(Prepared { identity, graft, becomes_backup: matches!(backup, Backup::HostItself), notes })
 }
 
-/// How many of the host's links are ours: its own name, and that of a backup which a killed run left.
+/// How many of the host's links are ours: its own name, and those of backups. The backup of another name of the same file in
+/// this folder is one, too.
 fn own_links(host: &Path, metadata: &fs::Metadata) -> u64 {
-    let same = |other: fs::Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
-    if fs::symlink_metadata(backup_path(host)).is_ok_and(same) { 2 } else { 1 }
+    let same = |other: &fs::Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
+    let entries = fs::read_dir(folder_of(host)).into_iter().flatten().flatten();
+    let backups = entries.filter(|entry| is_backup(&entry.path()) && entry.metadata().is_ok_and(|other| same(&other)));
+    1 + backups.count() as u64
+}
+
+/// Where the backup is before the host is replaced.
+enum Backup {
+    /// It is there, and as good as stock.
+    There,
+    /// It is there, a copy that could not have all of stock's attributes.
+    Lacking,
+    /// The host is going to be it.
+    HostItself,
 }
 
 fn back_up(
     host: &Path,
     file: &File,
     stock_sha256: &str,
+    old: Option<&Record>,
     notes: &mut Vec<String>,
     transaction: &mut Transaction,
     observe: Observer<'_>,
-) -> Result<(), Error> {
-    let backup = backup_path(host);
-    match File::open(&backup).and_then(|file| digest::of_file(&file)) {
-        Ok(found) if found == stock_sha256 => return Ok(()),
-        Ok(_) => notes.push("was installed anew since it was grafted; its backup is now the new stock".to_owned()),
-        Err(_) => {}
+) -> Result<Backup, Error> {
+    let path = backup_path(host);
+    match companion::sha256(&path)? {
+        Some(found) if found == stock_sha256 => return Ok(Backup::There),
+        // What a killed run left, which had no links.
+        Some(found) if old.is_some_and(|old| old.knows(&found)) => {}
+        Some(_) => {
+            notes.push("was installed anew since it was grafted; its backup is now the new stock".to_owned());
+        }
+        None => {}
     }
     // Stock may have been unpacked a moment ago; from now on it has to survive.
     file.sync_all().context(host, "sync")?;
-    let link = second_name(host, host)?;
+    let (backup, lost) = match linked(host, host) {
+        Ok(link) => (link, Vec::new()),
+        Err(_) if can_exchange(host) => {
+            // An earlier backup goes before the record that names it does.
+            transaction.remove(host, &path).context(&path, "replace")?;
+            return Ok(Backup::HostItself);
+        }
+        Err(_) => copied(host, host)?,
+    };
     observe(Stage::BackupMade);
-    transaction.swap(host, link, &backup, Step::Further)?;
+    transaction.swap(host, backup, &path)?;
     observe(Stage::BackupPlaced);
-    Ok(())
+    for lost in &lost {
+        notes.push(format!("has a backup that {lost}; `allograft undo` cannot give that back"));
+    }
+    Ok(if lost.is_empty() { Backup::There } else { Backup::Lacking })
 }
 
-/// Gives all hosts their stock file back or, on an error, none; then deletes their records and backups.
+/// Gives all hosts their stock file back or, on an error, none; then takes away their records and backups. Returns notes for
+/// the user, a list for each host.
 ///
 /// The folders of all hosts have to be locked, and the hashes of hosts and backups compared with the records.
-pub(crate) fn restore(hosts: &[&Path], observe: Observer<'_>) -> Result<(), Error> {
-    let mut transaction = Transaction::default();
+pub(crate) fn restore(
+    hosts: &[&Path],
+    transaction: &mut Transaction,
+    observe: Observer<'_>,
+) -> Result<Vec<Vec<String>>, Error> {
     let mut ready = Vec::new();
     for host in hosts {
-        ready.push(second_name(host, &backup_path(host))?);
+        ready.push(linked(host, &backup_path(host)).ok());
         observe(Stage::StockLinked);
     }
-    for (index, (host, stock)) in hosts.iter().zip(ready).enumerate() {
-        let step = if index + 1 == hosts.len() { Step::Last } else { Step::Further };
-        transaction.swap(host, stock, host, step)?;
+    for (host, stock) in hosts.iter().zip(ready) {
+        let backup = backup_path(host);
+        match stock {
+            Some(stock) => transaction.swap(host, stock, host)?,
+            None => {
+                if transaction.exchange(host, &backup).is_err() {
+                    let (copy, _) = copied(host, &backup)?;
+                    transaction.swap(host, copy, host)?;
+                }
+            }
+        }
         observe(Stage::HostRestored);
     }
-    transaction.settle();
+    let mut notes = Vec::new();
     for host in hosts {
         let _ = sync_folder(folder_of(host));
-        forget(host, observe);
+        let record = Record::read(host)?;
+        let now = File::open(host).and_then(|file| Attributes::of(&file)).context(host, "read")?;
+        let was = record.and_then(|record| record.stock);
+        let mut missing = was.map(|was| was.missing_in(&now)).unwrap_or_default();
+        missing.extend(forget(host, transaction, observe));
+        notes.push(missing);
     }
-    Ok(())
+    Ok(notes)
 }
 
-/// Deletes record and backup of a host that is stock again. What cannot be deleted stays, and does no harm.
-pub(crate) fn forget(host: &Path, observe: Observer<'_>) {
-    for (path, stage) in [(record_path(host), Stage::RecordDeleted), (backup_path(host), Stage::BackupDeleted)] {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {}
-            _ => observe(stage),
+/// Takes backup and record away from a host that is stock again. What cannot be deleted stays, and does no harm; returns
+/// that, as clauses whose subject is the host.
+pub(crate) fn forget(host: &Path, transaction: &mut Transaction, observe: Observer<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (path, stage) in [(backup_path(host), Stage::BackupDeleted), (record_path(host), Stage::RecordDeleted)] {
+        match transaction.remove(host, &path) {
+            Err(error) => {
+                // A backup without a record might be anybody's.
+                notes.push(format!("is stock, but `{}` could not be deleted: {error}", path.display()));
+                break;
+            }
+            Ok(()) => observe(stage),
         }
     }
     let _ = sync_folder(folder_of(host));
+    notes
 }
 
 /// Deletes the temporary files that killed runs left beside `host`, unless another run may be using them.
@@ -259,6 +352,7 @@ pub(crate) fn sweep(host: &Path, locks: &FolderLocks) {
         return;
     }
     for path in left_temporaries(host).unwrap_or_default() {
-        let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        let folder = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+        let _ = if folder { remove_folder(&path) } else { fs::remove_file(&path) };
     }
 }

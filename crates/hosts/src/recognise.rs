@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
 use crate::packed::{Format, holds_tar};
-use crate::record::{host_of_companion, record_path};
+use crate::record::{host_of_companion, is_backup, record_path};
+use crate::undo;
 
 /// A target that can be worked on.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,17 +31,12 @@ pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
         return Ok(Target::Folder(path.to_owned()));
     }
     if !kind.is_file() {
-        let found = match () {
-            () if kind.is_fifo() => "a pipe",
-            () if kind.is_socket() => "a socket",
-            () => "a device",
-        };
-        return Err(Error::Unrecognised { path: path.to_owned(), found: found.to_owned() });
+        return Err(Error::Unrecognised { path: path.to_owned(), found: kind_of(kind).to_owned() });
     }
     let real = real_file(path)?;
     if let Some(host) = host_of_companion(&real)
-        && record_path(&host).exists()
-        && real != record_path(&host)
+        && is_backup(&real)
+        && (record_path(&host).exists() || undo::is_graft(&host))
     {
         return Err(Error::IsBackup { path: real, host });
     }
@@ -53,6 +49,17 @@ pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
         Signature::Executable => Ok(Target::Executable(real)),
         Signature::Unsupported { kind, reason, help } => Err(Error::Unsupported { path: real, kind, reason, help }),
         Signature::Unknown(found) => Err(Error::Unrecognised { path: real, found: found.to_owned() }),
+    }
+}
+
+/// What something in a folder is that is no regular file.
+pub(crate) fn kind_of(kind: fs::FileType) -> &'static str {
+    match () {
+        () if kind.is_symlink() => "a symbolic link",
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
     }
 }
 

@@ -1,19 +1,27 @@
 //! What lies beside a grafted host: its backup, its record, and temporary files that a killed run left.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tempfile::TempPath;
 
+use crate::attributes::{self, Attributes};
+use crate::companion;
 use crate::error::{Error, IoContext};
+use crate::live;
+use crate::transaction::new_file;
 
 const BACKUP: &str = ".allograft-stock";
 const RECORD: &str = ".allograft.json";
 const TEMPORARY: &str = ".allograft-tmp-";
 const RANDOM: usize = 6;
+/// A record has less than a thousand bytes.
+const MOST_RECORD: u64 = 1 << 20;
 
 /// The record of a graft, `<name>.allograft.json` beside the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +47,9 @@ pub struct Record {
     pub strings: Option<String>,
     /// The version of allograft that wrote the graft.
     pub allograft: String,
+    /// What the stock host was, where the backup could not be the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stock: Option<Attributes>,
 }
 
 impl Record {
@@ -50,12 +61,13 @@ impl Record {
     /// The record of `host`, or `None` if it has none.
     pub(crate) fn read(host: &Path) -> Result<Option<Record>, Error> {
         let path = record_path(host);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).context(&path, "read"),
-        };
+        let Some(file) = companion::open(&path)? else { return Ok(None) };
         let malformed = |reason: String| Error::MalformedRecord { path: path.clone(), reason };
+        let mut bytes = Vec::new();
+        file.take(MOST_RECORD + 1).read_to_end(&mut bytes).context(&path, "read")?;
+        if bytes.len() as u64 > MOST_RECORD {
+            return Err(malformed(format!("it has more than {MOST_RECORD} bytes")));
+        }
         let record: Record = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
         match record.schema_version {
             1 => Ok(Some(record)),
@@ -68,6 +80,18 @@ impl Record {
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text.into_bytes()
+    }
+
+    /// The record in a new file for `host`, safely on disk. It has the owner of the host, where the system permits, and may be
+    /// read by those who may read the host; it is no program, whatever the host is.
+    pub(crate) fn written(&self, host: &Path, like: &File) -> Result<TempPath, Error> {
+        let mut file = new_file(host)?;
+        let mode = like.metadata().context(host, "read")?.permissions().mode() & 0o044 | 0o600;
+        file.as_file_mut().write_all(&self.encode()).context(host, "write")?;
+        attributes::carry_owner(like, file.as_file()).context(host, "write")?;
+        file.as_file().set_permissions(Permissions::from_mode(mode)).context(host, "write")?;
+        file.as_file().sync_all().context(host, "write")?;
+        Ok(file.into_temp_path())
     }
 }
 
@@ -94,6 +118,11 @@ pub(crate) fn host_of_companion(path: &Path) -> Option<PathBuf> {
     if host.is_empty() { None } else { Some(path.with_file_name(OsStr::from_bytes(host))) }
 }
 
+/// Whether `path` has the name of a backup.
+pub(crate) fn is_backup(path: &Path) -> bool {
+    host_of_companion(path).is_some_and(|host| path == backup_path(&host))
+}
+
 /// The folder that holds `path`; `.` for a bare name.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
@@ -113,7 +142,7 @@ pub(crate) fn temporary<T>(
         .prefix(&prefix)
         .suffix(".tmp")
         .rand_bytes(RANDOM)
-        .make_in(folder_of(host), |path| create(path))
+        .make_in(folder_of(host), |path| live::made(path, &mut create))
 }
 
 fn temporary_prefix(host: &Path) -> OsString {
@@ -192,7 +221,15 @@ mod tests {
             options: String::new(),
             strings: None,
             allograft: "a".into(),
+            stock: None,
         };
+        fs::write(record_path(&host), record.encode()).unwrap();
+        assert_eq!(Record::read(&host).unwrap().as_ref(), Some(&record));
+        // Of an earlier release, and of one that knows more.
+        let text = String::from_utf8(record.encode()).unwrap();
+        fs::write(record_path(&host), text.replacen('{', "{ \"later\": 1,", 1)).unwrap();
+        assert_eq!(Record::read(&host).unwrap().as_ref(), Some(&record));
+        record.stock = Some(Attributes { mode: 0o755, owner: 0, group: 0, extended: Vec::new() });
         fs::write(record_path(&host), record.encode()).unwrap();
         assert_eq!(Record::read(&host).unwrap().as_ref(), Some(&record));
         record.schema_version = 2;

@@ -1,22 +1,40 @@
 //! Files that take other files' names, one rename each, and all of it taken back unless the whole succeeds.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
 
-use crate::attributes;
+use crate::attributes::{self, Lost};
 use crate::error::{Error, IoContext};
-use crate::record::temporary;
+use crate::names;
+use crate::recognise::is_missing;
+use crate::record::{folder_of, temporary};
 
-/// Replacements made so far. Dropped before `settle`, it takes them back, last one first.
-#[derive(Default)]
-pub(crate) struct Transaction {
-    swapped: Vec<Swapped>,
+/// What a transaction is for; messages say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// Hosts become grafts, with backup and record beside them.
+    Graft,
+    /// Hosts become stock again.
+    Undo,
+    /// A file or a folder is written that has nothing beside it.
+    Write,
 }
 
-struct Swapped {
+/// Renames made so far. Dropped before `settle`, it takes them back as far as that can be done.
+pub(crate) struct Transaction {
+    deed: Deed,
+    done: Vec<Done>,
+}
+
+struct Done {
+    /// Whose name, backup or record it is.
+    host: PathBuf,
     path: PathBuf,
     before: Before,
 }
@@ -26,73 +44,308 @@ enum Before {
     Nothing,
     /// The file that had the name, under another one.
     Kept(TempPath),
-    /// The last step of its transaction, which nothing follows that could fail.
-    Final,
-}
-
-/// Whether a step can be taken back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// More steps follow: keep what was there.
-    Further,
-    /// Nothing follows: spare the extra link.
-    Last,
+    /// The same for a folder.
+    KeptFolder(TemporaryFolder),
+    /// The file that had the name has this one, which was that of the file that has the name now.
+    Exchanged(PathBuf),
 }
 
 impl Transaction {
+    pub(crate) fn new(deed: Deed) -> Transaction {
+        Transaction { deed, done: Vec::new() }
+    }
+
     /// Gives the name `path` to the file `new`, in one rename; temporary names are made after `host`.
-    pub(crate) fn swap(&mut self, host: &Path, new: TempPath, path: &Path, step: Step) -> Result<(), Error> {
-        let before = match (step, path.try_exists()) {
-            (Step::Last, _) => Before::Final,
-            (Step::Further, Ok(false)) => Before::Nothing,
-            (Step::Further, _) => Before::Kept(second_name(host, path)?),
+    pub(crate) fn swap(&mut self, host: &Path, new: TempPath, path: &Path) -> Result<(), Error> {
+        let before = match fs::symlink_metadata(path) {
+            Err(error) if is_missing(&error) => {
+                new.persist(path).map_err(|error| error.error).context(path, "replace")?;
+                Before::Nothing
+            }
+            _ if names::exchange(&new, path).is_ok() => Before::Kept(new),
+            _ => {
+                let (old, _) = second_name(host, path)?;
+                new.persist(path).map_err(|error| error.error).context(path, "replace")?;
+                Before::Kept(old)
+            }
         };
-        new.persist(path).map_err(|error| error.error).context(path, "replace")?;
-        self.swapped.push(Swapped { path: path.to_owned(), before });
+        self.note(host, path, before);
         Ok(())
+    }
+
+    /// Gives the name `path` to the folder `new`. There is nothing of this name, or an empty folder.
+    pub(crate) fn swap_folder(&mut self, new: TemporaryFolder, path: &Path) -> Result<(), Error> {
+        let before = match fs::symlink_metadata(path) {
+            Err(error) if is_missing(&error) => {
+                new.persist(path).context(path, "write")?;
+                Before::Nothing
+            }
+            _ if names::exchange(new.path(), path).is_ok() => Before::KeptFolder(new),
+            _ => {
+                let old = temporary(path, |name| names::move_to(path, name)).context(path, "replace")?;
+                let old = TemporaryFolder::new(old.into_temp_path());
+                self.note(path, path, Before::KeptFolder(old));
+                return new.persist(path).context(path, "write");
+            }
+        };
+        self.note(path, path, before);
+        Ok(())
+    }
+
+    /// Exchanges the names of `host` and of `other`, a companion of it, in one step.
+    pub(crate) fn exchange(&mut self, host: &Path, other: &Path) -> io::Result<()> {
+        names::exchange(host, other)?;
+        self.note(host, host, Before::Exchanged(other.to_owned()));
+        Ok(())
+    }
+
+    /// Takes the name `path` from the file that has it, which is deleted in the end. Nothing, if there is none.
+    pub(crate) fn remove(&mut self, host: &Path, path: &Path) -> io::Result<()> {
+        match temporary(host, |name| names::move_to(path, name)) {
+            Ok(moved) => {
+                self.note(host, path, Before::Kept(moved.into_temp_path()));
+                Ok(())
+            }
+            Err(error) if is_missing(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note(&mut self, host: &Path, path: &Path, before: Before) {
+        self.done.push(Done { host: host.to_owned(), path: path.to_owned(), before });
     }
 
     /// Everything succeeded: forgets what was there before.
     pub(crate) fn settle(mut self) {
-        self.swapped.clear();
+        self.done.clear();
+    }
+
+    /// Takes everything back, last step first.
+    ///
+    /// # Errors
+    /// What could not be. A step of a host that fails ends it for this host: record and backup of one that stays grafted
+    /// must stay.
+    pub(crate) fn take_back(mut self) -> Result<(), Stuck> {
+        self.undo_all()
+    }
+
+    /// `cause`, after everything has been taken back; or both, if that could not be done.
+    pub(crate) fn failed(self, cause: Error) -> Error {
+        match self.take_back() {
+            Ok(()) => cause,
+            Err(stuck) => Error::Stuck { cause: Box::new(cause), stuck },
+        }
+    }
+
+    fn undo_all(&mut self) -> Result<(), Stuck> {
+        let hosts: BTreeSet<PathBuf> = self.done.iter().map(|done| done.host.clone()).collect();
+        let mut stuck = Stuck { deed: self.deed, hosts: Vec::new(), as_before: Vec::new() };
+        while let Some(Done { host, path, before }) = self.done.pop() {
+            if let Some(found) = stuck.hosts.iter_mut().find(|stuck| stuck.path == host) {
+                found.leave(path, before);
+            } else if let Err((before, error)) = before.put_back(&path) {
+                let mut found = StuckHost { path: host, changed: false, left: Vec::new(), error };
+                found.leave(path, before);
+                stuck.hosts.push(found);
+            }
+        }
+        for folder in hosts.iter().map(|host| folder_of(host)).collect::<BTreeSet<_>>() {
+            let _ = sync_folder(folder);
+        }
+        stuck.as_before = hosts.into_iter().filter(|host| stuck.hosts.iter().all(|s| s.path != *host)).collect();
+        if stuck.hosts.is_empty() { Ok(()) } else { Err(stuck) }
     }
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // The first step that cannot be taken back ends it: record and backup of a host that stays grafted must stay.
-        while let Some(Swapped { path, before }) = self.swapped.pop() {
-            let taken_back = match before {
-                Before::Nothing => fs::remove_file(&path).is_ok(),
-                Before::Kept(old) => old.persist(&path).is_ok(),
-                Before::Final => true,
-            };
-            if !taken_back {
-                self.swapped.clear();
+        // Whoever can tell of it has called `settle` or `take_back`.
+        let _ = self.undo_all();
+    }
+}
+
+impl Before {
+    fn put_back(self, path: &Path) -> Result<(), (Before, io::Error)> {
+        match self {
+            Before::Nothing => {
+                let removed = match fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+                    true => remove_folder(path),
+                    false => fs::remove_file(path),
+                };
+                removed.map_err(|error| (Before::Nothing, error))
+            }
+            Before::Kept(old) => old.persist(path).map_err(|error| (Before::Kept(error.path), error.error)),
+            Before::KeptFolder(old) => match names::exchange(old.path(), path) {
+                Ok(()) => Ok(()),
+                Err(_) => remove_folder(path)
+                    .or_else(|error| if is_missing(&error) { Ok(()) } else { Err(error) })
+                    .and_then(|()| fs::rename(old.path(), path))
+                    .map_err(|error| (Before::KeptFolder(old), error)),
+            },
+            Before::Exchanged(other) => {
+                names::exchange(path, &other).map_err(|error| (Before::Exchanged(other), error))
             }
         }
     }
 }
 
-/// A second, temporary name for the file at `path`: a hard link, or where the file system has none, a faithful copy.
-pub(crate) fn second_name(host: &Path, path: &Path) -> Result<TempPath, Error> {
-    match temporary(host, |name| fs::hard_link(path, name)) {
-        Ok(link) => Ok(link.into_temp_path()),
-        // No hard links here, or not for this file (fs.protected_hardlinks, immutable files).
-        Err(_) => {
-            let from = File::open(path).context(path, "read")?;
-            let mut copy = new_file(host)?;
-            io::copy(&mut &from, copy.as_file_mut()).context(path, "copy")?;
-            attributes::carry(&from, copy.as_file()).context(path, "copy")?;
-            attributes::carry_times(&from, copy.as_file()).context(path, "copy")?;
-            copy.as_file().sync_all().context(path, "copy")?;
-            Ok(copy.into_temp_path())
+/// What could not be taken back after a failure.
+#[derive(Debug)]
+pub struct Stuck {
+    deed: Deed,
+    hosts: Vec<StuckHost>,
+    as_before: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct StuckHost {
+    path: PathBuf,
+    /// Whether it has its new content.
+    changed: bool,
+    /// What else is still there.
+    left: Vec<PathBuf>,
+    error: io::Error,
+}
+
+impl StuckHost {
+    fn leave(&mut self, path: PathBuf, before: Before) {
+        match () {
+            () if path == self.path => self.changed = true,
+            () if matches!(before, Before::Nothing) => self.left.push(path),
+            () => {}
         }
     }
 }
 
+impl Stuck {
+    /// The exit code of a run after which not every file is as it was before, nor as it should be.
+    pub const EXIT_CODE: u8 = 4;
+
+    /// The files that are changed all the same.
+    pub fn changed(&self) -> impl Iterator<Item = &Path> {
+        self.hosts.iter().filter(|host| host.changed).map(|host| host.path.as_path())
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        let all = self.hosts.iter().map(|host| format!("`{}`", host.path.display())).collect::<Vec<_>>().join(", ");
+        match self.deed {
+            Deed::Graft => format!("once this is mended, `allograft undo` gives stock back: {all}"),
+            Deed::Undo => format!("once this is mended, `allograft undo` does the rest: {all}"),
+            Deed::Write => format!("delete what was written, once this is mended: {all}"),
+        }
+    }
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("what had been done until then could not all be taken back:")?;
+        let new = match self.deed {
+            Deed::Graft => "is the graft now",
+            Deed::Undo => "is stock now",
+            Deed::Write => "is the new file now",
+        };
+        for (index, host) in self.hosts.iter().enumerate() {
+            let (separator, path) = (if index == 0 { "" } else { ";" }, host.path.display());
+            match host.left.as_slice() {
+                _ if host.changed => write!(out, "{separator} `{path}` {new} ({})", host.error)?,
+                [] => write!(out, "{separator} `{path}` is as it was, without its backup or record ({})", host.error)?,
+                left => {
+                    let left =
+                        left.iter().map(|left| format!("`{}`", left.display())).collect::<Vec<_>>().join(" and ");
+                    write!(out, "{separator} `{path}` is as it was, with {left} beside it ({})", host.error)?;
+                }
+            }
+        }
+        for host in &self.as_before {
+            write!(out, "; `{}` is as it was", host.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// A folder under a temporary name; deleted with all it holds unless it gets another one.
+pub(crate) struct TemporaryFolder(Option<TempPath>);
+
+impl TemporaryFolder {
+    pub(crate) fn new(path: TempPath) -> TemporaryFolder {
+        TemporaryFolder(Some(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(""))
+    }
+
+    fn persist(mut self, name: &Path) -> io::Result<()> {
+        fs::rename(self.path(), name)?;
+        if let Some(path) = self.0.take() {
+            // Nothing is left to delete under this name.
+            let _ = path.keep();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            let _ = remove_folder(&path);
+            let _ = path.keep();
+        }
+    }
+}
+
+/// Deletes a folder of ours with all it holds, also where copies of read-only folders are in it.
+pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
+    open_up(path);
+    fs::remove_dir_all(path)
+}
+
+/// Makes every folder under `path` writable, so that it can be deleted.
+fn open_up(path: &Path) {
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+/// A second, temporary name for the file at `path`: a hard link.
+pub(crate) fn linked(host: &Path, path: &Path) -> io::Result<TempPath> {
+    Ok(temporary(host, |name| names::link(path, name))?.into_temp_path())
+}
+
+/// A copy of the file at `path` under a temporary name, safely on disk, with its times and with its attributes as far as the
+/// system permits; and what could not be kept.
+pub(crate) fn copied(host: &Path, path: &Path) -> Result<(TempPath, Vec<Lost>), Error> {
+    let from = File::open(path).context(path, "read")?;
+    let mut copy = new_file(host)?;
+    io::copy(&mut &from, copy.as_file_mut()).context(path, "copy")?;
+    let lost = attributes::carry(&from, copy.as_file()).context(path, "copy")?;
+    attributes::carry_times(&from, copy.as_file()).context(path, "copy")?;
+    copy.as_file().sync_all().context(path, "copy")?;
+    Ok((copy.into_temp_path(), lost))
+}
+
+/// The one where it is to be had, else the other.
+fn second_name(host: &Path, path: &Path) -> Result<(TempPath, Vec<Lost>), Error> {
+    match linked(host, path) {
+        Ok(link) => Ok((link, Vec::new())),
+        Err(_) => copied(host, path),
+    }
+}
+
+/// Whether names can be exchanged in the folder of `host`.
+pub(crate) fn can_exchange(host: &Path) -> bool {
+    match (new_file(host), new_file(host)) {
+        (Ok(one), Ok(other)) => names::exchange(one.path(), other.path()).is_ok(),
+        _ => false,
+    }
+}
+
 /// A new file with `bytes`, safely on disk, with mode, owner and extended attributes of `like`; and what could not be kept.
-pub(crate) fn written(host: &Path, bytes: &[u8], like: &File) -> Result<(TempPath, Vec<String>), Error> {
+pub(crate) fn written(host: &Path, bytes: &[u8], like: &File) -> Result<(TempPath, Vec<Lost>), Error> {
     let mut file = new_file(host)?;
     file.as_file_mut().write_all(bytes).context(host, "write")?;
     let lost = attributes::carry(like, file.as_file()).context(host, "write")?;
@@ -123,6 +376,7 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::lacking;
 
     fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
         let path = folder.join(name);
@@ -134,29 +388,120 @@ mod tests {
         written(host, text.as_bytes(), &File::open(host).unwrap()).unwrap().0
     }
 
+    /// File systems of every kind: hard links and exchange there, or either missing, or both.
+    fn on_each(work: impl Fn()) {
+        for (links, exchange) in [(false, false), (true, false), (false, true), (true, true)] {
+            lacking::without(links, exchange, &work);
+        }
+    }
+
     #[test]
-    fn dropped_it_takes_everything_back_and_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let host = file(folder.path(), "libc.a", "stock");
-        let free = folder.path().join("record");
-        let mut transaction = Transaction::default();
-        transaction.swap(&host, fresh(&host, "record"), &free, Step::Further).unwrap();
-        transaction.swap(&host, fresh(&host, "graft"), &host, Step::Further).unwrap();
-        assert_eq!(fs::read_to_string(&host).unwrap(), "graft");
-        assert!(free.exists());
-        drop(transaction);
-        assert_eq!(fs::read_to_string(&host).unwrap(), "stock");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    fn taken_back_it_leaves_nothing() {
+        on_each(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let host = file(folder.path(), "libc.a", "stock");
+            let free = folder.path().join("record");
+            let other = file(folder.path(), "other", "other");
+            let mut transaction = Transaction::new(Deed::Graft);
+            transaction.swap(&host, fresh(&host, "record"), &free).unwrap();
+            transaction.swap(&host, fresh(&host, "graft"), &host).unwrap();
+            transaction.remove(&host, &other).unwrap();
+            transaction.remove(&host, &folder.path().join("missing")).unwrap();
+            assert_eq!(fs::read_to_string(&host).unwrap(), "graft");
+            assert!(free.exists() && !other.exists());
+            transaction.take_back().unwrap();
+            assert_eq!(fs::read_to_string(&host).unwrap(), "stock");
+            assert_eq!(fs::read_to_string(&other).unwrap(), "other");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        });
     }
 
     #[test]
     fn settled_it_stays_and_leaves_nothing() {
+        on_each(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let host = file(folder.path(), "libc.a", "stock");
+            let mut transaction = Transaction::new(Deed::Graft);
+            transaction.swap(&host, fresh(&host, "graft"), &host).unwrap();
+            let moved = file(folder.path(), "moved", "");
+            transaction.remove(&host, &moved).unwrap();
+            transaction.settle();
+            assert_eq!(fs::read_to_string(&host).unwrap(), "graft");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        });
+    }
+
+    #[test]
+    fn a_folder_takes_the_place_of_an_empty_one() {
+        on_each(|| {
+            let outer = tempfile::tempdir().unwrap();
+            for (out, keep) in [("new", true), ("new2", false), ("there", false), ("there", true)] {
+                let out = outer.path().join(out);
+                if out.ends_with("there") && !out.exists() {
+                    fs::create_dir(&out).unwrap();
+                }
+                let before = out.exists();
+                let new = temporary(&out, |path| fs::create_dir(path)).unwrap().into_temp_path();
+                fs::create_dir_all(new.join("a/b")).unwrap();
+                fs::set_permissions(new.join("a"), fs::Permissions::from_mode(0o555)).unwrap();
+                let mut transaction = Transaction::new(Deed::Write);
+                transaction.swap_folder(TemporaryFolder::new(new), &out).unwrap();
+                assert!(out.join("a/b").is_dir());
+                if keep {
+                    transaction.settle();
+                    assert!(out.join("a/b").is_dir());
+                } else {
+                    transaction.take_back().unwrap();
+                    assert_eq!(out.exists(), before);
+                    assert!(!out.join("a").exists());
+                }
+            }
+            assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 2, "no temporary folder is left");
+        });
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_comes_back() {
+        on_each(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let host = file(folder.path(), "libc.a", "stock");
+            let link = folder.path().join("out.a");
+            std::os::unix::fs::symlink("nowhere", &link).unwrap();
+            let mut transaction = Transaction::new(Deed::Write);
+            // Without both, such a link has no second name: nothing is done then.
+            let done = transaction.swap(&link, fresh(&host, "graft"), &link);
+            assert!(done.is_err() || fs::read_to_string(&link).unwrap() == "graft");
+            transaction.take_back().unwrap();
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new("nowhere"));
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_taken_back_is_named_with_what_could() {
         let folder = tempfile::tempdir().unwrap();
-        let host = file(folder.path(), "libc.a", "stock");
-        let mut transaction = Transaction::default();
-        transaction.swap(&host, fresh(&host, "graft"), &host, Step::Further).unwrap();
-        transaction.settle();
-        assert_eq!(fs::read_to_string(&host).unwrap(), "graft");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let hosts = ["a", "b"].map(|name| file(folder.path(), name, "stock"));
+        let mut transaction = Transaction::new(Deed::Graft);
+        for host in &hosts {
+            let record = host.with_extension("record");
+            transaction.swap(host, fresh(host, "record"), &record).unwrap();
+            transaction.swap(host, fresh(host, "graft"), host).unwrap();
+        }
+        // Somebody deletes what was kept of the first.
+        for entry in fs::read_dir(folder.path()).unwrap().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(".allograft-tmp-a-") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        let stuck = transaction.take_back().unwrap_err();
+        assert_eq!(stuck.changed().collect::<Vec<_>>(), [hosts[0].as_path()]);
+        let text = stuck.to_string();
+        assert!(text.contains("a` is the graft now (No such file"), "{text}");
+        assert!(text.contains("b` is as it was"), "{text}");
+        assert!(stuck.help().contains("allograft undo"));
+        assert_eq!(fs::read_to_string(&hosts[0]).unwrap(), "graft");
+        assert!(hosts[0].with_extension("record").exists(), "no graft without its record");
+        assert_eq!(fs::read_to_string(&hosts[1]).unwrap(), "stock");
+        assert!(!hosts[1].with_extension("record").exists());
     }
 }

@@ -3,22 +3,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use tempfile::TempPath;
-
-use crate::attributes;
+use crate::attributes::{self, Lost};
 use crate::bundle;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::graft::{Action, Grafted, Grafts, Skipped, action, recorded_stock, remarks};
 use crate::lock::FolderLocks;
 use crate::operation::{Planned, Surgeon};
+use crate::pending::Pending;
 use crate::place::sweep;
 use crate::recognise::{is_missing, read};
 use crate::record::{folder_of, host_of_companion, is_temporary, temporary};
-use crate::transaction::{sync_folder, written};
+use crate::transaction::{Deed, TemporaryFolder, Transaction, sync_folder, written};
 
 fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
     Error::Out { out: out.to_owned(), reason, help }
@@ -82,20 +81,23 @@ pub(crate) fn file_to_write(host: &Path, out: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Writes the graft of `host` to the file `out`, replacing what is there.
-pub(crate) fn write_archive(host: &Path, out: &Path, surgeon: &mut Surgeon<'_>) -> Result<Grafted, Error> {
+pub(crate) fn write_archive(host: &Path, out: &Path, surgeon: &mut Surgeon<'_>) -> Result<Pending<Grafted>, Error> {
     let file = File::open(host).context(host, "read")?;
     let out = file_to_write(host, out)?;
     let planned = surgeon.plan(host, &read(host)?)?;
     let dry_run = surgeon.request.dry_run;
     if dry_run {
-        return Ok(describe(host, out, planned, true));
+        return Ok(Pending::nothing(describe(host, out, planned, true)));
     }
-    let locks = FolderLocks::take([out.as_path()])?;
+    let locks = FolderLocks::take([out.as_path()], &surgeon.conditions)?;
     sweep(&out, &locks);
-    let (new, _) = written(&out, &planned.graft, &file)?;
-    new.persist(&out).map_err(|error| error.error).context(&out, "write")?;
+    let (new, lost) = written(&out, &planned.graft, &file)?;
+    let mut transaction = Transaction::new(Deed::Write);
+    transaction.swap(&out, new, &out)?;
     let _ = sync_folder(folder_of(&out));
-    Ok(describe(host, out, planned, false))
+    let mut grafted = describe(host, out, planned, false);
+    grafted.notes.extend(lost.iter().map(ToString::to_string));
+    Ok(Pending::new(grafted, transaction, Some(locks)))
 }
 
 /// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
@@ -108,31 +110,44 @@ pub(crate) fn write_folder(
     hosts: Vec<PathBuf>,
     mut skipped: Vec<Skipped>,
     surgeon: &mut Surgeon<'_>,
-) -> Result<Grafts, Error> {
+) -> Result<Pending<Grafts>, Error> {
     let root = folder.canonicalize().context(folder, "read")?;
     let out = free_place(&root, out)?;
-    let mut grafts = BTreeMap::new();
+    let mut planned_for = BTreeMap::new();
     let mut described = Vec::new();
     let dry_run = surgeon.request.dry_run;
     for host in hosts {
         let planned = surgeon.plan(&host, &read(&host)?)?;
         let inside = host.strip_prefix(folder).unwrap_or(&host).to_owned();
-        grafts.insert(inside.clone(), planned.before_sha256.clone());
+        planned_for.insert(inside.clone(), planned.before_sha256.clone());
         described.push(describe(&host, out.join(&inside), planned, dry_run));
     }
-    if !dry_run {
-        let locks = FolderLocks::take([out.as_path()])?;
-        sweep(&out, &locks);
-        let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
-        let building = Building(Some(building));
-        let mut copy = Copy { surgeon, grafts, links: HashMap::new(), folders: Vec::new(), skipped: &mut skipped };
-        copy.folder(folder, Path::new(""), building.path())?;
-        copy.finish_folders()?;
-        fs::rename(building.path(), &out).context(&out, "write")?;
-        building.keep();
-        let _ = sync_folder(folder_of(&out));
+    let swift_sdks = bundle::swift_sdks_in(folder);
+    let grafts = |skipped, notes| Grafts { hosts: described, skipped, bundle: None, swift_sdks, notes };
+    if dry_run {
+        return Ok(Pending::nothing(grafts(skipped, Vec::new())));
     }
-    Ok(Grafts { hosts: described, skipped, bundle: None, swift_sdks: bundle::swift_sdks_in(folder) })
+    let locks = FolderLocks::take([out.as_path()], &surgeon.conditions)?;
+    sweep(&out, &locks);
+    let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
+    let building = TemporaryFolder::new(building);
+    let mut copy = Copy {
+        surgeon,
+        grafts: planned_for,
+        links: HashMap::new(),
+        folders: Vec::new(),
+        skipped: &mut skipped,
+        lost: BTreeMap::new(),
+    };
+    copy.folder(folder, Path::new(""), building.path())?;
+    copy.finish_folders()?;
+    let notes = copy.notes();
+    let mut transaction = Transaction::new(Deed::Write);
+    if let Err(error) = transaction.swap_folder(building, &out) {
+        return Err(transaction.failed(error));
+    }
+    let _ = sync_folder(folder_of(&out));
+    Ok(Pending::new(grafts(skipped, notes), transaction, Some(locks)))
 }
 
 /// The place for a copy: absent or an empty folder, and not inside of what is copied.
@@ -144,7 +159,11 @@ fn free_place(root: &Path, out: &Path) -> Result<PathBuf, Error> {
                 return Err(refuse(out, "it is the target itself", "leave `-o` out to graft in place, with a backup"));
             }
             if fs::read_dir(&real).context(out, "read")?.next().is_some() {
-                return Err(refuse(out, "the folder is not empty", "name a folder that does not exist yet"));
+                return Err(refuse(
+                    out,
+                    "the folder is not empty",
+                    "name a folder that does not exist yet; one that an interrupted run has made is whole",
+                ));
             }
             (real.clone(), real)
         }
@@ -163,56 +182,22 @@ fn free_place(root: &Path, out: &Path) -> Result<PathBuf, Error> {
     Ok(place)
 }
 
-/// The copy under its temporary name; deleted with all it holds unless kept.
-struct Building(Option<TempPath>);
-
-impl Building {
-    fn path(&self) -> &Path {
-        self.0.as_deref().unwrap_or(Path::new(""))
-    }
-
-    fn keep(mut self) {
-        if let Some(path) = self.0.take() {
-            // It has its final name; nothing is left to delete under this one.
-            let _ = path.keep();
-        }
-    }
-}
-
-impl Drop for Building {
-    fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
-            open_up(&path);
-            let _ = fs::remove_dir_all(&path);
-            let _ = path.keep();
-        }
-    }
-}
-
-/// Makes every folder under `path` writable, so that it can be deleted.
-fn open_up(path: &Path) {
-    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
-    }
-}
-
 struct Copy<'a, 'b> {
     surgeon: &'a mut Surgeon<'b>,
     /// Hosts by their path inside of the folder, with the SHA-256 that was planned for.
     grafts: BTreeMap<PathBuf, String>,
     /// Files with several names: where the first one went.
     links: HashMap<(u64, u64), PathBuf>,
-    /// Folders that still need their mode and times: source and copy.
-    folders: Vec<(PathBuf, PathBuf)>,
+    /// Folders that still need their mode and times: source, path inside, and copy.
+    folders: Vec<(PathBuf, PathBuf, PathBuf)>,
     skipped: &'a mut Vec<Skipped>,
+    /// What files could not keep: how many, and the first of them.
+    lost: BTreeMap<String, (usize, PathBuf)>,
 }
 
 impl Copy<'_, '_> {
     fn folder(&mut self, from: &Path, inside: &Path, to: &Path) -> Result<(), Error> {
-        self.folders.push((from.to_owned(), to.to_owned()));
+        self.folders.push((from.to_owned(), inside.to_owned(), to.to_owned()));
         let mut entries: Vec<_> =
             fs::read_dir(from).and_then(|entries| entries.collect::<io::Result<_>>()).context(from, "read")?;
         entries.sort_by_key(fs::DirEntry::file_name);
@@ -248,7 +233,8 @@ impl Copy<'_, '_> {
             }
             let graft = self.surgeon.plan(from, &bytes)?.graft;
             let source = File::open(from).context(from, "read")?;
-            let (new, _) = written(to, &graft, &source)?;
+            let (new, lost) = written(to, &graft, &source)?;
+            self.lose(inside, &lost);
             return new.persist(to).map_err(|error| error.error).context(to, "write");
         }
         let source = File::open(from).context(from, "read")?;
@@ -261,16 +247,32 @@ impl Copy<'_, '_> {
         }
         let mut copy = File::create_new(to).context(to, "write")?;
         io::copy(&mut &source, &mut copy).context(to, "write")?;
-        attributes::carry(&source, &copy).context(to, "write")?;
+        let lost = attributes::carry(&source, &copy).context(to, "write")?;
+        self.lose(inside, &lost);
         attributes::carry_times(&source, &copy).context(to, "write")
+    }
+
+    fn lose(&mut self, inside: &Path, lost: &[Lost]) {
+        for lost in lost {
+            self.lost.entry(lost.what()).or_insert_with(|| (0, inside.to_owned())).0 += 1;
+        }
+    }
+
+    /// What is not in the copy as it was, as clauses whose subject is the copy.
+    fn notes(&self) -> Vec<String> {
+        let note = |(what, (count, first)): (&String, &(usize, PathBuf))| {
+            format!("holds {count} files and folders that could not keep {what}; the first is `{}`", first.display())
+        };
+        self.lost.iter().map(note).collect()
     }
 
     /// Modes and times of folders, innermost first: a read-only folder takes no more files, and every file in it
     /// changes its time.
-    fn finish_folders(&self) -> Result<(), Error> {
-        for (from, to) in self.folders.iter().rev() {
+    fn finish_folders(&mut self) -> Result<(), Error> {
+        for (from, inside, to) in std::mem::take(&mut self.folders).iter().rev() {
             let (source, copy) = (File::open(from).context(from, "read")?, File::open(to).context(to, "write")?);
-            attributes::carry(&source, &copy).context(to, "write")?;
+            let lost = attributes::carry(&source, &copy).context(to, "write")?;
+            self.lose(inside, &lost);
             attributes::carry_times(&source, &copy).context(to, "write")?;
         }
         Ok(())

@@ -4,15 +4,19 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use crate::companion;
+use crate::conditions::Conditions;
 use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::graft::parse;
 use crate::lock::FolderLocks;
 use crate::operation::Carried;
 use crate::packed;
+use crate::pending::Pending;
 use crate::place::{Observer, forget, restore, sweep};
-use crate::recognise::{Signature, Target, is_missing, read, real_file, recognise, signature};
-use crate::record::{Record, backup_path, host_of_companion, record_path};
+use crate::recognise::{Signature, Target, read, real_file, recognise, signature};
+use crate::record::{Record, backup_path, host_of_companion, is_backup, record_path};
+use crate::transaction::{Deed, Transaction};
 use crate::walk::walk;
 
 /// What `undo` did to a host.
@@ -41,10 +45,19 @@ pub struct Undone {
 ///
 /// A host that carries no graft is nothing to undo and no error, so that undoing twice is fine.
 pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
-    undo_observed(target, &|_| {})
+    undo_under(target, &Conditions::default()).map(Pending::settle)
 }
 
-pub(crate) fn undo_observed(target: &Path, observe: Observer<'_>) -> Result<Vec<Undone>, Error> {
+/// The same, undecided yet, under special conditions.
+pub fn undo_under(target: &Path, conditions: &Conditions<'_>) -> Result<Pending<Vec<Undone>>, Error> {
+    undo_observed(target, conditions, &|_| {})
+}
+
+pub(crate) fn undo_observed(
+    target: &Path,
+    conditions: &Conditions<'_>,
+    observe: Observer<'_>,
+) -> Result<Pending<Vec<Undone>>, Error> {
     let metadata = fs::metadata(target).context(target, "read")?;
     let hosts = if metadata.is_dir() {
         let found = walk(target, None)?;
@@ -56,8 +69,10 @@ pub(crate) fn undo_observed(target: &Path, observe: Observer<'_>) -> Result<Vec<
     } else if metadata.is_file() {
         let host = real_file(target)?;
         if let Some(of) = host_of_companion(&host)
-            && host == backup_path(&of)
+            && is_backup(&host)
             && record_path(&of).exists()
+            // A backup that was grafted itself.
+            && !record_path(&host).exists()
         {
             return Err(Error::IsBackup { path: host, host: of });
         }
@@ -65,7 +80,7 @@ pub(crate) fn undo_observed(target: &Path, observe: Observer<'_>) -> Result<Vec<
     } else {
         return Err(Error::Unrecognised { path: target.to_owned(), found: "a special file".to_owned() });
     };
-    let locks = FolderLocks::take(hosts.iter().map(PathBuf::as_path))?;
+    let locks = FolderLocks::take(hosts.iter().map(PathBuf::as_path), conditions)?;
     let single = !metadata.is_dir();
     let mut judged = Vec::new();
     for host in &hosts {
@@ -76,25 +91,28 @@ pub(crate) fn undo_observed(target: &Path, observe: Observer<'_>) -> Result<Vec<
     }
     let grafts: Vec<&Path> =
         judged.iter().filter(|judged| judged.standing == Standing::Graft).map(|judged| judged.host.as_path()).collect();
-    restore(&grafts, observe)?;
+    let mut transaction = Transaction::new(Deed::Undo);
+    let restored = match restore(&grafts, &mut transaction, observe) {
+        Ok(notes) => notes,
+        Err(error) => return Err(transaction.failed(error)),
+    };
+    let mut restored = restored.into_iter();
     let mut undone = Vec::new();
     for Judged { host, standing, stock_sha256, mut notes } in judged {
         let action = match standing {
-            Standing::Graft => UndoneAction::Restored,
+            Standing::Graft => {
+                notes.extend(restored.next().unwrap_or_default());
+                UndoneAction::Restored
+            }
             Standing::Stock => UndoneAction::NothingToUndo,
             Standing::StockWithLeftovers => {
-                forget(&host, observe);
+                notes.extend(forget(&host, &mut transaction, observe));
                 UndoneAction::NothingToUndo
             }
         };
-        for path in [record_path(&host), backup_path(&host)] {
-            if standing != Standing::Stock && fs::symlink_metadata(&path).is_ok() {
-                notes.push(format!("is stock, but `{}` could not be deleted", path.display()));
-            }
-        }
         undone.push(Undone { path: host, action, stock_sha256, notes });
     }
-    Ok(undone)
+    Ok(Pending::new(undone, transaction, Some(locks)))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,21 +134,19 @@ struct Judged {
 
 /// Decides what is to be done with a host. `named`: the user named it, so it has to be an archive at least.
 fn judge(host: &Path, named: bool) -> Result<Judged, Error> {
-    let of_file = |path: &Path| File::open(path).and_then(|file| digest::of_file(&file));
-    let found = of_file(host).context(host, "read")?;
+    let found = File::open(host).and_then(|file| digest::of_file(&file)).context(host, "read")?;
     let backup = backup_path(host);
-    let backup_sha256 = match of_file(&backup) {
-        Ok(found) => Some(found),
-        Err(error) if is_missing(&error) => None,
-        Err(error) => return Err(error).context(&backup, "read"),
-    };
+    let backup_sha256 = companion::sha256(&backup)?;
     let path = host.to_owned();
     let mut notes = Vec::new();
     let is_own_backup = backup_sha256.as_ref() == Some(&found);
     let (standing, stock_sha256) = match Record::read(host)? {
+        _ if is_own_backup && carries_graft(host, named)? => return Err(Error::BackupGrafted { path, backup }),
         _ if is_own_backup => (Standing::StockWithLeftovers, found),
         Some(record) if record.stock_sha256 == found => match backup_sha256 {
             None => (Standing::StockWithLeftovers, found),
+            // What a run was killed over that had no links.
+            Some(left) if record.knows(&left) => (Standing::StockWithLeftovers, found),
             Some(_) => {
                 notes.push(format!("is stock; `{}` is of another file and stays", backup.display()));
                 (Standing::Stock, found)
@@ -177,6 +193,11 @@ fn carries_graft(host: &Path, named: bool) -> Result<bool, Error> {
     Ok(Carried::by(host, &parse(host, &read(host)?)?)?.anything())
 }
 
+/// Whether the file at `host` carries a graft of ours; not one that cannot be read or understood.
+pub(crate) fn is_graft(host: &Path) -> bool {
+    fs::metadata(host).is_ok_and(|found| found.is_file()) && carries_graft(host, true).unwrap_or(false)
+}
+
 /// The record beside `host`, if it can be read and is about a file with this SHA-256.
 pub(crate) fn record_of(host: &Path, sha256: &str) -> Option<Record> {
     Record::read(host).ok().flatten().filter(|record| record.knows(sha256))
@@ -207,11 +228,7 @@ pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
     let host = real_file(libc)?;
     let Some(record) = Record::read(&host)? else { return Ok(None) };
     let backup = backup_path(&host);
-    let found = match File::open(&backup).and_then(|file| digest::of_file(&file)) {
-        Ok(found) => found,
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(error).context(&backup, "read"),
-    };
+    let Some(found) = companion::sha256(&backup)? else { return Ok(None) };
     if found == record.stock_sha256 {
         Ok(Some(backup))
     } else {

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 /// The program `cargo-allograft`, in any of its parts.
 pub fn cargo() -> ExitCode {
+    crate::signals::survive_limit_on_files();
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     let arguments: Vec<OsString> = arguments.collect();

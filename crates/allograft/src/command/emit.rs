@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use hosts::{Conditions, Locking};
 use serde_json::{Value, json};
 use surgery::archive::{Archive, Insert};
 use surgery::donor::Note;
@@ -13,8 +14,9 @@ use surgery::object::{Binding, merge, symbols};
 
 use crate::choice::Choice;
 use crate::command::graft::shell_quoted;
-use crate::failure::Failure;
+use crate::failure::{Failure, told};
 use crate::output::{Output, Style};
+use crate::signals::Cleanup;
 use crate::triple::{Libc, Triple};
 use crate::tuning;
 
@@ -89,9 +91,12 @@ struct Made {
 
 impl Emit {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+        let _cleanup = Cleanup::on_signals()?;
         let made = self.make()?;
         let out = self.out.clone().unwrap_or_else(|| self.form.file().into());
-        hosts::write(&out, &made.bytes)?;
+        let locking = |locking: Locking<'_>| output.locking(locking);
+        let conditions = Conditions { locking: Some(&locking), ..Conditions::default() };
+        let written = hosts::write_under(&out, &made.bytes, &conditions)?;
         if let Some(reason) = &made.left_out {
             output.warn(reason);
         }
@@ -105,11 +110,10 @@ impl Emit {
             ));
         }
         let snippets = snippets::all(self.form, &self.target, &out);
-        if output.json {
-            output.document(self.document(&made, &out, &snippets))?;
-        } else {
-            output.text(&self.summary(&made, &out, &snippets, output))?;
-        }
+        told(written, |()| match output.json {
+            true => output.document(self.document(&made, &out, &snippets)),
+            false => output.text(&self.summary(&made, &out, &snippets, output)),
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use hosts::{Action, Another, Bundle, Carried, Conditions, Grafted, Grafts, Operation, Request, Strings};
+use hosts::{Action, Another, Bundle, Carried, Conditions, Grafted, Grafts, Locking, Operation, Request, Strings};
 use serde_json::{Value, json};
 use surgery::donor::{DonorKind, Note};
 use surgery::plan::{Plan, RemovedMember, Restoration};
 
 use crate::choice::Choice;
-use crate::failure::Failure;
+use crate::failure::{Failure, told};
 use crate::output::{Output, Style};
 use crate::progress::Bar;
+use crate::signals::Cleanup;
 use crate::target::located;
 
 /// Put a modern allocator and fast string functions into a musl libc.a, in place of musl's; or an allocator into a program
@@ -82,6 +83,7 @@ pub(crate) struct Graft {
 
 impl Graft {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+        let _cleanup = Cleanup::on_signals()?;
         let request = Request {
             donor: self.choice.donor(),
             strings: self.choice.strings().unwrap_or(true),
@@ -104,38 +106,49 @@ impl Graft {
         }
         let bar = Bar::new(output);
         let advance = |progress| bar.advance(progress);
-        let conditions =
-            Conditions { progress: Some(&advance), force: self.force, stock: &self.stock, root: self.root.as_deref() };
+        let locking = |locking: Locking<'_>| output.locking(locking);
+        let conditions = Conditions {
+            progress: Some(&advance),
+            force: self.force,
+            stock: &self.stock,
+            root: self.root.as_deref(),
+            locking: Some(&locking),
+        };
         let grafts = hosts::graft_under(&target, &request, &conditions);
         bar.finish();
-        let grafts = grafts?;
-        for skipped in &grafts.skipped {
-            output.note(format_args!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
-        }
-        for host in &grafts.hosts {
-            for note in &host.notes {
-                output.warn(format_args!("`{}` {note}", host.path.display()));
-            }
-        }
-        if let Some(bundle) = &grafts.bundle {
-            for note in &bundle.notes {
-                output.warn(format_args!("`{}` {note}", bundle.path.display()));
-            }
-        }
-        let hookless = |host: &&Grafted| host.operation.malloc.is_some() && !host.operation.fork_hook;
-        for host in grafts.hosts.iter().filter(hookless) {
-            output.warn(format_args!(
-                "`{}` has a fork that does not tell the allocator (musl before 1.2.2): programs with threads must not \
-                 allocate in a forked child",
-                host.path.display()
-            ));
-        }
-        if output.json {
-            output.document(document(&grafts))?;
-        } else {
-            output.text(&summary(&grafts, output))?;
-        }
+        told(grafts?, |grafts| {
+            warnings(grafts, output);
+            if output.json { output.document(document(grafts)) } else { output.text(&summary(grafts, output)) }
+        })?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is to be known of grafts beside their result.
+fn warnings(grafts: &Grafts, output: &Output) {
+    for skipped in &grafts.skipped {
+        output.note(format_args!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
+    }
+    for host in &grafts.hosts {
+        for note in &host.notes {
+            output.warn(format_args!("`{}` {note}", host.path.display()));
+        }
+    }
+    if let Some(bundle) = &grafts.bundle {
+        for note in &bundle.notes {
+            output.warn(format_args!("`{}` {note}", bundle.path.display()));
+        }
+    }
+    for note in &grafts.notes {
+        output.warn(format_args!("the copy {note}"));
+    }
+    let hookless = |host: &&Grafted| host.operation.malloc.is_some() && !host.operation.fork_hook;
+    for host in grafts.hosts.iter().filter(hookless) {
+        output.warn(format_args!(
+            "`{}` has a fork that does not tell the allocator (musl before 1.2.2): programs with threads must not \
+             allocate in a forked child",
+            host.path.display()
+        ));
     }
 }
 
@@ -148,17 +161,21 @@ fn graft_executable(
 ) -> Result<ExitCode, Failure> {
     // Read before anything is changed.
     let report = std::fs::read(target).ok().and_then(|bytes| inspector::inspect(&bytes).ok());
-    let result = hosts::graft_executable(target, request, arguments, untested);
-    let mut host = result.map_err(|error| executable::explained(error, report.as_ref()))?;
-    host.notes.extend(report.as_ref().and_then(executable::keeps_for_its_language));
-    for note in &host.notes {
-        output.warn(format_args!("`{}` {note}", host.path.display()));
-    }
-    if output.json {
-        output.document(executable::document(&host))?;
-    } else {
-        output.text(&executable::summary(&host, output))?;
-    }
+    let locking = |locking: Locking<'_>| output.locking(locking);
+    let conditions = Conditions { locking: Some(&locking), ..Conditions::default() };
+    let result = hosts::graft_executable(target, request, arguments, untested, &conditions);
+    let grafted = result.map_err(|error| executable::explained(error, report.as_ref()))?;
+    let keeps = report.as_ref().and_then(executable::keeps_for_its_language);
+    told(grafted.noted(|host| host.notes.extend(keeps)), |host| {
+        for note in &host.notes {
+            output.warn(format_args!("`{}` {note}", host.path.display()));
+        }
+        if output.json {
+            output.document(executable::document(host))
+        } else {
+            output.text(&executable::summary(host, output))
+        }
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -271,7 +288,7 @@ fn document(grafts: &Grafts) -> Value {
             "notes": bundle.notes,
         })
     });
-    json!({ "hosts": hosts, "skipped": skipped, "bundle": bundle, "swift_sdks": grafts.swift_sdks })
+    json!({ "hosts": hosts, "skipped": skipped, "bundle": bundle, "swift_sdks": grafts.swift_sdks, "notes": grafts.notes })
 }
 
 /// `mimalloc 2.5.2 (purge_delay=0) and strings`: what is in a graft.

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use hosts::UndoneAction;
+use hosts::{Conditions, Locking, Undone, UndoneAction};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, told};
 use crate::output::{Output, Style};
+use crate::signals::Cleanup;
 use crate::target::located;
 
 /// Give a grafted host its stock file back, byte for byte
@@ -32,42 +33,51 @@ pub(crate) struct Undo {
 
 impl Undo {
     pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
-        let undone = hosts::undo(&located(&self.target, self.root.as_deref())?)?;
-        for host in &undone {
-            for note in &host.notes {
-                output.warn(format_args!("`{}` {note}", host.path.display()));
-            }
-        }
-        if output.json {
-            let hosts: Vec<Value> = undone
-                .iter()
-                .map(|host| {
-                    json!({
-                        "path": host.path.display().to_string(),
-                        "action": match host.action {
-                            UndoneAction::Restored => "restored",
-                            UndoneAction::NothingToUndo => "nothing-to-undo",
-                        },
-                        "sha256": host.stock_sha256,
-                        "notes": host.notes,
-                    })
-                })
-                .collect();
-            output.document(json!({ "hosts": hosts }))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut text = String::new();
-        for host in &undone {
-            let path = host.path.display();
-            let _ = match host.action {
-                UndoneAction::Restored => {
-                    let word = output.paint(Style::Good, "restored");
-                    writeln!(text, "{word}  {path}  sha256 {}", host.stock_sha256)
+        let _cleanup = Cleanup::on_signals()?;
+        let target = located(&self.target, self.root.as_deref())?;
+        let locking = |locking: Locking<'_>| output.locking(locking);
+        let conditions = Conditions { locking: Some(&locking), ..Conditions::default() };
+        told(hosts::undo_under(&target, &conditions)?, |undone| {
+            for host in undone {
+                for note in &host.notes {
+                    output.warn(format_args!("`{}` {note}", host.path.display()));
                 }
-                UndoneAction::NothingToUndo => writeln!(text, "nothing to undo  {path}"),
-            };
-        }
-        output.text(&text)?;
+            }
+            if output.json { output.document(document(undone)) } else { output.text(&summary(undone, output)) }
+        })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn document(undone: &[Undone]) -> Value {
+    let hosts: Vec<Value> = undone
+        .iter()
+        .map(|host| {
+            json!({
+                "path": host.path.display().to_string(),
+                "action": match host.action {
+                    UndoneAction::Restored => "restored",
+                    UndoneAction::NothingToUndo => "nothing-to-undo",
+                },
+                "sha256": host.stock_sha256,
+                "notes": host.notes,
+            })
+        })
+        .collect();
+    json!({ "hosts": hosts })
+}
+
+fn summary(undone: &[Undone], output: &Output) -> String {
+    let mut text = String::new();
+    for host in undone {
+        let path = host.path.display();
+        let _ = match host.action {
+            UndoneAction::Restored => {
+                let word = output.paint(Style::Good, "restored");
+                writeln!(text, "{word}  {path}  sha256 {}", host.stock_sha256)
+            }
+            UndoneAction::NothingToUndo => writeln!(text, "nothing to undo  {path}"),
+        };
+    }
+    text
 }

@@ -10,7 +10,7 @@ use fixtures::program::Build;
 use crate::lab::Lab;
 
 /// A static program that copies its arguments into blocks and prints them, linked with stock musl.
-fn program(lab: &Lab, name: &str) -> Vec<u8> {
+pub(crate) fn program(lab: &Lab, name: &str) -> Vec<u8> {
     let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
           int main(int count, char **arguments)\n{\n\
           \tfor (int i = 1; i < count; i++) {\n\

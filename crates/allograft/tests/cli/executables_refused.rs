@@ -13,7 +13,7 @@ use fixtures::program::Build;
 use crate::lab::{Lab, tool};
 
 /// A static program that allocates, linked with Debian's musl.
-fn program(lab: &Lab, name: &str, source: &str) -> Vec<u8> {
+pub(crate) fn program(lab: &Lab, name: &str, source: &str) -> Vec<u8> {
     fs::read(Build::PLAIN.program(&lab.path(""), name, source)).unwrap()
 }
 

@@ -140,6 +140,14 @@ impl Lab {
         entries
     }
 
+    /// The same without the times of folders, which change with every temporary file.
+    pub(crate) fn files(&self) -> BTreeMap<PathBuf, Entry> {
+        let mut entries = self.snapshot();
+        let folders = entries.iter_mut().filter(|(path, _)| fs::symlink_metadata(self.path(path)).unwrap().is_dir());
+        folders.for_each(|(_, entry)| entry.modified = (0, 0));
+        entries
+    }
+
     /// The names of everything in the folder but the folder itself.
     pub(crate) fn names(&self) -> Vec<String> {
         self.snapshot().keys().map(|path| path.display().to_string()).filter(|name| !name.is_empty()).collect()

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::lab::{Lab, Ran, debian};
 
 /// Runs the program as a user without rights to what the test has made; as ourselves, unless we are root.
-fn run_unprivileged(lab: &Lab, arguments: &[&str]) -> Ran {
+pub(crate) fn run_unprivileged(lab: &Lab, arguments: &[&str]) -> Ran {
     if !rustix::process::geteuid().is_root() {
         return lab.run(arguments);
     }

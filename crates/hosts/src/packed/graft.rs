@@ -14,11 +14,12 @@ use crate::error::{Error, IoContext};
 use crate::graft::{Action, Bundle, Grafted, Grafts, Skipped, action, not_a_host, record, remarks};
 use crate::lock::FolderLocks;
 use crate::operation::{Carried, Operation, Surgeon};
+use crate::pending::Pending;
 use crate::place::{Change, Content, Identity, Observer, place, sweep};
 use crate::recognise::told_by;
 use crate::record::{Record, backup_path, folder_of, record_path};
-use crate::transaction::{new_file, sync_folder};
-use crate::{attributes, tree};
+use crate::transaction::{Deed, Transaction, new_file, sync_folder};
+use crate::{attributes, companion, tree};
 
 /// The largest that there is has 4 MB.
 pub(super) const MOST_LIBC: u64 = 64 << 20;
@@ -154,14 +155,20 @@ pub(crate) fn graft(
     format: Format,
     surgeon: &mut Surgeon<'_>,
     observe: Observer<'_>,
-) -> Result<Grafts, Error> {
+) -> Result<Pending<Grafts>, Error> {
     let (request, report) = (surgeon.request, surgeon.conditions.report());
     let out = match &request.out {
         Some(out) => Some(tree::file_to_write(host, out)?),
         None => None,
     };
     let place = out.as_deref().unwrap_or(host);
-    let locks = if request.dry_run { None } else { Some(FolderLocks::take([place])?) };
+    let locks = if request.dry_run { None } else { Some(FolderLocks::take([place], &surgeon.conditions)?) };
+    if let Some(locks) = &locks {
+        sweep(place, locks);
+    }
+    if out.is_none() {
+        companion::are_files(host)?;
+    }
     let file = File::open(host).context(host, "read")?;
     let identity = Identity::of(&file.metadata().context(host, "read")?);
     let source = Source { path: host, file: &file, format, report };
@@ -172,7 +179,10 @@ pub(crate) fn graft(
     let mut unchanged = surveyed.planned.values().all(|planned| planned.operation.unchanged);
     let host_sha256 = surveyed.sha256.clone();
     let known = Record::read(host).unwrap_or(None).filter(|record| record.knows(&host_sha256));
-    let stock = if grafted_before && !unchanged { stock_of(host, known.as_ref()) } else { None };
+    if !grafted_before && out.is_none() {
+        companion::are_ours(host, &host_sha256)?;
+    }
+    let stock = if grafted_before && !unchanged { stock_of(host, known.as_ref())? } else { None };
     // A graft is made from its stock file, where that is to be had: nothing of an earlier donor is left then.
     let source = match &stock {
         None => source,
@@ -215,15 +225,17 @@ pub(crate) fn graft(
         bundle.notes.push(format!("does not end in `{ending}`, which `swift sdk install` goes by: rename it"));
     }
     unchanged &= out.is_none();
-    match &locks {
-        None if !unchanged => bundle.action = Action::Planned,
-        Some(locks) if !unchanged => {
-            sweep(place, locks);
-            write(&source, &surveyed, host, &mut bundle, &Circumstances { identity, host_sha256, known, observe })?;
-        }
-        _ => bundle.sha256 = Some(host_sha256),
+    if unchanged {
+        bundle.sha256 = Some(host_sha256);
+        return Ok(Pending::nothing(grafts(surveyed, before, bundle)));
     }
-    Ok(grafts(surveyed, before, bundle))
+    if locks.is_none() {
+        bundle.action = Action::Planned;
+        return Ok(Pending::nothing(grafts(surveyed, before, bundle)));
+    }
+    let found = Circumstances { identity, host_sha256, known, observe };
+    let transaction = write(&source, &surveyed, host, &mut bundle, &found)?;
+    Ok(Pending::new(grafts(surveyed, before, bundle), transaction, locks))
 }
 
 fn overall(grafted_before: bool, unchanged: bool) -> Action {
@@ -235,10 +247,11 @@ fn overall(grafted_before: bool, unchanged: bool) -> Action {
 }
 
 /// The backup, if it is the stock file that the record names.
-fn stock_of(host: &Path, record: Option<&Record>) -> Option<File> {
-    let file = File::open(backup_path(host)).ok()?;
-    let found = digest::of_file(&file).ok()?;
-    record.is_some_and(|record| record.stock_sha256 == found).then_some(file)
+fn stock_of(host: &Path, record: Option<&Record>) -> Result<Option<File>, Error> {
+    let backup = backup_path(host);
+    let Some(file) = companion::open(&backup)? else { return Ok(None) };
+    let found = digest::of_file(&file).context(&backup, "read")?;
+    Ok(record.is_some_and(|record| record.stock_sha256 == found).then_some(file))
 }
 
 /// The host as it was found.
@@ -255,7 +268,7 @@ fn write(
     host: &Path,
     bundle: &mut Bundle,
     found: &Circumstances<'_>,
-) -> Result<(), Error> {
+) -> Result<Transaction, Error> {
     let place_of_it = bundle.path.clone();
     let like = File::open(host).context(host, "read")?;
     let mut new = new_file(&place_of_it)?;
@@ -264,13 +277,16 @@ fn write(
     if copied.source != survey.sha256 {
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
     }
-    bundle.notes.extend(attributes::carry(&like, new.as_file()).context(&place_of_it, "write")?);
+    let lost = attributes::carry(&like, new.as_file()).context(&place_of_it, "write")?;
+    bundle.notes.extend(lost.iter().map(ToString::to_string));
     new.as_file().sync_all().context(&place_of_it, "write")?;
     bundle.tar_sha256 = copied.written_tar;
     let graft = new.into_temp_path();
-    if bundle.source.is_some() {
-        graft.persist(&place_of_it).map_err(|error| error.error).context(&place_of_it, "write")?;
+    let transaction = if bundle.source.is_some() {
+        let mut transaction = Transaction::new(Deed::Write);
+        transaction.swap(&place_of_it, graft, &place_of_it)?;
         let _ = sync_folder(folder_of(&place_of_it));
+        transaction
     } else {
         let operation = survey.planned.values().next().map(|planned| &planned.operation);
         let record = operation.and_then(|operation| {
@@ -292,12 +308,12 @@ fn write(
             backup,
             record: record.as_ref(),
         };
-        for notes in place(&[change], found.observe)? {
-            bundle.notes.extend(notes);
-        }
-    }
+        let (notes, transaction) = place(&[change], found.observe)?;
+        bundle.notes.extend(notes.into_iter().flatten());
+        transaction
+    };
     bundle.sha256 = Some(copied.written);
-    Ok(())
+    Ok(transaction)
 }
 
 fn grafts(survey: Survey, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle) -> Grafts {
@@ -320,5 +336,5 @@ fn grafts(survey: Survey, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle
             operation,
         });
     }
-    Grafts { hosts, skipped: survey.skipped, bundle: Some(bundle), swift_sdks: survey.swift_sdks }
+    Grafts { hosts, skipped: survey.skipped, bundle: Some(bundle), swift_sdks: survey.swift_sdks, notes: Vec::new() }
 }

@@ -90,7 +90,7 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
 /// What the donor's segments of an executable hold.
 enum Held {
     /// A donor of this allograft's.
-    Ours(Candidate, Check),
+    Ours(Box<Candidate>, Check),
     /// The notes name a donor of this allograft's, and the bytes are others.
     Broken(Check),
     /// Something that this allograft does not have, with what the notes say.
@@ -104,7 +104,7 @@ fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, Inspect
     for candidate in hosts::candidates(path, graft) {
         let check = inspector::verify::donor_image(graft, candidate.linked(), stock)?;
         match (check.ok, candidate.is_named()) {
-            (true, _) => return Ok(Held::Ours(candidate, check)),
+            (true, _) => return Ok(Held::Ours(Box::new(candidate), check)),
             // Notes that are right to the last byte leave no other donor.
             (false, Ok(())) => return Ok(Held::Broken(check)),
             (false, Err(reason)) => another.get_or_insert(reason),
