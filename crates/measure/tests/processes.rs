@@ -78,11 +78,14 @@ fn memory_is_that_of_the_largest_process() {
 
 #[test]
 fn system_calls_of_children_are_counted() {
-    let calls = |script| Processes::default().calls(&shell(script), LONG).unwrap();
+    let calls = |script| Processes::default().calls(&shell(script), LONG).unwrap().calls;
     let (none, twice) = (calls(":"), calls("/bin/true; /bin/true; :"));
     assert!(none.complete && none.mmap > 0, "{none:?}");
     assert!(twice.mmap > none.mmap * 2, "{none:?} {twice:?}");
-    assert!(!Processes::default().calls(&shell("sleep 100"), Duration::from_millis(200)).unwrap().complete);
+    let ended = |script| Processes::default().calls(&shell(script), LONG).unwrap().status;
+    assert_eq!((ended("exit 3"), ended("kill -9 $$")), (Some(Status::Exit(3)), Some(Status::Signal(9))));
+    let cut = Processes::default().calls(&shell("sleep 100"), Duration::from_millis(200)).unwrap();
+    assert!(!cut.calls.complete && cut.status.is_none());
 }
 
 #[test]
