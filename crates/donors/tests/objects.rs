@@ -1,6 +1,7 @@
 //! What every allocator's object has to be, whoever adds it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use surgery::donor::DonorObject;
 
@@ -54,4 +55,24 @@ fn every_shared_object_unpacks_and_takes_the_objects_options() {
         }
     }
     assert!(found >= 10, "{found}");
+}
+
+/// A version as `git describe` gives it names a commit. What the build stops by when the package's sources are others has to
+/// name it too: upstream's own files say the same release at many commits.
+#[test]
+fn a_commit_in_a_version_is_what_the_build_checks() {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut commits = 0;
+    for folder in std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path()) {
+        let Ok(text) = std::fs::read_to_string(folder.join("recipe.toml")) else { continue };
+        let recipe: toml::Table = text.parse().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let Some((_, commit)) = recipe.get("version").and_then(|it| it.as_str()).and_then(|it| it.rsplit_once("-g"))
+        else {
+            continue;
+        };
+        let evidence = recipe["upstream"]["evidence"]["text"].as_str().unwrap();
+        assert!(evidence.contains(commit), "{}: `{evidence}` does not say {commit}", folder.display());
+        commits += 1;
+    }
+    assert!(commits > 0, "rpmalloc's version names a commit");
 }
