@@ -15,7 +15,7 @@ use crate::case::{Invocation, Load};
 use crate::executor::{End, Memory, RunError, Service, Status, Timed};
 
 /// A server that does not listen after this time is not going to.
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_secs(120);
 /// Memory is read so long after the load is over.
 const CALM: Duration = Duration::from_secs(1);
 /// Between SIGTERM and SIGKILL.
