@@ -79,7 +79,7 @@ impl Bench {
 
     /// Measures the finished program, shortly.
     fn run_finished(&self, more: &[&str]) -> Ran {
-        self.lab.run(["bench", "--rounds", "2", "--budget", "2s", "--json"].iter().chain(more))
+        self.lab.run(["bench", "--rounds", "2", "--budget", "1h", "--json"].iter().chain(more))
     }
 
     fn run(&self, more: &[&str]) -> Ran {
@@ -89,7 +89,7 @@ impl Bench {
 
     fn run_built(&self, build: &str, more: &[&str]) -> Ran {
         let host = self.libc.to_str().unwrap();
-        let start = ["bench", "--host", host, "--build", build, "--budget", "2s"];
+        let start = ["bench", "--host", host, "--build", build, "--budget", "1h"];
         self.lab.run(start.iter().chain(more))
     }
 }
@@ -262,7 +262,7 @@ fn a_finished_program_is_grafted_and_measured() {
         "--rounds",
         "2",
         "--budget",
-        "2s",
+        "1h",
         "--json",
         "--",
         "./finished",
@@ -354,7 +354,7 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     };
     build("");
     let measure = |more: &[&str]| {
-        let start = ["bench", "--rounds", "2", "--budget", "2s", "--json"];
+        let start = ["bench", "--rounds", "2", "--budget", "1h", "--json"];
         bench.lab.run(start.iter().chain(more))
     };
     let document =
@@ -400,7 +400,7 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
 fn a_dynamic_program_of_musl_is_measured_with_preloaded_donors() {
     let lab = Lab::new();
     dynamic_with_musl(&lab, PROGRAM, "dynamic");
-    let start = ["bench", "--rounds", "2", "--budget", "2s", "--json", "--donors", "mimalloc,rpmalloc"];
+    let start = ["bench", "--rounds", "2", "--budget", "1h", "--json", "--donors", "mimalloc,rpmalloc"];
     let document = lab.run(start.iter().chain(&["--any-output", "--", "./dynamic", "--usable"])).exits(0).json();
     assert_eq!(document["input"]["kind"], "preloaded");
     for name in ["stock", "mimalloc", "rpmalloc"] {
@@ -427,7 +427,7 @@ fn a_graft_in_place_is_compared_with_its_stock() {
     bench.lab.run(["graft", "libc.a", "--donor", "rpmalloc"]).exits(0);
     let build = bench.build("{libdir}").replace("{object}", "");
     let ran = bench.lab.run([
-        "bench", "--host", "libc.a", "--build", &build, "--donors", "mimalloc", "--rounds", "1", "--budget", "1s",
+        "bench", "--host", "libc.a", "--build", &build, "--donors", "mimalloc", "--rounds", "1", "--budget", "1h",
         "--json",
     ]);
     assert_eq!(arm(&ran.exits(0).json(), "mimalloc")["failure"], Value::Null);

@@ -23,7 +23,7 @@ use crate::tuning;
 /// The loader's list of files to load first. It is in the environment of the measured programs alone, never in ours.
 const PRELOAD: &str = "LD_PRELOAD";
 /// A program says by then that the donor is in, which is the first thing that it does.
-const SAYS: Duration = Duration::from_secs(20);
+const SAYS: Duration = Duration::from_secs(60);
 
 /// The program, as it lies there.
 pub(super) struct Preloaded {
