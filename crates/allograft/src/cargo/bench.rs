@@ -41,8 +41,8 @@ const ABOUT: &str = "Measure a Cargo project's program with stock musl and with 
 const ABOUT_AT_LENGTH: &str = "\
 Measure a Cargo project's program with stock musl and with each donor
 
-Compiles the project once, in the release profile unless another is named, links its program once for each arm, and measures that as
-`allograft bench` does. Every other option is cargo's own: --bin NAME, --target TRIPLE, --features ...
+Compiles the project once, in the release profile unless another is named, links its program once for each arm, and measures that \
+as `allograft bench` does. Every other option is cargo's own: --bin NAME, --target TRIPLE, --features ...
 
 Any option below asks for this. Without one, `cargo allograft bench` is `cargo bench` with a donor in every benchmark.";
 

@@ -284,7 +284,7 @@ fn a_finished_program_is_grafted_and_measured() {
 #[test]
 fn a_finished_program_is_measured_with_string_functions_too() {
     let bench = Bench::finished();
-    let document = bench.run_finished(&["--", "./finished", "20000"]).exits(0).json();
+    let document = bench.run_finished(&["--donors", "all", "--", "./finished", "20000"]).exits(0).json();
     let names: Vec<&str> =
         document["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["stock", "mimalloc", "mimalloc:strings", "mimalloc-secure", "mimalloc-secure:strings"]);
@@ -329,6 +329,10 @@ fn an_exit_code_is_what_every_arm_repeats() {
     let table = ["bench", "--donors", "mimalloc", "--rounds", "1", "--", "./finished", "2000", "--code", "3"];
     let shown = bench.lab.run(table).exits(0).out;
     assert!(shown.contains("ends with exit code 3, with stock and in every run; stock says `findings`"), "{shown}");
+    // So it is with `graft --try`.
+    let tried = ["graft", "finished", "-o", "tried", "--json", "--try", "--", "2000", "--code", "3"];
+    let tried = bench.lab.run(tried).exits(0).json()["hosts"][0]["tried"].to_string();
+    assert!(tried.contains("exit status: 3 and the same"), "{tried}");
     // The other codes: of one arm alone, of stock itself, and a signal.
     run(&["./finished", "2000", "--die"]).exits(2).says(&["stock ends with signal 6"]);
     let said = run(&["./finished", "2000", "--flip"]).exits(2);

@@ -62,7 +62,7 @@ const STRINGS: &str = "strings";
 const ONLY: &str = "only";
 
 /// In a list: string functions alone and every donor.
-const ALL: &str = "all";
+pub(super) const ALL: &str = "all";
 /// In a list: every donor with each of its profiles that sets something.
 const PROFILES: &str = "profiles";
 

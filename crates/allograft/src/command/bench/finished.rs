@@ -47,7 +47,8 @@ impl Finished {
     /// if some of the program's can be exchanged. Where none can be: why.
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<(Vec<Arm>, Option<String>), Failure> {
         let every: Vec<String> = self.offered().map(|donor| donor.name.to_owned()).collect();
-        let (list, without) = match list {
+        // `all` is what goes into a program like this one, here as without a list.
+        let (list, without) = match list.filter(|list| *list != [arms::ALL]) {
             Some(list) => (list.to_vec(), None),
             None => match self.no_strings() {
                 Some(reason) => (every.clone(), Some(reason)),
