@@ -7,8 +7,11 @@
 
 enum { LINES = 2, QUEUE = 2048, PHASES = 16 };
 
-// Growth that is allowed after a quarter of the time: what the sizes of the moment need beside those of before.
+// Growth that is allowed: what the sizes of the moment need beside those of before.
 enum { ALLOWED = 64 << 20 };
+
+// Blocks at least in each part of the time.
+enum { PART = 100 };
 
 struct item {
 	size_t size;
@@ -96,30 +99,38 @@ static long milliseconds(void) {
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+// Lets some time pass, in which blocks are passed on, however busy the machine is: PART of them at least. Gives the most that
+// was resident.
+static size_t watch(long length, int looks) {
+	long begin = milliseconds();
+	size_t most = 0, from = lines[0].freed + lines[1].freed;
+	do {
+		size_t now = looks ? resident_bytes() : 0;
+		if (now > most) most = now;
+		usleep((useconds_t)(length * 20 + 1));
+	} while (milliseconds() - begin < length || lines[0].freed + lines[1].freed - from < PART);
+	return most;
+}
+
 int main(void) {
 	check_begin();
 	pthread_t threads[LINES][3];
-	long length = setting("ALLOGRAFT_PIPELINE_SECONDS", 0) * 1000, begin = milliseconds(), elapsed;
+	long length = setting("ALLOGRAFT_PIPELINE_SECONDS", 0) * 1000;
 	if (!length) length = scaled(4000);
 	for (size_t i = 0; i < LINES; i++) {
 		CHECK(pthread_create(&threads[i][0], 0, make, &lines[i]) == 0);
 		CHECK(pthread_create(&threads[i][1], 0, move, &lines[i]) == 0);
 		CHECK(pthread_create(&threads[i][2], 0, discard, &lines[i]) == 0);
 	}
-	// The most that is resident in the first half, after a start, and the most in the second.
-	size_t early = 0, late = 0;
-	// An emulator may not have come to the first block when a short time is over.
-	while ((elapsed = milliseconds() - begin) < length || !(lines[0].freed + lines[1].freed)) {
-		size_t now = elapsed < length / 10 ? 0 : resident_bytes();
-		if (elapsed < length / 2) early = now > early ? now : early;
-		else late = now > late ? now : late;
-		usleep((useconds_t)(length * 10));
-	}
+	watch(length / 10, 0);
+	// The most that is resident in the first half, after a start, and the most in the second; then in shorter parts, if need be.
+	size_t early = watch(length / 2 - length / 10, 1), late = watch(length / 2, 1);
 	size_t passed = lines[0].freed + lines[1].freed;
-	if (getenv("ALLOGRAFT_FIGURES"))
-		NOTE("%zu blocks in %ld ms; at most %zu KiB, then %zu KiB\n", passed, length, early >> 10, late >> 10);
-	CHECK_THAT(!early || late <= early + early / 2 + ALLOWED,
-	           "memory grows with blocks that are passed on: %zu KiB, then %zu KiB", early >> 10, late >> 10);
+	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu blocks in %ld ms\n", passed, length);
+	for (size_t allowed = early / 2 + ALLOWED; grows("blocks that are passed on", early, late, allowed); allowed = ALLOWED) {
+		early = late;
+		late = watch(length / 8, 1);
+	}
 	stop = 1;
 	for (size_t i = 0; i < LINES; i++)
 		for (size_t j = 0; j < 3; j++) CHECK(pthread_join(threads[i][j], 0) == 0);

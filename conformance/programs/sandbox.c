@@ -21,7 +21,7 @@ static const struct call {
 	const char *name;
 } allowed[] = {
 	CALL(munmap), CALL(mremap), CALL(madvise), CALL(mprotect), CALL(brk), CALL(futex), CALL(sched_yield), CALL(write),
-	CALL(nanosleep), CALL(getrandom), CALL(prctl), CALL(getcpu),
+	CALL(nanosleep), CALL(getrandom), CALL(getcpu),
 	CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(rt_sigreturn), CALL(clone), CALL(exit), CALL(exit_group),
 #ifdef SYS_mmap2
 	CALL(mmap2),
@@ -39,7 +39,7 @@ static const struct call {
 static const struct call named[] = {
 	CALL(execve), CALL(openat), CALL(read), CALL(close), CALL(readlinkat), CALL(faccessat), CALL(set_tid_address),
 	CALL(gettid), CALL(getpid), CALL(tkill), CALL(ioctl), CALL(writev), CALL(wait4), CALL(sysinfo),
-	CALL(sched_getaffinity),
+	CALL(sched_getaffinity), CALL(prctl),
 	CALL(prlimit64), CALL(membarrier), CALL(fcntl), CALL(lseek),
 #ifdef SYS_open
 	CALL(open), CALL(readlink), CALL(access), CALL(fork), CALL(poll),

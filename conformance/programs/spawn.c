@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
 	// The threads went on meanwhile, and still do.
 	long before = steps;
 	struct timespec pause = {0, 1000000};
-	for (int i = 0; i < 5000 && steps - before < 100; i++) nanosleep(&pause, 0);
+	for (long i = 0; i < 1000 * patience() && steps - before < 100; i++) nanosleep(&pause, 0);
 	CHECK_THAT(steps - before >= 100, "hang: the threads stand still");
 	stop = 1;
 	for (size_t i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], 0) == 0);

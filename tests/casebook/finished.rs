@@ -91,7 +91,8 @@ pub fn check_released(bench: &Bench, arch: Arch, released: &Released, strings: b
     std::fs::copy(&stock, &program).map_err(|error| format!("{error}: run `cargo xtask corpus`"))?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&program, mode).map_err(|error| error.to_string())?;
-    let version = || fixtures::run(arch, &program).arg("--version").output().map_err(|error| error.to_string());
+    let version =
+        || fixtures::output(fixtures::run(arch, &program).arg("--version")).map_err(|error| error.to_string());
     let before = version()?;
     let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
     hosts::graft_executable_to(&program, &program, donor, &[], strings).map_err(|error| error.to_string())?;

@@ -104,7 +104,7 @@ impl Way {
             command.env("ALLOGRAFT_TEST_EMULATED", "1");
         }
         command.envs(environment.iter().cloned()).current_dir(program.parent().unwrap_or(Path::new(".")));
-        command.output().map_err(|error| format!("{command:?}: {error}"))
+        fixtures::output(&mut command).map_err(|error| format!("{command:?}: {error}"))
     }
 }
 

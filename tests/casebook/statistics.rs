@@ -51,7 +51,7 @@ fn programs(bench: &Bench, name: &str) -> Vec<(&'static str, PathBuf)> {
 
 fn run(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "120"]).arg(program).args(arguments);
+    command.args(["-s", "KILL", "600"]).arg(program).args(arguments);
     command.current_dir(program.parent().expect("a folder")).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.envs(environment.iter().copied()).output().expect("timeout starts")

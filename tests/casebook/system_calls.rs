@@ -38,7 +38,7 @@ fn the_page_has_every_call() {
     let mut missing = Vec::new();
     for donor in [None].into_iter().chain(donors::all().iter().map(|donor| Some(donor.name))) {
         let name = donor.unwrap_or("stock musl");
-        let program = link(&bench, donor);
+        let program = link(&bench, donor, donors::DEFAULT_PROFILE);
         let mut calls = Calls::default();
         for _ in 0..runs {
             if !observe(&program, scale, &mut calls) {
@@ -65,18 +65,41 @@ fn the_page_has_every_call() {
     assert!(missing.is_empty(), "docs/system-calls.md lacks (ALLOGRAFT_BLESS=1 writes the table): {missing:#?}");
 }
 
+/// What prctl sets holds for the whole process, and for the programs that it starts: no option of an allocator may reach so far.
+#[test]
+fn no_profile_sets_anything_for_the_whole_process() {
+    let bench = Bench::new();
+    let mut observed = 0;
+    for donor in donors::all() {
+        for profile in donor.profiles.iter().filter(|profile| !profile.options.is_empty()) {
+            let mut calls = Calls::default();
+            if !observe(&link(&bench, Some(donor.name), profile.name), COMPARED.0, &mut calls) {
+                println!("this system does not let a process watch another one's system calls: nothing is tried");
+                return;
+            }
+            for (place, calls) in PLACES.iter().zip(&calls) {
+                assert!(!calls.contains("prctl"), "{} with `{}` calls prctl {place}", donor.name, profile.name);
+            }
+            observed += 1;
+        }
+    }
+    assert!(observed > 0, "profiles that set something");
+}
+
 /// The cells of a row, without the first.
 fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {
     let line = table.lines().find_map(|line| line.strip_prefix(&format!("| {name} | "))).unwrap_or_default();
     line.trim_end_matches(" |").split(" | ").collect()
 }
 
-fn link(bench: &Bench, donor: Option<&'static str>) -> PathBuf {
+fn link(bench: &Bench, donor: Option<&'static str>, profile: &str) -> PathBuf {
     let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
     let program = conformance::find("sandbox").expect("the program");
     let object = bench.file("sandbox.o", program.object(conformance::Arch::X86_64));
-    let libc = bench.libc(way.host, donor.map_or(Donors::STOCK, Donors::both), &[]);
-    let path = bench.path(&format!("sandbox {}", donor.unwrap_or("stock")));
+    let options = donor.and_then(donors::find).and_then(|donor| donor.profile(profile)).unwrap_or_default();
+    let settings: Vec<(String, i64)> = options.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let libc = bench.libc(way.host, donor.map_or(Donors::STOCK, Donors::both), &settings);
+    let path = bench.path(&format!("sandbox {} {profile}", donor.unwrap_or("stock")));
     way.link(bench, &libc, &[object], &[], &path).unwrap_or_else(|error| panic!("{error}"));
     path
 }

@@ -17,6 +17,15 @@ static char ***donor_environment(void)
 	return &environment;
 }
 
+/* Memory of the allocator's own; with allow_thp=0 it is not to be made of huge pages. */
+static void *donor_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	void *mapping = graft_mmap(address, length, protection, flags, fd, offset);
+	if (mapping != MAP_FAILED && !mi_option_is_enabled(mi_option_allow_thp))
+		graft_madvise(mapping, length, MADV_NOHUGEPAGE);
+	return mapping;
+}
+
 static inline void *donor_malloc(size_t n)
 {
 	return mi_malloc(n);

@@ -32,9 +32,7 @@
 #include "system.h"
 #include "thread.h"
 
-static char ***donor_environment(void);
-
-#include "redirect.h"
+#include "mimalloc_redirect.h"
 /* No constructor and no destructor of mimalloc's own: at exit, threads may still be running and memory in use. */
 #define MI_PRIM_HAS_PROCESS_ATTACH 1
 /* The hook does it; pthread_atfork allocates in musl 1.2.4 and later, with a lock held. */

@@ -1,6 +1,7 @@
 //! What every allocator's object has to be, whoever adds it.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use surgery::donor::DonorObject;
 
@@ -54,4 +55,48 @@ fn every_shared_object_unpacks_and_takes_the_objects_options() {
         }
     }
     assert!(found >= 10, "{found}");
+}
+
+/// The folders of donors, and their recipes.
+fn recipes() -> Vec<(PathBuf, toml::Table)> {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path());
+    let read = |folder: PathBuf| {
+        let text = std::fs::read_to_string(folder.join("recipe.toml")).ok()?;
+        let recipe = text.parse().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        Some((folder, recipe))
+    };
+    folders.filter_map(read).collect()
+}
+
+/// Whoever adds a donor finds every key explained.
+#[test]
+fn the_page_on_donors_knows_every_key_of_a_recipe() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/donors.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for (folder, recipe) in recipes() {
+        let upstream = recipe.get("upstream").and_then(toml::Value::as_table);
+        let keys = recipe.keys().filter(|key| !["upstream", "profiles", "arch"].contains(&key.as_str()));
+        for key in keys.chain(upstream.into_iter().flat_map(toml::Table::keys)) {
+            assert!(page.contains(&format!("`{key}`")), "docs/donors.md lacks `{key}` of {}", folder.display());
+        }
+    }
+    assert!(!page.contains("shared = true"), "it is a list of architectures");
+}
+
+/// A version as `git describe` gives it names a commit. What the build stops by when the package's sources are others has to
+/// name it too: upstream's own files say the same release at many commits.
+#[test]
+fn a_commit_in_a_version_is_what_the_build_checks() {
+    let mut commits = 0;
+    for (folder, recipe) in recipes() {
+        let Some((_, commit)) = recipe.get("version").and_then(|it| it.as_str()).and_then(|it| it.rsplit_once("-g"))
+        else {
+            continue;
+        };
+        let evidence = recipe["upstream"]["evidence"]["text"].as_str().unwrap();
+        assert!(evidence.contains(commit), "{}: `{evidence}` does not say {commit}", folder.display());
+        commits += 1;
+    }
+    assert!(commits > 0, "rpmalloc's version names a commit");
 }

@@ -12,7 +12,7 @@ pub trait Executor {
     /// Runs it once, undisturbed; `limit` is how long it may take.
     ///
     /// # Errors
-    /// When it cannot be run or takes too long. A program that fails is no error: its end is part of the outcome.
+    /// When it cannot be run or takes too long. However the program ends is no error: it is part of the outcome.
     fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<Timed, RunError>;
 
     /// Runs it once for its memory.
@@ -25,7 +25,7 @@ pub trait Executor {
     ///
     /// # Errors
     /// As [`Executor::memory`]. Time that runs out is no error.
-    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Calls, RunError>;
+    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Counted, RunError>;
 }
 
 /// Tells the time; tests have one that they turn themselves.
@@ -124,6 +124,15 @@ pub struct Watched {
     pub wall_s: f64,
     /// How it ended.
     pub end: End,
+}
+
+/// A run that counts system calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// What was counted.
+    pub calls: Calls,
+    /// How it ended; nothing where the limit ended it.
+    pub status: Option<Status>,
 }
 
 /// The figures of a timed run.

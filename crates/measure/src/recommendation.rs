@@ -13,7 +13,7 @@ pub enum Objective {
     Speed,
     /// The one with the least peak, if it is not slower.
     Memory,
-    /// The fastest whose peak is at most [`MOST_MEMORY`] times stock's.
+    /// The fastest whose peak is at most [`MOST_MEMORY`] times stock's, or at most [`MEMORY_ALLOWANCE`] above it.
     Balanced,
 }
 
@@ -30,6 +30,8 @@ impl Objective {
 
 /// How much memory a balanced choice may take, to stock's.
 pub const MOST_MEMORY: f64 = 1.25;
+/// How much more than stock it may take in any case, in bytes: of a small program, a multiple is memory that nobody would miss.
+pub const MEMORY_ALLOWANCE: u64 = 16 << 20;
 /// A change has to be worth it: less time than this of stock's.
 const WORTH_TIME: f64 = 0.97;
 /// Less memory than this of stock's.
@@ -64,7 +66,46 @@ struct Candidate<'r> {
     time: Ratio,
     /// How likely its difference is by chance, all arms considered.
     corrected: f64,
-    memory: Option<f64>,
+    memory: Option<Needed>,
+}
+
+/// Peak memory beside stock's, both known.
+#[derive(Clone, Copy)]
+struct Needed {
+    /// To stock's.
+    ratio: f64,
+    peak: u64,
+    stock: u64,
+}
+
+impl Needed {
+    fn of(arm: &ArmResult, stock: &ArmResult) -> Option<Needed> {
+        let (ratio, peak) = arm.memory_ratio_to_stock.zip(arm.peak_memory_bytes)?;
+        Some(Needed { ratio, peak, stock: stock.peak_memory_bytes? })
+    }
+
+    /// Within either of the limits of a balanced choice.
+    fn is_bearable(self) -> bool {
+        self.ratio <= MOST_MEMORY || self.peak <= self.stock.saturating_add(MEMORY_ALLOWANCE)
+    }
+}
+
+impl std::fmt::Display for Needed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let megabytes = |bytes| to_f64(bytes) / 1e6;
+        write!(
+            f,
+            "{:.2} times stock's ({:.1} MB against {:.1} MB)",
+            self.ratio,
+            megabytes(self.peak),
+            megabytes(self.stock)
+        )
+    }
+}
+
+/// Both limits, as in `at most {limits}`.
+fn limits() -> String {
+    format!("{MOST_MEMORY} times stock's or {} MiB above it, whichever is more", MEMORY_ALLOWANCE >> 20)
 }
 
 /// Chooses among the arms, the first of which is stock. Nothing when there is no other that was measured.
@@ -76,7 +117,7 @@ pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective)
     let chosen = choose(&candidates, objective);
     let rounds = cases.iter().map(|case| case.rounds).min().unwrap_or(0);
     let reason = match chosen {
-        Some(candidate) => praise(candidate, &candidates, arms, objective, rounds),
+        Some(candidate) => praise(candidate, &candidates, objective, rounds),
         None => keep(&candidates, cases, objective, rounds),
     };
     Some(Recommendation {
@@ -96,7 +137,7 @@ fn candidates(arms: &[ArmResult]) -> Vec<Candidate<'_>> {
         .filter_map(|arm| Some((arm, arm.ratio_to_stock?)))
         .collect();
     let corrected = holm(&measured.iter().map(|(_, time)| time.p_value).collect::<Vec<_>>());
-    let candidate = |((arm, time), corrected)| Candidate { arm, time, corrected, memory: arm.memory_ratio_to_stock };
+    let candidate = |((arm, time), corrected)| Candidate { arm, time, corrected, memory: Needed::of(arm, &arms[0]) };
     measured.into_iter().zip(corrected).map(candidate).collect()
 }
 
@@ -107,16 +148,16 @@ impl Candidate<'_> {
 
     /// Lower is better where times are equal.
     fn memory_or_unknown(&self) -> f64 {
-        self.memory.unwrap_or(f64::INFINITY)
+        self.memory.map_or(f64::INFINITY, |memory| memory.ratio)
     }
 }
 
 fn choose<'c, 'r>(candidates: &'c [Candidate<'r>], objective: Objective) -> Option<&'c Candidate<'r>> {
     let fits = |candidate: &&Candidate<'_>| match objective {
         Objective::Speed => candidate.is_faster(),
-        Objective::Balanced => candidate.is_faster() && candidate.memory.is_some_and(|memory| memory <= MOST_MEMORY),
+        Objective::Balanced => candidate.is_faster() && candidate.memory.is_some_and(Needed::is_bearable),
         Objective::Memory => {
-            candidate.memory.is_some_and(|memory| memory <= WORTH_MEMORY) && candidate.time.value <= MOST_TIME
+            candidate.memory.is_some_and(|memory| memory.ratio <= WORTH_MEMORY) && candidate.time.value <= MOST_TIME
         }
     };
     let fitting: Vec<&Candidate<'_>> = candidates.iter().filter(fits).collect();
@@ -146,33 +187,26 @@ fn confidence(candidate: &Candidate<'_>, rounds: usize) -> String {
     format!("{rounds}, p\u{a0}{p} with all arms considered")
 }
 
-fn praise(
-    chosen: &Candidate<'_>,
-    candidates: &[Candidate<'_>],
-    arms: &[ArmResult],
-    objective: Objective,
-    rounds: usize,
-) -> String {
+fn praise(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objective: Objective, rounds: usize) -> String {
     let name = &chosen.arm.origin.name;
     let mut text =
         format!("{name} takes {} times stock's time; {}", interval(&chosen.time), confidence(chosen, rounds));
-    match (chosen.memory, chosen.arm.peak_memory_bytes, arms[0].peak_memory_bytes) {
-        (Some(ratio), Some(peak), Some(stock)) => text.push_str(&format!(
-            ". Its peak memory is {ratio:.2} times stock's ({:.1} MB against {:.1} MB)",
-            to_f64(peak) / 1e6,
-            to_f64(stock) / 1e6
-        )),
-        _ => text.push_str(". Its memory could not be measured"),
+    match chosen.memory {
+        Some(memory) => text.push_str(&format!(". Its peak memory is {memory}")),
+        None => text.push_str(". Its memory could not be measured"),
+    }
+    if objective == Objective::Balanced {
+        text.push_str(&format!(", and may be at most {}", limits()));
     }
     let quicker = candidates.iter().filter(|other| other.is_faster() && other.time.value * AS_FAST < chosen.time.value);
     let quicker = quicker.min_by(|one, other| one.time.value.total_cmp(&other.time.value));
     match (objective, quicker) {
-        (Objective::Balanced, Some(quicker)) => text.push_str(&format!(
-            ". {} is faster ({:.2}), but takes {} stock's memory",
-            quicker.arm.origin.name,
-            quicker.time.value,
-            quicker.memory.map_or("an unknown multiple of".to_owned(), |memory| format!("{memory:.2} times")),
-        )),
+        (Objective::Balanced, Some(quicker)) => {
+            let memory = quicker.memory.map_or("and its memory could not be measured".to_owned(), |memory| {
+                format!("but its peak memory is {memory}, more than that")
+            });
+            text.push_str(&format!(". {} is faster ({:.2}), {memory}", quicker.arm.origin.name, quicker.time.value));
+        }
         (Objective::Memory, Some(quicker)) => {
             text.push_str(&format!(". {} is faster ({:.2})", quicker.arm.origin.name, quicker.time.value));
         }
@@ -183,7 +217,12 @@ fn praise(
 }
 
 fn keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective, rounds: usize) -> String {
-    let best = candidates.iter().min_by(|one, other| one.time.value.total_cmp(&other.time.value));
+    let best = |faster: bool| {
+        let those = candidates.iter().filter(move |candidate| candidate.is_faster() || !faster);
+        those.min_by(|one, other| one.time.value.total_cmp(&other.time.value))
+    };
+    // What is faster for sure is worth more words than what may be faster still by chance.
+    let best = best(true).or_else(|| best(false));
     let mut text = "Keep what you have: ".to_owned();
     match (objective, best) {
         (Objective::Memory, _) => {
@@ -191,21 +230,19 @@ fn keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective
                 candidates.iter().min_by(|one, other| one.memory_or_unknown().total_cmp(&other.memory_or_unknown()));
             match least.and_then(|candidate| Some((candidate, candidate.memory?))) {
                 Some((least, memory)) => text.push_str(&format!(
-                    "nothing saves 5 % of stock's peak memory without costing 5 % more time; the least has {} ({memory:.2} times \
+                    "nothing saves 5 % of stock's peak memory without costing 5 % more time; the least has {} ({:.2} times \
                      stock's memory, {:.2} times its time).",
-                    least.arm.origin.name, least.time.value
+                    least.arm.origin.name, memory.ratio, least.time.value
                 )),
                 None => text.push_str("memory could not be measured."),
             }
         }
         (_, Some(best)) if best.is_faster() => {
-            let memory =
-                best.memory.zip(best.arm.peak_memory_bytes).map_or("not measured".to_owned(), |(ratio, peak)| {
-                    format!("{ratio:.2} times, {:.1} MB", to_f64(peak) / 1e6)
-                });
+            let memory = best.memory.map_or("its memory could not be measured".to_owned(), |memory| {
+                format!("its peak memory is {memory}, and may be at most {}", limits())
+            });
             text.push_str(&format!(
-                "what is faster, {} first ({} times stock's time), takes more than {MOST_MEMORY} times stock's memory ({memory}). If \
-                 that does not matter: `--for speed`.",
+                "{} is the first of what is faster ({} times stock's time), but {memory}. If that does not matter: `--for speed`.",
                 best.arm.origin.name,
                 interval(&best.time),
             ));
@@ -247,6 +284,22 @@ mod tests {
     use crate::results::Origin;
     use crate::statistics::Method;
 
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a test's megabytes")]
+    fn bytes(megabytes: f64) -> u64 {
+        (megabytes * 1e6) as u64
+    }
+
+    /// Arms with these peaks in bytes, stock's first; all others need half of its time.
+    fn of_peaks(peaks: &[Option<u64>]) -> Vec<ArmResult> {
+        let stock = peaks[0];
+        let arm_of = |(number, peak): (usize, &Option<u64>)| ArmResult {
+            peak_memory_bytes: *peak,
+            memory_ratio_to_stock: peak.zip(stock).map(|(peak, stock)| to_f64(peak) / to_f64(stock)),
+            ..if number == 0 { arm("stock", 1.0, 1.0, None) } else { arm(&format!("donor {number}"), 0.5, 0.001, None) }
+        };
+        peaks.iter().enumerate().map(arm_of).collect()
+    }
+
     fn arm(name: &str, time: f64, p_value: f64, memory: Option<f64>) -> ArmResult {
         let stock = name == "stock";
         ArmResult {
@@ -259,8 +312,8 @@ mod tests {
             },
             failure: None,
             median_wall_s: Some(time),
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a test's megabytes")]
-            peak_memory_bytes: memory.map(|memory| (memory * 1e6) as u64),
+            // Stock needs 100 MB, where no allowance decides.
+            peak_memory_bytes: memory.map(|memory| bytes(memory * 100.0)),
             ratio_to_stock: Some(Ratio {
                 value: time,
                 low: Some(time * 0.99),
@@ -320,10 +373,76 @@ mod tests {
             assert_eq!((kept.arm.as_str(), kept.command), ("stock", None), "{name}");
             assert!(kept.reason.starts_with("Keep what you have") && kept.reason.contains(&name), "{}", kept.reason);
         }
+        // What is faster for sure is told, not what may be faster still by chance.
+        let told = kept(vec![arm("chance", 0.4, 0.2, Some(1.0)), arm("hungry", 0.5, 0.0001, Some(2.0))]).reason;
+        assert!(told.contains("hungry is the first of what is faster (0.50"), "{told}");
         // One of twenty is below 5 % by chance.
         let many =
             (0..20).map(|number| arm(&format!("donor {number}"), 0.9, if number == 0 { 0.04 } else { 0.5 }, Some(1.0)));
         assert_eq!(kept(many.collect()).arm, "stock");
         assert!(recommend(&arms()[..1], &[], Objective::Speed).is_none());
+    }
+
+    /// 16 MiB more than stock are nothing that somebody would miss, whatever multiple of a small program's memory they are.
+    #[test]
+    fn memory_may_grow_by_a_quarter_or_by_an_allowance() {
+        let take = |peaks: &[Option<u64>]| {
+            let taken = recommend(&of_peaks(peaks), &[], Objective::Balanced).unwrap();
+            (taken.arm, taken.reason)
+        };
+        let stock = 2_000_000;
+        let most = stock + MEMORY_ALLOWANCE;
+        let (arm, reason) = take(&[Some(stock), Some(most)]);
+        assert_eq!(arm, "donor 1", "{reason}");
+        let (arm, reason) = take(&[Some(stock), Some(most + 1)]);
+        assert_eq!(arm, "stock", "{reason}");
+        let told = "its peak memory is 9.39 times stock's (18.8 MB against 2.0 MB), and may be at most 1.25 times stock's or 16 MiB \
+                    above it, whichever is more";
+        assert!(reason.contains(told) && reason.contains("`--for speed`"), "{reason}");
+        // Of a large program the quarter is more.
+        let (large, quarter) = (400_000_000, 500_000_000);
+        assert_eq!(take(&[Some(large), Some(quarter)]).0, "donor 1");
+        assert_eq!(take(&[Some(large), Some(quarter + 1)]).0, "stock");
+        // Of two that are as fast, the one that needs less; one whose memory nobody knows is not taken.
+        assert_eq!(take(&[Some(stock), Some(stock * 4), Some(stock * 2), None]).0, "donor 2");
+        for unknown in [&[Some(stock), None][..], &[None, Some(stock)], &[None, None]] {
+            let (arm, reason) = take(unknown);
+            assert_eq!(arm, "stock");
+            assert!(reason.contains("but its memory could not be measured"), "{reason}");
+        }
+        let mut chance = of_peaks(&[Some(stock), Some(stock)]);
+        chance[1].ratio_to_stock = chance[1].ratio_to_stock.map(|ratio| Ratio { p_value: 0.3, ..ratio });
+        let kept = recommend(&chance, &[], Objective::Balanced).unwrap();
+        assert!(kept.arm == "stock" && kept.reason.contains("nothing is faster than stock by 3 %"), "{}", kept.reason);
+    }
+
+    /// A server that was measured: two megabytes of stock's were a reason once to stay seven times as slow.
+    #[test]
+    fn a_small_server_is_not_kept_from_the_cure() {
+        let measured = |name: &str, time: f64, low: f64, high: f64, megabytes: f64| ArmResult {
+            peak_memory_bytes: Some(bytes(megabytes)),
+            memory_ratio_to_stock: Some(megabytes / 2.0),
+            ratio_to_stock: Some(Ratio {
+                value: time,
+                low: Some(low),
+                high: Some(high),
+                p_value: 0.001,
+                method: Method::SignedRank,
+            }),
+            ..arm(name, time, 0.001, None)
+        };
+        let stock = measured("stock", 1.0, 1.0, 1.0, 2.0);
+        let mimalloc = measured("mimalloc", 0.14, 0.11, 0.17, 7.6);
+        let others = [measured("jemalloc", 0.16, 0.13, 0.19, 2.8), measured("glibc", 0.23, 0.2, 0.26, 4.6)];
+        let arms: Vec<ArmResult> = [stock, mimalloc].into_iter().chain(others).collect();
+        let taken = recommend(&arms, &[], Objective::Balanced).unwrap();
+        assert_eq!(taken.arm, "mimalloc", "{}", taken.reason);
+        for told in [
+            "0.14 (95 % interval 0.11 to 0.17) times stock's time",
+            "Its peak memory is 3.80 times stock's (7.6 MB against 2.0 MB)",
+            "at most 1.25 times stock's or 16 MiB above it",
+        ] {
+            assert!(taken.reason.contains(told), "`{told}` is missing in: {}", taken.reason);
+        }
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::case::{Case, title};
-use crate::executor::{Calls, Figures, Memory};
+use crate::executor::{Calls, Figures, Memory, Status};
 use crate::machine::{Disturbance, Machine};
 use crate::recommendation::Recommendation;
 use crate::session::{ArmRuns, Plan, Run, Session, Stopped, log_ratios};
@@ -187,6 +187,12 @@ pub struct CaseResult {
     pub stopped: Stopped,
     /// Whole rounds.
     pub rounds: usize,
+    /// The exit code of stock, which every run of every arm repeated.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exit_code: Option<i32>,
+    /// Where that is not 0: the end of what stock says on standard error.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub complaint: Option<String>,
     /// What else the machine did.
     pub disturbance: Disturbance,
     /// Why small differences cannot be told here.
@@ -237,12 +243,19 @@ impl CaseResult {
             .map(|(at, (arm, runs))| summary(&arm.name, runs, (at != 0).then_some(&session.arms[0])))
             .collect();
         let too_noisy = too_noisy(&arms, plan, &disturbance);
+        let exit_code = session.end.as_ref().and_then(|end| match end.status {
+            Status::Exit(code) => Some(code),
+            Status::Signal(_) => None,
+        });
+        let complaint = session.end.as_ref().map(|end| end.complaint.clone());
         CaseResult {
             name: case.name.clone(),
             threads: case.threads,
             size: case.size,
             stopped: session.stopped,
             rounds: session.arms[0].runs.len(),
+            exit_code,
+            complaint: complaint.filter(|said| !said.is_empty() && exit_code != Some(0)),
             disturbance,
             too_noisy,
             arms,
@@ -252,6 +265,13 @@ impl CaseResult {
     /// Its name for people.
     pub fn title(&self) -> String {
         title(&self.name, self.threads, self.size)
+    }
+
+    /// How its runs ended, where that may not be what was meant: a linter ends so, and so does a program that was called wrongly.
+    pub fn ending(&self) -> Option<String> {
+        let code = self.exit_code.filter(|code| *code != 0)?;
+        let said = self.complaint.as_ref().map_or(String::new(), |said| format!("; stock says `{said}`"));
+        Some(format!("the program ends with exit code {code}, with stock and in every run{said}"))
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::case::Case;
-use crate::executor::{Calls, Clock, Executor, Figures, Memory, RunError, Status};
+use crate::executor::{Calls, Clock, End, Executor, Figures, Memory, RunError, Status};
 
 pub use comparison::{Comparison, Until};
 
@@ -133,6 +133,9 @@ pub struct Run {
 pub struct Session {
     /// In the order of the case's arms.
     pub arms: Vec<ArmRuns>,
+    /// How the first arm ended when its answer was kept, and what it said: what all runs repeated. Nothing for servers, which
+    /// are ended.
+    pub end: Option<End>,
     /// Why it ended.
     pub stopped: Stopped,
 }
@@ -164,7 +167,7 @@ pub enum SessionError {
         /// Why.
         source: RunError,
     },
-    /// The first arm fails.
+    /// A signal ends the first arm.
     #[error("{arm} ends with {status}{}", complained(.complaint))]
     Fails {
         /// Its name.
@@ -172,6 +175,18 @@ pub enum SessionError {
         /// How it ends.
         status: Status,
         /// What it says.
+        complaint: String,
+    },
+    /// The first arm ends otherwise each time.
+    #[error("{arm} does not end the same way twice: with {first}, then with {second}{}", complained(.complaint))]
+    Changing {
+        /// Its name.
+        arm: String,
+        /// How it ended.
+        first: Status,
+        /// How it ended the second time.
+        second: Status,
+        /// What it said then.
         complaint: String,
     },
     /// The first arm prints something else each time.
@@ -193,7 +208,8 @@ fn complained(complaint: &str) -> String {
 /// Compares the arms of `case`, as long as the budget of `plan` lasts.
 ///
 /// # Errors
-/// When the first arm cannot be measured. Another one that fails, or prints something else than the first, is taken out.
+/// When the first arm cannot be measured. Another one that ends otherwise than the first, or prints something else, is taken
+/// out.
 pub fn compare(case: &Case, plan: &Plan, tools: &mut Tools<'_>) -> Result<Session, SessionError> {
     let until = tools.clock.now() + plan.budget;
     let mut comparison = Comparison::new(case, plan.clone());

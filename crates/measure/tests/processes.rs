@@ -9,7 +9,8 @@ use measure::executor::{Executor, RunError, Status, SystemClock};
 use measure::process::Processes;
 use measure::session::{Plan, Stopped, Tools, compare};
 
-const LONG: Duration = Duration::from_secs(120);
+/// A net against what never ends: the programs here take less than a second.
+const LONG: Duration = Duration::from_secs(600);
 
 fn shell(script: &str) -> Invocation {
     Invocation { program: "sh".into(), arguments: vec!["-c".into(), script.into()], ..Invocation::default() }
@@ -41,11 +42,12 @@ fn output_and_end_are_told() {
 #[test]
 fn what_takes_too_long_is_ended_with_its_children() {
     let began = Instant::now();
-    let late = Processes::default().time(&shell("sleep 100 & sleep 100"), Duration::from_millis(200));
+    let late = Processes::default().time(&shell("sleep 3000 & sleep 3000"), Duration::from_millis(200));
     assert!(matches!(late, Err(RunError::TimeOut(_))));
-    let late = Processes::default().memory(&shell("sleep 100"), Duration::from_millis(200));
+    let late = Processes::default().memory(&shell("sleep 3000"), Duration::from_millis(200));
     assert!(matches!(late, Err(RunError::TimeOut(_))), "{late:?}");
-    assert!(began.elapsed() < Duration::from_secs(30));
+    // Nobody waited for them.
+    assert!(began.elapsed() < Duration::from_secs(1500));
 }
 
 #[test]
@@ -56,7 +58,7 @@ fn an_interruption_ends_what_runs() {
         std::thread::sleep(Duration::from_millis(300));
         setter.store(true, Ordering::Relaxed);
     });
-    let interrupted = Processes::until(flag).memory(&shell("sleep 100"), LONG);
+    let interrupted = Processes::until(flag).memory(&shell("sleep 3000"), LONG);
     assert!(matches!(interrupted, Err(RunError::Interrupted)), "{interrupted:?}");
     thread.join().unwrap();
 }
@@ -78,11 +80,14 @@ fn memory_is_that_of_the_largest_process() {
 
 #[test]
 fn system_calls_of_children_are_counted() {
-    let calls = |script| Processes::default().calls(&shell(script), LONG).unwrap();
+    let calls = |script| Processes::default().calls(&shell(script), LONG).unwrap().calls;
     let (none, twice) = (calls(":"), calls("/bin/true; /bin/true; :"));
     assert!(none.complete && none.mmap > 0, "{none:?}");
     assert!(twice.mmap > none.mmap * 2, "{none:?} {twice:?}");
-    assert!(!Processes::default().calls(&shell("sleep 100"), Duration::from_millis(200)).unwrap().complete);
+    let ended = |script| Processes::default().calls(&shell(script), LONG).unwrap().status;
+    assert_eq!((ended("exit 3"), ended("kill -9 $$")), (Some(Status::Exit(3)), Some(Status::Signal(9))));
+    let cut = Processes::default().calls(&shell("sleep 3000"), Duration::from_millis(200)).unwrap();
+    assert!(!cut.calls.complete && cut.status.is_none());
 }
 
 #[test]
@@ -90,13 +95,15 @@ fn a_slower_program_is_found_to_be_slower() {
     let arm = |name: &str, script: &str| Arm { name: name.to_owned(), invocation: shell(script), broken: None };
     let arms = vec![
         arm("stock", "i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done; echo done"),
-        arm("slower", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo done"),
+        // Thirty times as much to do: however busy the machine is, no delay makes up for that.
+        arm("slower", "i=0; while [ $i -lt 180000 ]; do i=$((i+1)); done; echo done"),
         arm("broken", "echo else"),
     ];
     let case = Case { name: "loop".to_owned(), threads: None, size: None, arms };
     let (clock, mut processes) = (SystemClock::default(), Processes::default());
     let plan =
-        Plan { budget: Duration::from_secs(60), least_rounds: 6, most_rounds: 8, memory_runs: 1, ..Plan::default() };
+        // The rounds end it, not the budget, in which the runs that count system calls have to have their place, too.
+        Plan { budget: Duration::from_secs(3600), least_rounds: 6, most_rounds: 8, memory_runs: 1, ..Plan::default() };
     let mut tools = Tools { executor: &mut processes, clock: &clock, observer: &mut |_| {}, interrupted: &|| false };
     let session = compare(&case, &plan, &mut tools).unwrap();
     assert_ne!(session.stopped, Stopped::Failed);

@@ -44,10 +44,15 @@ Examples:
   cargo allograft --donor mimalloc3 test
   cargo allograft run --set purge_delay=0 --release -- --port 8080
   cargo allograft install ripgrep --target x86_64-unknown-linux-musl
-  cargo allograft bench --donors all -- --input data.txt     measure the program with every donor: `allograft bench`";
+  cargo allograft bench --donors all -- --input data.txt     measure the program with every donor: see `bench --help`";
 
 /// Options that take a value, and are ours after a command as well.
 const OURS: [&str; 4] = ["--donor", "--strings", "--donor-profile", "--set"];
+
+/// Whether a value follows that option of ours, if it is one.
+pub(super) fn takes_value(name: &str) -> bool {
+    OURS.contains(&name)
+}
 
 /// What to do.
 #[derive(Debug, Clone)]
@@ -110,7 +115,7 @@ fn ours_first(arguments: &[OsString]) -> Vec<OsString> {
     while let Some(word) = words.next() {
         let text = word.to_string_lossy();
         let name = text.split('=').next().unwrap_or_default();
-        if !OURS.contains(&name) {
+        if !takes_value(name) {
             rest.push(word.clone());
             continue;
         }

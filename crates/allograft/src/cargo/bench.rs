@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use super::arguments::{self, CargoCommand, Order};
 use super::configuration::Configuration;
@@ -21,29 +22,13 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::rust::Rustc;
 
-/// The option that asks for it: without, `cargo allograft bench` is `cargo bench` with a donor.
-const ASKS: &str = "--donors";
-/// Options of `allograft bench` that have a meaning here, and whether a value follows.
-const OURS: [(&str, bool); 15] = [
-    (ASKS, true),
-    ("--threads", true),
-    ("--threads-var", true),
-    ("--for", true),
-    ("--budget", true),
-    ("--precision", true),
-    ("--rounds", true),
-    ("--seed", true),
-    ("--html", true),
-    ("--markdown", true),
-    ("--csv", true),
-    ("--save", true),
-    ("--color", true),
-    ("--any-output", false),
-    ("--json", false),
-];
-
+/// What `cargo allograft bench` takes of `allograft bench`.
 #[derive(Debug, Parser)]
-#[command(name = "cargo allograft bench")]
+#[command(
+    name = "cargo-allograft-bench",
+    bin_name = "cargo allograft bench",
+    override_usage = "cargo allograft bench [CARGO OPTIONS] [OPTIONS] [-- ARGS]"
+)]
 struct Measuring {
     #[command(flatten)]
     global: Global,
@@ -51,26 +36,101 @@ struct Measuring {
     bench: Bench,
 }
 
-/// Whether these words ask for it.
+const ABOUT: &str = "Measure a Cargo project's program with stock musl and with each donor";
+
+const ABOUT_AT_LENGTH: &str = "\
+Measure a Cargo project's program with stock musl and with each donor
+
+Compiles the project once, in the release profile unless another is named, links its program once for each arm, and measures that \
+as `allograft bench` does. Every other option is cargo's own: --bin NAME, --target TRIPLE, --features ...
+
+Any option below asks for this. Without one, `cargo allograft bench` is `cargo bench` with a donor in every benchmark.";
+
+const AFTER_HELP: &str = "\
+Examples:
+  cargo allograft bench --donors all -- --input data.txt
+  cargo allograft bench --donors mimalloc,mimalloc3 --bin server --target x86_64-unknown-linux-musl -- --self-test
+  cargo allograft bench --donors all --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
+
+After `--`: the program's arguments, or a whole command that says {out}; {threads} in it is each number of --threads.
+
+Exit code 1 if an arm fails, or gives another answer or another exit code than stock.";
+
+/// Of `allograft bench`, by the names of its fields: what cargo decides here. They are refused with our usage, as cargo has
+/// nothing of that name either.
+const CARGO_DECIDES: [&str; 8] = ["suite", "host", "build", "build_glibc", "cc", "include", "quick", "from"];
+
+/// Cargo has them as well, so they ask for nothing.
+const SHARED: [&str; 3] = ["color", "quiet", "verbose"];
+
+impl Measuring {
+    /// The command line's parser, which shows what has a meaning here.
+    fn parser() -> clap::Command {
+        let parser = Measuring::command().about(ABOUT).long_about(ABOUT_AT_LENGTH).after_help(AFTER_HELP);
+        parser.mut_args(|argument| match argument.get_id().as_str() {
+            id if CARGO_DECIDES.contains(&id) => argument.hide(true),
+            "command" => argument.help("Arguments of the program, or a command with {out}"),
+            _ => argument,
+        })
+    }
+
+    fn parse(ours: &[OsString]) -> Result<Measuring, clap::Error> {
+        let mut parser = Measuring::parser();
+        let matches =
+            parser.try_get_matches_from_mut(std::iter::once(OsString::from("bench")).chain(ours.iter().cloned()))?;
+        let typed = |id: &&&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        if let Some(id) = CARGO_DECIDES.iter().find(typed) {
+            let message =
+                format!("`--{}` is not for `cargo allograft bench`: cargo builds the program", id.replace('_', "-"));
+            return Err(parser.error(ErrorKind::ArgumentConflict, message));
+        }
+        Measuring::from_arg_matches(&matches)
+    }
+}
+
+/// Options of `allograft bench`, as they are typed, and whether a value follows.
+fn options() -> Vec<(String, bool)> {
+    let parser = Measuring::command();
+    let options = parser.get_arguments().filter(|argument| !["quiet", "verbose"].contains(&argument.get_id().as_str()));
+    let option =
+        |argument: &clap::Arg| Some((format!("--{}", argument.get_long()?), argument.get_action().takes_values()));
+    options.filter_map(option).collect()
+}
+
+/// Whether these words ask for it: the command is `bench`, and an option of `allograft bench` or the question for help is there.
 pub(super) fn asked(words: &[OsString]) -> bool {
-    let mut own = words.iter().take_while(|word| *word != "--");
+    let options = options();
     let (mut is_bench, mut asks) = (false, false);
-    own.by_ref().for_each(|word| {
-        is_bench |= word == "bench";
-        asks |= word.to_str().is_some_and(|word| word.split('=').next() == Some(ASKS));
-    });
+    let mut own = words.iter().take_while(|word| *word != "--");
+    while let Some(word) = own.next() {
+        let text = word.to_string_lossy();
+        let name = text.split('=').next().unwrap_or_default();
+        let option = options.iter().find(|(option, _)| option == name);
+        let takes_value = option.map_or(arguments::takes_value(name), |(_, takes_value)| *takes_value);
+        asks |= option.is_some_and(|(option, _)| !SHARED.contains(&&option[2..])) || matches!(name, "--help" | "-h");
+        if takes_value && name == text {
+            own.next();
+        } else if !text.starts_with('-') && !is_bench {
+            // What comes first of all that is no option is the command.
+            is_bench = text == "bench";
+            if !is_bench {
+                return false;
+            }
+        }
+    }
     is_bench && asks
 }
 
 /// Cargo's words, and ours.
 fn parted(words: &[OsString]) -> (Vec<OsString>, Vec<OsString>) {
+    let options = options();
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let (mut cargos, mut ours) = (Vec::new(), Vec::new());
     let mut own = words[..end].iter();
     while let Some(word) = own.next() {
         let text = word.to_string_lossy();
         let name = text.split('=').next().unwrap_or_default();
-        match OURS.iter().find(|(option, _)| *option == name) {
+        match options.iter().find(|(option, _)| option == name) {
             None => cargos.push(word.clone()),
             Some((_, takes_value)) => {
                 ours.push(word.clone());
@@ -79,8 +139,8 @@ fn parted(words: &[OsString]) -> (Vec<OsString>, Vec<OsString>) {
                 }
             }
         }
-        // It is cargo's as well: no progress of ours beside none of cargo's.
-        if matches!(name, "-q" | "--quiet") {
+        // It is cargo's as well: no progress of ours beside none of cargo's. And what asks for help asks for ours.
+        if matches!(name, "-q" | "--quiet" | "-h" | "--help") {
             ours.push(word.clone());
         }
     }
@@ -90,10 +150,7 @@ fn parted(words: &[OsString]) -> (Vec<OsString>, Vec<OsString>) {
 
 pub(super) fn main(words: &[OsString]) -> ExitCode {
     let (cargos, ours) = parted(words);
-    let parsed = arguments::parse(&cargos).and_then(|arguments| {
-        let measuring = Measuring::try_parse_from(std::iter::once("bench".into()).chain(ours))?;
-        Ok((arguments, measuring))
-    });
+    let parsed = Measuring::parse(&ours).and_then(|measuring| Ok((arguments::parse(&cargos)?, measuring)));
     let (arguments, measuring) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
@@ -111,9 +168,6 @@ pub(super) fn main(words: &[OsString]) -> ExitCode {
 }
 
 fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Failure> {
-    if order.command != CargoCommand::Bench {
-        return Err(Failure::usage(format!("`{ASKS}` belongs to `cargo allograft bench`")));
-    }
     order.command = CargoCommand::Build;
     let mut typed_options = order.options.clone();
     if !order.has(&["--release", "-r"]) && order.values("--profile").is_empty() {
@@ -242,13 +296,30 @@ mod tests {
     }
 
     #[test]
-    fn arms_are_asked_for_by_name() {
-        assert!(asked(&words("bench --donors all")) && asked(&words("--donors=a bench --release")));
-        assert!(
-            !asked(&words("bench --release"))
-                && !asked(&words("bench -- --donors a"))
-                && !asked(&words("run --donors a"))
-        );
+    fn an_option_of_bench_asks_for_it() {
+        for asks in [
+            "bench --donors all",
+            "--donors=a bench --release",
+            "bench --bin app --server x --load y",
+            "bench --json",
+            "--donor mimalloc3 bench --rounds 3",
+            "bench --quick",
+            "bench --help",
+            "bench -h",
+        ] {
+            assert!(asked(&words(asks)), "{asks}");
+        }
+        for asks_not in [
+            "bench --release",
+            "bench -q --color never --target T",
+            "bench -- --donors a",
+            "run --donors a",
+            "run --bin bench --save x",
+            "build --help",
+            "--help",
+        ] {
+            assert!(!asked(&words(asks_not)), "{asks_not}");
+        }
     }
 
     #[test]
@@ -257,7 +328,43 @@ mod tests {
             parted(&words("bench --bin app --donors a,b --budget=2s -q --any-output -F x -- --threads 2"));
         assert_eq!(cargos, words("bench --bin app -q -F x"));
         assert_eq!(ours, words("--donors a,b --budget=2s -q --any-output -- --threads 2"));
-        let measuring = Measuring::try_parse_from(std::iter::once("bench".into()).chain(ours)).unwrap();
-        assert!(measuring.global.quiet);
+        assert!(Measuring::parse(&ours).unwrap().global.quiet);
+    }
+
+    /// Whoever adds an option to `allograft bench` adds it here, or says that cargo decides it.
+    #[test]
+    fn every_option_of_bench_is_ours() {
+        let options = options();
+        for argument in crate::arguments::Arguments::command().find_subcommand("bench").unwrap().get_arguments() {
+            let Some(long) = argument.get_long() else { continue };
+            let known = options.iter().find(|(option, _)| option[2..] == *long);
+            let takes_value = known.map(|(_, takes_value)| *takes_value);
+            assert_eq!(takes_value, Some(argument.get_action().takes_values()), "--{long}");
+        }
+        assert!(options.iter().any(|(option, takes)| option == "--json" && !takes));
+        for id in CARGO_DECIDES {
+            assert!(Measuring::command().get_arguments().any(|argument| argument.get_id() == id), "{id}");
+        }
+    }
+
+    #[test]
+    fn help_and_usage_are_of_this_command() {
+        let said = |line: &str| Measuring::parse(&parted(&words(line)).1).unwrap_err().to_string();
+        for help in ["bench --help", "bench -h"] {
+            let help = said(help);
+            let wanted =
+                ["Usage: cargo allograft bench", "--donors", "--server", "--save", "Measure a Cargo project's program"];
+            for part in wanted {
+                assert!(help.contains(part), "`{part}` is missing in:\n{help}");
+            }
+            for not in ["--build", "--from", "--quick", "[SUITE]", "allograft bench map"] {
+                assert!(!help.contains(&format!("{not} ")), "`{not}` is in:\n{help}");
+            }
+        }
+        let refused = said("bench --donors all --build x");
+        assert!(refused.contains("`--build` is not for `cargo allograft bench`"), "{refused}");
+        assert!(refused.contains("Usage: cargo allograft bench"), "{refused}");
+        let wrong = said("bench --server x");
+        assert!(wrong.contains("--load") && wrong.contains("Usage: cargo allograft bench"), "{wrong}");
     }
 }

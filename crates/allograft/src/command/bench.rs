@@ -5,6 +5,7 @@ mod finished;
 mod host;
 mod measuring;
 mod preloaded;
+mod preparation;
 mod program;
 mod render;
 mod suite;
@@ -16,11 +17,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use measure::case::{self, Case, Invocation};
+use measure::case::Case;
 use measure::recommendation::Objective;
 use measure::results::{Input, Origin, Results};
 use measure::session::Plan;
@@ -28,28 +29,27 @@ use measure::session::Plan;
 use crate::command::verdict;
 use crate::failure::Failure;
 use crate::output::Output;
-use finished::Finished;
-use preloaded::Preloaded;
-
 pub(crate) use arms::{Arm, Libc};
 pub(crate) use host::Host;
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
 ///
 /// Builds the program once for each arm, against a private copy of the libc's folder: the host stays as it is. Checks that
-/// all arms give the same output and exit code, then runs them in random order within rounds until the intervals are
-/// narrow enough or the budget is spent. Memory and system calls are measured in runs of their own.
+/// all arms give the same output and exit code as stock, whatever that is, then runs them in random order within rounds until
+/// the intervals are narrow enough or the budget is spent. Memory and system calls are measured in runs of their own.
 ///
 /// Arms: stock, strings (string functions alone), donors as `graft` puts them in, and of those variants: mimalloc:small
-/// (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions); glibc. `all` is strings and
-/// every donor, `profiles` every donor with each of its profiles.
+/// (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions), mimalloc:strings (with them, in
+/// a program that is linked already); glibc. `all` is strings and every donor, `profiles` every donor with each of its
+/// profiles.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft bench --build 'gcc -O2 -static -specs {libdir}/musl-gcc.specs main.c -o {out}' -- input.txt
   allograft bench --donors stock,mimalloc,mimalloc:small --threads 1,2,8 --build '...' -- --threads {threads}
   allograft bench --build '...' --html report.html --save results.json -- input.txt
   allograft bench --build '...' --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
-  allograft bench -- ./server --self-test                    a program that is linked already, static or dynamic
+  allograft bench -- ./program --self-test                   a program that is linked already, static or dynamic
+  allograft bench --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/' -- ./server
   allograft bench map larson --donors stock,mimalloc,glibc   programs of the suite
   allograft bench --from results.json --markdown table.md
 
@@ -57,10 +57,10 @@ In --build: {libdir} is a folder like the host's with the arm's libc.a, {object}
 stock), {out} where the program has to go. After `--`: the program's arguments, or a whole command that says {out};
 {threads} in it is each number of --threads. Ctrl-C ends the measuring and keeps what there is.
 
-Exit code 1 if an arm fails or gives another answer than stock.")]
+Exit code 1 if an arm fails, or gives another answer or another exit code than stock.")]
 pub(crate) struct Bench {
     /// Programs of the suite; without any, and without --build, all of them
-    #[arg(value_name = "SUITE", value_parser = suite::names(), conflicts_with_all = ["build", "from"])]
+    #[arg(value_name = "SUITE", value_parser = suite::names(), conflicts_with_all = ["build", "server", "from"])]
     suite: Vec<String>,
     /// The libc.a to graft, or its folder; without it, the musl of this machine
     #[arg(long, value_name = "LIBC")]
@@ -74,8 +74,8 @@ pub(crate) struct Bench {
     /// How it is built with glibc, with {out}: adds the arm `glibc`
     #[arg(long, value_name = "CMD", requires = "build")]
     build_glibc: Option<String>,
-    /// How the built server is started, with {out} and {port}
-    #[arg(long, value_name = "CMD", requires_all = ["build", "load"])]
+    /// How the program is started as a server, with {out} and {port}
+    #[arg(long, value_name = "CMD", requires = "load")]
     server: Option<String>,
     /// What puts load on the server at {port} and prints wrk's report, or JSON with `requests_per_second`
     #[arg(long, value_name = "CMD", requires = "server")]
@@ -86,7 +86,7 @@ pub(crate) struct Bench {
     /// The environment variable by which the program takes its number of threads
     #[arg(long, value_name = "NAME", requires = "threads")]
     threads_var: Option<String>,
-    /// What is wanted: `balanced` is the fastest that takes at most 1.25 times stock's memory
+    /// What is wanted: `balanced` is the fastest that takes at most 1.25 times stock's peak memory, or at most 16 MiB more
     #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Wanted::Balanced)]
     wanted: Wanted,
     /// Time for everything but building: 90s, 10m, 1h [default: 5m, for the suite 1h]
@@ -111,7 +111,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FOLDER")]
     include: Option<PathBuf>,
     /// Let the suite's programs do little, to see whether everything runs
-    #[arg(long, conflicts_with_all = ["build", "from"])]
+    #[arg(long, conflicts_with_all = ["build", "server", "from"])]
     quick: bool,
     /// Write a report that browsers show
     #[arg(long, value_name = "FILE")]
@@ -126,7 +126,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Measure nothing; show what --save or --json gave
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["build", "donors", "host", "threads"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["build", "server", "donors", "host", "threads"])]
     from: Option<PathBuf>,
     /// Arguments of the built program, or a command with {out}; without --build, a program and its arguments
     #[arg(last = true, value_name = "ARGS")]
@@ -222,192 +222,6 @@ impl Bench {
         Ok(verdict(!failed || self.from.is_some()))
     }
 
-    /// Builds what is to be measured.
-    fn prepare(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
-        if let Some(build) = &self.build {
-            return self.prepare_program(build, output, interrupted);
-        }
-        if !self.command.is_empty() {
-            return match Preloaded::find(&self.command)? {
-                Some(program) => self.prepare_preloaded(program, output, interrupted),
-                None => self.prepare_finished(output, interrupted),
-            };
-        }
-        let host = Host::find(self.host.as_deref())?;
-        let choice = suite::Choice {
-            names: &self.suite,
-            donors: self.donors.as_deref(),
-            threads: &self.threads,
-            cc: self.cc.as_deref(),
-            include: self.include.as_deref(),
-            quick: self.quick,
-        };
-        suite::prepare(&choice, &host, output, self.budget, interrupted)
-    }
-
-    /// The program as it is, and grafted.
-    fn prepare_finished(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
-        let line = program::Line { words: &self.command[1..], threads_var: self.threads_var.as_deref(), server: None };
-        self.told_of_threads(&line)?;
-        let arms = Finished::arms(self.donors.as_deref())?;
-        let finished = Finished::find(&self.command[0])?;
-        let folder = scratch()?;
-        // Refused for one donor, refused for all.
-        let needed = 2;
-        let made = make_all(&arms, needed, output, interrupted, |arm, number| {
-            finished.make(arm, &folder.path().join(format!("arm{number}")))
-        })?;
-        Ok(Work {
-            cases: self.cases(&arms, &made, |program, threads| line.invocation(program, threads)),
-            origins: arms.iter().map(|arm| arm.origin(&finished.typed, false)).collect(),
-            input: Input {
-                kind: "executable".to_owned(),
-                commands: vec![("command".to_owned(), typed(&self.command))],
-                host: finished.typed,
-                host_sha256: finished.sha256,
-            },
-            budget: self.budget.unwrap_or(OF_A_PROGRAM),
-            warnings: Vec::new(),
-            _folder: folder,
-        })
-    }
-
-    /// The program as it is, alone and with donors loaded before its libc.
-    fn prepare_preloaded(
-        &self,
-        program: Preloaded,
-        output: &Output,
-        interrupted: &AtomicBool,
-    ) -> Result<Work, Failure> {
-        let line = program::Line { words: &self.command[1..], threads_var: self.threads_var.as_deref(), server: None };
-        self.told_of_threads(&line)?;
-        let arms = program.arms(self.donors.as_deref())?;
-        let folder = scratch()?;
-        let made = make_all(&arms, 1, output, interrupted, |arm, number| {
-            program.make(arm, &folder.path().join(format!("arm{number}")))
-        })?;
-        Ok(Work {
-            cases: self.cases(&arms, &made, |library, threads| program.invocation(&line, library, threads)),
-            origins: arms.iter().map(|arm| program.origin(arm)).collect(),
-            input: Input {
-                kind: "preloaded".to_owned(),
-                commands: vec![("command".to_owned(), typed(&self.command))],
-                host: format!("{} ({})", program.typed, program.libc()),
-                host_sha256: program.sha256,
-            },
-            budget: self.budget.unwrap_or(OF_A_PROGRAM),
-            warnings: Vec::new(),
-            _folder: folder,
-        })
-    }
-
-    /// The arms, for programs that are linked elsewhere with musl. Asked before anything is built.
-    ///
-    /// # Errors
-    /// For arms that there are not, and options that do not fit together.
-    pub(crate) fn arms_to_link(&self, arch: surgery::Arch) -> Result<Vec<Arm>, Failure> {
-        for path in [&self.html, &self.markdown, &self.csv, &self.save].into_iter().flatten() {
-            render::check(path)?;
-        }
-        let line = program::Line { words: &self.command, threads_var: self.threads_var.as_deref(), server: None };
-        self.told_of_threads(&line)?;
-        let arms = arms::read(self.donors.as_deref(), arch)?;
-        match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Bump)) {
-            None => Ok(arms),
-            Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))),
-        }
-    }
-
-    /// Measures what was linked elsewhere: the program of each arm, or why there is none.
-    ///
-    /// # Errors
-    /// Those of measuring.
-    pub(crate) fn run_linked(&self, linked: Linked<'_>, output: &Output) -> Result<ExitCode, Failure> {
-        let line = program::Line { words: &self.command, threads_var: self.threads_var.as_deref(), server: None };
-        let Linked { arms, programs, command, host, folder } = linked;
-        let origin = |arm: &Arm| Origin {
-            command: match &arm.libc {
-                Libc::Graft(graft) => Some(graft.command_of_cargo(&command)),
-                _ => None,
-            },
-            ..arm.origin(&host.typed, host.has_strings())
-        };
-        let mut commands = vec![("build".to_owned(), command.clone())];
-        if !self.command.is_empty() {
-            commands.push(("arguments".to_owned(), typed(&self.command)));
-        }
-        let work = Work {
-            cases: self.cases(arms, &programs, |program, threads| line.invocation(program, threads)),
-            origins: arms.iter().map(origin).collect(),
-            input: input("cargo", commands, host),
-            budget: self.budget.unwrap_or(OF_A_PROGRAM),
-            warnings: Vec::new(),
-            _folder: folder,
-        };
-        self.measure(work, output, &interruption()?)
-    }
-
-    /// Numbers of threads have to reach the program.
-    fn told_of_threads(&self, line: &program::Line<'_>) -> Result<(), Failure> {
-        if self.threads.is_empty() || line.takes_threads() {
-            return Ok(());
-        }
-        Err(Failure::usage("nothing tells the program its number of threads")
-            .with_help("say `{threads}` in its arguments, or `--threads-var NAME` if it reads an environment variable"))
-    }
-
-    /// One case for each number of threads.
-    fn cases(
-        &self,
-        arms: &[Arm],
-        programs: &[Result<PathBuf, String>],
-        invoke: impl Fn(&Path, Option<u32>) -> Invocation,
-    ) -> Vec<Case> {
-        let threads: Vec<Option<u32>> = match self.threads.as_slice() {
-            [] => vec![None],
-            threads => threads.iter().copied().map(Some).collect(),
-        };
-        let case = |threads| {
-            let arms = case_arms(arms, programs, |program| invoke(program, threads));
-            Case { name: "program".to_owned(), threads, size: None, arms }
-        };
-        threads.into_iter().map(case).collect()
-    }
-
-    fn prepare_program(&self, build: &str, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
-        let recipe = program::Recipe { build, build_glibc: self.build_glibc.as_deref() };
-        recipe.check()?;
-        let server = self.server.as_deref().zip(self.load.as_deref());
-        let line = program::Line { words: &self.command, threads_var: self.threads_var.as_deref(), server };
-        self.told_of_threads(&line)?;
-        let host = Host::find(self.host.as_deref())?;
-        native(&host)?;
-        let mut arms = arms::read(self.donors.as_deref(), host.arch)?;
-        if self.build_glibc.is_some() && arms.iter().all(|arm| arm.name != arms::GLIBC) {
-            arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch)?.into_iter().skip(1));
-        }
-        let folder = scratch()?;
-        let built = make_all(&arms, 1, output, interrupted, |arm, number| {
-            recipe.make(arm, &host, &folder.path().join(format!("arm{number}")))
-        })?;
-        let mut commands = vec![("build".to_owned(), build.to_owned())];
-        commands.extend(self.build_glibc.iter().map(|build| ("build with glibc".to_owned(), build.clone())));
-        commands.extend(self.server.iter().map(|server| ("server".to_owned(), server.clone())));
-        commands.extend(self.load.iter().map(|load| ("load".to_owned(), load.clone())));
-        if !self.command.is_empty() {
-            commands.push(("arguments".to_owned(), typed(&self.command)));
-        }
-        let kind = if server.is_some() { "server" } else { "program" };
-        Ok(Work {
-            cases: self.cases(&arms, &built, |program, threads| line.invocation(program, threads)),
-            origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
-            input: input(kind, commands, &host),
-            budget: self.budget.unwrap_or(OF_A_PROGRAM),
-            warnings: Vec::new(),
-            _folder: folder,
-        })
-    }
-
     /// The budget is that of the work.
     fn plan(&self) -> Plan {
         let mut plan = Plan {
@@ -451,28 +265,10 @@ impl Bench {
     }
 }
 
-/// Foreign programs would run under an emulator, whose times say nothing.
-fn native(host: &Host) -> Result<(), Failure> {
-    if host.arch.name() == std::env::consts::ARCH {
-        return Ok(());
-    }
-    let message = format!("`{}` is for {}, and this machine is {}", host.typed, host.arch, std::env::consts::ARCH);
-    Err(Failure::usage(message).with_help("measure on a machine of that architecture: rankings do not carry over"))
-}
-
-fn scratch() -> Result<tempfile::TempDir, Failure> {
-    let folder = tempfile::Builder::new().prefix("allograft-bench-").tempdir();
-    folder.map_err(|error| Failure::usage(format!("cannot make a folder for the programs: {error}")))
-}
-
 fn fresh_seed() -> u64 {
     // Any number does; one that JSON readers hold exactly.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::from(now.subsec_nanos()) ^ (now.as_secs() << 20) & ((1 << 52) - 1)
-}
-
-fn input(kind: &str, commands: Vec<(String, String)>, host: &Host) -> Input {
-    Input { kind: kind.to_owned(), commands, host: host.typed.clone(), host_sha256: host.sha256.clone() }
 }
 
 /// Ctrl-C and `kill` set the flag; a second time they end the process as they would have.
@@ -491,53 +287,6 @@ fn interruption() -> Result<Arc<AtomicBool>, Failure> {
 pub(crate) fn typed(command: &[OsString]) -> String {
     let words: Vec<String> = command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
     words.join(" ")
-}
-
-/// The program of each arm, or why there is none. Without the first, `needed` ones there is nothing to compare.
-fn make_all(
-    arms: &[Arm],
-    needed: usize,
-    output: &Output,
-    interrupted: &AtomicBool,
-    mut make: impl FnMut(&Arm, usize) -> Result<PathBuf, Failure>,
-) -> Result<Vec<Result<PathBuf, String>>, Failure> {
-    let progress = output.progress();
-    let mut built = Vec::new();
-    for (number, arm) in arms.iter().enumerate() {
-        if interrupted.load(Ordering::Relaxed) {
-            progress.finish();
-            return Err(Failure::usage("interrupted: nothing was measured"));
-        }
-        progress.step(&format!("{} of {}: building {}", number + 1, arms.len(), arm.name));
-        match make(arm, number) {
-            Err(failure) if number < needed => {
-                progress.finish();
-                return Err(failure);
-            }
-            Err(failure) => {
-                progress.finish();
-                output.error(&failure);
-                let reason = failure.message.lines().next().unwrap_or_default();
-                built.push(Err(reason.strip_prefix(&format!("{}: ", arm.name)).unwrap_or(reason).to_owned()));
-            }
-            Ok(program) => built.push(Ok(program)),
-        }
-    }
-    progress.finish();
-    if let (true, Some(Err(_))) = (built.len() == 2, built.last()) {
-        return Err(Failure::usage("there is nothing left to compare stock with"));
-    }
-    Ok(built)
-}
-
-fn case_arms(arms: &[Arm], built: &[Result<PathBuf, String>], invoke: impl Fn(&Path) -> Invocation) -> Vec<case::Arm> {
-    let arm = |(arm, built): (&Arm, &Result<PathBuf, String>)| match built {
-        Ok(program) => case::Arm { name: arm.name.clone(), invocation: invoke(program), broken: None },
-        Err(reason) => {
-            case::Arm { name: arm.name.clone(), invocation: Invocation::default(), broken: Some(reason.clone()) }
-        }
-    };
-    arms.iter().zip(built).map(arm).collect()
 }
 
 /// The text of a file.

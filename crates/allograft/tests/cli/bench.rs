@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use fixtures::Arch;
 use serde_json::Value;
 
-use crate::lab::{Lab, Ran, dynamic_with_musl};
+use crate::lab::{Lab, Ran, dynamic_with_musl, tool};
 
 /// Allocates in a loop and prints a checksum; with `--usable`, what differs from allocator to allocator.
 const PROGRAM: &str = r#"
@@ -26,6 +26,14 @@ int main(int argc, char **argv) {
         memset(held[i % 1000], (int)i, 16);
         sum += held[i % 1000][3];
     }
+    if (argc > 2 && strcmp(argv[2], "--code") == 0) fprintf(stderr, "findings\n"), exit(atoi(argv[3]));
+    /* One that ends otherwise each time. */
+    if (argc > 2 && strcmp(argv[2], "--flip") == 0) {
+        FILE *runs = fopen("runs", "a");
+        fputc('x', runs);
+        exit(1 + (int)(ftell(runs) % 2));
+    }
+    if (argc > 2 && strcmp(argv[2], "--die") == 0) abort();
     const char *threads = getenv("THREADS");
     printf("sum %ld\n", sum);
     return threads ? fprintf(stderr, "%s threads\n", threads) < 0 : 0;
@@ -61,6 +69,19 @@ impl Bench {
         format!("'{}'", self.libc.parent().unwrap().display())
     }
 
+    /// With the program linked already, as `finished`, with stock musl.
+    fn finished() -> Bench {
+        let bench = Bench::new();
+        let build = bench.build(&bench.libdir()).replace("{object}", "").replace("{out}", "finished");
+        tool(Command::new("sh").args(["-c", &build]).current_dir(bench.lab.path("")));
+        bench
+    }
+
+    /// Measures the finished program, shortly.
+    fn run_finished(&self, more: &[&str]) -> Ran {
+        self.lab.run(["bench", "--rounds", "2", "--budget", "1h", "--json"].iter().chain(more))
+    }
+
     fn run(&self, more: &[&str]) -> Ran {
         let build = self.build("{libdir}");
         self.run_built(&build.replace("{object}", ""), more)
@@ -68,7 +89,7 @@ impl Bench {
 
     fn run_built(&self, build: &str, more: &[&str]) -> Ran {
         let host = self.libc.to_str().unwrap();
-        let start = ["bench", "--host", host, "--build", build, "--budget", "2s"];
+        let start = ["bench", "--host", host, "--build", build, "--budget", "1h"];
         self.lab.run(start.iter().chain(more))
     }
 }
@@ -222,18 +243,13 @@ fn wrong_usage_is_explained() {
     let dynamic = env!("CARGO_BIN_EXE_allograft");
     let ran = bench.lab.run(["bench", "--donors", "strings", "--", dynamic]);
     ran.exits(2).says(&["a dynamic program has no arm `strings`", "mimalloc"]);
-    bench.lab.run(["bench", "--donors", "strings", "--", "./program"]).exits(2).says(&["no arm `strings`", "mimalloc"]);
     bench.lab.put("results.json", b"{\"schema_version\": 9}");
     bench.lab.run(["bench", "--from", "results.json"]).exits(2).says(&["schema_version is 9, expected 1"]);
 }
 
 #[test]
 fn a_finished_program_is_grafted_and_measured() {
-    let bench = Bench::new();
-    let build = bench.build(&bench.libdir());
-    let build = build.replace("{object}", "").replace("{out}", "finished");
-    let built = std::process::Command::new("sh").args(["-c", &build]).current_dir(bench.lab.path("")).status().unwrap();
-    assert!(built.success());
+    let bench = Bench::finished();
     let before = fs::read(bench.lab.path("finished")).unwrap();
     let ran = bench.lab.run([
         "bench",
@@ -246,7 +262,7 @@ fn a_finished_program_is_grafted_and_measured() {
         "--rounds",
         "2",
         "--budget",
-        "2s",
+        "1h",
         "--json",
         "--",
         "./finished",
@@ -263,6 +279,73 @@ fn a_finished_program_is_grafted_and_measured() {
     assert_eq!(fs::read(bench.lab.path("finished")).unwrap(), before);
 }
 
+/// What is linked already keeps its string functions unless it is asked for others: both ways are measured, and the command
+/// that is recommended does what was.
+#[test]
+fn a_finished_program_is_measured_with_string_functions_too() {
+    let bench = Bench::finished();
+    let document = bench.run_finished(&["--donors", "all", "--", "./finished", "20000"]).exits(0).json();
+    let names: Vec<&str> =
+        document["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["stock", "mimalloc", "mimalloc:strings", "mimalloc-secure", "mimalloc-secure:strings"]);
+    for (name, strings, options) in [("mimalloc", false, ""), ("mimalloc:strings", true, " --strings on")] {
+        let arm = arm(&document, name);
+        assert_eq!((&arm["strings"], &arm["donor"]), (&strings.into(), &"mimalloc".into()));
+        assert!(arm["failure"].is_null() && arm["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{arm}");
+        assert_eq!(arm["command"], format!("allograft graft ./finished --donor mimalloc{options}"));
+    }
+    assert_eq!(document["warnings"], Value::Array(Vec::new()));
+    let command = arm(&document, "mimalloc:strings")["command"].as_str().unwrap().to_owned();
+    bench.lab.run(command.split(' ').skip(1).chain(["-o", "applied"])).exits(0);
+    let report = &bench.lab.run(["inspect", "applied", "--json"]).exits(0).json()["files"][0];
+    assert_eq!((&report["strings"], &report["malloc"]["name"]), (&"grafted".into(), &"mimalloc".into()));
+    bench.run_finished(&["--donors", "strings", "--", "./finished"]).exits(2).says(&["no arm `strings`", "mimalloc"]);
+
+    // Where none can be exchanged, the arms without are measured; one that was asked for by name is refused.
+    let mut rename = Command::new("objcopy");
+    let internal = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
+    let functions = fixtures::strings::FUNCTIONS.into_iter().chain(internal);
+    tool(
+        rename.args(functions.map(|name| format!("--redefine-sym={name}=own_{name}"))).arg(bench.lab.path("finished")),
+    );
+    let document = bench.run_finished(&["--", "./finished", "20000"]).exits(0).json();
+    assert_eq!(document["arms"].as_array().unwrap().len(), 3);
+    let warning = document["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("no arm has string functions") && warning.contains("can be exchanged"), "{warning}");
+    bench.run_finished(&["--donors", "mimalloc:strings", "--", "./finished"]).exits(3).says(&["can be exchanged"]);
+}
+
+/// Linters that find something end with a code that is not 0.
+#[test]
+fn an_exit_code_is_what_every_arm_repeats() {
+    let bench = Bench::finished();
+    let run = |more: &[&str]| bench.run_finished(&[&["--donors", "mimalloc", "--"], more].concat());
+    let document = run(&["./finished", "2000", "--code", "3"]).exits(0).json();
+    let arm = arm(&document, "mimalloc");
+    assert!(arm["failure"].is_null() && arm["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{arm}");
+    let case = &document["cases"][0];
+    assert_eq!((&case["exit_code"], &case["complaint"]), (&3.into(), &"findings".into()));
+    assert!(case["arms"][0]["calls"]["complete"] == true || case["arms"][0]["no_calls"].is_string(), "{case}");
+    let table = ["bench", "--donors", "mimalloc", "--rounds", "1", "--", "./finished", "2000", "--code", "3"];
+    let shown = bench.lab.run(table).exits(0).out;
+    assert!(shown.contains("ends with exit code 3, with stock and in every run; stock says `findings`"), "{shown}");
+    // So it is with `graft --try`.
+    let tried = ["graft", "finished", "-o", "tried", "--json", "--try", "--", "2000", "--code", "3"];
+    let tried = bench.lab.run(tried).exits(0).json()["hosts"][0]["tried"].to_string();
+    assert!(tried.contains("exit status: 3 and the same"), "{tried}");
+    // The other codes: of one arm alone, of stock itself, and a signal.
+    run(&["./finished", "2000", "--die"]).exits(2).says(&["stock ends with signal 6"]);
+    let said = run(&["./finished", "2000", "--flip"]).exits(2);
+    said.says(&["stock does not end the same way twice: with exit code 1, then with exit code 2", "help: "]);
+    let build = bench.build("{libdir}").replace("{object}", "");
+    // The program of the second arm is one that ends otherwise.
+    let other = format!("{build} && if test -e seen; then printf '#!/bin/sh\nexit 5\n' >{{out}}; fi; touch seen");
+    let document =
+        bench.run_built(&other, &["--donors", "mimalloc", "--rounds", "1", "--any-output", "--json"]).exits(1).json();
+    let failure = self::arm(&document, "mimalloc")["failure"].as_str().unwrap();
+    assert_eq!(failure, "ends with exit code 5, not with exit code 0 as stock");
+}
+
 /// The command to apply is the one that was typed, and does what it says.
 #[test]
 fn a_dynamic_program_is_measured_with_preloaded_donors() {
@@ -275,7 +358,7 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     };
     build("");
     let measure = |more: &[&str]| {
-        let start = ["bench", "--rounds", "2", "--budget", "2s", "--json"];
+        let start = ["bench", "--rounds", "2", "--budget", "1h", "--json"];
         bench.lab.run(start.iter().chain(more))
     };
     let document =
@@ -321,7 +404,7 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
 fn a_dynamic_program_of_musl_is_measured_with_preloaded_donors() {
     let lab = Lab::new();
     dynamic_with_musl(&lab, PROGRAM, "dynamic");
-    let start = ["bench", "--rounds", "2", "--budget", "2s", "--json", "--donors", "mimalloc,rpmalloc"];
+    let start = ["bench", "--rounds", "2", "--budget", "1h", "--json", "--donors", "mimalloc,rpmalloc"];
     let document = lab.run(start.iter().chain(&["--any-output", "--", "./dynamic", "--usable"])).exits(0).json();
     assert_eq!(document["input"]["kind"], "preloaded");
     for name in ["stock", "mimalloc", "rpmalloc"] {
@@ -348,7 +431,7 @@ fn a_graft_in_place_is_compared_with_its_stock() {
     bench.lab.run(["graft", "libc.a", "--donor", "rpmalloc"]).exits(0);
     let build = bench.build("{libdir}").replace("{object}", "");
     let ran = bench.lab.run([
-        "bench", "--host", "libc.a", "--build", &build, "--donors", "mimalloc", "--rounds", "1", "--budget", "1s",
+        "bench", "--host", "libc.a", "--build", &build, "--donors", "mimalloc", "--rounds", "1", "--budget", "1h",
         "--json",
     ]);
     assert_eq!(arm(&ran.exits(0).json(), "mimalloc")["failure"], Value::Null);
@@ -367,6 +450,44 @@ fn a_server_is_measured_by_its_load() {
     let run = &arm(&document, "mimalloc")["runs"][0];
     assert_eq!((&run["service"]["requests_per_second"], &run["service"]["p99_ms"]), (&100.0.into(), &2.5.into()));
     assert_eq!(arm(&document, "mimalloc")["ratio_to_stock"]["value"], 1.0);
+}
+
+/// A program that is linked already can be a server as well: a static one is grafted, a dynamic one is preloaded into.
+#[test]
+fn a_finished_server_is_measured_by_its_load() {
+    let bench = Bench::finished();
+    let load = "echo '{ \"requests_per_second\": 100.0 }'";
+    // The program stands for the server; the script listens in its place, and says what the program said of its malloc.
+    let server = "sh -c '{out} --usable >>told && exec python3 -m http.server --bind 127.0.0.1 {port}'";
+    let run = |more: &[&str]| bench.run_finished(&[&["--server", server, "--load", load], more].concat());
+    let document = run(&["--donors", "mimalloc,mimalloc:strings", "--", "./finished"]).exits(0).json();
+    assert_eq!(document["input"]["kind"], "executable");
+    for name in ["stock", "mimalloc", "mimalloc:strings"] {
+        let arm = arm(&document, name);
+        assert_eq!(arm["runs"][0]["service"]["requests_per_second"], 100.0, "{arm}");
+    }
+    let told = fs::read_to_string(bench.lab.path("told")).unwrap();
+    assert!(told.contains("24\n") && told.contains("32\n"), "stock and graft: {told}");
+    let commands = document["input"]["commands"].to_string();
+    assert!(commands.contains(&server[..20]) && commands.contains("./finished"), "{commands}");
+
+    tool(Command::new("sh").args(["-c", "cc -O2 -fno-builtin main.c -o dynamic"]).current_dir(bench.lab.path("")));
+    fs::remove_file(bench.lab.path("told")).unwrap();
+    let document = run(&["--donors", "mimalloc", "--", "./dynamic"]).exits(0).json();
+    assert_eq!(document["input"]["kind"], "preloaded");
+    assert_eq!(arm(&document, "mimalloc")["runs"][0]["service"]["requests_per_second"], 100.0);
+    let told = fs::read_to_string(bench.lab.path("told")).unwrap();
+    assert!(told.contains("24\n") && told.contains("32\n"), "stock and preloaded: {told}");
+    let command = arm(&document, "mimalloc")["command"].as_str().unwrap();
+    assert!(command.contains("LD_PRELOAD=./libmimalloc.so sh -c './dynamic --usable >>told"), "{command}");
+
+    let plain = "{out} --port {port}";
+    let wrong = |more: &[&str]| bench.lab.run(["bench"].iter().chain(more)).exits(2);
+    wrong(&["--server", plain, "--load", load]).says(&["there is no server to start", "--build"]);
+    wrong(&["--server", plain, "--load", load, "--", "./finished", "x"]).says(&["`x` would not reach the server"]);
+    wrong(&["--server", "./finished {port}", "--load", load, "--", "./finished"]).says(&["does not say `{out}`"]);
+    wrong(&["--server", "{out}", "--load", load, "--", "./finished"]).says(&["does not say `{port}`"]);
+    wrong(&["--server", plain, "--", "./finished"]).says(&["--load"]);
 }
 
 #[test]

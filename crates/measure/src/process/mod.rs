@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::case::Invocation;
-use crate::executor::{Calls, Executor, RunError, Timed, Watched};
+use crate::executor::{Counted, Executor, RunError, Timed, Watched};
 
 pub use server::service;
 pub use spawn::end_group;
@@ -52,7 +52,7 @@ impl Executor for Processes {
         }
     }
 
-    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Calls, RunError> {
+    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Counted, RunError> {
         match &invocation.load {
             None => traced::calls(invocation, limit, self),
             Some(_) => Err(RunError::Measuring("system calls of servers are not counted".to_owned())),

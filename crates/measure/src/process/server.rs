@@ -1,10 +1,13 @@
 //! A server under load: started, waited for, asked, looked at when it has calmed down, and ended.
 
 use std::ffi::OsString;
-use std::net::{TcpListener, TcpStream};
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use serde_json::Value;
 
 use super::{Processes, spawn, timed, traced};
@@ -12,7 +15,7 @@ use crate::case::{Invocation, Load};
 use crate::executor::{End, Memory, RunError, Service, Status, Timed};
 
 /// A server that does not listen after this time is not going to.
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_secs(120);
 /// Memory is read so long after the load is over.
 const CALM: Duration = Duration::from_secs(1);
 /// Between SIGTERM and SIGKILL.
@@ -54,9 +57,18 @@ pub(super) fn run(
 
 /// One that nobody listens on now; should another program take it before the server does, the server says so.
 fn free_port() -> Result<u16, RunError> {
-    let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    let port = port.map(|address| address.port());
+    let port = reserved().map(|(_, port)| port);
     port.map_err(|error| RunError::Server(format!("no port of this machine is to be had: {error}")))
+}
+
+/// A socket on a free port. It never listens: what another thread starts at this moment holds a copy of it until its exec, and
+/// would be taken for the server. Nor does it keep the server from its port, if that does not mind.
+fn reserved() -> rustix::io::Result<(OwnedFd, u16)> {
+    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    let address = SocketAddrV4::try_from(net::getsockname(&socket)?)?;
+    Ok((socket, address.port()))
 }
 
 fn filled(argument: &OsString, port: u16) -> OsString {
@@ -105,21 +117,34 @@ fn output(invocation: &Invocation, limit: Duration, processes: &Processes) -> Re
     let mut command = Command::new(&invocation.program);
     command.args(&invocation.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let child = spawn::start(&mut command)?;
-    let pid = child.id();
-    let reader = std::thread::spawn(move || child.wait_with_output());
-    let waited = timed::wait(pid, limit, processes);
-    if waited.is_err() {
-        spawn::end_group(pid);
-    }
-    let lost = || RunError::Server("what the load command printed was lost".to_owned());
-    let output = reader.join().map_err(|_| lost())?.map_err(|_| lost())?;
+    let mut child = spawn::start(&mut command)?;
+    let said = child.stdout.take().map(read_apart);
+    let complained = child.stderr.take().map(read_apart);
+    let waited = timed::wait(child.id(), limit, processes);
+    // What it left behind in the background would hold the pipes. Before its end is taken note of: until then nobody else can
+    // have its number.
+    spawn::end_group(child.id());
+    let status = child.wait().map_err(|_| RunError::Server("how the load command ended was lost".to_owned()))?;
+    let text = |reader: Option<std::thread::JoinHandle<Vec<u8>>>| {
+        let bytes = reader.and_then(|reader| reader.join().ok()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let (said, complaint) = (text(said), text(complained));
     waited?;
-    if !output.status.success() {
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        return Err(RunError::Server(format!("the load command failed ({}): {}", output.status, complaint.trim())));
+    if !status.success() {
+        return Err(RunError::Server(format!("the load command failed ({status}): {}", complaint.trim())));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(said)
+}
+
+/// Reads all of it, in a thread of its own.
+fn read_apart(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What cannot be read was not said.
+        let _ = from.read_to_end(&mut bytes);
+        bytes
+    })
 }
 
 fn stop(server: u32) {
@@ -164,6 +189,13 @@ fn milliseconds(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reserved_port_is_not_taken_for_a_server() {
+        let (socket, port) = reserved().unwrap();
+        assert!(port != 0 && !listens(port), "somebody listens on port {port}, or the socket does");
+        drop(socket);
+    }
 
     #[test]
     fn both_ways_to_say_it_are_understood() {

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 
 use super::{Processes, filter, spawn};
 use crate::case::Invocation;
-use crate::executor::{Calls, Memory, RunError, Status, Watched};
+use crate::executor::{Calls, Counted, Memory, RunError, Status, Watched};
 
 /// Looks at memory when each process of the program ends; nothing else is slowed but their starts.
 pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Watched, RunError> {
@@ -38,7 +38,7 @@ pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Proce
         Ended::Itself(status, outputs) => {
             let end = outputs.end(raw(status));
             match found {
-                None if end.status == Status::Exit(0) => Err(measuring("the program did not stop at its exit")),
+                None if matches!(end.status, Status::Exit(_)) => Err(measuring("the program did not stop at its exit")),
                 memory => Ok(Watched { memory, wall_s, end }),
             }
         }
@@ -57,7 +57,7 @@ fn raw(status: WaitStatus) -> i32 {
 }
 
 /// Counts, in all threads and children.
-pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Calls, RunError> {
+pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Counted, RunError> {
     let mut calls = Calls::default();
     let options = [
         Options::PTRACE_O_TRACESECCOMP,
@@ -73,9 +73,10 @@ pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Proces
         }
     })?;
     match end {
-        Ended::Itself(WaitStatus::Exited(_, 0), _) => Ok(Calls { complete: true, ..calls }),
-        Ended::Itself(status, _) => Err(measuring(&format!("the program ended with {status:?} under ptrace"))),
-        Ended::Late => Ok(calls),
+        Ended::Itself(status, outputs) => {
+            Ok(Counted { calls: Calls { complete: true, ..calls }, status: Some(outputs.end(raw(status)).status) })
+        }
+        Ended::Late => Ok(Counted { calls, status: None }),
     }
 }
 

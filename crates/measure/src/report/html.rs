@@ -38,6 +38,9 @@ pub fn html(results: &Results) -> String {
         let rounds = if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) };
         // Writing to a string does not fail.
         let _ = write!(body, "<section><h2>{} <small>{rounds}</small></h2>", escaped(&case.title()));
+        if let Some(ending) = &case.ending() {
+            let _ = write!(body, "<p class=\"warning\">{}.</p>", escaped(ending));
+        }
         if let Some(noise) = &case.too_noisy {
             let _ = write!(body, "<p class=\"warning\">{}</p>", escaped(noise));
         }

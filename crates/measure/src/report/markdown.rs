@@ -61,6 +61,9 @@ fn table(case: &CaseResult) -> String {
             _ => writeln!(text, "| {name} | not measured | | | | | |"),
         };
     }
+    if let Some(ending) = case.ending() {
+        let _ = writeln!(text, "\n{ending}.");
+    }
     if let Some(noise) = &case.too_noisy {
         let _ = writeln!(text, "\n{noise}.");
     }

@@ -58,6 +58,7 @@ mod tests {
         ] {
             assert!(text.contains(figure), "{figure}");
         }
+        assert!(text.contains("ends with exit code 3, with stock and in every run; stock says `3 <findings>`"));
         // Numbers that are none would be drawn somewhere.
         assert!(!page.contains("NaN") && !page.contains("inf"), "a number that is none");
         let numbers =
@@ -88,6 +89,7 @@ mod tests {
         }
         assert!(markdown.contains("| map, 8 threads | 1.00 s | 0.50 | 0.45 | fails |"), "{markdown}");
         assert!(markdown.contains("| map, 8 threads | 10.5 MB | 1.10 | 4.00 | fails |"), "{markdown}");
+        assert!(markdown.contains("\nthe program ends with exit code 3, with stock and in every run"), "{markdown}");
         assert!(markdown.contains("| geometric mean | | 0.50 | 0.45 | - |"), "{markdown}");
         assert!(overview(&samples::results()).lines().all(|line| markdown.contains(line)));
         let csv = csv(&samples::results());

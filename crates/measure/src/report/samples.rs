@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::case::{Arm, Case, Invocation};
-use crate::executor::{Calls, Figures, Memory};
+use crate::executor::{Calls, End, Figures, Memory, Status};
 use crate::machine::{Disturbance, Machine};
 use crate::recommendation::{Objective, recommend};
 use crate::results::{CaseResult, Input, Origin, Results, SCHEMA_VERSION, arms};
@@ -22,6 +22,12 @@ pub(crate) fn results() -> Results {
         let scale = size.map_or(1.0, |size| f64::from(u32::try_from(size).unwrap()));
         let session = Session {
             stopped: Stopped::Narrow,
+            end: Some(End {
+                status: Status::Exit(3),
+                digest: [0; 32],
+                head: String::new(),
+                complaint: "3 <findings>".to_owned(),
+            }),
             arms: vec![
                 runs(scale, 10 << 20),
                 runs(0.5 * scale, 11 << 20),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{ArmRuns, Plan, Progress, Run, Session, SessionError, Stopped, Tools, complained, log_ratios};
 use crate::case::Case;
-use crate::executor::{End, Figures, RunError, Status, Watched};
+use crate::executor::{Counted, End, Figures, RunError, Status, Watched};
 use crate::statistics::{median, narrow_enough, rounds_needed};
 
 /// An arm other than the first may take so many times as long as that one, and so much more, before it is ended.
@@ -110,7 +110,8 @@ impl<'s> Comparison<'s> {
 
     /// What there is.
     pub fn finish(self) -> Session {
-        Session { arms: self.arms, stopped: self.stopped }
+        let is_server = self.case.arms.first().is_some_and(|arm| arm.invocation.load.is_some());
+        Session { arms: self.arms, end: self.expected.filter(|_| !is_server), stopped: self.stopped }
     }
 
     fn name(&self, arm: usize) -> &str {
@@ -147,7 +148,7 @@ impl<'s> Comparison<'s> {
             }
             (tools.observer)(Progress::Checking(self.name(arm)));
             let watched = self.watched(arm, tools);
-            let right = watched.as_ref().is_some_and(|watched| self.wrong(&watched.end).is_none());
+            let right = watched.as_ref().is_some_and(|watched| self.wrong(arm, &watched.end).is_none());
             // Where tracing does not work, or the program does not under it, a plain run decides.
             let plain = if right { self.plan.warm_up.saturating_sub(1) } else { self.plan.warm_up.max(1) };
             for _ in 0..plain {
@@ -165,12 +166,16 @@ impl<'s> Comparison<'s> {
         Ok(())
     }
 
+    /// Whatever exit code the first arm has is what every run has to repeat: linters end with one that is not 0 when all is
+    /// well with them. Only a program that a signal ends has failed.
     fn check_first(&mut self, tools: &mut Tools<'_>) -> Result<End, SessionError> {
         (tools.observer)(Progress::Checking(self.name(0)));
-        let watched = self.watched(0, tools).filter(|watched| watched.end.status == Status::Exit(0));
+        let watched = self.watched(0, tools);
+        let mut watched = watched.filter(|watched| matches!(watched.end.status, Status::Exit(_)));
         let mut expected: Option<End> = watched.as_ref().map(|watched| watched.end.clone());
-        let least = if expected.is_some() { 1 } else { 2 };
-        for _ in 0..self.plan.warm_up.max(least) {
+        let mut left = self.plan.warm_up.max(if expected.is_some() { 1 } else { 2 });
+        while left > 0 {
+            left -= 1;
             let arm = self.name(0).to_owned();
             (tools.observer)(Progress::Checking(&arm));
             let (limit, cut) = self.limit(tools);
@@ -179,11 +184,22 @@ impl<'s> Comparison<'s> {
                 RunError::TimeOut(_) if cut => SessionError::Run { arm: arm.clone(), source: RunError::Interrupted },
                 source => SessionError::Run { arm: arm.clone(), source },
             })?;
-            if run.end.status != Status::Exit(0) {
-                let End { status, complaint, .. } = run.end;
-                return Err(SessionError::Fails { arm, status, complaint });
+            let End { status, complaint, .. } = &run.end;
+            if matches!(status, Status::Signal(_)) {
+                return Err(SessionError::Fails { arm, status: *status, complaint: complaint.clone() });
             }
             if let Some(first) = &expected
+                && first.status != *status
+            {
+                if watched.take().is_none() {
+                    let (first, second, complaint) = (first.status, *status, complaint.clone());
+                    return Err(SessionError::Changing { arm, first, second, complaint });
+                }
+                // It ends otherwise where it is traced, or each time: another plain run tells.
+                let reason = format!("traced it ends with {}, and with {status} otherwise", first.status);
+                self.arms[0].no_memory = Some(reason);
+                (expected, left) = (None, left.max(1));
+            } else if let Some(first) = &expected
                 && self.plan.compare_output
                 && first.digest != run.end.digest
             {
@@ -233,7 +249,7 @@ impl<'s> Comparison<'s> {
     fn timed(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<Figures> {
         let (limit, cut) = self.limit(tools);
         let failure = match tools.executor.time(&self.case.arms[arm].invocation, limit) {
-            Ok(run) => match self.wrong(&run.end) {
+            Ok(run) => match self.wrong(arm, &run.end) {
                 None => {
                     self.lasted[arm] = run.figures.wall_s;
                     return Some(run.figures);
@@ -251,10 +267,17 @@ impl<'s> Comparison<'s> {
         None
     }
 
-    fn wrong(&self, end: &End) -> Option<String> {
+    fn is_expected(&self, status: Status) -> bool {
+        self.expected.as_ref().is_none_or(|expected| expected.status == status)
+    }
+
+    /// What is wrong about a run's end, if it is not what the first arm's was.
+    fn wrong(&self, arm: usize, end: &End) -> Option<String> {
         let expected = self.expected.as_ref()?;
-        if end.status != expected.status {
-            return Some(format!("ends with {}{}", end.status, complained(&end.complaint)));
+        if !self.is_expected(end.status) {
+            let before = if arm == 0 { "as before".to_owned() } else { format!("as {}", self.name(0)) };
+            let complaint = complained(&end.complaint);
+            return Some(format!("ends with {}, not with {} {before}{complaint}", end.status, expected.status));
         }
         let same = !self.plan.compare_output || end.digest == expected.digest;
         (!same).then(|| format!("prints `{}`, and {} prints `{}`", end.head, self.name(0), expected.head))
@@ -282,7 +305,9 @@ impl<'s> Comparison<'s> {
                 (tools.observer)(Progress::Memory(self.name(arm)));
                 let (limit, _) = self.limit(tools);
                 match tools.executor.memory(&self.case.arms[arm].invocation, limit) {
-                    Ok(Watched { memory: Some(memory), .. }) => self.arms[arm].memory.push(memory),
+                    Ok(Watched { memory: Some(memory), end, .. }) if self.wrong(arm, &end).is_none() => {
+                        self.arms[arm].memory.push(memory);
+                    }
                     Err(RunError::Interrupted) => return,
                     // There is one already; whether the arm still works, the rounds will show.
                     Ok(_) | Err(_) => {}
@@ -313,7 +338,12 @@ impl<'s> Comparison<'s> {
             (tools.observer)(Progress::Calls(self.name(arm)));
             let limit = limit.min(self.limit(tools).0);
             match tools.executor.calls(&self.case.arms[arm].invocation, limit) {
-                Ok(calls) => self.arms[arm].calls = Some(calls),
+                Ok(Counted { calls, status }) => match status.filter(|status| !self.is_expected(*status)) {
+                    None => self.arms[arm].calls = Some(calls),
+                    Some(status) => {
+                        self.arms[arm].no_calls = Some(format!("it ends with {status} while they are counted"))
+                    }
+                },
                 Err(RunError::Interrupted) => return,
                 Err(error) => self.arms[arm].no_calls = Some(error.to_string()),
             }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::case::{Arm, Invocation};
-use crate::executor::{End, Timed, Watched};
+use crate::executor::{Counted, End, Timed, Watched};
 use crate::statistics::Ratio;
 
 /// Time that passes only when a program runs.
@@ -30,6 +30,9 @@ struct Mock {
     prints: Vec<(usize, &'static str)>,
     /// The number of the run that breaks off, and the arm that does.
     breaks: Option<(usize, usize)>,
+    /// Exit codes of the runs of an arm in turn, those for memory among them, the last one for all that follow. 0 for the others.
+    codes: Vec<(usize, Vec<i32>)>,
+    asked: Rc<RefCell<Vec<usize>>>,
 }
 
 /// Of a run, as standard deviation on the logarithmic scale; now and then one takes far longer; and a slow drift.
@@ -50,6 +53,8 @@ impl Mock {
             ran: Rc::default(),
             prints: Vec::new(),
             breaks: None,
+            codes: Vec::new(),
+            asked: Rc::default(),
         }
     }
 
@@ -58,7 +63,11 @@ impl Mock {
         let broken = self.breaks.is_some_and(|(run, of)| run <= self.ran.borrow().len() && of == arm);
         let mut digest = [0; 32];
         digest[..printed.len()].copy_from_slice(printed.as_bytes());
-        let status = if broken { Status::Signal(11) } else { Status::Exit(0) };
+        let before = self.asked.borrow().iter().filter(|asked| **asked == arm).count();
+        self.asked.borrow_mut().push(arm);
+        let codes = self.codes.iter().find(|(of, _)| *of == arm);
+        let code = codes.map_or(0, |(_, codes)| codes[before.min(codes.len() - 1)]);
+        let status = if broken { Status::Signal(11) } else { Status::Exit(code) };
         End { status, digest, head: printed.to_owned(), complaint: String::new() }
     }
 
@@ -89,7 +98,7 @@ impl Executor for Mock {
         Ok(Watched { memory, wall_s: self.costs[arm], end: self.end(arm) })
     }
 
-    fn calls(&mut self, _: &Invocation, _: Duration) -> Result<Calls, RunError> {
+    fn calls(&mut self, _: &Invocation, _: Duration) -> Result<Counted, RunError> {
         Err(RunError::Measuring("no calls here".to_owned()))
     }
 }
@@ -269,7 +278,7 @@ fn who_breaks_off_half_way_is_out_and_the_others_go_on() {
     let mut mock = Mock::new(&[0.1; 3], REALISTIC, 1);
     mock.breaks = Some((20, 2));
     let session = run(&mut mock, &plan(1)).unwrap();
-    assert_eq!(session.arms[2].failure.as_deref(), Some("ends with signal 11"));
+    assert_eq!(session.arms[2].failure.as_deref(), Some("ends with signal 11, not with exit code 0 as arm 0"));
     assert!((1..10).contains(&session.arms[2].runs.len()) && session.arms[1].runs.len() >= 10);
     let mut mock = Mock::new(&[0.1; 3], REALISTIC, 1);
     mock.breaks = Some((20, 0));
@@ -282,6 +291,38 @@ fn a_first_arm_that_fails_is_an_error() {
     mock.breaks = Some((0, 0));
     let error = run(&mut mock, &plan(1)).unwrap_err();
     assert_eq!(error.to_string(), "arm 0 ends with signal 11");
+}
+
+/// A linter that finds something ends with 1, and that is no failure.
+#[test]
+fn the_exit_code_of_the_first_arm_is_what_all_repeat() {
+    let ended = |codes: &[(usize, &[i32])]| {
+        let mut mock = Mock::new(&[0.1; 2], REALISTIC, 1);
+        mock.codes = codes.iter().map(|(arm, codes)| (*arm, codes.to_vec())).collect();
+        run(&mut mock, &plan(1))
+    };
+    let session = ended(&[(0, &[3]), (1, &[3])]).unwrap();
+    assert!(session.arms.iter().all(|arm| arm.failure.is_none() && arm.runs.len() >= 10 && arm.memory.len() == 3));
+    assert_eq!(session.end.map(|end| end.status), Some(Status::Exit(3)));
+    // Another arm that does not: from the start, and later.
+    for codes in [&[(0, &[3][..]), (1, &[0])][..], &[(0, &[3]), (1, &[3, 3, 3, 3, 3, 0])]] {
+        let session = ended(codes).unwrap();
+        assert_eq!(session.arms[1].failure.as_deref(), Some("ends with exit code 0, not with exit code 3 as arm 0"));
+        assert!(session.arms[0].runs.len() >= 10);
+    }
+    // The first arm itself: both codes are named.
+    let error = ended(&[(0, &[1, 2, 1])]).unwrap_err();
+    assert_eq!(error.to_string(), "arm 0 does not end the same way twice: with exit code 2, then with exit code 1");
+    let session = ended(&[(0, &[1, 1, 1, 1, 1, 2])]).unwrap();
+    assert_eq!(session.stopped, Stopped::Failed);
+    assert_eq!(session.arms[0].failure.as_deref(), Some("ends with exit code 2, not with exit code 1 as before"));
+    // One that ends otherwise only where it is traced is measured all the same, but for its memory.
+    let session = ended(&[(0, &[1, 0]), (1, &[1, 0])]).unwrap();
+    assert!(session.arms.iter().all(|arm| arm.failure.is_none() && arm.runs.len() >= 10));
+    assert_eq!(
+        session.arms[0].no_memory.as_deref(),
+        Some("traced it ends with exit code 1, and with exit code 0 otherwise")
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is compared, as it is typed: `stock`, `mimalloc`, `mimalloc:small`, `mimalloc:only`, `strings`, `glibc`.
+//! What is compared, as it is typed: `stock`, `mimalloc`, `mimalloc:small`, `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`.
 
 use hosts::Request;
 use measure::results::Origin;
@@ -33,22 +33,41 @@ pub(crate) struct Graft {
     pub(super) profile: Option<String>,
     pub(super) settings: Vec<(String, i64)>,
     pub(crate) strings: bool,
+    place: Place,
+}
+
+/// What donors go into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A libc.a: with a donor, string functions go in.
+    Archive,
+    /// A program that is linked already: they do so only where somebody asks for them.
+    Executable,
+    /// What is loaded before libc: they never do.
+    Shared,
+}
+
+impl Place {
+    /// Whether string functions go in with a donor if nobody says anything.
+    fn has_strings(self) -> bool {
+        self == Place::Archive
+    }
 }
 
 pub(super) const STOCK: &str = "stock";
 pub(super) const GLIBC: &str = "glibc";
 pub(super) const BUMP: &str = "bump";
 const STRINGS: &str = "strings";
-/// After a donor's name: without string functions.
+/// After a donor's name: without string functions. [`STRINGS`] there: with them.
 const ONLY: &str = "only";
 
 /// In a list: string functions alone and every donor.
-const ALL: &str = "all";
+pub(super) const ALL: &str = "all";
 /// In a list: every donor with each of its profiles that sets something.
 const PROFILES: &str = "profiles";
 
 /// The arms of that list, stock first; without one, `all`.
-pub(super) fn read(list: Option<&[String]>, arch: Arch) -> Result<Vec<Arm>, Failure> {
+pub(super) fn read(list: Option<&[String]>, arch: Arch, place: Place) -> Result<Vec<Arm>, Failure> {
     let mut arms = vec![Arm { name: STOCK.to_owned(), libc: Libc::Stock }];
     let mut typed: Vec<String> = Vec::new();
     for name in list.unwrap_or(&[ALL.to_owned()]) {
@@ -63,7 +82,7 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch) -> Result<Vec<Arm>, Fail
         };
         for name in several {
             if arms.iter().all(|arm| arm.name != name) {
-                arms.push(one(&name, arch)?);
+                arms.push(one(&name, arch, place)?);
             }
         }
     }
@@ -87,27 +106,33 @@ fn profiles(arch: Arch) -> Vec<String> {
     offered(arch).flat_map(of).collect()
 }
 
-fn one(text: &str, arch: Arch) -> Result<Arm, Failure> {
+/// As it is typed: the donor with string functions.
+pub(super) fn with_strings(donor: &donors::Donor) -> String {
+    format!("{}:{STRINGS}", donor.name)
+}
+
+fn one(text: &str, arch: Arch, place: Place) -> Result<Arm, Failure> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
     let libc = match name {
         STOCK => Libc::Stock,
         GLIBC => Libc::Glibc,
         BUMP => Libc::Bump,
-        STRINGS => Libc::Graft(Graft { donor: None, profile: None, settings: Vec::new(), strings: true }),
+        STRINGS => Libc::Graft(Graft { donor: None, profile: None, settings: Vec::new(), strings: true, place }),
         _ => {
             let known = || donors::all().iter().map(|donor| donor.name).collect::<Vec<_>>().join(", ");
             let donor = donors::find(name).ok_or_else(|| {
                 Failure::usage(format!("there is no arm `{text}`")).with_help(format!(
-                    "arms are stock, strings, glibc, and donors: {}; with `:PROFILE`, `:KEY=VALUE` and `:only` (without \
-                     string functions) behind them",
+                    "arms are stock, strings, glibc, and donors: {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without string \
+                     functions) and `:strings` (with them) behind them",
                     known()
                 ))
             })?;
             if donor.object(arch).is_none() {
                 return Err(Failure::usage(format!("donor `{name}` is not for {arch}")));
             }
-            let mut graft = Graft { donor: Some(donor), profile: None, settings: Vec::new(), strings: true };
+            let strings = place.has_strings();
+            let mut graft = Graft { donor: Some(donor), profile: None, settings: Vec::new(), strings, place };
             for part in parts.by_ref() {
                 graft.add(part, donor)?;
             }
@@ -124,6 +149,8 @@ impl Graft {
     fn add(&mut self, part: &str, donor: &donors::Donor) -> Result<(), Failure> {
         if part == ONLY {
             self.strings = false;
+        } else if part == STRINGS && self.place != Place::Shared {
+            self.strings = true;
         } else if let Some((key, value)) = part.split_once('=') {
             let value =
                 value.parse().map_err(|_| Failure::usage(format!("`{value}` in `{part}` is not a whole number")))?;
@@ -157,8 +184,12 @@ impl Graft {
     fn command(&self, host: &str) -> String {
         let mut words = vec!["allograft graft".to_owned(), super::template::quoted(host)];
         words.push(format!("--donor {}", self.donor.map_or("none", |donor| donor.name)));
-        let words = words.join(" ") + &self.tuning("--profile");
-        if self.strings { words } else { words + " --strings off" }
+        let strings = match (self.strings, self.place.has_strings()) {
+            (true, false) => " --strings on",
+            (false, true) => " --strings off",
+            _ => "",
+        };
+        words.join(" ") + &self.tuning("--profile") + strings
     }
 
     /// The command of `cargo allograft` that builds with it.
@@ -199,11 +230,26 @@ impl Arm {
 mod tests {
     use super::*;
 
-    fn graft(text: &str) -> Graft {
-        match one(text, Arch::X86_64).unwrap().libc {
+    fn graft_into(place: Place, text: &str) -> Graft {
+        match one(text, Arch::X86_64, place).unwrap().libc {
             Libc::Graft(graft) => graft,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn graft(text: &str) -> Graft {
+        graft_into(Place::Archive, text)
+    }
+
+    /// What is linked already keeps its string functions unless the command says otherwise.
+    #[test]
+    fn string_functions_are_asked_for_where_they_do_not_come_by_themselves() {
+        let command = |text| graft_into(Place::Executable, text).command("./server");
+        assert_eq!(command("mimalloc"), "allograft graft ./server --donor mimalloc");
+        assert_eq!(command("mimalloc:only"), "allograft graft ./server --donor mimalloc");
+        assert_eq!(command("mimalloc:strings"), "allograft graft ./server --donor mimalloc --strings on");
+        assert_eq!(graft("mimalloc:strings").command("libc.a"), "allograft graft libc.a --donor mimalloc");
+        assert!(one("mimalloc:strings", Arch::X86_64, Place::Shared).is_err());
     }
 
     #[test]
@@ -223,7 +269,8 @@ mod tests {
     fn stock_comes_first_once() {
         let names = |list: &[&str]| {
             let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
-            read(Some(&list), Arch::X86_64).map(|arms| arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>())
+            read(Some(&list), Arch::X86_64, Place::Archive)
+                .map(|arms| arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&["mimalloc", "stock"]).unwrap(), ["stock", "mimalloc"]);
         assert_eq!(names(&["stock", "mimalloc"]).unwrap(), ["stock", "mimalloc"]);
@@ -235,7 +282,7 @@ mod tests {
         let profiles = names(&["profiles", "mimalloc", "all"]).unwrap();
         assert!(profiles.contains(&"mimalloc:small".to_owned()), "{profiles:?}");
         assert_eq!(profiles.iter().filter(|name| *name == "mimalloc").count(), 1);
-        let all = read(None, Arch::X86_64).unwrap();
+        let all = read(None, Arch::X86_64, Place::Archive).unwrap();
         assert!(all.len() > donors::all().len() && all[1].name == "strings");
     }
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use surgery::Arch;
 
-use super::arms::{self, Arm, Libc};
+use super::arms::{self, Arm, Libc, Place};
+use super::preparation::native;
 use crate::failure::Failure;
 
 /// The program, as it is.
@@ -14,6 +15,8 @@ pub(super) struct Finished {
     /// As it was given.
     pub(super) typed: String,
     path: PathBuf,
+    bytes: Vec<u8>,
+    arch: Arch,
     pub(super) sha256: String,
 }
 
@@ -21,7 +24,7 @@ impl Finished {
     /// Finds the program as a shell would.
     ///
     /// # Errors
-    /// When it cannot be read, or is no program.
+    /// When it cannot be read, is no program, or is one for other machines.
     pub(super) fn find(command: &OsString) -> Result<Finished, Failure> {
         let path = on_path(command).unwrap_or_else(|| PathBuf::from(command));
         let typed = command.to_string_lossy().into_owned();
@@ -32,24 +35,56 @@ impl Finished {
         }
         let bytes =
             fs::read(&path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
+        // Of one that is not understood, the graft says why.
+        let arch = inspector::inspect(&bytes).ok().and_then(|report| Arch::from_name(&report.arch.name()));
+        let arch = arch.unwrap_or(Arch::X86_64);
+        native(&typed, arch)?;
         let sha256 = hosts::sha256(&bytes);
-        Ok(Finished { typed, path, sha256 })
+        Ok(Finished { typed, path, bytes, arch, sha256 })
     }
 
-    /// Stock and the arms of that list; without one, every donor that goes into executables.
-    pub(super) fn arms(list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
-        let every: Vec<String> = offered().map(|donor| donor.name.to_owned()).collect();
-        let arms = arms::read(Some(list.unwrap_or(&every)), Arch::X86_64)?;
+    /// Stock and the arms of that list; without one, every donor that goes into executables, alone and with string functions,
+    /// if some of the program's can be exchanged. Where none can be: why.
+    pub(super) fn arms(&self, list: Option<&[String]>) -> Result<(Vec<Arm>, Option<String>), Failure> {
+        let every: Vec<String> = self.offered().map(|donor| donor.name.to_owned()).collect();
+        // `all` is what goes into a program like this one, here as without a list.
+        let (list, without) = match list.filter(|list| *list != [arms::ALL]) {
+            Some(list) => (list.to_vec(), None),
+            None => match self.no_strings() {
+                Some(reason) => (every.clone(), Some(reason)),
+                None => (
+                    self.offered().flat_map(|donor| [donor.name.to_owned(), arms::with_strings(donor)]).collect(),
+                    None,
+                ),
+            },
+        };
+        let arms = arms::read(Some(&list), self.arch, Place::Executable)?;
         let unfit = arms.iter().find(|arm| match &arm.libc {
             Libc::Stock => false,
-            Libc::Graft(graft) => graft.donor.is_none_or(|donor| donor.blob(Arch::X86_64).is_none()),
+            Libc::Graft(graft) => graft.donor.is_none_or(|donor| donor.blob(self.arch).is_none()),
             Libc::Glibc | Libc::Bump => true,
         });
         match unfit {
-            None => Ok(arms),
+            None => Ok((arms, without)),
             Some(arm) => Err(Failure::usage(format!("a program that is linked already has no arm `{}`", arm.name))
-                .with_help(format!("these go into executables: {}", every.join(", ")))),
+                .with_help(format!(
+                    "these go into executables: {}; with `:strings` behind them, string functions too",
+                    every.join(", ")
+                ))),
         }
+    }
+
+    /// The donors that go into executables.
+    fn offered(&self) -> impl Iterator<Item = &'static donors::Donor> {
+        let arch = self.arch;
+        donors::all().iter().filter(move |donor| donor.blob(arch).is_some())
+    }
+
+    /// Why its string functions stay what they are, if that is so.
+    fn no_strings(&self) -> Option<String> {
+        let donor = self.offered().next()?;
+        let tried = hosts::plan_executable(&self.path, &self.bytes, donor, &[], true);
+        tried.err().map(|error| error.to_string())
     }
 
     /// The arm's program, in `folder`: stock is copied too, so that all start from the same kind of place.
@@ -61,17 +96,12 @@ impl Finished {
         match &arm.libc {
             Libc::Graft(graft) => {
                 let donor = graft.donor.ok_or_else(|| Failure::usage("no donor"))?;
-                hosts::graft_executable_to(&self.path, &out, donor, &graft.options(), false)?;
+                hosts::graft_executable_to(&self.path, &out, donor, &graft.options(), graft.strings)?;
             }
             _ => fs::copy(&self.path, &out).map(|_| ()).map_err(cannot)?,
         }
         Ok(out)
     }
-}
-
-/// The donors that go into executables.
-fn offered() -> impl Iterator<Item = &'static donors::Donor> {
-    donors::all().iter().filter(|donor| donor.blob(Arch::X86_64).is_some())
 }
 
 /// What a shell would start for a word without a slash.

@@ -171,6 +171,9 @@ fn refused(title: &str, error: SessionError) -> Failure {
         SessionError::Unsteady { .. } => {
             failure.with_help("if its output is meant to differ from run to run: `--any-output`")
         }
+        SessionError::Changing { .. } => failure.with_help(
+            "whatever its exit code is, each run has to repeat it: give the program work that ends the same way each time",
+        ),
         _ => failure,
     }
 }

@@ -23,7 +23,7 @@ use crate::tuning;
 /// The loader's list of files to load first. It is in the environment of the measured programs alone, never in ours.
 const PRELOAD: &str = "LD_PRELOAD";
 /// A program says by then that the donor is in, which is the first thing that it does.
-const SAYS: Duration = Duration::from_secs(20);
+const SAYS: Duration = Duration::from_secs(60);
 
 /// The program, as it lies there.
 pub(super) struct Preloaded {
@@ -89,7 +89,7 @@ impl Preloaded {
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
         let offered = donors::all().iter().filter(|donor| donor.library(self.arch).is_some());
         let every: Vec<String> = offered.map(|donor| donor.name.to_owned()).collect();
-        let arms = arms::read(Some(list.unwrap_or(&every)), self.arch)?;
+        let arms = arms::read(Some(list.unwrap_or(&every)), self.arch, arms::Place::Shared)?;
         let unfit = arms.iter().find(|arm| match &arm.libc {
             Libc::Stock => false,
             Libc::Graft(graft) => !graft.donor.is_some_and(|donor| every.iter().any(|name| name == donor.name)),
@@ -163,41 +163,49 @@ impl Preloaded {
         library: &Path,
         threads: Option<u32>,
     ) -> Invocation {
-        let mut invocation = line.invocation(&self.path, threads);
-        if !library.as_os_str().is_empty() {
-            invocation.environment.extend(environment(library));
+        if library.as_os_str().is_empty() {
+            return line.invocation(&self.path, threads);
         }
-        invocation
+        // A server is started by a shell, which is not to be preloaded into: `env` gives its place to the server.
+        let [(name, list)] = environment(library);
+        let words = [format!("{PRELOAD}={}", list.to_string_lossy()), self.path.to_string_lossy().into_owned()];
+        let words: Vec<String> = words.iter().map(|word| template::quoted(word)).collect();
+        line.served(&format!("env {}", words.join(" ")), threads).unwrap_or_else(|| {
+            let mut invocation = line.invocation(&self.path, threads);
+            invocation.environment.push((name, list));
+            invocation
+        })
     }
 
     /// For the results.
-    pub(super) fn origin(&self, arm: &Arm) -> Origin {
+    pub(super) fn origin(&self, arm: &Arm, server: Option<&str>) -> Origin {
         let command = match &arm.libc {
-            Libc::Graft(graft) => Some(self.applied(graft)),
+            Libc::Graft(graft) => Some(self.applied(graft, server)),
             _ => None,
         };
         Origin { command, ..arm.origin(&self.typed, false) }
     }
 
     /// The commands that make the shared object and use it.
-    fn applied(&self, graft: &Graft) -> String {
+    fn applied(&self, graft: &Graft, server: Option<&str>) -> String {
         let name = graft.donor.map_or(arms::STOCK, |donor| donor.name);
         let target = format!("{}-linux-{}", self.arch.name(), self.libc);
         let words: Vec<String> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
+        let words = words.join(" ");
+        let words = server.map_or_else(|| words.clone(), |server| template::filled(server, &[("out", &words)]));
         let tuned = graft.tuning("--profile");
         format!(
-            "allograft emit --donor {name}{tuned} --target {target} --as shared -o lib{name}.so && {PRELOAD}=./lib{name}.so {}",
-            words.join(" ")
+            "allograft emit --donor {name}{tuned} --target {target} --as shared -o lib{name}.so && {PRELOAD}=./lib{name}.so {words}"
         )
     }
 }
 
 /// The donor before what the user has there already.
-fn environment(library: &Path) -> Vec<(OsString, OsString)> {
+fn environment(library: &Path) -> [(OsString, OsString); 1] {
     let mut list = library.as_os_str().to_owned();
     if let Some(own) = std::env::var_os(PRELOAD).filter(|own| !own.is_empty()) {
         list.push(":");
         list.push(own);
     }
-    vec![(PRELOAD.into(), list)]
+    [(PRELOAD.into(), list)]
 }

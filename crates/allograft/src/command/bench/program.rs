@@ -169,24 +169,12 @@ impl Line<'_> {
 
     pub(super) fn invocation(&self, program: &Path, threads: Option<u32>) -> Invocation {
         let out = program.to_string_lossy().into_owned();
+        if let Some(served) = self.served(&quoted(&out), threads) {
+            return served;
+        }
         let threads = threads.map(|threads| threads.to_string());
-        let mut environment = Vec::new();
-        if let (Some(name), Some(threads)) = (self.threads_var, &threads) {
-            environment.push((name.into(), threads.into()));
-        }
+        let environment = self.environment(threads.as_deref());
         let number = threads.as_deref().unwrap_or("1");
-        if let Some((server, load)) = self.server {
-            let word = quoted(&out);
-            let places = [("out", &*word), ("threads", number)];
-            // The shell gives its place to the server: it is the server that is measured. `{port}` is filled in for each run.
-            let exec = OsString::from(format!("exec {}", filled(server, &places)));
-            return Invocation {
-                program: "sh".into(),
-                arguments: vec!["-c".into(), exec],
-                environment,
-                load: Some(Load { command: filled(load, &places) }),
-            };
-        }
         let places = [("out", &*out), ("threads", number)];
         let mut words: Vec<OsString> = self.words.iter().map(|word| filled_word(word, &places)).collect();
         let program = if self.words.iter().any(|word| has(&word.to_string_lossy(), "out")) {
@@ -195,6 +183,25 @@ impl Line<'_> {
             program.to_owned()
         };
         Invocation { program, arguments: words, environment, load: None }
+    }
+
+    /// Of a server: how it is run, with `{out}` as these words of a shell.
+    pub(super) fn served(&self, out: &str, threads: Option<u32>) -> Option<Invocation> {
+        let (server, load) = self.server?;
+        let threads = threads.map(|threads| threads.to_string());
+        let places = [("out", out), ("threads", threads.as_deref().unwrap_or("1"))];
+        // The shell gives its place to the server: it is the server that is measured. `{port}` is filled in for each run.
+        let exec = OsString::from(format!("exec {}", filled(server, &places)));
+        Some(Invocation {
+            program: "sh".into(),
+            arguments: vec!["-c".into(), exec],
+            environment: self.environment(threads.as_deref()),
+            load: Some(Load { command: filled(load, &places) }),
+        })
+    }
+
+    fn environment(&self, threads: Option<&str>) -> Vec<(OsString, OsString)> {
+        self.threads_var.zip(threads).map(|(name, threads)| (name.into(), threads.into())).into_iter().collect()
     }
 }
 

@@ -11,7 +11,8 @@ use measure::case::{Case, Invocation};
 
 use super::arms::{self, Arm, Libc};
 use super::host::Host;
-use super::{Work, case_arms, input, make_all, native, scratch, template};
+use super::preparation::{case_arms, input, make_all, native, scratch};
+use super::{Work, template};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -90,10 +91,10 @@ pub(super) fn prepare(
     budget: Option<Duration>,
     interrupted: &AtomicBool,
 ) -> Result<Work, Failure> {
-    native(host)?;
-    let mut arms = arms::read(choice.donors, host.arch)?;
+    native(&host.typed, host.arch)?;
+    let mut arms = arms::read(choice.donors, host.arch, arms::Place::Archive)?;
     if choice.donors.is_none() {
-        arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch)?.into_iter().skip(1));
+        arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch, arms::Place::Archive)?.into_iter().skip(1));
     }
     let folder = scratch()?;
     let compiler = Compiler::find(choice, host, folder.path())?;

@@ -30,6 +30,9 @@ pub(super) fn text(results: &Results, output: &Output) -> String {
         if let Some(reason) = case.arms.iter().find_map(|arm| arm.no_memory.as_ref()) {
             let _ = writeln!(text, "  memory was not measured: {reason}");
         }
+        if let Some(ending) = case.ending() {
+            let _ = writeln!(text, "  {}", output.paint(Style::Notice, ending));
+        }
         if let Some(noise) = &case.too_noisy {
             let _ = writeln!(text, "  {}", output.paint(Style::Notice, noise));
         }

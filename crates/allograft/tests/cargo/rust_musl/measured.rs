@@ -83,6 +83,10 @@ fn what_cannot_be_compared_is_said() {
     bench("--donors glibc").exits(2).says(&["arm `glibc`"]);
     bench("--donors mimalloc --threads 1,2").exits(2).says(&["number of threads", "--threads-var"]);
     bench("--donors mimalloc --html missing/report.html").exits(2).says(&["missing/report.html"]);
+    bench("--server {out} --load true").exits(2).says(&["does not say `{port}`", "help: "]);
+    bench("--server x").exits(2).says(&["--load", "Usage: cargo allograft bench"]);
+    bench("--build x").exits(2).says(&["`--build` is not for `cargo allograft bench`"]);
+    assert!(bench("--help").exits(0).out.contains("Usage: cargo allograft bench"));
     project.put("src/bin/other.rs", "fn main() {}\n");
     bench("--donors mimalloc").exits(2).says(&["several programs: ", "other", "--bin NAME"]);
     let ran = bench("--donors mimalloc --bin other --rounds 1 --budget 1s").exits(0);

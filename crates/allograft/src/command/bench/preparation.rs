@@ -1,0 +1,312 @@
+//! What is to be measured: the programs of all arms, made or found, and how they are run.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use measure::case::{self, Case, Invocation};
+use measure::results::{Input, Origin};
+use surgery::Arch;
+
+use super::arms::{self, Arm, Libc, Place};
+use super::finished::Finished;
+use super::host::Host;
+use super::preloaded::Preloaded;
+use super::program::{Line, Recipe};
+use super::{Bench, Linked, OF_A_PROGRAM, Work, interruption, render, suite, template, typed};
+use crate::failure::Failure;
+use crate::output::Output;
+
+impl Bench {
+    /// Builds what is to be measured.
+    pub(super) fn prepare(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
+        self.check_server()?;
+        if let Some(build) = &self.build {
+            return self.prepare_program(build, output, interrupted);
+        }
+        if !self.command.is_empty() {
+            return match Preloaded::find(&self.command)? {
+                Some(program) => self.prepare_preloaded(program, output, interrupted),
+                None => self.prepare_finished(output, interrupted),
+            };
+        }
+        if self.server.is_some() {
+            return Err(Failure::usage("there is no server to start").with_help(
+                "name one that is linked already behind `--`, or say how it is built: `--build 'CMD with {libdir} and {out}'`",
+            ));
+        }
+        let host = Host::find(self.host.as_deref())?;
+        let choice = suite::Choice {
+            names: &self.suite,
+            donors: self.donors.as_deref(),
+            threads: &self.threads,
+            cc: self.cc.as_deref(),
+            include: self.include.as_deref(),
+            quick: self.quick,
+        };
+        suite::prepare(&choice, &host, output, self.budget, interrupted)
+    }
+
+    /// The program as it is, and grafted.
+    fn prepare_finished(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
+        let line = self.line(&self.command[1..]);
+        self.reaches(&line)?;
+        let finished = Finished::find(&self.command[0])?;
+        let (arms, without_strings) = finished.arms(self.donors.as_deref())?;
+        let folder = scratch()?;
+        // Refused for one donor, refused for all.
+        let needed = 2;
+        let made = make_all(&arms, needed, output, interrupted, |arm, number| {
+            finished.make(arm, &folder.path().join(format!("arm{number}")))
+        })?;
+        Ok(Work {
+            cases: self.cases(&arms, &made, |program, threads| line.invocation(program, threads)),
+            origins: arms.iter().map(|arm| arm.origin(&finished.typed, true)).collect(),
+            input: Input {
+                kind: "executable".to_owned(),
+                commands: self.commands("command"),
+                host: finished.typed,
+                host_sha256: finished.sha256,
+            },
+            budget: self.budget.unwrap_or(OF_A_PROGRAM),
+            warnings: without_strings
+                .map(|reason| format!("no arm has string functions: {reason}"))
+                .into_iter()
+                .collect(),
+            _folder: folder,
+        })
+    }
+
+    /// The program as it is, alone and with donors loaded before its libc.
+    fn prepare_preloaded(
+        &self,
+        program: Preloaded,
+        output: &Output,
+        interrupted: &AtomicBool,
+    ) -> Result<Work, Failure> {
+        let line = self.line(&self.command[1..]);
+        self.reaches(&line)?;
+        let arms = program.arms(self.donors.as_deref())?;
+        let folder = scratch()?;
+        let made = make_all(&arms, 1, output, interrupted, |arm, number| {
+            program.make(arm, &folder.path().join(format!("arm{number}")))
+        })?;
+        Ok(Work {
+            cases: self.cases(&arms, &made, |library, threads| program.invocation(&line, library, threads)),
+            origins: arms.iter().map(|arm| program.origin(arm, line.server.map(|(server, _)| server))).collect(),
+            input: Input {
+                kind: "preloaded".to_owned(),
+                commands: self.commands("command"),
+                host: format!("{} ({})", program.typed, program.libc()),
+                host_sha256: program.sha256,
+            },
+            budget: self.budget.unwrap_or(OF_A_PROGRAM),
+            warnings: Vec::new(),
+            _folder: folder,
+        })
+    }
+
+    /// The arms, for programs that are linked elsewhere with musl. Asked before anything is built.
+    ///
+    /// # Errors
+    /// For arms that there are not, and options that do not fit together.
+    pub(crate) fn arms_to_link(&self, arch: surgery::Arch) -> Result<Vec<Arm>, Failure> {
+        for path in [&self.html, &self.markdown, &self.csv, &self.save].into_iter().flatten() {
+            render::check(path)?;
+        }
+        self.check_server()?;
+        self.reaches(&self.line(&self.command))?;
+        let arms = arms::read(self.donors.as_deref(), arch, Place::Archive)?;
+        match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Bump)) {
+            None => Ok(arms),
+            Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))),
+        }
+    }
+
+    /// Measures what was linked elsewhere: the program of each arm, or why there is none.
+    ///
+    /// # Errors
+    /// Those of measuring.
+    pub(crate) fn run_linked(&self, linked: Linked<'_>, output: &Output) -> Result<ExitCode, Failure> {
+        let line = self.line(&self.command);
+        let Linked { arms, programs, command, host, folder } = linked;
+        let origin = |arm: &Arm| Origin {
+            command: match &arm.libc {
+                Libc::Graft(graft) => Some(graft.command_of_cargo(&command)),
+                _ => None,
+            },
+            ..arm.origin(&host.typed, host.has_strings())
+        };
+        let commands = [("build".to_owned(), command.clone())].into_iter().chain(self.commands("arguments")).collect();
+        let work = Work {
+            cases: self.cases(arms, &programs, |program, threads| line.invocation(program, threads)),
+            origins: arms.iter().map(origin).collect(),
+            input: input("cargo", commands, host),
+            budget: self.budget.unwrap_or(OF_A_PROGRAM),
+            warnings: Vec::new(),
+            _folder: folder,
+        };
+        self.measure(work, output, &interruption()?)
+    }
+
+    /// How a program is run with these words.
+    fn line<'l>(&'l self, words: &'l [OsString]) -> Line<'l> {
+        let server = self.server.as_deref().zip(self.load.as_deref());
+        Line { words, threads_var: self.threads_var.as_deref(), server }
+    }
+
+    /// What runs a program, for the results; what follows `--` under that name.
+    fn commands(&self, words: &str) -> Vec<(String, String)> {
+        let own = (!self.command.is_empty()).then(|| (words.to_owned(), typed(&self.command)));
+        let named = [("server", &self.server), ("load", &self.load)];
+        let served = named.into_iter().filter_map(|(name, command)| Some((name.to_owned(), command.clone()?)));
+        served.chain(own).collect()
+    }
+
+    /// A server is started by `--server` alone.
+    fn check_server(&self) -> Result<(), Failure> {
+        let Some(server) = self.server.as_deref() else { return Ok(()) };
+        if let Some(place) = ["out", "port"].into_iter().find(|place| !template::has(server, place)) {
+            return Err(Failure::usage(format!("the `--server` command does not say `{{{place}}}`")).with_help(
+                "`{out}` is the program of each arm, `{port}` where it has to listen: `--server '{out} --port {port}'`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Words after the program that nobody would get.
+    fn no_words_for_server(&self, words: &[OsString]) -> Result<(), Failure> {
+        match self.server.is_some() && !words.is_empty() {
+            false => Ok(()),
+            true => Err(Failure::usage(format!("`{}` would not reach the server", typed(words)))
+                .with_help("what it takes belongs into its command: `--server '{out} --port {port} ...'`")),
+        }
+    }
+
+    /// What is to reach the program has to have a way to it: numbers of threads, and words.
+    fn reaches(&self, line: &Line<'_>) -> Result<(), Failure> {
+        self.no_words_for_server(line.words)?;
+        if self.threads.is_empty() || line.takes_threads() {
+            return Ok(());
+        }
+        Err(Failure::usage("nothing tells the program its number of threads")
+            .with_help("say `{threads}` in its arguments, or `--threads-var NAME` if it reads an environment variable"))
+    }
+
+    /// One case for each number of threads.
+    fn cases(
+        &self,
+        arms: &[Arm],
+        programs: &[Result<PathBuf, String>],
+        invoke: impl Fn(&Path, Option<u32>) -> Invocation,
+    ) -> Vec<Case> {
+        let threads: Vec<Option<u32>> = match self.threads.as_slice() {
+            [] => vec![None],
+            threads => threads.iter().copied().map(Some).collect(),
+        };
+        let case = |threads| {
+            let arms = case_arms(arms, programs, |program| invoke(program, threads));
+            Case { name: "program".to_owned(), threads, size: None, arms }
+        };
+        threads.into_iter().map(case).collect()
+    }
+
+    fn prepare_program(&self, build: &str, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
+        let recipe = Recipe { build, build_glibc: self.build_glibc.as_deref() };
+        recipe.check()?;
+        let line = self.line(&self.command);
+        self.reaches(&line)?;
+        let host = Host::find(self.host.as_deref())?;
+        native(&host.typed, host.arch)?;
+        let mut arms = arms::read(self.donors.as_deref(), host.arch, Place::Archive)?;
+        if self.build_glibc.is_some() && arms.iter().all(|arm| arm.name != arms::GLIBC) {
+            arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch, Place::Archive)?.into_iter().skip(1));
+        }
+        let folder = scratch()?;
+        let built = make_all(&arms, 1, output, interrupted, |arm, number| {
+            recipe.make(arm, &host, &folder.path().join(format!("arm{number}")))
+        })?;
+        let mut commands = vec![("build".to_owned(), build.to_owned())];
+        commands.extend(self.build_glibc.iter().map(|build| ("build with glibc".to_owned(), build.clone())));
+        commands.extend(self.commands("arguments"));
+        let kind = if self.server.is_some() { "server" } else { "program" };
+        Ok(Work {
+            cases: self.cases(&arms, &built, |program, threads| line.invocation(program, threads)),
+            origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
+            input: input(kind, commands, &host),
+            budget: self.budget.unwrap_or(OF_A_PROGRAM),
+            warnings: Vec::new(),
+            _folder: folder,
+        })
+    }
+}
+
+/// Foreign programs would run under an emulator, whose times say nothing.
+pub(super) fn native(typed: &str, arch: Arch) -> Result<(), Failure> {
+    if arch.name() == std::env::consts::ARCH {
+        return Ok(());
+    }
+    let message = format!("`{typed}` is for {arch}, and this machine is {}", std::env::consts::ARCH);
+    Err(Failure::usage(message).with_help("measure on a machine of that architecture: rankings do not carry over"))
+}
+
+pub(super) fn scratch() -> Result<tempfile::TempDir, Failure> {
+    let folder = tempfile::Builder::new().prefix("allograft-bench-").tempdir();
+    folder.map_err(|error| Failure::usage(format!("cannot make a folder for the programs: {error}")))
+}
+
+pub(super) fn input(kind: &str, commands: Vec<(String, String)>, host: &Host) -> Input {
+    Input { kind: kind.to_owned(), commands, host: host.typed.clone(), host_sha256: host.sha256.clone() }
+}
+
+/// The program of each arm, or why there is none. Without the first, `needed` ones there is nothing to compare.
+pub(super) fn make_all(
+    arms: &[Arm],
+    needed: usize,
+    output: &Output,
+    interrupted: &AtomicBool,
+    mut make: impl FnMut(&Arm, usize) -> Result<PathBuf, Failure>,
+) -> Result<Vec<Result<PathBuf, String>>, Failure> {
+    let progress = output.progress();
+    let mut built = Vec::new();
+    for (number, arm) in arms.iter().enumerate() {
+        if interrupted.load(Ordering::Relaxed) {
+            progress.finish();
+            return Err(Failure::usage("interrupted: nothing was measured"));
+        }
+        progress.step(&format!("{} of {}: building {}", number + 1, arms.len(), arm.name));
+        match make(arm, number) {
+            Err(failure) if number < needed => {
+                progress.finish();
+                return Err(failure);
+            }
+            Err(failure) => {
+                progress.finish();
+                output.error(&failure);
+                let reason = failure.message.lines().next().unwrap_or_default();
+                built.push(Err(reason.strip_prefix(&format!("{}: ", arm.name)).unwrap_or(reason).to_owned()));
+            }
+            Ok(program) => built.push(Ok(program)),
+        }
+    }
+    progress.finish();
+    if let (true, Some(Err(_))) = (built.len() == 2, built.last()) {
+        return Err(Failure::usage("there is nothing left to compare stock with"));
+    }
+    Ok(built)
+}
+
+pub(super) fn case_arms(
+    arms: &[Arm],
+    built: &[Result<PathBuf, String>],
+    invoke: impl Fn(&Path) -> Invocation,
+) -> Vec<case::Arm> {
+    let arm = |(arm, built): (&Arm, &Result<PathBuf, String>)| match built {
+        Ok(program) => case::Arm { name: arm.name.clone(), invocation: invoke(program), broken: None },
+        Err(reason) => {
+            case::Arm { name: arm.name.clone(), invocation: Invocation::default(), broken: Some(reason.clone()) }
+        }
+    };
+    arms.iter().zip(built).map(arm).collect()
+}
