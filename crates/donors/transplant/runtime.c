@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -132,15 +131,6 @@ HIDDEN int mprotect(void *address, size_t length, int protection)
 HIDDEN int madvise(void *address, size_t length, int advice)
 {
 	return (int)answered(kernel(SYS_madvise, (long)address, (long)length, advice, 0, 0, 0));
-}
-
-HIDDEN int prctl(int option, ...)
-{
-	va_list list;
-	va_start(list, option);
-	long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long), d = va_arg(list, long);
-	va_end(list);
-	return (int)answered(kernel(SYS_prctl, option, a, b, c, d, 0));
 }
 
 HIDDEN int clock_gettime(clockid_t clock, struct timespec *time)
