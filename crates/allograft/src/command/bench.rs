@@ -431,7 +431,7 @@ impl Bench {
             output.warn("interrupted: these are the rounds that were complete");
         }
         if output.json {
-            output.raw(&render::json(results)?)?
+            output.json(&render::json(results)?)?
         } else {
             output.text(&table::text(results, output))?
         }
@@ -517,7 +517,7 @@ fn make_all(
             Err(failure) => {
                 progress.finish();
                 output.error(&failure);
-                let reason = failure.message.lines().next().unwrap_or_default();
+                let reason = failure.message.as_str();
                 built.push(Err(reason.strip_prefix(&format!("{}: ", arm.name)).unwrap_or(reason).to_owned()));
             }
             Ok(program) => built.push(Ok(program)),

@@ -207,7 +207,7 @@ fn document(file: &Inspected, expect: Option<&str>) -> Result<Value, Failure> {
             }
         }
         Err(failure) => {
-            fields.insert("error".to_owned(), failure.message.as_str().into());
+            fields.insert("error".to_owned(), failure.whole().into());
         }
     }
     Ok(Value::Object(fields))

@@ -1,6 +1,5 @@
 //! `allograft undo`: the stock host again.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,7 +55,7 @@ impl Undo {
             output.document(json!({ "hosts": hosts }))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut text = String::new();
+        let mut text = output.page();
         for host in &undone {
             let path = host.path.display();
             let _ = match host.action {

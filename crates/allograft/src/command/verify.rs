@@ -1,6 +1,5 @@
 //! `allograft verify`: whether a graft is whole, and whether programs that are linked against it work.
 
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::command::verdict;
 use crate::failure::Failure;
-use crate::output::{Output, Style};
+use crate::output::{Output, Page, Style};
 use crate::target::located;
 
 /// Check a graft with code of its own, then link and run programs against it
@@ -232,8 +231,8 @@ fn document(verified: &[Verified], ok: bool) -> Value {
     json!({ "ok": ok, "hosts": hosts, "checks": checks, "differences": differences, "not_run": not_run })
 }
 
-fn listing(verified: &[Verified], output: &Output) -> String {
-    let mut text = String::new();
+fn listing(verified: &[Verified], output: &Output) -> Page {
+    let mut text = output.page();
     let (good, bad) = output.marks();
     for host in verified {
         let against = match &host.stock {

@@ -8,14 +8,14 @@ use fixtures::Arch;
 use crate::bundle::{FOLDER, SDK, libc_in, pack_zip, stock};
 use crate::lab::Lab;
 
-fn gzip(plain: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(plain: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(plain).unwrap();
     encoder.finish().unwrap()
 }
 
 /// A tar with a manifest and a `libc.a`, and what else `more` puts in.
-fn tar(more: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
+pub(crate) fn tar(more: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     let manifest = format!("{{\"artifacts\": {{\"{SDK}\": {{\"type\": \"swiftSDK\"}}}}}}");
     add(&mut builder, &format!("{FOLDER}/info.json"), tar::EntryType::Regular, manifest.as_bytes());
@@ -25,7 +25,7 @@ fn tar(more: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn add(builder: &mut tar::Builder<Vec<u8>>, name: &str, kind: tar::EntryType, content: &[u8]) {
+pub(crate) fn add(builder: &mut tar::Builder<Vec<u8>>, name: &str, kind: tar::EntryType, content: &[u8]) {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(0o644);

@@ -17,6 +17,7 @@ mod foreign_executables;
 mod inspect;
 mod lab;
 mod manual;
+mod printed;
 mod refusals;
 mod roots;
 mod strings;

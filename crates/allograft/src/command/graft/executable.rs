@@ -1,7 +1,5 @@
 //! What `graft` prints of an executable.
 
-use std::fmt::Write;
-
 use hosts::{Action, GraftedExecutable, StringEntry};
 use inspector::Report;
 use serde_json::{Value, json};
@@ -9,7 +7,7 @@ use serde_json::{Value, json};
 use super::{action, next_steps_of, text_of};
 use crate::command::inspect::overview::named;
 use crate::failure::Failure;
-use crate::output::{Output, Style};
+use crate::output::{Output, Page, Style};
 
 /// What a graft leaves as it is, as a clause whose subject is the program.
 pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
@@ -94,7 +92,7 @@ fn strings(host: &GraftedExecutable) -> Value {
 }
 
 /// A line for the string functions that are exchanged, and one for each that stays.
-fn describe_strings(text: &mut String, host: &GraftedExecutable) {
+fn describe_strings(text: &mut Page, host: &GraftedExecutable) {
     if host.strings.is_none() {
         return;
     }
@@ -108,8 +106,8 @@ fn describe_strings(text: &mut String, host: &GraftedExecutable) {
     }
 }
 
-pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> String {
-    let mut text = String::new();
+pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> Page {
+    let mut text = output.page();
     let planned = host.action == Action::Planned;
     let word = if planned { "would graft" } else { action(host.action) };
     let label = output.paint(if planned { Style::Notice } else { Style::Good }, word);
