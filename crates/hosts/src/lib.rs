@@ -58,7 +58,7 @@ pub use executable::{
 };
 pub use graft::{ALLOGRAFT as VERSION, Action, Bundle, Grafted, Grafts, Request, Skipped, graft, graft_under};
 pub use operation::{Another, Carried, Operation, Strings};
-pub use packed::{Fault, Format, Unpacked, unpack_hosts};
+pub use packed::{Fault, Format, Unpacked, each_host, unpack_grafts};
 pub use record::Record;
 pub use rehearsal::self_test;
 pub use root::in_root;

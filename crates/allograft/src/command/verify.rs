@@ -97,10 +97,9 @@ impl Verify {
     /// What is to be verified, that of a packed bundle unpacked below `scratch`.
     fn grafts(&self, scratch: &Path) -> Result<Vec<Graft>, Failure> {
         let target = located(&self.target, self.root.as_deref())?;
-        if let Some(unpacked) = hosts::unpack_hosts(&target, scratch)? {
+        if let Some(unpacked) = hosts::unpack_grafts(&target, scratch)? {
             let grafts: Vec<Graft> = unpacked
                 .into_iter()
-                .filter(|unpacked| unpacked.graft)
                 .map(|unpacked| Graft { name: unpacked.name, libc: unpacked.libc, stock: unpacked.stock })
                 .collect();
             return match grafts.is_empty() {
