@@ -63,5 +63,5 @@ pub use record::Record;
 pub use rehearsal::self_test;
 pub use root::in_root;
 pub use swift::locate;
-pub use transplant::StringEntry;
+pub use transplant::{Absence, StringEntry, StringFunction};
 pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo};

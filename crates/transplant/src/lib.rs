@@ -36,4 +36,4 @@ pub use image::arch;
 pub use kind::carries_graft;
 pub use plan::{Entry, Plan, plan, secret};
 pub use refusal::Refusal;
-pub use strings::{Kept, StringEntry, StringFunction, Unproven};
+pub use strings::{Absence, Kept, StringEntry, StringFunction, Unproven};

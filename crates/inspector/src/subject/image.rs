@@ -206,8 +206,17 @@ impl Image<'_, '_> {
         let ([Ok(note)], Strings::Grafted) = (self.strings.as_slice(), self.strings()) else { return Vec::new() };
         let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Strings))];
         if let Some(Ok(transplant)) = Transplant::of(self.elf) {
-            let names: Vec<&str> = transplant.strings().map(|(_, name)| name).collect();
-            let detail = format!("{} string functions jump to the donor: {}", names.len(), names.join(", "));
+            // A program may have several of one function.
+            let mut names: Vec<&str> = Vec::new();
+            let all = transplant.strings().map(|(_, name)| name);
+            let count = all
+                .inspect(|name| {
+                    if !names.contains(name) {
+                        names.push(name)
+                    }
+                })
+                .count();
+            let detail = format!("{count} string functions jump to the donor: {}", names.join(", "));
             evidence.push(Evidence::new(Source::Code, detail));
         }
         evidence
