@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, acts, printable};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -84,12 +84,11 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     };
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe is the reader's choice.
-            let _ = error.print();
+            tell(error);
             Err(ExitCode::SUCCESS)
         }
         _ => {
-            let _ = error.print();
+            let error = tell(error);
             if typed("--json") {
                 let text = error.render().to_string();
                 let message = text.trim().trim_start_matches("error: ").lines().next().unwrap_or_default();
@@ -99,6 +98,30 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
             Err(ExitCode::from(2))
         }
     }
+}
+
+/// Prints what the parser says: help, version, or what is wrong with the command line; of that, what was typed is escaped,
+/// since it may be the name of a file that somebody else has chosen. Returns the error as it was printed.
+pub(crate) fn tell(mut error: clap::Error) -> clap::Error {
+    let typed: Vec<(ContextKind, ContextValue)> = error
+        .context()
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(text) => Some((kind, ContextValue::String(printable(text)))),
+            ContextValue::Strings(texts) => Some((kind, ContextValue::Strings(texts.iter().map(printable).collect()))),
+            // Suggestions repeat what was typed, between the parser's own colours.
+            ContextValue::StyledStrs(texts) if texts.iter().any(|text| text.to_string().contains(acts)) => {
+                let plain = texts.iter().map(|text| printable(text).into()).collect();
+                Some((kind, ContextValue::StyledStrs(plain)))
+            }
+            _ => None,
+        })
+        .collect();
+    for (kind, value) in typed {
+        error.insert(kind, value);
+    }
+    // A closed pipe is the reader's choice.
+    let _ = error.print();
+    error
 }
 
 /// Whether a flag was typed, for messages about a command line that cannot be understood as a whole.

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use donors::Donor;
 
 use crate::failure::Failure;
+use crate::output::printable;
 
 /// What `--donor` takes for musl's own allocator.
 const NONE: &str = "none";
@@ -66,7 +67,7 @@ fn setting(text: &str) -> Result<(String, i64), String> {
     if key.is_empty() {
         return Err("the key is missing".to_owned());
     }
-    let value = value.parse().map_err(|_| format!("`{value}` is not a whole number"))?;
+    let value = value.parse().map_err(|_| format!("`{}` is not a whole number", printable(value)))?;
     Ok((key.to_owned(), value))
 }
 

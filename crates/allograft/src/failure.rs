@@ -1,11 +1,15 @@
 //! An error as the user sees it: a message, what to do about it, an exit code.
 
 use hosts::{Pending, Stuck};
+use serde::{Deserialize, Serialize};
 
 /// Why a command did not do what it was asked to.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Failure {
+    /// One line.
     pub(crate) message: String,
+    /// Lines that another program said, below the message.
+    pub(crate) said: Vec<String>,
     pub(crate) help: Option<String>,
     pub(crate) exit_code: u8,
 }
@@ -13,12 +17,27 @@ pub(crate) struct Failure {
 impl Failure {
     /// Wrong usage, or input that cannot be read or is malformed: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), help: None, exit_code: 2 }
+        Failure { message: message.into(), said: Vec::new(), help: None, exit_code: 2 }
     }
 
     /// What would not be safe, or would do nothing: exit code 3.
     pub(crate) fn refused(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), help: None, exit_code: 3 }
+        Failure { message: message.into(), said: Vec::new(), help: None, exit_code: 3 }
+    }
+
+    /// What another program said for itself: its first line ends the message, the others come below.
+    pub(crate) fn saying(mut self, said: &str) -> Failure {
+        let mut lines = said.trim().lines();
+        if let Some(first) = lines.next() {
+            self.message = format!("{}: {first}", self.message);
+        }
+        self.said.extend(lines.map(|line| line.trim_end().to_owned()));
+        self
+    }
+
+    /// The message with what another program said.
+    pub(crate) fn whole(&self) -> String {
+        self.said.iter().fold(self.message.clone(), |text, line| text + "\n  " + line)
     }
 
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Failure {
@@ -29,7 +48,8 @@ impl Failure {
 
 impl From<hosts::Error> for Failure {
     fn from(error: hosts::Error) -> Failure {
-        Failure { message: error.to_string(), help: error.help(), exit_code: error.exit_code() }
+        let (help, exit_code) = (error.help(), error.exit_code());
+        Failure { message: error.to_string(), said: Vec::new(), help, exit_code }
     }
 }
 
@@ -37,7 +57,7 @@ impl Failure {
     /// The same where files are changed all the same.
     fn stuck(self, stuck: &Stuck) -> Failure {
         let message = format!("{}; {stuck}", self.message);
-        Failure { message, help: Some(stuck.help()), exit_code: Stuck::EXIT_CODE }
+        Failure { message, said: self.said, help: Some(stuck.help()), exit_code: Stuck::EXIT_CODE }
     }
 }
 

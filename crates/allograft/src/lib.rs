@@ -1,5 +1,8 @@
 //! Transplants a modern allocator into static musl toolchains: what the programs `allograft` and `cargo-allograft` do.
 
+// What is printed goes through `Output`, which escapes what comes out of files.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod arguments;
 mod cargo;
 mod choice;

@@ -1,4 +1,11 @@
 //! Where results and messages go, and how they look: results on standard output, everything else on standard error.
+//!
+//! Nothing else prints. What comes out of a file, a path or another program is escaped here, on its way to the terminal: a
+//! message is one line, and so is each line of a [`Page`] and each cell of a [`Table`]; only styles that were asked for here
+//! reach the terminal. Whoever composes a text has nothing to remember. JSON keeps everything, escaped as JSON does it.
+
+mod page;
+mod printable;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -10,6 +17,9 @@ use serde_json::{Value, json};
 
 use crate::arguments::Global;
 use crate::failure::Failure;
+use page::Marks;
+pub(crate) use page::{Cell, Page, Table};
+pub(crate) use printable::{acts, printable};
 
 /// The version of all JSON documents: fields may be added, never renamed.
 const SCHEMA_VERSION: u32 = 1;
@@ -23,10 +33,11 @@ pub(crate) struct Output {
     color_out: bool,
     color_err: bool,
     silent_err: bool,
+    marks: Marks,
 }
 
 /// The few styles that there are.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Style {
     Good,
     Bad,
@@ -36,6 +47,8 @@ pub(crate) enum Style {
 }
 
 impl Style {
+    const ALL: [Style; 5] = [Style::Good, Style::Bad, Style::Notice, Style::Strong, Style::Faint];
+
     fn code(self) -> &'static str {
         match self {
             Style::Good => "32",
@@ -45,10 +58,6 @@ impl Style {
             Style::Faint => "2",
         }
     }
-}
-
-fn painted(color: bool, style: Style, text: impl Display) -> String {
-    if color { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_string() }
 }
 
 impl Output {
@@ -67,22 +76,30 @@ impl Output {
             color_out: choose(io::stdout().is_terminal()),
             color_err: choose(io::stderr().is_terminal()),
             silent_err: false,
+            marks: Marks::new(),
         }
     }
 
     /// For a command line that could not be understood, and whose message is printed already.
     pub(crate) fn json_only() -> Output {
-        Output { json: true, quiet: true, verbose: false, color_out: false, color_err: false, silent_err: true }
+        let (color_out, color_err, marks) = (false, false, Marks::new());
+        Output { json: true, quiet: true, verbose: false, color_out, color_err, silent_err: true, marks }
     }
 
-    /// Whether standard output is coloured.
-    pub(crate) fn is_colored(&self) -> bool {
-        self.color_out
+    /// An empty text for standard output.
+    pub(crate) fn page(&self) -> Page {
+        Page::new(self.color_out.then_some(self.marks))
     }
 
-    /// Text for standard output, in a style if that is a terminal.
+    /// A table without rows, for a page.
+    pub(crate) fn table(&self, head: &[&str]) -> Table {
+        Table::new(head, self.color_out)
+    }
+
+    /// Text for a page, in a style if that is coloured.
     pub(crate) fn paint(&self, style: Style, text: impl Display) -> String {
-        painted(self.color_out, style, text)
+        let text = printable(text);
+        if self.color_out { self.marks.around(style, &text) } else { text }
     }
 
     /// The marks of a check that passed and of one that failed: words where the locale may not show the signs.
@@ -96,11 +113,16 @@ impl Output {
     }
 
     /// Prints a result that is no JSON: nothing with `--quiet`.
-    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
-        if self.quiet { Ok(()) } else { self.raw(text) }
+    pub(crate) fn text(&self, page: &Page) -> Result<(), Failure> {
+        if self.quiet { Ok(()) } else { self.raw(page.text()) }
     }
 
-    /// Prints a result that was asked for, whatever the flags.
+    /// Prints a JSON document, whatever the flags.
+    pub(crate) fn json(&self, document: &str) -> Result<(), Failure> {
+        self.raw(&printable::json(document))
+    }
+
+    /// Prints a text that consists of our own words only, whatever the flags.
     pub(crate) fn raw(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -119,7 +141,7 @@ impl Output {
         if let (Value::Object(document), Value::Object(fields)) = (&mut document, fields) {
             document.extend(fields);
         }
-        self.raw(&format!("{document:#}\n"))
+        self.json(&format!("{document:#}\n"))
     }
 
     /// A message on standard error that the user should not miss; also with `--quiet`.
@@ -161,13 +183,20 @@ impl Output {
     fn message(&self, style: Style, label: &str, message: impl Display) {
         if !self.silent_err {
             // There is nowhere to report that standard error is closed.
-            let _ = writeln!(io::stderr(), "{}: {message}", painted(self.color_err, style, label));
+            let label = match self.color_err {
+                true => format!("\x1b[{}m{label}\x1b[0m", style.code()),
+                false => label.to_owned(),
+            };
+            let _ = writeln!(io::stderr(), "{label}: {}", printable(message));
         }
     }
 
     /// An error that does not end the run, and its help.
     pub(crate) fn error(&self, failure: &Failure) {
         self.message(Style::Bad, "error", &failure.message);
+        for line in failure.said.iter().filter(|_| !self.silent_err) {
+            let _ = writeln!(io::stderr(), "  {}", printable(line));
+        }
         if let Some(help) = &failure.help {
             self.message(Style::Strong, "help", help);
         }
@@ -177,8 +206,8 @@ impl Output {
     pub(crate) fn fail(&self, failure: &Failure) -> ExitCode {
         self.error(failure);
         if self.json {
-            let Failure { message, help, exit_code } = failure;
-            let error = json!({ "error": { "message": message, "help": help, "exit_code": exit_code } });
+            let Failure { help, exit_code, .. } = failure;
+            let error = json!({ "error": { "message": failure.whole(), "help": help, "exit_code": exit_code } });
             let _ = self.document(error);
         }
         ExitCode::from(failure.exit_code)
@@ -199,6 +228,7 @@ enum Shown {
 
 impl Progress {
     pub(crate) fn step(&self, name: &str) {
+        let name = printable(name);
         let _ = match self.shown {
             Shown::Nothing => Ok(()),
             // Back to the start of the line, and clear it.

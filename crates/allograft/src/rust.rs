@@ -42,15 +42,15 @@ impl Rustc {
             return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.trim_end().trim_start_matches("error: ");
-        Err(Failure::usage(format!("`{shown} {}` failed: {said}", arguments.join(" "))))
+        let failure = Failure::usage(format!("`{shown} {}` failed", arguments.join(" ")));
+        Err(failure.saying(said.trim_start_matches("error: ")))
     }
 
     /// The triple of the machine that it runs on.
     pub(crate) fn host(&self) -> Result<String, Failure> {
         let said = self.ask(&["-vV"])?;
         let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-        host.map(str::to_owned).ok_or_else(|| Failure::usage(format!("rustc did not say its host in:\n{said}")))
+        host.map(str::to_owned).ok_or_else(|| Failure::usage("rustc did not say its host").saying(&said))
     }
 
     /// The folder of the toolchain.

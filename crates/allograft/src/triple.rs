@@ -2,6 +2,8 @@
 
 use surgery::Arch;
 
+use crate::output::printable;
+
 /// What a triple says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Triple {
@@ -34,7 +36,7 @@ impl Triple {
         let name = parts[0];
         let arch = arch(name).ok_or_else(|| {
             let known: Vec<&str> = Arch::ALL.into_iter().map(Arch::name).collect();
-            format!("no donor is for `{name}`; there are some for {}", known.join(", "))
+            format!("no donor is for `{}`; there are some for {}", printable(name), known.join(", "))
         })?;
         // zig: gnu.2.31 is the release to link for.
         let family = libc.split('.').next().unwrap_or(libc);
@@ -42,9 +44,10 @@ impl Triple {
             "musl" | "musleabihf" => Libc::Musl,
             "gnu" | "gnueabihf" => Libc::Glibc,
             "musleabi" | "gnueabi" => {
+                let libc = printable(libc);
                 return Err(format!("`{libc}` passes floats in integer registers; donors are for hard float (eabihf)"));
             }
-            _ => return Err(format!("`{libc}` is neither musl nor glibc")),
+            _ => return Err(format!("`{}` is neither musl nor glibc", printable(libc))),
         };
         // Debian, clang and Rust all say eabihf for ARM; `arm-linux-musl` would be of soft float.
         if arch == Arch::Arm && !family.ends_with("eabihf") {

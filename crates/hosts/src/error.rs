@@ -330,8 +330,8 @@ impl fmt::Display for Listed<'_> {
 impl Error {
     /// Whether an executable was refused since nothing of mallocng is in it.
     pub fn has_no_mallocng(&self) -> bool {
-        use transplant::Refusal::{Table, TableUnused};
-        matches!(self, Error::Executable { refusal: Table { found: 0 } | TableUnused, .. })
+        use transplant::Refusal::{NoMallocng, TableUnused};
+        matches!(self, Error::Executable { refusal: NoMallocng | TableUnused, .. })
     }
 
     /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be safe.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use donors::Donor;
 use surgery::Arch;
 use surgery::donor::{DonorObject, Note};
-use transplant::{Blob, Entry, Plan, StringEntry};
+use transplant::{Absence, Blob, Entry, Plan, StringEntry, StringFunction};
 
 use crate::companion;
 use crate::conditions::Conditions;
@@ -46,6 +46,8 @@ pub struct GraftedExecutable {
     pub strings: Option<Note>,
     /// With it: the program's string functions, those that lead to the donor's now and those that stay.
     pub string_entries: Vec<StringEntry>,
+    /// With it: the string functions that are not among them, and why.
+    pub strings_absent: Vec<(StringFunction, Absence)>,
     /// Whether its fork tells the donor; a program without has no fork.
     pub fork_hook: bool,
     /// Whether its threads tell the donor when they end; a program without has no threads.
@@ -234,6 +236,7 @@ pub fn graft_executable(
         entries: plan.entries.clone(),
         strings: inserts.strings,
         string_entries: plan.strings.clone(),
+        strings_absent: plan.strings_absent.clone(),
         fork_hook: plan.fork_hook,
         thread_end: plan.thread_end,
         stock_sha256: sha256(&stock),

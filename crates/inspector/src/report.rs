@@ -195,6 +195,14 @@ pub mod name {
         MALLOCNG, OLDMALLOC, GLIBC, GO, ZIG, NONE, UNKNOWN, "mimalloc", "jemalloc", "snmalloc", "rpmalloc", "scudo",
         "tcmalloc", "hardened",
     ];
+
+    /// Whether `name` is a build or a line of releases of `allocator`: `mimalloc3`, `mimalloc-secure`, `hardened-light`.
+    pub(crate) fn is_variant(name: &str, allocator: &str) -> bool {
+        name.strip_prefix(allocator).is_some_and(|rest| {
+            let number = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+            number.is_empty() || number.starts_with('-')
+        })
+    }
 }
 
 /// One observation.

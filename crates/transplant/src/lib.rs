@@ -41,4 +41,4 @@ pub use kind::{carries_graft, notes};
 pub use plan::{Entry, Plan, plan};
 pub use refusal::Refusal;
 pub use self_test::with_self_test;
-pub use strings::{Kept, StringEntry, StringFunction, Unproven};
+pub use strings::{Absence, Kept, StringEntry, StringFunction, Unproven};

@@ -36,6 +36,8 @@ pub struct Plan {
     /// Its string functions, in order of their addresses: those that are redirected and those that stay. None, if the blob brings
     /// none.
     pub strings: Vec<StringEntry>,
+    /// With them: those that the program does not show, or the donor does not have.
+    pub strings_absent: Vec<(StringFunction, strings::Absence)>,
     /// Whether its fork tells the allocator; a program without has no fork.
     pub fork_hook: bool,
     /// Whether its threads tell the allocator when they end; a program without has no threads.
@@ -106,6 +108,11 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
         true => redirected(&mut code, &family, &mut jumps, blob)?,
         false => Vec::new(),
     };
+    let donated = StringFunction::all().filter(|function| blob.brings(*function)).collect();
+    let strings_absent = match blob.has_strings() {
+        true => strings::absent(&strings, &donated, !code.symbols.is_empty()),
+        false => Vec::new(),
+    };
 
     let parameters = Parameters {
         errno_offset,
@@ -132,6 +139,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
         symbols,
         entries,
         strings,
+        strings_absent,
         fork_hook: family.core.contains_key(&Role::ForkHook),
         thread_end: end.is_some(),
         references: family.references,

@@ -32,7 +32,13 @@ pub enum Refusal {
         /// The donor in it.
         donor: String,
     },
-    /// Its size classes are not there, or twice.
+    /// It has symbols, and none of the malloc family is among them.
+    #[error("no malloc is in it: there is nothing to replace")]
+    NoMalloc,
+    /// No size classes: it may have no malloc at all, or another one.
+    #[error("mallocng, musl's malloc, is not in it: its table of size classes is not there")]
+    NoMallocng,
+    /// Its size classes are there more than once.
     #[error("mallocng's table of size classes is in it {found} times, expected once")]
     Table {
         /// How often.
@@ -206,7 +212,10 @@ impl Refusal {
             Refusal::Dynamic => {
                 "preload an allocator (LD_PRELOAD), or link the program statically against a grafted `libc.a`"
             }
-            Refusal::Other { .. } => "`allograft inspect` says what serves malloc in it",
+            Refusal::NoMalloc => {
+                "leave it as it is: it asks malloc for no memory, so that none would make a difference"
+            }
+            Refusal::Other { .. } | Refusal::NoMallocng => "`allograft inspect` says what serves malloc in it",
             Refusal::Grafted { .. } => {
                 "graft the stock file: `allograft undo` gives it back where it was grafted in place"
             }

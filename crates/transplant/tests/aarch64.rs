@@ -24,7 +24,17 @@ fn blob(name: &str) -> Blob {
 
 /// A conformance program, linked with Debian's musl.
 fn linked(name: &str, flags: &[&str]) -> Vec<u8> {
+    linked_with(name, flags, "")
+}
+
+/// The same with some assembly of the program's own.
+fn linked_with(name: &str, flags: &[&str], assembly: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
+    let (source, more) = (folder.path().join("more.s"), folder.path().join("more.o"));
+    fs::write(&source, assembly).unwrap();
+    let mut assemble = fixtures::zig().command();
+    assemble.args(["cc", "-target", "aarch64-linux-musl", "-c", "-o"]).args([&more, &source]);
+    assert!(assemble.status().unwrap().success());
     let musl = fixtures::debian_musl(fixtures::Arch::Aarch64);
     let put = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -37,7 +47,7 @@ fn linked(name: &str, flags: &[&str]) -> Vec<u8> {
     let at = |file: &str| musl.libdir.join(file);
     let start = if flags.contains(&"-pie") { "rcrt1.o" } else { "crt1.o" };
     let mut command = Command::new(fixtures::lld_folder().join("ld.lld"));
-    command.arg("-static").args(flags).arg("-o").arg(&program).args([at(start), at("crti.o"), object]);
+    command.arg("-static").args(flags).arg("-o").arg(&program).args([at(start), at("crti.o"), object, more]);
     command.arg("--start-group").arg(&musl.libc).arg(runtime).arg("--end-group").arg(at("crtn.o"));
     assert!(command.output().unwrap().status.success());
     fs::read(Path::new(&program)).unwrap()
@@ -90,6 +100,60 @@ fn a_vfork_is_no_fork() {
     let at = bytes.windows(vfork.len()).position(|window| window == vfork).unwrap();
     bytes[at + 8..at + 12].copy_from_slice(&0xf900_0020u32.to_le_bytes());
     assert!(matches!(plan(&bytes, &BLOB, true).unwrap(), Err(Refusal::ForkHook)));
+}
+
+/// As GHC's initLinker ends: the last call does not return, and what lies behind it is another function, which jumps back. So
+/// it reads as a loop that takes more of the stack each time around, with a page of musl's in it.
+#[test]
+fn a_call_that_does_not_return_makes_no_loop() {
+    const ENDLESS: &str = ".text
+.balign 16
+.globl first
+.type first, %function
+first:
+        stp x19, x20, [sp, #-48]!
+        adrp x20, neighbour
+        str x30, [sp, #40]
+        ldr w1, [x20, :lo12:neighbour]
+        cbz w1, 1f
+        ldr x30, [sp, #40]
+        ldp x19, x20, [sp], #48
+        ret
+1:      bl ends
+        nop
+        nop
+.balign 16
+.globl second
+.type second, %function
+second:
+        mov w0, #1
+        b first
+.globl ends
+.type ends, %function
+ends:
+        adrp x1, neighbour
+        ldr x1, [x1, :lo12:neighbour]
+        br x1
+.data
+.balign 8
+        .quad first, second
+.bss
+.balign 8
+neighbour:
+        .skip 8
+";
+    let bytes = linked_with("family", &[], ENDLESS);
+    for as_if_stripped in [false, true] {
+        plan(&bytes, &BLOB, as_if_stripped).unwrap().unwrap();
+    }
+    // What a round of the loop has left in the stack, and the 70th after it takes from there, is found all the same.
+    let state = ENDLESS.replace(
+        "        cbz w1, 1f\n",
+        "        ldr x3, [sp, #3368]\n        ldr w4, [x3, :lo12:__malloc_context]\n        cbz w1, 1f\n",
+    );
+    let state = state.replace("adrp x20, neighbour", "adrp x20, __malloc_context");
+    let refusal = plan(&linked_with("family", &[], &state), &BLOB, false).unwrap().map(|plan| plan.references);
+    assert!(matches!(refusal, Err(Refusal::StateElsewhere { .. })), "{refusal:?}");
 }
 
 #[test]

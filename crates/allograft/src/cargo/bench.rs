@@ -16,7 +16,7 @@ use super::program::{self, Expected};
 use super::relink::{self, Relink};
 use super::run::{Place, cannot_make, cargo, conclude, no_cargo, rustdoc, targets};
 use super::wrapper::{self, Session};
-use crate::arguments::Global;
+use crate::arguments::{Global, tell};
 use crate::command::bench::{Arm, Bench, Host, Libc, Linked, typed};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -154,8 +154,7 @@ pub(super) fn main(words: &[OsString]) -> ExitCode {
     let (arguments, measuring) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
-            // A closed pipe is the reader's choice.
-            let _ = error.print();
+            let error = tell(error);
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
         }

@@ -51,7 +51,7 @@ pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure>
 }
 
 fn no(message: String) -> Failure {
-    Failure { message, help: None, exit_code: 1 }
+    Failure { exit_code: 1, ..Failure::usage(message) }
 }
 
 /// `mimalloc 2.5.2 and strings`.

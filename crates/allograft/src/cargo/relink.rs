@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use super::wrapper::exit_code;
+use super::wrapper::{cannot_run, exit_code};
 use crate::failure::Failure;
 
 /// The variable by which this program knows that it stands for the linker.
@@ -66,10 +66,7 @@ impl Relink {
         let status = match command.args(arguments).env_remove(VARIABLE).status() {
             Ok(status) if status.success() => status,
             Ok(status) => return exit_code(status),
-            Err(error) => {
-                eprintln!("error: cannot run `{}`: {error}", self.linker.display());
-                return ExitCode::FAILURE;
-            }
+            Err(error) => return cannot_run(self.linker.as_os_str(), &error),
         };
         for arm in &self.arms {
             let complaint = match self.link_arm(arm, arguments) {

@@ -16,7 +16,7 @@ use super::configuration::Configuration;
 use super::program::{self, Expected};
 use super::wrapper::{self, Session, Told, exit_code};
 use super::{bench, copy};
-use crate::arguments::Global;
+use crate::arguments::{Global, tell};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::rust::Rustc;
@@ -29,8 +29,7 @@ pub(super) fn main(words: &[OsString]) -> ExitCode {
     let arguments = match arguments::parse(words) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // A closed pipe is the reader's choice.
-            let _ = error.print();
+            let error = tell(error);
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
         }
@@ -118,7 +117,7 @@ pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Ou
     let text = fs::read_to_string(report).unwrap_or_default();
     for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         match line {
-            Told::Failed { message, help, exit_code } => return Err(Failure { message, help, exit_code }),
+            Told::Failed(failure) => return Err(failure),
             Told::Carries { program, what } => {
                 if !matches!(order.command, CargoCommand::Build | CargoCommand::Run) {
                     output.note(format_args!("`{}` carries {what}", program.display()));
@@ -237,7 +236,7 @@ fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| no_cargo(&error))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(Failure::usage(said.trim_end().trim_start_matches("error: ")));
+        return Err(Failure::usage("`cargo metadata` failed").saying(said.trim_start_matches("error: ")));
     }
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let folder = metadata["target_directory"].as_str().map(PathBuf::from);

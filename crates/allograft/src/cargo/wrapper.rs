@@ -8,11 +8,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use clap::ColorChoice;
 use serde::{Deserialize, Serialize};
 
 use super::program::{self, Expected};
 use super::relink::Relink;
+use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::output::Output;
 
 /// The variable that holds the session for whoever cargo calls.
 pub(super) const VARIABLE: &str = "CARGO_ALLOGRAFT_SESSION";
@@ -39,7 +42,7 @@ pub(super) enum Told {
     /// A program that was linked and carries what it should.
     Carries { program: PathBuf, what: String },
     /// One that does not, or was not linked for a reason of ours.
-    Failed { message: String, help: Option<String>, exit_code: u8 },
+    Failed(Failure),
 }
 
 /// The variable with a target's folder. Cargo notes its value with each program, and links anew when it has changed.
@@ -71,8 +74,8 @@ impl Session {
         compiler.arg("-L").arg(search(folder)).args(&arguments[1..]);
         match self.link(&unit, target, &mut compiler) {
             Ok(code) => code,
-            Err(Failure { message, help, exit_code }) => {
-                self.tell(&Told::Failed { message, help, exit_code });
+            Err(failure) => {
+                self.tell(&Told::Failed(failure));
                 ExitCode::FAILURE
             }
         }
@@ -138,7 +141,13 @@ fn search(folder: &Path) -> OsString {
 /// Goes on as that program.
 fn replaced_by(command: &mut Command) -> ExitCode {
     let error = command.exec();
-    eprintln!("error: cannot run `{}`: {error}", command.get_program().to_string_lossy());
+    cannot_run(command.get_program(), &error)
+}
+
+/// Ends a process that stands for another program, which does not start.
+pub(super) fn cannot_run(program: &OsStr, error: &std::io::Error) -> ExitCode {
+    let quiet = Global { json: false, quiet: true, verbose: false, color: ColorChoice::Auto };
+    Output::new(&quiet).error(&Failure::usage(format!("cannot run `{}`: {error}", program.to_string_lossy())));
     ExitCode::FAILURE
 }
 

@@ -245,7 +245,7 @@ impl Bench {
             output.warn("interrupted: these are the rounds that were complete");
         }
         if output.json {
-            output.raw(&render::json(results)?)?
+            output.json(&render::json(results)?)?
         } else {
             output.text(&table::text(results, output))?
         }

@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
 use donors::Donor;
 use serde_json::{Value, json};
 use surgery::donor::{DonorKind, DonorOption};
 
 use crate::failure::Failure;
-use crate::output::{Output, Style};
+use crate::output::{Cell, Output, Page, Style, Table};
 
 /// List the allocators and string functions in this build, and their options
 #[derive(Debug, Args)]
@@ -82,13 +81,8 @@ fn profiles(donor: &Donor) -> Vec<Value> {
 
 const DEFAULT_ABOUT: &str = "the donor's own defaults";
 
-fn table(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head);
-    table
-}
-
-fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> String {
+fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> Page {
+    let table = |head: &[&str]| output.table(head).fitting();
     let mut donors = table(&["donor", "version", "licence", "architectures", "character"]);
     let mut options = table(&["donor", "option", "default", "from", "to"]);
     for (donor, settable) in listed {
@@ -97,38 +91,33 @@ fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> String {
             DonorKind::Malloc => donor.name.to_owned(),
             DonorKind::Strings => format!("{} (--strings)", donor.name),
         };
-        donors.add_row([&name, donor.version, donor.license, &arches(donor).join(" "), donor.character]);
+        donors.row([&name, donor.version, donor.license, &arches(donor).join(" "), donor.character].map(Cell::from));
         for option in settable {
-            options.add_row([
-                donor.name,
-                &option.name,
-                &option.value.to_string(),
-                &option.min.to_string(),
-                &option.max.to_string(),
-            ]);
+            let (value, min, max) = (option.value.to_string(), option.min.to_string(), option.max.to_string());
+            options.row([donor.name, &option.name, &value, &min, &max].map(Cell::from));
         }
     }
     let mut profiles = table(&["donor", "profile", "sets", "for"]);
     for (donor, profile) in listed.iter().flat_map(|(donor, _)| donor.profiles.iter().map(move |it| (donor, it))) {
         let sets: Vec<String> = profile.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        profiles.add_row([donor.name, profile.name, &sets.join(" "), profile.about]);
+        profiles.row([donor.name, profile.name, &sets.join(" "), profile.about].map(Cell::from));
     }
-    let mut text = lines(donors);
+    let mut text = output.page();
+    text.table(&donors.spaced(1));
     if listed.iter().any(|(_, options)| !options.is_empty()) {
         let title = output.paint(Style::Strong, "Options for `graft --set OPTION=VALUE`:");
-        text.push_str(&format!("\n{title}\n{}", lines(options)));
+        titled(&mut text, &title, options);
     }
     if listed.iter().any(|(donor, _)| !donor.profiles.is_empty()) {
         let title = output.paint(Style::Strong, "Options set together, `graft --profile PROFILE`:");
-        text.push_str(&format!("\n{title}\n{}", lines(profiles)));
+        titled(&mut text, &title, profiles);
     }
     text
 }
 
-/// The table without blanks at the ends of its lines.
-fn lines(mut table: Table) -> String {
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 1));
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+fn titled(text: &mut Page, title: &str, table: Table) {
+    text.blank();
+    // Writing to a page does not fail.
+    let _ = writeln!(text, "{title}");
+    text.table(&table.spaced(1));
 }

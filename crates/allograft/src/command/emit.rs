@@ -15,7 +15,7 @@ use surgery::object::{Binding, merge, symbols};
 use crate::choice::Choice;
 use crate::command::graft::shell_quoted;
 use crate::failure::{Failure, told};
-use crate::output::{Output, Style};
+use crate::output::{Output, Page, Style};
 use crate::signals::Cleanup;
 use crate::triple::{Libc, Triple};
 use crate::tuning;
@@ -204,7 +204,7 @@ impl Emit {
         })
     }
 
-    fn summary(&self, made: &Made, out: &Path, snippets: &[snippets::Snippet], output: &Output) -> String {
+    fn summary(&self, made: &Made, out: &Path, snippets: &[snippets::Snippet], output: &Output) -> Page {
         let mut parts: Vec<String> = made
             .malloc
             .iter()
@@ -216,11 +216,14 @@ impl Emit {
         parts.extend(made.strings.as_ref().map(|_| "strings".to_owned()));
         let path = shell_quoted(&out.display().to_string());
         let word = output.paint(Style::Good, "emitted");
-        let mut text = format!("{word}  {path}  {}  {}\n", self.target.arch, parts.join(" and "));
+        let mut text = output.page();
+        // Writing to a page does not fail.
+        let _ = writeln!(text, "{word}  {path}  {}  {}", self.target.arch, parts.join(" and "));
         for snippet in snippets {
-            text.push_str(&format!("\n{}\n", output.paint(Style::Strong, format_args!("{}:", snippet.name))));
+            text.blank();
+            let _ = writeln!(text, "{}", output.paint(Style::Strong, format_args!("{}:", snippet.name)));
             for line in snippet.text.lines() {
-                text.push_str(&format!("  {line}\n"));
+                let _ = writeln!(text, "  {line}");
             }
         }
         text

@@ -3,7 +3,6 @@
 mod executable;
 
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,7 +14,7 @@ use surgery::plan::{Plan, RemovedMember, Restoration};
 
 use crate::choice::Choice;
 use crate::failure::{Failure, told};
-use crate::output::{Output, Style};
+use crate::output::{Output, Page, Style, acts};
 use crate::progress::Bar;
 use crate::signals::Cleanup;
 use crate::target::located;
@@ -322,8 +321,8 @@ fn replaced(operation: &Operation) -> String {
 }
 
 /// A line for each host with what went out and came in, then what can be done next.
-fn summary(grafts: &Grafts, output: &Output) -> String {
-    let mut text = String::new();
+fn summary(grafts: &Grafts, output: &Output) -> Page {
+    let mut text = output.page();
     let word = |host: &Grafted| match host.action {
         Action::Planned if host.operation.before.anything() => "would replace",
         Action::Planned => "would graft",
@@ -335,11 +334,11 @@ fn summary(grafts: &Grafts, output: &Output) -> String {
         let label = output.paint(if host.action == Action::Planned { Style::Notice } else { Style::Good }, word);
         let pad = " ".repeat(width - word.len());
         let donors = named(operation.malloc.as_ref().map(|plan| &plan.donor), operation.strings.plan().is_some());
-        let _ = write!(text, "{label}{pad}  {}  {}  {donors}", host.path.display(), operation.arch.name());
-        let _ = match host.action {
-            Action::Unchanged => writeln!(text, ", which it carries already"),
-            _ => writeln!(text, " in place of {}", replaced(operation)),
+        let what = match host.action {
+            Action::Unchanged => ", which it carries already".to_owned(),
+            _ => format!(" in place of {}", replaced(operation)),
         };
+        let _ = writeln!(text, "{label}{pad}  {}  {}  {donors}{what}", host.path.display(), operation.arch.name());
         if output.verbose && host.action != Action::Unchanged {
             for plan in operation.malloc.iter().chain(operation.strings.plan()) {
                 members(&mut text, operation, plan);
@@ -351,7 +350,7 @@ fn summary(grafts: &Grafts, output: &Output) -> String {
 }
 
 /// Which members go, and the one that comes in.
-fn members(text: &mut String, operation: &Operation, plan: &Plan) {
+fn members(text: &mut Page, operation: &Operation, plan: &Plan) {
     for RemovedMember { ordinal, name, size, defines, .. } in operation.removed(plan.donor_kind) {
         let _ = writeln!(text, "  - {ordinal:>4} {name:<20} {size:>7} bytes  {}", defines.join(" "));
     }
@@ -359,7 +358,7 @@ fn members(text: &mut String, operation: &Operation, plan: &Plan) {
     let _ = writeln!(text, "  +      {name:<20} {size:>7} bytes  {}", plan.provides.join(" "));
 }
 
-fn next_steps(text: &mut String, grafts: &Grafts, output: &Output) {
+fn next_steps(text: &mut Page, grafts: &Grafts, output: &Output) {
     if let Some(bundle) = &grafts.bundle {
         if bundle.action != Action::Planned {
             steps_of_bundle(text, bundle, output);
@@ -377,11 +376,11 @@ fn next_steps(text: &mut String, grafts: &Grafts, output: &Output) {
     }
 }
 
-fn step(text: &mut String, output: &Output, label: &str, value: &str) {
+fn step(text: &mut Page, output: &Output, label: &str, value: &str) {
     let _ = writeln!(text, "  {} {value}", output.paint(Style::Faint, format_args!("{label:<7}")));
 }
 
-fn next_steps_of(text: &mut String, path: &Path, backup: Option<&Path>, changed: bool, output: &Output) {
+fn next_steps_of(text: &mut Page, path: &Path, backup: Option<&Path>, changed: bool, output: &Output) {
     let quoted = shell_quoted(&text_of(path));
     if let Some(backup) = backup {
         step(text, output, "backup:", &text_of(backup));
@@ -395,7 +394,7 @@ fn next_steps_of(text: &mut String, path: &Path, backup: Option<&Path>, changed:
 }
 
 /// What is done next with a packed bundle.
-fn steps_of_bundle(text: &mut String, bundle: &Bundle, output: &Output) {
+fn steps_of_bundle(text: &mut Page, bundle: &Bundle, output: &Output) {
     let path = shell_quoted(&text_of(&bundle.path));
     if let Some(backup) = &bundle.backup {
         step(text, output, "backup:", &text_of(backup));
@@ -410,13 +409,22 @@ fn steps_of_bundle(text: &mut String, bundle: &Bundle, output: &Output) {
     }
 }
 
-/// A word that a POSIX shell takes for `text`.
+/// A word that a POSIX shell takes for `text`, to be printed: what a terminal would act on is in the form `$'\033'`.
+/// (POSIX.1-2024, XCU 2.2.4.)
 pub(crate) fn shell_quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@%,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()
-    } else {
+    } else if !text.contains(acts) {
         format!("'{}'", text.replace('\'', r"'\''"))
+    } else {
+        let quoted = |c: char| match c {
+            '\n' => r"\n".to_owned(),
+            '\'' | '\\' => format!("\\{c}"),
+            _ if acts(c) => c.to_string().bytes().map(|byte| format!("\\{byte:03o}")).collect(),
+            _ => c.to_string(),
+        };
+        format!("$'{}'", text.chars().map(quoted).collect::<String>())
     }
 }
 
@@ -428,5 +436,6 @@ mod tests {
     fn quoting() {
         assert_eq!(shell_quoted("/usr/lib/libc.a"), "/usr/lib/libc.a");
         assert_eq!(shell_quoted("it's a/libc.a"), r"'it'\''s a/libc.a'");
+        assert_eq!(shell_quoted("it's\n\x1b[1m\u{9b}"), r"$'it\'s\n\033[1m\302\233'");
     }
 }

@@ -10,7 +10,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use inspector::Report;
-use memmap2::Mmap;
 use serde_json::{Map, Value, json};
 
 use crate::command::verdict;
@@ -114,47 +113,49 @@ fn is_packed(path: &Path) -> bool {
     path.is_file() && read().is_ok() && (start.starts_with(b"\x1f\x8b") || start == b"PK\x03\x04")
 }
 
-/// Every libc.a in a packed bundle.
+/// Every libc.a in a packed bundle, as it comes by.
 fn inspect_packed(path: &Path, inspected: &mut Vec<Inspected>) {
-    let unpacked = tempfile::tempdir().map_err(|error| cannot(path, error)).and_then(|scratch| {
-        let hosts = hosts::unpack_hosts(path, scratch.path())?.unwrap_or_default();
-        Ok(hosts.into_iter().map(|host| inspect_as(host.name, &host.libc)).collect::<Vec<_>>())
-    });
-    match unpacked {
-        Ok(hosts) => inspected.extend(hosts),
-        Err(failure) => inspected.push(Inspected { path: path.to_owned(), result: Err(failure) }),
+    let mut hosts = Vec::new();
+    match hosts::each_host(path, &mut |path, bytes| hosts.push(Inspected { result: report(&path, bytes), path })) {
+        Ok(_) => {
+            hosts.sort_by(|one, other| one.path.cmp(&other.path));
+            inspected.extend(hosts);
+        }
+        Err(error) => inspected.push(Inspected { path: path.to_owned(), result: Err(error.into()) }),
     }
 }
 
 fn inspect(path: PathBuf) -> Inspected {
-    let file = path.clone();
-    inspect_as(path, &file)
-}
-
-/// Inspects `file`, which goes by the name of `path`.
-fn inspect_as(path: PathBuf, file: &Path) -> Inspected {
-    let result = map(file).map_err(|error| cannot(&path, error)).and_then(|bytes| {
-        let bytes = bytes.as_deref().unwrap_or_default();
-        inspector::inspect(bytes).map_err(|error| cannot(&path, &error).with_help(error.help()))
-    });
+    let result = read(&path).map_err(|error| cannot(&path, error)).and_then(|bytes| report(&path, &bytes));
     Inspected { path, result }
 }
 
-/// The file's bytes, in memory as they are touched: of a large executable that is a part. Nothing of an empty one, which
-/// cannot be mapped.
-fn map(path: &Path) -> io::Result<Option<Mmap>> {
+fn report(path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
+    inspector::inspect(bytes).map_err(|error| cannot(path, &error).with_help(error.help()))
+}
+
+/// The file's bytes. They are read, not mapped: whoever cuts a mapped file ends the process that reads it by a signal.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
     // Opening a pipe or a device could wait forever.
-    let metadata = fs::metadata(path)?;
-    if !metadata.is_file() {
+    if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is neither a file nor a folder"));
     }
-    if metadata.len() == 0 {
-        return Ok(None);
-    }
     let file = File::open(path)?;
-    // SAFETY: the map is private and only read. Whoever changes or cuts the file meanwhile gets an answer on what was there,
-    // or this process a signal: no other process and no file is harmed.
-    unsafe { Mmap::map(&file) }.map(Some)
+    read_of_size(&file, file.metadata()?.len())
+}
+
+/// All of what is left to read, which was `size` bytes before.
+fn read_of_size(source: impl Read, size: u64) -> io::Result<Vec<u8>> {
+    let room = usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(room).map_err(|_| io::Error::other(format!("there is no memory for its {size} bytes")))?;
+    source.take(size).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 {
+        found if found == size => Ok(bytes),
+        found => Err(io::Error::other(format!(
+            "it was cut while it was read: found {found} bytes, expected {size}; inspect it when nobody writes it"
+        ))),
+    }
 }
 
 /// Inspects what looks like an ELF file or an archive under `folder`, in the order of the paths.
@@ -207,8 +208,26 @@ fn document(file: &Inspected, expect: Option<&str>) -> Result<Value, Failure> {
             }
         }
         Err(failure) => {
-            fields.insert("error".to_owned(), failure.message.as_str().into());
+            fields.insert("error".to_owned(), failure.whole().into());
         }
     }
     Ok(Value::Object(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_meanwhile_is_an_error() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), [7; 10_000]).expect("content");
+        assert_eq!(read(file.path()).expect("all of it"), [7; 10_000]);
+        let opened = File::open(file.path()).expect("a file");
+        File::options().write(true).open(file.path()).expect("a file").set_len(4_000).expect("a cut");
+        let error = read_of_size(opened, 10_000).expect_err("what is gone");
+        assert!(error.to_string().contains("found 4000 bytes, expected 10000"), "{error}");
+        fs::write(file.path(), b"").expect("nothing");
+        assert_eq!(read(file.path()).expect("nothing"), b"");
+    }
 }

@@ -1,6 +1,5 @@
 //! `allograft undo`: the stock host again.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +8,7 @@ use hosts::{Conditions, Locking, Undone, UndoneAction};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, told};
-use crate::output::{Output, Style};
+use crate::output::{Output, Page, Style};
 use crate::signals::Cleanup;
 use crate::target::located;
 
@@ -67,8 +66,8 @@ fn document(undone: &[Undone]) -> Value {
     json!({ "hosts": hosts })
 }
 
-fn summary(undone: &[Undone], output: &Output) -> String {
-    let mut text = String::new();
+fn summary(undone: &[Undone], output: &Output) -> Page {
+    let mut text = output.page();
     for host in undone {
         let path = host.path.display();
         let _ = match host.action {

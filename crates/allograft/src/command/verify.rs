@@ -2,7 +2,6 @@
 
 mod executable;
 
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::command::verdict;
 use crate::failure::Failure;
-use crate::output::{Output, Style};
+use crate::output::{Output, Page, Style};
 use crate::target::located;
 
 /// Check a graft with code of its own, then link and run programs against it
@@ -100,10 +99,9 @@ impl Verify {
     /// What is to be verified, that of a packed bundle unpacked below `scratch`.
     fn grafts(&self, scratch: &Path) -> Result<Vec<Graft>, Failure> {
         let target = located(&self.target, self.root.as_deref())?;
-        if let Some(unpacked) = hosts::unpack_hosts(&target, scratch)? {
+        if let Some(unpacked) = hosts::unpack_grafts(&target, scratch)? {
             let grafts: Vec<Graft> = unpacked
                 .into_iter()
-                .filter(|unpacked| unpacked.graft)
                 .map(|unpacked| Graft { name: unpacked.name, libc: unpacked.libc, stock: unpacked.stock })
                 .collect();
             return match grafts.is_empty() {
@@ -199,8 +197,8 @@ fn document(verified: &[Verified], ok: bool) -> Value {
     json!({ "ok": ok, "hosts": hosts, "checks": checks, "differences": differences, "not_run": not_run })
 }
 
-fn listing(verified: &[Verified], output: &Output) -> String {
-    let mut text = String::new();
+fn listing(verified: &[Verified], output: &Output) -> Page {
+    let mut text = output.page();
     let (good, bad) = output.marks();
     for host in verified {
         let against = match &host.stock {

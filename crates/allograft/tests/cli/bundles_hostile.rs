@@ -8,14 +8,14 @@ use fixtures::Arch;
 use crate::bundle::{FOLDER, SDK, libc_in, pack_zip, stock};
 use crate::lab::Lab;
 
-fn gzip(plain: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(plain: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(plain).unwrap();
     encoder.finish().unwrap()
 }
 
 /// A tar with a manifest and a `libc.a`, and what else `more` puts in.
-fn tar(more: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
+pub(crate) fn tar(more: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     let manifest = format!("{{\"artifacts\": {{\"{SDK}\": {{\"type\": \"swiftSDK\"}}}}}}");
     add(&mut builder, &format!("{FOLDER}/info.json"), tar::EntryType::Regular, manifest.as_bytes());
@@ -25,7 +25,7 @@ fn tar(more: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn add(builder: &mut tar::Builder<Vec<u8>>, name: &str, kind: tar::EntryType, content: &[u8]) {
+pub(crate) fn add(builder: &mut tar::Builder<Vec<u8>>, name: &str, kind: tar::EntryType, content: &[u8]) {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(0o644);
@@ -181,4 +181,57 @@ fn zips_that_are_damaged_or_would_do_harm() {
     edit(2, "overlap", &|bytes| bytes[libc + 23] = 0x7f);
     edit(3, "is absolute", &|bytes| bytes[directory + 46] = b'/');
     edit(2, "another name", &|bytes| bytes[directory + 46] = b'X');
+}
+
+/// A zip of so many entries `N/libc.a`, all of this content. (PKWARE, APPNOTE.TXT 6.3.10: 4.3.7, 4.3.12, 4.3.16.)
+fn zip_of(count: u32, content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(content).unwrap();
+    let packed = encoder.finish().unwrap();
+    let mut crc = flate2::Crc::new();
+    crc.update(content);
+    let (mut zip, mut directory) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let name = format!("{number:04}/libc.a");
+        let mut common = [20_u16, 0, 8, 0, 0].map(u16::to_le_bytes).concat();
+        common.extend([crc.sum(), packed.len() as u32, content.len() as u32].map(u32::to_le_bytes).concat());
+        common.extend([name.len() as u16, 0].map(u16::to_le_bytes).concat());
+        directory.extend([&b"PK\x01\x02\x14\0"[..], &common, &[0; 10], &(zip.len() as u32).to_le_bytes()].concat());
+        directory.extend(name.as_bytes());
+        zip.extend([b"PK\x03\x04", &common[..], name.as_bytes(), &packed].concat());
+    }
+    let start = zip.len() as u32;
+    zip.extend(&directory);
+    let counts = [0, 0, count as u16, count as u16].map(u16::to_le_bytes).concat();
+    zip.extend(
+        [b"PK\x05\x06", &counts[..], &(directory.len() as u32).to_le_bytes(), &start.to_le_bytes(), &[0; 2]].concat(),
+    );
+    zip
+}
+
+#[test]
+fn zips_that_unpack_out_of_all_proportion() {
+    let lab = Lab::new();
+    // Some MB that would be 1,088 MiB.
+    lab.put("bomb.zip", &zip_of(17, &vec![0; 64 << 20]));
+    for (code, command) in [(2, "inspect"), (3, "verify"), (3, "graft")] {
+        let ran = lab.changes_nothing(code, [command, "bomb.zip"]);
+        ran.says(&["`bomb.zip`, entry `0016/libc.a`", "what it unpacks to"]);
+    }
+    // An SDK of that size is none.
+    lab.put("sdk.zip", &zip_of(3, &[b"!<arch>\n", &vec![b'\n'; 1 << 20][..]].concat()));
+    lab.run(["inspect", "sdk.zip"]).exits(2).says(&["`sdk.zip/0002/libc.a`"]);
+}
+
+#[test]
+fn what_is_inspected_or_no_graft_is_not_written_anywhere() {
+    let lab = Lab::new();
+    lab.put("sdk.zip", &zip_of(3, &stock(Arch::X86_64)));
+    // Files of 64 KiB at most, and none in the folder for temporary ones.
+    let nowhere = "ulimit -f 128; mkdir -p none; chmod a-w none; export TMPDIR=$PWD/none";
+    let ran = lab.run_after(nowhere, &["inspect", "sdk.zip", "--expect", "mallocng"]).exits(0);
+    assert_eq!(ran.out.lines().count(), 4, "{}", ran.out);
+    lab.run_after(nowhere.split(';').next().unwrap(), &["verify", "sdk.zip", "--static-only"])
+        .exits(2)
+        .says(&["no graft"]);
 }

@@ -5,9 +5,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
+use fixtures::Arch;
 use fixtures::program::Build;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, tool};
 
 /// A static program that copies its arguments into blocks and prints them, linked with stock musl.
 pub(crate) fn program(lab: &Lab, name: &str) -> Vec<u8> {
@@ -121,4 +122,44 @@ fn no_environment_keeps_a_graft_from_running_the_program() {
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+/// The constants of the donor in a Rust program are those of its `malloc`, and not of an allocator that Rust may use.
+#[test]
+fn a_variant_of_an_allocator_is_not_taken_for_another_one() {
+    let lab = Lab::new();
+    let musl = fixtures::debian_musl(Arch::X86_64);
+    let source = lab.put(
+        "program.c",
+        b"#include <stdlib.h>\nvoid rust_eh_personality(void) {}\nvoid *__rust_alloc(unsigned long size) { return malloc(size); }\n\
+          int main(void) { free(realloc(__rust_alloc(10), 1000)); return 0; }\n",
+    );
+    let (object, at) = (lab.path("program.o"), |file: &str| musl.libdir.join(file));
+    let mut compile = fixtures::cc();
+    tool(
+        compile
+            .args(["-O1", "-fno-pie", "-c", "-o"])
+            .args([&object, &source])
+            .arg("-nostdinc")
+            .arg("-isystem")
+            .arg(&musl.include),
+    );
+    for donor in ["mimalloc", "mimalloc3", "mimalloc-secure", "snmalloc", "snmalloc-checks", "hardened-light"] {
+        lab.libc("libc.a");
+        lab.run(["graft", "libc.a", "--donor", donor]).exits(0);
+        let mut link = Command::new("ld");
+        link.args(["-static", "-o"]).arg(lab.path("program")).args([at("crt1.o"), at("crti.o"), object.clone()]);
+        tool(link.args([lab.path("libc.a"), at("crtn.o")]));
+        for stripped in [false, true] {
+            if stripped {
+                tool(Command::new("strip").arg("-s").arg(lab.path("program")));
+            }
+            let report = lab.run(["inspect", "program", "--json"]).exits(0).json();
+            let file = &report["files"][0];
+            assert_eq!(
+                (&file["malloc"]["name"], &file["language_allocator"]),
+                (&donor.into(), &serde_json::Value::Null)
+            );
+        }
+        lab.run(["undo", "libc.a"]).exits(0);
+    }
 }

@@ -142,6 +142,40 @@ fn packed_programs() {
     lab.changes_nothing(3, ["graft", "packed"]).says(&["packed by UPX", "upx -d"]);
 }
 
+/// What UPX 4 leaves of a static-pie: of type ET_DYN, without a dynamic section, two segments to load and the stack's flags,
+/// and `UPX!` behind them (src/p_lx_elf.cpp, src/stub/src/include/linux.h).
+#[test]
+fn packed_programs_that_are_position_independent() {
+    let lab = Lab::new();
+    for kind in [2_u16, 3] {
+        let mut packed = b"\x7fELF\x02\x01\x01".to_vec();
+        packed.resize(16, 0);
+        packed.extend([kind, 62].map(u16::to_le_bytes).concat());
+        packed.extend(1_u32.to_le_bytes());
+        packed.extend([0x1000_u64, 64, 0].map(u64::to_le_bytes).concat());
+        packed.extend([0_u16, 0, 64, 56, 3, 64, 0, 0].map(u16::to_le_bytes).concat());
+        // Type, flags; offset, addresses, sizes in the file and in memory, alignment.
+        for (kind, flags, words) in [
+            (1_u32, 5_u32, [0_u64, 0, 0, 0x2000, 0x2000, 0x1000]),
+            (1, 6, [0, 0x2000, 0x2000, 0, 0x8000, 0x1000]),
+            (0x6474_e551, 6, [0, 0, 0, 0, 0, 16]),
+        ] {
+            packed.extend([kind, flags].map(u32::to_le_bytes).concat());
+            packed.extend(words.map(u64::to_le_bytes).concat());
+        }
+        packed.extend(b"\x12\x34\x56\x78UPX!");
+        packed.resize(0x2000, 0xa5);
+        lab.put("packed", &packed);
+        lab.changes_nothing(3, ["graft", "packed"]).says(&["packed by UPX", "upx -d"]);
+        let report = lab.run(["inspect", "packed", "--json"]).exits(0).json();
+        let file = &report["files"][0];
+        assert_eq!((&file["kind"], &file["malloc"]["name"]), (&"executable".into(), &"unknown".into()));
+        assert_eq!((&file["link"], &file["graft"]["way"]), (&serde_json::Value::Null, &"none".into()));
+        let said = lab.run(["inspect", "packed"]).exits(0).out;
+        assert!(said.contains("packed by UPX") && said.contains("upx -d"), "{said}");
+    }
+}
+
 #[test]
 fn data_behind_the_program() {
     let lab = Lab::new();
@@ -197,7 +231,40 @@ fn another_allocator_than_mallocng() {
     let at = stock.windows(classes.len()).position(|window| window == classes).unwrap();
     stock[at + 20] = 13;
     lab.put("program", &stock);
-    lab.changes_nothing(3, ["graft", "program"]).says(&["size classes", "0 times", "help: "]);
+    lab.changes_nothing(3, ["graft", "program"]).says(&["mallocng", "size classes", "help: "]);
+}
+
+#[test]
+fn a_program_without_malloc_has_nothing_to_replace() {
+    let lab = Lab::new();
+    program(&lab, "program", "int main(void) { return 7; }\n");
+    lab.changes_nothing(3, ["graft", "program"]).says(&["no malloc is in it: there is nothing to replace", "help: "]);
+    let report = lab.run(["inspect", "program", "--json"]).exits(0).json();
+    assert_eq!(report["files"][0]["malloc"]["name"], "none");
+    // Without symbols it may have another.
+    tool(Command::new("strip").arg("-s").arg(lab.path("program")));
+    lab.changes_nothing(3, ["graft", "program"])
+        .says(&["mallocng, musl's malloc, is not in it", "help: `allograft inspect`"]);
+    // musl's, for programs that never free: a malloc, and no mallocng.
+    program(&lab, "program", "#include <stdlib.h>\nint main(void) { return !malloc(10); }\n");
+    lab.changes_nothing(3, ["graft", "program"]).says(&["mallocng, musl's malloc, is not in it"]);
+}
+
+/// What Go's linker leaves in a program with C code: `inspect` says what `graft` says.
+#[test]
+fn programs_of_go_with_c() {
+    let lab = Lab::new();
+    let mark = "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"\\xff Go buildinf:\";\n";
+    let way = |source: &str| {
+        program(&lab, "program", source);
+        let report = lab.run(["inspect", "program", "--json"]).exits(0).json();
+        assert_eq!(report["files"][0]["malloc"]["name"], "mallocng");
+        report["files"][0]["graft"]["way"].as_str().expect("a way").to_owned()
+    };
+    assert_eq!(way(PLAIN), "graft");
+    lab.changes_nothing(0, ["graft", "program", "--dry-run"]);
+    assert_eq!(way(&format!("{mark}{PLAIN}")), "relink");
+    lab.changes_nothing(3, ["graft", "program", "--dry-run"]).says(&["a Go program"]);
 }
 
 /// As they come from the registries: what musl's malloc serves can be grafted, whatever serves the language's own blocks, which

@@ -20,6 +20,7 @@ mod inspect;
 mod lab;
 mod manual;
 mod ownership;
+mod printed;
 mod refusals;
 mod roots;
 mod stopped;

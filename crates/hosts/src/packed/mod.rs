@@ -6,13 +6,14 @@ mod fault;
 mod graft;
 mod gzip;
 mod look;
+mod proportion;
 mod tar;
 mod zip;
 
 pub use fault::Fault;
 pub(crate) use graft::graft;
 pub(crate) use look::carries_graft;
-pub use look::{Unpacked, unpack_hosts};
+pub use look::{Unpacked, each_host, unpack_grafts};
 
 use std::cell::Cell;
 use std::fs::File;
@@ -27,6 +28,7 @@ use crate::conditions::Report;
 use crate::digest;
 use crate::error::Error;
 use entry::Entries;
+use proportion::Proportion;
 
 /// How a bundle is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +186,7 @@ impl Source<'_> {
         let mut plain = Plain {
             inner: MultiGzDecoder::new(BufReader::with_capacity(256 << 10, &mut packed)),
             read,
-            unpacked: 0,
+            unpacked: Proportion::default(),
             tell: &|done| report.tell(doing, done, size),
         };
         tar::copy(&mut plain, out, entries, editor)?;
@@ -213,28 +215,18 @@ impl Read for Packed<'_> {
     }
 }
 
-/// The unpacked bytes, as long as they are in proportion: a gigabyte whatever it comes from, or a hundred times what was read.
-/// SDKs unpack to four or five times their size.
+/// The unpacked bytes, as long as they are in proportion to what was read.
 struct Plain<'a, R> {
     inner: R,
     read: Rc<Cell<u64>>,
-    unpacked: u64,
+    unpacked: Proportion,
     tell: &'a dyn Fn(u64),
 }
-
-const ALWAYS_TAKEN: u64 = 1 << 30;
-const MOST_RATIO: u64 = 100;
 
 impl<R: Read> Read for Plain<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.inner.read(buffer)?;
-        self.unpacked += length as u64;
-        let limit = self.read.get().saturating_mul(MOST_RATIO).max(ALWAYS_TAKEN);
-        if self.unpacked > limit {
-            let found = self.unpacked;
-            let fault = Fault::TooLarge { what: "what it unpacks to", found, unit: "bytes so far", limit };
-            return Err(io::Error::other(fault));
-        }
+        self.unpacked.take(length as u64, self.read.get()).map_err(io::Error::other)?;
         (self.tell)(self.read.get());
         Ok(length)
     }
@@ -267,6 +259,7 @@ pub(crate) fn holds_tar(file: &mut File) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::proportion::ALWAYS_TAKEN;
     use super::*;
 
     #[test]
@@ -274,7 +267,7 @@ mod tests {
         let plain = |read| Plain {
             inner: io::repeat(0).take(ALWAYS_TAKEN + (64 << 20)),
             read: Rc::new(Cell::new(read)),
-            unpacked: 0,
+            unpacked: Proportion::default(),
             tell: &|_| {},
         };
         let mut buffer = vec![0; 16 << 20];

@@ -13,6 +13,7 @@ use flate2::{Compression, Crc};
 
 use super::entry::{Entries, Kind, plain_name};
 use super::fault::Fault;
+use super::proportion::Proportion;
 use super::{Editor, Trouble, shown};
 
 const LOCAL: usize = 30;
@@ -94,7 +95,7 @@ pub(super) fn copy(
     progress: &dyn Fn(u64),
 ) -> Result<(), Trouble> {
     let size = file.metadata().map_err(Trouble::Read)?.len();
-    let zip = Zip { file, size };
+    let zip = Zip { file, size, unpacked: Proportion::default() };
     let (end, directory_start) = zip.end()?;
     let mut centrals = zip.directory(&end, directory_start)?;
     for central in &centrals {
@@ -154,6 +155,7 @@ impl Out<'_> {
 struct Zip<'a> {
     file: &'a File,
     size: u64,
+    unpacked: Proportion,
 }
 
 impl Zip<'_> {
@@ -307,6 +309,7 @@ impl Zip<'_> {
         if central.packed() > 2 * limit {
             return Err(damaged("it is larger packed than unpacked"));
         }
+        self.unpacked.take(central.plain(), self.size).map_err(named)?;
         let (_, start) = self.local(central)?;
         let packed = self.read(start, central.packed() as usize, "content")?;
         let bytes = match central.method() {

@@ -219,6 +219,16 @@ pub(crate) static MARKS: &[Mark] = &[
     text!(Glibc, b"free(): invalid next size (fast)\0", "a message of glibc's free: invalid next size"),
     text!(Glibc, b"corrupted size vs. prev_size while consolidating\0", "a message of glibc's malloc: prev_size"),
     text!(Glibc, b"malloc(): unsorted double linked list corrupted\0", "a message of glibc's malloc: unsorted list"),
+    // In every release since 2.3, 2.20, 2.28 and 2.29, with fastbins and, since 2.43, without.
+    text!(Glibc, b"realloc(): invalid next size\0", "a message of glibc's realloc: invalid next size"),
+    text!(Glibc, b"double free or corruption (!prev)\0", "a message of glibc's free: double free"),
+    text!(Glibc, b"corrupted double-linked list (not small)\0", "a message of glibc's malloc: list of large chunks"),
+    text!(
+        Glibc,
+        b"malloc(): largebin double linked list corrupted (nextsize)\0",
+        "a message of glibc's malloc: large bins"
+    ),
+    text!(Glibc, b"free(): double free detected in tcache 2\0", "a message of glibc's free: thread caches"),
     // mimalloc src/init.c, src/options.c, src/alloc.c, src/page.c.
     table!(Mimalloc "2.x", QUEUES_OF_2, "mimalloc 2's table of page queues"),
     table!(Mimalloc "3.x", QUEUES_OF_3, "mimalloc 3's table of page queues"),

@@ -1,7 +1,7 @@
 //! Inspects one ELF file: a program, a shared object, a relocatable object.
 
 use crate::bytes::printable;
-use crate::elf::{ET_DYN, ET_EXEC, ET_REL, Elf};
+use crate::elf::{ET_DYN, ET_EXEC, ET_REL, Elf, PT_DYNAMIC, PT_INTERP, SHT_NOTE};
 use crate::error::InspectError;
 use crate::evidence::catalogue::Origin;
 use crate::evidence::constants::Constants;
@@ -22,6 +22,7 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         return Err(InspectError::Elf { problem });
     }
     let image = Image {
+        packed_by_upx: is_packed_by_upx(&elf),
         marks: Marks::of(elf.symbols.iter().chain(&elf.dynamic_symbols)),
         constants: Constants::of(&elf.loaded()),
         notes: note::of_graft(&elf, Subject::Malloc),
@@ -39,6 +40,8 @@ fn kind_and_link(elf: &Elf<'_>) -> Result<(Kind, Option<Link>), InspectError> {
     let loader = elf.interpreter().is_some();
     Ok(match elf.file_type {
         ET_REL => (Kind::Object, None),
+        // How the program in it was linked is packed too.
+        ET_EXEC | ET_DYN if is_packed_by_upx(elf) => (Kind::Executable, None),
         ET_EXEC if loader || !elf.dynamic.needed.is_empty() => (Kind::Executable, Some(Link::Dynamic)),
         ET_EXEC => (Kind::Executable, Some(Link::Static)),
         ET_DYN if elf.dynamic.soname.is_some() && !elf.dynamic.pie => (Kind::Shared, None),
@@ -50,7 +53,17 @@ fn kind_and_link(elf: &Elf<'_>) -> Result<(Kind, Option<Link>), InspectError> {
     })
 }
 
+/// Whether UPX has made it of a program: nothing but segments to load, with UPX's mark behind the headers (UPX 4
+/// src/p_lx_elf.h, l_info). Libraries keep their dynamic section.
+fn is_packed_by_upx(elf: &Elf<'_>) -> bool {
+    let start = elf.bytes.data.get(..4096).unwrap_or(elf.bytes.data);
+    elf.sections.is_empty()
+        && !elf.segments.iter().any(|segment| matches!(segment.kind, PT_DYNAMIC | PT_INTERP))
+        && memchr::memmem::find(start, b"UPX!").is_some()
+}
+
 pub(super) struct Image<'e, 'a> {
+    pub(super) packed_by_upx: bool,
     pub(super) elf: &'e Elf<'a>,
     pub(super) kind: Kind,
     pub(super) link: Option<Link>,
@@ -160,6 +173,15 @@ impl Image<'_, '_> {
             && !of_c.into_iter().any(section)
     }
 
+    /// Whether Go's linker, or C's after it, has left Go's sections: `graft` refuses such programs by the same marks.
+    fn has_go_sections(&self) -> bool {
+        self.elf.sections.iter().any(|section| {
+            let note = section.kind == SHT_NOTE
+                && section.data.is_some_and(|data| memchr::memmem::find(data, b"Go\0").is_some());
+            note || section.name == b".go.buildinfo"
+        })
+    }
+
     /// By their note. A program from a graft without one has musl's own, since every program has some string function; and
     /// so has one that shows what musl's share among themselves.
     ///
@@ -184,8 +206,17 @@ impl Image<'_, '_> {
         let ([Ok(note)], Strings::Grafted) = (self.strings.as_slice(), self.strings()) else { return Vec::new() };
         let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Strings))];
         if let Some(Ok(transplant)) = Transplant::of(self.elf) {
-            let names: Vec<&str> = transplant.strings().map(|(_, name)| name).collect();
-            let detail = format!("{} string functions jump to the donor: {}", names.len(), names.join(", "));
+            // A program may have several of one function.
+            let mut names: Vec<&str> = Vec::new();
+            let all = transplant.strings().map(|(_, name)| name);
+            let count = all
+                .inspect(|name| {
+                    if !names.contains(name) {
+                        names.push(name)
+                    }
+                })
+                .count();
+            let detail = format!("{count} string functions jump to the donor: {}", names.join(", "));
             evidence.push(Evidence::new(Source::Code, detail));
         }
         evidence
@@ -206,8 +237,15 @@ impl Image<'_, '_> {
                     format!("malloc is looked up by {loader} when the program starts: LD_PRELOAD comes first"),
                 )
             }
+            _ if self.packed_by_upx => (Way::None, "unpack it first: `upx -d`".to_owned()),
             _ if malloc == name::NONE => (Way::None, "there is no malloc to replace".to_owned()),
             _ if self.is_pure_go() => (Way::None, "Go's runtime has an allocator of its own, and no malloc".to_owned()),
+            _ if malloc == name::MALLOCNG && self.has_go_sections() => (
+                Way::Relink,
+                "`allograft graft` leaves Go programs alone; the malloc of the C code in it is that of the libc.a that it \
+                 is linked with: graft that, and link it again"
+                    .to_owned(),
+            ),
             _ if malloc == name::MALLOCNG && self.is_static() && matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) => (
                 Way::Graft,
                 "`allograft graft` takes it if all that it has to find is there; else graft the libc.a that it is linked \

@@ -61,6 +61,9 @@ fn of(source: Source, detail: impl Into<String>) -> Vec<Evidence> {
 
 impl Image<'_, '_> {
     pub(super) fn served(&self) -> Served {
+        if self.packed_by_upx {
+            return Served::alike(self.unknown(of(Source::Constants, "packed by UPX, its malloc with it")));
+        }
         match self.notes.as_slice() {
             [] => self.without_note(),
             [Ok(note)] => match Transplant::of(self.elf) {
@@ -377,7 +380,8 @@ impl Image<'_, '_> {
 
     /// "unknown" for a Rust program with an allocator in it that may be what it uses.
     fn another_for_rust(&self, malloc: &Allocator) -> Option<Allocator> {
-        let (origin, detail) = self.constants.others().into_iter().find(|(origin, _)| origin.name() != malloc.name)?;
+        let (origin, detail) =
+            self.constants.others().into_iter().find(|(origin, _)| !name::is_variant(&malloc.name, origin.name()))?;
         let detail =
             format!("a Rust program with {} in it, which does not show that it uses it: {detail}", origin.name());
         Some(Allocator::named(name::UNKNOWN, of(Source::Constants, detail)))
@@ -396,7 +400,7 @@ impl Image<'_, '_> {
         let entries = self.elf.symbols.iter().filter(|symbol| symbol.is_defined() && entry(symbol.name));
         for symbol in entries.take(8) {
             let Some((whose, function)) = families::reached(self.elf, symbol) else { continue };
-            if whose == malloc.name && !self.marks.has_rust_global() {
+            if name::is_variant(&malloc.name, whose) && !self.marks.has_rust_global() {
                 return None;
             }
             if [name::MALLOCNG, name::GLIBC].contains(&whose) {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::code::{Code, Function};
+use crate::image::Symbol;
 use crate::refusal::Refusal;
 
 /// mallocng's sizes in units of 16 bytes, `__malloc_size_classes` (src/malloc/mallocng/malloc.c).
@@ -93,11 +94,34 @@ pub(crate) struct Family {
     pub(crate) references: usize,
 }
 
+/// Why there is no mallocng: symbols may show that there is no malloc at all. (musl's own names: `src/malloc/`.)
+fn absent(symbols: &[Symbol<'_>]) -> Refusal {
+    const FAMILY: [&[u8]; 8] = [
+        b"malloc",
+        b"free",
+        b"calloc",
+        b"realloc",
+        b"aligned_alloc",
+        b"__libc_malloc",
+        b"__libc_free",
+        b"__libc_malloc_impl",
+    ];
+    let has = |name: &[u8]| symbols.iter().any(|symbol| symbol.name == name);
+    match has(b"_start") && !FAMILY.into_iter().any(has) {
+        true => Refusal::NoMalloc,
+        false => Refusal::NoMallocng,
+    }
+}
+
 /// Finds the family, or says what is missing.
 pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     let bytes: Vec<u8> = SIZE_CLASSES.into_iter().flat_map(u16::to_le_bytes).collect();
     let tables = code.image.find(&bytes);
-    let [table] = tables.as_slice() else { return Err(Refusal::Table { found: tables.len() }) };
+    let table = match tables.as_slice() {
+        [] => return Err(absent(&code.image.symbols())),
+        [table] => table,
+        several => return Err(Refusal::Table { found: several.len() }),
+    };
     let candidates = roles::candidates(code, *table)?;
     let mut core = BTreeMap::new();
     for (role, found) in &candidates.found {

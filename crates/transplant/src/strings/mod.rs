@@ -62,6 +62,35 @@ pub enum Kept {
     Crowded,
 }
 
+/// Why a string function is neither redirected nor kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Absence {
+    /// The donor has none that could take its place.
+    #[error("there is none of ours for this architecture")]
+    NotDonated,
+    /// No symbol of the program names it.
+    #[error("the program has no function of this name")]
+    NotNamed,
+    /// The program has no symbols, and what it has may be unlike musl's in its code, or not be there.
+    #[error("no function without a name was recognised as it")]
+    NotRecognised,
+}
+
+/// Every string function that is not among those that were found, and why.
+pub(crate) fn absent(
+    found: &[StringEntry],
+    others: &BTreeSet<StringFunction>,
+    symbols: bool,
+) -> Vec<(StringFunction, Absence)> {
+    let listed: BTreeSet<StringFunction> = found.iter().map(|entry| entry.function).collect();
+    let why = |function: &StringFunction| match (others.contains(function), symbols) {
+        (false, _) => Absence::NotDonated,
+        (true, true) => Absence::NotNamed,
+        (true, false) => Absence::NotRecognised,
+    };
+    StringFunction::all().filter(|function| !listed.contains(function)).map(|one| (one, why(&one))).collect()
+}
+
 /// Finds those of a program's string functions for which there are `others`, in order of their addresses. `taken` are places
 /// where jumps are written already, `room` is how many more there may be.
 pub(crate) fn find(

@@ -284,7 +284,7 @@ pub(super) fn make_all(
             Err(failure) => {
                 progress.finish();
                 output.error(&failure);
-                let reason = failure.message.lines().next().unwrap_or_default();
+                let reason = failure.message.as_str();
                 built.push(Err(reason.strip_prefix(&format!("{}: ", arm.name)).unwrap_or(reason).to_owned()));
             }
             Ok(program) => built.push(Ok(program)),

@@ -113,8 +113,9 @@ fn build(command: &str, arm: &str) -> Result<(), Failure> {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     let lines: Vec<&str> = said.lines().collect();
-    let last = lines[lines.len().saturating_sub(SHOWN)..].join("\n  ");
-    Err(Failure::usage(format!("{arm}: the build command failed ({}): `{command}`\n  {last}", output.status)))
+    let last = lines[lines.len().saturating_sub(SHOWN)..].iter().map(|line| (*line).to_owned()).collect();
+    let failure = Failure::usage(format!("{arm}: the build command failed ({}): `{command}`", output.status));
+    Err(Failure { said: last, ..failure })
 }
 
 /// A build that does not take the libc that it is given would measure the same program several times.

@@ -254,5 +254,5 @@ fn run(command: &mut Command) -> Result<(), Failure> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::usage(format!("`{program}` failed ({}): {}", output.status, said.trim())))
+    Err(Failure::usage(format!("`{program}` failed ({})", output.status)).saying(&said))
 }

@@ -1,13 +1,11 @@
 //! Results for a terminal.
 
-use std::fmt::Write;
 use std::time::Duration;
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 use measure::report::{bytes, count, ratio, seconds};
 use measure::results::{CaseArm, CaseResult, Results};
 
-use crate::output::{Output, Style};
+use crate::output::{Cell, Output, Page, Style, Table};
 
 /// A time left: `1 min 20 s`.
 pub(super) fn duration(duration: Duration) -> String {
@@ -19,14 +17,15 @@ pub(super) fn duration(duration: Duration) -> String {
     }
 }
 
-pub(super) fn text(results: &Results, output: &Output) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
+pub(super) fn text(results: &Results, output: &Output) -> Page {
+    let mut text = output.page();
+    // Writing to a page does not fail.
     let _ = writeln!(text, "{}", output.paint(Style::Faint, results.machine.description()));
     for case in &results.cases {
         let rounds = if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) };
-        let _ = writeln!(text, "\n{}  {rounds}", output.paint(Style::Strong, case.title()));
-        let _ = writeln!(text, "{}", table(case, results, output.is_colored()));
+        text.blank();
+        let _ = writeln!(text, "{}  {rounds}", output.paint(Style::Strong, case.title()));
+        text.table(&table(case, results, output));
         if let Some(reason) = case.arms.iter().find_map(|arm| arm.no_memory.as_ref()) {
             let _ = writeln!(text, "  memory was not measured: {reason}");
         }
@@ -43,8 +42,9 @@ pub(super) fn text(results: &Results, output: &Output) -> String {
         }
     }
     if results.cases.len() > 1 {
+        text.blank();
         let _ =
-            writeln!(text, "\n{}", output.paint(Style::Strong, "all of them (geometric mean of times, greatest peak)"));
+            writeln!(text, "{}", output.paint(Style::Strong, "all of them (geometric mean of times, greatest peak)"));
         for arm in results.arms.iter().filter(|arm| arm.failure.is_none()) {
             let time = arm.ratio_to_stock.map_or("-".to_owned(), |time| ratio(&time));
             let memory = arm.memory_ratio_to_stock.map_or("-".to_owned(), |memory| format!("{memory:.2}"));
@@ -53,7 +53,8 @@ pub(super) fn text(results: &Results, output: &Output) -> String {
     }
     if let Some(recommendation) = &results.recommendation {
         let title = format!("{} (for {})", recommendation.arm, recommendation.objective.name());
-        let _ = writeln!(text, "\n{} {}", output.paint(Style::Strong, "take:"), output.paint(Style::Good, title));
+        text.blank();
+        let _ = writeln!(text, "{} {}", output.paint(Style::Strong, "take:"), output.paint(Style::Good, title));
         let _ = writeln!(text, "  {}", recommendation.reason);
         let _ = writeln!(text, "  not beaten in both time and memory: {}", recommendation.pareto.join(", "));
         if let Some(command) = &recommendation.command {
@@ -63,27 +64,17 @@ pub(super) fn text(results: &Results, output: &Output) -> String {
     text
 }
 
-fn table(case: &CaseResult, results: &Results, color: bool) -> Table {
+fn table(case: &CaseResult, results: &Results, output: &Output) -> Table {
     let is_server = case.arms.iter().any(service);
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    if color {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
     let time = if is_server { "req/s" } else { "time" };
     let mut head = vec!["", time, "to stock (95 %)", "user", "system", "peak", "to stock", "faults"];
     head.push(if is_server { "p99" } else { "futex" });
-    table.set_header(head);
+    let mut table = output.table(&head);
     let chosen = results.recommendation.as_ref().map(|recommendation| recommendation.arm.as_str());
     for arm in &case.arms {
-        table.add_row(row(arm, case, is_server, chosen == Some(arm.name.as_str())));
+        table.row(row(arm, case, is_server, chosen == Some(arm.name.as_str())));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    table.numbers()
 }
 
 fn service(arm: &CaseArm) -> bool {
@@ -91,7 +82,7 @@ fn service(arm: &CaseArm) -> bool {
 }
 
 fn row(arm: &CaseArm, case: &CaseResult, is_server: bool, chosen: bool) -> Vec<Cell> {
-    let cell = |text: Option<String>| Cell::new(text.unwrap_or_else(|| "-".to_owned()));
+    let cell = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "-".to_owned()));
     let said = arm.typical.and_then(|figures| figures.service);
     let peaks = arm.peak_memory_bytes.zip(case.arms[0].peak_memory_bytes);
     let time = if is_server {
@@ -101,11 +92,11 @@ fn row(arm: &CaseArm, case: &CaseResult, is_server: bool, chosen: bool) -> Vec<C
     };
     let mut difference = cell(arm.ratio_to_stock.as_ref().map(ratio));
     if let Some(ratio) = arm.ratio_to_stock.filter(measure::statistics::Ratio::differs) {
-        difference = difference.fg(if ratio.value < 1.0 { Color::Green } else { Color::Red });
+        difference = difference.styled(if ratio.value < 1.0 { Style::Good } else { Style::Bad });
     }
-    let name = Cell::new(&arm.name);
+    let name = Cell::from(&arm.name);
     vec![
-        if chosen { name.add_attribute(Attribute::Bold) } else { name },
+        if chosen { name.styled(Style::Strong) } else { name },
         cell(time),
         difference,
         cell(arm.typical.map(|figures| seconds(figures.user_s))),

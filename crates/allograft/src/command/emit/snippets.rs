@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::Form;
 use crate::command::graft::shell_quoted;
+use crate::output::printable;
 use crate::triple::Triple;
 
 /// What to write, and where.
@@ -22,7 +23,10 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
     match form {
         Form::Shared => vec![
             snippet("a shell", format!("LD_PRELOAD={quoted} program")),
-            snippet("Dockerfile", format!("COPY {0} /usr/lib/\nENV LD_PRELOAD=/usr/lib/{0}", file_name(out))),
+            snippet(
+                "Dockerfile",
+                format!("COPY {0} /usr/lib/\nENV LD_PRELOAD=/usr/lib/{0}", printable(file_name(out))),
+            ),
             snippet("a systemd unit", format!("Environment={}", string(&format!("LD_PRELOAD={path}")))),
         ],
         Form::Object => vec![
@@ -110,7 +114,7 @@ fn library_name(out: &Path) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// A string in double quotes as zig, Swift, Rust and Starlark read it.
+/// A string in double quotes as zig, Swift, Rust and Starlark read it; control characters as the first three do.
 fn string(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    format!("\"{}\"", printable(text.replace('\\', "\\\\").replace('"', "\\\"")))
 }

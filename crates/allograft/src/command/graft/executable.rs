@@ -1,15 +1,13 @@
 //! What `graft` prints of an executable.
 
-use std::fmt::Write;
-
-use hosts::{Action, GraftedExecutable, StringEntry};
+use hosts::{Absence, Action, GraftedExecutable, StringEntry, StringFunction};
 use inspector::Report;
 use serde_json::{Value, json};
 
 use super::{action, next_steps_of, text_of};
 use crate::command::inspect::overview::named;
 use crate::failure::Failure;
-use crate::output::{Output, Style};
+use crate::output::{Output, Page, Style};
 
 /// What a graft leaves as it is, as a clause whose subject is the program.
 pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
@@ -70,8 +68,11 @@ pub(super) fn document(host: &GraftedExecutable) -> Value {
 /// What became of the string functions: `action` is `grafted` or `off`.
 fn strings(host: &GraftedExecutable) -> Value {
     let Some(donor) = &host.strings else {
-        return json!({ "action": "off", "donor": null, "entries": [], "kept": [] });
+        return json!({ "action": "off", "donor": null, "entries": [], "kept": [], "absent": [] });
     };
+    let absent = host.strings_absent.iter();
+    let absent: Vec<Value> =
+        absent.map(|(function, why)| json!({ "name": function.name(), "reason": why.to_string() })).collect();
     let entry = |entry: &StringEntry| {
         let (name, address) = (entry.function.name(), format!("{:#x}", entry.address));
         match &entry.kept {
@@ -90,26 +91,57 @@ fn strings(host: &GraftedExecutable) -> Value {
         },
         "entries": redirected.into_iter().map(entry).collect::<Vec<_>>(),
         "kept": kept.into_iter().map(entry).collect::<Vec<_>>(),
+        "absent": absent,
     })
 }
 
 /// A line for the string functions that are exchanged, and one for each that stays.
-fn describe_strings(text: &mut String, host: &GraftedExecutable) {
+fn describe_strings(text: &mut Page, host: &GraftedExecutable) {
     if host.strings.is_none() {
         return;
     }
-    let redirected = host.string_entries.iter().filter(|entry| entry.kept.is_none());
-    let names: Vec<&str> = redirected.map(|entry| entry.function.name()).collect();
-    let _ = writeln!(text, "  strings: {}", names.join(" "));
+    let _ = writeln!(text, "  strings: {}", redirected_names(&host.string_entries).join(" "));
     for entry in &host.string_entries {
         if let Some(kept) = &entry.kept {
             let _ = writeln!(text, "  stays:   {} at {:#x}: {kept}", entry.function, entry.address);
         }
     }
+    for (reason, names) in absent_names(&host.strings_absent) {
+        let _ = writeln!(text, "  absent:  {}: {reason}", names.join(" "));
+    }
 }
 
-pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> String {
-    let mut text = String::new();
+/// The functions that are redirected, each once; with its addresses where the program has several of it.
+fn redirected_names(entries: &[StringEntry]) -> Vec<String> {
+    let mut names: Vec<(&str, Vec<String>)> = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.kept.is_none()) {
+        let (name, address) = (entry.function.name(), format!("{:#x}", entry.address));
+        match names.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, addresses)) => addresses.push(address),
+            None => names.push((name, vec![address])),
+        }
+    }
+    let shown = |(name, addresses): (&str, Vec<String>)| match addresses.as_slice() {
+        [_] => name.to_owned(),
+        several => format!("{name} ({})", several.join(", ")),
+    };
+    names.into_iter().map(shown).collect()
+}
+
+/// The functions that are not there, by reason.
+fn absent_names(absent: &[(StringFunction, Absence)]) -> Vec<(Absence, Vec<&'static str>)> {
+    let mut reasons: Vec<(Absence, Vec<&str>)> = Vec::new();
+    for (function, reason) in absent {
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) => names.push(function.name()),
+            None => reasons.push((*reason, vec![function.name()])),
+        }
+    }
+    reasons
+}
+
+pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> Page {
+    let mut text = output.page();
     let planned = host.action == Action::Planned;
     let word = if planned { "would graft" } else { action(host.action) };
     let label = output.paint(if planned { Style::Notice } else { Style::Good }, word);
@@ -143,4 +175,17 @@ pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> String {
         next_steps_of(&mut text, &host.path, host.backup.as_deref(), host.action != Action::Unchanged, output);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_said_once() {
+        let entry = |function, address| StringEntry { function, address, kept: None };
+        let (memset, strlen) = (StringFunction::Memset, StringFunction::Strlen);
+        let entries = [entry(memset, 0x1000), entry(strlen, 0x1100), entry(memset, 0x1200)];
+        assert_eq!(redirected_names(&entries), ["memset (0x1000, 0x1200)", "strlen"]);
+    }
 }

@@ -1,19 +1,16 @@
 //! What `inspect` prints for people: everything on one file, a table of several.
 
-use std::fmt::Write;
-
-use comfy_table::{ContentArrangement, Table, presets};
 use inspector::{Allocator, Evidence, Hook, Kind, Libc, Link, Relro, Report, Strings, Way};
 
 use super::Inspected;
-use crate::output::{Output, Style};
+use crate::output::{Cell, Output, Page, Style};
 
-pub(super) fn text(inspected: &[Inspected], output: &Output) -> String {
+pub(super) fn text(inspected: &[Inspected], output: &Output) -> Page {
     let read = || inspected.iter().filter_map(|file| Some((file, file.result.as_ref().ok()?)));
     if inspected.len() > 1 && !output.verbose {
-        return table(read().map(|(file, report)| (file.path.display().to_string(), report)));
+        return table(read().map(|(file, report)| (file.path.display().to_string(), report)), output);
     }
-    let mut text = String::new();
+    let mut text = output.page();
     for (file, report) in read() {
         let name = output.paint(Style::Strong, named(&report.malloc));
         let _ = writeln!(text, "{}: {name}  ({})", file.path.display(), what(report).join(", "));
@@ -39,10 +36,8 @@ pub(super) fn text(inspected: &[Inspected], output: &Output) -> String {
 }
 
 /// One line for each file; what is the same everywhere is left to the single view.
-fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["malloc", "language", "kind", "libc", "architecture", "file"]);
+fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>, output: &Output) -> Page {
+    let mut table = output.table(&["malloc", "language", "kind", "libc", "architecture", "file"]);
     let mut empty = true;
     for (path, report) in files {
         empty = false;
@@ -51,15 +46,14 @@ fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>) -> String {
             Some(link) => linked(link),
             None => kind(report.kind),
         };
-        table.add_row([named(&report.malloc), language, kind.to_owned(), libc(report), report.arch.to_string(), path]);
+        let cells = [named(&report.malloc), language, kind.to_owned(), libc(report), report.arch.to_string(), path];
+        table.row(cells.map(Cell::from));
     }
-    if empty {
-        return String::new();
+    let mut text = output.page();
+    if !empty {
+        text.table(&table.spaced(2));
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    text
 }
 
 /// Its name, and its version where that is known.
@@ -70,7 +64,7 @@ pub(in crate::command) fn named(allocator: &Allocator) -> String {
     }
 }
 
-fn evidence(text: &mut String, evidence: &[Evidence], output: &Output) {
+fn evidence(text: &mut Page, evidence: &[Evidence], output: &Output) {
     for evidence in evidence {
         let source = output.paint(Style::Faint, format_args!("{:<10}", evidence.source));
         let _ = writeln!(text, "  {source} {}", evidence.detail);

@@ -19,7 +19,7 @@ pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     }
     let next = start + 4;
     if first.bits >> 31 == 1 {
-        follow_page(code, value, (next, Bare { registers: 1 << to, slots: BTreeSet::new() }), &mut made)?;
+        follow_page(code, value, (next, Bare { registers: 1 << to, ..Bare::default() }), &mut made)?;
     } else {
         // What ADR loads is an address already.
         let mut state = State::default();
@@ -40,15 +40,34 @@ struct Bare {
     /// As bits.
     registers: u32,
     slots: BTreeSet<Slot>,
+    /// It may be anywhere in the stack, and whatever is loaded from there may be it.
+    anywhere: bool,
 }
 
 impl Bare {
     /// Adds where it is on another way; whether that is more.
     fn join(&mut self, other: &Bare) -> bool {
-        let before = (self.registers, self.slots.len());
+        let before = (self.registers, self.slots.len(), self.anywhere);
         self.registers |= other.registers;
         self.slots.extend(&other.slots);
-        before != (self.registers, self.slots.len())
+        self.anywhere |= other.anywhere;
+        self.bound();
+        before != (self.registers, self.slots.len(), self.anywhere)
+    }
+
+    /// Of more places in the stack than functions have, none is kept apart. A stack pointer that a loop moves is somewhere else
+    /// each time around: so it reads where a call that does not return has another function behind it, which jumps back.
+    fn bound(&mut self) {
+        const MOST_SLOTS: usize = 64;
+        if self.anywhere || self.slots.len() > MOST_SLOTS {
+            self.anywhere = true;
+            self.slots.clear();
+        }
+    }
+
+    /// Whether it is nowhere any more.
+    fn is_gone(&self) -> bool {
+        self.registers == 0 && self.slots.is_empty() && !self.anywhere
     }
 
     fn holds(&self, register: u32) -> bool {
@@ -91,7 +110,11 @@ impl Bare {
                 if self.holds(register) && access.size == 8 {
                     self.slots.insert((access.base, at));
                 }
-            } else if in_stack && register != ZERO && access.size == 8 && self.slots.contains(&(access.base, at)) {
+            } else if in_stack
+                && register != ZERO
+                && access.size == 8
+                && (self.anywhere || self.slots.contains(&(access.base, at)))
+            {
                 loaded |= 1 << register;
             }
         }
@@ -114,8 +137,6 @@ impl Bare {
 
 /// Follows the page itself until it is nowhere any more, and what is made of it.
 fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) -> Option<()> {
-    /// A stack pointer that a loop moves is somewhere else each time around.
-    const MOST_SLOTS: usize = 64;
     let mut open = vec![start.0];
     let mut places: BTreeMap<u64, Bare> = BTreeMap::from([start]);
     while let Some(address) = open.pop() {
@@ -141,11 +162,9 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
                 made.follow(code, next, state)?;
             }
         }
-        if bare.registers == 0 && bare.slots.is_empty() {
+        bare.bound();
+        if bare.is_gone() {
             continue;
-        }
-        if bare.slots.len() > MOST_SLOTS {
-            return None;
         }
         for next in following.into_iter().flatten() {
             let more = match places.get_mut(&next) {

@@ -1,0 +1,195 @@
+//! Results for people, line by line. What is written on a line stays on it: whatever a file, a path or another program
+//! brings into it can neither begin another line, nor colour it, nor tell the terminal anything.
+
+use std::fmt::{self, Display, Write};
+use std::hash::{BuildHasher, RandomState};
+
+use comfy_table::{Attribute, CellAlignment, Color, ContentArrangement, presets};
+
+use super::Style;
+use super::printable::{acts, printable};
+
+/// How text that a [`Page`] takes is coloured: by marks that nobody outside of this run knows, so that no file can hold them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Marks {
+    secret: u64,
+}
+
+impl Marks {
+    pub(super) fn new() -> Marks {
+        Marks { secret: RandomState::new().hash_one(std::process::id()) }
+    }
+
+    /// `text` with the marks of a style around it.
+    pub(super) fn around(self, style: Style, text: &str) -> String {
+        let mark = |code: &str| format!("\x1b{:016x}{code}m", self.secret);
+        format!("{}{text}{}", mark(style.code()), mark("0"))
+    }
+
+    /// The terminal's sequence for the mark that `rest` starts with, and the mark's length.
+    fn sequence(self, rest: &str) -> Option<(String, usize)> {
+        let code = rest.strip_prefix(&format!("\x1b{:016x}", self.secret))?;
+        let code = &code[..code.find('m')?];
+        let known = code == "0" || Style::ALL.iter().any(|style| style.code() == code);
+        known.then(|| (format!("\x1b[{code}m"), 1 + 16 + code.len() + 1))
+    }
+}
+
+/// A text for standard output.
+#[derive(Debug)]
+pub(crate) struct Page {
+    text: String,
+    /// Nothing where it is not coloured.
+    marks: Option<Marks>,
+}
+
+impl Page {
+    pub(super) fn new(marks: Option<Marks>) -> Page {
+        Page { text: String::new(), marks }
+    }
+
+    /// Takes one line; `writeln!` and `write!` call this. It does not fail: the result is what those macros expect.
+    #[allow(clippy::unnecessary_wraps, reason = "as `std::fmt::Write` has it")]
+    pub(crate) fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> fmt::Result {
+        let line = line.to_string();
+        let mut rest = line.strip_suffix('\n').unwrap_or(&line);
+        while let Some(at) = rest.find(acts) {
+            self.text.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let (shown, length) = match self.marks.and_then(|marks| marks.sequence(rest)) {
+                Some(sequence) => sequence,
+                None => {
+                    let length = rest.chars().next().map_or(rest.len(), char::len_utf8);
+                    (printable(&rest[..length]), length)
+                }
+            };
+            self.text.push_str(&shown);
+            rest = &rest[length..];
+        }
+        self.text.push_str(rest);
+        self.text.push('\n');
+        Ok(())
+    }
+
+    /// An empty line.
+    pub(crate) fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// A table, without blanks at the ends of its lines.
+    pub(crate) fn table(&mut self, table: &Table) {
+        for line in table.inner.lines() {
+            // Writing to a string does not fail.
+            let _ = writeln!(self.text, "{}", line.trim_end());
+        }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// A table whose cells hold one line each.
+#[derive(Debug)]
+pub(crate) struct Table {
+    inner: comfy_table::Table,
+    color: bool,
+}
+
+/// What a cell of a [`Table`] says.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    text: String,
+    style: Option<Style>,
+}
+
+impl Cell {
+    pub(crate) fn styled(self, style: Style) -> Cell {
+        Cell { style: Some(style), ..self }
+    }
+}
+
+impl<T: Display> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell { text: printable(text), style: None }
+    }
+}
+
+impl Table {
+    pub(super) fn new(head: &[&str], color: bool) -> Table {
+        let mut inner = comfy_table::Table::new();
+        inner.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head);
+        if color {
+            inner.enforce_styling();
+        }
+        Table { inner, color }
+    }
+
+    /// Breaks long cells so that the table fits the terminal.
+    pub(crate) fn fitting(mut self) -> Table {
+        self.inner.set_content_arrangement(ContentArrangement::Dynamic);
+        self
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let cell = |cell: Cell| {
+            let shown = comfy_table::Cell::new(cell.text);
+            match cell.style.filter(|_| self.color) {
+                None => shown,
+                Some(Style::Good) => shown.fg(Color::Green),
+                Some(Style::Bad) => shown.fg(Color::Red),
+                Some(Style::Notice) => shown.fg(Color::Yellow),
+                Some(Style::Strong) => shown.add_attribute(Attribute::Bold),
+                Some(Style::Faint) => shown.add_attribute(Attribute::Dim),
+            }
+        };
+        let row: Vec<comfy_table::Cell> = cells.into_iter().map(cell).collect();
+        self.inner.add_row(row);
+    }
+
+    /// Blanks between the columns.
+    pub(crate) fn spaced(mut self, blanks: u16) -> Table {
+        for column in self.inner.column_iter_mut() {
+            column.set_padding((0, blanks));
+        }
+        self
+    }
+
+    /// Every column but the first to the right, as numbers are written.
+    pub(crate) fn numbers(mut self) -> Table {
+        for column in self.inner.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_a_line_and_only_own_styles_colour_it() {
+        let marks = Marks::new();
+        let hostile = "x\n\x1b[31mforged\x1b[0m\x1b0000000000000000\x31m\u{9b}2J";
+        let mut page = Page::new(Some(marks));
+        let good = marks.around(Style::Good, "fine");
+        writeln!(page, "{good} {hostile}").unwrap();
+        write!(page, "ends\n\n").unwrap();
+        let escaped = r"x\n\u{1b}[31mforged\u{1b}[0m\u{1b}00000000000000001m\u{9b}2J";
+        assert_eq!(page.text(), format!("\x1b[32mfine\x1b[0m {escaped}\nends\\n\n"));
+    }
+
+    #[test]
+    fn a_cell_stays_in_its_row() {
+        for color in [false, true] {
+            let mut table = Table::new(&["a", "b"], color);
+            table.row(["one\ntwo\tthree", "\x1b]0;title\x07"].map(Cell::from));
+            let mut page = Page::new(None);
+            page.table(&table.spaced(2));
+            let lines: Vec<&str> = page.text().lines().collect();
+            assert_eq!(lines.len(), 2, "{lines:?}");
+            assert!(lines[1].contains(r"one\ntwo\tthree") && lines[1].contains(r"\u{1b}]0;title\u{7}"), "{lines:?}");
+        }
+    }
+}
