@@ -16,8 +16,8 @@ pub(crate) struct Location {
     pub(crate) offset: u64,
 }
 
-/// How many bytes of zeros a file may grow by without need: so much that the program clears when it starts (`.bss`) is rare.
-const MOST_PADDING: u64 = 16 << 20;
+/// How many bytes of zeros a file may grow by without need, for what the program has in memory and not in the file (`.bss`).
+const MOST_PADDING: u64 = 1 << 20;
 
 impl Location {
     /// Where the donor goes in a program: as far behind the program's ELF header in memory as in the file, if the header is

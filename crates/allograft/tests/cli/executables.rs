@@ -105,6 +105,22 @@ fn a_program_whose_own_code_can_be_written_is_grafted_and_verified() {
     );
 }
 
+/// A function of the program's around musl's malloc is no allocator of its own, and not with symbols only.
+#[test]
+fn a_wrapper_around_malloc_is_grafted_with_symbols_and_without() {
+    let source = "#include <stdlib.h>\n#include <unistd.h>\nvoid *__libc_malloc(size_t);\nstatic volatile int calls;\n\
+                  void *malloc(size_t n)\n{\n\tcalls++;\n\tvoid *block = __libc_malloc(n);\n\tif (block)\n\t\tcalls++;\n\treturn block;\n}\n\
+                  int main(void)\n{\n\tvoid *volatile block = malloc(10);\n\tfree(realloc(block, 1000));\n\treturn calls;\n}\n";
+    for link in [[].as_slice(), &["-s"]] {
+        let lab = Lab::new();
+        let path = Build { link, ..Build::PLAIN }.program(&lab.path(""), "wrapped", source);
+        assert_eq!(output(&path, &[]).0, Some(2), "{link:?}: stock");
+        lab.run(["graft", "wrapped"]).exits(0);
+        assert_eq!(output(&path, &[]).0, Some(2), "{link:?}: the wrapper still counts");
+        lab.run(["verify", "wrapped"]).exits(0);
+    }
+}
+
 #[test]
 fn no_environment_keeps_a_graft_from_running_the_program() {
     let lab = Lab::new();

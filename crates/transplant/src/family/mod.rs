@@ -226,22 +226,24 @@ fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
     family.wrappers.dedup();
 }
 
-/// The public names, where there are symbols, have to lead to the family: else the program brings an allocator of its
-/// own, and musl's serves only musl.
+/// The public names, where there are symbols, have to lead to the family, be it through a function of the program's that counts or
+/// checks and calls it: else the program brings an allocator of its own, and musl's serves only musl.
 fn own_public_names(code: &mut Code<'_>, family: &Family) -> Result<(), Refusal> {
-    for (name, role) in [("malloc", Role::Malloc), ("free", Role::Free), ("realloc", Role::Realloc)] {
+    for (name, role, called) in [
+        ("malloc", Role::Malloc, Role::Malloc),
+        ("free", Role::Free, Role::Free),
+        ("realloc", Role::Realloc, Role::Realloc),
+        ("calloc", Role::Calloc, Role::Malloc),
+    ] {
+        let target = family.core.get(&called).copied();
         for at in code.named(name.as_bytes()) {
-            let target = code.through(at);
-            if family.core.get(&role) != Some(&target) {
+            let known =
+                role == Role::Calloc && (family.wrappers.contains(&(role, at)) || family.functions.contains_key(&at));
+            let leads: Vec<u64> = code.function(at).map(|f| f.leads_to().collect()).unwrap_or_default();
+            let leads_there = || leads.into_iter().chain([at]).any(|to| Some(code.through(to)) == target);
+            if !known && !leads_there() {
                 return Err(Refusal::OwnAllocator { name, address: at });
             }
-        }
-    }
-    for at in code.named(b"calloc") {
-        let known = family.wrappers.contains(&(Role::Calloc, at)) || family.functions.contains_key(&at);
-        let leads: Vec<u64> = code.function(at).map(|f| f.leads_to().collect()).unwrap_or_default();
-        if !known && !leads.into_iter().any(|to| code.through(to) == family.core[&Role::Malloc]) {
-            return Err(Refusal::OwnAllocator { name: "calloc", address: at });
         }
     }
     Ok(())
