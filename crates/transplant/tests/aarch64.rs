@@ -1,5 +1,6 @@
 //! Programs for aarch64, linked with stock musl by lld, and what a graft makes of them. They are run in tests/casebook.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -310,5 +311,104 @@ proptest! {
             damaged.truncate(damaged.len() - cut);
         }
         let _ = plan(&damaged, &BLOB, false).unwrap();
+    }
+}
+
+/// A program with a word of its own at the symbol `word`, and where it is; and where the branches and calls in functions lead to
+/// that stay within them.
+fn with_word(assembly: &str, functions: &[&str]) -> (Vec<u8>, u64, usize, BTreeSet<u64>) {
+    let bytes = linked_with("family", &[], assembly);
+    let file = ElfFile64::<Endianness>::parse(bytes.as_slice()).unwrap();
+    let symbol = |name: &str| file.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+    let offset = |address: u64| {
+        let holds = |section: &object::read::elf::ElfSection64<'_, '_, Endianness>| {
+            (section.address()..section.address() + section.size()).contains(&address)
+        };
+        let section = file.sections().find(holds).unwrap();
+        (section.file_range().unwrap().0 + address - section.address()) as usize
+    };
+    let mut places = BTreeSet::new();
+    for function in functions.iter().map(|name| symbol(name)) {
+        let inside = function.address() + 4..function.address() + function.size();
+        for address in inside.clone().step_by(4) {
+            let word = u32::from_le_bytes(*bytes[offset(address)..].first_chunk().unwrap());
+            // B.cond, CBZ and CBNZ; what is behind BL; B.
+            let target = match word >> 24 {
+                0x34 | 0x35 | 0x54 | 0xb4 | 0xb5 => {
+                    address.wrapping_add_signed(i64::from((word as i32) << 8 >> 13) * 4)
+                }
+                0x94..=0x97 => address + 4,
+                0x14..=0x17 => address.wrapping_add_signed(i64::from((word as i32) << 6 >> 6) * 4),
+                _ => continue,
+            };
+            places.extend(inside.contains(&target).then_some(target));
+        }
+    }
+    let site = symbol("word").address();
+    let at = offset(site);
+    drop(file);
+    (bytes, site, at, places)
+}
+
+/// B and BL
+const BRANCHES: [u32; 2] = [0x1400_0000, 0x9400_0000];
+
+fn branch(opcode: u32, site: u64, target: u64) -> [u8; 4] {
+    (opcode | (target.wrapping_sub(site) >> 2) as u32 & 0x3ff_ffff).to_le_bytes()
+}
+
+/// Constants among the code read as branches at times, and may lead anywhere: to places amid the family's functions, too.
+#[test]
+fn bytes_that_read_as_branches_make_no_functions() {
+    const CONSTANTS: &str = ".text
+.balign 16
+        ret
+.globl word
+word:   .word 0
+        .skip 16384
+";
+    let functions = ["__libc_free", "__libc_realloc", "malloc_usable_size"];
+    let (mut bytes, site, at, places) = with_word(CONSTANTS, &functions);
+    assert!(places.len() > 40, "{places:x?}");
+    let stock = plan(&bytes, &BLOB, true).unwrap().unwrap().entries;
+    for (target, opcode) in places.into_iter().flat_map(|target| BRANCHES.map(|opcode| (target, opcode))) {
+        bytes[at..at + 4].copy_from_slice(&branch(opcode, site, target));
+        let found = plan(&bytes, &BLOB, true).unwrap().map(|plan| plan.entries);
+        assert_eq!(found.as_ref(), Ok(&stock), "{opcode:#x} to {target:#x}");
+    }
+}
+
+/// Code that really calls such a place uses the allocator's state.
+#[test]
+fn a_call_of_a_place_amid_the_family_is_refused() {
+    const INTRUDER: &str = ".text
+.balign 16
+.globl intruder
+intruder:
+        stp x29, x30, [sp, #-16]!
+.globl word
+word:   .word 0
+        ldp x29, x30, [sp], #16
+        ret
+        .skip 16384
+        ret
+.balign 16
+.globl caller
+caller: stp x29, x30, [sp, #-16]!
+        bl intruder
+        ldp x29, x30, [sp], #16
+        ret
+.data
+.balign 8
+        .quad caller
+";
+    let (mut bytes, site, at, places) = with_word(INTRUDER, &["malloc_usable_size"]);
+    for target in places {
+        bytes[at..at + 4].copy_from_slice(&branch(BRANCHES[1], site, target));
+        let found = plan(&bytes, &BLOB, true).unwrap().map(|plan| plan.entries);
+        assert!(
+            matches!(found, Err(Refusal::InsideCalled { .. } | Refusal::StateElsewhere { .. })),
+            "{target:#x}: {found:?}"
+        );
     }
 }

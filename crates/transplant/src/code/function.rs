@@ -58,7 +58,7 @@ impl Function {
                         continue;
                     }
                     Flow::Conditional(target) => {
-                        if function.leaves(code, target) {
+                        if function.leaves_by_condition(code, target) {
                             function.tails.push((at, target));
                         } else {
                             open.push(target);
@@ -79,6 +79,30 @@ impl Function {
         target != self.start && (code.is_start(target) || target.abs_diff(self.start) > SPAN)
     }
 
+    /// The same of a conditional branch. What reads as a call of its target may be other bytes.
+    fn leaves_by_condition(&self, code: &Code<'_>, target: u64) -> bool {
+        match code.machine.leaves_by_condition() || code.is_named(target) {
+            true => self.leaves(code, target),
+            false => target.abs_diff(self.start) > SPAN,
+        }
+    }
+
+    /// Whether control gets to a place of this function from the instruction in front of it, or by a conditional branch. Then no
+    /// function begins there. Calls may not return, and padding may be behind one that does not.
+    fn flows_into(&self, code: &Code<'_>, place: u64) -> bool {
+        let flows = |instruction: &Instruction| match instruction.flow {
+            Flow::Next => instruction.next == place && !code.machine.is_padding(code.image, instruction),
+            Flow::Conditional(target) => instruction.next == place || target == place,
+            _ => false,
+        };
+        place != self.start && self.instructions.values().any(flows)
+    }
+
+    /// Whether a place is a part of this function only, though something seems to branch there from outside.
+    pub(crate) fn takes_in(&self, code: &Code<'_>, place: u64) -> bool {
+        self.flows_into(code, place) && !self.runs_into(code, place)
+    }
+
     /// Whether control gets to a place of this function only past a call in front of it, padding left out, and something outside
     /// branches there. Then the call is one that does not return, such as musl's `__stack_chk_fail`, which ends in a trap that the
     /// compiler takes to return (src/env/__stack_chk_fail.c), and another function begins there.
@@ -88,6 +112,7 @@ impl Function {
             || !self.instructions.contains_key(&place)
             || self.instructions.values().any(|instruction| leads(instruction.flow))
             || code.branches_to(place).iter().all(|branch| self.covers(branch.site))
+            || code.is_part(place)
         {
             return false;
         }

@@ -44,6 +44,12 @@ pub(crate) trait Machine: fmt::Debug + Sync {
     /// Whether the code reads nothing but its arguments before it writes them, as a function's first instructions do.
     fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool;
 
+    /// Whether the code there cannot be a function of its own, as it works with a frame that another one has made.
+    fn is_part(&self, code: &Code<'_>, start: u64) -> bool;
+
+    /// Whether compilers leave a function for another one by a conditional branch.
+    fn leaves_by_condition(&self) -> bool;
+
     /// Whether an instruction is what compilers and linkers fill gaps between functions with.
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool;
 

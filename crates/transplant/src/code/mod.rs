@@ -67,6 +67,8 @@ pub(crate) struct Code<'a> {
     named: HashMap<u64, u64>,
     pub(crate) symbols: Vec<Symbol<'a>>,
     functions: HashMap<u64, Option<Function>>,
+    /// Places that were asked whether they are parts of functions.
+    parts: RefCell<HashMap<u64, bool>>,
     /// Functions that were asked whether they return.
     pub(crate) returning: RefCell<HashMap<u64, bool>>,
     /// Steps that may still be taken to follow addresses: damaged files must not take forever.
@@ -77,6 +79,8 @@ pub(crate) struct Code<'a> {
 const MOST_STEPS: u64 = 30_000_000;
 /// No function of mallocng is longer.
 const FAR: u64 = 3000;
+/// How far before an address the start of its function is looked for.
+const SPAN: u64 = 4096;
 
 impl<'a> Code<'a> {
     /// Finds every branch. With symbols left out, the program counts as stripped.
@@ -110,6 +114,7 @@ impl<'a> Code<'a> {
             named,
             symbols,
             functions: HashMap::new(),
+            parts: RefCell::default(),
             returning: RefCell::default(),
             steps_left: Cell::new(MOST_STEPS),
         }
@@ -161,9 +166,28 @@ impl<'a> Code<'a> {
         self.machine.instruction(address, self.image.from(address))
     }
 
-    /// Whether a function is known to begin there: something calls it, or a symbol says so.
+    /// Whether a function is known to begin there: something calls it, or a symbol says so. What reads as a call may be other
+    /// bytes, and lead to a part of a function.
     pub(crate) fn is_start(&self, address: u64) -> bool {
-        self.called.contains(&address) || self.named.contains_key(&address)
+        self.is_named(address) || self.called.contains(&address) && !self.is_part(address)
+    }
+
+    /// Whether a symbol says that a function begins there.
+    pub(crate) fn is_named(&self, address: u64) -> bool {
+        self.named.contains_key(&address)
+    }
+
+    /// Whether the code there cannot be a function of its own, by what it does.
+    pub(crate) fn is_part(&self, address: u64) -> bool {
+        if self.is_named(address) {
+            return false;
+        }
+        let known = self.parts.borrow().get(&address).copied();
+        known.unwrap_or_else(|| {
+            let is_part = self.machine.is_part(self, address);
+            self.parts.borrow_mut().insert(address, is_part);
+            is_part
+        })
     }
 
     /// The nearest start of a function at or before an address: what something calls, or a symbol names.
@@ -196,7 +220,30 @@ impl<'a> Code<'a> {
     /// before it from which the flow of control gets there. `beyond` are ends of functions, where others may begin that
     /// nothing branches to.
     pub(crate) fn enclosing(&mut self, address: u64, beyond: &BTreeSet<u64>) -> Option<u64> {
-        const SPAN: u64 = 4096;
+        let nearest = self.nearest(address, beyond)?;
+        Some(self.around(nearest, address))
+    }
+
+    /// The start of the function that control gets from to the start of another one by what no function is left by, and to an
+    /// address; that other start if there is none. It had only been told by bytes that read as a branch.
+    fn around(&mut self, mut start: u64, address: u64) -> u64 {
+        if self.machine.leaves_by_condition() || self.is_named(start) {
+            return start;
+        }
+        let before: Vec<u64> = self.called.range(address.saturating_sub(SPAN)..start).rev().copied().collect();
+        for outer in before {
+            if self.is_start(outer)
+                && self.machine.follows_an_end(self.image, outer)
+                && let Some(function) = self.function(outer).filter(|function| function.covers(address)).cloned()
+                && function.takes_in(self, start)
+            {
+                start = outer;
+            }
+        }
+        start
+    }
+
+    fn nearest(&mut self, address: u64, beyond: &BTreeSet<u64>) -> Option<u64> {
         let low = address.saturating_sub(SPAN);
         let named = self.named.iter().filter(|(start, end)| **start <= address && address < **end);
         if let Some(start) = named.map(|(start, _)| *start).max()
@@ -220,7 +267,9 @@ impl<'a> Code<'a> {
             passed.push(start);
             let after_an_end = self.machine.follows_an_end(self.image, start);
             let sure = self.is_start(start)
-                || ((start.is_multiple_of(16) || self.far_jumped.contains(&start)) && after_an_end);
+                || ((start.is_multiple_of(16) || self.far_jumped.contains(&start))
+                    && after_an_end
+                    && !self.is_part(start));
             match inside {
                 // Control falls into it out of the function here.
                 Some(place) if sure && after_an_end && function.covers(place) => return Some(start),
@@ -261,6 +310,16 @@ impl<'a> Code<'a> {
     pub(crate) fn jumped_within(&self, function: &Function) -> impl Iterator<Item = u64> + '_ {
         let instructions: Vec<u64> = function.instructions.keys().copied().collect();
         instructions.into_iter().filter(|address| self.jumped.contains(address) || self.called.contains(address))
+    }
+
+    /// Places amid a function that read as the start of one, because something there reads as a call. None where a function ends
+    /// in front of such places.
+    pub(crate) fn starts_amid(&self, function: &Function) -> BTreeSet<u64> {
+        if self.machine.leaves_by_condition() {
+            return BTreeSet::new();
+        }
+        let start = function.start;
+        self.jumped_within(function).filter(|place| *place != start && self.is_start(*place)).collect()
     }
 
     /// Whether something leads to a place, or may, and the code there begins as a function does.

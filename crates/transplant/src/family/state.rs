@@ -48,6 +48,9 @@ pub(super) fn confine(
         })
         .map(|(start, _)| *start)
         .collect();
+    // Nor may anybody call what lies amid one.
+    let amid = functions.values().filter(|function| ranges.iter().any(|range| function.refers_into(range.clone())));
+    let inner: BTreeSet<u64> = amid.flat_map(|function| code.starts_amid(function)).chain(inner).collect();
     let mut strays = BTreeSet::new();
     for reference in references.iter().filter(|reference| !covered(&functions, reference.field)) {
         if let Some(start) = code.machine.confirmed(code, *reference, &candidates.ends) {
@@ -141,11 +144,15 @@ fn context(
 fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, ends: &BTreeSet<u64>) -> bool {
     let Some(own) = code.function(start).cloned() else { return false };
     // Into what follows no end, control falls.
-    if code.holds_address(start) || !code.machine.follows_an_end(code.image, start) {
+    let mut entries = code.starts_amid(&own);
+    entries.insert(start);
+    if entries.iter().any(|entry| code.holds_address(*entry)) || !code.machine.follows_an_end(code.image, start) {
         return false;
     }
-    let callers: Vec<u64> = code.references(start..start + 1).into_iter().map(|reference| reference.field).collect();
-    for field in callers {
+    let callers = entries
+        .into_iter()
+        .flat_map(|entry| code.references(entry..entry + 1).into_iter().map(move |reference| (entry, reference.field)));
+    for (entry, field) in callers.collect::<Vec<_>>() {
         if own.covers(field) {
             continue;
         }
@@ -156,7 +163,7 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
         let Some(caller) = code.enclosing(field, ends) else { return false };
         let Some(function) = code.function(caller).cloned() else { return false };
         let Some(instruction) = function.instruction_over(field) else { return false };
-        if code.machine.says(code, &function, instruction.address, start) {
+        if code.machine.says(code, &function, instruction.address, entry) {
             return false;
         }
     }

@@ -1,6 +1,7 @@
 //! aarch64: instructions of one word each, so that every word is one or is data.
 
 mod deeds;
+mod frame;
 mod musl;
 mod page;
 mod values;
@@ -165,6 +166,15 @@ impl Machine for Aarch64 {
             }
         }
         true
+    }
+
+    fn is_part(&self, code: &Code<'_>, start: u64) -> bool {
+        frame::is_anothers(code, start)
+    }
+
+    /// Neither gcc nor LLVM does, for this architecture.
+    fn leaves_by_condition(&self) -> bool {
+        false
     }
 
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {

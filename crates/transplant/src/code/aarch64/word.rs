@@ -10,7 +10,8 @@ use super::super::Flow;
 pub(super) const ZERO: u32 = 31;
 /// The frame pointer.
 pub(super) const FRAME: u32 = 29;
-const LINK: u32 = 30;
+/// The address to return to.
+pub(super) const LINK: u32 = 30;
 
 /// An instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

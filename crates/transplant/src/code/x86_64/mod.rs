@@ -113,6 +113,16 @@ impl Machine for X86_64 {
         entry::reads_as_entry(code.image, start)
     }
 
+    /// Bytes that read as a call are rare, and what has to be a reference is confirmed otherwise.
+    fn is_part(&self, _: &Code<'_>, _: u64) -> bool {
+        false
+    }
+
+    /// LLVM does, where it is to save room.
+    fn leaves_by_condition(&self) -> bool {
+        true
+    }
+
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
         let Some(decoded) = at(image, instruction.address) else { return false };
         matches!(decoded.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt)
