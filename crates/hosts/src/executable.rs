@@ -95,12 +95,9 @@ pub fn plan_executable(
 ) -> Result<(Inserts, Plan), Error> {
     // Of others the plan says what they are.
     let arch = transplant::arch(stock).unwrap_or(Arch::X86_64);
-    let Insert { inserts, blob, .. } = insert(path, arch, donor, settings, strings, ALLOGRAFT)?;
-    let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
-    match transplant::plan(stock, &blob, false).map_err(unfit)? {
-        Ok(plan) => Ok((inserts, plan)),
-        Err(refusal) => Err(Error::Executable { path: path.to_owned(), refusal }),
-    }
+    let insert = insert(path, arch, donor, settings, strings, ALLOGRAFT)?;
+    let plan = insert.plan(path, stock)?;
+    Ok((insert.inserts, plan))
 }
 
 /// A donor that is ready to go into executables.
@@ -109,6 +106,19 @@ pub(crate) struct Insert {
     pub(crate) blob: Blob,
     /// The donor as it was linked, before options and notes were filled in.
     pub(crate) linked: &'static [u8],
+}
+
+impl Insert {
+    /// Plans the graft of the bytes `stock` with this donor. `path` is for messages.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub(crate) fn plan(&self, path: &Path, stock: &[u8]) -> Result<Plan, Error> {
+        let unfit = |source| Error::Blob { donor: self.inserts.malloc.donor.clone(), source };
+        transplant::plan(stock, &self.blob, false)
+            .map_err(unfit)?
+            .map_err(|refusal| Error::Executable { path: path.to_owned(), refusal })
+    }
 }
 
 /// Fills options and notes into the donor for `arch`; with `strings`, the one that brings string functions. `path` is for messages,

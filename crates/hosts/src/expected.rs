@@ -19,29 +19,30 @@ pub struct Candidate {
 }
 
 /// What the executable at `path`, whose bytes are `graft`, may hold: first the donor that its note names, then all others that
-/// can go into an executable. `path` is for messages.
-pub fn candidates(path: &Path, graft: &[u8]) -> Vec<Candidate> {
+/// can go into an executable. Each is made when it is asked for, as the first is nearly always the one. `path` is for messages.
+pub fn candidates<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = Candidate> + 'a {
     let texts = transplant::notes(graft);
     let [malloc, strings] = texts.map(|text| text.and_then(|text| Note::parse(text).ok()));
     let with_strings = texts[1].is_some();
     let settings = malloc.as_ref().and_then(|note| settings(&note.options)).unwrap_or_default();
     let named = malloc.map(|malloc| Inserts { malloc, strings });
-    let allograft = named.as_ref().map_or(ALLOGRAFT, |named| named.malloc.allograft.as_str());
     let arch = transplant::arch(graft).unwrap_or(Arch::X86_64);
-    let is_named = |donor: &donors::Donor| named.as_ref().is_some_and(|named| named.malloc.donor == donor.name);
-    let mut donors: Vec<_> = donors::all().iter().filter(|donor| donor.blob(arch).is_some()).collect();
-    donors.sort_by_key(|donor| !is_named(donor));
-    let ways = donors.into_iter().flat_map(|donor| [with_strings, !with_strings].map(|strings| (donor, strings)));
-    let inserts = ways.filter_map(|(donor, strings)| {
-        // Options that only another donor has are no options of this one.
-        let settings = if is_named(donor) { settings.as_slice() } else { &[] };
-        insert(path, arch, donor, settings, strings, allograft).ok()
-    });
-    let exact = |inserts: &Inserts| {
-        let notes = [Some(&inserts.malloc), inserts.strings.as_ref()];
-        notes.iter().zip(texts).all(|(note, text)| note.and_then(|note| note.encode().ok()).as_deref() == text)
+    let is_named = |named: &Option<Inserts>, donor: &donors::Donor| {
+        named.as_ref().is_some_and(|named| named.malloc.donor == donor.name)
     };
-    inserts.map(|insert| Candidate { exact: exact(&insert.inserts), insert, named: named.clone() }).collect()
+    let mut donors: Vec<_> = donors::all().iter().filter(|donor| donor.blob(arch).is_some()).collect();
+    donors.sort_by_key(|donor| !is_named(&named, donor));
+    let ways = donors.into_iter().flat_map(move |donor| [with_strings, !with_strings].map(|strings| (donor, strings)));
+    ways.filter_map(move |(donor, strings)| {
+        // Options that only another donor has are no options of this one.
+        let settings = if is_named(&named, donor) { settings.as_slice() } else { &[] };
+        let allograft = named.as_ref().map_or(ALLOGRAFT, |named| named.malloc.allograft.as_str());
+        let insert = insert(path, arch, donor, settings, strings, allograft).ok()?;
+        let notes = [Some(&insert.inserts.malloc), insert.inserts.strings.as_ref()];
+        let says = |note: Option<&Note>| note.and_then(|note| note.encode().ok());
+        let exact = notes.into_iter().zip(texts).all(|(note, text)| says(note).as_deref() == text);
+        Some(Candidate { insert, named: named.clone(), exact })
+    })
 }
 
 impl Candidate {
@@ -77,11 +78,7 @@ impl Candidate {
     /// # Errors
     /// What speaks against a graft of `stock`.
     pub fn graft(&self, path: &Path, stock: &[u8]) -> Result<Vec<u8>, Error> {
-        let unfit = |source| Error::Blob { donor: self.insert.inserts.malloc.donor.clone(), source };
-        match transplant::plan(stock, &self.insert.blob, false).map_err(unfit)? {
-            Ok(plan) => Ok(plan.graft),
-            Err(refusal) => Err(Error::Executable { path: path.to_owned(), refusal }),
-        }
+        self.insert.plan(path, stock).map(|plan| plan.graft)
     }
 }
 

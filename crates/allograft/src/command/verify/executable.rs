@@ -163,6 +163,11 @@ mod tests {
         parts[parts.len() - 3..].iter().cloned().flatten().collect()
     }
 
+    /// The donor that the graft names.
+    fn named() -> Candidate {
+        hosts::candidates(Path::new("program"), &PAIR.graft).next().unwrap()
+    }
+
     #[test]
     fn a_graft_is_sound() {
         let whole = judged(&PAIR.graft, Some(&PAIR.stock));
@@ -174,7 +179,7 @@ mod tests {
     /// Every byte behind the program: the donor's three segments and what fills them up.
     #[test]
     fn every_byte_of_the_donor_counts() {
-        let expected = hosts::candidates(Path::new("program"), &PAIR.graft)[0].graft(Path::new("program"), &PAIR.stock);
+        let expected = named().graft(Path::new("program"), &PAIR.stock);
         let (expected, mut graft) = (expected.unwrap(), PAIR.graft.clone());
         for at in donors() {
             graft[at] ^= 1 << (at % 8);
@@ -187,7 +192,7 @@ mod tests {
     /// Without the stock file, too, but for the places of the program's functions, and what an option is set to.
     #[test]
     fn most_bytes_count_without_the_stock_file() {
-        let linked = hosts::candidates(Path::new("program"), &PAIR.graft)[0].linked();
+        let linked = named().linked();
         let (mut graft, mut unnoticed) = (PAIR.graft.clone(), Vec::new());
         for at in donors().into_iter().step_by(31) {
             graft[at] ^= 1 << (at % 8);
