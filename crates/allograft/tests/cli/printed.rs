@@ -146,9 +146,11 @@ fn what_can_be_pasted_stays_that() {
     lab.libc(format!("{folder}/libc.a"));
     let ran = run(&lab, &["graft", &format!("{folder}/libc.a")]).exits(0);
     let undo = ran.out.lines().find_map(|line| line.trim().strip_prefix("undo:")).expect("what undoes it").trim();
-    let undo = undo.replace("allograft", env!("CARGO_BIN_EXE_allograft"));
+    let undo = undo.replace("allograft", "\"$ALLOGRAFT\"");
     // dash, Debian's sh, has not read POSIX.1-2024 yet.
-    let status = Command::new("bash").arg("-c").arg(&undo).current_dir(lab.path("")).status();
+    let mut shell = Command::new("bash");
+    shell.arg("-c").arg(&undo).env("ALLOGRAFT", env!("CARGO_BIN_EXE_allograft")).current_dir(lab.path(""));
+    let status = shell.status();
     assert!(status.expect("bash").success(), "{undo}");
     lab.run(["inspect", &format!("{folder}/libc.a"), "--expect", "mallocng"]).exits(0);
 }
