@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use conformance::Program;
 use fixtures::Arch;
 use fixtures::corpus::{self, Released};
+use hosts::Request;
 
 use crate::bench::{Bench, Donors};
 use crate::link::Way;
@@ -40,6 +41,11 @@ pub fn stock(bench: &Bench, program: &Program, way: Way, flags: &[OsString], lab
     Ok(stock)
 }
 
+/// A graft of an executable. What nothing here runs is for the tests to run.
+fn request(donor: &'static donors::Donor, strings: bool) -> Request {
+    Request { donor: Some(donor), strings: Some(strings), untested: true, ..Request::default() }
+}
+
 /// Grafts a stock conformance program, does to the graft what `later` says, and runs it.
 ///
 /// # Errors
@@ -53,7 +59,7 @@ pub fn check(
     scale: &str,
 ) -> Result<(), String> {
     let graft = stock.with_file_name(program.name);
-    match hosts::graft_executable_to(stock, &graft, donor, &[], strings) {
+    match hosts::graft(stock, &Request { out: Some(graft.clone()), ..request(donor, strings) }) {
         Ok(_) if program.name == OWN_MALLOC => return Err("it brings its own malloc, and was grafted".into()),
         Ok(_) => {}
         Err(hosts::Error::Executable { .. }) if program.name == OWN_MALLOC => return Ok(()),
@@ -95,7 +101,7 @@ pub fn check_released(bench: &Bench, arch: Arch, released: &Released, strings: b
         || fixtures::output(fixtures::run(arch, &program).arg("--version")).map_err(|error| error.to_string());
     let before = version()?;
     let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
-    hosts::graft_executable_to(&program, &program, donor, &[], strings).map_err(|error| error.to_string())?;
+    hosts::graft(&program, &request(donor, strings)).map_err(|error| error.to_string())?;
     let after = version()?;
     if (before.status, &before.stdout) == (after.status, &after.stdout) {
         return Ok(());

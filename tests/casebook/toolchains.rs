@@ -58,7 +58,7 @@ impl Work {
 
 fn request(donor: &str) -> Request {
     let donor = donors::find(donor);
-    Request { donor, strings: true, settings: Vec::new(), out: None, dry_run: false }
+    Request { donor, strings: Some(true), ..Request::default() }
 }
 
 /// Says why a test does nothing here.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use surgery::donor::DonorKind;
 
-use crate::Skipped;
+use crate::outcome::Skipped;
 use crate::packed::Fault;
 use crate::transaction::Stuck;
 
@@ -120,6 +120,20 @@ pub enum Error {
         donor: String,
         /// What is wrong.
         source: transplant::BlobError,
+    },
+    /// A graft that the independent reader does not find whole.
+    #[error("the graft of `{}` does not pass its verification: {unsound}", .path.display())]
+    Unsound {
+        /// The host.
+        path: PathBuf,
+        /// The checks that failed.
+        unsound: inspector::verify::Unsound,
+    },
+    /// What is run before it is placed has to be an executable.
+    #[error("`{}` is no executable: there is nothing to run before it is placed", .path.display())]
+    NothingToRun {
+        /// The target.
+        path: PathBuf,
     },
     /// A grafted executable failed its self-test.
     #[error("the graft of `{}` failed its self-test: {said}", .path.display())]
@@ -349,6 +363,7 @@ impl Error {
             | Error::Donor { .. }
             | Error::Blob { .. }
             | Error::NothingToGraft
+            | Error::NothingToRun { .. }
             | Error::OptionWithoutDonor { .. }
             | Error::SwiftSdk { .. }
             | Error::NoStock { .. }
@@ -363,6 +378,7 @@ impl Error {
             | Error::NoBlob { .. }
             | Error::NoStrings { .. }
             | Error::SelfTest { .. }
+            | Error::Unsound { .. }
             | Error::Untested { .. }
             | Error::NoDonorFor { .. }
             | Error::StockNeeded { .. }
@@ -417,6 +433,11 @@ impl Error {
                  {arch} programs. `--untested` goes without the self-test"
             ),
             Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
+            Error::Unsound { .. } => {
+                "nothing was changed; please report this with the file. Another donor may fit it: `--donor NAME`"
+                    .to_owned()
+            }
+            Error::NothingToRun { .. } => "leave `--try` and `--untested` out: they are for executables".to_owned(),
             Error::Differs { .. } => {
                 "the stock file is as it was. If the program prints the time or the like, try it with other arguments"
                     .to_owned()

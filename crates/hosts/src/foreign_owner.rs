@@ -5,11 +5,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::conditions::Conditions;
-use crate::graft::{Request, graft_observed};
+use crate::graft::graft_observed;
 use crate::names::lacking;
 use crate::record::Record;
+use crate::request::Request;
 use crate::undo::undo_observed;
+use crate::watch::Watch;
 
 const TASK: &str = "HOSTS_TEST_FOREIGN_OWNER";
 const NOBODY: u32 = 65534;
@@ -22,11 +23,11 @@ fn nobody() {
     let task = task.into_string().unwrap();
     let (donor, folder) = task.split_once(' ').unwrap();
     let host = PathBuf::from(folder).join("libc.a");
-    let conditions = Conditions::default();
+    let conditions = Watch::default();
     let notes = lacking::without(true, true, || match donors::find(donor) {
         None => undo_observed(&host, &conditions, &|_| {}).unwrap().settle().remove(0).notes,
         donor => {
-            let request = Request { donor, strings: true, settings: Vec::new(), out: None, dry_run: false };
+            let request = Request { donor, strings: Some(true), ..Request::default() };
             graft_observed(&host, &request, &conditions, &|_| {}).unwrap().settle().hosts.remove(0).notes
         }
     });

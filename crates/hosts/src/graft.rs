@@ -1,403 +1,274 @@
-//! From a target to grafts: every host is planned before the first one is touched.
+//! The way through: a target is recognised, each of its hosts is planned, edited, verified and proven, and then all are placed, or
+//! none.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use surgery::archive::Archive;
-use surgery::plan::{Libc, Survey};
-
+use crate::bundle;
 use crate::companion;
-use crate::conditions::Conditions;
 use crate::digest::sha256;
-use crate::error::Error;
+use crate::error::{Error, IoContext};
+use crate::host::{self, Prepared, Ready, record};
 use crate::lock::FolderLocks;
-use crate::operation::{Base, Operation, Surgeon};
-use crate::packed::Format;
+use crate::out;
+use crate::outcome::{Action, Grafted, Grafts};
+use crate::packed;
 use crate::pending::Pending;
-use crate::place::{Change, Content, Observer, place, sweep};
-use crate::recognise::{Target, read, recognise, signature};
+use crate::place::{Change, Content, Observer, place, sweep, write_file};
+use crate::planner::Planner;
+use crate::proof::Trial;
+use crate::recognise::{Target, recognise};
 use crate::record::{Record, backup_path};
-use crate::transaction::Transaction;
-use crate::walk::walk;
-use crate::{bundle, packed, tree, undo};
+use crate::request::Request;
+use crate::source::Hosts;
+use crate::tree;
+use crate::undo;
+use crate::watch::Watch;
 
-/// The version that notes and records name.
-pub const ALLOGRAFT: &str = env!("CARGO_PKG_VERSION");
-
-/// What to graft, and where to.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The allocator; `None`: the host keeps its own.
-    pub donor: Option<&'static donors::Donor>,
-    /// Whether the string functions are grafted. Where that cannot be done, an allocator still is.
-    pub strings: bool,
-    /// Options of the allocator to bake in: name and value.
-    pub settings: Vec<(String, i64)>,
-    /// Where to write, leaving the target untouched; `None`: in place, with a backup.
-    pub out: Option<PathBuf>,
-    /// Plan only.
-    pub dry_run: bool,
-}
-
-/// What happened to a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Stock was grafted.
-    Grafted,
-    /// A graft has other donors, or other options, now.
-    Replaced,
-    /// It carries exactly these donors with these options already.
-    Unchanged,
-    /// `dry_run`: this would happen; the plan's kind says whether it grafts or replaces.
-    Planned,
-}
-
-/// One host of a target.
-#[derive(Debug)]
-pub struct Grafted {
-    /// The graft: the host itself or, with `out`, the file that was written.
-    pub path: PathBuf,
-    /// With `out`: the host that was read.
-    pub source: Option<PathBuf>,
-    /// What was done.
-    pub action: Action,
-    /// What left the archive and what came in.
-    pub operation: Operation,
-    /// SHA-256 of the stock host, where it is known.
-    pub stock_sha256: Option<String>,
-    /// SHA-256 of the graft.
-    pub graft_sha256: String,
-    /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
-    pub backup: Option<PathBuf>,
-    /// What the user should know, as clauses whose subject is the host.
-    pub notes: Vec<String>,
-}
-
-/// A `libc.a` that a folder holds and that is none of ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
-    /// The file.
-    pub path: PathBuf,
-    /// Why.
-    pub reason: String,
-}
-
-/// All hosts of a target.
-#[derive(Debug)]
-pub struct Grafts {
-    /// Sorted by path. Never empty.
-    pub hosts: Vec<Grafted>,
-    /// Sorted by path.
-    pub skipped: Vec<Skipped>,
-    /// The packed bundle that the hosts lie in, if they do.
-    pub bundle: Option<Bundle>,
-    /// The names of the Swift SDKs whose bundle the target is, packed or not.
-    pub swift_sdks: Vec<String>,
-    /// Of a copy of a folder: what the user should know of its other files, as clauses whose subject is the copy.
-    pub notes: Vec<String>,
-}
-
-/// What happened to a packed bundle.
-#[derive(Debug)]
-pub struct Bundle {
-    /// The bundle or, with `out`, the file that was written.
-    pub path: PathBuf,
-    /// With `out`: the bundle that was read.
-    pub source: Option<PathBuf>,
-    /// How it is packed.
-    pub format: Format,
-    /// The names of the Swift SDKs in it.
-    pub swift_sdks: Vec<String>,
-    /// What was done.
-    pub action: Action,
-    /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; not known of one that is only planned.
-    pub sha256: Option<String>,
-    /// SHA-256 of the tar in it before compression, which is the same whoever compresses it; `None` for one that was not
-    /// written, and for a zip.
-    pub tar_sha256: Option<String>,
-    /// SHA-256 of the stock bundle, where it is known.
-    pub stock_sha256: Option<String>,
-    /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
-    pub backup: Option<PathBuf>,
-    /// What the user should know, as clauses whose subject is the bundle.
-    pub notes: Vec<String>,
-}
-
-/// Grafts `target`: a musl `libc.a`, a folder that holds some, or a packed Swift SDK bundle. All of its hosts, or on an error
-/// none.
+/// Grafts `target`: a musl `libc.a`, a linked executable, a folder that holds `libc.a`s, or a packed Swift SDK bundle. All of its
+/// hosts, or on an error none.
+///
+/// # Errors
+/// What speaks against it. Every file is as it was.
 pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
-    graft_under(target, request, &Conditions::default()).map(Pending::settle)
+    graft_under(target, request, &Watch::default()).map(Pending::settle)
 }
 
-/// The same, undecided yet, under special conditions.
-pub fn graft_under(target: &Path, request: &Request, conditions: &Conditions<'_>) -> Result<Pending<Grafts>, Error> {
-    graft_observed(target, request, conditions, &|_| {})
+/// The same, undecided yet: whoever tells of it settles it then. `watch` is told while it goes on.
+///
+/// # Errors
+/// As [`graft`].
+pub fn graft_under(target: &Path, request: &Request, watch: &Watch<'_>) -> Result<Pending<Grafts>, Error> {
+    graft_observed(target, request, watch, &|_| {})
 }
 
 pub(crate) fn graft_observed(
     target: &Path,
     request: &Request,
-    conditions: &Conditions<'_>,
+    watch: &Watch<'_>,
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
-    let mut surgeon = Surgeon::new(request, *conditions)?;
-    match recognise(target)? {
-        Target::Archive(host) => match &request.out {
-            Some(out) => {
-                let grafted = tree::write_archive(&host, out, &mut surgeon)?;
-                Ok(grafted.map(|grafted| of_archives(vec![grafted], Vec::new())))
-            }
-            None => in_place(&[host], Vec::new(), &mut surgeon, observe),
-        },
-        Target::Packed(host, format) => packed::graft(&host, format, &mut surgeon, observe),
-        Target::Executable(path) => Err(Error::Unrecognised { path, found: "an executable".to_owned() }),
-        Target::Folder(folder) => {
-            let found = walk(&folder, conditions.root)?;
-            let (hosts, skipped) = sort_out(&folder, found.archives.into_iter().collect(), found.skipped)?;
-            match &request.out {
-                Some(out) => tree::write_folder(&folder, out, hosts, skipped, &mut surgeon),
-                None => {
-                    let grafts = in_place(&hosts, skipped, &mut surgeon, observe)?;
-                    Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts }))
-                }
-            }
+    let mut planner = Planner::new(request, watch)?;
+    let planner = &mut planner;
+    let target = recognise(target)?;
+    if !matches!(target, Target::Executable(_)) && (request.arguments.is_some() || request.untested) {
+        return Err(Error::NothingToRun { path: target.path().to_owned() });
+    }
+    match (target, &request.out) {
+        (Target::Archive(host) | Target::Executable(host), None) => in_place(Hosts::file(host), planner, observe),
+        (Target::Archive(host) | Target::Executable(host), Some(out)) => to_file(host, out, planner),
+        (Target::Packed(host, format), _) => packed::graft(&host, format, planner, observe),
+        (Target::Folder(folder), None) => {
+            let grafts = in_place(Hosts::folder(&folder, request.root.as_deref())?, planner, observe)?;
+            Ok(grafts.map(|grafts| Grafts { swift_sdks: bundle::swift_sdks_in(&folder), ..grafts }))
+        }
+        (Target::Folder(folder), Some(out)) => {
+            tree::write_folder(&folder, out, Hosts::folder(&folder, request.root.as_deref())?, planner)
         }
     }
 }
 
-fn of_archives(hosts: Vec<Grafted>, skipped: Vec<Skipped>) -> Grafts {
-    Grafts { hosts, skipped, bundle: None, swift_sdks: Vec::new(), notes: Vec::new() }
-}
-
-/// Splits the `libc.a`s of a folder into hosts and those that are no concern of ours.
-fn sort_out(
-    folder: &Path,
-    archives: Vec<PathBuf>,
-    mut skipped: Vec<Skipped>,
-) -> Result<(Vec<PathBuf>, Vec<Skipped>), Error> {
-    let mut hosts = Vec::new();
-    for path in archives {
-        let reason = match signature(&path)?.found() {
-            None => not_a_host(&path, &read(&path)?)?,
-            Some(found) => Some(found.to_owned()),
-        };
-        match reason {
-            None => hosts.push(path),
-            Some(reason) => skipped.push(Skipped { path, reason }),
-        }
-    }
-    skipped.sort_by(|one, other| one.path.cmp(&other.path));
-    match (hosts.is_empty(), skipped.is_empty()) {
-        (false, _) => Ok((hosts, skipped)),
-        (true, false) => Err(Error::NothingGraftable { folder: folder.to_owned(), skipped }),
-        (true, true) => Err(Error::NoHost { folder: folder.to_owned() }),
-    }
-}
-
-/// Why an archive is not a musl `libc.a` of an architecture that we know; `None` if it is one. A damaged one is an error.
-pub(crate) fn not_a_host(path: &Path, bytes: &[u8]) -> Result<Option<String>, Error> {
-    let survey = survey(path, &parse(path, bytes)?)?;
-    Ok(match (survey.libc, survey.arch) {
-        (Libc::Musl, Some(_)) => None,
-        (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports".to_owned()),
-        (Libc::Glibc, _) => Some("glibc's".to_owned()),
-        (Libc::Other, _) => Some("not musl's".to_owned()),
-    })
-}
-
-/// What an archive is.
-pub(crate) fn survey(path: &Path, archive: &Archive<'_>) -> Result<Survey, Error> {
-    surgery::plan::survey(archive)
-        .map_err(|refusal| Error::Refused { path: path.to_owned(), refusal: Box::new(refusal) })
-}
-
-/// Reads an archive's structure.
-pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Archive<'a>, Error> {
-    Archive::parse(bytes).map_err(|source| Error::Malformed { path: path.to_owned(), source })
-}
-
-/// A host of which everything is decided.
-struct Decided {
-    grafted: Grafted,
-    base: Base,
-    before_sha256: String,
-    backup: bool,
-    record: Option<Record>,
-}
-
-fn in_place(
-    hosts: &[PathBuf],
-    skipped: Vec<Skipped>,
-    surgeon: &mut Surgeon<'_>,
-    observe: Observer<'_>,
-) -> Result<Pending<Grafts>, Error> {
-    let dry_run = surgeon.request.dry_run;
+/// Replaces the hosts by their grafts.
+fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> Result<Pending<Grafts>, Error> {
+    let dry_run = planner.request.dry_run;
     let locks = match dry_run {
         true => None,
-        false => Some(FolderLocks::take(hosts.iter().map(PathBuf::as_path), &surgeon.conditions)?),
+        false => Some(FolderLocks::take(hosts.candidates.iter().map(PathBuf::as_path), planner.watch)?),
     };
-    let mut decided = Vec::new();
-    for host in hosts {
-        decided.push(decide(host, surgeon)?);
+    let several = hosts.candidates.len() > 1;
+    let (mut decided, skipped) = hosts.each(planner, |prepared, bytes, planner| {
+        let decided = decide(prepared, bytes, planner)?;
+        if let (true, Some(ready)) = (several, &decided.ready) {
+            ready.forget();
+        }
+        Ok(decided)
+    })?;
+    let Some(locks) = locks else {
+        return Ok(Pending::nothing(Grafts::of(decided.into_iter().map(|decided| decided.grafted).collect(), skipped)));
+    };
+    for Decided { grafted, .. } in &decided {
+        sweep(&grafted.path, &locks);
     }
-    let transaction = if let Some(locks) = &locks {
-        hosts.iter().for_each(|host| sweep(host, locks));
-        Some(carry_out(&mut decided, observe)?)
-    } else {
-        for Decided { grafted, .. } in &mut decided {
-            if grafted.action != Action::Unchanged {
-                grafted.action = Action::Planned;
+    let transaction = {
+        let make = |ready: &'_ Ready, bytes: &[u8]| ready.graft(bytes);
+        let edits: Vec<_> = decided
+            .iter()
+            .map(|decided| decided.ready.as_ref().map(|ready| move |bytes: &[u8]| make(ready, bytes)))
+            .collect();
+        let mut changes = Vec::new();
+        let mut changed = Vec::new();
+        for (index, (decided, edit)) in decided.iter().zip(&edits).enumerate() {
+            let graft = edit.as_ref().map(|edit| Content::Edit(edit));
+            if graft.is_some() || decided.record.is_some() {
+                let (host, expected) = (decided.grafted.path.as_path(), decided.before_sha256.as_str());
+                let backup = decided.grafted.action == Action::Grafted;
+                changes.push(Change { host, expected, graft, backup, record: decided.record.as_ref() });
+                changed.push(index);
             }
         }
-        None
+        let (notes, transaction) = place(&changes, observe)?;
+        drop(changes);
+        drop(edits);
+        for (index, notes) in changed.into_iter().zip(notes) {
+            decided[index].grafted.notes.extend(notes);
+        }
+        transaction
     };
-    let grafts = of_archives(decided.into_iter().map(|decided| decided.grafted).collect(), skipped);
-    Ok(match transaction {
+    let grafted = decided.into_iter().map(|decided| decided.grafted).collect();
+    Ok(Pending::new(Grafts::of(grafted, skipped), transaction, Some(locks)))
+}
+
+/// Writes the graft of `host` to the file `out`, replacing what is there.
+fn to_file(host: PathBuf, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
+    let out = out::file(out, Some(&host))?;
+    let dry_run = planner.request.dry_run;
+    let locks = match dry_run {
+        true => None,
+        false => Some(FolderLocks::take([out.as_path()], planner.watch)?),
+    };
+    if let Some(locks) = &locks {
+        sweep(&out, locks);
+    }
+    let like = File::open(&host).context(&host, "read")?;
+    let (mut written, skipped) = Hosts::file(host).each(planner, |prepared, bytes, planner| {
+        let mut grafted = prepared.elsewhere(out.clone(), dry_run);
+        if dry_run {
+            return Ok((grafted, None));
+        }
+        let (ready, trial) = prepared.prove(bytes, planner)?;
+        grafted.add(trial);
+        let (notes, transaction) = write_file(&out, &ready.graft(bytes)?, Some(&like))?;
+        grafted.notes.extend(notes);
+        Ok((grafted, Some(transaction)))
+    })?;
+    let transactions: Vec<_> = written.iter_mut().filter_map(|(_, transaction)| transaction.take()).collect();
+    let grafts = Grafts::of(written.into_iter().map(|(grafted, _)| grafted).collect(), skipped);
+    Ok(match transactions.into_iter().next() {
         Some(transaction) => Pending::new(grafts, transaction, locks),
         None => Pending::nothing(grafts),
     })
 }
 
-fn carry_out(decided: &mut [Decided], observe: Observer<'_>) -> Result<Transaction, Error> {
-    // A host's bytes are read and edited again rather than kept, so that a folder of many hosts needs the memory of one.
-    let edits: Vec<_> = decided
-        .iter()
-        .map(|decided| {
-            let (grafted, base) = (&decided.grafted, &decided.base);
-            move |bytes: &[u8]| grafted.operation.apply(&grafted.path, &base.bytes(bytes)?)
-        })
-        .collect();
-    let mut changes = Vec::new();
-    let mut indices = Vec::new();
-    for (index, (decided, edit)) in decided.iter().zip(&edits).enumerate() {
-        let change = Change {
-            host: &decided.grafted.path,
-            expected: &decided.before_sha256,
-            graft: (decided.grafted.action != Action::Unchanged).then_some(Content::Edit(edit)),
-            backup: decided.backup,
-            record: decided.record.as_ref(),
+impl Prepared {
+    /// What is told of a graft that is written to `path`, leaving its host untouched.
+    pub(crate) fn elsewhere(&self, path: PathBuf, dry_run: bool) -> Grafted {
+        let action = match self.action() {
+            _ if dry_run => Action::Planned,
+            // A new file is written all the same.
+            Action::Unchanged => Action::Replaced,
+            action => action,
         };
-        if change.graft.is_some() || change.record.is_some() {
-            changes.push(change);
-            indices.push(index);
+        let stock_sha256 = match self.before.anything() {
+            false => Some(self.before_sha256.clone()),
+            true => undo::record_of(&self.path, &self.before_sha256).map(|record| record.stock_sha256),
+        };
+        let source = Some(self.path.clone());
+        Grafted { path, source, stock_sha256, ..self.told(action) }
+    }
+
+    /// What is told of the graft.
+    pub(crate) fn told(&self, action: Action) -> Grafted {
+        Grafted {
+            path: self.path.clone(),
+            source: None,
+            action,
+            before: self.before.clone(),
+            unchanged: self.is_unchanged(),
+            operation: self.operation.clone(),
+            stock_sha256: None,
+            graft_sha256: self.graft_sha256().to_owned(),
+            backup: None,
+            tried: Vec::new(),
+            notes: self.notes.clone(),
         }
     }
-    let (notes, transaction) = place(&changes, observe)?;
-    drop(changes);
-    drop(edits);
-    for (index, notes) in indices.into_iter().zip(notes) {
-        decided[index].grafted.notes.extend(notes);
-    }
-    Ok(transaction)
 }
 
-/// What is done to a host in place.
-pub(crate) fn action(operation: &Operation) -> Action {
-    match operation {
-        Operation { unchanged: true, .. } => Action::Unchanged,
-        Operation { before, .. } if before.anything() => Action::Replaced,
-        _ => Action::Grafted,
+impl Grafted {
+    /// Adds what running it has shown.
+    pub(crate) fn add(&mut self, trial: Trial) {
+        self.tried.extend(trial.tried);
+        self.notes.extend(trial.notes);
     }
 }
 
-/// Says why a host keeps its own string functions, if that was not asked for, and what it goes on lacking.
-pub(crate) fn remarks(operation: &Operation) -> Vec<String> {
-    let reason = operation.strings.reason();
-    let mut notes: Vec<String> =
-        reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect();
-    if let Some(another) = &operation.another
-        && !another.restoration.missing.is_empty()
-    {
-        let missing = another.restoration.missing.join("`, `");
-        notes.push(format!("lacks `{missing}`, which stock has: `--stock` with a stock libc.a brings it back"));
-    }
-    notes
+/// A host of which everything is decided.
+struct Decided {
+    grafted: Grafted,
+    before_sha256: String,
+    record: Option<Record>,
+    /// The graft, if the host is to be replaced.
+    ready: Option<Ready>,
 }
 
-/// The record of a graft that has these checksums.
-pub(crate) fn record(operation: &Operation, stock_sha256: &str, graft_sha256: &str) -> Record {
-    let note = operation.malloc.as_ref().map(|plan| &plan.donor);
-    Record {
-        schema_version: 1,
-        stock_sha256: stock_sha256.to_owned(),
-        graft_sha256: graft_sha256.to_owned(),
-        replaced_sha256: None,
-        donor: note.map_or_else(|| "none".to_owned(), |note| note.donor.clone()),
-        version: note.map(|note| note.version.clone()).unwrap_or_default(),
-        options: note.map(|note| note.options.clone()).unwrap_or_default(),
-        strings: operation.strings.plan().map(|plan| plan.donor.version.clone()),
-        allograft: ALLOGRAFT.to_owned(),
-        stock: None,
-    }
-}
-
-fn decide(host: &Path, surgeon: &mut Surgeon<'_>) -> Result<Decided, Error> {
+/// Decides what becomes of a host in place, of its backup and of its record (see the table in `place`).
+fn decide(prepared: Prepared, bytes: &[u8], planner: &mut Planner<'_>) -> Result<Decided, Error> {
+    let host = prepared.path.clone();
+    let host = host.as_path();
     companion::are_files(host)?;
-    let planned = surgeon.plan(host, &read(host)?)?;
-    let before = planned.before_sha256;
-    let operation = planned.operation;
-    let action = action(&operation);
-    let record = |stock: &str| record(&operation, stock, &planned.graft_sha256);
-    let mut notes = remarks(&operation);
+    let (action, before) = (prepared.action(), prepared.before_sha256.clone());
+    let graft_sha256 = prepared.graft_sha256().to_owned();
+    let record = |stock: &str| record(&prepared.operation, stock, &graft_sha256);
+    let mut grafted = prepared.told(action);
     // A record that nobody can read is as good as none: what it says is found out again below.
     let old = Record::read(host).unwrap_or(None);
     let path = backup_path(host);
-    let (stock, new, backup) = if action == Action::Grafted {
+    let new = if action == Action::Grafted {
         companion::are_ours(host, &before)?;
-        (Some(before.clone()), Some(record(&before)), Some(path))
+        grafted.stock_sha256 = Some(before.clone());
+        grafted.backup = Some(path);
+        Some(record(&before))
     } else {
-        let bytes = companion::read(&path)?;
-        let found = bytes.as_deref().map(sha256);
+        let backup = companion::read(&path)?;
+        let found = backup.as_deref().map(sha256);
         let known = old.as_ref().filter(|old| old.knows(&before));
         let good = match (&found, known) {
             (Some(found), Some(known)) => *found == known.stock_sha256,
             // Without a record that fits, the backup proves itself: it is stock if grafting it gives this very graft.
-            (Some(_), None) => {
-                let graft = surgeon.graft_of(&path, bytes.as_deref().unwrap_or_default());
-                graft.is_some_and(|graft| graft == planned.graft_sha256)
-            }
+            (Some(_), None) => graft_of(&path, backup.as_deref().unwrap_or_default(), planner)
+                .is_some_and(|graft| graft == graft_sha256),
             (None, _) => false,
         };
+        let mut new = match (good, &found, known) {
+            (true, Some(stock), _) => Some(record(stock)),
+            (_, _, Some(known)) => Some(record(&known.stock_sha256)),
+            _ => None,
+        };
+        grafted.stock_sha256 = new.as_ref().map(|new| new.stock_sha256.clone());
+        if let (Some(new), Action::Replaced) = (&mut new, action) {
+            new.replaced_sha256 = Some(before.clone());
+        }
+        // An unchanged host's record is left alone if it names this graft, or if no backup belongs to it.
+        let fits = known.is_some_and(|known| known.graft_sha256 == before);
+        if action == Action::Unchanged && (fits || !good) {
+            new = None;
+        }
         if good {
-            let stock = found.unwrap_or_default();
-            let mut new = record(&stock);
-            if action == Action::Replaced {
-                new.replaced_sha256 = Some(before.clone());
-            }
-            // An unchanged host's record is left alone as long as it names this graft.
-            let fits = known.is_some_and(|known| action == Action::Unchanged && known.graft_sha256 == before);
-            (Some(stock), if fits { None } else { Some(new) }, Some(path))
+            grafted.backup = Some(path);
         } else {
-            notes.push(match found {
+            grafted.notes.push(match found {
                 Some(_) => "has a backup that is not its stock file, so that it cannot be undone".to_owned(),
                 None => "has no backup of its stock file, so that it cannot be undone".to_owned(),
             });
-            let mut new = known.map(|known| record(&known.stock_sha256));
-            if let (Some(new), Action::Replaced) = (&mut new, action) {
-                new.replaced_sha256 = Some(before.clone());
-            }
-            let new = if action == Action::Unchanged { None } else { new };
-            (known.map(|known| known.stock_sha256.clone()), new, None)
         }
+        new
     };
-    Ok(Decided {
-        backup: action == Action::Grafted,
-        record: new,
-        grafted: Grafted {
-            path: host.to_owned(),
-            source: None,
-            action,
-            stock_sha256: stock,
-            graft_sha256: planned.graft_sha256,
-            backup,
-            operation,
-            notes,
-        },
-        base: planned.base,
-        before_sha256: before,
-    })
+    if planner.request.dry_run && action != Action::Unchanged {
+        grafted.action = Action::Planned;
+    }
+    let mut ready = None;
+    if !planner.request.dry_run && action != Action::Unchanged {
+        let (proven, trial) = prepared.prove(bytes, planner)?;
+        grafted.add(trial);
+        ready = Some(proven);
+    }
+    let record = if planner.request.dry_run { None } else { new };
+    Ok(Decided { grafted, before_sha256: before, record, ready })
 }
 
-/// The SHA-256 of the stock host that a graft's record names, if it is there and is this graft's.
-pub(crate) fn recorded_stock(host: &Path, sha256: &str) -> Option<String> {
-    undo::record_of(host, sha256).map(|record| record.stock_sha256)
+/// SHA-256 of what these donors make of the stock file `bytes`; `None` if that cannot be grafted, or is a graft itself.
+fn graft_of(path: &Path, bytes: &[u8], planner: &mut Planner<'_>) -> Option<String> {
+    let host = host::read(path, bytes).ok().filter(|host| !host.carried().anything())?;
+    let prepared = host::prepare(&*host, path, bytes, planner).ok()?;
+    Some(prepared.graft_sha256().to_owned())
 }

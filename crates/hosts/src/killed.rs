@@ -8,12 +8,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::conditions::Conditions;
-use crate::graft::{Action, Request, graft_observed};
+use crate::graft::graft_observed;
 use crate::names::lacking;
+use crate::outcome::Action;
 use crate::pending::Pending;
 use crate::place::Stage;
+use crate::request::Request;
 use crate::undo::{UndoneAction, undo_observed};
+use crate::watch::Watch;
 
 const VICTIM: &str = "HOSTS_TEST_VICTIM";
 
@@ -49,7 +51,7 @@ enum Deed {
 const BUNDLE: &str = "sdk.artifactbundle.tar.gz";
 
 fn request(donor: usize) -> Request {
-    Request { donor: Some(&donors::all()[donor]), strings: true, settings: Vec::new(), out: None, dry_run: false }
+    Request { donor: Some(&donors::all()[donor]), strings: Some(true), ..Request::default() }
 }
 
 fn old_time() -> SystemTime {
@@ -82,11 +84,11 @@ impl Deed {
         match self {
             Deed::Graft => stock(),
             Deed::Replace | Deed::Undo => {
-                graft_observed(folder, &request(1), &Conditions::default(), &|_| {}).unwrap().settle();
+                graft_observed(folder, &request(1), &Watch::default(), &|_| {}).unwrap().settle();
                 stock()
             }
             Deed::GraftInstalledAnew => {
-                graft_observed(folder, &request(1), &Conditions::default(), &|_| {}).unwrap().settle();
+                graft_observed(folder, &request(1), &Watch::default(), &|_| {}).unwrap().settle();
                 for host in HOSTS {
                     install(&folder.join(host), &new_stock());
                 }
@@ -99,16 +101,16 @@ impl Deed {
     fn perform(self, folder: &Path, observe: &dyn Fn(Stage)) {
         match self {
             Deed::Graft | Deed::Replace | Deed::GraftInstalledAnew => {
-                graft_observed(folder, &request(0), &Conditions::default(), observe).unwrap().settle();
+                graft_observed(folder, &request(0), &Watch::default(), observe).unwrap().settle();
             }
             Deed::Undo => {
-                undo_observed(folder, &Conditions::default(), observe).unwrap().settle();
+                undo_observed(folder, &Watch::default(), observe).unwrap().settle();
             }
             Deed::GraftBundle => {
-                graft_observed(&folder.join(BUNDLE), &request(0), &Conditions::default(), observe).unwrap().settle();
+                graft_observed(&folder.join(BUNDLE), &request(0), &Watch::default(), observe).unwrap().settle();
             }
             Deed::UndoBundle => {
-                undo_observed(&folder.join(BUNDLE), &Conditions::default(), observe).unwrap().settle();
+                undo_observed(&folder.join(BUNDLE), &Watch::default(), observe).unwrap().settle();
             }
         }
     }
@@ -183,7 +185,7 @@ fn killed_at_each_stage(deed: usize, least: usize, lacking: Lacking) {
         let folder = tempfile::tempdir().unwrap();
         let host = folder.path().join("libc.a");
         install(&host, bytes);
-        graft_observed(&host, &request(donor), &Conditions::default(), &|_| {}).unwrap().settle();
+        graft_observed(&host, &request(donor), &Watch::default(), &|_| {}).unwrap().settle();
         fs::read(host).unwrap()
     };
     let grafts: Vec<Vec<u8>> =
@@ -206,13 +208,13 @@ fn killed_at_each_stage(deed: usize, least: usize, lacking: Lacking) {
                 assert!(whole, "{context}: {host} is neither stock nor graft");
             }
             if graft_first {
-                let again = graft_observed(folder, &request(0), &Conditions::default(), &|_| {}).unwrap().settle();
+                let again = graft_observed(folder, &request(0), &Watch::default(), &|_| {}).unwrap().settle();
                 for host in again.hosts {
                     assert!(host.backup.is_some(), "{context}: {:?}", host.notes);
                     assert_eq!(fs::read(&host.path).unwrap(), graft_of(&wanted, 0), "{context}");
                 }
             }
-            match undo_observed(folder, &Conditions::default(), &|_| {}).map(Pending::settle) {
+            match undo_observed(folder, &Watch::default(), &|_| {}).map(Pending::settle) {
                 // A host that was installed anew since its graft, and has no new backup yet.
                 Err(crate::Error::ChangedSince { .. }) if matches!(deed_of(deed), Deed::GraftInstalledAnew) => {
                     assert!(!graft_first, "{context}");
@@ -274,7 +276,7 @@ fn killed_while_undoing_without_links() {
 fn killed_while_working_on_a_packed_bundle() {
     let stock = crate::samples::bundle();
     let graft = |folder: &Path| {
-        graft_observed(&folder.join(BUNDLE), &request(0), &Conditions::default(), &|_| {}).unwrap().settle();
+        graft_observed(&folder.join(BUNDLE), &request(0), &Watch::default(), &|_| {}).unwrap().settle();
         fs::read(folder.join(BUNDLE)).unwrap()
     };
     for (deed, least) in [(4, 5), (5, 4)] {
@@ -284,7 +286,7 @@ fn killed_while_working_on_a_packed_bundle() {
             install(&bundle, &stock);
             let grafted = graft(outer.path());
             if deed == 4 {
-                undo_observed(&bundle, &Conditions::default(), &|_| {}).unwrap().settle();
+                undo_observed(&bundle, &Watch::default(), &|_| {}).unwrap().settle();
             }
             if kill(deed, stage, Lacking::NOTHING, outer.path()).is_none() {
                 assert!(stage >= least, "only {stage} stages");
@@ -294,7 +296,7 @@ fn killed_while_working_on_a_packed_bundle() {
             let left = fs::read(&bundle).unwrap();
             assert!(left == stock || left == grafted, "{context}: neither stock nor graft");
             assert!(graft(outer.path()) == grafted, "{context}");
-            let undone = undo_observed(&bundle, &Conditions::default(), &|_| {});
+            let undone = undo_observed(&bundle, &Watch::default(), &|_| {});
             undone.unwrap_or_else(|error| panic!("{context}: {error}")).settle();
             assert!(fs::read(&bundle).unwrap() == stock, "{context}");
             assert_eq!(listing(outer.path()).len(), 1, "{context}: {:?}", listing(outer.path()).keys());
@@ -313,7 +315,7 @@ fn a_packed_bundle_that_changes_meanwhile_stays_as_it_is_then() {
             fs::write(&bundle, "somebody else's").unwrap();
         }
     };
-    let error = graft_observed(&bundle, &request(0), &Conditions::default(), &meddle).map(Pending::settle).unwrap_err();
+    let error = graft_observed(&bundle, &request(0), &Watch::default(), &meddle).map(Pending::settle).unwrap_err();
     assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if *path == bundle), "{error}");
     assert_eq!(fs::read(&bundle).unwrap(), b"somebody else's");
     assert_eq!(listing(outer.path()).len(), 1, "{:?}", listing(outer.path()).keys());
@@ -334,9 +336,8 @@ fn what_fails_late_is_taken_back_for_every_host() {
                 fs::write(outer.path().join(HOSTS[1]), bytes).unwrap();
             }
         };
-        let error = graft_observed(outer.path(), &request(0), &Conditions::default(), &meddle)
-            .map(Pending::settle)
-            .unwrap_err();
+        let error =
+            graft_observed(outer.path(), &request(0), &Watch::default(), &meddle).map(Pending::settle).unwrap_err();
         assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if path.ends_with(HOSTS[1])), "{error}");
         let after = listing(outer.path());
         assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{deed:?}");
@@ -363,12 +364,12 @@ fn until_it_is_settled_it_can_be_taken_back() {
                 let times = HOSTS.map(modified);
                 match deed {
                     Deed::Undo => {
-                        let undone = undo_observed(folder, &Conditions::default(), &|_| {}).unwrap();
+                        let undone = undo_observed(folder, &Watch::default(), &|_| {}).unwrap();
                         assert!(fs::read(folder.join(HOSTS[0])).unwrap() == stock());
                         undone.take_back().unwrap();
                     }
                     _ => {
-                        let grafts = graft_observed(folder, &request(0), &Conditions::default(), &|_| {}).unwrap();
+                        let grafts = graft_observed(folder, &request(0), &Watch::default(), &|_| {}).unwrap();
                         assert!(fs::read(folder.join(HOSTS[0])).unwrap() != before[Path::new(HOSTS[0])]);
                         grafts.take_back().unwrap();
                     }
@@ -397,7 +398,7 @@ fn what_cannot_be_taken_back_is_told() {
             }
         }
     };
-    let error = graft_observed(folder, &request(0), &Conditions::default(), &meddle).map(Pending::settle).unwrap_err();
+    let error = graft_observed(folder, &request(0), &Watch::default(), &meddle).map(Pending::settle).unwrap_err();
     assert_eq!(error.exit_code(), 4);
     let text = error.to_string();
     for part in ["two/libc.a` changed while", "one/libc.a` is the graft now", "two/libc.a` is as it was"] {
@@ -406,7 +407,7 @@ fn what_cannot_be_taken_back_is_told() {
     let help = error.help().unwrap();
     assert!(help.contains("allograft undo") && help.contains("one/libc.a") && !help.contains("two"), "{help}");
     // What it says works.
-    undo_observed(&folder.join(HOSTS[0]), &Conditions::default(), &|_| {}).unwrap().settle();
+    undo_observed(&folder.join(HOSTS[0]), &Watch::default(), &|_| {}).unwrap().settle();
     assert!(fs::read(folder.join(HOSTS[0])).unwrap() == stock());
     assert_eq!(listing(folder).len(), 2, "{:?}", listing(folder).keys());
 }
@@ -417,13 +418,12 @@ fn grafting_twice_touches_nothing() {
     Deed::Replace.prepare(outer.path());
     let times = || HOSTS.map(|host| fs::metadata(outer.path().join(host)).unwrap().modified().unwrap());
     let (before, at) = (listing(outer.path()), times());
-    let again = graft_observed(outer.path(), &request(1), &Conditions::default(), &|stage| panic!("{stage:?}"))
-        .unwrap()
-        .settle();
+    let again =
+        graft_observed(outer.path(), &request(1), &Watch::default(), &|stage| panic!("{stage:?}")).unwrap().settle();
     assert!(again.hosts.iter().all(|host| host.action == Action::Unchanged && host.notes.is_empty()));
     assert!(listing(outer.path()) == before && times() == at);
-    let undone = undo_observed(outer.path(), &Conditions::default(), &|_| {}).unwrap().settle();
+    let undone = undo_observed(outer.path(), &Watch::default(), &|_| {}).unwrap().settle();
     assert!(undone.iter().all(|host| host.action == UndoneAction::Restored));
-    let undone = undo_observed(outer.path(), &Conditions::default(), &|stage| panic!("{stage:?}")).unwrap().settle();
+    let undone = undo_observed(outer.path(), &Watch::default(), &|stage| panic!("{stage:?}")).unwrap().settle();
     assert!(undone.iter().all(|host| host.action == UndoneAction::NothingToUndo));
 }

@@ -1,84 +1,103 @@
 //! Recognises what can be grafted and applies a plan to it, atomically and undoably.
 //!
+//! The way through, in [`graft`]: a target is recognised, its hosts come from a source, each is planned, edited, verified and proven,
+//! and then all are placed, or none.
+//!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `request`, `outcome` | what is asked for, and what was done |
+//! | `graft` | the way through |
 //! | `recognise` | what a target is, told by its content |
-//! | `walk` | the `libc.a`s and the grafts under a folder |
-//! | `graft` | a target becomes grafts: one host, or all of a folder |
-//! | `executable` | a linked executable becomes a graft |
-//! | `expected` | what a grafted executable should hold |
-//! | `rehearsal` | what a grafted executable has to do first |
-//! | `operation` | bytes to plan to graft: the allocator's step and that of the string functions |
+//! | `source`, `walk` | the hosts of a target; the `libc.a`s and the grafts under a folder |
+//! | `host` | one host from its bytes to a graft that is ready to be placed |
+//! | `archive` | a static archive as a host |
+//! | `executable`, `insert` | a linked executable as a host, and the donor that goes into it |
+//! | `planner` | the donors of a request, options filled in |
+//! | `proof` | grafts that may be placed: verified and, where they are programs, run |
+//! | `self_test` | how a grafted executable is run |
+//! | `out` | where `-o` may write |
 //! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
-//! | `transaction` | renames that are taken back together |
-//! | `undo` | the stock host again |
+//! | `transaction`, `pending` | renames that are taken back together, until the result has been told |
+//! | `tree` | a copy of a folder with grafts in it |
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
-//! | `bundle` | what a Swift SDK bundle says of itself |
-//! | `swift` | installed Swift SDKs |
+//! | `emitted` | a file made from a donor alone |
+//! | `undo` | the stock host again |
+//! | `candidate` | which donor a grafted executable may hold |
+//! | `bundle`, `swift` | what a Swift SDK bundle says of itself; installed Swift SDKs |
 //! | `stock` | what an archive has lost, from stock archives |
 //! | `root` | paths in the root folder of an image |
-//! | `conditions` | what most callers need not say |
-//! | `tree` | a copy of a folder with grafts in it (`-o`) |
-//! | `pending` | what has been done and can still be taken back |
-//! | `record` | the files beside a host |
-//! | `companion` | whether those are ours |
-//! | `names` | hard links, and the exchange of two names |
-//! | `emitted` | a file made from a donor alone |
-//! | `live` | the temporary files of this process, for the end that a signal brings |
-//! | `lock`, `attributes`, `digest`, `error` | what their names say |
+//! | `record`, `companion` | the files beside a host, and whether those are ours |
+//! | `attributes`, `names`, `digest` | mode, owner and the like of a file; hard links and the exchange of names; SHA-256 |
+//! | `lock`, `live`, `watch` | one allograft at a time; temporary files when a signal ends the process; whom to tell of progress |
+//! | `error` | why a host was not grafted or not given back |
 
+mod archive;
 mod attributes;
+#[cfg(test)]
+mod broken;
 mod bundle;
+mod candidate;
 mod companion;
-mod conditions;
 mod digest;
 mod emitted;
 mod error;
 mod executable;
-mod expected;
 #[cfg(test)]
 mod foreign_owner;
 mod graft;
+mod host;
+mod insert;
 #[cfg(test)]
 mod killed;
 mod live;
 mod lock;
 mod names;
-mod operation;
+mod out;
+mod outcome;
 mod packed;
 mod pending;
 mod place;
+mod planner;
+mod proof;
 mod recognise;
 mod record;
-mod rehearsal;
+mod request;
 mod root;
 #[cfg(test)]
 mod samples;
+mod self_test;
+mod source;
 mod stock;
 mod swift;
 mod transaction;
 mod tree;
 mod undo;
 mod walk;
+mod watch;
 
+pub use archive::{Another, ArchiveOperation, Strings};
 pub use attributes::Attributes;
-pub use conditions::{Conditions, Locking, Progress};
+pub use candidate::{Candidate, candidates};
 pub use digest::sha256;
-pub use emitted::{write, write_under};
+pub use emitted::write;
 pub use error::Error;
-pub use executable::{
-    GraftedExecutable, Inserts, graft_executable, graft_executable_to, is_executable, plan_executable,
-};
-pub use expected::{Candidate, candidates};
-pub use graft::{ALLOGRAFT as VERSION, Action, Bundle, Grafted, Grafts, Request, Skipped, graft, graft_under};
+pub use executable::ExecutableOperation;
+pub use graft::{graft, graft_under};
+pub use host::{Carried, Operation};
 pub use live::{Ending, remove_temporaries};
-pub use operation::{Another, Carried, Operation, Strings};
+pub use outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 pub use packed::{Fault, Format, Unpacked, each_host, unpack_grafts};
 pub use pending::Pending;
+pub use recognise::is_executable;
 pub use record::Record;
-pub use rehearsal::self_test;
+pub use request::Request;
 pub use root::in_root;
+pub use self_test::run as self_test;
 pub use swift::locate;
 pub use transaction::Stuck;
 pub use transplant::{Absence, StringEntry, StringFunction};
 pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo, undo_under};
+pub use watch::{Locking, Progress, Watch};
+
+/// The version that notes and records name.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::conditions::{Conditions, Locking};
 use crate::error::{Error, IoContext};
 use crate::record::folder_of;
+use crate::watch::{Locking, Watch};
 
 /// Who waits longer is told for what.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -25,15 +25,12 @@ impl FolderLocks {
     /// Locks the folder of each of `files`, waiting for other allografts that work there.
     ///
     /// Folders are locked in the order of their real paths, so that two runs over overlapping trees cannot wait for each
-    /// other. Folders that cannot be locked, as on some network file systems, are gone without, and the conditions are told:
+    /// other. Folders that cannot be locked, as on some network file systems, are gone without, and `watch` is told:
     /// the replacement is still atomic, and the host is compared again before it is replaced.
     ///
     /// # Errors
     /// Folders that are not there, and what the system says beside that it cannot lock.
-    pub(crate) fn take<'a>(
-        files: impl IntoIterator<Item = &'a Path>,
-        conditions: &Conditions<'_>,
-    ) -> Result<FolderLocks, Error> {
+    pub(crate) fn take<'a>(files: impl IntoIterator<Item = &'a Path>, watch: &Watch<'_>) -> Result<FolderLocks, Error> {
         let mut folders = BTreeSet::new();
         for file in files {
             let folder = folder_of(file);
@@ -42,12 +39,12 @@ impl FolderLocks {
         let mut held = Vec::new();
         for folder in folders {
             let locked = File::open(&folder).and_then(|handle| {
-                let waiting = || conditions.tell(Locking::Waiting(&folder));
+                let waiting = || watch.locking(Locking::Waiting(&folder));
                 patiently(|wait| lock(&handle, wait), waiting).map(|()| handle)
             });
             match locked {
                 Ok(handle) => held.push((folder, handle)),
-                Err(error) if cannot_lock(&error) => conditions.tell(Locking::Unlocked(&folder, &error)),
+                Err(error) if cannot_lock(&error) => watch.locking(Locking::Unlocked(&folder, &error)),
                 Err(error) => return Err(error).context(&folder, "lock"),
             }
         }

@@ -31,7 +31,7 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -42,7 +42,8 @@ use crate::companion;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::lock::FolderLocks;
-use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path};
+use crate::proof::Proven;
+use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path, temporary};
 use crate::transaction::{Deed, Transaction, can_exchange, copied, linked, remove_folder, sync_folder, written};
 
 /// Where a run has got to; tests end the process at each.
@@ -64,21 +65,21 @@ pub(crate) enum Stage {
 /// Told of each stage once it is reached.
 pub(crate) type Observer<'a> = &'a dyn Fn(Stage);
 
-/// Makes the bytes of a graft from those of its host.
-pub(crate) type Edit<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, Error>;
+/// Makes a graft from the bytes of its host.
+pub(crate) type Edit<'a> = &'a dyn Fn(&[u8]) -> Result<Proven, Error>;
 
 /// Where a graft comes from.
 pub(crate) enum Content<'a> {
     /// It is made from the host's bytes.
     Edit(Edit<'a>),
-    /// It has been written already, safely to disk, while the host had this identity.
-    Ready { file: Cell<Option<TempPath>>, identity: Identity },
+    /// A bundle: it has been written already, with proven entries, safely to disk, while the host had this identity.
+    Bundle { file: Cell<Option<TempPath>>, sha256: &'a str, identity: Identity },
 }
 
 impl Content<'_> {
-    /// A graft that lies in `file`.
-    pub(crate) fn ready(file: TempPath, identity: Identity) -> Self {
-        Content::Ready { file: Cell::new(Some(file)), identity }
+    /// A bundle that lies in `file` and has this SHA-256.
+    pub(crate) fn bundle(file: TempPath, sha256: &str, identity: Identity) -> Content<'_> {
+        Content::Bundle { file: Cell::new(Some(file)), sha256, identity }
     }
 }
 
@@ -185,7 +186,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     let identity = Identity::of(&metadata);
     let mut bytes = Vec::new();
     let same = match &change.graft {
-        Some(Content::Ready { identity: planned_for, .. }) => *planned_for == identity,
+        Some(Content::Bundle { identity: planned_for, .. }) => *planned_for == identity,
         _ => {
             file.read_to_end(&mut bytes).context(host, "read")?;
             sha256(&bytes) == change.expected
@@ -217,17 +218,52 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         transaction.swap(host, new, &path)?;
         observe(Stage::RecordPlaced);
     }
+    // The record is of this very graft, or the graft is not placed.
+    let is_on_record = |sha256: &str| match change.record {
+        Some(record) if record.graft_sha256 != sha256 => Err(Error::ChangedMeanwhile { path: host.to_owned() }),
+        _ => Ok(()),
+    };
     let graft = match &change.graft {
         None => None,
         Some(Content::Edit(make)) => {
-            let (new, lost) = written(host, &make(&bytes)?, &file)?;
+            let graft = make(&bytes)?;
+            is_on_record(graft.sha256())?;
+            let (new, lost) = written(host, graft.bytes(), &file)?;
             notes.extend(lost.iter().map(ToString::to_string));
             observe(Stage::GraftWritten);
             Some(new)
         }
-        Some(Content::Ready { file, .. }) => file.take(),
+        Some(Content::Bundle { file, sha256, .. }) => {
+            is_on_record(sha256)?;
+            file.take()
+        }
     };
     Ok(Prepared { identity, graft, becomes_backup: matches!(backup, Backup::HostItself), notes })
+}
+
+/// Writes a proven file to `out`, replacing what is there, with mode, owner and extended attributes of `like`. Returns notes for the
+/// user, and what settles it.
+///
+/// The folder of `out` has to be locked.
+pub(crate) fn write_file(
+    out: &Path,
+    proven: &Proven,
+    like: Option<&File>,
+) -> Result<(Vec<String>, Transaction), Error> {
+    let (new, lost) = match like {
+        Some(like) => written(out, proven.bytes(), like)?,
+        None => {
+            let create = |name: &Path| File::options().write(true).create_new(true).open(name);
+            let mut file = temporary(out, create).context(out, "write")?;
+            let filled = file.as_file_mut().write_all(proven.bytes()).and_then(|()| file.as_file().sync_all());
+            filled.context(out, "write")?;
+            (file.into_temp_path(), Vec::new())
+        }
+    };
+    let mut transaction = Transaction::new(Deed::Write);
+    transaction.swap(out, new, out)?;
+    let _ = sync_folder(folder_of(out));
+    Ok((lost.iter().map(ToString::to_string).collect(), transaction))
 }
 
 /// How many of the host's links are ours: its own name, and those of backups. The backup of another name of the same file in

@@ -23,6 +23,22 @@ pub(crate) enum Target {
     Packed(PathBuf, Format),
 }
 
+impl Target {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Target::Archive(path) | Target::Executable(path) | Target::Folder(path) | Target::Packed(path, _) => path,
+        }
+    }
+}
+
+/// Whether the target is an executable, by its content.
+///
+/// # Errors
+/// A target that cannot be read, or that is nothing that is known.
+pub fn is_executable(target: &Path) -> Result<bool, Error> {
+    Ok(matches!(recognise(target)?, Target::Executable(_)))
+}
+
 /// Recognises `path` by the file's first bytes.
 pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
     let metadata = fs::metadata(path).context(path, "read")?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use surgery::archive::Archive;
 use surgery::plan::{self, Restoration};
 
+use crate::archive::parse;
 use crate::error::{Error, IoContext};
-use crate::graft::parse;
 use crate::recognise::{Signature, told_by};
 
 /// The archives that a folder is searched for: the C library, and where C++'s operators are.

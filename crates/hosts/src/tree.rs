@@ -1,4 +1,4 @@
-//! Grafts that go elsewhere (`-o`): an archive into a file, a folder into a copy of itself.
+//! A copy of a folder with grafts in it (`-o`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -8,97 +8,18 @@ use std::path::{Path, PathBuf};
 
 use crate::attributes::{self, Lost};
 use crate::bundle;
-use crate::digest::sha256;
 use crate::error::{Error, IoContext};
-use crate::graft::{Action, Grafted, Grafts, Skipped, action, recorded_stock, remarks};
+use crate::host::Ready;
 use crate::lock::FolderLocks;
-use crate::operation::{Planned, Surgeon};
+use crate::out;
+use crate::outcome::{Grafts, Skipped};
 use crate::pending::Pending;
 use crate::place::sweep;
-use crate::recognise::{is_missing, read};
+use crate::planner::Planner;
+use crate::recognise::read;
 use crate::record::{folder_of, host_of_companion, is_temporary, temporary};
+use crate::source::Hosts;
 use crate::transaction::{Deed, TemporaryFolder, Transaction, sync_folder, written};
-
-fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
-    Error::Out { out: out.to_owned(), reason, help }
-}
-
-/// A name that is free, in a folder that exists; without a slash at the end.
-fn new_name(out: &Path) -> Result<PathBuf, Error> {
-    let place = out.file_name().map(|name| out.with_file_name(name)).unwrap_or_default();
-    if folder_of(&place).is_dir() {
-        Ok(place)
-    } else {
-        Err(refuse(out, "there is no such folder to write it in", "make the folder first"))
-    }
-}
-
-fn describe(host: &Path, path: PathBuf, planned: Planned, dry_run: bool) -> Grafted {
-    let action = match action(&planned.operation) {
-        _ if dry_run => Action::Planned,
-        // A new file is written all the same.
-        Action::Unchanged => Action::Replaced,
-        action => action,
-    };
-    let stock_sha256 = match planned.operation.before.anything() {
-        false => Some(planned.before_sha256),
-        true => recorded_stock(host, &planned.before_sha256),
-    };
-    Grafted {
-        path,
-        source: Some(host.to_owned()),
-        action,
-        stock_sha256,
-        graft_sha256: planned.graft_sha256,
-        backup: None,
-        notes: remarks(&planned.operation),
-        operation: planned.operation,
-    }
-}
-
-/// The file to write for `-o out`, which may be there already and must not be `host`.
-pub(crate) fn file_to_write(host: &Path, out: &Path) -> Result<PathBuf, Error> {
-    let metadata = fs::metadata(host).context(host, "read")?;
-    let out = match fs::metadata(out) {
-        Ok(there) if there.is_dir() => {
-            return Err(refuse(out, "it is a folder", "name the file to write"));
-        }
-        Ok(there) if (there.dev(), there.ino()) == (metadata.dev(), metadata.ino()) => {
-            return Err(refuse(out, "it is the target itself", "leave `-o` out to graft in place, with a backup"));
-        }
-        Ok(there) if !there.is_file() => {
-            return Err(refuse(out, "it is a special file", "name the file to write"));
-        }
-        // Where the name is a link, the file behind it is replaced.
-        Ok(_) => out.canonicalize().context(out, "write")?,
-        Err(error) if is_missing(&error) => new_name(out)?,
-        Err(error) => return Err(error).context(out, "write"),
-    };
-    match host_of_companion(&out) {
-        Some(_) => Err(refuse(&out, "this name is that of a backup or a record", "choose another name")),
-        None => Ok(out),
-    }
-}
-
-/// Writes the graft of `host` to the file `out`, replacing what is there.
-pub(crate) fn write_archive(host: &Path, out: &Path, surgeon: &mut Surgeon<'_>) -> Result<Pending<Grafted>, Error> {
-    let file = File::open(host).context(host, "read")?;
-    let out = file_to_write(host, out)?;
-    let planned = surgeon.plan(host, &read(host)?)?;
-    let dry_run = surgeon.request.dry_run;
-    if dry_run {
-        return Ok(Pending::nothing(describe(host, out, planned, true)));
-    }
-    let locks = FolderLocks::take([out.as_path()], &surgeon.conditions)?;
-    sweep(&out, &locks);
-    let (new, lost) = written(&out, &planned.graft, &file)?;
-    let mut transaction = Transaction::new(Deed::Write);
-    transaction.swap(&out, new, &out)?;
-    let _ = sync_folder(folder_of(&out));
-    let mut grafted = describe(host, out, planned, false);
-    grafted.notes.extend(lost.iter().map(ToString::to_string));
-    Ok(Pending::new(grafted, transaction, Some(locks)))
-}
 
 /// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
 ///
@@ -107,38 +28,35 @@ pub(crate) fn write_archive(host: &Path, out: &Path, surgeon: &mut Surgeon<'_>) 
 pub(crate) fn write_folder(
     folder: &Path,
     out: &Path,
-    hosts: Vec<PathBuf>,
-    mut skipped: Vec<Skipped>,
-    surgeon: &mut Surgeon<'_>,
+    hosts: Hosts,
+    planner: &mut Planner<'_>,
 ) -> Result<Pending<Grafts>, Error> {
     let root = folder.canonicalize().context(folder, "read")?;
-    let out = free_place(&root, out)?;
-    let mut planned_for = BTreeMap::new();
-    let mut described = Vec::new();
-    let dry_run = surgeon.request.dry_run;
-    for host in hosts {
-        let planned = surgeon.plan(&host, &read(&host)?)?;
-        let inside = host.strip_prefix(folder).unwrap_or(&host).to_owned();
-        planned_for.insert(inside.clone(), planned.before_sha256.clone());
-        described.push(describe(&host, out.join(&inside), planned, dry_run));
-    }
+    let out = out::folder(out, &root)?;
+    let dry_run = planner.request.dry_run;
+    let mut grafts = BTreeMap::new();
+    let (grafted, mut skipped) = hosts.each(planner, |prepared, bytes, planner| {
+        let inside = prepared.path.strip_prefix(folder).unwrap_or(&prepared.path).to_owned();
+        let mut grafted = prepared.elsewhere(out.join(&inside), dry_run);
+        if !dry_run {
+            let (ready, trial) = prepared.prove(bytes, planner)?;
+            ready.forget();
+            grafted.add(trial);
+            grafts.insert(inside, ready);
+        }
+        Ok(grafted)
+    })?;
     let swift_sdks = bundle::swift_sdks_in(folder);
-    let grafts = |skipped, notes| Grafts { hosts: described, skipped, bundle: None, swift_sdks, notes };
+    let told = |skipped, notes| Grafts { swift_sdks, notes, ..Grafts::of(grafted, skipped) };
     if dry_run {
-        return Ok(Pending::nothing(grafts(skipped, Vec::new())));
+        return Ok(Pending::nothing(told(skipped, Vec::new())));
     }
-    let locks = FolderLocks::take([out.as_path()], &surgeon.conditions)?;
+    let locks = FolderLocks::take([out.as_path()], planner.watch)?;
     sweep(&out, &locks);
     let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
     let building = TemporaryFolder::new(building);
-    let mut copy = Copy {
-        surgeon,
-        grafts: planned_for,
-        links: HashMap::new(),
-        folders: Vec::new(),
-        skipped: &mut skipped,
-        lost: BTreeMap::new(),
-    };
+    let mut copy =
+        Copy { grafts, links: HashMap::new(), folders: Vec::new(), skipped: &mut skipped, lost: BTreeMap::new() };
     copy.folder(folder, Path::new(""), building.path())?;
     copy.finish_folders()?;
     let notes = copy.notes();
@@ -147,45 +65,12 @@ pub(crate) fn write_folder(
         return Err(transaction.failed(error));
     }
     let _ = sync_folder(folder_of(&out));
-    Ok(Pending::new(grafts(skipped, notes), transaction, Some(locks)))
+    Ok(Pending::new(told(skipped, notes), transaction, Some(locks)))
 }
 
-/// The place for a copy: absent or an empty folder, and not inside of what is copied.
-fn free_place(root: &Path, out: &Path) -> Result<PathBuf, Error> {
-    let (place, real) = match fs::metadata(out) {
-        Ok(there) if there.is_dir() => {
-            let real = out.canonicalize().context(out, "write")?;
-            if real == root {
-                return Err(refuse(out, "it is the target itself", "leave `-o` out to graft in place, with a backup"));
-            }
-            if fs::read_dir(&real).context(out, "read")?.next().is_some() {
-                return Err(refuse(
-                    out,
-                    "the folder is not empty",
-                    "name a folder that does not exist yet; one that an interrupted run has made is whole",
-                ));
-            }
-            (real.clone(), real)
-        }
-        Ok(_) => return Err(refuse(out, "it is a file, and the target is a folder", "name a folder to write")),
-        Err(error) if is_missing(&error) => {
-            let place = new_name(out)?;
-            let folder = folder_of(&place);
-            let real = folder.canonicalize().context(folder, "find")?;
-            (place, real)
-        }
-        Err(error) => return Err(error).context(out, "write"),
-    };
-    if real.starts_with(root) {
-        return Err(refuse(out, "it lies inside of the target", "name a folder outside of it"));
-    }
-    Ok(place)
-}
-
-struct Copy<'a, 'b> {
-    surgeon: &'a mut Surgeon<'b>,
-    /// Hosts by their path inside of the folder, with the SHA-256 that was planned for.
-    grafts: BTreeMap<PathBuf, String>,
+struct Copy<'a> {
+    /// Hosts by their path inside of the folder.
+    grafts: BTreeMap<PathBuf, Ready>,
     /// Files with several names: where the first one went.
     links: HashMap<(u64, u64), PathBuf>,
     /// Folders that still need their mode and times: source, path inside, and copy.
@@ -195,7 +80,7 @@ struct Copy<'a, 'b> {
     lost: BTreeMap<String, (usize, PathBuf)>,
 }
 
-impl Copy<'_, '_> {
+impl Copy<'_> {
     fn folder(&mut self, from: &Path, inside: &Path, to: &Path) -> Result<(), Error> {
         self.folders.push((from.to_owned(), inside.to_owned(), to.to_owned()));
         let mut entries: Vec<_> =
@@ -226,14 +111,10 @@ impl Copy<'_, '_> {
     }
 
     fn file(&mut self, from: &Path, inside: &Path, to: &Path) -> Result<(), Error> {
-        if let Some(expected) = self.grafts.get(inside) {
-            let bytes = read(from)?;
-            if sha256(&bytes) != *expected {
-                return Err(Error::ChangedMeanwhile { path: from.to_owned() });
-            }
-            let graft = self.surgeon.plan(from, &bytes)?.graft;
+        if let Some(ready) = self.grafts.get(inside) {
+            let graft = ready.graft(&read(from)?)?;
             let source = File::open(from).context(from, "read")?;
-            let (new, lost) = written(to, &graft, &source)?;
+            let (new, lost) = written(to, graft.bytes(), &source)?;
             self.lose(inside, &lost);
             return new.persist(to).map_err(|error| error.error).context(to, "write");
         }

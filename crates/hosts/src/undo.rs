@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use crate::archive::{ArchiveHost, parse};
 use crate::companion;
-use crate::conditions::Conditions;
 use crate::digest;
 use crate::error::{Error, IoContext};
-use crate::graft::parse;
+use crate::host::Host;
 use crate::lock::FolderLocks;
-use crate::operation::Carried;
 use crate::packed;
 use crate::pending::Pending;
 use crate::place::{Observer, forget, restore, sweep};
@@ -18,6 +17,7 @@ use crate::recognise::{Signature, Target, read, real_file, recognise, signature}
 use crate::record::{Record, backup_path, host_of_companion, is_backup, record_path};
 use crate::transaction::{Deed, Transaction};
 use crate::walk::walk;
+use crate::watch::Watch;
 
 /// What `undo` did to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,17 +45,17 @@ pub struct Undone {
 ///
 /// A host that carries no graft is nothing to undo and no error, so that undoing twice is fine.
 pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
-    undo_under(target, &Conditions::default()).map(Pending::settle)
+    undo_under(target, &Watch::default()).map(Pending::settle)
 }
 
-/// The same, undecided yet, under special conditions.
-pub fn undo_under(target: &Path, conditions: &Conditions<'_>) -> Result<Pending<Vec<Undone>>, Error> {
-    undo_observed(target, conditions, &|_| {})
+/// The same, undecided yet; `watch` is told while it goes on.
+pub fn undo_under(target: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
+    undo_observed(target, watch, &|_| {})
 }
 
 pub(crate) fn undo_observed(
     target: &Path,
-    conditions: &Conditions<'_>,
+    watch: &Watch<'_>,
     observe: Observer<'_>,
 ) -> Result<Pending<Vec<Undone>>, Error> {
     let metadata = fs::metadata(target).context(target, "read")?;
@@ -80,7 +80,7 @@ pub(crate) fn undo_observed(
     } else {
         return Err(Error::Unrecognised { path: target.to_owned(), found: "a special file".to_owned() });
     };
-    let locks = FolderLocks::take(hosts.iter().map(PathBuf::as_path), conditions)?;
+    let locks = FolderLocks::take(hosts.iter().map(PathBuf::as_path), watch)?;
     let single = !metadata.is_dir();
     let mut judged = Vec::new();
     for host in &hosts {
@@ -190,7 +190,8 @@ fn carries_graft(host: &Path, named: bool) -> Result<bool, Error> {
             return Err(Error::Unrecognised { path: host.to_owned(), found: found.to_owned() });
         }
     }
-    Ok(Carried::by(host, &parse(host, &read(host)?)?)?.anything())
+    let bytes = read(host)?;
+    Ok(ArchiveHost::read(host, &bytes)?.carried().anything())
 }
 
 /// Whether the file at `host` carries a graft of ours; not one that cannot be read or understood.

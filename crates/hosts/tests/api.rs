@@ -7,7 +7,7 @@ use hosts::{Action, Request, UndoneAction};
 
 fn request() -> Request {
     let donor = donors::find(donors::DEFAULT).unwrap();
-    Request { donor: Some(donor), strings: true, settings: Vec::new(), out: None, dry_run: false }
+    Request { donor: Some(donor), strings: Some(true), ..Request::default() }
 }
 
 fn stock() -> Vec<u8> {

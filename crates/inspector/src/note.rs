@@ -2,8 +2,11 @@
 
 use std::cmp::Reverse;
 
+use crate::archive;
 use crate::bytes::Bytes;
 use crate::elf::{Elf, PT_NOTE, SHT_NOTE};
+use crate::error::InspectError;
+use crate::library::Library;
 
 /// What a graft's note speaks of. Each has a section and a type of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +195,27 @@ pub(crate) fn of_graft(elf: &Elf<'_>, subject: Subject) -> Vec<Result<GraftNote,
         }
     }
     found
+}
+
+/// The texts of the graft's notes in an ELF file or an archive: on its allocator, and on its string functions. Equal ones once.
+pub(crate) fn texts(file: &[u8]) -> Result<[Vec<String>; 2], InspectError> {
+    let mut found = [Vec::new(), Vec::new()];
+    let mut add = |elf: &Elf<'_>| {
+        for note in all(elf) {
+            for (subject, texts) in [Subject::Malloc, Subject::Strings].into_iter().zip(&mut found) {
+                let end = note.description.iter().position(|byte| *byte == 0).unwrap_or(note.description.len());
+                let text = String::from_utf8_lossy(&note.description[..end]).into_owned();
+                if note.is_on(subject) && !texts.contains(&text) {
+                    texts.push(text);
+                }
+            }
+        }
+    };
+    match archive::is_archive(file) {
+        true => Library::read(file)?.parts.iter().for_each(|part| add(&part.elf)),
+        false => add(&Elf::parse(file).map_err(|problem| InspectError::Elf { problem })?),
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

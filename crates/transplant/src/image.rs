@@ -401,6 +401,17 @@ pub fn arch(program: &[u8]) -> Option<Arch> {
     arch_of(u16::from_le_bytes([machine[0], machine[1]]))
 }
 
+/// The architecture of a program that may be grafted.
+///
+/// # Errors
+/// What else it is: no ELF file, a damaged one, or one for another architecture.
+pub fn supported_arch(program: &[u8]) -> Result<Arch, Refusal> {
+    arch(program).ok_or_else(|| match Image::parse(program) {
+        Err(refusal) => refusal,
+        Ok(image) => Refusal::Architecture { found: image.arch.to_string() },
+    })
+}
+
 /// By `e_machine`: EM_X86_64, EM_AARCH64.
 fn arch_of(machine: u16) -> Option<Arch> {
     match machine {

@@ -36,7 +36,7 @@ mod thread_storage;
 
 pub use blob::{Blob, BlobError};
 pub use family::Role;
-pub use image::arch;
+pub use image::{arch, supported_arch};
 pub use kind::{carries_graft, notes};
 pub use plan::{Entry, Plan, plan};
 pub use refusal::Refusal;

@@ -23,7 +23,7 @@ pub struct Entry {
 }
 
 /// A graft of an executable.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Plan {
     /// What it is for.
     pub arch: Arch,

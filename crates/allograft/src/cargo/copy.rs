@@ -20,10 +20,11 @@ pub(super) fn make(
 ) -> Result<PathBuf, Failure> {
     let request = |out: PathBuf, dry_run| Request {
         donor: order.donor,
-        strings: order.strings,
+        strings: Some(order.strings),
         settings: order.settings.clone(),
         out: Some(out),
         dry_run,
+        ..Request::default()
     };
     fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
     let planned = hosts::graft(libc, &request(folder.join("libc.a"), true))?;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use hosts::{Conditions, Locking};
+use hosts::{Locking, Watch};
+use inspector::verify::Verified;
 use serde_json::{Value, json};
 use surgery::archive::{Archive, Insert};
 use surgery::donor::Note;
@@ -95,8 +96,9 @@ impl Emit {
         let made = self.make()?;
         let out = self.out.clone().unwrap_or_else(|| self.form.file().into());
         let locking = |locking: Locking<'_>| output.locking(locking);
-        let conditions = Conditions { locking: Some(&locking), ..Conditions::default() };
-        let written = hosts::write_under(&out, &made.bytes, &conditions)?;
+        let watch = Watch { locking: Some(&locking), ..Watch::default() };
+        let file = verified(&made)?;
+        let written = hosts::write(&out, file, &watch)?;
         if let Some(reason) = &made.left_out {
             output.warn(reason);
         }
@@ -228,6 +230,19 @@ impl Emit {
         }
         text
     }
+}
+
+/// The file, read again: it carries the notes of what went in, and no others.
+fn verified(made: &Made) -> Result<Verified, Failure> {
+    let text = |note: &Option<Note>| {
+        note.as_ref().and_then(|note| note.encode().ok()).map(|bytes| {
+            let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        })
+    };
+    let (malloc, strings) = (text(&made.malloc), text(&made.strings));
+    Verified::donors(made.bytes.clone(), [malloc.as_deref(), strings.as_deref()])
+        .map_err(|unsound| Failure::refused(format!("what was made does not pass its verification: {unsound}")))
 }
 
 /// A library with the object as its only member: whoever needs any of it gets all.

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use hosts::{Action, Another, Bundle, Carried, Conditions, Grafted, Grafts, Locking, Operation, Request, Strings};
+use hosts::{
+    Action, Another, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Request, Strings, Watch,
+};
 use serde_json::{Value, json};
 use surgery::donor::{DonorKind, Note};
 use surgery::plan::{Plan, RemovedMember, Restoration};
@@ -83,39 +85,31 @@ pub(crate) struct Graft {
 impl Graft {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         let _cleanup = Cleanup::on_signals()?;
+        let target = located(&self.target, self.root.as_deref())?;
+        // Read before anything is changed.
+        let report = executable::report(&target);
         let request = Request {
             donor: self.choice.donor(),
-            strings: self.choice.strings().unwrap_or(true),
+            strings: self.choice.strings(),
             settings: self.choice.settings()?,
             out: self.out,
             dry_run: self.dry_run,
+            force: self.force,
+            stock: self.stock,
+            root: self.root,
+            arguments: self.trial.then_some(self.arguments),
+            untested: self.untested,
         };
-        let target = located(&self.target, self.root.as_deref())?;
-        if hosts::is_executable(&target)? {
-            // What is linked already keeps its string functions unless somebody asks for others.
-            let request = Request { strings: self.choice.strings() == Some(true), ..request };
-            let arguments = self.trial.then_some(self.arguments.as_slice());
-            return graft_executable(&target, &request, arguments, self.untested, output);
-        }
-        if self.trial {
-            return Err(Failure::usage("`--try` is for executables".to_owned()));
-        }
-        if self.untested {
-            return Err(Failure::usage("`--untested` is for executables".to_owned()));
-        }
         let bar = Bar::new(output);
         let advance = |progress| bar.advance(progress);
         let locking = |locking: Locking<'_>| output.locking(locking);
-        let conditions = Conditions {
-            progress: Some(&advance),
-            force: self.force,
-            stock: &self.stock,
-            root: self.root.as_deref(),
-            locking: Some(&locking),
-        };
-        let grafts = hosts::graft_under(&target, &request, &conditions);
+        let watch = Watch { progress: Some(&advance), locking: Some(&locking) };
+        let grafts = hosts::graft_under(&target, &request, &watch);
         bar.finish();
-        told(grafts?, |grafts| {
+        let grafts = grafts.map_err(|error| executable::explained(error, report.as_ref()))?;
+        let keeps = report.as_ref().and_then(executable::keeps_for_its_language);
+        let grafts = grafts.noted(|grafts| grafts.hosts.iter_mut().for_each(|host| host.notes.extend(keeps.clone())));
+        told(grafts, |grafts| {
             warnings(grafts, output);
             if output.json { output.document(document(grafts)) } else { output.text(&summary(grafts, output)) }
         })?;
@@ -141,41 +135,18 @@ fn warnings(grafts: &Grafts, output: &Output) {
     for note in &grafts.notes {
         output.warn(format_args!("the copy {note}"));
     }
-    let hookless = |host: &&Grafted| host.operation.malloc.is_some() && !host.operation.fork_hook;
-    for host in grafts.hosts.iter().filter(hookless) {
-        output.warn(format_args!(
-            "`{}` has a fork that does not tell the allocator (musl before 1.2.2): programs with threads must not \
-             allocate in a forked child",
-            host.path.display()
-        ));
+    for host in &grafts.hosts {
+        if let Operation::Archive(operation) = &host.operation
+            && operation.malloc.is_some()
+            && !operation.fork_hook
+        {
+            output.warn(format_args!(
+                "`{}` has a fork that does not tell the allocator (musl before 1.2.2): programs with threads must not \
+                 allocate in a forked child",
+                host.path.display()
+            ));
+        }
     }
-}
-
-fn graft_executable(
-    target: &Path,
-    request: &Request,
-    arguments: Option<&[OsString]>,
-    untested: bool,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
-    // Read before anything is changed.
-    let report = std::fs::read(target).ok().and_then(|bytes| inspector::inspect(&bytes).ok());
-    let locking = |locking: Locking<'_>| output.locking(locking);
-    let conditions = Conditions { locking: Some(&locking), ..Conditions::default() };
-    let result = hosts::graft_executable(target, request, arguments, untested, &conditions);
-    let grafted = result.map_err(|error| executable::explained(error, report.as_ref()))?;
-    let keeps = report.as_ref().and_then(executable::keeps_for_its_language);
-    told(grafted.noted(|host| host.notes.extend(keeps)), |host| {
-        for note in &host.notes {
-            output.warn(format_args!("`{}` {note}", host.path.display()));
-        }
-        if output.json {
-            output.document(executable::document(host))
-        } else {
-            output.text(&executable::summary(host, output))
-        }
-    })?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn action(action: Action) -> &'static str {
@@ -187,10 +158,10 @@ fn action(action: Action) -> &'static str {
     }
 }
 
-fn kind(operation: &Operation) -> &'static str {
-    match operation {
-        Operation { unchanged: true, .. } => "unchanged",
-        Operation { before, .. } if before.anything() => "replace",
+fn kind(host: &Grafted) -> &'static str {
+    match host {
+        Grafted { unchanged: true, .. } => "unchanged",
+        Grafted { before, .. } if before.anything() => "replace",
         _ => "graft",
     }
 }
@@ -199,7 +170,7 @@ fn text_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn removed_members(operation: &Operation, kind: DonorKind) -> Value {
+fn removed_members(operation: &ArchiveOperation, kind: DonorKind) -> Value {
     let member = |member: RemovedMember| {
         json!({
             "ordinal": member.ordinal,
@@ -221,7 +192,7 @@ fn donor_of(plan: &Plan) -> Value {
 }
 
 /// What became of the string functions: `action` is `grafted`, `off`, or `refused` with a `reason`.
-fn strings(operation: &Operation) -> Value {
+fn strings(operation: &ArchiveOperation) -> Value {
     let plan = operation.strings.plan();
     let action = match &operation.strings {
         Strings::Off => "off",
@@ -243,32 +214,33 @@ fn another(another: &Another) -> Value {
     json!({ "allocator": another.allocator, "restored": restored, "missing": missing })
 }
 
+fn of_archive(host: &Grafted, operation: &ArchiveOperation) -> Value {
+    let malloc = operation.malloc.as_ref();
+    json!({
+        "path": text_of(&host.path),
+        "source": host.source.as_deref().map(text_of),
+        "action": action(host.action),
+        "plan": kind(host),
+        "arch": operation.arch.name(),
+        "donor": malloc.map(donor_of),
+        "another": operation.another.as_ref().map(another),
+        "removed": removed_members(operation, DonorKind::Malloc),
+        "provides": malloc.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
+        "strings": strings(operation),
+        "fork_hook": operation.fork_hook,
+        "stock_sha256": host.stock_sha256,
+        "graft_sha256": host.graft_sha256,
+        "backup": host.backup.as_deref().map(text_of),
+        "notes": host.notes,
+    })
+}
+
 fn document(grafts: &Grafts) -> Value {
-    let hosts: Vec<Value> = grafts
-        .hosts
-        .iter()
-        .map(|host| {
-            let operation = &host.operation;
-            let malloc = operation.malloc.as_ref();
-            json!({
-                "path": text_of(&host.path),
-                "source": host.source.as_deref().map(text_of),
-                "action": action(host.action),
-                "plan": kind(operation),
-                "arch": operation.arch.name(),
-                "donor": malloc.map(donor_of),
-                "another": operation.another.as_ref().map(another),
-                "removed": removed_members(operation, DonorKind::Malloc),
-                "provides": malloc.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
-                "strings": strings(operation),
-                "fork_hook": operation.fork_hook,
-                "stock_sha256": host.stock_sha256,
-                "graft_sha256": host.graft_sha256,
-                "backup": host.backup.as_deref().map(text_of),
-                "notes": host.notes,
-            })
-        })
-        .collect();
+    let of_host = |host: &Grafted| match &host.operation {
+        Operation::Archive(operation) => of_archive(host, operation),
+        Operation::Executable(operation) => executable::document(host, operation),
+    };
+    let hosts: Vec<Value> = grafts.hosts.iter().map(of_host).collect();
     let skipped: Vec<Value> = grafts
         .skipped
         .iter()
@@ -304,9 +276,9 @@ fn named(malloc: Option<&Note>, strings: bool) -> String {
 }
 
 /// What a host had before: donors, or so many members of its own.
-fn replaced(operation: &Operation) -> String {
-    let Carried { malloc, strings } = &operation.before;
-    if operation.before.anything() {
+fn replaced(host: &Grafted, operation: &ArchiveOperation) -> String {
+    let Carried { malloc, strings } = &host.before;
+    if host.before.anything() {
         return named(malloc.as_ref(), strings.is_some());
     }
     if let Some(another) = &operation.another {
@@ -324,25 +296,36 @@ fn replaced(operation: &Operation) -> String {
 fn summary(grafts: &Grafts, output: &Output) -> Page {
     let mut text = output.page();
     let word = |host: &Grafted| match host.action {
-        Action::Planned if host.operation.before.anything() => "would replace",
+        Action::Planned if host.before.anything() => "would replace",
         Action::Planned => "would graft",
         _ => action(host.action),
     };
     let width = grafts.hosts.iter().map(|host| word(host).len()).max().unwrap_or(0);
     for host in &grafts.hosts {
-        let (operation, word) = (&host.operation, word(host));
+        let word = word(host);
         let label = output.paint(if host.action == Action::Planned { Style::Notice } else { Style::Good }, word);
         let pad = " ".repeat(width - word.len());
-        let donors = named(operation.malloc.as_ref().map(|plan| &plan.donor), operation.strings.plan().is_some());
-        let what = match host.action {
-            Action::Unchanged => ", which it carries already".to_owned(),
-            _ => format!(" in place of {}", replaced(operation)),
+        let brings = host.operation.brings();
+        let donors = match &host.operation {
+            Operation::Archive(_) => named(brings.malloc.as_ref(), brings.strings.is_some()),
+            Operation::Executable(_) => named(brings.malloc.as_ref(), false),
         };
-        let _ = writeln!(text, "{label}{pad}  {}  {}  {donors}{what}", host.path.display(), operation.arch.name());
-        if output.verbose && host.action != Action::Unchanged {
-            for plan in operation.malloc.iter().chain(operation.strings.plan()) {
-                members(&mut text, operation, plan);
+        let what = match (host.action, &host.operation) {
+            (Action::Unchanged, _) => ", which it carries already".to_owned(),
+            (_, Operation::Archive(operation)) => format!(" in place of {}", replaced(host, operation)),
+            (_, Operation::Executable(operation)) => {
+                format!(" behind {} functions of musl's", operation.plan.entries.len())
             }
+        };
+        let _ = writeln!(text, "{label}{pad}  {}  {}  {donors}{what}", host.path.display(), host.operation.arch());
+        match &host.operation {
+            Operation::Archive(operation) if output.verbose && host.action != Action::Unchanged => {
+                for plan in operation.malloc.iter().chain(operation.strings.plan()) {
+                    members(&mut text, operation, plan);
+                }
+            }
+            Operation::Archive(_) => {}
+            Operation::Executable(operation) => executable::describe(&mut text, host, operation, output),
         }
     }
     next_steps(&mut text, grafts, output);
@@ -350,7 +333,7 @@ fn summary(grafts: &Grafts, output: &Output) -> Page {
 }
 
 /// Which members go, and the one that comes in.
-fn members(text: &mut Page, operation: &Operation, plan: &Plan) {
+fn members(text: &mut Page, operation: &ArchiveOperation, plan: &Plan) {
     for RemovedMember { ordinal, name, size, defines, .. } in operation.removed(plan.donor_kind) {
         let _ = writeln!(text, "  - {ordinal:>4} {name:<20} {size:>7} bytes  {}", defines.join(" "));
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use hosts::{Conditions, Locking, Undone, UndoneAction};
+use hosts::{Locking, Undone, UndoneAction, Watch};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, told};
@@ -35,8 +35,8 @@ impl Undo {
         let _cleanup = Cleanup::on_signals()?;
         let target = located(&self.target, self.root.as_deref())?;
         let locking = |locking: Locking<'_>| output.locking(locking);
-        let conditions = Conditions { locking: Some(&locking), ..Conditions::default() };
-        told(hosts::undo_under(&target, &conditions)?, |undone| {
+        let watch = Watch { locking: Some(&locking), ..Watch::default() };
+        told(hosts::undo_under(&target, &watch)?, |undone| {
             for host in undone {
                 for note in &host.notes {
                     output.warn(format_args!("`{}` {note}", host.path.display()));

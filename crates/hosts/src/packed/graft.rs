@@ -9,41 +9,42 @@ use std::path::{Path, PathBuf};
 use super::entry::{Libcs, is_libc};
 use super::{Editor, Fault, Format, Source};
 use crate::bundle;
-use crate::digest::{self, sha256};
+use crate::digest;
 use crate::error::{Error, IoContext};
-use crate::graft::{Action, Bundle, Grafted, Grafts, Skipped, action, not_a_host, record, remarks};
+use crate::host::{self, Carried, Ready, record};
 use crate::lock::FolderLocks;
-use crate::operation::{Carried, Operation, Surgeon};
+use crate::outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 use crate::pending::Pending;
 use crate::place::{Change, Content, Identity, Observer, place, sweep};
+use crate::planner::Planner;
+use crate::proof::Proven;
 use crate::recognise::told_by;
 use crate::record::{Record, backup_path, folder_of, record_path};
 use crate::transaction::{Deed, Transaction, new_file, sync_folder};
-use crate::{attributes, companion, tree};
+use crate::{attributes, companion, out};
 
 /// The largest that there is has 4 MB.
 pub(super) const MOST_LIBC: u64 = 64 << 20;
 pub(super) const MOST_MANIFEST: u64 = 1 << 20;
 
 /// A `libc.a` of which everything is decided.
-struct Planned {
-    operation: Operation,
-    before_sha256: String,
-    graft_sha256: String,
+struct Decided {
+    grafted: Grafted,
+    ready: Ready,
 }
 
-/// Plans every `libc.a` that comes by.
-struct Planner<'a, 'b> {
-    surgeon: &'a mut Surgeon<'b>,
+/// Plans every `libc.a` that comes by, verifies its graft, and forgets the bytes.
+struct Survey<'a, 'b> {
+    planner: &'a mut Planner<'b>,
     bundle: &'a Path,
-    planned: BTreeMap<Vec<u8>, Planned>,
+    decided: BTreeMap<Vec<u8>, Decided>,
     skipped: Vec<Skipped>,
     swift_sdks: Vec<String>,
     /// Where set: these files, whatever their names, and nothing else.
     only: Option<Vec<Vec<u8>>>,
 }
 
-impl Editor for Planner<'_, '_> {
+impl Editor for Survey<'_, '_> {
     fn wants(&mut self, name: &[u8]) -> Option<u64> {
         match &self.only {
             Some(only) => only.iter().any(|wanted| wanted == name).then_some(MOST_LIBC),
@@ -52,23 +53,28 @@ impl Editor for Planner<'_, '_> {
         }
     }
 
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error> {
         if self.only.is_none() && is_manifest(name) {
             self.swift_sdks.extend(bundle::swift_sdks(bytes));
             return Ok(None);
         }
         let path = inside(self.bundle, name);
-        let reason = match told_by(bytes).found() {
-            None => not_a_host(&path, bytes)?,
-            Some(found) => Some(found.to_owned()),
-        };
-        if let Some(reason) = reason {
-            self.skipped.push(Skipped { path, reason });
+        if let Some(found) = told_by(bytes).found() {
+            self.skipped.push(Skipped { path, reason: found.to_owned() });
             return Ok(None);
         }
-        let planned = self.surgeon.plan(&path, bytes)?;
-        let (before_sha256, graft_sha256) = (planned.before_sha256, planned.graft_sha256);
-        self.planned.insert(name.to_vec(), Planned { operation: planned.operation, before_sha256, graft_sha256 });
+        let host = host::read(&path, bytes)?;
+        if let Some(reason) = host.foreign()? {
+            self.skipped.push(Skipped { path: path.clone(), reason });
+            return Ok(None);
+        }
+        let prepared = host::prepare(&*host, &path, bytes, self.planner)?;
+        let mut grafted = prepared.told(prepared.action());
+        grafted.stock_sha256 = Some(prepared.before_sha256.clone());
+        let (ready, trial) = prepared.prove(bytes, self.planner)?;
+        grafted.add(trial);
+        ready.forget();
+        self.decided.insert(name.to_vec(), Decided { grafted, ready });
         Ok(None)
     }
 }
@@ -85,65 +91,60 @@ pub(super) fn inside(bundle: &Path, name: &[u8]) -> PathBuf {
 
 /// Puts the grafts in.
 struct Applier<'a> {
-    bundle: &'a Path,
-    planned: &'a BTreeMap<Vec<u8>, Planned>,
+    decided: &'a BTreeMap<Vec<u8>, Decided>,
 }
 
 impl Editor for Applier<'_> {
     fn wants(&mut self, name: &[u8]) -> Option<u64> {
-        self.planned.contains_key(name).then_some(MOST_LIBC)
+        self.decided.contains_key(name).then_some(MOST_LIBC)
     }
 
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let Some(planned) = self.planned.get(name) else { return Ok(None) };
-        if sha256(bytes) != planned.before_sha256 {
-            return Err(Error::ChangedMeanwhile { path: self.bundle.to_owned() });
+    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error> {
+        match self.decided.get(name).filter(|decided| !decided.grafted.unchanged) {
+            Some(decided) => decided.ready.graft(bytes).map(Some),
+            None => Ok(None),
         }
-        if planned.operation.unchanged {
-            return Ok(None);
-        }
-        planned.operation.apply(&inside(self.bundle, name), bytes).map(Some)
     }
 }
 
 /// What is known of a bundle before anything is written.
-struct Survey {
-    planned: BTreeMap<Vec<u8>, Planned>,
+struct Surveyed {
+    decided: BTreeMap<Vec<u8>, Decided>,
     skipped: Vec<Skipped>,
     swift_sdks: Vec<String>,
     sha256: String,
 }
 
-fn survey(source: &Source<'_>, surgeon: &mut Surgeon<'_>) -> Result<Survey, Error> {
+fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Surveyed, Error> {
     let path = source.path;
-    let mut planner = Planner {
-        surgeon,
+    let mut survey = Survey {
+        planner,
         bundle: path,
-        planned: BTreeMap::new(),
+        decided: BTreeMap::new(),
         skipped: Vec::new(),
         swift_sdks: Vec::new(),
         only: None,
     };
-    let looked = source.look("reading", &mut planner)?;
+    let looked = source.look("reading", &mut survey)?;
     let Libcs { files, skipped: links } = looked.entries.libcs();
-    if planner.swift_sdks.is_empty() {
+    if survey.swift_sdks.is_empty() {
         return Err(Error::Packed { path: path.to_owned(), entry: None, fault: Fault::NoSwiftSdk });
     }
-    // Files that only links call libc.a: which ones, the links told when the files had gone by.
+    // Files that have another name, and that a link calls libc.a: the links are known only now.
     let by_link: Vec<Vec<u8>> = files.into_iter().filter(|name| !is_libc(name)).collect();
     if !by_link.is_empty() {
-        planner.only = Some(by_link);
-        if source.look("reading", &mut planner)?.source != looked.source {
+        survey.only = Some(by_link);
+        if source.look("reading", &mut survey)?.source != looked.source {
             return Err(Error::ChangedMeanwhile { path: path.to_owned() });
         }
     }
-    let Planner { planned, mut skipped, swift_sdks, .. } = planner;
+    let Survey { decided, mut skipped, swift_sdks, .. } = survey;
     skipped.extend(
         links.into_iter().map(|(name, reason)| Skipped { path: inside(path, &name), reason: reason.to_owned() }),
     );
     skipped.sort_by(|one, other| one.path.cmp(&other.path));
-    match (planned.is_empty(), skipped.is_empty()) {
-        (false, _) => Ok(Survey { planned, skipped, swift_sdks, sha256: looked.source }),
+    match (decided.is_empty(), skipped.is_empty()) {
+        (false, _) => Ok(Surveyed { decided, skipped, swift_sdks, sha256: looked.source }),
         (true, false) => Err(Error::NothingGraftable { folder: path.to_owned(), skipped }),
         (true, true) => Err(Error::NoHost { folder: path.to_owned() }),
     }
@@ -153,16 +154,13 @@ fn survey(source: &Source<'_>, surgeon: &mut Surgeon<'_>) -> Result<Survey, Erro
 pub(crate) fn graft(
     host: &Path,
     format: Format,
-    surgeon: &mut Surgeon<'_>,
+    planner: &mut Planner<'_>,
     observe: Observer<'_>,
 ) -> Result<Pending<Grafts>, Error> {
-    let (request, report) = (surgeon.request, surgeon.conditions.report());
-    let out = match &request.out {
-        Some(out) => Some(tree::file_to_write(host, out)?),
-        None => None,
-    };
+    let (request, watch) = (planner.request, planner.watch);
+    let out = request.out.as_deref().map(|out| out::file(out, Some(host))).transpose()?;
     let place = out.as_deref().unwrap_or(host);
-    let locks = if request.dry_run { None } else { Some(FolderLocks::take([place], &surgeon.conditions)?) };
+    let locks = if request.dry_run { None } else { Some(FolderLocks::take([place], watch)?) };
     if let Some(locks) = &locks {
         sweep(place, locks);
     }
@@ -171,12 +169,12 @@ pub(crate) fn graft(
     }
     let file = File::open(host).context(host, "read")?;
     let identity = Identity::of(&file.metadata().context(host, "read")?);
-    let source = Source { path: host, file: &file, format, report };
-    let mut surveyed = survey(&source, surgeon)?;
+    let source = Source { path: host, file: &file, format, watch };
+    let mut surveyed = survey(&source, planner)?;
     let before: BTreeMap<Vec<u8>, Carried> =
-        surveyed.planned.iter().map(|(name, planned)| (name.clone(), planned.operation.before.clone())).collect();
+        surveyed.decided.iter().map(|(name, decided)| (name.clone(), decided.grafted.before.clone())).collect();
     let grafted_before = before.values().any(Carried::anything);
-    let mut unchanged = surveyed.planned.values().all(|planned| planned.operation.unchanged);
+    let mut unchanged = surveyed.decided.values().all(|decided| decided.grafted.unchanged);
     let host_sha256 = surveyed.sha256.clone();
     let known = Record::read(host).unwrap_or(None).filter(|record| record.knows(&host_sha256));
     if !grafted_before && out.is_none() {
@@ -187,8 +185,8 @@ pub(crate) fn graft(
     let source = match &stock {
         None => source,
         Some(stock) => {
-            let from_stock = Source { path: host, file: stock, format, report };
-            match survey(&from_stock, surgeon) {
+            let from_stock = Source { path: host, file: stock, format, watch };
+            match survey(&from_stock, planner) {
                 Ok(found) => {
                     surveyed = found;
                     from_stock
@@ -264,7 +262,7 @@ struct Circumstances<'a> {
 
 fn write(
     source: &Source<'_>,
-    survey: &Survey,
+    survey: &Surveyed,
     host: &Path,
     bundle: &mut Bundle,
     found: &Circumstances<'_>,
@@ -272,7 +270,7 @@ fn write(
     let place_of_it = bundle.path.clone();
     let like = File::open(host).context(host, "read")?;
     let mut new = new_file(&place_of_it)?;
-    let mut applier = Applier { bundle: host, planned: &survey.planned };
+    let mut applier = Applier { decided: &survey.decided };
     let copied = source.copy(new.as_file_mut(), &place_of_it, &mut applier)?;
     if copied.source != survey.sha256 {
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
@@ -288,7 +286,7 @@ fn write(
         let _ = sync_folder(folder_of(&place_of_it));
         transaction
     } else {
-        let operation = survey.planned.values().next().map(|planned| &planned.operation);
+        let operation = survey.decided.values().next().map(|decided| &decided.grafted.operation);
         let record = operation.and_then(|operation| {
             let mut record = record(operation, bundle.stock_sha256.as_deref()?, &copied.written);
             if bundle.action == Action::Replaced {
@@ -304,7 +302,7 @@ fn write(
         let change = Change {
             host,
             expected: &found.host_sha256,
-            graft: Some(Content::ready(graft, found.identity.clone())),
+            graft: Some(Content::bundle(graft, &copied.written, found.identity.clone())),
             backup,
             record: record.as_ref(),
         };
@@ -316,25 +314,20 @@ fn write(
     Ok(transaction)
 }
 
-fn grafts(survey: Survey, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle) -> Grafts {
+fn grafts(survey: Surveyed, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle) -> Grafts {
     let mut hosts = Vec::new();
-    for (name, Planned { mut operation, before_sha256, graft_sha256 }) in survey.planned {
-        operation.before = before.remove(&name).unwrap_or_default();
-        let action = match (bundle.action, action(&operation)) {
-            (Action::Planned, Action::Unchanged) => Action::Unchanged,
-            (Action::Planned, _) => Action::Planned,
-            (_, action) => action,
+    for (name, Decided { mut grafted, .. }) in survey.decided {
+        grafted.before = before.remove(&name).unwrap_or_default();
+        grafted.action = match (bundle.action, grafted.unchanged, grafted.before.anything()) {
+            (_, true, _) => Action::Unchanged,
+            (Action::Planned, ..) => Action::Planned,
+            (.., true) => Action::Replaced,
+            (.., false) => Action::Grafted,
         };
-        hosts.push(Grafted {
-            path: inside(&bundle.path, &name),
-            source: bundle.source.as_deref().map(|source| inside(source, &name)),
-            action,
-            stock_sha256: (!operation.before.anything()).then_some(before_sha256),
-            graft_sha256,
-            backup: None,
-            notes: remarks(&operation),
-            operation,
-        });
+        grafted.stock_sha256 = (!grafted.before.anything()).then(|| grafted.stock_sha256.take()).flatten();
+        grafted.path = inside(&bundle.path, &name);
+        grafted.source = bundle.source.as_deref().map(|source| inside(source, &name));
+        hosts.push(grafted);
     }
-    Grafts { hosts, skipped: survey.skipped, bundle: Some(bundle), swift_sdks: survey.swift_sdks, notes: Vec::new() }
+    Grafts { bundle: Some(bundle), swift_sdks: survey.swift_sdks, ..Grafts::of(hosts, survey.skipped) }
 }

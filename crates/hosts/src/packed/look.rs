@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use super::entry::is_libc;
 use super::graft::{MOST_LIBC, inside};
 use super::{Editor, Fault, Format, Source};
-use crate::conditions::Conditions;
+use crate::archive::ArchiveHost;
 use crate::error::{Error, IoContext};
-use crate::graft::parse;
-use crate::operation::Carried;
+use crate::host::Host;
+use crate::proof::Proven;
 use crate::recognise::{Signature, Target, recognise, told_by};
 use crate::undo;
+use crate::watch::Watch;
 
 /// What programs start with, which lies beside a `libc.a`.
 const START: [&[u8]; 5] = [b"crt1.o", b"rcrt1.o", b"Scrt1.o", b"crti.o", b"crtn.o"];
@@ -75,13 +76,13 @@ pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<Unpacked>>
 
 fn look(bundle: &Path, format: Format, editor: &mut dyn Editor) -> Result<(), Error> {
     let file = File::open(bundle).context(bundle, "read")?;
-    let source = Source { path: bundle, file: &file, format, report: Conditions::default().report() };
+    let source = Source { path: bundle, file: &file, format, watch: &Watch::default() };
     source.look("reading", editor).map(|_| ())
 }
 
 /// Whether a `libc.a` of a bundle carries a graft of ours.
 fn is_graft(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
-    Ok(told_by(bytes) == Signature::Archive && Carried::by(path, &parse(path, bytes)?)?.anything())
+    Ok(told_by(bytes) == Signature::Archive && ArchiveHost::read(path, bytes)?.carried().anything())
 }
 
 /// Hands every `libc.a` on.
@@ -96,7 +97,7 @@ impl Editor for Shower<'_> {
         is_libc(name).then_some(MOST_LIBC)
     }
 
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error> {
         self.seen += 1;
         if self.seen > MOST_HOSTS {
             return Err(too_large(
@@ -160,7 +161,7 @@ impl Editor for Unpacker<'_> {
         }
     }
 
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error> {
         self.seen += usize::from(is_libc(name));
         let taken = match self.wanted {
             _ if !is_libc(name) => true,
@@ -198,7 +199,7 @@ pub(crate) fn carries_graft(bundle: &Path, format: Format) -> Result<bool, Error
             is_libc(name).then_some(MOST_LIBC)
         }
 
-        fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error> {
             let path = inside(self.0, name);
             self.1 |= is_graft(&path, bytes)?;
             Ok(None)

@@ -24,9 +24,10 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-use crate::conditions::Report;
 use crate::digest;
 use crate::error::Error;
+use crate::proof::Proven;
+use crate::watch::Watch;
 use entry::Entries;
 use proportion::Proportion;
 
@@ -55,7 +56,7 @@ trait Editor {
     fn wants(&mut self, name: &[u8]) -> Option<u64>;
 
     /// Told the content of a file that is wanted; what it shall become, or `None` to leave it.
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, Error>;
+    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error>;
 }
 
 /// What went wrong while a bundle was copied.
@@ -122,7 +123,7 @@ struct Source<'a> {
     path: &'a Path,
     file: &'a File,
     format: Format,
-    report: Report<'a>,
+    watch: &'a Watch<'a>,
 }
 
 impl Source<'_> {
@@ -146,7 +147,7 @@ impl Source<'_> {
             Format::TarGz => self.pack_tar(&mut entries, editor, &mut hashed),
             Format::Zip => {
                 let size = self.size();
-                let progress = |done| self.report.tell("packing", done, size);
+                let progress = |done| self.watch.progress("packing", done, size);
                 zip::copy(self.file, &mut hashed, &mut entries, editor, &progress).and_then(|()| {
                     let source = digest::of_file(self.file).map_err(Trouble::Read)?;
                     Ok((source, None))
@@ -182,12 +183,12 @@ impl Source<'_> {
         io::Seek::rewind(&mut &*self.file).map_err(Trouble::Read)?;
         let read = Rc::new(Cell::new(0));
         let mut packed = Packed { file: self.file, hash: Sha256::new(), read: Rc::clone(&read) };
-        let (size, report) = (self.size(), self.report);
+        let (size, watch) = (self.size(), self.watch);
         let mut plain = Plain {
             inner: MultiGzDecoder::new(BufReader::with_capacity(256 << 10, &mut packed)),
             read,
             unpacked: Proportion::default(),
-            tell: &|done| report.tell(doing, done, size),
+            tell: &|done| watch.progress(doing, done, size),
         };
         tar::copy(&mut plain, out, entries, editor)?;
         drop(plain);

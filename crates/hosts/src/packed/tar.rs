@@ -202,19 +202,19 @@ impl Copy<'_> {
         let edited = self.editor.edit(name, &bytes)?;
         self.write(extensions)?;
         let mut header = header.clone();
-        let bytes = match edited {
-            None => bytes,
+        let bytes = match &edited {
+            None => &bytes,
             Some(_) if declared.is_some() => {
                 return Err(named(Fault::Unsupported("the file's size is in a header of an extension")));
             }
-            Some(edited) => {
-                header.set_size(edited.len() as u64);
+            Some(graft) => {
+                header.set_size(graft.bytes().len() as u64);
                 header.set_cksum();
-                edited
+                graft.bytes()
             }
         };
         self.write(header.as_bytes())?;
-        self.write(&bytes)?;
+        self.write(bytes)?;
         let padding = bytes.len().next_multiple_of(BLOCK) - bytes.len();
         self.write(&[0; BLOCK][..padding])
     }

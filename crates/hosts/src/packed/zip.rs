@@ -342,7 +342,7 @@ impl Zip<'_> {
         };
         match edited {
             None => self.copy_range(central.offset, central.end, out)?,
-            Some(bytes) => self.write_edited(central, local, &bytes, out)?,
+            Some(graft) => self.write_edited(central, local, graft.bytes(), out)?,
         }
         central.offset = new_offset;
         Ok(())

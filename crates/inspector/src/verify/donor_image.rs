@@ -20,7 +20,7 @@ const OPTIONS_ROW: u64 = 64;
 const OPTION_VALUE: Range<u64> = 32..40;
 const OPTION_SET: Range<u64> = 56..60;
 /// `struct transplant_parameters` (crates/donors/transplant/parameters.h): its words, by their place.
-const PARAMETERS: u64 = 29;
+pub(super) const PARAMETERS: u64 = 29;
 const SELF_TEST: u64 = 13;
 
 /// Whether the three segments of the donor in the executable `graft` hold the linked donor `donor`, and whatever a graft fills in

@@ -1,6 +1,7 @@
 //! Reads a grafted executable again: the donor is there, each entry point leads to it, and the rest is the program's own.
 
 use super::Check;
+use super::edits::{self, Edit, differences};
 use super::image::cleared_table;
 use crate::elf::{Elf, PF_X, Symbol};
 use crate::error::InspectError;
@@ -9,7 +10,7 @@ use crate::transplanted::{Transplant, jump_size, loads};
 
 const PF_W: u32 = 2;
 /// The call at a thread's end, and the operand that names main or the branch to __libc_start_main.
-const OTHER_EDITS: usize = 2;
+const MOST_EDITS: usize = 2;
 
 /// Static checks of an executable that was grafted after it was linked; with its stock file, that nothing else changed.
 ///
@@ -32,7 +33,6 @@ pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Insp
             return Ok(checks);
         }
     };
-    let entries: Vec<u64> = transplant.entries.iter().map(|entry| entry.address).collect();
     let of_family = || transplant.entries.iter().filter(|entry| entry.is_family());
     let mut complaints: Vec<String> =
         of_family().filter_map(|entry| transplant.leads_to(&elf, entry.address).err()).collect();
@@ -47,7 +47,7 @@ pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Insp
         checks.push(string_entries(&elf, &transplant, noted));
     }
     if let Some(stock) = stock {
-        checks.push(unchanged(&elf, &parse(stock)?, &entries));
+        checks.push(unchanged(&elf, &parse(stock)?, &transplant));
     }
     Ok(checks)
 }
@@ -91,12 +91,15 @@ fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
     })
 }
 
-/// Everything that stock loads is loaded from the same addresses with the same bytes, but for the jumps and two more edits.
-fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entries: &[u64]) -> Check {
+/// Everything that stock loads is loaded from the same addresses with the same bytes, but for the jumps and at most two operands
+/// that name something of the donor's now.
+fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Check {
     let size = jump_size(graft.arch) as u64;
     let mut complaints = Vec::new();
-    let mut others: Vec<u64> = Vec::new();
+    let mut others: Vec<Edit> = Vec::new();
     let unused = cleared_table(graft, stock);
+    let donor = transplant.donor();
+    let end = loads(graft).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
     for load in loads(stock) {
         let Some(same) = loads(graft).find(|other| (other.address, other.memory) == (load.address, load.memory)) else {
             complaints.push(format!("stock's segment at {:#x} is not there", load.address));
@@ -107,22 +110,27 @@ fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entries: &[u64]) -> Check {
             complaints.push(format!("the segment at {:#x} has another size or other permissions", load.address));
             continue;
         }
-        let changed = before.iter().zip(after).enumerate().filter(|(_, (one, other))| one != other);
-        for address in changed.map(|(at, _)| load.address + at as u64) {
+        for at in differences(before, after) {
+            let address = load.address + at as u64;
             // The file's header is loaded with the first segment; it names the new start and the new tables.
-            let in_header = load.offset == 0 && address - load.address < 64;
-            let in_entry = entries.iter().any(|entry| (*entry..entry + size).contains(&address));
-            let in_other = others.iter().any(|start| (*start..start + size).contains(&address));
-            if !in_header && !in_entry && !in_other && !unused.contains(&address) {
-                if load.flags & PF_X == 0 || others.len() == OTHER_EDITS {
+            let in_header = load.offset == 0 && at < 64;
+            let in_entry = transplant.entries.iter().any(|entry| address.wrapping_sub(entry.address) < size);
+            let in_other = others.iter().any(|edit| edit.field.contains(&address));
+            if in_header || in_entry || in_other || unused.contains(&address) {
+                continue;
+            }
+            let edit = edits::at(stock, graft, address).into_iter().find(|edit| (donor..end).contains(&edit.after));
+            match edit.filter(|_| others.len() < MOST_EDITS) {
+                Some(edit) => others.push(edit),
+                None => {
                     complaints.push(format!("the byte at {address:#x} is not stock's"));
                     break;
                 }
-                others.push(address);
             }
         }
     }
     Check::unless("program", complaints, || {
-        format!("the program is stock's but for {} jumps and {} other edits", entries.len(), others.len())
+        let jumps = transplant.entries.len();
+        format!("the program is stock's but for {jumps} jumps and {} other edits", others.len())
     })
 }

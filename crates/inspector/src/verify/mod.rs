@@ -4,10 +4,13 @@ mod allocator;
 mod differences;
 mod donor;
 mod donor_image;
+mod edits;
 mod executable;
+mod file;
 mod image;
 mod stock;
 mod strings;
+mod verified;
 mod whole;
 
 use serde::Serialize;
@@ -16,8 +19,11 @@ pub use crate::trial::{Emulator, TrialOptions, TrialOutcome, trial};
 
 pub use differences::{Definition, Difference};
 pub use donor_image::donor_image;
+pub use edits::redirections;
 pub use executable::executable;
+pub use file::whole_file;
 pub use image::same_image;
+pub use verified::{Seal, Unsound, Verified};
 
 use crate::error::InspectError;
 use crate::library::Library;

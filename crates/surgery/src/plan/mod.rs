@@ -112,19 +112,19 @@ pub struct Plan {
 /// # Errors
 /// Why it must not be done.
 pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
-    plan_and_let(archive, donor, false)
+    plan_for(archive, |_| Some(donor), false)
 }
 
-/// The same, in place of somebody else's allocator too. What that one brings beside the malloc family has to be there without
-/// it: see [`restore`].
+/// The same with the donor that `donor` gives for the archive's architecture; if `another_goes`, in place of somebody else's
+/// allocator too. What that one brings beside the malloc family has to be there without it: see [`restore`].
 ///
 /// # Errors
 /// Why it must not be done.
-pub fn plan_by_force(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
-    plan_and_let(archive, donor, true)
-}
-
-fn plan_and_let(archive: &Archive<'_>, donor: &[u8], another_goes: bool) -> Result<Plan, Refusal> {
+pub fn plan_for<'d>(
+    archive: &Archive<'_>,
+    donor: impl FnOnce(Arch) -> Option<&'d [u8]>,
+    another_goes: bool,
+) -> Result<Plan, Refusal> {
     let (census, unreadable) = Census::take(archive);
     let (libc, evidence) = survey::whose(&census);
     match libc {
@@ -140,6 +140,7 @@ fn plan_and_let(archive: &Archive<'_>, donor: &[u8], another_goes: bool) -> Resu
         return Err(Refusal::Member { ordinal, name, source: damage.source });
     }
     let arch = arch(archive, &census)?;
+    let donor = donor(arch).ok_or(Refusal::NoDonor { arch })?;
     let object = DonorObject::parse(donor)?;
     if object.arch() != arch {
         return Err(Refusal::DonorArch { donor: object.arch(), archive: arch });

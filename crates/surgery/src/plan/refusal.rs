@@ -84,6 +84,12 @@ pub enum Refusal {
         /// What the archive is for.
         archive: Arch,
     },
+    /// There is no donor for the archive's architecture.
+    #[error("there is no donor for {arch}")]
+    NoDonor {
+        /// What the archive is for.
+        arch: Arch,
+    },
     /// A donor that is none.
     #[error("{0}")]
     Donor(#[from] DonorError),
@@ -264,7 +270,7 @@ impl Refusal {
             }
             Refusal::NoObjects { .. } => "name an archive of ELF objects for Linux",
             Refusal::MixedMachines { .. } => "split the archive by machine and graft each part",
-            Refusal::Machine { .. } => "`allograft donors` lists the architectures",
+            Refusal::Machine { .. } | Refusal::NoDonor { .. } => "`allograft donors` lists the architectures",
             Refusal::DonorArch { .. } => "use the donor's object for the archive's architecture",
             Refusal::Donor(DonorError::UnknownOption { .. } | DonorError::OutOfRange { .. }) => {
                 "`allograft donors` lists the options with their ranges"

@@ -177,7 +177,13 @@ impl Graft {
     }
 
     pub(super) fn request(&self, out: std::path::PathBuf) -> Request {
-        Request { donor: self.donor, strings: self.strings, settings: self.options(), out: Some(out), dry_run: false }
+        Request {
+            donor: self.donor,
+            strings: Some(self.strings),
+            settings: self.options(),
+            out: Some(out),
+            ..Request::default()
+        }
     }
 
     /// The command that does the same to the host.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hosts::Request;
 use surgery::Arch;
 
 use super::arms::{self, Arm, Libc, Place};
@@ -15,7 +16,6 @@ pub(super) struct Finished {
     /// As it was given.
     pub(super) typed: String,
     path: PathBuf,
-    bytes: Vec<u8>,
     arch: Arch,
     pub(super) sha256: String,
 }
@@ -40,7 +40,7 @@ impl Finished {
         let arch = arch.unwrap_or(Arch::X86_64);
         native(&typed, arch)?;
         let sha256 = hosts::sha256(&bytes);
-        Ok(Finished { typed, path, bytes, arch, sha256 })
+        Ok(Finished { typed, path, arch, sha256 })
     }
 
     /// Stock and the arms of that list; without one, every donor that goes into executables, alone and with string functions,
@@ -83,8 +83,8 @@ impl Finished {
     /// Why its string functions stay what they are, if that is so.
     fn no_strings(&self) -> Option<String> {
         let donor = self.offered().next()?;
-        let tried = hosts::plan_executable(&self.path, &self.bytes, donor, &[], true);
-        tried.err().map(|error| error.to_string())
+        let request = Request { donor: Some(donor), strings: Some(true), dry_run: true, ..Request::default() };
+        hosts::graft(&self.path, &request).err().map(|error| error.to_string())
     }
 
     /// The arm's program, in `folder`: stock is copied too, so that all start from the same kind of place.
@@ -95,8 +95,7 @@ impl Finished {
         let out = folder.join(self.path.file_name().unwrap_or_default());
         match &arm.libc {
             Libc::Graft(graft) => {
-                let donor = graft.donor.ok_or_else(|| Failure::usage("no donor"))?;
-                hosts::graft_executable_to(&self.path, &out, donor, &graft.options(), graft.strings)?;
+                hosts::graft(&self.path, &graft.request(out.clone()))?;
             }
             _ => fs::copy(&self.path, &out).map(|_| ()).map_err(cannot)?,
         }

@@ -1,13 +1,24 @@
 //! What `graft` prints of an executable.
 
-use hosts::{Absence, Action, GraftedExecutable, StringEntry, StringFunction};
+use std::path::Path;
+
+use hosts::{Absence, Action, ExecutableOperation, Grafted, StringEntry, StringFunction};
 use inspector::Report;
 use serde_json::{Value, json};
+use surgery::donor::Note;
 
-use super::{action, next_steps_of, text_of};
+use super::{action, text_of};
 use crate::command::inspect::overview::named;
 use crate::failure::Failure;
-use crate::output::{Output, Page, Style};
+use crate::output::{Output, Page};
+
+/// What the inspector says of the file at `path`, if it is a program that can be read.
+pub(super) fn report(path: &Path) -> Option<Report> {
+    if !hosts::is_executable(path).unwrap_or(false) {
+        return None;
+    }
+    std::fs::read(path).ok().and_then(|bytes| inspector::inspect(&bytes).ok())
+}
 
 /// What a graft leaves as it is, as a clause whose subject is the program.
 pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
@@ -30,47 +41,45 @@ pub(super) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure
     failure
 }
 
-pub(super) fn document(host: &GraftedExecutable) -> Value {
-    let entries: Vec<Value> = host
+pub(super) fn document(host: &Grafted, operation: &ExecutableOperation) -> Value {
+    let plan = &operation.plan;
+    let entries: Vec<Value> = plan
         .entries
         .iter()
         .map(|entry| json!({ "name": entry.role.name(), "address": format!("{:#x}", entry.address) }))
         .collect();
-    let donor = &host.donor;
-    let host = json!({
+    json!({
         "path": text_of(&host.path),
         "source": host.source.as_deref().map(text_of),
         "kind": "executable",
         "action": action(host.action),
         "plan": if host.action == Action::Unchanged { "unchanged" } else { "graft" },
-        "arch": host.arch.name(),
-        "link": if host.position_independent { "static-pie" } else { "static" },
-        "donor": {
-            "name": donor.donor,
-            "version": donor.version,
-            "options": donor.options,
-            "object": donor.object,
-        },
-        "symbols": host.symbols,
+        "arch": plan.arch.name(),
+        "link": if plan.position_independent { "static-pie" } else { "static" },
+        "donor": donor(&operation.malloc),
+        "symbols": plan.symbols,
         "entries": entries,
-        "strings": strings(host),
-        "fork_hook": host.fork_hook,
-        "thread_end": host.thread_end,
+        "strings": strings(operation),
+        "fork_hook": plan.fork_hook,
+        "thread_end": plan.thread_end,
         "tried": host.tried,
         "stock_sha256": host.stock_sha256,
         "graft_sha256": host.graft_sha256,
         "backup": host.backup.as_deref().map(text_of),
         "notes": host.notes,
-    });
-    json!({ "hosts": [host], "skipped": [] })
+    })
+}
+
+fn donor(note: &Note) -> Value {
+    json!({ "name": note.donor, "version": note.version, "options": note.options, "object": note.object })
 }
 
 /// What became of the string functions: `action` is `grafted` or `off`.
-fn strings(host: &GraftedExecutable) -> Value {
-    let Some(donor) = &host.strings else {
+fn strings(operation: &ExecutableOperation) -> Value {
+    let Some(note) = &operation.strings else {
         return json!({ "action": "off", "donor": null, "entries": [], "kept": [], "absent": [] });
     };
-    let absent = host.strings_absent.iter();
+    let absent = operation.plan.strings_absent.iter();
     let absent: Vec<Value> =
         absent.map(|(function, why)| json!({ "name": function.name(), "reason": why.to_string() })).collect();
     let entry = |entry: &StringEntry| {
@@ -80,15 +89,10 @@ fn strings(host: &GraftedExecutable) -> Value {
             Some(kept) => json!({ "name": name, "address": address, "reason": kept.to_string() }),
         }
     };
-    let (redirected, kept): (Vec<_>, Vec<_>) = host.string_entries.iter().partition(|entry| entry.kept.is_none());
+    let (redirected, kept): (Vec<_>, Vec<_>) = operation.plan.strings.iter().partition(|entry| entry.kept.is_none());
     json!({
         "action": "grafted",
-        "donor": {
-            "name": donor.donor,
-            "version": donor.version,
-            "options": donor.options,
-            "object": donor.object,
-        },
+        "donor": donor(note),
         "entries": redirected.into_iter().map(entry).collect::<Vec<_>>(),
         "kept": kept.into_iter().map(entry).collect::<Vec<_>>(),
         "absent": absent,
@@ -96,17 +100,18 @@ fn strings(host: &GraftedExecutable) -> Value {
 }
 
 /// A line for the string functions that are exchanged, and one for each that stays.
-fn describe_strings(text: &mut Page, host: &GraftedExecutable) {
-    if host.strings.is_none() {
+fn describe_strings(text: &mut Page, operation: &ExecutableOperation) {
+    if operation.strings.is_none() {
         return;
     }
-    let _ = writeln!(text, "  strings: {}", redirected_names(&host.string_entries).join(" "));
-    for entry in &host.string_entries {
+    let plan = &operation.plan;
+    let _ = writeln!(text, "  strings: {}", redirected_names(&plan.strings).join(" "));
+    for entry in &plan.strings {
         if let Some(kept) = &entry.kept {
             let _ = writeln!(text, "  stays:   {} at {:#x}: {kept}", entry.function, entry.address);
         }
     }
-    for (reason, names) in absent_names(&host.strings_absent) {
+    for (reason, names) in absent_names(&plan.strings_absent) {
         let _ = writeln!(text, "  absent:  {}: {reason}", names.join(" "));
     }
 }
@@ -140,41 +145,21 @@ fn absent_names(absent: &[(StringFunction, Absence)]) -> Vec<(Absence, Vec<&'sta
     reasons
 }
 
-pub(super) fn summary(host: &GraftedExecutable, output: &Output) -> Page {
-    let mut text = output.page();
-    let planned = host.action == Action::Planned;
-    let word = if planned { "would graft" } else { action(host.action) };
-    let label = output.paint(if planned { Style::Notice } else { Style::Good }, word);
-    let donor = &host.donor;
-    let options = if donor.options.is_empty() { String::new() } else { format!(" ({})", donor.options) };
-    let how = match host.action {
-        Action::Unchanged => ", which it carries already".to_owned(),
-        _ => format!(" behind {} functions of musl's", host.entries.len()),
-    };
-    let _ = writeln!(
-        text,
-        "{label}  {}  {}  {} {}{options}{how}",
-        host.path.display(),
-        host.arch,
-        donor.donor,
-        donor.version
-    );
+/// What is said of an executable beneath its line.
+pub(super) fn describe(text: &mut Page, host: &Grafted, operation: &ExecutableOperation, output: &Output) {
+    let plan = &operation.plan;
     if output.verbose {
-        for entry in &host.entries {
+        for entry in &plan.entries {
             let _ = writeln!(text, "  {:<20} {:#x}", entry.role, entry.address);
         }
-        for entry in host.string_entries.iter().filter(|entry| entry.kept.is_none()) {
+        for entry in plan.strings.iter().filter(|entry| entry.kept.is_none()) {
             let _ = writeln!(text, "  {:<20} {:#x}", entry.function, entry.address);
         }
     }
-    describe_strings(&mut text, host);
+    describe_strings(text, operation);
     for tried in &host.tried {
         let _ = writeln!(text, "  {tried}");
     }
-    if !planned {
-        next_steps_of(&mut text, &host.path, host.backup.as_deref(), host.action != Action::Unchanged, output);
-    }
-    text
 }
 
 #[cfg(test)]

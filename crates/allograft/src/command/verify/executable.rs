@@ -59,6 +59,7 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
     let (mut left_out, mut complete) = (Vec::new(), false);
     match (&donor, stock) {
         (Held::Ours(ours, _), Some(stock)) => {
+            checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
             let bytes = match ours.graft(path, stock) {
                 Ok(expected) => inspector::verify::same_image(graft, &expected, stock)?,
                 Err(error) => check("bytes", false, error.to_string()),
@@ -141,7 +142,8 @@ mod tests {
         let program = build.program(folder.path(), "program", source);
         let out = folder.path().join("graft");
         let donor = donors::find(donors::DEFAULT).unwrap();
-        hosts::graft_executable_to(&program, &out, donor, &[], false).unwrap();
+        let request = hosts::Request { donor: Some(donor), out: Some(out.clone()), ..hosts::Request::default() };
+        hosts::graft(&program, &request).unwrap();
         Pair { stock: fs::read(program).unwrap(), graft: fs::read(out).unwrap() }
     });
 

@@ -2,18 +2,17 @@
 
 use std::path::Path;
 
-use surgery::Arch;
 use surgery::donor::Note;
 
+use crate::VERSION;
 use crate::error::Error;
-use crate::executable::{Insert, Inserts, insert};
-use crate::graft::ALLOGRAFT;
+use crate::insert::Insert;
 
 /// A donor of this allograft's that a grafted executable may hold, with the options that the executable's note names.
 pub struct Candidate {
     insert: Insert,
     /// What the executable's notes say.
-    named: Option<Inserts>,
+    named: Option<(Note, Option<Note>)>,
     /// Whether they say what this donor's would, to the last byte.
     exact: bool,
 }
@@ -25,20 +24,21 @@ pub fn candidates<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = C
     let [malloc, strings] = texts.map(|text| text.and_then(|text| Note::parse(text).ok()));
     let with_strings = texts[1].is_some();
     let settings = malloc.as_ref().and_then(|note| settings(&note.options)).unwrap_or_default();
-    let named = malloc.map(|malloc| Inserts { malloc, strings });
-    let arch = transplant::arch(graft).unwrap_or(Arch::X86_64);
-    let is_named = |named: &Option<Inserts>, donor: &donors::Donor| {
-        named.as_ref().is_some_and(|named| named.malloc.donor == donor.name)
+    let named = malloc.map(|malloc| (malloc, strings));
+    let is_named = |named: &Option<(Note, Option<Note>)>, donor: &donors::Donor| {
+        named.as_ref().is_some_and(|(malloc, _)| malloc.donor == donor.name)
     };
-    let mut donors: Vec<_> = donors::all().iter().filter(|donor| donor.blob(arch).is_some()).collect();
+    let arch = transplant::arch(graft);
+    let goes_in = |donor: &&donors::Donor| arch.is_some_and(|arch| donor.blob(arch).is_some());
+    let mut donors: Vec<_> = donors::all().iter().filter(goes_in).collect();
     donors.sort_by_key(|donor| !is_named(&named, donor));
     let ways = donors.into_iter().flat_map(move |donor| [with_strings, !with_strings].map(|strings| (donor, strings)));
-    ways.filter_map(move |(donor, strings)| {
+    ways.zip(arch.into_iter().cycle()).filter_map(move |((donor, strings), arch)| {
         // Options that only another donor has are no options of this one.
         let settings = if is_named(&named, donor) { settings.as_slice() } else { &[] };
-        let allograft = named.as_ref().map_or(ALLOGRAFT, |named| named.malloc.allograft.as_str());
-        let insert = insert(path, arch, donor, settings, strings, allograft).ok()?;
-        let notes = [Some(&insert.inserts.malloc), insert.inserts.strings.as_ref()];
+        let allograft = named.as_ref().map_or(VERSION, |(malloc, _)| malloc.allograft.as_str());
+        let insert = Insert::new(path, arch, donor, settings, strings, allograft).ok()?;
+        let notes = [Some(&insert.malloc), insert.strings.as_ref()];
         let says = |note: Option<&Note>| note.and_then(|note| note.encode().ok());
         let exact = notes.into_iter().zip(texts).all(|(note, text)| says(note).as_deref() == text);
         Some(Candidate { insert, named: named.clone(), exact })
@@ -59,7 +59,7 @@ impl Candidate {
         match &self.named {
             _ if self.exact => Ok(()),
             Some(named) => {
-                Err(format!("its notes name what this allograft ({ALLOGRAFT}) does not have: {}", described(named)))
+                Err(format!("its notes name what this allograft ({VERSION}) does not have: {}", described(named)))
             }
             None => Err("it has no note that can be read".to_owned()),
         }
@@ -69,8 +69,8 @@ impl Candidate {
     pub fn other_allograft(&self) -> Option<&str> {
         self.named
             .as_ref()
-            .map(|named| named.malloc.allograft.as_str())
-            .filter(|version| *version != ALLOGRAFT && !version.is_empty())
+            .map(|(malloc, _)| malloc.allograft.as_str())
+            .filter(|version| *version != VERSION && !version.is_empty())
     }
 
     /// Grafts the bytes `stock` with this donor. Nothing is run or written. `path` is for messages.
@@ -82,13 +82,13 @@ impl Candidate {
     }
 }
 
-fn described(named: &Inserts) -> String {
+fn described((malloc, strings): &(Note, Option<Note>)) -> String {
     let note = |Note { donor, version, options, object, allograft }: &Note| {
         let options = if options.is_empty() { String::new() } else { format!(" with {options}") };
         format!("{donor} {version}{options} by allograft {allograft} ({object})")
     };
-    let strings = named.strings.as_ref().map(|strings| format!(" and {}", note(strings)));
-    note(&named.malloc) + &strings.unwrap_or_default()
+    let strings = strings.as_ref().map(|strings| format!(" and {}", note(strings)));
+    note(malloc) + &strings.unwrap_or_default()
 }
 
 /// The options of a note, as names and values; `None` if they are not written so.

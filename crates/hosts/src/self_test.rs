@@ -28,13 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 /// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a program for
 /// another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
-pub fn self_test(host: &Path, graft: &[u8]) -> Result<String, Error> {
-    let arch = transplant::arch(graft).unwrap_or(Arch::X86_64);
+pub fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
+    let arch = arch(host, graft)?;
     let copy = transplant::with_self_test(graft).ok_or_else(|| Error::SelfTest {
         path: host.to_owned(),
         said: "it has none that this allograft knows how to ask for".to_owned(),
     })?;
-    let test = |mut command: Command| run(command.env_clear());
+    let test = |mut command: Command| run_to_end(command.env_clear());
     let (output, by) = match std::env::consts::ARCH == arch.name() {
         true => (test(from_memory(host, &copy)?.command(host)).context(host, "test the graft of")?, String::new()),
         false => {
@@ -55,6 +55,10 @@ pub fn self_test(host: &Path, graft: &[u8]) -> Result<String, Error> {
         Some(output) => Err(Error::SelfTest { path: host.to_owned(), said: said(&output) }),
         None => Err(Error::SelfTest { path: host.to_owned(), said: "nothing, for a minute".to_owned() }),
     }
+}
+
+fn arch(host: &Path, program: &[u8]) -> Result<Arch, Error> {
+    transplant::supported_arch(program).map_err(|refusal| Error::Executable { path: host.to_owned(), refusal })
 }
 
 /// A program in memory, which the kernel executes from there.
@@ -129,7 +133,7 @@ pub(crate) fn compare(host: &Path, stock: &[u8], graft: &[u8], arguments: &[OsSt
             command.args(arguments).stdin(Stdio::null());
             spawn(&mut command).and_then(Child::wait_with_output)
         };
-        let arch = transplant::arch(bytes).unwrap_or(Arch::X86_64);
+        let arch = arch(host, bytes)?;
         let output = match std::env::consts::ARCH == arch.name() {
             true => start(None).context(host, "run")?,
             false => foreign(host, arch, start)?.0,
@@ -185,7 +189,7 @@ fn spawn(command: &mut Command) -> std::io::Result<Child> {
 }
 
 /// Nothing, if it does not end.
-fn run(command: &mut Command) -> std::io::Result<Option<Output>> {
+fn run_to_end(command: &mut Command) -> std::io::Result<Option<Output>> {
     let mut child = spawn(command.stdin(Stdio::null()))?;
     let begin = Instant::now();
     while child.try_wait()?.is_none() {

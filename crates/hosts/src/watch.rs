@@ -1,19 +1,13 @@
-//! Under which conditions a target is grafted: what most callers need not say.
+//! Whom to tell while the work goes on.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// What most callers need not say.
+/// Whom to tell of what; by default nobody.
 #[derive(Clone, Copy, Default)]
-pub struct Conditions<'a> {
+pub struct Watch<'a> {
     /// Told, often, how far work on a large file has got.
     pub progress: Option<&'a dyn Fn(Progress)>,
-    /// Replace another allocator that somebody has put into a `libc.a`.
-    pub force: bool,
-    /// Stock archives to take members from that such a `libc.a` has lost, or folders that hold them.
-    pub stock: &'a [PathBuf],
-    /// The root folder of an image in which the target lies: symbolic links in a folder start there.
-    pub root: Option<&'a Path>,
     /// Told when another allograft has to be waited for, or cannot be kept out.
     pub locking: Option<&'a dyn Fn(Locking<'_>)>,
 }
@@ -38,25 +32,15 @@ pub struct Progress {
     pub total: u64,
 }
 
-impl<'a> Conditions<'a> {
-    pub(crate) fn tell(&self, locking: Locking<'_>) {
+impl Watch<'_> {
+    pub(crate) fn locking(&self, locking: Locking<'_>) {
         if let Some(tell) = self.locking {
             tell(locking);
         }
     }
 
-    pub(crate) fn report(&self) -> Report<'a> {
-        Report(self.progress)
-    }
-}
-
-/// Whom to tell of progress.
-#[derive(Clone, Copy)]
-pub(crate) struct Report<'a>(Option<&'a dyn Fn(Progress)>);
-
-impl Report<'_> {
-    pub(crate) fn tell(&self, doing: &'static str, done: u64, total: u64) {
-        if let Some(tell) = self.0 {
+    pub(crate) fn progress(&self, doing: &'static str, done: u64, total: u64) {
+        if let Some(tell) = self.progress {
             tell(Progress { doing, done, total });
         }
     }

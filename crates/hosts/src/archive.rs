@@ -1,0 +1,277 @@
+//! A static archive, musl's libc.a: an allocator, string functions, or both come in, one step after the other.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use inspector::verify::Verified;
+use surgery::Arch;
+use surgery::archive::Archive;
+use surgery::donor::DonorKind;
+use surgery::plan::{Libc, Plan, Refusal, RemovedMember, Restoration};
+
+use crate::error::Error;
+use crate::host::{Carried, Edited, Host, Operation};
+use crate::planner::{Planner, offered};
+
+/// What becomes of a host's string functions.
+#[derive(Debug, Clone)]
+pub enum Strings {
+    /// Nobody asked for others.
+    Off,
+    /// Ours come in.
+    Grafted(Box<Plan>),
+    /// They cannot be exchanged, for this reason; the allocator is all the same.
+    Refused(Box<Refusal>),
+    /// There are none for the host's architecture; the allocator is exchanged all the same.
+    Missing(Arch),
+}
+
+impl Strings {
+    /// The plan, if they are exchanged.
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            Strings::Grafted(plan) => Some(plan),
+            Strings::Off | Strings::Refused(_) | Strings::Missing(_) => None,
+        }
+    }
+
+    /// Why they are not exchanged though that was asked for.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Strings::Off | Strings::Grafted(_) => None,
+            Strings::Refused(refusal) => Some(refusal.to_string()),
+            Strings::Missing(arch) => {
+                Some(format!("there are none of ours for {arch}, only for {}", offered(donors::strings())))
+            }
+        }
+    }
+}
+
+/// Somebody else's allocator in a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Another {
+    /// Which one.
+    pub allocator: &'static str,
+    /// What the host had lost because of it, and what of that comes back.
+    pub restoration: Restoration,
+}
+
+/// What is done to an archive. There is a plan in it at least.
+#[derive(Debug, Clone)]
+pub struct ArchiveOperation {
+    /// What the host is for.
+    pub arch: Arch,
+    /// Somebody else's allocator that goes, and what comes back in its place beside ours.
+    pub another: Option<Another>,
+    /// The allocator's step; `None`: the host's own stays.
+    pub malloc: Option<Plan>,
+    /// The step of the string functions.
+    pub strings: Strings,
+    /// Whether libc's fork calls the allocator's hook. musl does from 1.2.2 on.
+    pub fork_hook: bool,
+}
+
+impl ArchiveOperation {
+    /// The members that a step takes out. Their ordinals are those of the archive that the graft is made of: the plan of the
+    /// second step counts in what the first one leaves.
+    pub fn removed(&self, kind: DonorKind) -> Vec<RemovedMember> {
+        let (first, second) = (self.malloc.as_ref(), self.strings.plan());
+        match kind {
+            DonorKind::Malloc => first.map(|plan| plan.removed.clone()).unwrap_or_default(),
+            DonorKind::Strings => {
+                let mut removed = second.map(|plan| plan.removed.clone()).unwrap_or_default();
+                for member in &mut removed {
+                    let origin = first.and_then(|plan| plan.origin(member.ordinal));
+                    member.ordinal = origin.unwrap_or(member.ordinal);
+                }
+                removed
+            }
+        }
+    }
+}
+
+/// Reads an archive's structure. `path` is for messages.
+pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<Archive<'a>, Error> {
+    Archive::parse(bytes).map_err(|source| Error::Malformed { path: path.to_owned(), source })
+}
+
+/// A libc.a, taken apart.
+pub(crate) struct ArchiveHost<'b> {
+    path: &'b Path,
+    bytes: &'b [u8],
+    archive: Archive<'b>,
+    carried: Carried,
+}
+
+impl<'b> ArchiveHost<'b> {
+    /// Reads the archive at `path`, which has these bytes.
+    pub(crate) fn read(path: &'b Path, bytes: &'b [u8]) -> Result<Self, Error> {
+        let archive = parse(path, bytes)?;
+        let [malloc, strings] = surgery::plan::carried(&archive).map_err(|refusal| refused(path, refusal))?;
+        Ok(ArchiveHost { path, bytes, archive, carried: Carried { malloc, strings } })
+    }
+
+    /// The plan of one step.
+    fn step(
+        &self,
+        archive: &Archive<'_>,
+        donor: &'static donors::Donor,
+        planner: &mut Planner<'_>,
+    ) -> Result<Plan, Refusal> {
+        let force = planner.request.force;
+        surgery::plan::plan_for(archive, |arch| planner.object(donor, arch), force)
+    }
+
+    /// What speaks against the graft of a donor.
+    fn refused(&self, donor: &donors::Donor, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::NoDonor { arch } => Error::NoDonorFor {
+                path: self.path.to_owned(),
+                donor: donor.name.to_owned(),
+                arch: arch.name().to_owned(),
+                offered: offered(donor),
+            },
+            refusal => refused(self.path, refusal),
+        }
+    }
+
+    /// Somebody else's allocator, if that may be replaced and will be.
+    fn another(&self, planner: &Planner<'_>) -> Result<Option<Another>, Error> {
+        if !planner.request.force || planner.request.donor.is_none() {
+            return Ok(None);
+        }
+        let Some(allocator) = surgery::plan::another_allocator(&self.archive) else { return Ok(None) };
+        Ok(Some(Another { allocator, restoration: planner.stock.restore(&self.archive)? }))
+    }
+
+    /// Refuses what takes more than a graft: members of stock that an earlier graft has taken out.
+    fn nothing_to_take_out(&self, donor: bool, strings: bool) -> Result<(), Error> {
+        let surplus = match &self.carried {
+            Carried { malloc: Some(_), .. } if !donor => DonorKind::Malloc,
+            Carried { strings: Some(_), .. } if !strings => DonorKind::Strings,
+            _ => return Ok(()),
+        };
+        Err(Error::StockNeeded { path: self.path.to_owned(), surplus })
+    }
+
+    /// The archive with what comes back, before anything goes.
+    fn whole(&self, another: Option<&Another>) -> Result<Cow<'b, [u8]>, Error> {
+        match another {
+            Some(another) if !another.restoration.is_empty() => {
+                let whole = another.restoration.apply(self.bytes);
+                whole.map(Cow::Owned).map_err(|source| Error::Malformed { path: self.path.to_owned(), source })
+            }
+            _ => Ok(Cow::Borrowed(self.bytes)),
+        }
+    }
+}
+
+fn refused(path: &Path, refusal: Refusal) -> Error {
+    Error::Refused { path: path.to_owned(), refusal: Box::new(refusal) }
+}
+
+impl Host for ArchiveHost<'_> {
+    fn carried(&self) -> &Carried {
+        &self.carried
+    }
+
+    fn foreign(&self) -> Result<Option<String>, Error> {
+        let survey = surgery::plan::survey(&self.archive).map_err(|refusal| refused(self.path, refusal))?;
+        Ok(match (survey.libc, survey.arch) {
+            (Libc::Musl, Some(_)) => None,
+            (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports".to_owned()),
+            (Libc::Glibc, _) => Some("glibc's".to_owned()),
+            (Libc::Other, _) => Some("not musl's".to_owned()),
+        })
+    }
+
+    fn needs_stock(&self) -> bool {
+        false
+    }
+
+    fn is_stock(&self) -> bool {
+        surgery::plan::another_allocator(&self.archive).is_none()
+    }
+
+    fn plan(&self, planner: &mut Planner<'_>) -> Result<(Operation, Edited), Error> {
+        let wants_strings = planner.request.strings.unwrap_or(true);
+        self.nothing_to_take_out(planner.request.donor.is_some(), wants_strings)?;
+        let another = self.another(planner)?;
+        let whole = self.whole(another.as_ref())?;
+        let restored;
+        let archive = match &whole {
+            Cow::Borrowed(_) => &self.archive,
+            Cow::Owned(bytes) => {
+                restored = parse(self.path, bytes)?;
+                &restored
+            }
+        };
+        let malloc = match planner.request.donor {
+            None => None,
+            Some(donor) => {
+                let plan = self.step(archive, donor, planner);
+                Some(plan.map_err(|refusal| self.refused(donor, refusal))?)
+            }
+        };
+        let mut graft = match &malloc {
+            Some(plan) => plan.apply(archive),
+            None => whole.to_vec(),
+        };
+        let strings = match (wants_strings, &malloc) {
+            (false, _) => Strings::Off,
+            (true, _) => {
+                let first = parse(self.path, &graft)?;
+                match self.step(&first, donors::strings(), planner) {
+                    Ok(plan) => {
+                        graft = plan.apply(&first);
+                        Strings::Grafted(Box::new(plan))
+                    }
+                    Err(refusal) if malloc.is_none() => return Err(self.refused(donors::strings(), refusal)),
+                    Err(Refusal::NoDonor { arch }) => Strings::Missing(arch),
+                    Err(refusal) => Strings::Refused(Box::new(refusal)),
+                }
+            }
+        };
+        let any = malloc.as_ref().or_else(|| strings.plan()).ok_or(Error::NothingToGraft)?;
+        let (arch, fork_hook) = (any.arch, any.fork_hook);
+        let operation = ArchiveOperation { arch, another, malloc, strings, fork_hook };
+        Ok((Operation::Archive(Box::new(operation)), Edited::new(graft)))
+    }
+
+    fn edit(&self, operation: &Operation) -> Result<Edited, Error> {
+        let Operation::Archive(operation) = operation else {
+            return Err(Error::ChangedMeanwhile { path: self.path.to_owned() });
+        };
+        let whole = self.whole(operation.another.as_ref())?;
+        let first = match &operation.malloc {
+            Some(plan) => plan.apply(&parse(self.path, &whole)?),
+            None => whole.into_owned(),
+        };
+        Ok(Edited::new(match operation.strings.plan() {
+            Some(plan) => plan.apply(&parse(self.path, &first)?),
+            None => first,
+        }))
+    }
+
+    fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
+        let another = matches!(operation, Operation::Archive(archive) if archive.another.is_some());
+        // What has been grafted before, or carries somebody else's allocator, is no stock file to compare with.
+        let stock = (!another && !self.carried.anything()).then_some(self.bytes);
+        Verified::archive(edited.into_bytes(), stock)
+            .map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })
+    }
+
+    fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error> {
+        let Operation::Archive(operation) = operation else { return Ok(Vec::new()) };
+        let reason = operation.strings.reason();
+        let mut notes: Vec<String> =
+            reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect();
+        if let Some(another) = &operation.another
+            && !another.restoration.missing.is_empty()
+        {
+            let missing = another.restoration.missing.join("`, `");
+            notes.push(format!("lacks `{missing}`, which stock has: `--stock` with a stock libc.a brings it back"));
+        }
+        Ok(notes)
+    }
+}

@@ -1,0 +1,288 @@
+//! One host on its way: bytes, recognised host, plan, edited bytes, verified bytes, proven bytes. Archives and executables are two
+//! implementations of one trait.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use inspector::verify::Verified;
+use surgery::Arch;
+use surgery::donor::Note;
+
+use crate::archive::{ArchiveHost, ArchiveOperation};
+use crate::companion;
+use crate::digest::sha256;
+use crate::error::Error;
+use crate::executable::{ExecutableHost, ExecutableOperation};
+use crate::outcome::Action;
+use crate::planner::Planner;
+use crate::proof::{Memory, Proven, Trial, prove};
+use crate::recognise::{Signature, told_by};
+use crate::record::{Record, backup_path};
+use crate::undo;
+
+/// The notes that a host carries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Of an allocator.
+    pub malloc: Option<Note>,
+    /// Of string functions.
+    pub strings: Option<Note>,
+}
+
+impl Carried {
+    /// Whether the host is a graft.
+    pub fn anything(&self) -> bool {
+        self.malloc.is_some() || self.strings.is_some()
+    }
+}
+
+/// What is done to a host.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    /// Members of an archive are exchanged.
+    Archive(Box<ArchiveOperation>),
+    /// An executable's functions are redirected.
+    Executable(Box<ExecutableOperation>),
+}
+
+impl Operation {
+    /// What the host is for.
+    pub fn arch(&self) -> Arch {
+        match self {
+            Operation::Archive(archive) => archive.arch,
+            Operation::Executable(executable) => executable.plan.arch,
+        }
+    }
+
+    /// What it carries afterwards.
+    pub fn brings(&self) -> Carried {
+        match self {
+            Operation::Archive(archive) => Carried {
+                malloc: archive.malloc.as_ref().map(|plan| plan.donor.clone()),
+                strings: archive.strings.plan().map(|plan| plan.donor.clone()),
+            },
+            Operation::Executable(executable) => {
+                Carried { malloc: Some(executable.malloc.clone()), strings: executable.strings.clone() }
+            }
+        }
+    }
+}
+
+/// Bytes that have been edited, and that nobody has looked at again yet.
+pub(crate) struct Edited(Vec<u8>);
+
+impl Edited {
+    pub(crate) fn new(bytes: Vec<u8>) -> Edited {
+        #[cfg(test)]
+        let bytes = crate::broken::tampered(bytes);
+        Edited(bytes)
+    }
+
+    /// Hands the bytes to whoever verifies them.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// A file that has been recognised and taken apart.
+pub(crate) trait Host {
+    /// The notes in it.
+    fn carried(&self) -> &Carried;
+
+    /// Why a folder's file of this kind is left alone, if it is none of ours.
+    fn foreign(&self) -> Result<Option<String>, Error>;
+
+    /// Whether a graft of this kind can only be made anew from its stock file.
+    fn needs_stock(&self) -> bool;
+
+    /// Whether it can be the stock file of a graft.
+    fn is_stock(&self) -> bool;
+
+    /// Plans the graft, and makes it.
+    fn plan(&self, planner: &mut Planner<'_>) -> Result<(Operation, Edited), Error>;
+
+    /// Makes a planned graft again.
+    fn edit(&self, operation: &Operation) -> Result<Edited, Error>;
+
+    /// Has the independent reader look at a graft of this host.
+    fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error>;
+
+    /// What the user should know of a graft, as clauses whose subject is the host.
+    fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error>;
+}
+
+/// Recognises the file at `path`, which has these bytes.
+pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host + 'b>, Error> {
+    let path_of = || path.to_owned();
+    match told_by(bytes) {
+        Signature::Archive => Ok(Box::new(ArchiveHost::read(path, bytes)?)),
+        Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes))),
+        Signature::Unsupported { kind, reason, help } => {
+            Err(Error::Unsupported { path: path_of(), kind, reason, help })
+        }
+        other => Err(Error::Unrecognised { path: path_of(), found: other.found().unwrap_or_default().to_owned() }),
+    }
+}
+
+/// Which bytes a graft is made of.
+#[derive(Debug, Clone)]
+pub(crate) enum Base {
+    /// The host's own: stock, or a graft whose stock file is not to be had.
+    Host,
+    /// The backup beside a graft, with its SHA-256.
+    Stock { backup: PathBuf, sha256: String },
+}
+
+/// A host whose graft is planned, edited and verified.
+pub(crate) struct Prepared {
+    pub(crate) path: PathBuf,
+    pub(crate) before: Carried,
+    pub(crate) before_sha256: String,
+    pub(crate) operation: Operation,
+    pub(crate) notes: Vec<String>,
+    base: Base,
+    /// The bytes that the graft was made of, unless they are the host's.
+    stock: Option<Vec<u8>>,
+    verified: Verified,
+}
+
+/// Prepares the graft of the recognised `host` at `path`, which has these bytes. A graft is made anew from its stock file, where that
+/// is to be had: nothing of an earlier donor, or of an earlier release of this program, is left then.
+pub(crate) fn prepare(
+    host: &dyn Host,
+    path: &Path,
+    bytes: &[u8],
+    planner: &mut Planner<'_>,
+) -> Result<Prepared, Error> {
+    let before_sha256 = sha256(bytes);
+    let found = stock_beside(host, path, &before_sha256)?;
+    let (operation, verified, notes, base, stock) = match found {
+        None => {
+            let (operation, verified, notes) = verified(host, planner)?;
+            (operation, verified, notes, Base::Host, None)
+        }
+        Some((base, stock)) => {
+            let (operation, verified, notes) = verified(&*read(path, &stock)?, planner)?;
+            (operation, verified, notes, base, Some(stock))
+        }
+    };
+    let before = host.carried().clone();
+    Ok(Prepared { path: path.to_owned(), before, before_sha256, operation, notes, base, stock, verified })
+}
+
+/// Plan, edit, verify.
+fn verified(host: &dyn Host, planner: &mut Planner<'_>) -> Result<(Operation, Verified, Vec<String>), Error> {
+    let (operation, edited) = host.plan(planner)?;
+    let verified = host.verify(&operation, edited)?;
+    let remarks = host.remarks(&operation)?;
+    Ok((operation, verified, remarks))
+}
+
+/// The backup of a graft with a record that fits, if it is what the record says; where grafts of the host's kind cannot be made of
+/// anything else, it has to be. A backup with somebody else's allocator in it is no stock file: what it had lost is in the graft.
+fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Option<(Base, Vec<u8>)>, Error> {
+    let record = undo::record_of(path, sha256_of_host).filter(|record| record.stock_sha256 != sha256_of_host);
+    let Some(record) = record.filter(|_| host.carried().anything()) else { return Ok(None) };
+    let backup = backup_path(path);
+    let bytes = match companion::read(&backup) {
+        Ok(bytes) => bytes,
+        Err(error) if host.needs_stock() => return Err(error),
+        Err(_) => None,
+    };
+    let found = bytes.as_deref().map(sha256);
+    match (bytes, found) {
+        (Some(bytes), Some(found)) if found == record.stock_sha256 => {
+            let good = host.needs_stock() || read(path, &bytes).is_ok_and(|stock| stock.is_stock());
+            Ok(good.then_some((Base::Stock { backup, sha256: found }, bytes)))
+        }
+        _ if !host.needs_stock() => Ok(None),
+        (_, Some(found)) => Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 }),
+        (_, None) => Err(Error::BackupMissing { path: path.to_owned(), backup }),
+    }
+}
+
+impl Prepared {
+    pub(crate) fn graft_sha256(&self) -> &str {
+        self.verified.sha256()
+    }
+
+    /// Whether the graft is what the host is already.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.before_sha256 == self.verified.sha256()
+    }
+
+    /// What is done to the host in place.
+    pub(crate) fn action(&self) -> Action {
+        match () {
+            () if self.is_unchanged() => Action::Unchanged,
+            () if self.before.anything() => Action::Replaced,
+            () => Action::Grafted,
+        }
+    }
+
+    /// Proves the graft of the host, which has these bytes, so that it may be placed.
+    pub(crate) fn prove(self, bytes: &[u8], planner: &Planner<'_>) -> Result<(Ready, Trial), Error> {
+        let stock = self.stock.as_deref().unwrap_or(bytes);
+        let (proven, trial) = prove(&self.path, stock, self.verified, planner.request)?;
+        let memory = proven.memory();
+        let (path, before_sha256, operation) = (self.path, self.before_sha256, self.operation);
+        Ok((Ready { path, before_sha256, operation, base: self.base, memory, kept: Cell::new(Some(proven)) }, trial))
+    }
+}
+
+/// A host whose graft is ready to be placed.
+pub(crate) struct Ready {
+    pub(crate) path: PathBuf,
+    pub(crate) before_sha256: String,
+    pub(crate) operation: Operation,
+    base: Base,
+    memory: Memory,
+    kept: Cell<Option<Proven>>,
+}
+
+impl Ready {
+    /// Forgets the graft's bytes, which are made again when they are wanted, so that many hosts need the memory of one.
+    pub(crate) fn forget(&self) {
+        self.kept.take();
+    }
+
+    /// The graft of the host, which has these bytes.
+    ///
+    /// # Errors
+    /// The host, or its backup, is not what it was when the graft was prepared.
+    pub(crate) fn graft(&self, bytes: &[u8]) -> Result<Proven, Error> {
+        let changed = |path: &Path| Error::ChangedMeanwhile { path: path.to_owned() };
+        if sha256(bytes) != self.before_sha256 {
+            return Err(changed(&self.path));
+        }
+        if let Some(kept) = self.kept.take() {
+            return Ok(kept);
+        }
+        let stock = match &self.base {
+            Base::Host => None,
+            Base::Stock { backup, sha256: expected } => match companion::read(backup) {
+                Ok(Some(bytes)) if sha256(&bytes) == *expected => Some(bytes),
+                _ => return Err(changed(backup)),
+            },
+        };
+        let edited = read(&self.path, stock.as_deref().unwrap_or(bytes))?.edit(&self.operation)?;
+        self.memory.confirm(edited.into_bytes()).ok_or_else(|| changed(&self.path))
+    }
+}
+
+/// The record of a graft that has these checksums.
+pub(crate) fn record(operation: &Operation, stock_sha256: &str, graft_sha256: &str) -> Record {
+    let Carried { malloc, strings } = operation.brings();
+    Record {
+        schema_version: 1,
+        stock_sha256: stock_sha256.to_owned(),
+        graft_sha256: graft_sha256.to_owned(),
+        replaced_sha256: None,
+        donor: malloc.as_ref().map_or_else(|| "none".to_owned(), |note| note.donor.clone()),
+        version: malloc.as_ref().map(|note| note.version.clone()).unwrap_or_default(),
+        options: malloc.map(|note| note.options).unwrap_or_default(),
+        strings: strings.map(|note| note.version),
+        allograft: crate::VERSION.to_owned(),
+        stock: None,
+    }
+}

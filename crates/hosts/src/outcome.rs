@@ -1,0 +1,103 @@
+//! What was done.
+
+use std::path::PathBuf;
+
+use crate::host::{Carried, Operation};
+use crate::packed::Format;
+
+/// What happened to a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Stock was grafted.
+    Grafted,
+    /// A graft has other donors, or other options, now.
+    Replaced,
+    /// It carries exactly these donors with these options already.
+    Unchanged,
+    /// `dry_run`: this would happen; what it carried before says whether it is grafted or replaced.
+    Planned,
+}
+
+/// One host of a target.
+#[derive(Debug)]
+pub struct Grafted {
+    /// The graft: the host itself or, with `out`, the file that was written.
+    pub path: PathBuf,
+    /// With `out`: the host that was read.
+    pub source: Option<PathBuf>,
+    /// What was done.
+    pub action: Action,
+    /// What it carried before.
+    pub before: Carried,
+    /// Whether the graft is what the host was already.
+    pub unchanged: bool,
+    /// What went out and what came in.
+    pub operation: Operation,
+    /// SHA-256 of the stock host, where it is known.
+    pub stock_sha256: Option<String>,
+    /// SHA-256 of the graft.
+    pub graft_sha256: String,
+    /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
+    pub backup: Option<PathBuf>,
+    /// What was tried before the graft was placed.
+    pub tried: Vec<String>,
+    /// What the user should know, as clauses whose subject is the host.
+    pub notes: Vec<String>,
+}
+
+/// A `libc.a` that a folder holds and that is none of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// All hosts of a target.
+#[derive(Debug)]
+pub struct Grafts {
+    /// Sorted by path. Never empty.
+    pub hosts: Vec<Grafted>,
+    /// Sorted by path.
+    pub skipped: Vec<Skipped>,
+    /// The packed bundle that the hosts lie in, if they do.
+    pub bundle: Option<Bundle>,
+    /// The names of the Swift SDKs whose bundle the target is, packed or not.
+    pub swift_sdks: Vec<String>,
+    /// Of a copy of a folder: what the user should know of its other files, as clauses whose subject is the copy.
+    pub notes: Vec<String>,
+}
+
+impl Grafts {
+    /// Hosts that lie in nothing that is worth telling of.
+    pub(crate) fn of(hosts: Vec<Grafted>, skipped: Vec<Skipped>) -> Grafts {
+        Grafts { hosts, skipped, bundle: None, swift_sdks: Vec::new(), notes: Vec::new() }
+    }
+}
+
+/// What happened to a packed bundle.
+#[derive(Debug)]
+pub struct Bundle {
+    /// The bundle or, with `out`, the file that was written.
+    pub path: PathBuf,
+    /// With `out`: the bundle that was read.
+    pub source: Option<PathBuf>,
+    /// How it is packed.
+    pub format: Format,
+    /// The names of the Swift SDKs in it.
+    pub swift_sdks: Vec<String>,
+    /// What was done.
+    pub action: Action,
+    /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; not known of one that is only planned.
+    pub sha256: Option<String>,
+    /// SHA-256 of the tar in it before compression, which is the same whoever compresses it; `None` for one that was not
+    /// written, and for a zip.
+    pub tar_sha256: Option<String>,
+    /// SHA-256 of the stock bundle, where it is known.
+    pub stock_sha256: Option<String>,
+    /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
+    pub backup: Option<PathBuf>,
+    /// What the user should know, as clauses whose subject is the bundle.
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,70 @@
+//! The donors of a request, options filled in, for each architecture that comes up.
+
+use std::collections::BTreeMap;
+
+use donors::Donor;
+use surgery::Arch;
+use surgery::donor::{DonorKind, DonorObject};
+
+use crate::VERSION;
+use crate::error::Error;
+use crate::request::Request;
+use crate::stock::Stock;
+use crate::watch::Watch;
+
+/// Plans grafts of the same donors with one set of options.
+pub(crate) struct Planner<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) watch: &'a Watch<'a>,
+    pub(crate) stock: Stock,
+    /// The donors' objects for each kind and architecture that has come up, options filled in.
+    tuned: BTreeMap<(&'static str, &'static str), Vec<u8>>,
+}
+
+/// The architectures that a donor is for.
+pub(crate) fn offered(donor: &Donor) -> String {
+    donor.arches().map(Arch::name).collect::<Vec<_>>().join(", ")
+}
+
+impl<'a> Planner<'a> {
+    /// Options have to fit before anything is read; what is wrong with them is independent of the host.
+    pub(crate) fn new(request: &'a Request, watch: &'a Watch<'a>) -> Result<Self, Error> {
+        let stock = Stock::read(&request.stock)?;
+        let planner = Planner { request, watch, stock, tuned: BTreeMap::new() };
+        match request.donor {
+            Some(donor) => {
+                for (_, object) in donor.objects {
+                    planner.tune(donor, object)?;
+                }
+            }
+            None if request.strings == Some(false) => return Err(Error::NothingToGraft),
+            None => {
+                if let Some((name, _)) = request.settings.first() {
+                    return Err(Error::OptionWithoutDonor { name: name.clone() });
+                }
+            }
+        }
+        Ok(planner)
+    }
+
+    fn tune(&self, donor: &Donor, object: &[u8]) -> Result<Vec<u8>, Error> {
+        let settings = match donor.kind {
+            DonorKind::Malloc => self.request.settings.as_slice(),
+            DonorKind::Strings => &[],
+        };
+        DonorObject::parse(object)
+            .and_then(|object| object.tuned(settings, VERSION))
+            .map_err(|source| Error::Donor { donor: donor.name.to_owned(), source })
+    }
+
+    /// The donor's object for an architecture, options filled in; `None` if there is none.
+    pub(crate) fn object(&mut self, donor: &'static Donor, arch: Arch) -> Option<&[u8]> {
+        let key = (donor.name, arch.name());
+        if !self.tuned.contains_key(&key) {
+            // That the options fit has been seen at the start.
+            let tuned = self.tune(donor, donor.object(arch)?).ok()?;
+            self.tuned.insert(key, tuned);
+        }
+        self.tuned.get(&key).map(Vec::as_slice)
+    }
+}

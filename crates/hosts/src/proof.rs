@@ -1,0 +1,82 @@
+//! Grafts that may be placed: verified by the independent reader and, where they are programs, proven by running.
+
+use std::path::Path;
+
+use inspector::verify::{Seal, Verified};
+
+use crate::error::Error;
+use crate::recognise::{Signature, told_by};
+use crate::request::Request;
+use crate::self_test;
+
+/// A graft of which everything has been checked that can be. Only this is placed.
+pub(crate) struct Proven(Verified);
+
+/// What is kept of a proven graft when its bytes are dropped: enough to know them when they are made again.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory(Seal);
+
+/// What running a graft has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Trial {
+    /// What was tried, with its outcome.
+    pub(crate) tried: Vec<String>,
+    /// What the user should know, as clauses whose subject is the host.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Proves the verified graft of the file at `path`, whose stock file holds `stock`. Of an executable, the self-test is run, and what
+/// `request` asks for; of an archive there is nothing to run.
+///
+/// # Errors
+/// The self-test failed, or could not be run and was not waived; stock and graft differ.
+pub(crate) fn prove(
+    path: &Path,
+    stock: &[u8],
+    verified: Verified,
+    request: &Request,
+) -> Result<(Proven, Trial), Error> {
+    let mut trial = Trial::default();
+    if told_by(verified.bytes()) == Signature::Executable {
+        match self_test::run(path, verified.bytes()) {
+            Ok(passed) => trial.tried.push(format!("self-test: {passed}")),
+            Err(error @ Error::Untested { .. }) if request.untested => {
+                trial.tried.push("self-test: not run (--untested)".to_owned());
+                trial.notes.push(format!("has not been tested: {}", error.reason_untested()));
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(arguments) = &request.arguments {
+            trial.tried.push(self_test::compare(path, stock, verified.bytes(), arguments)?);
+        }
+    }
+    Ok((Proven(verified), trial))
+}
+
+impl Proven {
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    /// Their SHA-256.
+    pub(crate) fn sha256(&self) -> &str {
+        self.0.sha256()
+    }
+
+    /// A file that holds donors and no host: there is nothing to run.
+    pub(crate) fn of_donors(verified: Verified) -> Proven {
+        Proven(verified)
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        Memory(self.0.seal())
+    }
+}
+
+impl Memory {
+    /// The same graft, made again; `None` if it is another.
+    pub(crate) fn confirm(&self, bytes: Vec<u8>) -> Option<Proven> {
+        self.0.confirm(bytes).map(Proven)
+    }
+}

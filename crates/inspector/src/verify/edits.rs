@@ -1,0 +1,294 @@
+//! The edits of a grafted executable beside its entry points: where a thread ends, and where main is handed to libc. Each is one
+//! operand of one instruction that stock has, too.
+
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
+
+use super::Check;
+use super::donor_image::PARAMETERS;
+use crate::elf::{Elf, PF_X};
+use crate::error::InspectError;
+use crate::report::Arch;
+use crate::transplanted::{Transplant, jump_size, loads};
+
+/// Bytes of the longest x86 instruction (Intel SDM, volume 2, 2.3.11).
+const LONGEST: u64 = 15;
+/// Bytes of an operand that a graft writes.
+const FIELD: u64 = 4;
+
+/// How an instruction names an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// It calls it.
+    Call,
+    /// It branches to it.
+    Branch,
+    /// It loads the address itself.
+    Address,
+    /// It loads the word that is at the address.
+    Word,
+}
+
+/// An instruction that names another address than in stock, and is the same otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Edit {
+    /// The bytes that may differ.
+    pub(super) field: Range<u64>,
+    pub(super) naming: Naming,
+    /// The address that stock's instruction names.
+    pub(super) before: u64,
+    /// The address that the graft's names.
+    pub(super) after: u64,
+}
+
+/// Whether the graft names the donor where it has to and nowhere else: `donor` is the donor as it was linked. What the donor is
+/// told of the program ([`super::donor_image`]) says what stock names there.
+///
+/// # Errors
+/// Files that are no ELF files.
+pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
+    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
+    let (elf, donor, stock) = (parse(graft)?, parse(donor)?, parse(stock)?);
+    let found = match Transplant::of(&elf) {
+        Some(Ok(transplant)) => expected(&elf, &transplant, &donor, &stock),
+        Some(Err(problem)) => Err(problem),
+        None => Err("there is no note on the entry points".to_owned()),
+    };
+    Ok(match found {
+        Ok(complaints) => Check::unless("redirections", complaints, || {
+            "main and the end of threads lead through the donor, from where stock names them".to_owned()
+        }),
+        Err(problem) => Check::new("redirections", false, problem),
+    })
+}
+
+/// What is wrong with the edits beside the entry points.
+fn expected(elf: &Elf<'_>, transplant: &Transplant, donor: &Elf<'_>, stock: &Elf<'_>) -> Result<Vec<String>, String> {
+    let base = transplant.donor();
+    let told = Told::of(elf, donor, base)?;
+    let address = |name: &str| symbol(donor, name).map(|value| base.wrapping_add(value));
+    let mut wanted = Vec::new();
+    if let Some(destructors) = told.key_destructors {
+        wanted.push(("the end of threads", vec![(Naming::Call, destructors, address("transplant_thread_exit")?)]));
+    }
+    let main = match told.start_main {
+        Some(start_main) => {
+            let to = address("transplant_libc_start_main")?;
+            vec![(Naming::Call, start_main, to), (Naming::Branch, start_main, to)]
+        }
+        None => {
+            let mut ways = vec![(Naming::Address, told.main, address("transplant_main")?)];
+            let slot = address("transplant_main_slot")?;
+            ways.extend(slots(stock, told.main).into_iter().map(|before| (Naming::Word, before, slot)));
+            ways
+        }
+    };
+    wanted.push(("main", main));
+    let mut open = changes(elf, stock, transplant);
+    let mut complaints = Vec::new();
+    for (what, ways) in wanted {
+        let fits = |edit: &Edit| ways.contains(&(edit.naming, edit.before, edit.after));
+        match open.iter().find_map(|address| at(stock, elf, *address).into_iter().find(fits)) {
+            Some(edit) => open.retain(|address| !edit.field.contains(address)),
+            None => complaints.push(format!("{what} does not lead through the donor")),
+        }
+    }
+    complaints.extend(open.first().map(|address| format!("the byte at {address:#x} is not stock's")));
+    Ok(complaints)
+}
+
+/// What the donor is told of the program: addresses.
+struct Told {
+    main: u64,
+    key_destructors: Option<u64>,
+    start_main: Option<u64>,
+}
+
+impl Told {
+    fn of(elf: &Elf<'_>, donor: &Elf<'_>, base: u64) -> Result<Told, String> {
+        let at = base.wrapping_add(symbol(donor, "transplant_parameters")?);
+        let block = loads(elf).find_map(|load| {
+            let from = usize::try_from(at.checked_sub(load.address)?).ok()?;
+            load.data?.get(from..from.checked_add(8 * PARAMETERS as usize)?)
+        });
+        let block = elf.bytes.over(block.ok_or("what the donor is told is not in the file")?);
+        let word = |index: usize| block.u64(8 * index).unwrap_or(0);
+        let address = |index| Some(word(index)).filter(|distance| *distance != 0).map(|it| base.wrapping_add(it));
+        Ok(Told { main: base.wrapping_add(word(12)), key_destructors: address(11), start_main: address(18) })
+    }
+}
+
+/// The words of stock that hold main's address when it runs, where one of its instructions may load it from: written there, or by a
+/// relocation (R_X86_64_RELATIVE: place, type and value; System V ABI, x86-64, 4.4).
+fn slots(stock: &Elf<'_>, main: u64) -> Vec<u64> {
+    let relocation = [8_u64.to_le_bytes(), main.to_le_bytes()].concat();
+    let mut found = Vec::new();
+    for load in loads(stock) {
+        let data = load.data.unwrap_or_default();
+        for at in memchr::memmem::find_iter(data, &main.to_le_bytes()) {
+            found.push(load.address + at as u64);
+        }
+        for at in memchr::memmem::find_iter(data, &relocation) {
+            let place = at.checked_sub(8).and_then(|from| data[from..].first_chunk());
+            found.extend(place.map(|place| u64::from_le_bytes(*place)));
+        }
+    }
+    found
+}
+
+fn symbol(donor: &Elf<'_>, name: &str) -> Result<u64, String> {
+    let found = donor.symbols.iter().find(|symbol| symbol.is_defined() && symbol.name == name.as_bytes());
+    found.map(|symbol| symbol.value).ok_or_else(|| format!("the linked donor has no symbol `{name}`"))
+}
+
+/// The addresses of the bytes in code that are others than in stock and belong to no entry point, those of one edit behind each
+/// other. Of a file that differs everywhere, the first few.
+pub(super) fn changes(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Vec<u64> {
+    const MOST: usize = 4096;
+    let size = jump_size(graft.arch) as u64;
+    let mut found = Vec::new();
+    for load in loads(stock).filter(|load| load.flags & PF_X != 0) {
+        let same = loads(graft).find(|other| other.address == load.address);
+        let (before, after) = (load.data.unwrap_or_default(), same.and_then(|load| load.data).unwrap_or_default());
+        for at in differences(before, after) {
+            let address = load.address + at as u64;
+            let in_header = load.offset == 0 && at < 64;
+            let in_entry = transplant.entries.iter().any(|entry| address.wrapping_sub(entry.address) < size);
+            if !in_header && !in_entry {
+                found.push(address);
+            }
+            if found.len() == MOST {
+                return found;
+            }
+        }
+    }
+    found
+}
+
+/// The places at which two blocks differ, as far as both have bytes.
+pub(super) fn differences<'d>(one: &'d [u8], other: &'d [u8]) -> impl Iterator<Item = usize> + 'd {
+    const STEP: usize = 4096;
+    let steps = one.chunks(STEP).zip(other.chunks(STEP)).enumerate().filter(|(_, (one, other))| one != other);
+    steps.flat_map(|(index, (one, other))| {
+        let pairs = one.iter().zip(other).enumerate().filter(|(_, (one, other))| one != other);
+        pairs.map(move |(at, _)| index * STEP + at)
+    })
+}
+
+/// The ways to read a changed byte in code, at `address`, as an edit: none if it is no operand. x86 instructions have no fixed
+/// places, so that there may be several; the graft's own has to be among them.
+pub(super) fn at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
+    let (Some((start, before)), Some((same, after))) = (code(stock, address), code(graft, address)) else {
+        return Vec::new();
+    };
+    if start != same {
+        return Vec::new();
+    }
+    match graft.arch {
+        Arch::X86_64 => {
+            let first = address.saturating_sub(LONGEST - 1).max(start);
+            let edits = (first..=address).filter_map(|at| x86(before, after, start, at));
+            edits.filter(|edit| edit.field.contains(&address)).collect()
+        }
+        Arch::Aarch64 => aarch64(before, after, start, address & !3).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The segment with code that holds an address: where it begins, and its bytes.
+fn code<'a>(elf: &Elf<'a>, address: u64) -> Option<(u64, &'a [u8])> {
+    let load = loads(elf).find(|load| {
+        load.flags & PF_X != 0 && address.wrapping_sub(load.address) < load.data.map_or(0, <[u8]>::len) as u64
+    })?;
+    Some((load.address, load.data?))
+}
+
+/// The edit of the instruction that begins at `at`. Its operand is its last four bytes.
+fn x86(before: &[u8], after: &[u8], start: u64, at: u64) -> Option<Edit> {
+    let decode = |bytes: &[u8]| {
+        let from = usize::try_from(at - start).ok()?;
+        let bytes = bytes.get(from..)?;
+        let bytes = &bytes[..bytes.len().min(LONGEST as usize)];
+        let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then(|| (instruction, bytes[..instruction.len()].to_vec()))
+    };
+    let ((was, before), (is, after)) = (decode(before)?, decode(after)?);
+    let fixed = before.len().checked_sub(FIELD as usize)?;
+    if was.code() != is.code() || before.len() != after.len() || before[..fixed] != after[..fixed] {
+        return None;
+    }
+    let ((naming, before), (same, after)) = (named(&was)?, named(&is)?);
+    let end = at + is.len() as u64;
+    (naming == same).then_some(Edit { field: end - FIELD..end, naming, before, after })
+}
+
+/// The address that an instruction's last four bytes name.
+fn named(instruction: &Instruction) -> Option<(Naming, u64)> {
+    use iced_x86::Mnemonic;
+    let relative = instruction.is_ip_rel_memory_operand();
+    match (instruction.mnemonic(), instruction.op0_kind()) {
+        (Mnemonic::Call, OpKind::NearBranch64) => Some((Naming::Call, instruction.near_branch_target())),
+        (Mnemonic::Jmp, OpKind::NearBranch64) => Some((Naming::Branch, instruction.near_branch_target())),
+        (Mnemonic::Lea, OpKind::Register) if relative => Some((Naming::Address, instruction.ip_rel_memory_address())),
+        (Mnemonic::Mov, OpKind::Register) if relative => Some((Naming::Word, instruction.ip_rel_memory_address())),
+        (Mnemonic::Mov, OpKind::Register)
+            if matches!(instruction.op1_kind(), OpKind::Immediate32 | OpKind::Immediate32to64) =>
+        {
+            Some((Naming::Address, instruction.immediate(1)))
+        }
+        _ => None,
+    }
+}
+
+/// The edit of the branch at `at`: B or BL, with a distance of 26 bits in words (Arm ARM, C6.2).
+fn aarch64(before: &[u8], after: &[u8], start: u64, at: u64) -> Option<Edit> {
+    let word = |bytes: &[u8]| {
+        let from = usize::try_from(at.checked_sub(start)?).ok()?;
+        bytes.get(from..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+    };
+    let (was, is) = (word(before)?, word(after)?);
+    let naming = match (was >> 26, is >> 26) {
+        (0b00_0101, 0b00_0101) => Naming::Branch,
+        (0b10_0101, 0b10_0101) => Naming::Call,
+        _ => return None,
+    };
+    let target = |word: u32| at.wrapping_add_signed(i64::from((word << 6) as i32 >> 6) * 4);
+    Some(Edit { field: at..at + 4, naming, before: target(was), after: target(is) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_read() {
+        // call +0; lea rdi, [rip+0]; mov edi, 0; mov rdi, [rip+0]; jmp +0
+        let before = b"\xe8\0\0\0\0\x48\x8d\x3d\0\0\0\0\xbf\0\0\0\0\x48\x8b\x3d\0\0\0\0\xe9\0\0\0\0";
+        let mut after = *before;
+        for at in [1, 8, 13, 20, 25] {
+            after[at + 1] = 1;
+        }
+        let read_of =
+            |after: &[u8], at| x86(before, after, 0x1000, at).map(|edit| (edit.naming, edit.before, edit.after));
+        let read = |at| read_of(&after, at);
+        assert_eq!(read(0x1000), Some((Naming::Call, 0x1005, 0x1105)));
+        assert_eq!(read(0x1005), Some((Naming::Address, 0x100c, 0x110c)));
+        assert_eq!(read(0x100c), Some((Naming::Address, 0, 0x100)));
+        assert_eq!(read(0x1011), Some((Naming::Word, 0x1018, 0x1118)));
+        assert_eq!(read(0x1018), Some((Naming::Branch, 0x101d, 0x111d)));
+        let mut another = after;
+        another[0] = 0xe9;
+        assert_eq!(read_of(&another, 0x1000), None, "the opcode has changed");
+    }
+
+    #[test]
+    fn branches_of_aarch64_are_read() {
+        let words = |words: [u32; 2]| words.map(u32::to_le_bytes).concat();
+        let (before, after) = (words([0x9400_0001, 0x1400_0001]), words([0x9400_0003, 0x17ff_ffff]));
+        let read = |at| aarch64(&before, &after, 0x1000, at).map(|edit| (edit.naming, edit.before, edit.after));
+        assert_eq!(read(0x1000), Some((Naming::Call, 0x1004, 0x100c)));
+        assert_eq!(read(0x1004), Some((Naming::Branch, 0x1008, 0x1000)));
+        assert_eq!(aarch64(&before, &words([0x1400_0003, 0]), 0x1000, 0x1000), None);
+    }
+}

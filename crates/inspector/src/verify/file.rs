@@ -1,0 +1,210 @@
+//! The file of a grafted executable as a whole, compared with its stock file: not a byte is lost, moved or added but what a graft
+//! writes. What is loaded is compared by its address elsewhere ([`super::executable`], [`super::donor_image`]).
+
+use std::ops::Range;
+
+use super::Check;
+use super::edits::differences;
+use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHT_NOBITS, SHT_SYMTAB};
+use crate::error::InspectError;
+use crate::transplanted::loads;
+
+/// Bytes of the headers and of a symbol (64-bit; gABI, "ELF Header", "Program Header", "Sections" and "Symbol Table").
+const ELF_HEADER: usize = 64;
+const PROGRAM_HEADER: usize = 56;
+const SECTION_HEADER: usize = 64;
+const SYMBOL: usize = 24;
+const PT_PHDR: u32 = 6;
+const PT_TLS: u32 = 7;
+const SHF_TLS: u64 = 0x400;
+const STT_TLS: u8 = 6;
+/// What a graft adds: three segments of the donor's and the note, and six sections.
+const NEW_LOADS: usize = 3;
+const NEW_SECTIONS: usize = 6;
+
+/// Whether the file `graft`, as it was written, is the file `stock` with a donor behind it. One that was stripped since is not.
+///
+/// # Errors
+/// Files that are no ELF files.
+pub fn whole_file(graft: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
+    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
+    let (elf, stock) = (parse(graft)?, parse(stock)?);
+    let checked = headers(&elf, &stock)
+        .and_then(|()| program_headers(&elf, &stock))
+        .and_then(|()| contents(&elf, &stock))
+        .and_then(|end| sections(&elf, &stock, end));
+    Ok(match checked {
+        Ok(()) => {
+            let more = graft.len() - stock.bytes.data.len();
+            Check::new("file", true, format!("stock's {} bytes, and {more} behind them", stock.bytes.data.len()))
+        }
+        Err(problem) => Check::new("file", false, problem),
+    })
+}
+
+/// The ELF header is stock's but for the entry point, the places of the tables and their counts.
+fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
+    for range in [0..24, 48..56, 58..60, 62..64] {
+        let header = |elf: &Elf<'_>| elf.bytes.data.get(range.clone()).map(<[u8]>::to_vec);
+        if header(elf) != header(stock) {
+            return Err(format!("bytes {} to {} of the ELF header are not stock's", range.start, range.end - 1));
+        }
+    }
+    Ok(())
+}
+
+/// The raw entries of a table.
+fn table<'a>(elf: &Elf<'a>, at: u64, count: usize, size: usize) -> Vec<&'a [u8]> {
+    let bytes = elf.bytes.slice(at, (count * size) as u64).unwrap_or_default();
+    bytes.chunks_exact(size).collect()
+}
+
+fn programs<'a>(elf: &Elf<'a>) -> Vec<&'a [u8]> {
+    table(elf, elf.bytes.word(32).unwrap_or(0), elf.segments.len(), PROGRAM_HEADER)
+}
+
+/// The program headers are stock's and the donor's; thread-local storage and the place of the headers themselves are new.
+fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
+    let own = |elf: &Elf<'_>, index: usize| [PT_TLS, PT_PHDR].contains(&elf.segments[index].kind);
+    let (mut open, theirs) = (programs(elf).into_iter().enumerate().collect::<Vec<_>>(), programs(stock));
+    for (index, header) in theirs.iter().enumerate() {
+        let same = |(at, other): &(usize, &[u8])| match own(stock, index) {
+            true => elf.segments[*at].kind == stock.segments[index].kind,
+            false => other == header,
+        };
+        let Some(at) = open.iter().position(same) else {
+            return Err(format!(
+                "stock's program header {index}, about {:#x}, is not there",
+                stock.segments[index].address
+            ));
+        };
+        open.remove(at);
+    }
+    let kinds: Vec<u32> = open.iter().map(|(index, _)| elf.segments[*index].kind).collect();
+    let count = |wanted: u32| kinds.iter().filter(|kind| **kind == wanted).count();
+    let storage = usize::from(stock.segments.iter().all(|segment| segment.kind != PT_TLS));
+    if (count(PT_LOAD), count(PT_NOTE), count(PT_TLS)) != (NEW_LOADS, 1, storage)
+        || kinds.len() != NEW_LOADS + 1 + storage
+    {
+        return Err(format!("{} program headers are new, of the types {kinds:?}", kinds.len()));
+    }
+    let unlike = |segment: &crate::elf::Segment<'_>| {
+        segment.kind == PT_PHDR && segment.offset != elf.bytes.word(32).unwrap_or(0)
+    };
+    match elf.segments.iter().find(|segment| unlike(segment)) {
+        Some(segment) => {
+            Err(format!("the program headers are said to be at {:#x}, where they are not", segment.address))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What stock has in the file and does not load is still there; zeros fill up to the donor. Returns where the donor's part of the
+/// file ends.
+fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
+    let (found, wanted) = (elf.bytes.data, stock.bytes.data);
+    let is_new = |load: &&crate::elf::Segment<'_>| loads(stock).all(|other| other.address != load.address);
+    let new: Vec<Range<usize>> =
+        loads(elf).filter(is_new).filter_map(|load| range(load.offset, load.data?.len())).collect();
+    let (Some(first), Some(end)) = (new.iter().map(|new| new.start).min(), new.iter().map(|new| new.end).max()) else {
+        return Err("nothing of it is new".to_owned());
+    };
+    if first < wanted.len() || found.len() < end || new.windows(2).any(|pair| pair[0].end != pair[1].start) {
+        return Err("the donor does not lie in one piece behind the program".to_owned());
+    }
+    if let Some(at) = found[wanted.len()..first].iter().position(|byte| *byte != 0) {
+        return Err(format!("the byte at offset {:#x} lies between the program and the donor", wanted.len() + at));
+    }
+    let loaded: Vec<Range<usize>> =
+        loads(stock).filter_map(|load| range(load.offset, load.data.map_or(0, <[u8]>::len))).collect();
+    let symbols: Vec<Range<usize>> = stock
+        .sections
+        .iter()
+        .filter(|section| section.kind == SHT_SYMTAB)
+        .filter_map(|section| range(section.offset, section.data?.len()))
+        .collect();
+    for at in differences(found, wanted) {
+        let holds = |ranges: &[Range<usize>]| ranges.iter().find(|range| range.contains(&at)).cloned();
+        if at < ELF_HEADER || holds(&loaded).is_some() {
+            continue;
+        }
+        let moved = holds(&symbols).is_some_and(|table| {
+            let entry = table.start + (at - table.start) / SYMBOL * SYMBOL;
+            is_moved_variable(stock, &found[entry..], &wanted[entry..])
+        });
+        if !moved {
+            return Err(format!("the byte at offset {at:#x} is not stock's"));
+        }
+    }
+    Ok(end)
+}
+
+fn range(offset: u64, length: usize) -> Option<Range<usize>> {
+    let start = usize::try_from(offset).ok()?;
+    Some(start..start.checked_add(length)?)
+}
+
+/// Whether a symbol is one of thread-local storage, and differs in its section and its value only. The program's storage is a part
+/// of the new one.
+fn is_moved_variable(stock: &Elf<'_>, found: &[u8], wanted: &[u8]) -> bool {
+    let (Some(found), Some(wanted)) = (found.first_chunk::<SYMBOL>(), wanted.first_chunk::<SYMBOL>()) else {
+        return false;
+    };
+    let section = usize::from(u16::from_le_bytes([wanted[6], wanted[7]]));
+    let in_storage = stock.sections.get(section).is_some_and(|section| section.flags & SHF_TLS != 0);
+    let is_variable = wanted[4] & 15 == STT_TLS;
+    in_storage
+        && found[..6] == wanted[..6]
+        && found[16..] == wanted[16..]
+        && (is_variable || found[8..16] == wanted[8..16])
+}
+
+/// Behind the donor come the names of the sections, then their headers, then nothing. Without sections nothing comes at all.
+fn sections(elf: &Elf<'_>, stock: &Elf<'_>, donor: usize) -> Result<(), String> {
+    let size = elf.bytes.data.len();
+    if stock.sections.is_empty() {
+        return match size == donor {
+            true => Ok(()),
+            false => Err(format!("{} bytes lie behind the donor", size - donor)),
+        };
+    }
+    let (count, at) = (stock.sections.len(), elf.bytes.word(40).unwrap_or(0));
+    if elf.sections.len() != count + NEW_SECTIONS {
+        return Err(format!("there are {} sections, expected {}", elf.sections.len(), count + NEW_SECTIONS));
+    }
+    if usize::try_from(at).ok().and_then(|at| at.checked_add(elf.sections.len() * SECTION_HEADER)) != Some(size) {
+        return Err(format!("the file has {size} bytes, and its section headers do not end there"));
+    }
+    let names = usize::from(stock.bytes.u16(62).unwrap_or(0));
+    let headers = table(elf, at, elf.sections.len(), SECTION_HEADER);
+    let theirs = table(stock, stock.bytes.word(40).unwrap_or(0), count, SECTION_HEADER);
+    for (index, (found, wanted)) in headers.iter().zip(&theirs).enumerate() {
+        let mut wanted = wanted.to_vec();
+        let flags = stock.sections[index].flags;
+        if index == names {
+            // Its place and its size.
+            wanted[24..40].copy_from_slice(&found[24..40]);
+        } else if flags & SHF_TLS != 0 {
+            wanted[8..16].copy_from_slice(&(flags & !SHF_TLS).to_le_bytes());
+            if stock.sections[index].kind == SHT_NOBITS {
+                wanted[32..40].fill(0);
+            }
+        }
+        if *found != wanted.as_slice() {
+            return Err(format!("the header of section {index} is not stock's"));
+        }
+    }
+    let text =
+        |elf: &Elf<'_>| elf.sections.get(names).and_then(|section| Some((section.offset, section.data?.to_vec())));
+    let (Some((start, found)), Some((_, wanted))) = (text(elf), text(stock)) else {
+        return Err("the names of the sections are not in the file".to_owned());
+    };
+    let padding = range(start, found.len()).and_then(|names| elf.bytes.data.get(names.end..at as usize));
+    if start as usize != donor || !found.starts_with(&wanted) {
+        return Err("the names of the sections are not stock's and the donor's".to_owned());
+    }
+    match padding.is_some_and(|padding| padding.len() < 8 && padding.iter().all(|byte| *byte == 0)) {
+        true => Ok(()),
+        false => Err("something lies between the names of the sections and their headers".to_owned()),
+    }
+}

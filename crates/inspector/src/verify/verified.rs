@@ -1,0 +1,138 @@
+//! Bytes that have been read again and found to be whole. Nothing else makes them, so that who takes nothing but these cannot place
+//! what has not been verified.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use super::{Check, compare, donor_image, executable, redirections, whole_file};
+use crate::error::InspectError;
+use crate::note;
+
+/// The bytes of a file that passed every check.
+pub struct Verified {
+    bytes: Vec<u8>,
+    sha256: String,
+}
+
+/// What is kept of verified bytes when they are dropped: enough to know them again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seal {
+    sha256: String,
+}
+
+/// Why bytes are not verified.
+#[derive(Debug)]
+pub enum Unsound {
+    /// They cannot be read.
+    Unreadable(InspectError),
+    /// These checks failed: at least one.
+    Failed(Vec<Check>),
+}
+
+impl fmt::Display for Unsound {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsound::Unreadable(error) => error.fmt(out),
+            Unsound::Failed(checks) => {
+                for (index, Check { name, detail, .. }) in checks.iter().enumerate() {
+                    write!(out, "{}`{name}`: {detail}", if index == 0 { "" } else { "; " })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl From<InspectError> for Unsound {
+    fn from(error: InspectError) -> Unsound {
+        Unsound::Unreadable(error)
+    }
+}
+
+impl Verified {
+    /// Verifies a grafted archive; with the stock archive that it was made of, completely.
+    ///
+    /// # Errors
+    /// The checks that it does not pass.
+    pub fn archive(graft: Vec<u8>, stock: Option<&[u8]>) -> Result<Verified, Unsound> {
+        let checks = compare(&graft, stock)?;
+        Verified::unless_failed(graft, checks)
+    }
+
+    /// Verifies an executable that was grafted after it was linked. `stock` is what it was made of, and `donor` the donor as it was
+    /// linked. Nothing is run.
+    ///
+    /// # Errors
+    /// The checks that it does not pass.
+    pub fn executable(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
+        let mut checks = executable(&graft, Some(stock))?;
+        checks.push(donor_image(&graft, donor, Some(stock))?);
+        checks.push(redirections(&graft, donor, stock)?);
+        checks.push(whole_file(&graft, stock)?);
+        Verified::unless_failed(graft, checks)
+    }
+
+    /// Verifies a file that holds donors and no host: an object, an archive of one, or a shared object. `notes` are the texts of the
+    /// notes that it has to carry, of an allocator and of string functions.
+    ///
+    /// # Errors
+    /// The checks that it does not pass.
+    pub fn donors(file: Vec<u8>, notes: [Option<&str>; 2]) -> Result<Verified, Unsound> {
+        let found = note::texts(&file)?;
+        let kinds = ["note", "strings-note"];
+        let checks = kinds.into_iter().zip(notes).zip(found).map(|((name, wanted), found)| {
+            let said = found.iter().map(String::as_str).collect::<Vec<_>>();
+            let detail = match said.as_slice() {
+                [] => "there is no note".to_owned(),
+                notes => notes.join("; "),
+            };
+            Check::new(name, said == wanted.into_iter().collect::<Vec<_>>(), detail)
+        });
+        let checks = checks.collect();
+        Verified::unless_failed(file, checks)
+    }
+
+    fn unless_failed(bytes: Vec<u8>, mut checks: Vec<Check>) -> Result<Verified, Unsound> {
+        checks.retain(|check| !check.ok);
+        match checks.is_empty() {
+            true => {
+                let sha256 = sha256(&bytes);
+                Ok(Verified { bytes, sha256 })
+            }
+            false => Err(Unsound::Failed(checks)),
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Their SHA-256, in hexadecimal.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// Remembers the bytes.
+    pub fn seal(&self) -> Seal {
+        Seal { sha256: self.sha256.clone() }
+    }
+}
+
+impl Seal {
+    /// The same bytes again, made anew; `None` if they are others.
+    pub fn confirm(&self, bytes: Vec<u8>) -> Option<Verified> {
+        let sha256 = sha256(&bytes);
+        (sha256 == self.sha256).then_some(Verified { bytes, sha256 })
+    }
+
+    /// Their SHA-256, in hexadecimal.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
