@@ -1,12 +1,29 @@
-//! Tests: grafts that are broken between the edit and the verification. Each is refused with the name of the check, and nothing is
-//! placed.
+//! Tests: grafts that are broken between the edit and the verification. Each is refused with the name of the check that finds it,
+//! and nothing is placed.
 
 use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-type Tamper = Box<dyn Fn(&mut Vec<u8>)>;
+use fixtures::Arch;
+use fixtures::program::Build;
+use grafts::Recipe;
+use inspector::verify::Unsound;
+use surgery::archive::Archive;
+
+use crate::error::Error;
+use crate::graft::graft;
+use crate::request::Request;
+use crate::samples;
+
+#[path = "../../inspector/tests/inspector/grafts.rs"]
+#[allow(dead_code, reason = "the inspector's own tests use more of it")]
+mod grafts;
+
+type Tamper<'t> = &'t dyn Fn(&mut Vec<u8>);
 
 thread_local! {
-    static TAMPER: RefCell<Option<Tamper>> = const { RefCell::new(None) };
+    static TAMPER: RefCell<Option<Box<dyn Fn(&mut Vec<u8>)>>> = const { RefCell::new(None) };
 }
 
 /// The edited bytes, broken in the way that a test on this thread has asked for.
@@ -17,4 +34,238 @@ pub(crate) fn tampered(mut bytes: Vec<u8>) -> Vec<u8> {
         }
     });
     bytes
+}
+
+/// Everything under `folder`.
+fn listing(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut open = vec![folder.to_owned()];
+    let mut found = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            match entry.file_type().unwrap().is_dir() {
+                true => open.push(entry.path()),
+                false => found.push((entry.path(), fs::read(entry.path()).unwrap())),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The names of the checks that a broken graft of `target` fails. Nothing in `folder` has changed then.
+fn failing(folder: &Path, target: &str, request: &Request, tamper: impl Fn(&mut Vec<u8>) + 'static) -> Vec<String> {
+    let before = listing(folder);
+    TAMPER.set(Some(Box::new(tamper)));
+    let outcome = graft(&folder.join(target), request);
+    TAMPER.set(None);
+    let Err(error) = outcome else { return Vec::new() };
+    assert!(listing(folder) == before, "{error}");
+    assert_eq!(error.exit_code(), 3, "{error}");
+    let names = match &error {
+        Error::Unsound { unsound: Unsound::Failed(checks), .. } => {
+            checks.iter().map(|check| check.name.clone()).collect()
+        }
+        Error::Unsound { unsound: Unsound::Unreadable(_), .. } => vec!["unreadable".to_owned()],
+        other => panic!("{other}"),
+    };
+    assert!(names.iter().all(|name| name == "unreadable" || error.to_string().contains(name.as_str())), "{error}");
+    assert!(error.help().is_some());
+    names
+}
+
+fn request() -> Request {
+    Request { donor: donors::find(donors::DEFAULT), ..Request::default() }
+}
+
+/// Grafts that another program has made, with a donor of its own that is broken in one way each.
+#[test]
+fn broken_donors() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("libc.a"), grafts::stock(Arch::X86_64)).unwrap();
+    let (define, alone) = (|define| Recipe { define: Some(define), ..Recipe::default() }, Recipe::default());
+    let cases: [(Recipe, &[&str]); 11] = [
+        (define("WITHOUT_HOOK"), &["exports", "fork-hook"]),
+        (define("EMPTY_HOOK"), &["fork-hook"]),
+        (define("WITH_STRDUP"), &["exports", "differences"]),
+        (define("WITH_NEED"), &["donor-needs"]),
+        (Recipe { touch: true, ..alone.clone() }, &["object-checksum"]),
+        (Recipe { patience: Some(11), ..alone.clone() }, &["options"]),
+        (Recipe { noted: Some("patience=4"), ..alone.clone() }, &["options"]),
+        (Recipe { unindexed: &["strlen"], ..alone.clone() }, &["index"]),
+        (Recipe { also_remove: &["wcsdup.lo"], ..alone.clone() }, &["removed-members", "symbols-kept", "differences"]),
+        (Recipe { keep: &["malloc.lo"], ..alone.clone() }, &["no-trace"]),
+        (
+            Recipe { keep: &["malloc_usable_size.lo"], ..alone },
+            &["one-provider", "no-trace", "removed-members", "symbols-kept", "differences"],
+        ),
+    ];
+    for (recipe, names) in cases {
+        let broken = grafts::graft(Arch::X86_64, &recipe);
+        let found = failing(folder.path(), "libc.a", &request(), move |bytes| bytes.clone_from(&broken));
+        assert_eq!(found, names, "{recipe:?}");
+    }
+}
+
+/// Where the header of the member that defines a symbol begins.
+fn member(archive: &[u8], symbol: &[u8]) -> usize {
+    let parsed = Archive::parse(archive).unwrap();
+    let ordinal = parsed.indexed().find(|(_, name)| *name == symbol).unwrap().0;
+    let data = parsed.members().iter().find(|member| member.ordinal == ordinal).unwrap().data;
+    data.as_ptr() as usize - archive.as_ptr() as usize - 60
+}
+
+/// Ways to break an archive, each with a check that finds it.
+fn broken_archives() -> Vec<(&'static str, Tamper<'static>, &'static str)> {
+    vec![
+        ("a byte too many", &|bytes| bytes.push(0), "unreadable"),
+        ("a byte too few", &|bytes| bytes.truncate(bytes.len() - 1), "unreadable"),
+        ("a wrong index", &|bytes| bytes[8 + 60 + 4 + 3] ^= 1, "index"),
+        (
+            "a lost member",
+            &|bytes| {
+                let archive = Archive::parse(bytes).unwrap();
+                let lost = archive.indexed().find(|(_, symbol)| *symbol == b"wcsdup").unwrap().0;
+                let edited = archive.edit(&[lost].into(), None);
+                *bytes = edited;
+            },
+            "removed-members",
+        ),
+        (
+            "a member's byte",
+            &|bytes| {
+                let at = member(bytes, b"fork") + 60 + 64;
+                bytes[at] ^= 1;
+            },
+            "members-kept",
+        ),
+        (
+            "a member's mode",
+            &|bytes| {
+                let at = member(bytes, b"fork") + 40;
+                bytes[at] ^= 1;
+            },
+            "members-kept",
+        ),
+        (
+            "a byte of the donor",
+            &|bytes| {
+                let at = member(bytes, b"malloc") + 60 + 64;
+                bytes[at] ^= 1;
+            },
+            "object-checksum",
+        ),
+    ]
+}
+
+#[test]
+fn broken_edits_of_an_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = "sdk.artifactbundle.tar.gz";
+    fs::create_dir(folder.path().join("sysroot")).unwrap();
+    fs::write(folder.path().join("sysroot/libc.a"), samples::libc()).unwrap();
+    fs::write(folder.path().join(bundle), samples::bundle()).unwrap();
+    let out = folder.path().join("out");
+    for (what, tamper, check) in broken_archives() {
+        for target in ["sysroot/libc.a", "sysroot", bundle] {
+            for out in [None, Some(out.clone())] {
+                let request = Request { out, ..request() };
+                let found = failing(folder.path(), target, &request, tamper);
+                assert!(found.iter().any(|name| name == check), "{what} of {target}: {found:?}");
+            }
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    u64::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize
+}
+
+/// The places at which the code in a stock file differs from its graft's: of the first jump, and of the last edit.
+fn edits(stock: &[u8], graft: &[u8]) -> (usize, usize) {
+    // The segment of the type PT_LOAD that may be executed (gABI, "Program Header").
+    let headers = (0..usize::from(stock[56])).map(|index| word(stock, 32) + 56 * index);
+    let code = headers.into_iter().find(|at| stock[*at] == 1 && stock[*at + 4] & 1 == 1).unwrap();
+    let start = word(stock, code + 8).max(64);
+    let mut changed = (start..word(stock, code + 8) + word(stock, code + 32)).filter(|at| stock[*at] != graft[*at]);
+    (changed.next().unwrap(), changed.last().unwrap())
+}
+
+#[test]
+fn broken_edits_of_an_executable() {
+    let source = "#include <pthread.h>\n#include <stdlib.h>\n__thread int own = 3;\n\
+                  static void *run(void *argument) { return argument; }\n\
+                  int main(void) { pthread_t thread; void *back; pthread_create(&thread, 0, run, malloc(10));\n\
+                  pthread_join(thread, &back); free(realloc(back, 1000)); return own - 3; }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let fixed = Build::PLAIN;
+    let anywhere = Build { position_independent: true, ..fixed };
+    let foreign = Build { arch: Arch::Aarch64, ..fixed };
+    for (name, build) in [("fixed", fixed), ("anywhere", anywhere), ("foreign", foreign)] {
+        let path = build.program(folder.path(), name, source);
+        let stock = fs::read(&path).unwrap();
+        let size = stock.len();
+        let good = folder.path().join("good");
+        graft(&path, &Request { out: Some(good.clone()), untested: true, ..request() }).unwrap();
+        let bytes = fs::read(&good).unwrap();
+        let (jump, edit) = edits(&stock, &bytes);
+        // What differs last is the symbol of the thread-local variable.
+        let symbol = (0..size).rfind(|at| stock[*at] != bytes[*at]).unwrap();
+        fs::remove_file(good).unwrap();
+        // The last byte of a jump of aarch64 is its opcode; the first differs in the distance.
+        let section = |bytes: &[u8]| word(bytes, 40) + 64 + 24;
+        let cases: [(&str, Box<dyn Fn(&mut Vec<u8>)>, &str); 12] = [
+            ("a byte too many", Box::new(|bytes| bytes.push(0)), "file"),
+            ("a byte too few", Box::new(|bytes| bytes.truncate(bytes.len() - 1)), "file"),
+            (
+                "a moved section",
+                Box::new(move |bytes| {
+                    let at = section(bytes);
+                    bytes[at] ^= 16
+                }),
+                "file",
+            ),
+            ("a jump off", Box::new(move |bytes| bytes[jump + usize::from(name != "foreign")] ^= 2), "redirections"),
+            ("an edit off", Box::new(move |bytes| bytes[edit] ^= 1), "redirections"),
+            (
+                "an edit undone",
+                {
+                    let stock = stock.clone();
+                    Box::new(move |bytes| bytes[edit - 3..=edit].copy_from_slice(&stock[edit - 3..=edit]))
+                },
+                "redirections",
+            ),
+            ("a variable's symbol off", Box::new(move |bytes| bytes[symbol] ^= 1), "file"),
+            ("another entry point", Box::new(|bytes| bytes[24] ^= 1), "donor"),
+            (
+                "other flags of a segment",
+                Box::new(|bytes| {
+                    let at = word(bytes, 32) + 4;
+                    bytes[at] ^= 2
+                }),
+                "file",
+            ),
+            ("a byte between program and donor", Box::new(move |bytes| bytes[size] ^= 1), "file"),
+            (
+                "a byte of the donor",
+                Box::new(|bytes| {
+                    let at = word(bytes, 32) - 9;
+                    bytes[at] ^= 1
+                }),
+                "donor",
+            ),
+            (
+                "a byte that is not loaded",
+                {
+                    let at = word(&stock, 40) + 70;
+                    Box::new(move |bytes| bytes[at] ^= 1)
+                },
+                "file",
+            ),
+        ];
+        for (what, tamper, check) in cases {
+            let request = Request { untested: true, ..request() };
+            let found = failing(folder.path(), name, &request, tamper);
+            assert!(found.iter().any(|name| name == check), "{what} of {name}: {found:?}");
+        }
+    }
 }

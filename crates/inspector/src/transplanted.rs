@@ -10,6 +10,17 @@ const KIND: u32 = 4;
 const FREE: u32 = 2;
 /// Numbers of the malloc family end before this.
 const FAMILY_END: u32 = 9;
+/// What takes the place of each function of the family, by its number less one (crates/donors/transplant/runtime.c).
+const FAMILY: [&str; 8] = [
+    "transplant_malloc",
+    "transplant_free",
+    "transplant_calloc",
+    "transplant_realloc",
+    "transplant_aligned_alloc",
+    "transplant_usable_size",
+    "transplant_is_zero",
+    "transplant_fork_hook",
+];
 /// The number of the first string function; the others follow (docs/note.md). An archive's graft brings more of them.
 const FIRST_STRING: u32 = 16;
 const STRINGS: [&str; 20] = [
@@ -50,6 +61,11 @@ impl Entry {
 
     pub(crate) fn is_family(&self) -> bool {
         (1..FAMILY_END).contains(&self.role)
+    }
+
+    /// The linked donor's symbol that takes its place.
+    pub(crate) fn symbol(&self) -> Option<&'static str> {
+        self.string().or_else(|| FAMILY.get(self.role.checked_sub(1)? as usize).copied())
     }
 }
 
@@ -119,16 +135,20 @@ impl Transplant {
         self.donor
     }
 
-    /// Whether the code at an entry point is a jump into the donor's segment.
-    pub(crate) fn leads_to(&self, elf: &Elf<'_>, entry: u64) -> Result<(), String> {
+    /// Where the jump at an entry point leads.
+    pub(crate) fn target(&self, elf: &Elf<'_>, entry: u64) -> Result<u64, String> {
         let code = loads(elf).filter(|load| load.flags & PF_X != 0).find_map(|load| {
             let from = usize::try_from(entry.checked_sub(load.address)?).ok()?;
             load.data?.get(from..from.checked_add(jump_size(elf.arch))?)
         });
         let code = code.ok_or_else(|| format!("the entry point {entry:#x} is not in the code"))?;
-        let Some(target) = jump_target(elf.arch, entry, code) else {
-            return Err(format!("the entry point {entry:#x} does not begin with a jump"));
-        };
+        jump_target(elf.arch, entry, code)
+            .ok_or_else(|| format!("the entry point {entry:#x} does not begin with a jump"))
+    }
+
+    /// Whether the code at an entry point is a jump into the donor's segment.
+    pub(crate) fn leads_to(&self, elf: &Elf<'_>, entry: u64) -> Result<(), String> {
+        let target = self.target(elf, entry)?;
         let inside =
             loads(elf).any(|load| load.address == self.donor && target.wrapping_sub(load.address) < load.memory);
         match inside {

@@ -279,8 +279,40 @@ pub(super) fn needs(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
         .flat_map(|other| other.elf.symbols.iter().filter(|symbol| symbol.is_needed()))
         .map(|symbol| symbol.name)
         .collect();
-    let missing =
-        |name: &&&[u8]| !definitions.contains_key(**name) && !OF_LINKERS.contains(*name) && !others.contains(**name);
+    let missing = |name: &&&[u8]| {
+        !definitions.contains_key(**name)
+            && !OF_LINKERS.contains(*name)
+            && !is_of_compiler(name)
+            && !others.contains(**name)
+    };
     let complaints = needed.iter().filter(missing).map(|name| format!("`{}` is not in the archive", printable(name)));
     Check::unless(name, complaints.collect(), || format!("{} symbols, all to be had", needed.len()))
+}
+
+/// Whether a name is one of the functions that compilers call for what a processor has no instruction for, and bring in a library of
+/// their own: an operation, one or two modes of operands and a digit, as `__umoddi3` (GCC internals, "The GCC low-level runtime
+/// library"); on arm `__aeabi_` and a name (Run-time ABI for the Arm Architecture); on aarch64 an atomic operation out of line.
+fn is_of_compiler(name: &[u8]) -> bool {
+    const MODES: [&[u8]; 7] = [b"si", b"di", b"ti", b"sf", b"df", b"xf", b"tf"];
+    if name.starts_with(b"__aeabi_") || name.starts_with(b"__aarch64_") {
+        return true;
+    }
+    let Some((digit, rest)) = name.strip_prefix(b"__").and_then(|rest| rest.split_last()) else { return false };
+    let operation = MODES.iter().find_map(|mode| rest.strip_suffix(*mode));
+    digit.is_ascii_digit() && operation.is_some_and(|name| !name.is_empty() && name.iter().all(u8::is_ascii_lowercase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_compilers_bring_is_told() {
+        for name in ["__umoddi3", "__udivti3", "__muloti4", "__aeabi_uldivmod", "__aarch64_cas8_acq_rel"] {
+            assert!(is_of_compiler(name.as_bytes()), "{name}");
+        }
+        for name in ["__malloc_context", "__libc_free", "strlen", "__di3", "__", "nobody_has_this", "__stpcpy2"] {
+            assert!(!is_of_compiler(name.as_bytes()), "{name}");
+        }
+    }
 }

@@ -57,7 +57,7 @@ pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, I
     };
     Ok(match found {
         Ok(complaints) => Check::unless("redirections", complaints, || {
-            "main and the end of threads lead through the donor, from where stock names them".to_owned()
+            "each entry point leads to its function of the donor, and so do main and the end of threads".to_owned()
         }),
         Err(problem) => Check::new("redirections", false, problem),
     })
@@ -85,8 +85,16 @@ fn expected(elf: &Elf<'_>, transplant: &Transplant, donor: &Elf<'_>, stock: &Elf
         }
     };
     wanted.push(("main", main));
-    let mut open = changes(elf, stock, transplant);
     let mut complaints = Vec::new();
+    for entry in &transplant.entries {
+        let at = entry.address;
+        let name = entry.symbol().ok_or_else(|| format!("what the entry point {at:#x} is, nobody knows"))?;
+        let (found, wanted) = (transplant.target(elf, at)?, address(name)?);
+        if found != wanted {
+            complaints.push(format!("the entry point {at:#x} jumps to {found:#x}, expected `{name}` at {wanted:#x}"));
+        }
+    }
+    let mut open = changes(elf, stock, transplant);
     for (what, ways) in wanted {
         let fits = |edit: &Edit| ways.contains(&(edit.naming, edit.before, edit.after));
         match open.iter().find_map(|address| at(stock, elf, *address).into_iter().find(fits)) {

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use super::Check;
 use super::edits::differences;
-use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHT_NOBITS, SHT_SYMTAB};
+use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHT_NOBITS, SHT_SYMTAB, Segment};
 use crate::error::InspectError;
+use crate::report::Arch;
 use crate::transplanted::loads;
 
 /// Bytes of the headers and of a symbol (64-bit; gABI, "ELF Header", "Program Header", "Sections" and "Symbol Table").
@@ -16,6 +17,7 @@ const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 const PT_PHDR: u32 = 6;
 const PT_TLS: u32 = 7;
+const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;
 /// What a graft adds: three segments of the donor's and the note, and six sections.
@@ -88,22 +90,36 @@ fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     {
         return Err(format!("{} program headers are new, of the types {kinds:?}", kinds.len()));
     }
-    let unlike = |segment: &crate::elf::Segment<'_>| {
-        segment.kind == PT_PHDR && segment.offset != elf.bytes.word(32).unwrap_or(0)
-    };
-    match elf.segments.iter().find(|segment| unlike(segment)) {
-        Some(segment) => {
-            Err(format!("the program headers are said to be at {:#x}, where they are not", segment.address))
-        }
+    let new = open.iter().map(|(index, _)| *index);
+    let own = (0..elf.segments.len()).filter(|index| [PT_TLS, PT_PHDR].contains(&elf.segments[*index].kind));
+    let raw = programs(elf);
+    match new.chain(own).find(|index| !in_place(elf, &elf.segments[*index], raw[*index])) {
+        Some(index) => Err(format!(
+            "program header {index}, about {:#x}, is not as a graft writes it",
+            elf.segments[index].address
+        )),
         None => Ok(()),
     }
+}
+
+/// Whether a new segment says of itself what is so: its bytes lie where they are loaded from, its two addresses are one, and what is
+/// no segment to load is for reading.
+fn in_place(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8]) -> bool {
+    let load = loads(elf).find(|load| segment.address.wrapping_sub(load.address) < load.memory.max(1));
+    let offset = load.map(|load| load.offset.wrapping_add(segment.address.wrapping_sub(load.address)));
+    let table = (elf.segments.len() * PROGRAM_HEADER) as u64;
+    let is_table = segment.offset == elf.bytes.word(32).unwrap_or(0) && segment.memory == table && segment.align == 8;
+    offset == Some(segment.offset)
+        && raw[16..24] == raw[24..32]
+        && (segment.kind == PT_LOAD || segment.flags == PF_R)
+        && (segment.kind != PT_PHDR || is_table)
 }
 
 /// What stock has in the file and does not load is still there; zeros fill up to the donor. Returns where the donor's part of the
 /// file ends.
 fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
     let (found, wanted) = (elf.bytes.data, stock.bytes.data);
-    let is_new = |load: &&crate::elf::Segment<'_>| loads(stock).all(|other| other.address != load.address);
+    let is_new = |load: &&Segment<'_>| loads(stock).all(|other| other.address != load.address);
     let new: Vec<Range<usize>> =
         loads(elf).filter(is_new).filter_map(|load| range(load.offset, load.data?.len())).collect();
     let (Some(first), Some(end)) = (new.iter().map(|new| new.start).min(), new.iter().map(|new| new.end).max()) else {
@@ -123,16 +139,23 @@ fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
         .filter(|section| section.kind == SHT_SYMTAB)
         .filter_map(|section| range(section.offset, section.data?.len()))
         .collect();
+    let distance = storage(elf).zip(storage(stock)).map(|(now, before)| now.wrapping_sub(before));
     for at in differences(found, wanted) {
         let holds = |ranges: &[Range<usize>]| ranges.iter().find(|range| range.contains(&at)).cloned();
         if at < ELF_HEADER || holds(&loaded).is_some() {
             continue;
         }
-        let moved = holds(&symbols).is_some_and(|table| {
+        let moved = holds(&symbols).and_then(|table| {
             let entry = table.start + (at - table.start) / SYMBOL * SYMBOL;
-            is_moved_variable(stock, &found[entry..], &wanted[entry..])
+            let is_variable = wanted.get(entry + 4).is_some_and(|info| info & 15 == STT_TLS);
+            Some((is_variable, moved(elf, stock, found.get(entry..)?, wanted.get(entry..)?)?))
         });
-        if !moved {
+        let fits = match moved {
+            None => false,
+            Some((false, by)) => by == 0,
+            Some((true, by)) => distance == Some(by),
+        };
+        if !fits {
             return Err(format!("the byte at offset {at:#x} is not stock's"));
         }
     }
@@ -144,19 +167,36 @@ fn range(offset: u64, length: usize) -> Option<Range<usize>> {
     Some(start..start.checked_add(length)?)
 }
 
-/// Whether a symbol is one of thread-local storage, and differs in its section and its value only. The program's storage is a part
-/// of the new one.
-fn is_moved_variable(stock: &Elf<'_>, found: &[u8], wanted: &[u8]) -> bool {
-    let (Some(found), Some(wanted)) = (found.first_chunk::<SYMBOL>(), wanted.first_chunk::<SYMBOL>()) else {
-        return false;
+/// A number that grows as the values of symbols in thread-local storage have to, for the variables to keep their distance from the
+/// thread pointer (musl, src/env/__init_tls.c, static_init_tls).
+fn storage(elf: &Elf<'_>) -> Option<u64> {
+    const GAP: u64 = 16;
+    let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?;
+    let (size, start, mask) = (segment.memory, segment.address, segment.align.saturating_sub(1));
+    Some(match elf.arch {
+        // The storage ends at the thread pointer.
+        Arch::X86_64 => size.wrapping_add(0u64.wrapping_sub(size).wrapping_sub(start) & mask),
+        // It begins behind it.
+        _ => 0u64.wrapping_sub(GAP.wrapping_add(start.wrapping_sub(GAP) & mask)),
+    })
+}
+
+/// How far a symbol of thread-local storage has moved, if it differs in its section and its value only: the program's storage is a
+/// part of the new one. A symbol of the section itself moves by nothing.
+fn moved(elf: &Elf<'_>, stock: &Elf<'_>, found: &[u8], wanted: &[u8]) -> Option<u64> {
+    let (found, wanted) = (found.first_chunk::<SYMBOL>()?, wanted.first_chunk::<SYMBOL>()?);
+    let section = |elf: &Elf<'_>, symbol: &[u8; SYMBOL]| {
+        let index = usize::from(u16::from_le_bytes([symbol[6], symbol[7]]));
+        let section = elf.sections.get(index).filter(|section| section.flags & SHF_TLS != 0)?;
+        Some((index, section.kind == SHT_NOBITS))
     };
-    let section = usize::from(u16::from_le_bytes([wanted[6], wanted[7]]));
-    let in_storage = stock.sections.get(section).is_some_and(|section| section.flags & SHF_TLS != 0);
-    let is_variable = wanted[4] & 15 == STT_TLS;
-    in_storage
-        && found[..6] == wanted[..6]
-        && found[16..] == wanted[16..]
-        && (is_variable || found[8..16] == wanted[8..16])
+    let ((_, was_empty), (index, is_empty)) = (section(stock, wanted)?, section(elf, found)?);
+    let value = |symbol: &[u8; SYMBOL]| u64::from_le_bytes(*symbol[8..].first_chunk().unwrap_or(&[0; 8]));
+    // Where the storage begins as zeros, and is not in the file.
+    let image = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?.data?.len() as u64;
+    let empty = if wanted[4] & 15 == STT_TLS { value(found) >= image } else { was_empty };
+    let same = found[..6] == wanted[..6] && found[16..] == wanted[16..];
+    (same && index >= stock.sections.len() && is_empty == empty).then(|| value(found).wrapping_sub(value(wanted)))
 }
 
 /// Behind the donor come the names of the sections, then their headers, then nothing. Without sections nothing comes at all.
