@@ -5,8 +5,8 @@
 
 use std::io::Read;
 
-use surgery::Arch;
-use surgery::donor::{DonorError, DonorKind, DonorObject, DonorOption};
+use format::{Arch, DonorKind, DonorOption};
+use surgery::donor::{DonorError, DonorObject};
 
 /// An allocator, or a set of string functions, in the form in which it is transplanted.
 #[derive(Debug)]

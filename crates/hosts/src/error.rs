@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use surgery::donor::DonorKind;
+use format::DonorKind;
 
 use crate::Skipped;
 use crate::packed::Fault;
@@ -111,7 +111,7 @@ pub enum Error {
         /// The executable.
         path: PathBuf,
         /// What it is for.
-        arch: surgery::Arch,
+        arch: format::Arch,
     },
     /// The donor's form for executables is unsound: a fault of this build.
     #[error("donor `{donor}`: {source}")]
@@ -135,7 +135,7 @@ pub enum Error {
         /// The executable.
         path: PathBuf,
         /// What it is for.
-        arch: surgery::Arch,
+        arch: format::Arch,
     },
     /// `--try`: stock and graft do not do the same.
     #[error("the graft of `{}` does not do what stock does: {differs}", .path.display())]
@@ -379,7 +379,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn nothing_runs(arch: surgery::Arch) -> String {
+    pub(crate) fn nothing_runs(arch: format::Arch) -> String {
         format!("this machine runs no programs for {arch}, and there is no emulator (qemu-{arch}-static, qemu-{arch})")
     }
 

@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use donors::Donor;
-use surgery::Arch;
-use surgery::donor::{DonorObject, Note};
-use transplant::{Absence, Blob, Entry, Plan, StringEntry, StringFunction};
+use format::{Arch, Note, StringFunction};
+use surgery::donor::DonorObject;
+use transplant::{Absence, Blob, Entry, Plan, StringEntry};
 
 use crate::companion;
 use crate::conditions::Conditions;

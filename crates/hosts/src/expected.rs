@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use surgery::Arch;
-use surgery::donor::Note;
+use format::{Arch, Note};
 
 use crate::error::Error;
 use crate::executable::{Insert, Inserts, insert};

@@ -70,6 +70,7 @@ pub use executable::{
     GraftedExecutable, Inserts, graft_executable, graft_executable_to, is_executable, plan_executable,
 };
 pub use expected::{Candidate, candidates};
+pub use format::StringFunction;
 pub use graft::{ALLOGRAFT as VERSION, Action, Bundle, Grafted, Grafts, Request, Skipped, graft, graft_under};
 pub use live::{Ending, remove_temporaries};
 pub use operation::{Another, Carried, Operation, Strings};
@@ -80,5 +81,5 @@ pub use rehearsal::self_test;
 pub use root::in_root;
 pub use swift::locate;
 pub use transaction::Stuck;
-pub use transplant::{Absence, StringEntry, StringFunction};
+pub use transplant::{Absence, StringEntry};
 pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo, undo_under};

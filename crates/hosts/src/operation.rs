@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use surgery::Arch;
+use format::{Arch, DonorKind, Note};
 use surgery::archive::Archive;
-use surgery::donor::{DonorKind, DonorObject, Note};
+use surgery::donor::DonorObject;
 use surgery::plan::{Plan, Refusal, RemovedMember, Restoration};
 
 use crate::companion;

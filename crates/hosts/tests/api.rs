@@ -41,7 +41,7 @@ fn what_is_grafted_is_what_surgery_plans() {
     hosts::graft(&libc, &request()).unwrap();
     let mut bytes = stock();
     for donor in [donors::find(donors::DEFAULT).unwrap(), donors::strings()] {
-        let object = surgery::donor::DonorObject::parse(donor.object(surgery::Arch::X86_64).unwrap()).unwrap();
+        let object = surgery::donor::DonorObject::parse(donor.object(format::Arch::X86_64).unwrap()).unwrap();
         let tuned = object.tuned(&[], env!("CARGO_PKG_VERSION")).unwrap();
         let archive = surgery::archive::Archive::parse(&bytes).unwrap();
         bytes = surgery::plan::plan(&archive, &tuned).unwrap().apply(&archive);

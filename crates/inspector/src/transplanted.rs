@@ -12,6 +12,7 @@ const FREE: u32 = 2;
 const FAMILY_END: u32 = 9;
 /// The number of the first string function; the others follow (docs/note.md). An archive's graft brings more of them.
 const FIRST_STRING: u32 = 16;
+/// A copy on purpose: a mistake in the numbers that grafts are made with shows here.
 const STRINGS: [&str; 20] = [
     "memcpy",
     "memmove",

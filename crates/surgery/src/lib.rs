@@ -2,10 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-mod arch;
 pub mod archive;
 pub mod donor;
 pub mod object;
 pub mod plan;
-
-pub use arch::Arch;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use surgery::Arch;
+use format::Arch;
 
 use crate::refusal::Refusal;
 

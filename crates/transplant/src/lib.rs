@@ -35,10 +35,9 @@ mod strings;
 mod thread_storage;
 
 pub use blob::{Blob, BlobError};
-pub use family::Role;
 pub use image::arch;
 pub use kind::{carries_graft, notes};
 pub use plan::{Entry, Plan, plan};
 pub use refusal::Refusal;
 pub use self_test::with_self_test;
-pub use strings::{Absence, Kept, StringEntry, StringFunction, Unproven};
+pub use strings::{Absence, Kept, StringEntry, Unproven};

@@ -1,6 +1,6 @@
 //! Why a program is left alone.
 
-use crate::family::Role;
+use format::Role;
 
 /// What speaks against a graft. Except for [`Refusal::Malformed`], the file may be perfectly good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

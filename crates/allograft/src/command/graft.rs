@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use format::{DonorKind, Note};
 use hosts::{Action, Another, Bundle, Carried, Conditions, Grafted, Grafts, Locking, Operation, Request, Strings};
 use serde_json::{Value, json};
-use surgery::donor::{DonorKind, Note};
 use surgery::plan::{Plan, RemovedMember, Restoration};
 
 use crate::choice::Choice;

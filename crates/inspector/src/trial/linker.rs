@@ -209,7 +209,7 @@ pub(super) struct StartFiles {
 }
 
 impl StartFiles {
-    pub(super) fn beside(libc: &Path, arch: conformance::Arch, folder: &Path) -> io::Result<Self> {
+    pub(super) fn beside(libc: &Path, arch: format::Arch, folder: &Path) -> io::Result<Self> {
         let beside = |name: &str| Some(libc.with_file_name(name)).filter(|path| path.is_file());
         let runtime = folder.join("runtime.a");
         std::fs::write(&runtime, conformance::runtime_library(arch))?;

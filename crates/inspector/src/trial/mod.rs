@@ -113,7 +113,7 @@ struct Trial<'o> {
     linkers: Vec<Linker>,
     start: StartFiles,
     runner: Option<Runner>,
-    suite: conformance::Arch,
+    suite: format::Arch,
     folder: TempDir,
     /// The donor's name, when the archive is a graft of ours.
     donor: Option<String>,
@@ -128,7 +128,7 @@ impl<'o> Trial<'o> {
         options: &'o TrialOptions<'o>,
         outcome: &mut TrialOutcome,
     ) -> Result<Self, String> {
-        let suite = conformance::Arch::from_name(&arch.name())
+        let suite = format::Arch::from_name(&arch.name())
             .ok_or_else(|| format!("there are no conformance programs for {arch}"))?;
         // A linker runs in a folder of its own.
         let libc =

@@ -1,17 +1,17 @@
 //! Makes the smallest relocatable object that asks for given symbols, so that a linker has to find them.
 
 /// An ELF object without code, with one undefined symbol for each name. 32-bit where the architecture is.
-pub(super) fn object(arch: conformance::Arch, names: &[&str]) -> Vec<u8> {
+pub(super) fn object(arch: format::Arch, names: &[&str]) -> Vec<u8> {
     let (machine, flags): (u16, u32) = match arch {
-        conformance::Arch::X86_64 => (62, 0),
-        conformance::Arch::Aarch64 => (183, 0),
+        format::Arch::X86_64 => (62, 0),
+        format::Arch::Aarch64 => (183, 0),
         // Doubles in registers: what does not say so does not link with what does.
-        conformance::Arch::Riscv64 => (243, 4),
-        conformance::Arch::I686 => (3, 0),
+        format::Arch::Riscv64 => (243, 4),
+        format::Arch::I686 => (3, 0),
         // EABI, version 5.
-        conformance::Arch::Arm => (40, 0x0500_0000),
+        format::Arch::Arm => (40, 0x0500_0000),
     };
-    let wide = !matches!(arch, conformance::Arch::I686 | conformance::Arch::Arm);
+    let wide = !matches!(arch, format::Arch::I686 | format::Arch::Arm);
     let (header, symbol, section) = if wide { (64, 24, 64) } else { (52, 16, 40) };
     let mut strings = vec![0u8];
     let mut symbols = vec![0u8; symbol];
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_object_asks_for_what_it_was_told() {
-        for arch in conformance::Arch::ALL {
+        for arch in format::Arch::ALL {
             let object = object(arch, &["wcsdup", "strdup"]);
             let elf = Elf::parse(&object).unwrap();
             assert_eq!((elf.file_type, elf.arch.name().as_ref(), elf.damage.as_deref()), (1, arch.name(), None));

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use sha2::{Digest, Sha256};
-use zigcc::Arch;
+use zigcc::{Arch, ZigTarget};
 
 /// What the sample donor defines.
 const PROVIDES: [&str; 17] = [

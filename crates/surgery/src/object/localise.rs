@@ -7,7 +7,7 @@ use object::elf;
 
 use super::layout::{Layout, SH_FLAGS, SH_TYPE, word};
 use super::{Object, ObjectError, Section};
-use crate::archive::printable;
+use format::printable;
 
 /// LLVM's list of symbols whose address matters (ULEB128 numbers of symbols), and its older call graph profile, which also
 /// has numbers of symbols.

@@ -8,7 +8,7 @@ use object::elf;
 use super::layout::{Layout, SH_TYPE, word};
 use super::localise::{SHT_LLVM_ADDRSIG, symbol_table};
 use super::{Object, ObjectError, Section, Sections};
-use crate::archive::printable;
+use format::printable;
 
 /// One object with everything of `first` and then everything of `second`, both little-endian and for the same machine. Where
 /// both define a symbol, one of them weakly, the other's counts; where both weakly, the first's.

@@ -18,7 +18,7 @@ use object::elf;
 use object::read::elf::{FileHeader, Sym};
 use object::{Endianness, LittleEndian};
 
-use crate::Arch;
+use format::Arch;
 
 /// What an ELF object is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

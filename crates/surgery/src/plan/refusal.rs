@@ -1,7 +1,8 @@
 //! Why an archive must not be grafted, and what to do instead.
 
-use crate::Arch;
-use crate::donor::{DonorError, DonorKind};
+use format::{Arch, DonorKind, OptionsError};
+
+use crate::donor::DonorError;
 use crate::object::ObjectError;
 
 /// Why an archive must not be grafted.
@@ -138,7 +139,7 @@ pub enum Refusal {
     /// Something that stays needs the allocator's insides.
     #[error(
         "member {ordinal} `{name}` refers to `{symbol}`, which {possessive} member {definer} `{definer_name}` defines and the donor does not",
-        possessive = kind.possessive()
+        possessive = possessive(*kind)
     )]
     Entangled {
         /// What is replaced.
@@ -157,7 +158,7 @@ pub enum Refusal {
     /// Something that stays would fall back to a stand-in for a part of the allocator, without a word from the linker.
     #[error(
         "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which {possessive} member {definer} `{definer_name}` defines and the donor does not",
-        possessive = kind.possessive()
+        possessive = possessive(*kind)
     )]
     UnknownHook {
         /// What is replaced.
@@ -188,7 +189,7 @@ pub enum Refusal {
     /// A symbol would be there twice.
     #[error(
         "member {ordinal} `{name}` is not part of {kind} that {go}, but defines `{symbol}`, as the donor does",
-        go = kind.go()
+        go = go(*kind)
     )]
     Collision {
         /// What is replaced.
@@ -224,6 +225,22 @@ pub enum Refusal {
         /// The symbol.
         symbol: String,
     },
+}
+
+/// The replaced functions' name before a noun.
+fn possessive(kind: DonorKind) -> &'static str {
+    match kind {
+        DonorKind::Malloc => "the allocator's",
+        DonorKind::Strings => "the string functions'",
+    }
+}
+
+/// What they do when they are replaced.
+fn go(kind: DonorKind) -> &'static str {
+    match kind {
+        DonorKind::Malloc => "goes",
+        DonorKind::Strings => "go",
+    }
 }
 
 fn quoted(symbols: &[impl AsRef<str>]) -> String {
@@ -266,7 +283,7 @@ impl Refusal {
             Refusal::MixedMachines { .. } => "split the archive by machine and graft each part",
             Refusal::Machine { .. } => "`allograft donors` lists the architectures",
             Refusal::DonorArch { .. } => "use the donor's object for the archive's architecture",
-            Refusal::Donor(DonorError::UnknownOption { .. } | DonorError::OutOfRange { .. }) => {
+            Refusal::Donor(DonorError::Options(OptionsError::Unknown { .. } | OptionsError::OutOfRange { .. })) => {
                 "`allograft donors` lists the options with their ranges"
             }
             Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => {

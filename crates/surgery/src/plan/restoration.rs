@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use format::printable;
+
 use super::census::{Census, Entry};
 use super::family::{self, USUAL_LOSSES};
 use super::survey::{self, Libc};
-use crate::archive::{Archive, Insert, printable};
+use crate::archive::{Archive, Insert};
 use crate::object::Machine;
 
 /// A member of a stock archive that comes back.

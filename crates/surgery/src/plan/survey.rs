@@ -1,10 +1,11 @@
 //! What an archive is: whose libc, for which machine, and whether it carries a graft.
 
+use format::{Arch, DonorKind, Note};
+
 use super::Refusal;
 use super::census::{Census, Entry};
-use crate::Arch;
 use crate::archive::Archive;
-use crate::donor::{self, DonorKind, Note};
+use crate::donor;
 use crate::object::{Machine, Object, arm};
 
 /// Whose C library an archive is.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use format::Arch;
 use proptest::prelude::*;
-use surgery::Arch;
 use surgery::archive::Archive;
 use surgery::donor::DonorObject;
 use surgery::plan::{plan, survey};

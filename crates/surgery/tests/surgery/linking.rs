@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fixtures::Arch;
+use fixtures::{Arch, ZigTarget};
 use surgery::archive::Archive;
 use surgery::donor::DonorObject;
 use surgery::object::{Binding, localise, symbols};

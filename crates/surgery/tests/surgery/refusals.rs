@@ -1,7 +1,7 @@
 //! What must not be grafted, and what is said about it.
 
+use format::Arch;
 use object::{Architecture, Endianness};
-use surgery::Arch;
 use surgery::archive::Archive;
 use surgery::plan::{Libc, Plan, PlanKind, Reason, Refusal, plan, survey};
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use format::{Arch, DonorKind};
 use object::read::archive::ArchiveFile;
 use object::{Object as _, ObjectSymbol as _};
-use surgery::Arch;
 use surgery::archive::Archive;
-use surgery::donor::{DonorKind, DonorObject};
+use surgery::donor::DonorObject;
 use surgery::plan::{Plan, PlanKind, Reason, Refusal, carried, plan};
 
 use crate::samples::{self, musl_with};

@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use surgery::Arch;
+use format::Arch;
 
 use crate::image::{Image, STT_FUNC, Symbol};
 use crate::relocations::Relocations;

@@ -13,7 +13,7 @@ mod x86_64;
 
 use std::fmt;
 
-use surgery::Arch;
+use format::Arch;
 
 pub(crate) use memory::{Memory, PAGE};
 

@@ -1,9 +1,9 @@
 //! Inputs for the functions on strings: strlen and strnlen, strchr and its like, strcmp and strncmp, strcpy and its like, strcat
 //! and strncat.
 
-use super::StringFunction;
 use super::proof::{SHORT, Trial, Unproven, aligned, alignments, every_two_bytes, neighbours};
 use crate::interpreter::Argument::{Address, Int, Word};
+use format::StringFunction;
 
 /// A length with more than 32 bits, of which the lower 32 are 0.
 const WIDE: u64 = 1 << 32;

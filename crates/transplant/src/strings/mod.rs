@@ -11,7 +11,6 @@
 //! - bcmp has no result that tells it from other comparisons, and stays.
 
 mod entrance;
-mod function;
 mod inputs_blocks;
 mod inputs_texts;
 mod proof;
@@ -20,8 +19,9 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use function::StringFunction;
 pub use proof::Unproven;
+
+use format::StringFunction;
 
 use crate::code::Code;
 use crate::family::Family;

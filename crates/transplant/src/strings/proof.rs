@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
-use super::StringFunction;
 use super::inputs_blocks as blocks;
 use super::inputs_texts as texts;
 use crate::image::Image;
 use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE, Stop};
+use format::StringFunction;
 
 /// Why a function is not proven to be what it was taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

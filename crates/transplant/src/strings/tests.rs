@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::StringFunction;
 use super::proof::{Strictness, Trial, Unproven};
 use crate::image::Image;
+use format::StringFunction;
 
 /// How the sources are compiled: nothing may become a call of what it is meant to be. SSE2 is x86_64's own.
 const FLAGS: [&str; 7] = [

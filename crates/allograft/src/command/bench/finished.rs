@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use surgery::Arch;
+use format::Arch;
 
 use super::arms::{self, Arm, Libc, Place};
 use super::preparation::native;

@@ -1,12 +1,12 @@
-//! The section `.rodata.allograft.options`: a table of options in the donor's object, which the donor reads at run time.
+//! The section `.rodata.allograft.options` (docs/options-block.md): a table of options in the donor's object, which the donor
+//! reads at run time. The C side is `crates/donors/glue/settings.h`.
 //!
 //! Little-endian: u32 magic, format, count, size of an entry; then entries of char name[32], i64 value, min and max, u32
 //! flags (bit 0: set by a graft), u32 reserved.
 
 use std::collections::HashSet;
 
-use super::DonorError;
-use crate::archive::printable;
+use crate::printable;
 
 /// The section that holds the options.
 pub const OPTIONS_SECTION: &str = ".rodata.allograft.options";
@@ -20,6 +20,41 @@ const HEADER: usize = 16;
 const ENTRY: usize = 64;
 const NAME: usize = 32;
 const SET: u32 = 1;
+
+/// Why options cannot be read or set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// Options of another layout.
+    #[error("the section `.rodata.allograft.options` has {what} {found}, expected {expected}")]
+    Layout {
+        /// Which field.
+        what: String,
+        /// Its value.
+        found: String,
+        /// The value that it should have.
+        expected: String,
+    },
+    /// An option that the donor does not have.
+    #[error("unknown option `{name}`; known: {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// All that there are, with commas.
+        known: String,
+    },
+    /// A value out of range.
+    #[error("option `{name}` cannot be {value}: it takes {min} to {max}")]
+    OutOfRange {
+        /// The option.
+        name: String,
+        /// What was asked for.
+        value: i64,
+        /// Its least value.
+        min: i64,
+        /// Its greatest value.
+        max: i64,
+    },
+}
 
 /// Something about a donor that can be set when it is grafted.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -36,22 +71,28 @@ pub struct DonorOption {
     pub set: bool,
 }
 
-/// Changes one option.
-pub(super) fn set(options: &mut [DonorOption], name: &str, value: i64) -> Result<(), DonorError> {
+/// Sets one option.
+///
+/// # Errors
+/// A name that is not among them, and a value out of range.
+pub fn set(options: &mut [DonorOption], name: &str, value: i64) -> Result<(), OptionsError> {
     let known = options.iter().map(|option| option.name.as_str()).collect::<Vec<_>>().join(", ");
-    let option = options.iter_mut().find(|option| option.name == name).ok_or_else(|| DonorError::UnknownOption {
+    let option = options.iter_mut().find(|option| option.name == name).ok_or_else(|| OptionsError::Unknown {
         name: printable(name.as_bytes()),
         known: if known.is_empty() { "none".to_owned() } else { known },
     })?;
     if !(option.min..=option.max).contains(&value) {
-        return Err(DonorError::OutOfRange { name: name.to_owned(), value, min: option.min, max: option.max });
+        return Err(OptionsError::OutOfRange { name: name.to_owned(), value, min: option.min, max: option.max });
     }
     (option.value, option.set) = (value, true);
     Ok(())
 }
 
 /// Reads the section's content.
-pub(super) fn parse(content: &[u8]) -> Result<Vec<DonorOption>, DonorError> {
+///
+/// # Errors
+/// Content of another layout, names that are none or occur twice, and values out of their range.
+pub fn parse(content: &[u8]) -> Result<Vec<DonorOption>, OptionsError> {
     let (header, table) =
         content.split_at_checked(HEADER).ok_or_else(|| layout("a size of", content.len(), "at least 16"))?;
     if header[..4] != *MAGIC {
@@ -80,7 +121,7 @@ pub(super) fn parse(content: &[u8]) -> Result<Vec<DonorOption>, DonorError> {
     Ok(options)
 }
 
-fn option(position: usize, entry: &[u8]) -> Result<DonorOption, DonorError> {
+fn option(position: usize, entry: &[u8]) -> Result<DonorOption, OptionsError> {
     let field = |what: &str| format!("in entry {position} {what}");
     let end = entry[..NAME].iter().position(|byte| *byte == 0).unwrap_or(NAME);
     let (name, rest) = entry[..NAME].split_at(end);
@@ -96,8 +137,8 @@ fn option(position: usize, entry: &[u8]) -> Result<DonorOption, DonorError> {
     Ok(DonorOption { name: printable(name), value, min, max, set })
 }
 
-/// Writes values and flags back; everything else in the section stays.
-pub(super) fn write(options: &[DonorOption], content: &mut [u8]) {
+/// Writes values and flags back into the section's content, in the order in which [`parse`] gave them; everything else stays.
+pub fn write(options: &[DonorOption], content: &mut [u8]) {
     for (entry, option) in content[HEADER..].chunks_exact_mut(ENTRY).zip(options) {
         entry[32..40].copy_from_slice(&option.value.to_le_bytes());
         let flags = word(entry, 56) & !SET | if option.set { SET } else { 0 };
@@ -113,6 +154,6 @@ fn long(bytes: &[u8], at: usize) -> i64 {
     bytes[at..].iter().take(8).rev().fold(0, |number, byte| number << 8 | i64::from(*byte))
 }
 
-fn layout(what: impl Into<String>, found: impl ToString, expected: impl ToString) -> DonorError {
-    DonorError::OptionsLayout { what: what.into(), found: found.to_string(), expected: expected.to_string() }
+fn layout(what: impl Into<String>, found: impl ToString, expected: impl ToString) -> OptionsError {
+    OptionsError::Layout { what: what.into(), found: found.to_string(), expected: expected.to_string() }
 }

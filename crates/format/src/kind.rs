@@ -1,12 +1,13 @@
-//! What a donor replaces, and how its object shows it.
+//! What a donor replaces, and how its object shows it (docs/note.md).
 
 use std::fmt;
 
 /// What a donor replaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DonorKind {
     /// The malloc family.
+    #[default]
     Malloc,
     /// memcpy, strlen and their like.
     Strings,
@@ -26,7 +27,7 @@ impl DonorKind {
     }
 
     /// The type of the donor's note.
-    pub(super) fn note_type(self) -> u32 {
+    pub fn note_type(self) -> u32 {
         match self {
             DonorKind::Malloc => 1,
             DonorKind::Strings => 2,
@@ -34,7 +35,7 @@ impl DonorKind {
     }
 
     /// Whether its objects have a section of options.
-    pub(super) fn has_options(self) -> bool {
+    pub fn has_options(self) -> bool {
         self == DonorKind::Malloc
     }
 
@@ -43,22 +44,6 @@ impl DonorKind {
         match self {
             DonorKind::Malloc => "allograft.o",
             DonorKind::Strings => "allograft_str.o",
-        }
-    }
-
-    /// For messages, before a noun.
-    pub(crate) fn possessive(self) -> &'static str {
-        match self {
-            DonorKind::Malloc => "the allocator's",
-            DonorKind::Strings => "the string functions'",
-        }
-    }
-
-    /// For messages, after the name.
-    pub(crate) fn go(self) -> &'static str {
-        match self {
-            DonorKind::Malloc => "goes",
-            DonorKind::Strings => "go",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The architectures that a graft can be made for.
+//! The architectures that a graft can be made for. The crate `inspector` has a list of its own, since it also names others.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl Arch {
     /// All of them.
     pub const ALL: [Arch; 5] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64, Arch::I686, Arch::Arm];
 
-    /// As target triples spell it: `x86_64`, `aarch64`, `riscv64`.
+    /// As target triples spell it: `x86_64`, `aarch64`, `riscv64`, `i686`, `arm`.
     pub fn name(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64",
@@ -34,7 +34,7 @@ impl Arch {
         }
     }
 
-    /// The one of this name.
+    /// The architecture whose [`Arch::name`] is `name`.
     pub fn from_name(name: &str) -> Option<Arch> {
         Arch::ALL.into_iter().find(|arch| arch.name() == name)
     }
@@ -43,5 +43,17 @@ impl Arch {
 impl fmt::Display for Arch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_are_found_by_name() {
+        assert_eq!(Arch::from_name("aarch64"), Some(Arch::Aarch64));
+        assert_eq!(Arch::from_name("x86_64"), Some(Arch::X86_64));
+        assert_eq!(Arch::from_name("mips"), None);
     }
 }

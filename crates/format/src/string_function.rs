@@ -1,4 +1,6 @@
-//! The string functions that a graft can redirect, what they are called, and what replaces them.
+//! The string functions that an executable's graft can redirect, what they are called, and their numbers.
+//!
+//! `inspector` and the conformance programs have lists of their own, so that a mistake in this one is found.
 
 use std::fmt;
 
@@ -28,7 +30,8 @@ pub enum StringFunction {
     Strncat,
 }
 
-/// Each with the name under which the blob defines what takes its place, in the order of `parameters.h`.
+/// Each with the name under which the blob defines what takes its place, in the order of
+/// `crates/donors/transplant/parameters.h`.
 const NAMES: [(StringFunction, &str); 20] = {
     use StringFunction::{
         Bcmp, Memchr, Memcmp, Memcpy, Memmove, Memrchr, Memset, Stpcpy, Stpncpy, Strcat, Strchr, Strchrnul, Strcmp,
@@ -60,7 +63,7 @@ const NAMES: [(StringFunction, &str); 20] = {
 
 impl StringFunction {
     /// All of them.
-    pub(crate) fn all() -> impl Iterator<Item = StringFunction> {
+    pub fn all() -> impl Iterator<Item = StringFunction> {
         NAMES.into_iter().map(|(function, _)| function)
     }
 
@@ -70,12 +73,12 @@ impl StringFunction {
     }
 
     /// The number that the note on entry points has for it (docs/note.md).
-    pub(crate) fn number(self) -> u32 {
+    pub fn number(self) -> u32 {
         16 + self as u32
     }
 
     /// The function that a symbol names: under its public name, or one that musl has for itself (src/include/string.h).
-    pub(super) fn named(symbol: &[u8]) -> Option<StringFunction> {
+    pub fn named(symbol: &[u8]) -> Option<StringFunction> {
         let name = match symbol {
             b"__memrchr" => b"memrchr",
             b"__strchrnul" => b"strchrnul".as_slice(),
