@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use format::{Arch, DonorKind};
-use surgery::object::{self, ObjectError};
+use relocatable::ObjectError;
 use zigcc::{Zig, ZigTarget};
 
 use crate::recipe::{Recipe, Role, Unit, Upstream};
@@ -162,7 +162,7 @@ impl Foundry {
         self.zig.run(link(&exports, &objects, &merged))?;
 
         let kept = |name: &[u8]| exports.iter().any(|kept| kept.as_bytes() == name);
-        let object = object::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
+        let object = relocatable::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
         let path = self.object_path(recipe, arch);
         fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })
     }
@@ -317,7 +317,7 @@ fn exports(recipe: &Recipe, arch: Arch, objects: &[PathBuf]) -> Result<Vec<Strin
     let mut exports = Vec::new();
     for path in objects {
         let bytes = read(path)?;
-        let symbols = object::symbols(&bytes).map_err(|source| damaged(recipe, arch, source))?;
+        let symbols = relocatable::symbols(&bytes).map_err(|source| damaged(recipe, arch, source))?;
         for symbol in symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared()) {
             let name = String::from_utf8_lossy(symbol.name).into_owned();
             if !recipe.exports.contains(&name) {

@@ -10,7 +10,7 @@ fn allocators_define_the_family_and_nothing_else() {
     let expected: BTreeSet<&str> = format::family::donated().collect();
     for donor in donors::all() {
         for (arch, object) in donor.objects {
-            let symbols = surgery::object::symbols(object).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
+            let symbols = relocatable::symbols(object).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
             let shared = symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared());
             let names: Vec<String> = shared.map(|symbol| String::from_utf8_lossy(symbol.name).into_owned()).collect();
             let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();

@@ -232,7 +232,7 @@ impl<'a> Surgeon<'a> {
         donor: &'static donors::Donor,
     ) -> Result<Result<Plan, Refusal>, Error> {
         // By the first object in it; whether the others agree, and whether it is a libc at all, the plan finds out.
-        let machine = archive.members().iter().find_map(|member| surgery::object::machine(member.data));
+        let machine = archive.members().iter().find_map(|member| relocatable::machine(member.data));
         let arch = machine.and_then(|machine| machine.arch()).unwrap_or(Arch::X86_64);
         let object = donor.object(arch).ok_or_else(|| Error::NoDonorFor {
             path: path.to_owned(),

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use format::Note;
 use hosts::{Conditions, Locking};
+use relocatable::{Binding, merge, symbols};
 use serde_json::{Value, json};
 use surgery::archive::{Archive, Insert};
-use surgery::object::{Binding, merge, symbols};
 
 use crate::choice::Choice;
 use crate::command::graft::shell_quoted;

@@ -2,7 +2,7 @@
 
 use format::{NoteError, OptionsError};
 
-use crate::object::ObjectError;
+use relocatable::ObjectError;
 
 /// Why an object is no donor, or cannot be tuned as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

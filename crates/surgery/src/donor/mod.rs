@@ -11,7 +11,7 @@ use format::{Arch, DonorKind, DonorOption, Note, note};
 use object::elf;
 use sha2::{Digest, Sha256};
 
-use crate::object::{Object, ObjectError, Section, Sections};
+use relocatable::{Object, ObjectError, Section, Sections};
 
 /// A donor's object, its note and its options checked.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use super::census::Census;
 use super::donated::Donated;
 use super::excision::{Excision, text};
 use super::{Refusal, family};
-use crate::object::Binding;
+use relocatable::Binding;
 
 /// Whether libc's fork calls the allocator's hook.
 pub(super) fn fork_hook(census: &Census<'_>, excision: &Excision<'_, '_>) -> bool {

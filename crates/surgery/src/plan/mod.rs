@@ -19,8 +19,8 @@ use std::collections::BTreeSet;
 
 use crate::archive::{Archive, Insert};
 use crate::donor::DonorObject;
-use crate::object::{Machine, ObjectError};
 use format::{Arch, DonorKind, Note};
+use relocatable::{Machine, ObjectError};
 
 use census::{Census, identity};
 use donated::Donated;

@@ -3,7 +3,7 @@
 use format::{Arch, DonorKind, OptionsError};
 
 use crate::donor::DonorError;
-use crate::object::ObjectError;
+use relocatable::ObjectError;
 
 /// Why an archive must not be grafted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

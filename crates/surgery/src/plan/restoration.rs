@@ -8,7 +8,7 @@ use super::census::{Census, Entry};
 use super::family::{self, USUAL_LOSSES};
 use super::survey::{self, Libc};
 use crate::archive::{Archive, Insert};
-use crate::object::Machine;
+use relocatable::Machine;
 
 /// A member of a stock archive that comes back.
 #[derive(Debug, Clone, PartialEq, Eq)]

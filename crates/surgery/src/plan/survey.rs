@@ -6,7 +6,7 @@ use super::Refusal;
 use super::census::{Census, Entry};
 use crate::archive::Archive;
 use crate::donor;
-use crate::object::{Machine, Object, arm};
+use relocatable::{Machine, Object, arm};
 
 /// Whose C library an archive is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]

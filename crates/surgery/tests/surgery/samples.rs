@@ -199,7 +199,7 @@ pub(crate) fn archive(members: &[(&str, Vec<u8>)], index: bool) -> Vec<u8> {
         .iter()
         .enumerate()
         .flat_map(|(position, (_, data))| {
-            let symbols = surgery::object::symbols(data).unwrap_or_default();
+            let symbols = relocatable::symbols(data).unwrap_or_default();
             symbols
                 .into_iter()
                 .filter(|symbol| symbol.defined && symbol.is_shared())

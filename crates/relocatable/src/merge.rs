@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use object::elf;
 
-use super::layout::{Layout, SH_TYPE, word};
-use super::localise::{SHT_LLVM_ADDRSIG, symbol_table};
-use super::{Object, ObjectError, Section, Sections};
+use crate::layout::{Layout, SH_TYPE, word};
+use crate::localise::{SHT_LLVM_ADDRSIG, symbol_table};
+use crate::{Object, ObjectError, Section, Sections};
 use format::printable;
 
 /// One object with everything of `first` and then everything of `second`, both little-endian and for the same machine. Where
@@ -166,7 +166,7 @@ impl SymbolTable {
         for locals in [true, false] {
             for (which, input) in inputs.iter().enumerate() {
                 for symbol in input.object.symbols()? {
-                    let is_local = symbol.binding == super::Binding::Local;
+                    let is_local = symbol.binding == crate::Binding::Local;
                     if is_local != locals || symbol.index == 0 {
                         continue;
                     }

@@ -1,24 +1,13 @@
-//! Relocatable ELF objects: which symbols they define and refer to, read over the `object` crate's low level.
-
-pub(crate) mod arm;
-mod error;
-mod layout;
-mod localise;
-mod merge;
-mod sections;
-
-pub use error::ObjectError;
-pub use localise::localise;
-pub use merge::merge;
-pub(crate) use sections::{Section, Sections};
+//! What an object is made for, and which symbols it defines and refers to.
 
 use std::fmt;
 
+use format::Arch;
 use object::elf;
 use object::read::elf::{FileHeader, Sym};
 use object::{Endianness, LittleEndian};
 
-use format::Arch;
+use crate::{ObjectError, Sections};
 
 /// What an ELF object is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,19 +138,20 @@ impl Symbol<'_> {
 
 /// A relocatable object, of any machine.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Object<'a> {
-    pub(crate) machine: Machine,
+pub struct Object<'a> {
+    /// What it is made for.
+    pub machine: Machine,
     data: &'a [u8],
 }
 
 impl<'a> Object<'a> {
     /// Looks at the header only. `None`: not a relocatable ELF object, but LLVM bitcode, say.
-    pub(crate) fn recognise(data: &'a [u8]) -> Option<Object<'a>> {
+    pub fn recognise(data: &'a [u8]) -> Option<Object<'a>> {
         Object::of_type(data, elf::ET_REL)
     }
 
     /// The same for a shared object, of which the sections can be read.
-    pub(crate) fn recognise_library(data: &'a [u8]) -> Option<Object<'a>> {
+    pub fn recognise_library(data: &'a [u8]) -> Option<Object<'a>> {
         Object::of_type(data, elf::ET_DYN)
     }
 
@@ -191,7 +181,10 @@ impl<'a> Object<'a> {
     }
 
     /// All symbols but the empty first one, in the order of the table; none where there is no table.
-    pub(crate) fn symbols(&self) -> Result<Vec<Symbol<'a>>, ObjectError> {
+    ///
+    /// # Errors
+    /// Tables that are damaged.
+    pub fn symbols(&self) -> Result<Vec<Symbol<'a>>, ObjectError> {
         match (self.machine.bits, self.machine.big_endian) {
             (64, false) => read_symbols::<elf::FileHeader64<LittleEndian>>(self.data),
             (64, true) => read_symbols::<elf::FileHeader64<Endianness>>(self.data),
@@ -199,7 +192,11 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(crate) fn sections(&self) -> Result<Sections<'a>, ObjectError> {
+    /// All section headers.
+    ///
+    /// # Errors
+    /// Headers that are damaged.
+    pub fn sections(&self) -> Result<Sections<'a>, ObjectError> {
         match (self.machine.bits, self.machine.big_endian) {
             (64, false) => Sections::read::<elf::FileHeader64<LittleEndian>>(self.data),
             (64, true) => Sections::read::<elf::FileHeader64<Endianness>>(self.data),

@@ -88,7 +88,7 @@ pub enum ObjectError {
 }
 
 impl ObjectError {
-    pub(super) fn reading(part: &'static str) -> impl Fn(object::read::Error) -> ObjectError + Copy {
+    pub(crate) fn reading(part: &'static str) -> impl Fn(object::read::Error) -> ObjectError + Copy {
         move |error| ObjectError::Damaged { part, problem: error.to_string() }
     }
 }

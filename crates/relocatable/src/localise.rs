@@ -5,13 +5,13 @@
 
 use object::elf;
 
-use super::layout::{Layout, SH_FLAGS, SH_TYPE, word};
-use super::{Object, ObjectError, Section};
+use crate::layout::{Layout, SH_FLAGS, SH_TYPE, word};
+use crate::{Object, ObjectError, Section};
 use format::printable;
 
 /// LLVM's list of symbols whose address matters (ULEB128 numbers of symbols), and its older call graph profile, which also
 /// has numbers of symbols.
-pub(super) const SHT_LLVM_ADDRSIG: u32 = 0x6fff_4c03;
+pub(crate) const SHT_LLVM_ADDRSIG: u32 = 0x6fff_4c03;
 const SHT_LLVM_CALL_GRAPH_PROFILE_BY_NUMBER: u32 = 0x6fff_4c02;
 /// All others of LLVM's own types: they refer to symbols by relocation, or not at all.
 const SHT_LLVM: std::ops::RangeInclusive<u32> = 0x6fff_4c00..=0x6fff_4c0c;
@@ -46,7 +46,7 @@ pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, Ob
     Ok(edit.out)
 }
 
-pub(super) fn symbol_table<'s, 'a>(
+pub(crate) fn symbol_table<'s, 'a>(
     sections: &'s [Section<'a>],
 ) -> Result<Option<(usize, &'s Section<'a>)>, ObjectError> {
     let mut tables = sections.iter().enumerate().filter(|(_, section)| section.kind == elf::SHT_SYMTAB);
@@ -80,7 +80,7 @@ impl Order {
         let (mut locals, mut made, mut shared) = (vec![0], Vec::new(), Vec::new());
         let mut localised = vec![false; count];
         for symbol in object.symbols()? {
-            if symbol.binding == super::Binding::Local {
+            if symbol.binding == crate::Binding::Local {
                 locals.push(symbol.index);
             } else if symbol.defined && !keep(symbol.name) {
                 let section = &table.data[symbol.index * layout.symbol + layout.st_shndx..][..2];

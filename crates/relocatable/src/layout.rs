@@ -1,32 +1,32 @@
 //! Sizes and offsets, in bytes, that differ between ELF32 and ELF64 (gABI, chapter 4). `e_type` to `e_version`, `sh_name`,
 //! `sh_type` and `sh_flags` are at the same places in both.
 
-use super::Object;
+use crate::Object;
 
 /// Those of one class.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Of the file's header, and the offsets of its fields.
-    pub(super) header: usize,
-    pub(super) e_shoff: usize,
-    pub(super) e_shnum: usize,
-    pub(super) e_shstrndx: usize,
+    pub(crate) header: usize,
+    pub(crate) e_shoff: usize,
+    pub(crate) e_shnum: usize,
+    pub(crate) e_shstrndx: usize,
     /// Of a symbol, and the offsets of its fields; `st_name` is first in both.
-    pub(super) symbol: usize,
-    pub(super) st_info: usize,
-    pub(super) st_other: usize,
-    pub(super) st_shndx: usize,
+    pub(crate) symbol: usize,
+    pub(crate) st_info: usize,
+    pub(crate) st_other: usize,
+    pub(crate) st_shndx: usize,
     /// Of a section header, and the offsets of its fields.
-    pub(super) section: usize,
-    pub(super) sh_offset: usize,
-    pub(super) sh_size: usize,
-    pub(super) sh_link: usize,
-    pub(super) sh_info: usize,
-    pub(super) sh_addralign: usize,
+    pub(crate) section: usize,
+    pub(crate) sh_offset: usize,
+    pub(crate) sh_size: usize,
+    pub(crate) sh_link: usize,
+    pub(crate) sh_info: usize,
+    pub(crate) sh_addralign: usize,
     /// Of `sh_flags`, `sh_size` and other fields that hold an address's worth.
-    pub(super) word: usize,
+    pub(crate) word: usize,
     /// Of a relocation without addend and of one with.
-    pub(super) rel: usize,
-    pub(super) rela: usize,
+    pub(crate) rel: usize,
+    pub(crate) rela: usize,
 }
 
 const ELF64: Layout = Layout {
@@ -69,17 +69,17 @@ const ELF32: Layout = Layout {
     rela: 12,
 };
 
-pub(super) const SH_TYPE: usize = 4;
-pub(super) const SH_FLAGS: usize = 8;
+pub(crate) const SH_TYPE: usize = 4;
+pub(crate) const SH_FLAGS: usize = 8;
 
 impl Layout {
-    pub(super) fn of(object: &Object<'_>) -> &'static Layout {
+    pub(crate) fn of(object: &Object<'_>) -> &'static Layout {
         if object.machine.bits == 64 { &ELF64 } else { &ELF32 }
     }
 
     /// The field of a relocation that holds a symbol's number, from the entry's start: `r_info` is the second word of an
     /// entry, and the number its upper half, in ELF32 its upper 24 bits.
-    pub(super) fn symbol_of(&self, entry: &[u8]) -> u32 {
+    pub(crate) fn symbol_of(&self, entry: &[u8]) -> u32 {
         match self.word {
             8 => word(entry, 12),
             _ => word(entry, 4) >> 8,
@@ -87,7 +87,7 @@ impl Layout {
     }
 
     /// Puts a symbol's number into a relocation. In ELF32 it has to fit into 24 bits.
-    pub(super) fn set_symbol_of(&self, entry: &mut [u8], number: u32) {
+    pub(crate) fn set_symbol_of(&self, entry: &mut [u8], number: u32) {
         let (at, value) = match self.word {
             8 => (12, number),
             _ => (4, number << 8 | word(entry, 4) & 0xff),
@@ -97,6 +97,6 @@ impl Layout {
 }
 
 /// The four bytes at `at`; 0 beyond the end.
-pub(super) fn word(data: &[u8], at: usize) -> u32 {
+pub(crate) fn word(data: &[u8], at: usize) -> u32 {
     data.get(at..at + 4).map_or(0, |bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }

@@ -4,7 +4,7 @@
 
 use object::elf;
 
-use super::Object;
+use crate::Object;
 
 /// The section of attributes, as toolchains name it.
 const SECTION: &[u8] = b".ARM.attributes";
@@ -25,7 +25,7 @@ struct Attributes {
 
 /// What is wrong with an archive of these objects, all of them for little-endian ARM; `None`: it is for ARMv7 or later and
 /// passes floats in registers. One object that says so is enough: those written in assembly say nothing.
-pub(crate) fn unsupported<'a>(objects: impl Iterator<Item = Object<'a>>) -> Option<&'static str> {
+pub fn unsupported<'a>(objects: impl Iterator<Item = Object<'a>>) -> Option<&'static str> {
     let (mut processor, mut float_registers) = (0, false);
     for attributes in objects.filter_map(|object| attributes(&object)) {
         if !MICROCONTROLLERS.contains(&attributes.processor) {

@@ -3,32 +3,38 @@
 use object::elf;
 use object::read::elf::{FileHeader, SectionHeader};
 
-use super::ObjectError;
+use crate::ObjectError;
 
 /// A section header's fields.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Section<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) kind: elf::SectionType,
-    pub(crate) flags: u64,
+pub struct Section<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// `sh_type`.
+    pub kind: elf::SectionType,
+    /// `sh_flags`.
+    pub flags: u64,
     /// Of the content, in bytes from the start of the object.
-    pub(crate) offset: usize,
+    pub offset: usize,
     /// Of the content; empty for sections without any.
-    pub(crate) data: &'a [u8],
-    pub(crate) link: u32,
-    pub(crate) info: u32,
+    pub data: &'a [u8],
+    /// `sh_link`.
+    pub link: u32,
+    /// `sh_info`.
+    pub info: u32,
 }
 
 /// All sections, the empty first one included.
 #[derive(Debug, Clone)]
-pub(crate) struct Sections<'a> {
+pub struct Sections<'a> {
     /// Of the section headers, in bytes from the start of the object.
-    pub(crate) offset: usize,
-    pub(crate) sections: Vec<Section<'a>>,
+    pub offset: usize,
+    /// By their indices.
+    pub sections: Vec<Section<'a>>,
 }
 
 impl<'a> Sections<'a> {
-    pub(super) fn read<Elf: FileHeader>(data: &'a [u8]) -> Result<Self, ObjectError> {
+    pub(crate) fn read<Elf: FileHeader>(data: &'a [u8]) -> Result<Self, ObjectError> {
         let damaged = ObjectError::reading("the section headers");
         let header = Elf::parse(data).map_err(ObjectError::reading("the header"))?;
         let endian = header.endian().map_err(damaged)?;
@@ -52,7 +58,8 @@ impl<'a> Sections<'a> {
         Ok(Sections { offset: usize::try_from(offset).unwrap_or(usize::MAX), sections })
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Section<'a>> {
+    /// In the order of their indices.
+    pub fn iter(&self) -> impl Iterator<Item = &Section<'a>> {
         self.sections.iter()
     }
 }
