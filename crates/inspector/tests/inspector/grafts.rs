@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use fixtures::{Arch, ZigTarget};
 use sha2::{Digest, Sha256};
-use zigcc::{Arch, ZigTarget};
 
 /// What the sample donor defines.
 const PROVIDES: [&str; 17] = [

@@ -2,7 +2,7 @@
 
 /// In what way: two failures that are alike here have one cause, as far as can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(crate) enum Manner {
     /// A file could not be written or read; it says nothing of the archive.
     Machine,
     /// The linker refused.
@@ -20,13 +20,13 @@ pub(super) enum Manner {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
-    pub(super) manner: Manner,
-    pub(super) detail: String,
+pub(crate) struct Failure {
+    pub(crate) manner: Manner,
+    pub(crate) detail: String,
 }
 
 impl Failure {
-    pub(super) fn new(manner: Manner, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(manner: Manner, detail: impl Into<String>) -> Self {
         Failure { manner, detail: detail.into() }
     }
 }

@@ -1,12 +1,16 @@
-//! `verify::trial`: programs are linked and run, and what goes wrong is told.
+//! Programs are linked and run, and what goes wrong is told.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use inspector::verify::{Emulator, TrialOptions, TrialOutcome, trial};
-use zigcc::Arch;
+use fixtures::Arch;
+use trial::{Emulator, TrialOptions, TrialOutcome, trial};
 
-use crate::grafts::{self, Recipe};
+#[allow(dead_code, reason = "the inspector's tests use more of it")]
+#[path = "../../inspector/tests/inspector/grafts.rs"]
+mod grafts;
+
+use grafts::Recipe;
 
 /// A folder with a space in its name, and in it a graft beside start files.
 struct Host {

@@ -6,18 +6,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::report::Arch;
+use inspector::Arch;
 
 /// The kinds of program that a donor has to link into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     Static,
     StaticPie,
 }
 
 impl Mode {
     /// Its start file in musl.
-    pub(super) fn start_file(self) -> &'static str {
+    pub(crate) fn start_file(self) -> &'static str {
         match self {
             Mode::Static => "crt1.o",
             Mode::StaticPie => "rcrt1.o",
@@ -46,26 +46,26 @@ enum Manner {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Linker {
+pub(crate) struct Linker {
     /// For the names of checks.
-    pub(super) name: String,
+    pub(crate) name: String,
     program: PathBuf,
     manner: Manner,
 }
 
 /// What one link takes.
-pub(super) struct Inputs<'i> {
-    pub(super) start: &'i StartFiles,
+pub(crate) struct Inputs<'i> {
+    pub(crate) start: &'i StartFiles,
     /// Before the archive.
-    pub(super) first: &'i [PathBuf],
-    pub(super) libc: &'i Path,
+    pub(crate) first: &'i [PathBuf],
+    pub(crate) libc: &'i Path,
     /// After the archive; it is searched again for them.
-    pub(super) last: &'i [PathBuf],
-    pub(super) output: &'i Path,
+    pub(crate) last: &'i [PathBuf],
+    pub(crate) output: &'i Path,
 }
 
 /// Names to look for on the command path: a whole toolchain's own linker first, which is what most users have.
-pub(super) fn looked_for(arch: Arch) -> Vec<String> {
+pub(crate) fn looked_for(arch: Arch) -> Vec<String> {
     let mut names = Vec::new();
     if is_native(arch) {
         names.push("cc".to_owned());
@@ -79,12 +79,12 @@ pub(super) fn looked_for(arch: Arch) -> Vec<String> {
     names
 }
 
-pub(super) fn is_native(arch: Arch) -> bool {
+pub(crate) fn is_native(arch: Arch) -> bool {
     arch.name() == std::env::consts::ARCH
 }
 
 /// The linkers to use for `arch`: those given, those that the environment names, or those on the command path.
-pub(super) fn find(given: Option<&[PathBuf]>, arch: Arch) -> Vec<Linker> {
+pub(crate) fn find(given: Option<&[PathBuf]>, arch: Arch) -> Vec<Linker> {
     let named = std::env::var_os("ALLOGRAFT_LINKERS").filter(|paths| !paths.is_empty());
     let programs: Vec<PathBuf> = match (given, named) {
         (Some(given), _) => given.to_vec(),
@@ -95,7 +95,7 @@ pub(super) fn find(given: Option<&[PathBuf]>, arch: Arch) -> Vec<Linker> {
 }
 
 /// The program of that name on the command path.
-pub(super) fn on_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
@@ -132,7 +132,7 @@ impl Linker {
     }
 
     /// Links, or says why not.
-    pub(super) fn link(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch, folder: &Path) -> Result<(), String> {
+    pub(crate) fn link(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch, folder: &Path) -> Result<(), String> {
         let mut command = Command::new(&self.program);
         command.args(self.arguments(inputs, mode, arch)).current_dir(folder).stdin(Stdio::null());
         let output =
@@ -198,18 +198,18 @@ fn emulation(arch: Arch) -> Option<&'static str> {
 }
 
 /// The files that stand around every program: those beside the archive, or our own.
-pub(super) struct StartFiles {
+pub(crate) struct StartFiles {
     start: PathBuf,
     /// For static-pie; there is none of our own.
     relocating_start: Option<PathBuf>,
     prologue: Option<PathBuf>,
     epilogue: Option<PathBuf>,
     /// What compilers call by themselves.
-    pub(super) runtime: PathBuf,
+    pub(crate) runtime: PathBuf,
 }
 
 impl StartFiles {
-    pub(super) fn beside(libc: &Path, arch: format::Arch, folder: &Path) -> io::Result<Self> {
+    pub(crate) fn beside(libc: &Path, arch: format::Arch, folder: &Path) -> io::Result<Self> {
         let beside = |name: &str| Some(libc.with_file_name(name)).filter(|path| path.is_file());
         let runtime = folder.join("runtime.a");
         std::fs::write(&runtime, conformance::runtime_library(arch))?;
@@ -233,7 +233,7 @@ impl StartFiles {
         })
     }
 
-    pub(super) fn has(&self, mode: Mode) -> bool {
+    pub(crate) fn has(&self, mode: Mode) -> bool {
         mode == Mode::Static || self.relocating_start.is_some()
     }
 

@@ -7,24 +7,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Emulator;
-use super::failure::{Failure, Manner};
-use super::linker::{is_native, on_path};
-use crate::report::Arch;
+use inspector::Arch;
+
+use crate::Emulator;
+use crate::failure::{Failure, Manner};
+use crate::linker::{is_native, on_path};
 
 /// A program's own watchdog rings before; this one is for programs that shut their ears.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// How programs for one architecture are started here.
 #[derive(Debug)]
-pub(super) struct Runner {
+pub(crate) struct Runner {
     /// Nothing where the machine runs them itself.
     emulator: Option<PathBuf>,
     scale_percent: Option<u32>,
 }
 
 impl Runner {
-    pub(super) fn find(arch: Arch, emulator: &Emulator, scale_percent: Option<u32>) -> Result<Self, String> {
+    pub(crate) fn find(arch: Arch, emulator: &Emulator, scale_percent: Option<u32>) -> Result<Self, String> {
         let name = if arch == Arch::I686 { "i386".into() } else { arch.name() };
         let names = [format!("qemu-{name}-static"), format!("qemu-{name}")];
         let emulator = match emulator {
@@ -44,7 +45,7 @@ impl Runner {
 
     /// Runs `program` in `folder` and tells how many seconds it took; one that takes longer than `seconds` and a grace is
     /// killed.
-    pub(super) fn run(&self, program: &Path, folder: &Path, seconds: u32) -> Result<f64, Failure> {
+    pub(crate) fn run(&self, program: &Path, folder: &Path, seconds: u32) -> Result<f64, Failure> {
         let limit = Duration::from_secs(u64::from(seconds)) + GRACE;
         let failed = |error| Err(Failure::new(Manner::Start, format!("does not start: {error}")));
         self.run_within(program, folder, limit).unwrap_or_else(failed)

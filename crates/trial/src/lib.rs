@@ -1,4 +1,11 @@
-//! Links programs against a graft and runs them: whatever linkers, emulators and start files the machine has.
+//! Links conformance programs against a graft and runs them, by the linkers, emulators and start files that the machine has.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `linker` | linkers, which of them a machine has, and their command lines |
+//! | `references` | an object that does nothing but ask for names |
+//! | `run` | running a program, under an emulator where it needs one, within a time |
+//! | `failure` | how a program failed, to compare it with stock |
 
 mod failure;
 mod linker;
@@ -8,10 +15,11 @@ mod run;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use inspector::verify::{Check, NotRun};
+use inspector::{Arch, Source, Strings, name};
+use object::{Object, ObjectSymbol};
 use tempfile::TempDir;
 
-use crate::report::{Arch, Source, Strings, name};
-use crate::verify::{Check, NotRun, listed};
 use failure::{Failure, Manner};
 use linker::{Linker, Mode, StartFiles};
 use run::Runner;
@@ -85,6 +93,10 @@ impl TrialOutcome {
     }
 }
 
+fn check(name: String, ok: bool, detail: String) -> Check {
+    Check { name, ok, detail }
+}
+
 /// Links the conformance programs against the archive at `libc` and runs them.
 ///
 /// Never fails as a whole: what cannot be done is in [`TrialOutcome::not_run`].
@@ -151,7 +163,7 @@ impl<'o> Trial<'o> {
             }
         };
         let bytes = std::fs::read(&libc).map_err(|error| format!("cannot read `{}`: {error}", libc.display()))?;
-        let report = crate::inspect(&bytes).map_err(|error| error.to_string())?;
+        let report = inspector::inspect(&bytes).map_err(|error| error.to_string())?;
         let (malloc, strings) = (report.malloc, report.strings == Strings::Grafted);
         let donor = malloc.evidence.iter().any(|evidence| evidence.source == Source::Note).then_some(malloc.name);
         Ok(Trial { libc, arch, options, linkers, start, runner, suite, folder, donor, strings })
@@ -213,15 +225,15 @@ impl<'o> Trial<'o> {
             progress(&name);
         }
         let failure = match self.attempt(case, linker, mode, &self.libc, true) {
-            Ok(detail) => return outcome.checks.push(Check::new(name, true, detail)),
+            Ok(detail) => return outcome.checks.push(check(name, true, detail)),
             Err(failure) if failure.manner == Manner::Machine => return outcome.leave_out(name, failure.detail),
             Err(failure) => failure,
         };
         let Some(stock) = self.options.stock.as_deref() else {
-            return outcome.checks.push(Check::new(name, false, failure.detail));
+            return outcome.checks.push(check(name, false, failure.detail));
         };
         match self.attempt(case, linker, mode, stock, false) {
-            Ok(_) => outcome.checks.push(Check::new(name, false, format!("{} (on stock it works)", failure.detail))),
+            Ok(_) => outcome.checks.push(check(name, false, format!("{} (on stock it works)", failure.detail))),
             // Only the same end excuses the graft: a crash is no excuse for a hang.
             Err(on_stock) if on_stock.manner == failure.manner => {
                 outcome
@@ -229,7 +241,7 @@ impl<'o> Trial<'o> {
             }
             Err(on_stock) => {
                 let detail = format!("{} (stock fails too, in another way: {})", failure.detail, on_stock.detail);
-                outcome.checks.push(Check::new(name, false, detail));
+                outcome.checks.push(check(name, false, detail));
             }
         }
     }
@@ -273,21 +285,21 @@ impl<'o> Trial<'o> {
 
     /// The linked program has the symbols that were asked for, and says by its note which donor it carries.
     fn carries(&self, case: &Case<'_>, bytes: &[u8]) -> Result<(), String> {
-        let elf =
-            crate::elf::Elf::parse(bytes).map_err(|problem| format!("the linked program is malformed: {problem}"))?;
+        let program =
+            object::File::parse(bytes).map_err(|problem| format!("the linked program is malformed: {problem}"))?;
         let asked = case.named_first.iter().chain(case.named_last);
         let missing: Vec<String> = asked
-            .filter(|name| !elf.symbols.iter().any(|symbol| symbol.is_defined() && symbol.name == name.as_bytes()))
+            .filter(|name| !program.symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok(name)))
             .map(|name| format!("the linked program does not define `{name}`"))
             .collect();
         if !missing.is_empty() {
-            return Err(listed(&missing));
+            return Err(missing.join("; "));
         }
         if case.name != PLAIN {
             return Ok(());
         }
         let report =
-            crate::inspect(bytes).map_err(|error| format!("the linked program cannot be inspected: {error}"))?;
+            inspector::inspect(bytes).map_err(|error| format!("the linked program cannot be inspected: {error}"))?;
         if self.strings && report.strings != Strings::Grafted {
             return Err("the linked program carries no note of the grafted string functions".to_owned());
         }
