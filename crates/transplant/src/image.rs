@@ -395,6 +395,21 @@ impl<'a> Image<'a> {
     }
 }
 
+impl equivalence::Program for Image<'_> {
+    fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    fn code(&self, address: u64) -> &[u8] {
+        if self.is_executable(address) { self.from(address) } else { &[] }
+    }
+
+    fn constant(&self, address: u64, size: usize) -> Option<&[u8]> {
+        let last = address.checked_add(size as u64)? - 1;
+        if self.is_writable(address) || self.is_writable(last) { None } else { self.read(address, size) }
+    }
+}
+
 /// The architecture that a file says it is for, where it is one that programs are grafted for; whatever else it is.
 pub fn arch(program: &[u8]) -> Option<Arch> {
     let machine = program.strip_prefix(b"\x7fELF")?.get(14..16)?;

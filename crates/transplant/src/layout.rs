@@ -18,7 +18,7 @@ use format::entries::ENTRY;
 use format::{note, parameters};
 
 use crate::blob::{Blob, BlobError};
-use crate::code::Machine;
+use crate::code::{Edit, Machine};
 use crate::image::{
     Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_WRITE,
     SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, SHT_SYMTAB, STT_TLS, SYMBOL, Section, Segment,
@@ -50,22 +50,6 @@ pub(crate) struct Jump {
     pub(crate) site: u64,
     /// The donor's symbol.
     pub(crate) to: &'static str,
-}
-
-/// What has the donor's main handed over in place of the program's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Edit {
-    /// Four bytes of an instruction that name main.
-    Operand {
-        /// Their address.
-        field: u64,
-        /// What they are counted from; nothing: they are the address itself.
-        from: Option<u64>,
-        /// The donor's symbol: its main, or a word that holds the address of it.
-        to: &'static str,
-    },
-    /// The branch to `__libc_start_main`, which goes through the donor.
-    Branch { site: u64, target: u64, is_call: bool },
 }
 
 /// What the blob's `struct transplant_parameters` is told (crates/donors/transplant/parameters.h). Addresses of the program.

@@ -7,4 +7,5 @@ mod processor;
 mod repeated;
 mod vector;
 
+pub use decode::is_immediate;
 pub(super) use processor::Processor;

@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use super::inputs_blocks as blocks;
-use super::inputs_texts as texts;
-use crate::image::Image;
+use crate::Program;
+use crate::inputs_blocks as blocks;
+use crate::inputs_texts as texts;
 use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE, Stop};
 use format::StringFunction;
 
@@ -79,7 +79,7 @@ impl From<Stop> for Unproven {
 
 /// What a comparison's result has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strictness {
+pub enum Strictness {
     /// What C asks: the sign.
     Sign,
     /// What musl gives: the difference of the bytes. Callers of a function without a name may depend on it.
@@ -91,7 +91,7 @@ const STEPS_PER_BYTE: u64 = 40;
 const STEPS: u64 = 3000;
 
 /// Up to which every length is tried.
-pub(super) const SHORT: usize = 80;
+pub(crate) const SHORT: usize = 80;
 
 /// Whether every pair of alignments is tried for a length.
 fn is_square(n: usize) -> bool {
@@ -99,7 +99,7 @@ fn is_square(n: usize) -> bool {
 }
 
 /// Alignments of a block of `n` bytes: all, or some of them, others for each length.
-pub(super) fn aligned(n: usize) -> Vec<u64> {
+pub(crate) fn aligned(n: usize) -> Vec<u64> {
     match n {
         _ if is_square(n) => (0..16).collect(),
         0..=SHORT => (0..6).map(|index| (index * 3 + n as u64) % 16).collect(),
@@ -108,7 +108,7 @@ pub(super) fn aligned(n: usize) -> Vec<u64> {
 }
 
 /// Pairs of alignments for two blocks of `n` bytes.
-pub(super) fn alignments(n: usize) -> Vec<(u64, u64)> {
+pub(crate) fn alignments(n: usize) -> Vec<(u64, u64)> {
     match n {
         _ if is_square(n) => (0..16).flat_map(|one| (0..16).map(move |other| (one, other))).collect(),
         _ => aligned(n).into_iter().flat_map(|one| [(one, (one * 5 + n as u64) % 16), (one, one)]).collect(),
@@ -116,12 +116,12 @@ pub(super) fn alignments(n: usize) -> Vec<(u64, u64)> {
 }
 
 /// Every byte and every byte.
-pub(super) fn every_two_bytes() -> impl Iterator<Item = (u8, u8)> {
+pub(crate) fn every_two_bytes() -> impl Iterator<Item = (u8, u8)> {
     (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b)))
 }
 
 /// Two bytes that differ in one bit, or are neighbours, or complements: as many turns as 12 for each byte.
-pub(super) fn neighbours(turn: usize) -> (u8, u8) {
+pub(crate) fn neighbours(turn: usize) -> (u8, u8) {
     let byte = (turn / 12) as u8;
     let other = match turn % 12 {
         bit @ 0..8 => byte ^ 1 << bit,
@@ -148,31 +148,37 @@ static AROUND: [[u8; MARGIN]; 2] = {
     around
 };
 
-/// A function under trial.
+/// Proves functions of a program, one after the other.
 #[derive(Debug)]
-pub(super) struct Trial<'a> {
+pub struct Prover<'a> {
     interpreter: Box<dyn Interpreter<'a> + 'a>,
-    pub(super) strictness: Strictness,
+    pub(crate) strictness: Strictness,
 }
 
-impl<'a> Trial<'a> {
-    /// For functions of a program, if there is an interpreter of its instructions.
-    pub(super) fn of(image: &'a Image<'a>, strictness: Strictness) -> Option<Trial<'a>> {
-        Some(Trial { interpreter: interpreter::of(image)?, strictness })
+impl<'a> Prover<'a> {
+    /// For functions of a program; `None` if there is no interpreter of its instructions.
+    pub fn of(program: &'a dyn Program, strictness: Strictness) -> Option<Prover<'a>> {
+        Some(Prover { interpreter: interpreter::of(program)?, strictness })
     }
 
-    /// Reads the function that is tried from now on.
-    pub(super) fn read(&mut self, start: u64) -> Result<(), Unproven> {
+    /// Reads the function at an address, which is run from now on.
+    ///
+    /// # Errors
+    /// Code that cannot be followed.
+    pub fn read(&mut self, start: u64) -> Result<(), Unproven> {
         Ok(self.interpreter.read(start)?)
     }
 
     /// Whether it touches memory other than the stack, as every string function does.
-    pub(super) fn touches_memory(&self) -> bool {
+    pub fn touches_memory(&self) -> bool {
         self.interpreter.touches_memory()
     }
 
-    /// Whether it is `function`.
-    pub(super) fn prove(&mut self, function: StringFunction) -> Result<(), Unproven> {
+    /// Proves that it is `function`.
+    ///
+    /// # Errors
+    /// Why that is not proven.
+    pub fn prove(&mut self, function: StringFunction) -> Result<(), Unproven> {
         use StringFunction as F;
         self.interpreter.forget();
         match function {
@@ -198,7 +204,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Lengths of blocks over every threshold in the code; short ones each by itself.
-    pub(super) fn long_lengths(&self) -> Vec<usize> {
+    pub(crate) fn long_lengths(&self) -> Vec<usize> {
         let mut lengths = vec![96, 100, 127, 128, 129, 160, 191, 200, 255, 256, 257, 300, 511, 513, 1025, 4099];
         // What a threshold is, is not asked: any number in the code may be one.
         let numbers = self.interpreter.numbers().into_iter().filter(|number| (81..20_000).contains(number));
@@ -212,14 +218,14 @@ impl<'a> Trial<'a> {
     }
 
     /// How much farther than a block something may have to be filled; another each time.
-    pub(super) fn far(&self, turn: usize) -> usize {
+    pub(crate) fn far(&self, turn: usize) -> usize {
         let lengths = self.long_lengths();
         lengths[turn % lengths.len()]
     }
 
     /// Where in a region a block of `n` bytes begins: `align` behind a multiple of 64, in the middle of a page; or, every
     /// so often, up to the end of a page.
-    pub(super) fn place(&mut self, region: usize, n: usize, align: u64, at_end: bool) -> u64 {
+    pub(crate) fn place(&mut self, region: usize, n: usize, align: u64, at_end: bool) -> u64 {
         let base = self.interpreter.memory().base(region) + PAGE;
         match at_end {
             true => base + (n as u64 + 256).next_multiple_of(PAGE) - n as u64,
@@ -228,12 +234,12 @@ impl<'a> Trial<'a> {
     }
 
     /// A region's bytes.
-    pub(super) fn bytes(&mut self, region: usize, range: Range<u64>) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self, region: usize, range: Range<u64>) -> &mut [u8] {
         self.interpreter.memory().bytes(region, range)
     }
 
     /// Fills what surrounds a block with bytes that must not matter: one of several kinds, `special` among them.
-    pub(super) fn surround(&mut self, region: usize, block: Range<u64>, kind: usize, special: u8) {
+    pub(crate) fn surround(&mut self, region: usize, block: Range<u64>, kind: usize, special: u8) {
         let fill = |bytes: &mut [u8]| match kind % 4 {
             0 => bytes.fill(0),
             1 => bytes.fill(special),
@@ -244,23 +250,23 @@ impl<'a> Trial<'a> {
         fill(self.bytes(region, block.end..block.end + MARGIN as u64));
     }
 
-    pub(super) fn allow(&mut self, region: usize, read: Range<u64>, write: Range<u64>) {
+    pub(crate) fn allow(&mut self, region: usize, read: Range<u64>, write: Range<u64>) {
         self.interpreter.memory().allow(region, read, write);
     }
 
     /// Runs it; `bytes` is how many it has to look at.
-    pub(super) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Stop> {
+    pub(crate) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Stop> {
         self.interpreter.call(arguments, STEPS + STEPS_PER_BYTE * bytes as u64)
     }
 
     /// Runs it, and expects it to return a word.
-    pub(super) fn returns(&mut self, arguments: &[Argument], bytes: usize, expected: u64) -> Result<u64, Unproven> {
+    pub(crate) fn returns(&mut self, arguments: &[Argument], bytes: usize, expected: u64) -> Result<u64, Unproven> {
         let outcome = self.call(arguments, bytes)?;
         if outcome.word() == Some(expected) { Ok(outcome.steps) } else { Err(Unproven::Result) }
     }
 
     /// Runs it, and expects the result of a comparison of these two bytes.
-    pub(super) fn orders(&mut self, arguments: &[Argument], bytes: usize, one: u8, other: u8) -> Result<u64, Unproven> {
+    pub(crate) fn orders(&mut self, arguments: &[Argument], bytes: usize, one: u8, other: u8) -> Result<u64, Unproven> {
         let outcome = self.call(arguments, bytes)?;
         let (found, expected) = (outcome.int().ok_or(Unproven::Result)?, i32::from(one) - i32::from(other));
         let agrees = match self.strictness {
@@ -272,7 +278,7 @@ impl<'a> Trial<'a> {
 
     /// Runs it with a length of which the blocks have only a part, and nothing that ends it earlier: with all 64 bits it
     /// runs out of the blocks, with fewer it comes back.
-    pub(super) fn runs_out(&mut self, arguments: &[Argument], bytes: usize) -> Result<(), Unproven> {
+    pub(crate) fn runs_out(&mut self, arguments: &[Argument], bytes: usize) -> Result<(), Unproven> {
         match self.call(arguments, bytes) {
             Err(Stop::Fault { .. }) => Ok(()),
             Ok(_) => Err(Unproven::ShortLength),

@@ -16,8 +16,9 @@ use std::fmt;
 use format::Arch;
 
 pub(crate) use memory::{Memory, PAGE};
+pub use x86_64::is_immediate;
 
-use crate::image::Image;
+use crate::Program;
 
 /// Why a run, or the reading of a function, ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,10 +108,10 @@ pub(crate) trait Interpreter<'a>: fmt::Debug {
 }
 
 /// The interpreter for a program's architecture, if there is one.
-pub(crate) fn of<'a>(image: &'a Image<'a>) -> Option<Box<dyn Interpreter<'a> + 'a>> {
-    match image.arch {
-        Arch::X86_64 => Some(Box::new(processor::Run::<x86_64::Processor<'a>>::new(image))),
-        Arch::Aarch64 => Some(Box::new(processor::Run::<aarch64::Processor<'a>>::new(image))),
+pub(crate) fn of<'a>(program: &'a dyn Program) -> Option<Box<dyn Interpreter<'a> + 'a>> {
+    match program.arch() {
+        Arch::X86_64 => Some(Box::new(processor::Run::<x86_64::Processor<'a>>::new(program))),
+        Arch::Aarch64 => Some(Box::new(processor::Run::<aarch64::Processor<'a>>::new(program))),
         _ => None,
     }
 }

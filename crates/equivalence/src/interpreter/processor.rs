@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::body::{Body, Decoded, Flow};
 use super::{Argument, Interpreter, Memory, Outcome, Stop};
-use crate::image::Image;
+use crate::Program;
 
 /// How many instructions a run has taken, and how many it may.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,7 +27,7 @@ pub(super) trait Processor<'a>: fmt::Debug {
     fn new(memory: Memory<'a>) -> Self;
 
     /// The instruction at an address. An error for one that cannot be executed here.
-    fn decode(image: &Image<'_>, address: u64) -> Result<Decoded<Self::Instruction>, Stop>;
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Self::Instruction>, Stop>;
 
     /// A number that an instruction compares with or subtracts.
     fn number(instruction: &Self::Instruction) -> Option<u64>;
@@ -60,14 +60,14 @@ pub(super) trait Processor<'a>: fmt::Debug {
 /// A function on a processor.
 #[derive(Debug)]
 pub(super) struct Run<'a, P: Processor<'a>> {
-    image: &'a Image<'a>,
+    program: &'a dyn Program,
     processor: P,
     body: Body<P::Instruction>,
 }
 
 impl<'a, P: Processor<'a>> Run<'a, P> {
-    pub(super) fn new(image: &'a Image<'a>) -> Self {
-        Run { image, processor: P::new(Memory::new(image)), body: Body::default() }
+    pub(super) fn new(program: &'a dyn Program) -> Self {
+        Run { program, processor: P::new(Memory::new(program)), body: Body::default() }
     }
 
     fn run(&mut self) -> Result<(), Stop> {
@@ -113,7 +113,7 @@ impl<'a, P: Processor<'a>> Run<'a, P> {
 
 impl<'a, P: Processor<'a>> Interpreter<'a> for Run<'a, P> {
     fn read(&mut self, start: u64) -> Result<(), Stop> {
-        self.body = Body::read(start, |address| P::decode(self.image, address))?;
+        self.body = Body::read(start, |address| P::decode(self.program, address))?;
         Ok(())
     }
 

@@ -4,8 +4,8 @@ use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::flags::{ALL, CARRY, Flags, OVERFLOW, mask, top};
 use super::processor::{Processor, RAX, RBP, RDX, RSP, WHOLE, mask_of_bytes};
-use crate::code::is_immediate;
 use crate::interpreter::Stop;
+use crate::is_immediate;
 
 /// Whether an instruction of that name can be executed here.
 pub(super) fn knows(mnemonic: Mnemonic) -> bool {

@@ -1,12 +1,62 @@
-//! Functions as compilers write them, right ones and others that are nearly right (tests/strings).
+//! Functions as compilers write them, right ones and others that are nearly right (tests/programs).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::proof::{Strictness, Trial, Unproven};
-use crate::image::Image;
-use format::StringFunction;
+use equivalence::{Program, Prover, Strictness, Unproven};
+use format::{Arch, StringFunction};
+use object::{Object, ObjectSegment, ObjectSymbol, SegmentFlags, elf};
+
+/// An executable, as far as proofs read it.
+#[derive(Debug)]
+struct Executable {
+    arch: Arch,
+    /// Address, flags and content of what is loaded.
+    segments: Vec<(u64, elf::ProgramFlags, Vec<u8>)>,
+    /// The functions that its symbols name: before two underscores, if there are any, which function it is.
+    functions: Vec<(StringFunction, String, u64)>,
+}
+
+impl Executable {
+    fn parse(bytes: &[u8]) -> Executable {
+        let file = object::File::parse(bytes).unwrap();
+        let arch = if file.architecture() == object::Architecture::Aarch64 { Arch::Aarch64 } else { Arch::X86_64 };
+        let segment = |segment: object::Segment<'_, '_>| {
+            let SegmentFlags::Elf { p_flags, .. } = segment.flags() else { panic!("not an ELF file") };
+            (segment.address(), p_flags, segment.data().unwrap().to_vec())
+        };
+        let functions = file.symbols().filter(|symbol| symbol.kind() == object::SymbolKind::Text);
+        let functions = functions.filter_map(|symbol| {
+            let name = symbol.name().unwrap();
+            let function = StringFunction::named(name.split("__").next().unwrap().as_bytes())?;
+            Some((function, name.to_owned(), symbol.address()))
+        });
+        Executable { arch, segments: file.segments().map(segment).collect(), functions: functions.collect() }
+    }
+
+    /// The bytes from an address on in a segment that has `flag`, or has not.
+    fn from(&self, address: u64, flag: elf::ProgramFlags, set: bool) -> &[u8] {
+        let with = self.segments.iter().filter(|(_, flags, _)| (flags.0 & flag.0 != 0) == set);
+        let found =
+            with.filter_map(|(start, _, bytes)| bytes.get(usize::try_from(address.checked_sub(*start)?).ok()?..));
+        found.into_iter().next().unwrap_or_default()
+    }
+}
+
+impl Program for Executable {
+    fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    fn code(&self, address: u64) -> &[u8] {
+        self.from(address, elf::PF_X, true)
+    }
+
+    fn constant(&self, address: u64, size: usize) -> Option<&[u8]> {
+        self.from(address, elf::PF_W, false).get(..size)
+    }
+}
 
 /// How the sources are compiled: nothing may become a call of what it is meant to be. SSE2 is x86_64's own.
 const FLAGS: [&str; 7] = [
@@ -28,7 +78,7 @@ enum Compiler {
 
 /// A program without a libc that holds a source's functions.
 fn compiled(source: &str, compiler: Compiler, level: &str, folder: &Path) -> Vec<u8> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("strings").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("programs").join(source);
     let object: PathBuf = folder.join("functions.o");
     let program = folder.join("functions");
     let succeeds = |mut command: Command| {
@@ -61,21 +111,10 @@ fn compiled(source: &str, compiler: Compiler, level: &str, folder: &Path) -> Vec
     fs::read(program).unwrap()
 }
 
-/// The functions of a program that its symbols name: before two underscores, if there are any, which function it is.
-fn named(image: &Image<'_>) -> Vec<(StringFunction, String, u64)> {
-    let symbols = image.symbols();
-    let functions = symbols.iter().filter(|symbol| symbol.kind == crate::image::STT_FUNC).filter_map(|symbol| {
-        let name = String::from_utf8(symbol.name.to_vec()).unwrap();
-        let function = StringFunction::named(name.split("__").next().unwrap().as_bytes())?;
-        Some((function, name, symbol.value))
-    });
-    functions.collect()
-}
-
-fn prove(image: &Image<'_>, function: StringFunction, address: u64) -> Result<(), Unproven> {
-    let mut trial = Trial::of(image, Strictness::Sign).unwrap();
-    trial.read(address)?;
-    trial.prove(function)
+fn prove(program: &Executable, function: StringFunction, address: u64) -> Result<(), Unproven> {
+    let mut prover = Prover::of(program, Strictness::Sign).unwrap();
+    prover.read(address)?;
+    prover.prove(function)
 }
 
 #[test]
@@ -92,12 +131,12 @@ fn functions_are_proven_as_compilers_write_them() {
     ];
     for (compiler, level) in levels {
         let program = compiled("functions.c", compiler, level, folder.path());
-        let image = Image::parse(&program).unwrap();
-        let functions = named(&image);
+        let program = Executable::parse(&program);
+        let functions = program.functions.clone();
         assert_eq!(functions.len(), 20);
         for (function, name, address) in functions {
             // Without an overlap, and with: the one is the other's inputs and more.
-            let proven = prove(&image, function, address);
+            let proven = prove(&program, function, address);
             // LLVM leaves branches there that no input can take.
             let unrolled = matches!((compiler, level), (Compiler::ZigForAarch64, "-O1" | "-O2"))
                 && matches!(function, StringFunction::Stpncpy | StringFunction::Strncpy);
@@ -106,7 +145,7 @@ fn functions_are_proven_as_compilers_write_them() {
                 _ => assert_eq!(proven, Ok(()), "{name} by {compiler:?} {level}"),
             }
             if function == StringFunction::Memcpy {
-                assert!(prove(&image, StringFunction::Memmove, address).is_err(), "{compiler:?} {level}");
+                assert!(prove(&program, StringFunction::Memmove, address).is_err(), "{compiler:?} {level}");
             }
         }
     }
@@ -118,13 +157,13 @@ fn one_is_not_another() {
     use StringFunction::{Bcmp, Memcmp, Memcpy, Memmove};
     let folder = tempfile::tempdir().unwrap();
     let program = compiled("functions.c", Compiler::Gcc, "-Os", folder.path());
-    let image = Image::parse(&program).unwrap();
-    for (function, name, address) in named(&image) {
+    let program = Executable::parse(&program);
+    for (function, name, address) in program.functions.clone() {
         for other in StringFunction::all().filter(|other| *other != function) {
             let more = matches!((function, other), (Memcmp, Bcmp) | (Bcmp, Memcmp) | (Memmove, Memcpy));
             // memmove has a branch that memcpy's inputs do not reach.
             if !more {
-                assert!(prove(&image, other, address).is_err(), "{name} was taken for {other}");
+                assert!(prove(&program, other, address).is_err(), "{name} was taken for {other}");
             }
         }
     }
@@ -145,11 +184,11 @@ fn near_misses_are_not_proven() {
         (Compiler::ZigForAarch64, "-O2"),
     ] {
         let program = compiled("near_misses.c", compiler, level, folder.path());
-        let image = Image::parse(&program).unwrap();
-        let functions = named(&image);
+        let program = Executable::parse(&program);
+        let functions = program.functions.clone();
         assert!(functions.len() > 30);
         for (function, name, address) in functions {
-            let proven = prove(&image, function, address);
+            let proven = prove(&program, function, address);
             assert!(proven.is_err(), "{name} by {compiler:?} {level} is proven");
             let wanted = match name.split_once("__").map(|(_, what)| what) {
                 Some("constant_time") => Some(Unproven::ConstantTime),

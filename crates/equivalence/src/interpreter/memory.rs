@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Stop;
-use crate::image::Image;
+use crate::Program;
 
 /// The smallest page that the kernel protects.
 pub(crate) const PAGE: u64 = 4096;
@@ -34,7 +34,7 @@ impl Region {
 /// Everything that a run sees.
 #[derive(Debug)]
 pub(crate) struct Memory<'a> {
-    image: &'a Image<'a>,
+    program: &'a dyn Program,
     regions: [Region; 2],
     stack: Vec<u8>,
     /// Which bytes of the stack the function has written.
@@ -42,9 +42,9 @@ pub(crate) struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    pub(crate) fn new(image: &'a Image<'a>) -> Memory<'a> {
+    pub(crate) fn new(program: &'a dyn Program) -> Memory<'a> {
         let region = |base| Region { base, bytes: vec![0; REGION], readable: base..base, writable: base..base };
-        Memory { image, regions: BASES.map(region), stack: vec![0; STACK_SIZE], set: vec![false; STACK_SIZE] }
+        Memory { program, regions: BASES.map(region), stack: vec![0; STACK_SIZE], set: vec![false; STACK_SIZE] }
     }
 
     /// The first address of a region.
@@ -100,12 +100,8 @@ impl<'a> Memory<'a> {
 
     /// A constant of the program, at an address that the instruction says by itself.
     pub(super) fn constant(&self, at: u64, size: usize) -> Result<u128, Stop> {
-        let last = at.checked_add(size as u64).ok_or(Stop::Fault { at })? - 1;
-        if self.image.is_writable(at) || self.image.is_writable(last) {
-            return Err(Stop::Fault { at });
-        }
         let mut bytes = [0; 16];
-        bytes[..size].copy_from_slice(self.image.read(at, size).ok_or(Stop::Fault { at })?);
+        bytes[..size].copy_from_slice(self.program.constant(at, size).ok_or(Stop::Fault { at })?);
         Ok(u128::from_le_bytes(bytes))
     }
 

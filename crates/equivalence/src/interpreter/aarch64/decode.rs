@@ -1,7 +1,7 @@
 //! A64 instructions on general registers, taken apart (Arm Architecture Reference Manual, C4.1).
 
-use crate::code::{Word, bit_mask};
-use crate::image::Image;
+use crate::Program;
+use crate::a64::{Word, bit_mask};
 use crate::interpreter::Stop;
 use crate::interpreter::body::{Decoded, Flow};
 
@@ -137,12 +137,10 @@ pub(super) enum Operation {
     Return { register: u32 },
 }
 
-pub(super) fn decode(image: &Image<'_>, address: u64) -> Result<Decoded<Step>, Stop> {
+pub(super) fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
     let unknown = Stop::Unknown { address };
-    if !address.is_multiple_of(4) || !image.is_executable(address) {
-        return Err(unknown);
-    }
-    take_apart(address, u32::from_le_bytes(*image.from(address).first_chunk().ok_or(unknown)?))
+    let bits = program.code(address).first_chunk().filter(|_| address.is_multiple_of(4));
+    take_apart(address, u32::from_le_bytes(*bits.ok_or(unknown)?))
 }
 
 pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Stop> {

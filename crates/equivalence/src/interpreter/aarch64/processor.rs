@@ -2,7 +2,7 @@
 
 use super::decode::{self, Condition, LINK, Operation, STACK, Step, ZERO};
 use super::flags::Flags;
-use crate::image::Image;
+use crate::Program;
 use crate::interpreter::body::Decoded;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::processor::{self, Budget};
@@ -107,8 +107,8 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         }
     }
 
-    fn decode(image: &Image<'_>, address: u64) -> Result<Decoded<Step>, Stop> {
-        decode::decode(image, address)
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
+        decode::decode(program, address)
     }
 
     fn number(step: &Step) -> Option<u64> {

@@ -5,12 +5,12 @@ use iced_x86::{Instruction, OpKind, Register};
 use super::decode::{self, Step, Unit};
 use super::flags::{Flags, mask};
 use super::{general, repeated, vector};
-use crate::code::is_immediate;
-use crate::image::Image;
+use crate::Program;
 use crate::interpreter::body::Decoded;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::processor::{self, Budget};
 use crate::interpreter::{Argument, Stop};
+use crate::is_immediate;
 
 pub(super) const RAX: usize = 0;
 pub(super) const RCX: usize = 1;
@@ -67,8 +67,8 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         }
     }
 
-    fn decode(image: &Image<'_>, address: u64) -> Result<Decoded<Step>, Stop> {
-        decode::decode(image, address)
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
+        decode::decode(program, address)
     }
 
     fn number(step: &Step) -> Option<u64> {

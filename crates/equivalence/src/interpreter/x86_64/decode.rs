@@ -3,10 +3,24 @@
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::{general, repeated, vector};
-use crate::code::is_immediate;
-use crate::image::Image;
+use crate::Program;
 use crate::interpreter::Stop;
 use crate::interpreter::body::{Decoded, Flow};
+
+/// Whether an operand of x86_64's is a number in the instruction itself.
+pub fn is_immediate(kind: OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Immediate8
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate32to64
+            | OpKind::Immediate64
+    )
+}
 
 /// What executes an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +37,9 @@ pub(in crate::interpreter) struct Step {
     pub(super) unit: Unit,
 }
 
-pub(super) fn decode(image: &Image<'_>, address: u64) -> Result<Decoded<Step>, Stop> {
-    let bytes = image.from(address);
-    let bytes = if image.is_executable(address) { &bytes[..bytes.len().min(15)] } else { &[] };
+pub(super) fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
+    let bytes = program.code(address);
+    let bytes = &bytes[..bytes.len().min(15)];
     let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
     let unit = unit(&instruction).filter(|_| !instruction.is_invalid());
     let unit = unit.ok_or(Stop::Unknown { address })?;
