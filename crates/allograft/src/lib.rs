@@ -11,8 +11,9 @@
 //! | `triple` | names of targets, as Rust, clang, Swift and zig spell them |
 //! | `tuning` | a donor's file with its options written into it |
 //! | `output` | what is printed: text, JSON, warnings, errors |
-//! | `progress` | progress on standard error |
+//! | `progress` | a bar on a terminal for work on a large file |
 //! | `failure` | why a command failed: message, help, exit code |
+//! | `remedy` | what to do about an error of the cores, in this program's commands and flags |
 //! | `signals` | temporary files are deleted when a signal ends the program |
 
 // What is printed goes through `Output`, which escapes what comes out of files.
@@ -25,6 +26,7 @@ mod command;
 mod failure;
 mod output;
 mod progress;
+mod remedy;
 mod rust;
 mod signals;
 mod target;

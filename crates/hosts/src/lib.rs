@@ -25,7 +25,11 @@
 //! | `names` | hard links, and the exchange of two names |
 //! | `emitted` | a file made from a donor alone |
 //! | `live` | the temporary files of this process, for the end that a signal brings |
-//! | `lock`, `attributes`, `digest`, `error` | what their names say |
+//! | `error` | why a host was not grafted or not given back |
+//! | `remedy` | what to do about it |
+//! | `lock` | one allograft at a time in a folder |
+//! | `attributes` | owner, mode, times and extended attributes of a file |
+//! | `digest` | SHA-256 |
 
 mod attributes;
 mod bundle;
@@ -51,6 +55,7 @@ mod place;
 mod recognise;
 mod record;
 mod rehearsal;
+mod remedy;
 mod root;
 #[cfg(test)]
 mod samples;
@@ -78,6 +83,7 @@ pub use packed::{Fault, Format, Unpacked, each_host, unpack_grafts};
 pub use pending::Pending;
 pub use record::Record;
 pub use rehearsal::self_test;
+pub use remedy::{Obstacle, Remedy};
 pub use root::in_root;
 pub use swift::locate;
 pub use transaction::Stuck;

@@ -37,6 +37,6 @@ pub use equivalence::Unproven;
 pub use image::arch;
 pub use kind::{carries_graft, notes};
 pub use plan::{Entry, Plan, plan};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Remedy};
 pub use self_test::with_self_test;
 pub use strings::{Absence, Kept, StringEntry};

@@ -11,7 +11,7 @@ mod refusal;
 mod restoration;
 mod survey;
 
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Remedy};
 pub use restoration::{Restoration, another_allocator, restore};
 pub use survey::{Libc, Survey, carried, survey};
 

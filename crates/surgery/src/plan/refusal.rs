@@ -263,17 +263,14 @@ impl Refusal {
     }
 
     /// What to do instead.
-    pub fn help(&self) -> &'static str {
-        match self {
+    pub fn remedy(&self) -> Remedy {
+        Remedy::Advice(match self {
             Refusal::Glibc { .. } => {
                 "link the program against musl (`-target x86_64-linux-musl` with zig cc, `*-linux-musl` with Rust), \
                  and graft that libc.a"
             }
             Refusal::NotMusl { .. } => "name the libc.a of a musl toolchain or sysroot",
-            Refusal::NoAllocator { .. } => {
-                "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: put the \
-                 donor first on the link line, as `allograft emit --as object` writes it"
-            }
+            Refusal::NoAllocator { .. } => return Remedy::LinkDonor,
             Refusal::NoStrings => "this is no libc that programs are linked with: keep its string functions",
             Refusal::Member { .. } => "the archive is damaged: get it from its package again",
             Refusal::Opaque { .. } => {
@@ -281,30 +278,18 @@ impl Refusal {
             }
             Refusal::NoObjects { .. } => "name an archive of ELF objects for Linux",
             Refusal::MixedMachines { .. } => "split the archive by machine and graft each part",
-            Refusal::Machine { .. } => "`allograft donors` lists the architectures",
+            Refusal::Machine { .. } => return Remedy::ListArchitectures,
             Refusal::DonorArch { .. } => "use the donor's object for the archive's architecture",
             Refusal::Donor(DonorError::Options(OptionsError::Unknown { .. } | OptionsError::OutOfRange { .. })) => {
-                "`allograft donors` lists the options with their ranges"
+                return Remedy::ListOptions;
             }
-            Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => {
-                "this is a fault of the donor's build: try another one with --donor"
-            }
-            Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => {
-                "`allograft undo`, or get the archive from its package again, and graft that"
-            }
-            Refusal::AnotherAllocator { .. } => {
-                "graft the stock libc.a of this toolchain; or replace that allocator: --force, and --stock with a stock \
-                 libc.a of the same musl version for what has been lost"
-            }
-            Refusal::LostWithAnother { .. } => {
-                "name an archive that has it, or a folder of such, with --stock: libc.a for C functions, libc++abi.a or \
-                 libstdc++.a for C++'s operators (_Znw..., _Zdl...)"
-            }
+            Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => return Remedy::AnotherDonor,
+            Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => return Remedy::TakeGraftBack,
+            Refusal::AnotherAllocator { .. } => return Remedy::ReplaceAnother,
+            Refusal::LostWithAnother { .. } => return Remedy::BringWhatIsLost,
             Refusal::Entangled { kind: DonorKind::Strings, .. }
             | Refusal::UnknownHook { kind: DonorKind::Strings, .. }
-            | Refusal::Lost { kind: DonorKind::Strings, .. } => {
-                "this libc's string functions are not musl's: graft an allocator without them, --strings off"
-            }
+            | Refusal::Lost { kind: DonorKind::Strings, .. } => return Remedy::WithoutStrings,
             Refusal::Entangled { .. } | Refusal::UnknownHook { .. } => {
                 "this libc has grown together with its allocator: graft one built from musl's own sources"
             }
@@ -313,6 +298,29 @@ impl Refusal {
             Refusal::DonorNeeds { .. } => {
                 "this musl is too old for the donor: use musl 1.2.2 or later, or another donor"
             }
-        }
+        })
     }
+}
+
+/// What to do about a refusal. What a program has for it is the program's to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// In words, since it takes nothing of a program that makes grafts.
+    Advice(&'static str),
+    /// The libc's malloc is in another library, where members cannot be exchanged: link the donor's object before it.
+    LinkDonor,
+    /// Look up the architectures that there are donors for.
+    ListArchitectures,
+    /// Look up the options of the donor.
+    ListOptions,
+    /// The donor's build is at fault: take another donor.
+    AnotherDonor,
+    /// Take the earlier graft back, or get the archive again.
+    TakeGraftBack,
+    /// Graft the stock archive; or replace the allocator that is there, with a stock archive for what it has lost.
+    ReplaceAnother,
+    /// Name stock archives that have what would be lost.
+    BringWhatIsLost,
+    /// Graft an allocator alone: the string functions are not musl's.
+    WithoutStrings,
 }
