@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::{env, fs, io, thread};
 
-use zigcc::{Arch, Zig};
+use zigcc::{Arch, Zig, ZigTarget};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -1,40 +1,6 @@
 //! C programs that a grafted libc has to survive, built for every architecture.
 
-/// An architecture that the programs are built for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Arch {
-    /// AMD64, baseline x86-64.
-    X86_64,
-    /// ARMv8-A, 64-bit, little-endian.
-    Aarch64,
-    /// RISC-V, rv64gc, lp64d.
-    Riscv64,
-    /// x86, 32-bit, i686.
-    I686,
-    /// ARMv7-A, eabihf.
-    Arm,
-}
-
-impl Arch {
-    /// Every architecture.
-    pub const ALL: [Arch; 5] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64, Arch::I686, Arch::Arm];
-
-    /// The name, as target triples begin.
-    pub fn name(self) -> &'static str {
-        match self {
-            Arch::X86_64 => "x86_64",
-            Arch::Aarch64 => "aarch64",
-            Arch::Riscv64 => "riscv64",
-            Arch::I686 => "i686",
-            Arch::Arm => "arm",
-        }
-    }
-
-    /// The architecture of that name, as [`Arch::name`] gives it.
-    pub fn from_name(name: &str) -> Option<Arch> {
-        Arch::ALL.into_iter().find(|arch| arch.name() == name)
-    }
-}
+use format::Arch;
 
 /// One program. It takes no arguments, prints one line `ok NAME` and leaves with 0, or prints a line that begins with
 /// `FAIL: ` on stderr and leaves with anything else; a hang ends with 3 when its watchdog rings.
@@ -111,13 +77,6 @@ pub fn runtime_library(arch: Arch) -> &'static [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn architectures_are_found_by_name() {
-        assert_eq!(Arch::from_name("aarch64"), Some(Arch::Aarch64));
-        assert_eq!(Arch::from_name("x86_64"), Some(Arch::X86_64));
-        assert_eq!(Arch::from_name("mips"), None);
-    }
 
     #[test]
     fn objects_are_of_their_architecture() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use fixtures::Arch;
+use fixtures::{Arch, ZigTarget};
 use surgery::archive::Archive;
 use surgery::donor::DonorObject;
 
@@ -76,14 +76,14 @@ impl Donors {
 
     /// Whether string functions are grafted into `host`: those that are for every allocator are not for every architecture.
     pub fn strings_for(self, host: Host) -> bool {
-        self.strings && (self.malloc.is_none() || donors::strings().object(own(host.arch())).is_some())
+        self.strings && (self.malloc.is_none() || donors::strings().object(host.arch()).is_some())
     }
 
     /// Whether there is everything of it for an architecture.
     pub fn exist_for(self, arch: Arch) -> bool {
         match self.malloc {
-            Some(name) => donors::find(name).is_some_and(|donor| donor.object(own(arch)).is_some()),
-            None => !self.strings || donors::strings().object(own(arch)).is_some(),
+            Some(name) => donors::find(name).is_some_and(|donor| donor.object(arch).is_some()),
+            None => !self.strings || donors::strings().object(arch).is_some(),
         }
     }
 
@@ -138,7 +138,7 @@ impl Bench {
         let key = Graft { host, donors, settings: settings.to_vec() };
         once(&self.grafts, key, |number| {
             let mut bytes = fs::read(host.libc()).expect("a stock libc.a");
-            let arch = own(host.arch());
+            let arch = host.arch();
             let malloc = donors.malloc.map(|name| (donors::find(name).expect("a donor"), settings));
             let strings = donors.strings_for(host).then(|| (donors::strings(), &[][..]));
             for (donor, settings) in malloc.into_iter().chain(strings) {
@@ -186,10 +186,6 @@ impl Bench {
             path
         })
     }
-}
-
-fn own(arch: Arch) -> surgery::Arch {
-    surgery::Arch::from_name(arch.name()).expect("an architecture of both")
 }
 
 fn once<K: std::hash::Hash + Eq>(made: &Made<K>, key: K, make: impl FnOnce(usize) -> PathBuf) -> PathBuf {

@@ -115,7 +115,7 @@ fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, sl
 /// Links the program with the graft, runs it, and gives back what it noted: a program may say what a machine keeps it from
 /// doing, such as spawning itself under an emulator.
 fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<String>, String> {
-    let arch = conformance::Arch::from_name(cell.arch).ok_or("an architecture without programs")?;
+    let arch = Arch::from_name(cell.arch).ok_or("an architecture without programs")?;
     let object = bench.file(&format!("{} {}.o", program.name, arch.name()), program.object(arch));
     let libc = bench.libc(way.host, Donors::both(cell.donor), &[]);
     // Each in a folder of its own: they make files. Without the percent sign, which lld takes for a place to fill in.

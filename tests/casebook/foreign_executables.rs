@@ -35,7 +35,7 @@ fn main() {
     let layouts: [(&str, &[&str]); 2] = [("", &[]), ("/one-segment", &["--no-rosegment"])];
     let mut trials = Vec::new();
     for program in conformance::programs() {
-        for donor in donors::all().iter().filter(|donor| donor.blob(surgery::Arch::Aarch64).is_some()) {
+        for donor in donors::all().iter().filter(|donor| donor.blob(Arch::Aarch64).is_some()) {
             for (index, way) in ways.into_iter().enumerate() {
                 for (layout, flags) in layouts {
                     for stripped in [false, true] {

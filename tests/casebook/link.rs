@@ -110,7 +110,6 @@ impl Way {
 
 /// What compilers call by themselves: part of the toolchain, not of libc.
 fn runtime(bench: &Bench, host: Host) -> PathBuf {
-    let name = host.arch().name();
-    let arch = conformance::Arch::from_name(name).unwrap_or(conformance::Arch::X86_64);
-    bench.file(&format!("runtime {name}.a"), conformance::runtime_library(arch))
+    let arch = host.arch();
+    bench.file(&format!("runtime {arch}.a"), conformance::runtime_library(arch))
 }

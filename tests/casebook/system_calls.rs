@@ -95,7 +95,7 @@ fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {
 fn link(bench: &Bench, donor: Option<&'static str>, profile: &str) -> PathBuf {
     let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
     let program = conformance::find("sandbox").expect("the program");
-    let object = bench.file("sandbox.o", program.object(conformance::Arch::X86_64));
+    let object = bench.file("sandbox.o", program.object(Arch::X86_64));
     let options = donor.and_then(donors::find).and_then(|donor| donor.profile(profile)).unwrap_or_default();
     let settings: Vec<(String, i64)> = options.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     let libc = bench.libc(way.host, donor.map_or(Donors::STOCK, Donors::both), &settings);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use zigcc::Arch;
+use zigcc::{Arch, ZigTarget};
 
 /// The thirteen members that the known scripts delete (tweag/rust-alpine-mimalloc, build.sh).
 const DELETED: [&str; 13] = [

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use zigcc::{Arch, Zig};
+use zigcc::{Arch, Zig, ZigTarget};
 
 use crate::{command, workspace};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use fixtures::Arch;
+use fixtures::{Arch, ZigTarget};
 
 use crate::debian::Apt;
 use crate::{command, setup, workspace};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use zigcc::Arch;
+use zigcc::{Arch, ZigTarget};
 
 use crate::debian::Apt;
 use crate::{command, setup, workspace};

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use fixtures::strings;
-use zigcc::{Arch, Zig};
+use zigcc::{Arch, Zig, ZigTarget};
 
 use crate::{command, setup, workspace};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use zigcc::{Arch, Zig};
+use zigcc::{Arch, Zig, ZigTarget};
 
 use crate::{command, setup, workspace};
 

@@ -43,7 +43,7 @@ impl Host {
 
     /// Links `program` in `folder`, `extra` objects before the `libc.a`. Fails with what the linker printed.
     pub(crate) fn link(&self, program: &Program, extra: &[PathBuf], folder: &Path) -> Result<PathBuf, Failed> {
-        let arch = of_crate(self.arch)?;
+        let arch = self.arch;
         let (object, start) = (folder.join("program.o"), folder.join("start.o"));
         let (runtime, executable) = (folder.join("runtime.a"), folder.join(program.name));
         fs::write(&object, program.object(arch))?;
@@ -107,8 +107,4 @@ impl Host {
         };
         Err(format!("{}: {end}; it printed {out:?} and, on stderr:\n{err}", program.name).into())
     }
-}
-
-fn of_crate(arch: Arch) -> Result<conformance::Arch, Failed> {
-    conformance::Arch::from_name(arch.name()).ok_or_else(|| format!("no programs for {}", arch.name()).into())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fixtures::Arch;
+use fixtures::{Arch, ZigTarget};
 use libtest_mimic::{Failed, Trial};
 
 use crate::linking::Host;

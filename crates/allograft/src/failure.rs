@@ -3,6 +3,8 @@
 use hosts::{Pending, Stuck};
 use serde::{Deserialize, Serialize};
 
+use crate::remedy;
+
 /// Why a command did not do what it was asked to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Failure {
@@ -48,8 +50,8 @@ impl Failure {
 
 impl From<hosts::Error> for Failure {
     fn from(error: hosts::Error) -> Failure {
-        let (help, exit_code) = (error.help(), error.exit_code());
-        Failure { message: error.to_string(), said: Vec::new(), help, exit_code }
+        let help = Some(remedy::help(&error.remedy()));
+        Failure { message: error.to_string(), said: Vec::new(), help, exit_code: error.exit_code() }
     }
 }
 
@@ -57,7 +59,7 @@ impl Failure {
     /// The same where files are changed all the same.
     fn stuck(self, stuck: &Stuck) -> Failure {
         let message = format!("{}; {stuck}", self.message);
-        Failure { message, said: self.said, help: Some(stuck.help()), exit_code: Stuck::EXIT_CODE }
+        Failure { message, said: self.said, help: Some(remedy::help(&stuck.remedy())), exit_code: Stuck::EXIT_CODE }
     }
 }
 

@@ -1,4 +1,20 @@
 //! Transplants a modern allocator into static musl toolchains: what the programs `allograft` and `cargo-allograft` do.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `command` | a file for each command of `allograft` |
+//! | `cargo` | the commands of `cargo allograft` |
+//! | `arguments` | the command line |
+//! | `choice` | `--donor`, `--strings`, `--profile` and `--set`, which several commands take |
+//! | `target` | the target of a command: a path, `swift:ID` or `rust:TRIPLE` |
+//! | `rust` | Rust's targets: where a toolchain has their `libc.a` |
+//! | `triple` | names of targets, as Rust, clang, Swift and zig spell them |
+//! | `tuning` | a donor's file with its options written into it |
+//! | `output` | what is printed: text, JSON, warnings, errors |
+//! | `progress` | a bar on a terminal for work on a large file |
+//! | `failure` | why a command failed: message, help, exit code |
+//! | `remedy` | what to do about an error of the cores, in this program's commands and flags |
+//! | `signals` | temporary files are deleted when a signal ends the program |
 
 // What is printed goes through `Output`, which escapes what comes out of files.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -10,6 +26,7 @@ mod command;
 mod failure;
 mod output;
 mod progress;
+mod remedy;
 mod rust;
 mod signals;
 mod target;

@@ -1,6 +1,6 @@
 //! Target triples as Rust, clang, Swift, zig and Debian spell them: what a donor has to know of them.
 
-use surgery::Arch;
+use format::Arch;
 
 use crate::output::printable;
 

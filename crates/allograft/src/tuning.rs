@@ -1,8 +1,8 @@
 //! A donor's file with its options baked in, and what its note says then.
 
 use donors::Donor;
-use surgery::Arch;
-use surgery::donor::{DonorError, DonorObject, Note};
+use format::{Arch, Note};
+use surgery::donor::{DonorError, DonorObject};
 
 use crate::failure::Failure;
 

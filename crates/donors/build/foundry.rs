@@ -7,11 +7,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use surgery::donor::DonorKind;
-use surgery::object::{self, ObjectError};
-use zigcc::{Arch, Zig};
+use format::{Arch, DonorKind};
+use relocatable::ObjectError;
+use zigcc::{Zig, ZigTarget};
 
-use crate::recipe::{Kind, Recipe, Role, Unit, Upstream};
+use crate::recipe::{Recipe, Role, Unit, Upstream};
 
 /// One object has to serve `-static` and `-static-pie` (hence -fPIE), and threads' variables lie at fixed offsets in both
 /// (hence local-exec). Without `-fno-builtin-malloc` and its like, the compiler would see through the family's own bodies.
@@ -118,7 +118,7 @@ impl Foundry {
         fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
         let headers = headers(recipe, &source, &scratch)?;
         let (exports, library) = (scratch.join("exports"), scratch.join("library.so"));
-        let public: Vec<&str> = surgery::plan::donated().filter(|name| !name.starts_with('_')).collect();
+        let public: Vec<&str> = format::family::donated().filter(|name| !name.starts_with('_')).collect();
         let text = format!("{{ global: {}; local: *; }};\n", public.join("; "));
         fs::write(&exports, text).map_err(|source| FoundryError::File { path: exports.clone(), source })?;
         let mut line: Vec<OsString> = ["ld.lld", "-shared", "--gc-sections", "--strip-all", "--hash-style=both"]
@@ -162,7 +162,7 @@ impl Foundry {
         self.zig.run(link(&exports, &objects, &merged))?;
 
         let kept = |name: &[u8]| exports.iter().any(|kept| kept.as_bytes() == name);
-        let object = object::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
+        let object = relocatable::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
         let path = self.object_path(recipe, arch);
         fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })
     }
@@ -265,15 +265,12 @@ impl Foundry {
 
     /// What the unit with the glue has to know of the donor.
     fn identity(&self, recipe: &Recipe) -> [OsString; 6] {
-        let (kind, number) = match recipe.kind {
-            Kind::Malloc => (DonorKind::Malloc, 1),
-            Kind::Strings => (DonorKind::Strings, 2),
-        };
+        let kind = recipe.kind;
         [
             format!("-DGRAFT_DONOR=\"{}\"", recipe.name).into(),
             format!("-DGRAFT_VERSION=\"{}\"", recipe.version).into(),
             format!("-DGRAFT_NOTE_SECTION=\"{}\"", kind.note_section()).into(),
-            format!("-DGRAFT_NOTE_TYPE={number}").into(),
+            format!("-DGRAFT_NOTE_TYPE={}", kind.note_type()).into(),
             // Sources that need nothing of the glue do not include it, and have the note all the same.
             "-include".into(),
             self.glue.join("note.h").into(),
@@ -314,13 +311,13 @@ fn damaged(recipe: &Recipe, arch: Arch, source: ObjectError) -> FoundryError {
 /// What the object will define for others. Of an allocator, the family, whatever else upstream's sources define; ours
 /// define what the recipe says, on this architecture all of it or less.
 fn exports(recipe: &Recipe, arch: Arch, objects: &[PathBuf]) -> Result<Vec<String>, FoundryError> {
-    if recipe.kind == Kind::Malloc {
-        return Ok(surgery::plan::donated().map(str::to_owned).collect());
+    if recipe.kind == DonorKind::Malloc {
+        return Ok(format::family::donated().map(str::to_owned).collect());
     }
     let mut exports = Vec::new();
     for path in objects {
         let bytes = read(path)?;
-        let symbols = object::symbols(&bytes).map_err(|source| damaged(recipe, arch, source))?;
+        let symbols = relocatable::symbols(&bytes).map_err(|source| damaged(recipe, arch, source))?;
         for symbol in symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared()) {
             let name = String::from_utf8_lossy(symbol.name).into_owned();
             if !recipe.exports.contains(&name) {

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{env, fs};
 
+use format::{Arch, DonorKind};
 use foundry::{Foundry, FoundryError};
-use recipe::{Kind, Profile, Recipe};
-use zigcc::{Arch, Zig};
+use recipe::{Profile, Recipe};
+use zigcc::Zig;
 
 fn main() {
     if let Err(error) = build() {
@@ -44,7 +45,7 @@ fn build() -> Result<(), FoundryError> {
     })?;
 
     let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
-        recipes.iter().partition(|recipe| recipe.kind == Kind::Malloc);
+        recipes.iter().partition(|recipe| recipe.kind == DonorKind::Malloc);
     let blobs: Vec<(&Recipe, Option<&Recipe>, Arch)> =
         allocators.iter().flat_map(|recipe| blobs(recipe, &strings)).collect();
     in_parallel(&blobs, |(recipe, strings, arch)| foundry.cast_blob(recipe, *strings, *arch))?;
@@ -75,7 +76,7 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
             text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.object_path(recipe, arch));
         }
         text += "], blobs: &[\n";
-        let linked = if recipe.kind == Kind::Malloc { blobs(recipe, strings) } else { Vec::new() };
+        let linked = if recipe.kind == DonorKind::Malloc { blobs(recipe, strings) } else { Vec::new() };
         for (_, _, arch) in linked.iter().filter(|(_, strings, _)| strings.is_none()) {
             text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.blob_path(recipe, None, *arch));
         }

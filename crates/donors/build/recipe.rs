@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use format::{Arch, DonorKind};
 use serde::Deserialize;
-use zigcc::Arch;
 
 use crate::foundry::FoundryError;
 use crate::template::Template;
@@ -16,7 +16,7 @@ use crate::template::Template;
 pub(crate) struct Recipe {
     /// What it replaces.
     #[serde(default)]
-    pub(crate) kind: Kind,
+    pub(crate) kind: DonorKind,
     /// What users call it.
     pub(crate) name: String,
     /// Upstream's version, checked against `evidence`; where the sources are ours, this crate's own.
@@ -62,17 +62,6 @@ pub(crate) struct Recipe {
     /// The donor's own folder, from where the recipe was read.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
-}
-
-/// What a donor replaces.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    /// The malloc family.
-    #[default]
-    Malloc,
-    /// String functions.
-    Strings,
 }
 
 /// What one architecture adds.

@@ -5,8 +5,9 @@
 
 use std::io::Read;
 
-use surgery::Arch;
-use surgery::donor::{DonorError, DonorKind, DonorObject, DonorOption};
+use format::options::{self, OPTIONS_SECTION};
+use format::{Arch, DonorKind, DonorOption, OptionsError};
+use relocatable::{Object, Section, Sections};
 
 /// An allocator, or a set of string functions, in the form in which it is transplanted.
 #[derive(Debug)]
@@ -114,9 +115,14 @@ impl Donor {
     /// What `--set` takes for this donor, read from the object itself: the same for every architecture.
     ///
     /// # Errors
-    /// Those of [`DonorObject::parse`]; the tests of this crate show that no embedded object has any.
-    pub fn options(&self) -> Result<Vec<DonorOption>, DonorError> {
-        let (_, object) = self.objects.first().ok_or(DonorError::Empty)?;
-        Ok(DonorObject::parse(object)?.options().to_vec())
+    /// An object without a sound block of options; the tests of this crate show that no embedded object is one.
+    pub fn options(&self) -> Result<Vec<DonorOption>, OptionsError> {
+        if !self.kind.has_options() {
+            return Ok(Vec::new());
+        }
+        let object = self.objects.first().and_then(|(_, object)| Object::recognise(object));
+        let sections = object.and_then(|object| object.sections().ok());
+        let named = |section: &&Section<'_>| section.name == OPTIONS_SECTION.as_bytes();
+        options::parse(sections.iter().flat_map(Sections::iter).find(named).map_or(&[], |section| section.data))
     }
 }

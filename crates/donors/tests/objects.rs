@@ -7,10 +7,10 @@ use surgery::donor::DonorObject;
 
 #[test]
 fn allocators_define_the_family_and_nothing_else() {
-    let expected: BTreeSet<&str> = surgery::plan::donated().collect();
+    let expected: BTreeSet<&str> = format::family::donated().collect();
     for donor in donors::all() {
         for (arch, object) in donor.objects {
-            let symbols = surgery::object::symbols(object).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
+            let symbols = relocatable::symbols(object).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
             let shared = symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared());
             let names: Vec<String> = shared.map(|symbol| String::from_utf8_lossy(symbol.name).into_owned()).collect();
             let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
@@ -47,7 +47,7 @@ fn every_shared_object_unpacks_and_takes_the_objects_options() {
             let Some(library) = donor.library(arch) else { continue };
             let parsed = DonorObject::parse_library(&library).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
             assert_eq!((parsed.arch(), parsed.note().donor.as_str()), (arch, donor.name));
-            let names = |options: Vec<surgery::donor::DonorOption>| -> Vec<String> {
+            let names = |options: Vec<format::DonorOption>| -> Vec<String> {
                 options.into_iter().map(|option| option.name).collect()
             };
             assert_eq!(names(parsed.options()), names(donor.options().expect("options")), "{}", donor.name);

@@ -3,9 +3,9 @@
 //! The public functions are compiled for AVX2 and begin with a branch to their base versions, since that costs less than a
 //! jump the other way round. Nothing but looking at the instructions shows that the compiler keeps to it.
 
+use format::Arch;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use object::{Object, ObjectSection, ObjectSymbol};
-use surgery::Arch;
 
 /// Which instructions of a function are looked at.
 #[derive(Clone, Copy, PartialEq)]

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use format::{Arch, DonorKind};
 use inspector::verify::Verified;
-use surgery::Arch;
 use surgery::archive::Archive;
-use surgery::donor::DonorKind;
 use surgery::plan::{Libc, Plan, Refusal, RemovedMember, Restoration};
 
 use crate::error::Error;

@@ -13,6 +13,7 @@ use surgery::archive::Archive;
 
 use crate::error::Error;
 use crate::graft::graft;
+use crate::remedy::Remedy;
 use crate::request::Request;
 use crate::samples;
 
@@ -69,7 +70,7 @@ fn failing(folder: &Path, target: &str, request: &Request, tamper: impl Fn(&mut 
         other => panic!("{other}"),
     };
     assert!(names.iter().all(|name| name == "unreadable" || error.to_string().contains(name.as_str())), "{error}");
-    assert!(error.help().is_some());
+    assert_eq!(error.remedy(), Remedy::Report);
     names
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use surgery::donor::Note;
+use format::Note;
 
 use crate::VERSION;
 use crate::error::Error;

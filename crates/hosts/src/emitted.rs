@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    use surgery::Arch;
+    use format::Arch;
     use surgery::donor::DonorObject;
 
     /// The object of a donor, and its bytes.

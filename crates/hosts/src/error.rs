@@ -1,13 +1,14 @@
-//! Why a host was not grafted or not given back, with the exit code and what to do about it.
+//! Why a host was not grafted or not given back, with the exit code; `remedy` is what to do about it.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use surgery::donor::DonorKind;
+use format::DonorKind;
 
 use crate::outcome::Skipped;
 use crate::packed::Fault;
+use crate::remedy::{Obstacle, Remedy};
 use crate::transaction::Stuck;
 
 /// What went wrong. Whatever it is but [`Error::Stuck`], every host is as it was before.
@@ -111,7 +112,7 @@ pub enum Error {
         /// The executable.
         path: PathBuf,
         /// What it is for.
-        arch: surgery::Arch,
+        arch: format::Arch,
     },
     /// The donor's form for executables is unsound: a fault of this build.
     #[error("donor `{donor}`: {source}")]
@@ -149,7 +150,7 @@ pub enum Error {
         /// The executable.
         path: PathBuf,
         /// What it is for.
-        arch: surgery::Arch,
+        arch: format::Arch,
     },
     /// `--try`: stock and graft do not do the same.
     #[error("the graft of `{}` does not do what stock does: {differs}", .path.display())]
@@ -395,7 +396,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn nothing_runs(arch: surgery::Arch) -> String {
+    pub(crate) fn nothing_runs(arch: format::Arch) -> String {
         format!("this machine runs no programs for {arch}, and there is no emulator (qemu-{arch}-static, qemu-{arch})")
     }
 
@@ -407,10 +408,10 @@ impl Error {
         }
     }
 
-    /// What to do about it, where there is something to be said.
-    pub fn help(&self) -> Option<String> {
-        let text = match self {
-            Error::Io { source, .. } => io_help(source).to_owned(),
+    /// What to do about it.
+    pub fn remedy(&self) -> Remedy {
+        let advice = match self {
+            Error::Io { source, .. } => return io_remedy(source),
             Error::Unrecognised { .. } => {
                 "name the `libc.a` of a musl toolchain, or the folder of the toolchain, sysroot or SDK".to_owned()
             }
@@ -420,42 +421,27 @@ impl Error {
             Error::Malformed { .. } => "the file is damaged or incomplete: install it again, then graft".to_owned(),
             Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
             Error::Packed { fault, .. } => fault.help().to_owned(),
-            Error::Refused { refusal, .. } => refusal.help().to_owned(),
-            Error::Executable { refusal, .. } => refusal.help().to_owned(),
+            Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
+            Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
             Error::NoBlob { .. } => {
                 let having: Vec<&str> =
                     donors::all().iter().filter(|donor| !donor.blobs.is_empty()).map(|donor| donor.name).collect();
                 format!("these can: {}", having.join(", "))
             }
-            Error::NoStrings { .. } => "leave `--strings on` out: the allocator can be grafted without".to_owned(),
-            Error::Untested { arch, .. } => format!(
-                "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine that runs \
-                 {arch} programs. `--untested` goes without the self-test"
-            ),
+            Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
+            Error::Untested { arch, .. } => return Remedy::Emulate { arch: *arch },
             Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
-            Error::Unsound { .. } => {
-                "nothing was changed; please report this with the file. Another donor may fit it: `--donor NAME`"
-                    .to_owned()
-            }
-            Error::NothingToRun { .. } => "leave `--try` and `--untested` out: they are for executables".to_owned(),
+            Error::Unsound { .. } => return Remedy::Report,
+            Error::NothingToRun { .. } => return Remedy::RunNothing,
             Error::Differs { .. } => {
                 "the stock file is as it was. If the program prints the time or the like, try it with other arguments"
                     .to_owned()
             }
-            Error::Donor { .. } | Error::Blob { .. } => {
-                "`allograft donors` lists each donor's options with their ranges".to_owned()
-            }
-            Error::NoDonorFor { .. } => "`allograft donors` lists the architectures of every donor".to_owned(),
-            Error::NothingToGraft => {
-                "stock's own malloc and string functions again: that is `allograft undo`".to_owned()
-            }
-            Error::OptionWithoutDonor { .. } => "name the donor with `--donor`, or leave `--set` out".to_owned(),
-            Error::StockNeeded { surplus: DonorKind::Malloc, .. } => {
-                "graft the stock `libc.a`, or keep an allocator: `--donor NAME`".to_owned()
-            }
-            Error::StockNeeded { surplus: DonorKind::Strings, .. } => {
-                "graft the stock `libc.a`, or keep the string functions: `--strings on`".to_owned()
-            }
+            Error::Donor { .. } | Error::Blob { .. } => return Remedy::ListOptions,
+            Error::NoDonorFor { .. } => return Remedy::ListArchitectures,
+            Error::NothingToGraft => return Remedy::Undo,
+            Error::OptionWithoutDonor { .. } => return Remedy::NameDonor,
+            Error::StockNeeded { surplus, .. } => return Remedy::GraftStockOrKeep { surplus: *surplus },
             Error::SwiftSdk { installed, .. } if installed.is_empty() => {
                 "install one with `swift sdk install`, or name its bundle".to_owned()
             }
@@ -465,13 +451,9 @@ impl Error {
                 "name a folder of a musl toolchain, such as /usr/lib/musl or a rustup toolchain with a musl target"
                     .to_owned()
             }
-            Error::NoGraft { folder } => format!("graft it first: `allograft graft {}`", folder.display()),
-            Error::NothingGraftable { .. } => {
-                "only musl's `libc.a` can be grafted, on the architectures that `allograft donors` lists".to_owned()
-            }
-            Error::IsBackup { host, .. } => {
-                format!("graft `{0}`, or get stock back with `allograft undo {0}`", host.display())
-            }
+            Error::NoGraft { folder } => return Remedy::GraftFirst { folder: folder.clone() },
+            Error::NothingGraftable { .. } => return Remedy::ListGraftable,
+            Error::IsBackup { host, .. } => return Remedy::HostOfBackup { host: host.clone() },
             Error::ChangedMeanwhile { .. } => "nothing was changed; run the command again".to_owned(),
             Error::MalformedRecord { path, .. } => {
                 format!("compare the host with its backup, put the right one in place and delete `{}`", path.display())
@@ -490,43 +472,35 @@ impl Error {
                 backup.display(),
                 path.display()
             ),
-            Error::BackupGrafted { backup, path } => format!(
-                "the backup was grafted by itself: `allograft undo {}`, then `allograft graft {}` and undo",
-                backup.display(),
-                path.display()
-            ),
+            Error::BackupGrafted { backup, path } => {
+                return Remedy::UndoBackup { backup: backup.clone(), host: path.clone() };
+            }
             Error::ForeignCompanion { .. } => {
                 "nothing was changed, and allograft leaves such a file alone: move it away, then run the command again"
                     .to_owned()
             }
-            Error::Stuck { stuck, .. } => stuck.help(),
-            Error::NoBackup { .. } => {
-                "it was written with `-o`, or moved away from its backup; stock is where you took it from".to_owned()
-            }
+            Error::Stuck { stuck, .. } => return stuck.remedy(),
+            Error::NoBackup { .. } => return Remedy::WrittenElsewhere,
         };
-        Some(text)
+        Remedy::Advice(advice)
     }
 }
 
-fn io_help(error: &io::Error) -> &'static str {
+fn io_remedy(error: &io::Error) -> Remedy {
     const MFILE: Option<i32> = Some(rustix::io::Errno::MFILE.raw_os_error());
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "run it as the owner of the toolchain, or write the graft elsewhere with `-o OUT`; nothing was changed"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => "write the graft elsewhere with `-o OUT`; nothing was changed",
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => return Remedy::Elsewhere(Obstacle::Permission),
+        io::ErrorKind::ReadOnlyFilesystem => return Remedy::Elsewhere(Obstacle::ReadOnly),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            "make room, or write the graft elsewhere with `-o OUT`; nothing was changed"
+            return Remedy::Elsewhere(Obstacle::NoRoom);
         }
+        io::ErrorKind::InvalidFilename => return Remedy::Elsewhere(Obstacle::LongName),
         io::ErrorKind::NotFound => "look whether the path is right; nothing was changed",
-        io::ErrorKind::InvalidFilename => {
-            "files beside the host have names that are up to 26 bytes longer than its own: give it a shorter one, or write the \
-             graft elsewhere with `-o OUT`; nothing was changed"
-        }
         io::ErrorKind::OutOfMemory => "free some memory, or raise its limit (`ulimit -v`); nothing was changed",
         _ if error.raw_os_error() == MFILE => "raise the limit of open files (`ulimit -n`); nothing was changed",
         _ => "the system's log may say more (`dmesg`); once it is mended, run the command again; nothing was changed",
-    }
+    };
+    Remedy::Advice(advice.to_owned())
 }
 
 /// Adds what was tried, and on what, to the system's message.
@@ -547,16 +521,20 @@ mod tests {
 
     #[test]
     fn every_error_of_the_system_has_a_help_line_of_its_own() {
-        let help = |errno: Errno| Error::Io { path: "x".into(), action: "write", source: errno.into() }.help().unwrap();
-        for (errno, part) in [
-            (Errno::NAMETOOLONG, "shorter"),
-            (Errno::MFILE, "ulimit -n"),
-            (Errno::IO, "dmesg"),
-            (Errno::NOMEM, "memory"),
-            (Errno::NOENT, "path"),
-            (Errno::FBIG, "room"),
+        let remedy = |errno: Errno| Error::Io { path: "x".into(), action: "write", source: errno.into() }.remedy();
+        for (errno, obstacle) in [
+            (Errno::NAMETOOLONG, Obstacle::LongName),
+            (Errno::FBIG, Obstacle::NoRoom),
+            (Errno::ACCESS, Obstacle::Permission),
+            (Errno::ROFS, Obstacle::ReadOnly),
         ] {
-            assert!(help(errno).contains(part), "{errno:?}: {}", help(errno));
+            assert_eq!(remedy(errno), Remedy::Elsewhere(obstacle), "{errno:?}");
+        }
+        for (errno, part) in
+            [(Errno::MFILE, "ulimit -n"), (Errno::IO, "dmesg"), (Errno::NOMEM, "memory"), (Errno::NOENT, "path")]
+        {
+            let Remedy::Advice(advice) = remedy(errno) else { panic!("{errno:?}") };
+            assert!(advice.contains(part), "{errno:?}: {advice}");
         }
     }
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use format::Note;
 use inspector::verify::Verified;
-use surgery::donor::Note;
 use transplant::Plan;
 
 use crate::VERSION;

@@ -4,9 +4,8 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
+use format::{Arch, Note};
 use inspector::verify::Verified;
-use surgery::Arch;
-use surgery::donor::Note;
 
 use crate::archive::{ArchiveHost, ArchiveOperation};
 use crate::companion;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use donors::Donor;
-use surgery::Arch;
-use surgery::donor::{DonorObject, Note};
+use format::{Arch, Note};
+use surgery::donor::DonorObject;
 use transplant::{Blob, Plan};
 
 use crate::error::Error;

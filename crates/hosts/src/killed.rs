@@ -13,6 +13,7 @@ use crate::names::lacking;
 use crate::outcome::Action;
 use crate::pending::Pending;
 use crate::place::Stage;
+use crate::remedy::Remedy;
 use crate::request::Request;
 use crate::undo::{UndoneAction, undo_observed};
 use crate::watch::Watch;
@@ -404,8 +405,7 @@ fn what_cannot_be_taken_back_is_told() {
     for part in ["two/libc.a` changed while", "one/libc.a` is the graft now", "two/libc.a` is as it was"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    let help = error.help().unwrap();
-    assert!(help.contains("allograft undo") && help.contains("one/libc.a") && !help.contains("two"), "{help}");
+    assert_eq!(error.remedy(), Remedy::Resume { grafting: true, hosts: vec![folder.join("one/libc.a")] });
     // What it says works.
     undo_observed(&folder.join(HOSTS[0]), &Watch::default(), &|_| {}).unwrap().settle();
     assert!(fs::read(folder.join(HOSTS[0])).unwrap() == stock());

@@ -29,7 +29,7 @@
 //! | `record`, `companion` | the files beside a host, and whether those are ours |
 //! | `attributes`, `names`, `digest` | mode, owner and the like of a file; hard links and the exchange of names; SHA-256 |
 //! | `lock`, `live`, `watch` | one allograft at a time; temporary files when a signal ends the process; whom to tell of progress |
-//! | `error` | why a host was not grafted or not given back |
+//! | `error`, `remedy` | why a host was not grafted or not given back, and what to do about it |
 
 mod archive;
 mod attributes;
@@ -61,6 +61,7 @@ mod planner;
 mod proof;
 mod recognise;
 mod record;
+mod remedy;
 mod request;
 mod root;
 #[cfg(test)]
@@ -82,6 +83,7 @@ pub use digest::sha256;
 pub use emitted::write;
 pub use error::Error;
 pub use executable::ExecutableOperation;
+pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::{Carried, Operation};
 pub use live::{Ending, remove_temporaries};
@@ -90,12 +92,13 @@ pub use packed::{Fault, Format, Unpacked, each_host, unpack_grafts};
 pub use pending::Pending;
 pub use recognise::is_executable;
 pub use record::Record;
+pub use remedy::{Obstacle, Remedy};
 pub use request::Request;
 pub use root::in_root;
 pub use self_test::run as self_test;
 pub use swift::locate;
 pub use transaction::Stuck;
-pub use transplant::{Absence, StringEntry, StringFunction};
+pub use transplant::{Absence, StringEntry};
 pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo, undo_under};
 pub use watch::{Locking, Progress, Watch};
 

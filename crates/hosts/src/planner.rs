@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use donors::Donor;
-use surgery::Arch;
-use surgery::donor::{DonorKind, DonorObject};
+use format::{Arch, DonorKind};
+use surgery::donor::DonorObject;
 
 use crate::VERSION;
 use crate::error::Error;

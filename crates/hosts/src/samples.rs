@@ -46,7 +46,7 @@ fn cut(and: &[u8]) -> Vec<u8> {
     let needed: BTreeSet<Vec<u8>> = donors::all()
         .iter()
         .chain([donors::strings()])
-        .flat_map(|donor| surgery::object::symbols(donor.object(surgery::Arch::X86_64).unwrap()).unwrap())
+        .flat_map(|donor| relocatable::symbols(donor.object(format::Arch::X86_64).unwrap()).unwrap())
         .filter(|symbol| !symbol.defined)
         .map(|symbol| symbol.name.to_vec())
         .collect();

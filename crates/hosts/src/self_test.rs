@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use surgery::Arch;
+use format::Arch;
 
 use crate::error::{Error, IoContext};
 use crate::record::{folder_of, temporary};

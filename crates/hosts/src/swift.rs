@@ -56,6 +56,7 @@ fn installed(folder: &Path, id: &str) -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remedy::Remedy;
 
     #[test]
     fn by_the_name_that_swift_sdk_list_shows() {
@@ -72,7 +73,8 @@ mod tests {
         assert_eq!(installed(folder.path(), "swift-6.1_static-linux-0.0.1").unwrap(), one);
         let missing = installed(folder.path(), "not-a-bundle").unwrap_err();
         assert_eq!(missing.exit_code(), 2);
-        assert!(missing.help().unwrap().contains("swift-6.1_static-linux-0.0.1"));
+        let Remedy::Advice(advice) = missing.remedy() else { panic!("{missing}") };
+        assert!(advice.contains("swift-6.1_static-linux-0.0.1"));
         put("again.artifactbundle", "swift-6.1_static-linux-0.0.1");
         assert!(installed(folder.path(), "swift-6.1_static-linux-0.0.1").is_err());
         assert!(installed(&folder.path().join("missing"), "x").is_err());

@@ -14,6 +14,7 @@ use crate::error::{Error, IoContext};
 use crate::names;
 use crate::recognise::is_missing;
 use crate::record::{folder_of, temporary};
+use crate::remedy::Remedy;
 
 /// What a transaction is for; messages say it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,12 +228,12 @@ impl Stuck {
     }
 
     /// What to do about it.
-    pub fn help(&self) -> String {
-        let all = self.hosts.iter().map(|host| format!("`{}`", host.path.display())).collect::<Vec<_>>().join(", ");
+    pub fn remedy(&self) -> Remedy {
+        let hosts: Vec<PathBuf> = self.hosts.iter().map(|host| host.path.clone()).collect();
         match self.deed {
-            Deed::Graft => format!("once this is mended, `allograft undo` gives stock back: {all}"),
-            Deed::Undo => format!("once this is mended, `allograft undo` does the rest: {all}"),
-            Deed::Write => format!("delete what was written, once this is mended: {all}"),
+            Deed::Graft => Remedy::Resume { grafting: true, hosts },
+            Deed::Undo => Remedy::Resume { grafting: false, hosts },
+            Deed::Write => Remedy::Delete { files: hosts },
         }
     }
 }
@@ -498,7 +499,7 @@ mod tests {
         let text = stuck.to_string();
         assert!(text.contains("a` is the graft now (No such file"), "{text}");
         assert!(text.contains("b` is as it was"), "{text}");
-        assert!(stuck.help().contains("allograft undo"));
+        assert!(matches!(stuck.remedy(), Remedy::Resume { grafting: true, .. }));
         assert_eq!(fs::read_to_string(&hosts[0]).unwrap(), "graft");
         assert!(hosts[0].with_extension("record").exists(), "no graft without its record");
         assert_eq!(fs::read_to_string(&hosts[1]).unwrap(), "stock");

@@ -1,6 +1,22 @@
 //! An independent reader: which allocator a file carries, and whether a graft is whole.
 //!
-//! It shares no code with the crate that makes grafts, so that a mistake there is not repeated here.
+//! It shares no code with the crates that make grafts, not even names and numbers, so that a mistake there is not repeated
+//! here. It reads only: what links and runs programs is the crate `trial`.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `subject` | what is asked of each kind of file: executables, archives, who serves `malloc` |
+//! | `evidence` | what gives an allocator away: symbols, constants, families of names |
+//! | `code` | the machine code behind `malloc` and its like, as far as it shows whose it is |
+//! | `transplanted` | the note on the entry points of an executable, checked against the code |
+//! | `note` | the notes of a graft |
+//! | [`verify`] | the checks of a graft |
+//! | `report` | what [`inspect`] says of a file |
+//! | `facts` | what of a program matters for a graft, beside what allocates in it |
+//! | `archive`, `library` | static archives and the objects in them |
+//! | `elf` | ELF files |
+//! | `bytes` | numbers and texts in bytes |
+//! | `error` | why a file cannot be read |
 
 mod archive;
 mod bytes;
@@ -14,7 +30,6 @@ mod note;
 mod report;
 mod subject;
 mod transplanted;
-mod trial;
 pub mod verify;
 
 pub use error::InspectError;

@@ -245,7 +245,8 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// A processor architecture, as far as it matters to name it.
+/// A processor architecture, as far as it matters to name it. Not the crate `format`'s: this reader shares nothing with what
+/// makes grafts, and names architectures without donors, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Arch {

@@ -1,11 +1,13 @@
-//! Bytes in, edits out: static archives, relocatable objects, donors, and the plan of a graft. No files, no processes.
+//! Grafts of static archives: bytes in, edits out. No files, no processes.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`archive`] | static archives: read, and edited by ordinal |
+//! | [`donor`] | donor objects: what they say about themselves, and how options are written into them |
+//! | [`plan`] | which members of an archive go, what comes in their place, or why that must not be done |
 
 #![forbid(unsafe_code)]
 
-mod arch;
 pub mod archive;
 pub mod donor;
-pub mod object;
 pub mod plan;
-
-pub use arch::Arch;

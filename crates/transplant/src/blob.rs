@@ -3,14 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use surgery::Arch;
-use surgery::donor::{DonorOption, Note};
+use format::note::{self, NoteError};
+use format::{Arch, DonorKind, DonorOption, Note, StringFunction, entries, options, parameters};
 
 use crate::image::{
     Image, PF_W, PT_TLS, SHF_ALLOC, SHT_RELA, SHT_SYMTAB, SYMBOL, Section, Segment, Symbol, u32_at, u64_at,
 };
-use crate::self_test;
-use crate::strings::StringFunction;
 use crate::thread_storage::{ThreadStorage, distance};
 
 /// More bytes than any donor takes in memory.
@@ -56,7 +54,7 @@ pub enum BlobError {
     Layout(String),
     /// Its note cannot be written.
     #[error(transparent)]
-    Note(#[from] surgery::donor::DonorError),
+    Note(#[from] NoteError),
 }
 
 fn layout(what: impl Into<String>) -> BlobError {
@@ -120,8 +118,8 @@ impl Blob {
             .map(|section| section.address..section.address + section.size)
             .collect();
         let named = |name: &[u8]| image.section(name).ok_or_else(|| layout("a section is missing"));
-        let note_at = named(b".note.allograft")?.address as usize;
-        let table = named(b".allograft.options")?;
+        let note_at = named(DonorKind::Malloc.note_section().as_bytes())?.address as usize;
+        let table = named(options::LIBRARY_OPTIONS_SECTION.as_bytes())?;
         let table = table.address as usize..(table.address + table.size) as usize;
         let mut blob = Blob {
             arch: image.arch,
@@ -130,7 +128,7 @@ impl Blob {
             data: data.address,
             sealed_end: 0,
             tls,
-            strings_note: image.section(b".note.allograft.strings").map(|section| section.address),
+            strings_note: image.section(DonorKind::Strings.note_section().as_bytes()).map(|section| section.address),
             notes: notes.iter().map(|note| note.start).min().unwrap_or(0)
                 ..notes.iter().map(|note| note.end).max().unwrap_or(0),
             memory,
@@ -138,20 +136,17 @@ impl Blob {
             exports,
         };
         blob.sealed_end = blob.symbol("transplant_sealed_end")?;
-        // The note's numbers and owner stay (docs/note.md).
-        blob.write(note_at + 24, &note.encode()?);
-        for (index, option) in options.iter().enumerate() {
-            let at = table.start + 16 + 64 * index;
-            let name = blob.memory.get(at..at + 32).unwrap_or_default();
-            if at + 64 > table.end || name.split(|byte| *byte == 0).next() != Some(option.name.as_bytes()) {
-                return Err(layout("its options are not those of the donor's object"));
-            }
-            blob.write(at + 32, &option.value.to_le_bytes());
-            blob.write(at + 56, &u32::from(option.set).to_le_bytes());
+        // The note's numbers and owner stay.
+        blob.write(note_at + note::HEAD, &note.encode()?);
+        let table = blob.memory.get_mut(table).unwrap_or_default();
+        let own = options::parse(table).unwrap_or_default();
+        if !own.iter().map(|option| &option.name).eq(options.iter().map(|option| &option.name)) {
+            return Err(layout("its options are not those of the donor's object"));
         }
+        options::write(options, table);
         let parameters = blob.symbol("transplant_parameters")? as usize;
         let found = (u64_at(&blob.memory, parameters), u64_at(&blob.memory, parameters + 8));
-        if found != (Some(self_test::MAGIC), Some(self_test::FORMAT)) {
+        if found != (Some(parameters::MAGIC), Some(parameters::FORMAT)) {
             return Err(layout("its parameters have another format"));
         }
         Ok(blob)
@@ -163,7 +158,7 @@ impl Blob {
     /// A blob without string functions.
     pub fn with_strings(mut self, note: &Note) -> Result<Blob, BlobError> {
         let at = self.strings_note.ok_or_else(|| layout("it has no string functions"))? as usize;
-        self.write(at + 24, &note.encode()?);
+        self.write(at + note::HEAD, &note.encode()?);
         Ok(self)
     }
 
@@ -180,7 +175,7 @@ impl Blob {
     /// How many entry points its note has room for.
     pub(crate) fn room(&self) -> Result<usize, BlobError> {
         let size = u32_at(&self.memory, self.symbol("transplant_entries")? as usize + 4);
-        size.map(|size| size as usize / 8).ok_or_else(|| layout("its note on entry points lies outside"))
+        size.map(|size| size as usize / entries::ENTRY).ok_or_else(|| layout("its note on entry points lies outside"))
     }
 
     pub(crate) fn symbol(&self, name: &str) -> Result<u64, BlobError> {

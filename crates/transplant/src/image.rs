@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use surgery::Arch;
+use format::Arch;
 
 use crate::refusal::Refusal;
 
@@ -392,6 +392,21 @@ impl<'a> Image<'a> {
 
     pub(crate) fn section(&self, name: &[u8]) -> Option<&Section> {
         self.sections.iter().find(|section| self.section_name(section) == name)
+    }
+}
+
+impl equivalence::Program for Image<'_> {
+    fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    fn code(&self, address: u64) -> &[u8] {
+        if self.is_executable(address) { self.from(address) } else { &[] }
+    }
+
+    fn constant(&self, address: u64, size: usize) -> Option<&[u8]> {
+        let last = address.checked_add(size as u64)? - 1;
+        if self.is_writable(address) || self.is_writable(last) { None } else { self.read(address, size) }
     }
 }
 

@@ -1,25 +1,20 @@
 //! Which executables are no hosts, by their headers and marks. What is left over may still be refused for what is in it.
 
-use surgery::Arch;
+use format::note::{self, DESCRIPTION, HEAD};
+use format::{Arch, DonorKind};
 
 use crate::image::{Image, PT_GNU_PROPERTY, PT_INTERP, PT_NOTE, SHT_NOTE, u32_at};
 use crate::refusal::Refusal;
 
-/// Sizes, type and owner of the notes of an allocator and of string functions (docs/note.md).
-const NOTE: &[u8] = b"\x0a\0\0\0\0\x02\0\0\x01\0\0\0allograft\0\0\0";
-const STRINGS_NOTE: &[u8] = b"\x0a\0\0\0\0\x02\0\0\x02\0\0\0allograft\0\0\0";
-/// Bytes of what such a note says.
-const DESCRIPTION: usize = 512;
-
 /// Whether a file carries a graft's note, of whatever kind.
 pub fn carries_graft(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, NOTE).is_some()
+    memchr::memmem::find(bytes, &note::head(DonorKind::Malloc)).is_some()
 }
 
 /// The descriptions of a graft's notes on its allocator and on its string functions; `None` where there is no such note.
 pub fn notes(graft: &[u8]) -> [Option<&[u8]>; 2] {
-    [NOTE, STRINGS_NOTE].map(|head| {
-        let start = memchr::memmem::find(graft, head)? + head.len();
+    DonorKind::ALL.map(|kind| {
+        let start = memchr::memmem::find(graft, &note::head(kind))? + HEAD;
         graft.get(start..start + DESCRIPTION)
     })
 }
@@ -29,8 +24,8 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
     if image.segment(PT_INTERP).is_some() {
         return Err(Refusal::Dynamic);
     }
-    if let Some(at) = memchr::memmem::find(image.bytes, NOTE) {
-        let text = &image.bytes[at + NOTE.len()..];
+    if let Some(at) = memchr::memmem::find(image.bytes, &note::head(DonorKind::Malloc)) {
+        let text = &image.bytes[at + HEAD..];
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let donor = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
         return Err(Refusal::Grafted { donor: donor.strip_prefix("donor=").unwrap_or(&donor).to_owned() });

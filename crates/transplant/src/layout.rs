@@ -14,8 +14,11 @@
 //! Program headers last and in a segment of their own, which no section lies in: only so do GNU strip, objcopy and LLVM's
 //! keep the file whole. The data has no part that is not in the file for the same reason.
 
+use format::entries::ENTRY;
+use format::{note, parameters};
+
 use crate::blob::{Blob, BlobError};
-use crate::code::Machine;
+use crate::code::{Edit, Machine};
 use crate::image::{
     Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_WRITE,
     SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, SHT_SYMTAB, STT_TLS, SYMBOL, Section, Segment,
@@ -49,34 +52,18 @@ pub(crate) struct Jump {
     pub(crate) to: &'static str,
 }
 
-/// What has the donor's main handed over in place of the program's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Edit {
-    /// Four bytes of an instruction that name main.
-    Operand {
-        /// Their address.
-        field: u64,
-        /// What they are counted from; nothing: they are the address itself.
-        from: Option<u64>,
-        /// The donor's symbol: its main, or a word that holds the address of it.
-        to: &'static str,
-    },
-    /// The branch to `__libc_start_main`, which goes through the donor.
-    Branch { site: u64, target: u64, is_call: bool },
-}
-
 /// What the blob's `struct transplant_parameters` is told (crates/donors/transplant/parameters.h). Addresses of the program.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parameters {
     pub(crate) errno_offset: i64,
     pub(crate) key_destructors: Option<u64>,
     pub(crate) main: u64,
-    pub(crate) calls: [Option<u64>; 10],
+    pub(crate) calls: [Option<u64>; parameters::CALLS],
 }
 
 /// The grafted file.
 pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
-    let Inset { machine, image, relocations, location, mut blob, jumps, main, parameters } = inset;
+    let Inset { machine, image, relocations, location, mut blob, jumps, main, parameters: given } = inset;
     let page = machine.page();
     let first = image.loads().map(|load| load.address).min().unwrap_or(0);
     let Location { base, offset } = location;
@@ -118,7 +105,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
     if span >= i32::MAX as u64 || (!image.position_independent && base + headers_at > i32::MAX as u64) {
         return Err(Refusal::OutOfReach { span }.into());
     }
-    let mut words = vec![
+    let words: [u64; parameters::WORDS] = [
         relative(image.entry),
         headers_at,
         table_at,
@@ -127,23 +114,23 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
         copy,
         blob.sealed_end - blob.data,
         headers_at - copy,
-        parameters.errno_offset as u64,
-        parameters.key_destructors.map_or(0, relative),
-        relative(parameters.main),
+        given.errno_offset as u64,
+        given.key_destructors.map_or(0, relative),
+        relative(given.main),
         // Only a copy that is made for it runs its self-test: `self_test`.
         0,
         image_at,
         storage.image.len() as u64,
         storage.size,
         storage.align,
+        match main {
+            Edit::Branch { target, .. } => relative(target),
+            Edit::Operand { .. } => 0,
+        },
     ];
-    words.push(match main {
-        Edit::Branch { target, .. } => relative(target),
-        Edit::Operand { .. } => 0,
-    });
-    words.extend(parameters.calls.iter().map(|call| call.map_or(0, relative)));
-    let at = blob.symbol("transplant_parameters")? as usize + 16;
-    let words: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    let calls = given.calls.iter().map(|call| call.map_or(0, relative));
+    let at = blob.symbol("transplant_parameters")? as usize + parameters::HEAD;
+    let words: Vec<u8> = words.into_iter().chain(calls).flat_map(u64::to_le_bytes).collect();
     blob.write(at, &words);
     let entries: Vec<(u64, u32)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.number?))).collect();
     write_entries(&mut blob, base, &entries)?;
@@ -215,13 +202,12 @@ struct Place {
 
 /// The note that says which entry points were redirected (docs/note.md): distances, each from its own place.
 fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), Trouble> {
-    const HEADER: u64 = 24;
-    let at = blob.symbol("transplant_entries")? + HEADER;
+    let at = blob.symbol("transplant_entries")? + note::HEAD as u64;
     if entries.len() > blob.room()? {
         return Err(BlobError::Layout("it has no room for the entry points".to_owned()).into());
     }
     for (index, (entry, number)) in entries.iter().enumerate() {
-        let place = at + 8 * index as u64;
+        let place = at + (ENTRY * index) as u64;
         blob.write(place as usize, &(entry.wrapping_sub(base + place) as u32).to_le_bytes());
         blob.write(place as usize + 4, &number.to_le_bytes());
     }

@@ -1,4 +1,4 @@
-//! An allocator into a static musl executable that is linked already: bytes in, edits out, no files.
+//! Puts an allocator into a static musl executable that is linked already: bytes in, edits out, no files.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -7,8 +7,7 @@
 //! | `relocations` | what a static-pie program does to itself when it starts |
 //! | `code` | machine code: functions, references, what a function does; what is particular to an architecture |
 //! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |
-//! | `interpreter` | instructions of x86_64 and of aarch64, executed one by one on memory that is watched |
-//! | `strings` | the string functions in a program, each proven by what it does |
+//! | `strings` | the string functions in a program, which of them are proven (by `equivalence`), which stay |
 //! | `libc` | what the graft needs of the rest of musl: errno, the fork hook, the end of threads |
 //! | `blob` | a donor, linked to bytes that refer to nothing outside |
 //! | `location` | where the donor's segments begin, in memory and in the file |
@@ -22,7 +21,6 @@ mod blob;
 mod code;
 mod family;
 mod image;
-mod interpreter;
 mod kind;
 mod layout;
 mod libc;
@@ -35,10 +33,10 @@ mod strings;
 mod thread_storage;
 
 pub use blob::{Blob, BlobError};
-pub use family::Role;
+pub use equivalence::Unproven;
 pub use image::{arch, supported_arch};
 pub use kind::{carries_graft, notes};
 pub use plan::{Entry, Plan, plan};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Remedy};
 pub use self_test::with_self_test;
-pub use strings::{Absence, Kept, StringEntry, StringFunction, Unproven};
+pub use strings::{Absence, Kept, StringEntry};

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::code::{Code, Flow, Function, Handover};
-use crate::family::{Family, Role};
+use format::Role;
+
+use crate::family::Family;
 use crate::refusal::Refusal;
 
 /// The distance of errno from the thread pointer. The family stores ENOMEM there when there is no memory: through

@@ -1,16 +1,16 @@
 //! All of it together: what is in a program, what becomes of it.
 
-use surgery::Arch;
+use format::{Arch, Role, StringFunction, entries, parameters};
 
 use crate::blob::{Blob, BlobError};
 use crate::code::{self, Code, Flow};
-use crate::family::{self, Family, Role};
+use crate::family::{self, Family};
 use crate::image::Image;
 use crate::layout::{Inset, Jump, Parameters, Trouble, assemble};
 use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
-use crate::strings::{self, StringEntry, StringFunction};
+use crate::strings::{self, StringEntry};
 use crate::{kind, libc};
 
 /// A function of the program that leads to the donor's from now on.
@@ -89,7 +89,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     }
     for (role, address) in &family.wrappers {
         let site = code.behind_landing_pad(*address);
-        if room(&mut code, &family, *role, *address, site).is_ok() && jumps.len() < 24 {
+        if room(&mut code, &family, *role, *address, site).is_ok() && jumps.len() < entries::ROOM {
             entries.push(Entry { role: *role, address: *address });
             jumps.push(Jump { number: Some(role.number()), site, to: target(*role) });
         }
@@ -218,7 +218,7 @@ fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u6
 
 /// The program's functions for the self-test, in the order of `parameters.h`: those that lead to the family by its code, and
 /// others by name only where they are redirected themselves or call what is.
-fn calls(code: &Code<'_>, family: &Family) -> [Option<u64>; 10] {
+fn calls(code: &Code<'_>, family: &Family) -> [Option<u64>; parameters::CALLS] {
     let core = |role| family.core.get(&role).copied();
     let calloc = family.wrappers.iter().find(|(role, _)| *role == Role::Calloc).map(|(_, start)| *start);
     let named = |name: &[u8]| code.named(name).first().copied();

@@ -1,6 +1,6 @@
 //! Why a program is left alone.
 
-use crate::family::Role;
+use format::Role;
 
 /// What speaks against a graft. Except for [`Refusal::Malformed`], the file may be perfectly good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -205,8 +205,8 @@ impl Refusal {
     }
 
     /// What to do instead.
-    pub fn help(&self) -> &'static str {
-        match self {
+    pub fn remedy(&self) -> Remedy {
+        Remedy::Advice(match self {
             Refusal::Malformed { .. } => "get the program again; nothing was changed",
             Refusal::Architecture { .. } => "graft the `libc.a` that it is linked from, and link it again",
             Refusal::Dynamic => {
@@ -215,11 +215,9 @@ impl Refusal {
             Refusal::NoMalloc => {
                 "leave it as it is: it asks malloc for no memory, so that none would make a difference"
             }
-            Refusal::Other { .. } | Refusal::NoMallocng => "`allograft inspect` says what serves malloc in it",
-            Refusal::Grafted { .. } => {
-                "graft the stock file: `allograft undo` gives it back where it was grafted in place"
-            }
-            Refusal::Strings { .. } => "leave `--strings on` out: the allocator can be grafted without",
+            Refusal::Other { .. } | Refusal::NoMallocng => return Remedy::Inspect,
+            Refusal::Grafted { .. } => return Remedy::GraftStock,
+            Refusal::Strings { .. } => return Remedy::WithoutStrings,
             Refusal::Appended { .. } => "graft the program before the data is appended to it",
             Refusal::OwnAllocator { .. } | Refusal::NoPublicFree => {
                 "musl's malloc serves only musl's own blocks in it: there is nothing to gain"
@@ -227,8 +225,21 @@ impl Refusal {
             _ => {
                 "what is not certain is not grafted. Graft the `libc.a` of the toolchain and link the program again, if you can"
             }
-        }
+        })
     }
+}
+
+/// What to do about a refusal. What a program has for it is the program's to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// In words, since it takes nothing of a program that makes grafts.
+    Advice(&'static str),
+    /// Look up what serves malloc in the executable.
+    Inspect,
+    /// Graft the stock file, which takes back an earlier graft in place.
+    GraftStock,
+    /// Graft the allocator without string functions.
+    WithoutStrings,
 }
 
 struct Addresses<'a>(&'a [u64]);

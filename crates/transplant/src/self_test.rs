@@ -3,11 +3,7 @@
 //! Nothing outside such a copy asks for the self-test: no variable of the environment, no argument. Or whoever has a say in a
 //! program's environment could have it exit with 0 without having run.
 
-/// `magic` and `format` of the blob's `struct transplant_parameters` (crates/donors/transplant/parameters.h).
-pub(crate) const MAGIC: u64 = 0x544e_4c50_5354_5247;
-pub(crate) const FORMAT: u64 = 3;
-/// Where `self_test` lies in it.
-const SELF_TEST: usize = 13 * 8;
+use format::parameters::{FORMAT, HEAD, MAGIC, SELF_TEST};
 
 /// A copy of the executable `graft` that runs its self-test. It differs in one byte.
 ///
@@ -20,6 +16,6 @@ pub fn with_self_test(graft: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut copy = graft.to_vec();
-    *copy.get_mut(at + SELF_TEST)? = 1;
+    *copy.get_mut(at + HEAD + 8 * SELF_TEST)? = 1;
     Some(copy)
 }

@@ -1,7 +1,7 @@
 //! The thread-local storage of both, so that no distance from the thread pointer changes which is built into the program's
 //! code (Drepper, ELF Handling For Thread-Local Storage, 3).
 
-use surgery::Arch;
+use format::Arch;
 
 use crate::blob::Blob;
 use crate::image::{Image, Segment};

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
+use format::{Arch, Role};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 use proptest::prelude::*;
-use surgery::Arch;
 use surgery::donor::DonorObject;
-use transplant::{Blob, Plan, Refusal, Role, plan};
+use transplant::{Blob, Plan, Refusal, plan};
 
 /// The default donor's blob.
 static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::DEFAULT));
@@ -36,14 +36,14 @@ fn linked_with(name: &str, flags: &[&str], assembly: &str) -> Vec<u8> {
     let mut assemble = fixtures::zig().command();
     assemble.args(["cc", "-target", "aarch64-linux-musl", "-c", "-o"]).args([&more, &source]);
     assert!(assemble.status().unwrap().success());
-    let musl = fixtures::debian_musl(fixtures::Arch::Aarch64);
+    let musl = fixtures::debian_musl(Arch::Aarch64);
     let put = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         fs::write(&path, bytes).unwrap();
         path
     };
-    let object = put("program.o", conformance::find(name).unwrap().object(conformance::Arch::Aarch64));
-    let runtime = put("runtime.a", conformance::runtime_library(conformance::Arch::Aarch64));
+    let object = put("program.o", conformance::find(name).unwrap().object(Arch::Aarch64));
+    let runtime = put("runtime.a", conformance::runtime_library(Arch::Aarch64));
     let program = folder.path().join("program");
     let at = |file: &str| musl.libdir.join(file);
     let start = if flags.contains(&"-pie") { "rcrt1.o" } else { "crt1.o" };

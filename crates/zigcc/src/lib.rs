@@ -4,44 +4,29 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub use format::Arch;
+
 /// The release of zig that donors are built with. Pinned, since donor objects have to repeat byte for byte.
 pub const VERSION: &str = "0.15.2";
 
 /// The Python package that brings this release, as `pip` takes it.
 pub const WHEEL: &str = "ziglang==0.15.2";
 
-/// An architecture that donors and conformance programs are built for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Arch {
-    /// AMD64, baseline x86-64.
-    X86_64,
-    /// ARMv8-A, 64-bit, little-endian.
-    Aarch64,
-    /// RISC-V, 64-bit, rv64gc with floats in registers (lp64d).
-    Riscv64,
-    /// x86 from the Pentium Pro on (i686), 32-bit.
-    I686,
-    /// ARMv7-A, 32-bit, little-endian, with floats in registers (eabihf).
-    Arm,
+/// How zig's compiler is told of an architecture.
+pub trait ZigTarget: Copy {
+    /// zig's target triple for static musl programs.
+    fn triple(self) -> &'static str;
+
+    /// The argument of `zig cc` and `zig build-obj` that chooses the processor, so that the code runs on every one that
+    /// distributions serve under the architecture's name: zig's own choice takes SSE2 on i686 and NEON on arm.
+    fn processor(self) -> Option<&'static str>;
+
+    /// Arguments of `zig cc` for this architecture, to come after more general ones.
+    fn flags(self) -> impl Iterator<Item = &'static str>;
 }
 
-impl Arch {
-    /// Every architecture, in the order in which they are listed to users.
-    pub const ALL: [Arch; 5] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64, Arch::I686, Arch::Arm];
-
-    /// The name, as target triples begin.
-    pub fn name(self) -> &'static str {
-        match self {
-            Arch::X86_64 => "x86_64",
-            Arch::Aarch64 => "aarch64",
-            Arch::Riscv64 => "riscv64",
-            Arch::I686 => "i686",
-            Arch::Arm => "arm",
-        }
-    }
-
-    /// zig's target triple for static musl programs.
-    pub fn triple(self) -> &'static str {
+impl ZigTarget for Arch {
+    fn triple(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64-linux-musl",
             Arch::Aarch64 => "aarch64-linux-musl",
@@ -51,9 +36,7 @@ impl Arch {
         }
     }
 
-    /// The argument of `zig cc` and `zig build-obj` that chooses the processor, so that the code runs on every one that
-    /// distributions serve under the architecture's name: zig's own choice takes SSE2 on i686 and NEON on arm.
-    pub fn processor(self) -> Option<&'static str> {
+    fn processor(self) -> Option<&'static str> {
         match self {
             Arch::X86_64 | Arch::Aarch64 | Arch::Riscv64 => None,
             Arch::I686 => Some("-mcpu=i686"),
@@ -62,8 +45,7 @@ impl Arch {
         }
     }
 
-    /// Arguments of `zig cc` for this architecture, to come after more general ones.
-    pub fn flags(self) -> impl Iterator<Item = &'static str> {
+    fn flags(self) -> impl Iterator<Item = &'static str> {
         // ARM's unwind tables ask for functions of an unwinder, which a static program in C does not link.
         let unwind: &[&str] = match self {
             Arch::Arm => &["-fno-unwind-tables", "-fno-asynchronous-unwind-tables"],

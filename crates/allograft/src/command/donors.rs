@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use donors::Donor;
+use format::{DonorKind, DonorOption};
 use serde_json::{Value, json};
-use surgery::donor::{DonorKind, DonorOption};
 
 use crate::failure::Failure;
 use crate::output::{Cell, Output, Page, Style, Table};

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use format::Note;
 use hosts::{Locking, Watch};
 use inspector::verify::Verified;
+use relocatable::{Binding, merge, symbols};
 use serde_json::{Value, json};
 use surgery::archive::{Archive, Insert};
-use surgery::donor::Note;
-use surgery::object::{Binding, merge, symbols};
 
 use crate::choice::Choice;
 use crate::command::graft::shell_quoted;
@@ -182,7 +182,7 @@ impl Emit {
                 .with_help("name a donor")
         })?;
         // musl's mmap and times take 64 bits where those of a 32-bit glibc take 32.
-        if *libc == Libc::Glibc && matches!(arch, surgery::Arch::I686 | surgery::Arch::Arm) {
+        if *libc == Libc::Glibc && matches!(arch, format::Arch::I686 | format::Arch::Arm) {
             return Err(Failure::refused(format!("`{text}`: shared objects for 32-bit systems are musl's"))
                 .with_help("there is one for glibc on x86_64, aarch64 and riscv64"));
         }
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_archive_of_one_member() {
-        let object = donors::strings().object(surgery::Arch::X86_64).unwrap();
+        let object = donors::strings().object(format::Arch::X86_64).unwrap();
         let made = archive(object).unwrap();
         let archive = Archive::parse(&made).unwrap();
         assert_eq!(archive.members().len(), 1);

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use format::{DonorKind, Note};
 use hosts::{
     Action, Another, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Request, Strings, Watch,
 };
 use serde_json::{Value, json};
-use surgery::donor::{DonorKind, Note};
 use surgery::plan::{Plan, RemovedMember, Restoration};
 
 use crate::choice::Choice;

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use inspector::InspectError;
-use inspector::verify::{Check, Comparison, Definition, Difference, NotRun, TrialOptions};
+use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
 use serde_json::{Value, json};
+use trial::TrialOptions;
 
 use crate::command::verdict;
 use crate::failure::Failure;
@@ -158,7 +159,7 @@ impl Verify {
                 progress: Some(&report),
                 ..TrialOptions::default()
             };
-            let outcome = inspector::verify::trial(&libc, arch, &options);
+            let outcome = trial::trial(&libc, arch, &options);
             progress.finish();
             checks.extend(outcome.checks);
             outcome.not_run

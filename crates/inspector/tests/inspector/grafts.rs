@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use fixtures::Arch;
+use fixtures::{Arch, ZigTarget};
 use sha2::{Digest, Sha256};
 
 /// What the sample donor defines.

@@ -4,5 +4,4 @@ mod damaged;
 mod detection;
 mod grafts;
 mod programs;
-mod trials;
 mod verification;

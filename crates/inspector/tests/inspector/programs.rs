@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use zigcc::Arch;
+use zigcc::{Arch, ZigTarget};
 
 /// Calls what a normal program calls.
 pub(crate) const NORMAL: &str = r#"
@@ -69,8 +69,7 @@ pub(crate) fn musl_program(arch: Arch, source: &str, libc: &Path, mode: Mode, st
     }
     // What compilers call by themselves: libc asks for it too, on arm to divide.
     let runtime = folder.path().join("runtime.a");
-    let of = conformance::Arch::from_name(arch.name()).unwrap();
-    fs::write(&runtime, conformance::runtime_library(of)).unwrap();
+    fs::write(&runtime, conformance::runtime_library(arch)).unwrap();
     command.arg(musl.libdir.join(start)).arg(musl.libdir.join("crti.o")).arg(object);
     command.arg("--start-group").arg(libc).arg(runtime).arg("--end-group");
     run(command.arg(musl.libdir.join("crtn.o")));

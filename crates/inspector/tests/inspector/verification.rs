@@ -82,7 +82,7 @@ fn stock_is_no_graft() {
     let checks = compare(&grafts::stock(Arch::X86_64), None).unwrap();
     let failed: Vec<_> = checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
     assert_eq!(failed, ["note"]);
-    let verification = Verification::new(checks, None);
+    let verification = Verification::new(checks, Vec::new());
     assert!(!verification.ok);
     let document = serde_json::to_value(&verification).unwrap();
     assert_eq!(document["ok"], false);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::error::printable;
+use format::{DonorKind, printable};
+
 use super::index::Width;
 use super::{Archive, ArchiveError, HEADER, MAGIC, Member};
-use crate::donor::DonorKind;
 
 /// A member to be put into an archive.
 #[derive(Debug, Clone)]

@@ -162,21 +162,3 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(64)];
     format!("\"{}\"", shown.escape_ascii())
 }
-
-/// A name for a message: UTF-8 as far as it goes, control characters escaped, cut after 200 characters.
-pub(crate) fn printable(name: &[u8]) -> String {
-    let cut = &name[..name.len().min(800)];
-    let mut text = String::new();
-    for (count, character) in String::from_utf8_lossy(cut).chars().enumerate() {
-        if count == 200 {
-            text.push('…');
-            break;
-        }
-        if character.is_control() {
-            text.extend(character.escape_default());
-        } else {
-            text.push(character);
-        }
-    }
-    text
-}

@@ -1,6 +1,8 @@
 //! The symbol index of an archive: which member defines which symbol. Numbers are big-endian (System V ABI, chapter 7).
 
-use super::error::{Fault, printable};
+use format::printable;
+
+use super::error::Fault;
 use super::{HEADER, Member};
 
 /// Bytes of a number in the index.

@@ -6,7 +6,6 @@ mod index;
 mod parse;
 
 pub use edit::Insert;
-pub(crate) use error::printable;
 pub use error::{ArchiveError, Fault, Place};
 
 use index::Index;
@@ -45,7 +44,7 @@ pub struct Member<'a> {
 impl Member<'_> {
     /// The name as text, with what is not UTF-8 replaced.
     pub fn display_name(&self) -> String {
-        error::printable(self.name)
+        format::printable(self.name)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reads the structure of an archive: headers, names, padding (System V ABI, chapter 7; GNU's long names).
 
-use super::error::{Fault, Place, printable, quoted};
+use format::printable;
+
+use super::error::{Fault, Place, quoted};
 use super::index::{Index, Width};
 use super::{Archive, ArchiveError, HEADER, MAGIC, Member};
 

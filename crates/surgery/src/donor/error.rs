@@ -1,7 +1,8 @@
 //! What can be wrong with a donor's object, or with what is asked of it.
 
-use super::DonorKind;
-use crate::object::ObjectError;
+use format::{NoteError, OptionsError};
+
+use relocatable::ObjectError;
 
 /// Why an object is no donor, or cannot be tuned as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,84 +31,10 @@ pub enum DonorError {
         /// `sh_flags`.
         flags: u64,
     },
-    /// A note of another layout.
-    #[error("the note `{section}` has {what} {found}, expected {expected}")]
-    NoteLayout {
-        /// The note's section.
-        section: &'static str,
-        /// Which field.
-        what: &'static str,
-        /// Its value.
-        found: String,
-        /// The value that it should have.
-        expected: String,
-    },
-    /// A line of the note without an equals sign, or text that is none.
-    #[error("the note has the line {line}, expected `key=value`")]
-    NoteLine {
-        /// Quoted.
-        line: String,
-    },
-    /// A key that a note must have.
-    #[error("the note lacks the key `{key}`")]
-    NoteKey {
-        /// The key.
-        key: &'static str,
-    },
-    /// A note that is too long for its 512 bytes.
-    #[error("the note takes {needed} bytes with these options, expected at most {room}")]
-    NoteRoom {
-        /// Bytes that it takes.
-        needed: usize,
-        /// Bytes that there are.
-        room: usize,
-    },
-    /// A value that would break the note's lines.
-    #[error("the note's `{key}` would be {value}, which has a line break or a NUL byte")]
-    NoteValue {
-        /// The key.
-        key: &'static str,
-        /// Quoted.
-        value: String,
-    },
-    /// Options of another layout.
-    #[error("the section `.rodata.allograft.options` has {what} {found}, expected {expected}")]
-    OptionsLayout {
-        /// Which field.
-        what: String,
-        /// Its value.
-        found: String,
-        /// The value that it should have.
-        expected: String,
-    },
-    /// An option that the donor does not have.
-    #[error("unknown option `{name}`; known: {known}")]
-    UnknownOption {
-        /// What was asked for.
-        name: String,
-        /// All that there are, with commas.
-        known: String,
-    },
-    /// A value out of range.
-    #[error("option `{name}` cannot be {value}: it takes {min} to {max}")]
-    OutOfRange {
-        /// The option.
-        name: String,
-        /// What was asked for.
-        value: i64,
-        /// Its least value.
-        min: i64,
-        /// Its greatest value.
-        max: i64,
-    },
-}
-
-/// A field of a known layout that has another value.
-pub(super) fn layout(kind: DonorKind, what: &'static str, found: impl ToString, expected: impl ToString) -> DonorError {
-    DonorError::NoteLayout {
-        section: kind.note_section(),
-        what,
-        found: found.to_string(),
-        expected: expected.to_string(),
-    }
+    /// A note that cannot be read or written.
+    #[error(transparent)]
+    Note(#[from] NoteError),
+    /// Options that cannot be read, or set as asked.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
 }

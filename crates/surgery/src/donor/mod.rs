@@ -1,22 +1,17 @@
 //! Donor objects: what they say about themselves, and how options are baked into them.
 
 mod error;
-mod kind;
-mod note;
-mod options;
 
 pub use error::DonorError;
-pub use kind::DonorKind;
-pub use note::Note;
-pub use options::{DonorOption, LIBRARY_OPTIONS_SECTION, OPTIONS_SECTION};
 
 use std::ops::Range;
 
+use format::options::{self, LIBRARY_OPTIONS_SECTION, OPTIONS_SECTION};
+use format::{Arch, DonorKind, DonorOption, Note, note};
 use object::elf;
 use sha2::{Digest, Sha256};
 
-use crate::Arch;
-use crate::object::{Object, ObjectError, Section, Sections};
+use relocatable::{Object, ObjectError, Section, Sections};
 
 /// A donor's object, its note and its options checked.
 #[derive(Debug, Clone)]
@@ -64,19 +59,19 @@ impl<'a> DonorObject<'a> {
             true => DonorKind::Strings,
             false => DonorKind::Malloc,
         };
-        let note = only(&sections, kind.note_section())?;
-        if note.kind != elf::SHT_NOTE || note.flags & elf::SHF_ALLOC.0 == 0 {
-            return Err(DonorError::NoteSection { kind: note.kind.0, flags: note.flags });
+        let section = only(&sections, kind.note_section())?;
+        if section.kind != elf::SHT_NOTE || section.flags & elf::SHF_ALLOC.0 == 0 {
+            return Err(DonorError::NoteSection { kind: section.kind.0, flags: section.flags });
         }
-        let within = note::description(kind, note.data)?;
-        let description = note.offset + within.start..note.offset + within.end;
+        let within = note::description(kind, section.data)?;
+        let description = section.offset + within.start..section.offset + within.end;
         let (options, table) = if kind.has_options() {
             let table = only(&sections, options_section)?;
             (options::parse(table.data)?, table.offset..table.offset + table.data.len())
         } else {
             (Vec::new(), description.end..description.end)
         };
-        Ok(DonorObject { bytes, kind, arch, note: Note::parse(&note.data[within])?, description, options, table })
+        Ok(DonorObject { bytes, kind, arch, note: Note::parse(&section.data[within])?, description, options, table })
     }
 
     /// What it replaces.
@@ -151,7 +146,7 @@ pub(crate) fn carried(object: &Object<'_>, kind: DonorKind) -> Result<Option<Not
         |section: &&Section<'_>| section.kind == elf::SHT_NOTE && section.name == kind.note_section().as_bytes();
     let Some(section) = sections.iter().find(named) else { return Ok(None) };
     let within = note::description(kind, section.data)?;
-    Note::parse(&section.data[within]).map(Some)
+    Ok(Some(Note::parse(&section.data[within])?))
 }
 
 fn only<'s, 'a>(sections: &'s Sections<'a>, name: &'static str) -> Result<&'s Section<'a>, DonorError> {

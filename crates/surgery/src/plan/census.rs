@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::archive::{Archive, Member};
-use crate::object::{Binding, Machine, Object, ObjectError, Symbol, Visibility};
+use relocatable::{Binding, Machine, Object, ObjectError, Symbol, Visibility};
 
 /// A number for a symbol's name.
 pub(super) type Id = u32;

@@ -1,15 +1,17 @@
 //! What must hold after a graft: no symbol lost, none defined twice, the donor's needs met.
 
+use format::family::FORK_HOOK;
+use format::{DonorKind, Note};
+
 use super::census::Census;
 use super::donated::Donated;
 use super::excision::{Excision, text};
 use super::{Refusal, family};
-use crate::donor::{DonorKind, Note};
-use crate::object::Binding;
+use relocatable::Binding;
 
 /// Whether libc's fork calls the allocator's hook.
 pub(super) fn fork_hook(census: &Census<'_>, excision: &Excision<'_, '_>) -> bool {
-    census.id(family::FORK_HOOK.as_bytes()).is_some_and(|id| {
+    census.id(FORK_HOOK.as_bytes()).is_some_and(|id| {
         let mut definers = census.definers(id).iter();
         let mut referrers = census.referrers(id).iter();
         definers.any(|(definer, weak)| *weak && !excision.gone(*definer))
@@ -100,7 +102,7 @@ pub(super) fn donor_complete(
         let strong = donated.defines.iter().find(|symbol| symbol.binding != Binding::Weak);
         return strong.map_or(Ok(()), |symbol| Err(Refusal::Strong { donor: donor(), symbol: text(symbol.name) }));
     }
-    let hook = family::FORK_HOOK;
+    let hook = FORK_HOOK;
     // libc's own stand-in hides that it is missing, until a child waits for a lock that nobody holds.
     if !donated.provides(hook.as_bytes()) && census.id(hook.as_bytes()).is_some() {
         return Err(Refusal::DonorLacks { donor: donor(), symbol: hook.to_owned() });

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::object::{Binding, ObjectError, Symbol, symbols};
+use relocatable::{Binding, ObjectError, Symbol, symbols};
 
 /// A donor's shared symbols.
 pub(super) struct Donated<'d> {

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use format::DonorKind;
+
 use super::census::{Census, Definition, identity};
 use super::donated::Donated;
 use super::{Reason, Refusal, family};
 use crate::archive::Archive;
-use crate::donor::DonorKind;
 
 /// The set of members that go, while it grows.
 pub(super) struct Excision<'c, 'a> {
@@ -268,5 +269,5 @@ impl<'c, 'a> Excision<'c, 'a> {
 }
 
 pub(super) fn text(symbol: &[u8]) -> String {
-    crate::archive::printable(symbol)
+    format::printable(symbol)
 }

@@ -1,36 +1,10 @@
-//! The names of the malloc family, as musl has them from 1.1 to 1.2.6, and what a donor defines of them.
+//! The names of the malloc family, as musl has them from 1.1 to 1.2.6: what makes a member a part of the allocator.
 
-/// What programs call. (musl: `include/stdlib.h`, `include/malloc.h`.)
-pub(crate) const PUBLIC: [&str; 11] = [
-    "malloc",
-    "calloc",
-    "realloc",
-    "free",
-    "aligned_alloc",
-    "memalign",
-    "posix_memalign",
-    "valloc",
-    "pvalloc",
-    "reallocarray",
-    "malloc_usable_size",
-];
+use format::family::{BESIDE_MUSL, FORK_HOOK, OF_LIBC, PUBLIC};
 
-/// What programs written for glibc call, which no musl has: a donor may define it, weakly, and stock does not miss it.
-/// (glibc: `malloc/malloc.h`.)
-const BESIDE_MUSL: [&str; 2] = ["malloc_trim", "mallopt"];
-
-/// What a donor of allocators defines for others to see: public names and musl's internal ones (musl 1.2.6: `src/malloc`,
-/// `src/process/fork.c`, `src/internal/fork_impl.h`).
-pub fn donated() -> impl Iterator<Item = &'static str> {
-    const OF_LIBC: [&str; 6] =
-        ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free", "__malloc_donate", FORK_HOOK];
-    PUBLIC.into_iter().chain(BESIDE_MUSL).chain(OF_LIBC)
-}
-
-/// What libc itself calls, and what the allocator's own files share. Whoever defines one of them is part of the allocator.
-/// (musl: `src/include/stdlib.h`, `src/malloc/lite_malloc.c`, `src/internal/malloc_impl.h`, `ldso/dynlink.c`.)
-const INTERNAL: [&str; 6] =
-    ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free", "__libc_malloc_impl", "__malloc_donate"];
+/// What musl's `malloc` and `__libc_malloc` call (musl: `src/malloc/lite_malloc.c`). Whoever defines this, or one of
+/// [`OF_LIBC`], is part of the allocator.
+const IMPLEMENTATION: &str = "__libc_malloc_impl";
 
 /// What only the allocator's own files refer to. (musl: `src/malloc/`, with `memalign.c`, `calloc.c` and `lite_malloc.c`
 /// of 1.1 for the last three.)
@@ -51,9 +25,6 @@ const INSIDES: [&str; 10] = [
 /// `src/malloc/calloc.c`.)
 const HOOKS: [&str; 3] = [FORK_HOOK, "__bump_lockptr", "__malloc_allzerop"];
 
-/// Called before and after a fork. The weak one in fork.c does nothing.
-pub(crate) const FORK_HOOK: &str = "__malloc_atfork";
-
 /// Variables that the dynamic linker sets. They stay. (musl: `src/malloc/replaced.c`.)
 const REPLACED: [&str; 2] = ["__malloc_replaced", "__aligned_alloc_replaced"];
 
@@ -61,22 +32,23 @@ fn among(names: &[&str], name: &[u8]) -> bool {
     names.iter().any(|known| known.as_bytes() == name)
 }
 
+fn is_internal(name: &[u8]) -> bool {
+    among(&OF_LIBC, name) || name == IMPLEMENTATION.as_bytes()
+}
+
 /// Whether a member that defines this symbol, strongly or weakly, is part of the allocator.
 pub(super) fn makes_a_seed(name: &[u8], weak: bool) -> bool {
-    among(&PUBLIC, name)
-        || among(&BESIDE_MUSL, name)
-        || among(&INTERNAL, name)
-        || (!weak && name == FORK_HOOK.as_bytes())
+    among(&PUBLIC, name) || among(&BESIDE_MUSL, name) || is_internal(name) || (!weak && name == FORK_HOOK.as_bytes())
 }
 
 /// Whether the symbol belongs to the allocator, whoever defines it.
 pub(super) fn is_family(name: &[u8]) -> bool {
-    among(&PUBLIC, name) || among(&BESIDE_MUSL, name) || among(&INTERNAL, name) || is_inside(name)
+    among(&PUBLIC, name) || among(&BESIDE_MUSL, name) || is_internal(name) || is_inside(name)
 }
 
 /// Whether nothing but the allocator can want the symbol.
 pub(super) fn is_inside(name: &[u8]) -> bool {
-    name == b"__libc_malloc_impl" || among(&INSIDES, name) || among(&HOOKS, name)
+    name == IMPLEMENTATION.as_bytes() || among(&INSIDES, name) || among(&HOOKS, name)
 }
 
 /// Whether a weak definition that does nothing may take the allocator's place.

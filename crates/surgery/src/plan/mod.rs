@@ -11,17 +11,16 @@ mod refusal;
 mod restoration;
 mod survey;
 
-pub use family::donated;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Remedy};
 pub use restoration::{Restoration, another_allocator, restore};
 pub use survey::{Libc, Survey, carried, survey};
 
 use std::collections::BTreeSet;
 
-use crate::Arch;
 use crate::archive::{Archive, Insert};
-use crate::donor::{DonorKind, DonorObject, Note};
-use crate::object::{Machine, ObjectError};
+use crate::donor::DonorObject;
+use format::{Arch, DonorKind, Note};
+use relocatable::{Machine, ObjectError};
 
 use census::{Census, identity};
 use donated::Donated;

@@ -1,8 +1,9 @@
 //! Why an archive must not be grafted, and what to do instead.
 
-use crate::Arch;
-use crate::donor::{DonorError, DonorKind};
-use crate::object::ObjectError;
+use format::{Arch, DonorKind, OptionsError};
+
+use crate::donor::DonorError;
+use relocatable::ObjectError;
 
 /// Why an archive must not be grafted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -144,7 +145,7 @@ pub enum Refusal {
     /// Something that stays needs the allocator's insides.
     #[error(
         "member {ordinal} `{name}` refers to `{symbol}`, which {possessive} member {definer} `{definer_name}` defines and the donor does not",
-        possessive = kind.possessive()
+        possessive = possessive(*kind)
     )]
     Entangled {
         /// What is replaced.
@@ -163,7 +164,7 @@ pub enum Refusal {
     /// Something that stays would fall back to a stand-in for a part of the allocator, without a word from the linker.
     #[error(
         "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which {possessive} member {definer} `{definer_name}` defines and the donor does not",
-        possessive = kind.possessive()
+        possessive = possessive(*kind)
     )]
     UnknownHook {
         /// What is replaced.
@@ -194,7 +195,7 @@ pub enum Refusal {
     /// A symbol would be there twice.
     #[error(
         "member {ordinal} `{name}` is not part of {kind} that {go}, but defines `{symbol}`, as the donor does",
-        go = kind.go()
+        go = go(*kind)
     )]
     Collision {
         /// What is replaced.
@@ -232,6 +233,22 @@ pub enum Refusal {
     },
 }
 
+/// The replaced functions' name before a noun.
+fn possessive(kind: DonorKind) -> &'static str {
+    match kind {
+        DonorKind::Malloc => "the allocator's",
+        DonorKind::Strings => "the string functions'",
+    }
+}
+
+/// What they do when they are replaced.
+fn go(kind: DonorKind) -> &'static str {
+    match kind {
+        DonorKind::Malloc => "goes",
+        DonorKind::Strings => "go",
+    }
+}
+
 fn quoted(symbols: &[impl AsRef<str>]) -> String {
     symbols.iter().map(|symbol| format!("`{}`", symbol.as_ref())).collect::<Vec<_>>().join(", ")
 }
@@ -252,17 +269,14 @@ impl Refusal {
     }
 
     /// What to do instead.
-    pub fn help(&self) -> &'static str {
-        match self {
+    pub fn remedy(&self) -> Remedy {
+        Remedy::Advice(match self {
             Refusal::Glibc { .. } => {
                 "link the program against musl (`-target x86_64-linux-musl` with zig cc, `*-linux-musl` with Rust), \
                  and graft that libc.a"
             }
             Refusal::NotMusl { .. } => "name the libc.a of a musl toolchain or sysroot",
-            Refusal::NoAllocator { .. } => {
-                "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: put the \
-                 donor first on the link line, as `allograft emit --as object` writes it"
-            }
+            Refusal::NoAllocator { .. } => return Remedy::LinkDonor,
             Refusal::NoStrings => "this is no libc that programs are linked with: keep its string functions",
             Refusal::Member { .. } => "the archive is damaged: get it from its package again",
             Refusal::Opaque { .. } => {
@@ -270,30 +284,18 @@ impl Refusal {
             }
             Refusal::NoObjects { .. } => "name an archive of ELF objects for Linux",
             Refusal::MixedMachines { .. } => "split the archive by machine and graft each part",
-            Refusal::Machine { .. } | Refusal::NoDonor { .. } => "`allograft donors` lists the architectures",
+            Refusal::Machine { .. } | Refusal::NoDonor { .. } => return Remedy::ListArchitectures,
             Refusal::DonorArch { .. } => "use the donor's object for the archive's architecture",
-            Refusal::Donor(DonorError::UnknownOption { .. } | DonorError::OutOfRange { .. }) => {
-                "`allograft donors` lists the options with their ranges"
+            Refusal::Donor(DonorError::Options(OptionsError::Unknown { .. } | OptionsError::OutOfRange { .. })) => {
+                return Remedy::ListOptions;
             }
-            Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => {
-                "this is a fault of the donor's build: try another one with --donor"
-            }
-            Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => {
-                "`allograft undo`, or get the archive from its package again, and graft that"
-            }
-            Refusal::AnotherAllocator { .. } => {
-                "graft the stock libc.a of this toolchain; or replace that allocator: --force, and --stock with a stock \
-                 libc.a of the same musl version for what has been lost"
-            }
-            Refusal::LostWithAnother { .. } => {
-                "name an archive that has it, or a folder of such, with --stock: libc.a for C functions, libc++abi.a or \
-                 libstdc++.a for C++'s operators (_Znw..., _Zdl...)"
-            }
+            Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => return Remedy::AnotherDonor,
+            Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => return Remedy::TakeGraftBack,
+            Refusal::AnotherAllocator { .. } => return Remedy::ReplaceAnother,
+            Refusal::LostWithAnother { .. } => return Remedy::BringWhatIsLost,
             Refusal::Entangled { kind: DonorKind::Strings, .. }
             | Refusal::UnknownHook { kind: DonorKind::Strings, .. }
-            | Refusal::Lost { kind: DonorKind::Strings, .. } => {
-                "this libc's string functions are not musl's: graft an allocator without them, --strings off"
-            }
+            | Refusal::Lost { kind: DonorKind::Strings, .. } => return Remedy::WithoutStrings,
             Refusal::Entangled { .. } | Refusal::UnknownHook { .. } => {
                 "this libc has grown together with its allocator: graft one built from musl's own sources"
             }
@@ -302,6 +304,29 @@ impl Refusal {
             Refusal::DonorNeeds { .. } => {
                 "this musl is too old for the donor: use musl 1.2.2 or later, or another donor"
             }
-        }
+        })
     }
+}
+
+/// What to do about a refusal. What a program has for it is the program's to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// In words, since it takes nothing of a program that makes grafts.
+    Advice(&'static str),
+    /// The libc's malloc is in another library, where members cannot be exchanged: link the donor's object before it.
+    LinkDonor,
+    /// Look up the architectures that there are donors for.
+    ListArchitectures,
+    /// Look up the options of the donor.
+    ListOptions,
+    /// The donor's build is at fault: take another donor.
+    AnotherDonor,
+    /// Take the earlier graft back, or get the archive again.
+    TakeGraftBack,
+    /// Graft the stock archive; or replace the allocator that is there, with a stock archive for what it has lost.
+    ReplaceAnother,
+    /// Name stock archives that have what would be lost.
+    BringWhatIsLost,
+    /// Graft an allocator alone: the string functions are not musl's.
+    WithoutStrings,
 }

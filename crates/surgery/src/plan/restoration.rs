@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use format::printable;
+
 use super::census::{Census, Entry};
 use super::family::{self, USUAL_LOSSES};
 use super::survey::{self, Libc};
-use crate::archive::{Archive, Insert, printable};
-use crate::object::Machine;
+use crate::archive::{Archive, Insert};
+use relocatable::Machine;
 
 /// A member of a stock archive that comes back.
 #[derive(Debug, Clone, PartialEq, Eq)]

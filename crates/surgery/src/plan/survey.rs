@@ -1,11 +1,12 @@
 //! What an archive is: whose libc, for which machine, and whether it carries a graft.
 
+use format::{Arch, DonorKind, Note};
+
 use super::Refusal;
 use super::census::{Census, Entry};
-use crate::Arch;
 use crate::archive::Archive;
-use crate::donor::{self, DonorKind, Note};
-use crate::object::{Machine, Object, arm};
+use crate::donor;
+use relocatable::{Machine, Object, arm};
 
 /// Whose C library an archive is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use format::Arch;
 use proptest::prelude::*;
-use surgery::Arch;
 use surgery::archive::Archive;
 use surgery::donor::DonorObject;
 use surgery::plan::{plan, survey};
@@ -16,7 +16,7 @@ fn operate(bytes: &[u8], donor: &[u8]) {
     assert_eq!(archive.edit(&BTreeSet::new(), None), bytes);
     let _ = survey(&archive);
     for member in archive.members() {
-        let _ = surgery::object::localise(member.data, &|name| name.len() % 2 == 0);
+        let _ = relocatable::localise(member.data, &|name| name.len() % 2 == 0);
     }
     if let Ok(plan) = plan(&archive, donor) {
         let graft = plan.apply(&archive);
@@ -83,10 +83,10 @@ fn every_byte_of_an_objects_headers_at_its_extremes() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut broken = object.clone();
             broken[at] = value;
-            let _ = surgery::object::symbols(&broken);
-            let _ = surgery::object::localise(&broken, &|_| false);
-            let _ = surgery::object::merge(&broken, &object);
-            let _ = surgery::object::merge(&samples::object("one needs:two"), &broken);
+            let _ = relocatable::symbols(&broken);
+            let _ = relocatable::localise(&broken, &|_| false);
+            let _ = relocatable::merge(&broken, &object);
+            let _ = relocatable::merge(&samples::object("one needs:two"), &broken);
             if let Ok(donor) = DonorObject::parse(&broken) {
                 let _ = donor.checksum();
                 let _ = donor.tuned(&[("x".to_owned(), 2)], "1");
@@ -119,7 +119,7 @@ proptest! {
             donor[at] = *value;
         }
         operate(&samples::musl_with(&[]), &donor);
-        let _ = surgery::object::localise(&donor, &|name| name.starts_with(b"_"));
-        let _ = surgery::object::merge(&samples::object("weak:malloc needs:free"), &donor);
+        let _ = relocatable::localise(&donor, &|name| name.starts_with(b"_"));
+        let _ = relocatable::merge(&samples::object("weak:malloc needs:free"), &donor);
     }
 }

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fixtures::Arch;
+use fixtures::{Arch, ZigTarget};
+use relocatable::{Binding, localise, symbols};
 use surgery::archive::Archive;
 use surgery::donor::DonorObject;
-use surgery::object::{Binding, localise, symbols};
 use surgery::plan::plan;
 
 use crate::samples;
@@ -152,8 +152,7 @@ fn local_symbols_come_first_and_undefined_ones_stay() {
         assert_eq!((compiled.len(), before.len()), (local.len(), after.len()));
         let shared: Vec<_> = after.iter().filter(|symbol| symbol.is_shared()).collect();
         assert!(shared.iter().all(|symbol| !symbol.defined || symbol.name == b"malloc"));
-        let undefined =
-            |symbols: &[surgery::object::Symbol<'_>]| symbols.iter().filter(|symbol| !symbol.defined).count();
+        let undefined = |symbols: &[relocatable::Symbol<'_>]| symbols.iter().filter(|symbol| !symbol.defined).count();
         assert_eq!(undefined(&before), undefined(&after));
         assert!(undefined(&after) >= 2 && shared.len() == undefined(&after) + 1);
         let first = after.iter().position(|symbol| symbol.binding != Binding::Local).expect("a shared symbol");

@@ -1,7 +1,7 @@
 //! Two objects made one.
 
 use object::{Architecture, Endianness};
-use surgery::object::{Binding, ObjectError, Visibility, merge, symbols};
+use relocatable::{Binding, ObjectError, Visibility, merge, symbols};
 
 use crate::samples;
 

@@ -20,12 +20,11 @@ pub(crate) fn real_archives() -> Vec<(String, PathBuf)> {
 }
 
 /// The musl `libc.a`s among them.
-pub(crate) fn real_musl() -> Vec<(String, surgery::Arch, PathBuf)> {
+pub(crate) fn real_musl() -> Vec<(String, format::Arch, PathBuf)> {
     let debian =
         fixtures::DEBIAN.map(|arch| (format!("Debian {}", arch.name()), arch, fixtures::debian_musl(arch).libc));
     let zig = fixtures::ZIG.map(|arch| (format!("zig {}", arch.name()), arch, fixtures::zig_musl(arch)));
-    let own = |arch: fixtures::Arch| surgery::Arch::from_name(arch.name()).expect("an architecture of both");
-    debian.into_iter().chain(zig).map(|(what, arch, path)| (what, own(arch), path)).collect()
+    debian.into_iter().chain(zig).collect()
 }
 
 pub(crate) fn bytes(path: &std::path::Path) -> Vec<u8> {
@@ -125,29 +124,29 @@ pub(crate) fn options(options: &[(&str, i64, i64, i64)]) -> Vec<u8> {
     table
 }
 
-fn architecture(arch: surgery::Arch) -> Architecture {
+fn architecture(arch: format::Arch) -> Architecture {
     match arch {
-        surgery::Arch::X86_64 => Architecture::X86_64,
-        surgery::Arch::Aarch64 => Architecture::Aarch64,
-        surgery::Arch::Riscv64 => Architecture::Riscv64,
-        surgery::Arch::I686 => Architecture::I386,
-        surgery::Arch::Arm => Architecture::Arm,
+        format::Arch::X86_64 => Architecture::X86_64,
+        format::Arch::Aarch64 => Architecture::Aarch64,
+        format::Arch::Riscv64 => Architecture::Riscv64,
+        format::Arch::I686 => Architecture::I386,
+        format::Arch::Arm => Architecture::Arm,
     }
 }
 
 /// A donor of these symbols, with this note and these options.
-pub(crate) fn donor_of(arch: surgery::Arch, words: &str, note: &[u8], options: &[u8]) -> Vec<u8> {
+pub(crate) fn donor_of(arch: format::Arch, words: &str, note: &[u8], options: &[u8]) -> Vec<u8> {
     let object = unwritten(architecture(arch), Endianness::Little, words);
     with_sections(object, ".note.allograft", note, options)
 }
 
 /// A donor of string functions as it should be, tuned.
-pub(crate) fn strings(arch: surgery::Arch, name: &str) -> Vec<u8> {
+pub(crate) fn strings(arch: format::Arch, name: &str) -> Vec<u8> {
     tuned(&strings_of(arch, STRINGS, name))
 }
 
 /// A donor of string functions that defines these.
-pub(crate) fn strings_of(arch: surgery::Arch, words: &str, name: &str) -> Vec<u8> {
+pub(crate) fn strings_of(arch: format::Arch, words: &str, name: &str) -> Vec<u8> {
     let object = unwritten(architecture(arch), Endianness::Little, words);
     with_sections(object, ".note.allograft.strings", &note_of(2, name, "0.1"), &[])
 }
@@ -170,7 +169,7 @@ fn with_sections(mut object: Object<'static>, note_section: &str, note: &[u8], o
 }
 
 /// A donor as it should be, tuned.
-pub(crate) fn donor(arch: surgery::Arch, name: &str) -> Vec<u8> {
+pub(crate) fn donor(arch: format::Arch, name: &str) -> Vec<u8> {
     let object = donor_of(arch, DONOR, &note(name, "1.2"), &options(&[("purge_delay", 10, -1, 100_000)]));
     tuned(&object)
 }
@@ -200,7 +199,7 @@ pub(crate) fn archive(members: &[(&str, Vec<u8>)], index: bool) -> Vec<u8> {
         .iter()
         .enumerate()
         .flat_map(|(position, (_, data))| {
-            let symbols = surgery::object::symbols(data).unwrap_or_default();
+            let symbols = relocatable::symbols(data).unwrap_or_default();
             symbols
                 .into_iter()
                 .filter(|symbol| symbol.defined && symbol.is_shared())

@@ -7,7 +7,22 @@ use std::ops::Range;
 
 use super::{Branch, Code, Deeds, Function, Instruction, Reference};
 use crate::image::Image;
-use crate::layout::Edit;
+
+/// What has the donor's main handed over in place of the program's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Edit {
+    /// Four bytes of an instruction that name main.
+    Operand {
+        /// Their address.
+        field: u64,
+        /// What they are counted from; nothing: they are the address itself.
+        from: Option<u64>,
+        /// The donor's symbol: its main, or a word that holds the address of it.
+        to: &'static str,
+    },
+    /// The branch to `__libc_start_main`, which goes through the donor.
+    Branch { site: u64, target: u64, is_call: bool },
+}
 
 /// A branch that hands main to `__libc_start_main`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,53 +33,8 @@ pub(crate) struct Handover {
     pub(crate) edit: Edit,
 }
 
-/// An architecture's code.
-pub(crate) trait Machine: fmt::Debug + Sync {
-    /// The instruction whose first bytes these are.
-    fn instruction(&self, address: u64, bytes: &[u8]) -> Option<Instruction>;
-
-    /// Every jump and call that says its target and reaches far.
-    fn branches(&self, image: &Image<'_>) -> Vec<Branch>;
-
-    /// Every place in the code that reads as a reference into the range, branches included.
-    fn references(&self, code: &Code<'_>, range: Range<u64>) -> Vec<Reference>;
-
-    /// What a function's instructions refer to: the address, and the instruction's.
-    fn refers(&self, code: &Code<'_>, function: &Function) -> BTreeSet<(u64, u64)>;
-
-    /// Whether the instruction at an address of a function refers to `target`.
-    fn says(&self, code: &Code<'_>, function: &Function, at: u64, target: u64) -> bool;
-
-    /// The function in which a place is the reference that it reads as; nothing if it is something else by chance.
-    fn confirmed(&self, code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64>;
-
-    /// Whether what lies before an address ends a function, padding left out.
-    fn follows_an_end(&self, image: &Image<'_>, address: u64) -> bool;
-
-    /// Whether the code reads nothing but its arguments before it writes them, as a function's first instructions do.
-    fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool;
-
-    /// Whether the code there cannot be a function of its own, as it works with a frame that another one has made.
-    fn is_part(&self, code: &Code<'_>, start: u64) -> bool;
-
-    /// Whether compilers leave a function for another one by a conditional branch.
-    fn leaves_by_condition(&self) -> bool;
-
-    /// Whether an instruction is what compilers and linkers fill gaps between functions with.
-    fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool;
-
-    /// Behind a landing pad, if there is one: where a jump may be written.
-    fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64;
-
-    /// What a function calls that does nothing else, where compilers write that without a jump.
-    fn passes_on(&self, code: &Code<'_>, start: u64) -> Option<u64>;
-
-    /// What a function does.
-    fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds;
-
-    /// Places that only the allocator is likely to have: its threshold, the mark of a freed block.
-    fn marks(&self, code: &Code<'_>) -> BTreeSet<u64>;
-
+/// What parts of musl look like in an architecture's code.
+pub(crate) trait Musl: fmt::Debug + Sync {
     /// Whether a function asks whether its one argument is negative or 0, and sets `lock` to 0 in one of the cases.
     fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool;
 
@@ -83,10 +53,6 @@ pub(crate) trait Machine: fmt::Debug + Sync {
     /// The instructions that make the system call clone.
     fn clones(&self, code: &Code<'_>) -> Vec<u64>;
 
-    /// The numbers that an argument of a call or of a system call at `site` may be given by the instructions directly before it. The
-    /// first argument has the index 0, the third 2; others are not asked for.
-    fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64>;
-
     /// Every `__unmapself` (src/thread/ARCH/__unmapself.s), by which a detached thread gives its stack back and ends.
     fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64>;
 
@@ -97,10 +63,73 @@ pub(crate) trait Machine: fmt::Debug + Sync {
     /// Branches with main in the first argument, `_init` in the fourth and `_fini` in the fifth; and functions whose
     /// addresses the code takes, as far as it may go on to them.
     fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>);
+}
+
+/// An architecture's code.
+pub(crate) trait Machine: Musl {
+    /// The instruction whose first bytes these are.
+    fn instruction(&self, address: u64, bytes: &[u8]) -> Option<Instruction>;
+
+    /// Every jump and call that says its target and reaches far.
+    fn branches(&self, image: &Image<'_>) -> Vec<Branch>;
+
+    /// Every place in the code that reads as a reference into the range, branches included.
+    fn references(&self, code: &Code<'_>, range: Range<u64>) -> Vec<Reference>;
+
+    /// What a function's instructions refer to: the address, and the instruction's.
+    fn refers(&self, code: &Code<'_>, function: &Function) -> BTreeSet<(u64, u64)>;
+
+    /// Whether the instruction at an address of a function refers to `target`. True by default: `refers` has followed what it
+    /// gives to the very instruction.
+    fn says(&self, _: &Code<'_>, _: &Function, _: u64, _: u64) -> bool {
+        true
+    }
+
+    /// The function in which a place is the reference that it reads as; nothing if it is something else by chance.
+    fn confirmed(&self, code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64>;
+
+    /// Whether what lies before an address ends a function, padding left out.
+    fn follows_an_end(&self, image: &Image<'_>, address: u64) -> bool;
+
+    /// Whether the code reads nothing but its arguments before it writes them, as a function's first instructions do.
+    fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool;
+
+    /// Whether the code there cannot be a function of its own, as it works with a frame that another one has made. By default
+    /// this is not asked: where bytes that read as a call are rare, what has to be a reference is confirmed otherwise.
+    fn is_part(&self, _: &Code<'_>, _: u64) -> bool {
+        false
+    }
+
+    /// Whether compilers leave a function for another one by a conditional branch.
+    fn leaves_by_condition(&self) -> bool;
+
+    /// Whether an instruction is what compilers and linkers fill gaps between functions with.
+    fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool;
+
+    /// Behind a landing pad, if there is one: where a jump may be written.
+    fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64;
+
+    /// What a function calls that does nothing else, where compilers write that without a jump. By default they do not.
+    fn passes_on(&self, _: &Code<'_>, _: u64) -> Option<u64> {
+        None
+    }
+
+    /// What a function does.
+    fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds;
+
+    /// Places that only the allocator is likely to have: its threshold, the mark of a freed block.
+    fn marks(&self, code: &Code<'_>) -> BTreeSet<u64>;
+
+    /// The numbers that an argument of a call or of a system call at `site` may be given by the instructions directly before it. The
+    /// first argument has the index 0, the third 2; others are not asked for.
+    fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64>;
 
     /// Site and target of branches that [`branches`](Self::branches) leaves out and that lead behind the first byte of what a jump
-    /// is written over: for each function its address, and the range.
-    fn other_branches(&self, code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u64)>;
+    /// is written over: for each function its address, and the range. None by default: a jump that takes the place of one
+    /// instruction has no place behind its first byte where another could begin.
+    fn other_branches(&self, _: &Code<'_>, _: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
 
     /// How many bytes a jump or a call takes.
     fn jump_size(&self) -> u64;

@@ -7,18 +7,16 @@ mod instruction;
 mod machine;
 mod x86_64;
 
-pub(crate) use aarch64::{Word, bit_mask};
 pub(crate) use deeds::{Deed, Deeds};
 pub(crate) use function::Function;
 pub(crate) use instruction::{Flow, Instruction};
-pub(crate) use machine::{Handover, Machine};
-pub(crate) use x86_64::is_immediate;
+pub(crate) use machine::{Edit, Handover, Machine, Musl};
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use surgery::Arch;
+use format::Arch;
 
 use crate::image::{Image, STT_FUNC, Symbol};
 use crate::relocations::Relocations;

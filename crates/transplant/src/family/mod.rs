@@ -7,7 +7,8 @@ mod roles;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+
+use format::Role;
 
 use crate::code::{Code, Function};
 use crate::image::Symbol;
@@ -19,65 +20,17 @@ const SIZE_CLASSES: [u16; 48] = [
     340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
 ];
 
-/// What a function is to the family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// `malloc`
-    Malloc,
-    /// `free`
-    Free,
-    /// `calloc`
-    Calloc,
-    /// `realloc`
-    Realloc,
-    /// `aligned_alloc`
-    AlignedAlloc,
-    /// `malloc_usable_size`
-    UsableSize,
-    /// `__malloc_allzerop`, by which calloc knows that it need not clear a block
-    IsZero,
-    /// `__malloc_atfork`
-    ForkHook,
-}
-
-impl Role {
-    /// The function's name in musl.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Malloc => "malloc",
-            Role::Free => "free",
-            Role::Calloc => "calloc",
-            Role::Realloc => "realloc",
-            Role::AlignedAlloc => "aligned_alloc",
-            Role::UsableSize => "malloc_usable_size",
-            Role::IsZero => "__malloc_allzerop",
-            Role::ForkHook => "__malloc_atfork",
-        }
-    }
-
-    /// The number that the note on entry points has for it (docs/note.md).
-    pub(crate) fn number(self) -> u32 {
-        self as u32 + 1
-    }
-
-    /// The names that mallocng's own function of this role has in a symbol table; the public one may be a program's own.
-    fn own_names(self) -> &'static [&'static str] {
-        match self {
-            Role::Malloc => &["__libc_malloc_impl"],
-            Role::Free => &["__libc_free"],
-            Role::Calloc => &[],
-            Role::Realloc => &["__libc_realloc"],
-            Role::AlignedAlloc => &["aligned_alloc"],
-            Role::UsableSize => &["malloc_usable_size"],
-            Role::IsZero => &["__malloc_allzerop"],
-            Role::ForkHook => &["__malloc_atfork"],
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+/// The names that mallocng's own function of this role has in a symbol table; the public one may be a program's own.
+fn own_names(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::Malloc => &["__libc_malloc_impl"],
+        Role::Free => &["__libc_free"],
+        Role::Calloc => &[],
+        Role::Realloc => &["__libc_realloc"],
+        Role::AlignedAlloc => &["aligned_alloc"],
+        Role::UsableSize => &["malloc_usable_size"],
+        Role::IsZero => &["__malloc_allzerop"],
+        Role::ForkHook => &["__malloc_atfork"],
     }
 }
 
@@ -184,7 +137,7 @@ fn confirm_calls(code: &mut Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), 
 /// function which was not found.
 fn agree_with_symbols(code: &Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), Refusal> {
     for role in [Role::Malloc, Role::Free, Role::Realloc, Role::AlignedAlloc, Role::UsableSize, Role::IsZero] {
-        for name in role.own_names() {
+        for name in own_names(role) {
             let named: BTreeSet<u64> = code.named(name.as_bytes()).into_iter().map(|at| code.through(at)).collect();
             let Some(first) = named.first() else { continue };
             if named.len() > 1 || core.get(&role) != Some(first) {

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Role;
+use format::Role;
+
 use crate::code::{Code, Deed, Deeds, Function};
 use crate::refusal::Refusal;
 

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::Role;
+use format::Role;
+
 use super::roles::Candidates;
 use crate::code::{Code, Function, Reference};
 use crate::refusal::Refusal;

@@ -11,22 +11,15 @@
 //! - bcmp has no result that tells it from other comparisons, and stays.
 
 mod entrance;
-mod function;
-mod inputs_blocks;
-mod inputs_texts;
-mod proof;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use function::StringFunction;
-pub use proof::Unproven;
+use equivalence::{Prover, Strictness, Unproven};
+use format::StringFunction;
 
 use crate::code::Code;
 use crate::family::Family;
 use crate::image::{STT_FUNC, STT_NOTYPE};
-use proof::{Strictness, Trial};
 
 /// A function of the program that is a string function by its name or by what it does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,9 +113,9 @@ fn by_name(code: &Code<'_>, others: &BTreeSet<StringFunction>) -> Vec<StringEntr
             named.entry(symbol.value).or_default().insert(function);
         }
     }
-    let Some(mut trial) = Trial::of(code.image, Strictness::Sign) else { return Vec::new() };
+    let Some(mut prover) = Prover::of(code.image, Strictness::Sign) else { return Vec::new() };
     let entry = |(address, functions): (u64, BTreeSet<StringFunction>)| {
-        let kept = functions.iter().find_map(|function| prove_named(&mut trial, address, *function).err());
+        let kept = functions.iter().find_map(|function| prove_named(&mut prover, address, *function).err());
         let function = wider(&functions).or(functions.first().copied())?;
         Some(StringEntry { function, address, kept: kept.map(Kept::Unproven) })
     };
@@ -135,16 +128,16 @@ fn wider(functions: &BTreeSet<StringFunction>) -> Option<StringFunction> {
 }
 
 /// A function may do more than its name says: memcpy may be memmove, and bcmp memcmp.
-fn prove_named(trial: &mut Trial<'_>, address: u64, function: StringFunction) -> Result<(), Unproven> {
-    trial.read(address)?;
+fn prove_named(prover: &mut Prover<'_>, address: u64, function: StringFunction) -> Result<(), Unproven> {
+    prover.read(address)?;
     let wider = match function {
         StringFunction::Memcpy => Some(StringFunction::Memmove),
         StringFunction::Bcmp => Some(StringFunction::Memcmp),
         _ => None,
     };
-    match wider.map(|wider| trial.prove(wider)) {
+    match wider.map(|wider| prover.prove(wider)) {
         Some(Ok(())) => Ok(()),
-        _ => trial.prove(function),
+        _ => prover.prove(function),
     }
 }
 
@@ -154,17 +147,17 @@ fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>)
         family.core.values().chain(family.wrappers.iter().map(|(_, start)| start)).copied().collect();
     let musl = Musl::of(family);
     let mut found = Vec::new();
-    let Some(mut trial) = Trial::of(code.image, Strictness::Difference) else { return found };
+    let Some(mut prover) = Prover::of(code.image, Strictness::Difference) else { return found };
     for start in code.led_to() {
         // Jumps lead into the middle of functions, too.
         let begins = code.is_start(start) || code.machine.follows_an_end(code.image, start);
         if own.contains(&start) || !begins {
             continue;
         }
-        if trial.read(start).is_err() || !trial.touches_memory() {
+        if prover.read(start).is_err() || !prover.touches_memory() {
             continue;
         }
-        if let Some(entry) = recognised(&mut trial, start, others, &musl) {
+        if let Some(entry) = recognised(&mut prover, start, others, &musl) {
             found.push(entry);
         }
     }
@@ -173,7 +166,7 @@ fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>)
 
 /// What a function without a name is, if it is a string function at all.
 fn recognised(
-    trial: &mut Trial<'_>,
+    prover: &mut Prover<'_>,
     address: u64,
     others: &BTreeSet<StringFunction>,
     musl: &Musl,
@@ -183,7 +176,7 @@ fn recognised(
     let rest =
         StringFunction::all().filter(|function| !matches!(function, StringFunction::Memmove | StringFunction::Bcmp));
     for function in ORDER.into_iter().chain(rest).filter(|function| others.contains(function)) {
-        let kept = match trial.prove(function) {
+        let kept = match prover.prove(function) {
             Ok(()) if !musl.has(function, address) => Some(Kept::Unattached),
             Ok(()) => None,
             // It gives the right results, and is not certain all the same.

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use format::Role;
 use surgery::archive::Archive;
-use transplant::{Plan, Role, plan};
+use transplant::{Plan, plan};
 
 use crate::{BLOB, linked};
 

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+use format::{Arch, Role};
 use proptest::prelude::*;
-use surgery::Arch;
 use surgery::donor::DonorObject;
-use transplant::{Blob, Refusal, Role, plan};
+use transplant::{Blob, Refusal, plan};
 
 /// The default donor's blob.
 static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::DEFAULT));
@@ -26,11 +26,11 @@ fn blob(name: &str) -> Blob {
 
 /// A conformance program, linked by GNU ld with Debian's musl.
 fn linked(folder: &Path, name: &str, position_independent: bool) -> PathBuf {
-    let musl = fixtures::debian_musl(fixtures::Arch::X86_64);
+    let musl = fixtures::debian_musl(Arch::X86_64);
     let object = folder.join("program.o");
-    fs::write(&object, conformance::find(name).unwrap().object(conformance::Arch::X86_64)).unwrap();
+    fs::write(&object, conformance::find(name).unwrap().object(Arch::X86_64)).unwrap();
     let runtime = folder.join("runtime.a");
-    fs::write(&runtime, conformance::runtime_library(conformance::Arch::X86_64)).unwrap();
+    fs::write(&runtime, conformance::runtime_library(Arch::X86_64)).unwrap();
     let program = folder.join(name);
     let at = |file: &str| musl.libdir.join(file);
     let mut command = Command::new("ld");

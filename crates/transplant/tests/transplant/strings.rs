@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::LazyLock;
 
-use surgery::Arch;
+use format::{Arch, StringFunction};
 use surgery::donor::DonorObject;
-use transplant::{Blob, Kept, Plan, StringFunction, plan};
+use transplant::{Blob, Kept, Plan, plan};
 
 use crate::linked;
 

@@ -1,8 +1,8 @@
 //! What is compared, as it is typed: `stock`, `mimalloc`, `mimalloc:small`, `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`.
 
+use format::Arch;
 use hosts::Request;
 use measure::results::Origin;
-use surgery::Arch;
 
 use crate::failure::Failure;
 

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use format::Arch;
 use hosts::Request;
-use surgery::Arch;
 
 use super::arms::{self, Arm, Libc, Place};
 use super::preparation::native;

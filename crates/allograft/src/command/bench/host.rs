@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use surgery::Arch;
+use format::Arch;
 
 use super::arms::{Arm, Libc};
 use crate::failure::Failure;

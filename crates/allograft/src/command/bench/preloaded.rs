@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use format::Arch;
 use inspector::{Kind, Libc as Found, Link};
 use measure::case::Invocation;
 use measure::results::Origin;
-use surgery::Arch;
 
 use super::arms::{self, Arm, Graft, Libc};
 use super::template;

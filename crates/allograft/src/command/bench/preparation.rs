@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use format::Arch;
 use measure::case::{self, Case, Invocation};
 use measure::results::{Input, Origin};
-use surgery::Arch;
 
 use super::arms::{self, Arm, Libc, Place};
 use super::finished::Finished;
@@ -111,7 +111,7 @@ impl Bench {
     ///
     /// # Errors
     /// For arms that there are not, and options that do not fit together.
-    pub(crate) fn arms_to_link(&self, arch: surgery::Arch) -> Result<Vec<Arm>, Failure> {
+    pub(crate) fn arms_to_link(&self, arch: format::Arch) -> Result<Vec<Arm>, Failure> {
         for path in [&self.html, &self.markdown, &self.csv, &self.save].into_iter().flatten() {
             render::check(path)?;
         }

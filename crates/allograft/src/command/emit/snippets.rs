@@ -76,7 +76,7 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
 /// Go takes the flags apart once for itself and once for the linker; both times quotes are taken as the shell does, without
 /// escapes.
 fn go(target: &Triple, path: &str) -> String {
-    use surgery::Arch;
+    use format::Arch;
     let (arch, compiler) = match target.arch {
         Arch::X86_64 => ("amd64", "x86_64-linux-musl-gcc"),
         Arch::Aarch64 => ("arm64", "aarch64-linux-musl-gcc"),
@@ -94,7 +94,7 @@ const CARGO: &str = "cargo allograft build --target {target}\nor an archive and 
 
 /// As zig spells it.
 fn zig_triple(target: &Triple) -> &'static str {
-    use surgery::Arch;
+    use format::Arch;
     match target.arch {
         Arch::X86_64 => "x86_64-linux-musl",
         Arch::Aarch64 => "aarch64-linux-musl",

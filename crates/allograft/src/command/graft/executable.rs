@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use format::Note;
 use hosts::{Absence, Action, ExecutableOperation, Grafted, StringEntry, StringFunction};
 use inspector::Report;
 use serde_json::{Value, json};
-use surgery::donor::Note;
 
 use super::{action, text_of};
 use crate::command::inspect::overview::named;

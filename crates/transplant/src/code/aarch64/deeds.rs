@@ -2,7 +2,9 @@
 
 use super::super::{Code, Deed, Deeds, Flow, Function};
 use super::values::{self, State};
-use super::word::{FRAME, Operation, Word, ZERO};
+use equivalence::a64::Word;
+
+use super::word::{Decoding, FRAME, Operation, ZERO};
 use super::word_at;
 
 pub(super) fn of(code: &Code<'_>, function: &Function) -> Deeds {

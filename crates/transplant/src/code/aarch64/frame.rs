@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::values::follows;
-use super::word::{FRAME, LINK, Operation, ZERO};
+use super::word::{Decoding, FRAME, LINK, Operation, ZERO};
 use super::word_at;
 use crate::code::Code;
 

@@ -10,10 +10,11 @@ mod word;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::{Branch, Code, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
+use equivalence::a64::Word;
+
+use super::{Branch, Code, Deeds, Flow, Function, Instruction, Machine, Reference};
 use crate::image::Image;
-use word::Operation;
-pub(crate) use word::{Word, bit_mask};
+use word::{Decoding, Operation};
 
 #[derive(Debug)]
 pub(crate) struct Aarch64;
@@ -127,11 +128,6 @@ impl Machine for Aarch64 {
         states.into_iter().filter_map(made).collect()
     }
 
-    /// What has been followed to an instruction is said there.
-    fn says(&self, _: &Code<'_>, _: &Function, _: u64, _: u64) -> bool {
-        true
-    }
-
     fn confirmed(&self, code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
         let Reference { field, .. } = reference;
         Some(code.enclosing(field, ends).or_else(|| code.start_before(field)).unwrap_or(field))
@@ -178,16 +174,11 @@ impl Machine for Aarch64 {
     }
 
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
-        word_at(image, instruction.address).is_some_and(Word::is_padding)
+        word_at(image, instruction.address).is_some_and(Decoding::is_padding)
     }
 
     fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64 {
-        if word_at(image, start).is_some_and(Word::is_landing_pad) { start + 4 } else { start }
-    }
-
-    /// Compilers for aarch64 write a jump at every level of optimisation but -O0, which is refused for other reasons.
-    fn passes_on(&self, _: &Code<'_>, _: u64) -> Option<u64> {
-        None
+        if word_at(image, start).is_some_and(Decoding::is_landing_pad) { start + 4 } else { start }
     }
 
     fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {
@@ -198,51 +189,8 @@ impl Machine for Aarch64 {
         words(code.image).filter(|word| deeds::is_mark(*word)).map(|word| word.address).collect()
     }
 
-    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
-        musl::makes_anew(code, function, lock)
-    }
-
-    fn no_memory_stores(&self, code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
-        musl::no_memory_stores(code, function)
-    }
-
-    fn errno_location(&self, code: &Code<'_>, start: u64) -> Option<i64> {
-        musl::errno_location(code, start)
-    }
-
-    /// `struct pthread` ends at the thread pointer.
-    fn errno_range(&self) -> Range<i64> {
-        -1024..-3
-    }
-
-    fn forks(&self, code: &Code<'_>) -> bool {
-        musl::forks(code)
-    }
-
-    fn clones(&self, code: &Code<'_>) -> Vec<u64> {
-        musl::clones(code)
-    }
-
     fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
         values::before(code, site, 16).known(index).into_iter().collect()
-    }
-
-    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
-        let found = code.places(musl::UNMAP_SELF);
-        found.into_iter().filter(|address| address.is_multiple_of(4)).collect()
-    }
-
-    fn blocks_signals(&self, code: &Code<'_>, function: &Function) -> bool {
-        musl::blocks_signals(code, function)
-    }
-
-    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
-        musl::handovers(code, function)
-    }
-
-    /// A jump takes the place of one instruction, and nothing leads into the midst of one.
-    fn other_branches(&self, _: &Code<'_>, _: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {
-        Vec::new()
     }
 
     fn jump_size(&self) -> u64 {

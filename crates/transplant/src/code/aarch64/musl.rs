@@ -1,12 +1,14 @@
 //! What aarch64's musl looks like, as far as the graft needs it: errno, fork, the end of threads, the start.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use super::super::{Code, Flow, Function, Handover};
+use equivalence::a64::Word;
+
+use super::super::{Code, Edit, Flow, Function, Handover, Musl};
 use super::values::{self, State, Value};
-use super::word::{FRAME, Operation, Word, ZERO};
-use super::{all, word_at, words};
-use crate::layout::Edit;
+use super::word::{Decoding, FRAME, Operation, ZERO};
+use super::{Aarch64, all, word_at, words};
 
 const ENOMEM: u64 = 12;
 /// Numbers of system calls (asm-generic/unistd.h).
@@ -16,58 +18,6 @@ const SIGCHLD: u64 = 17;
 
 /// Where the number of a system call is.
 const NUMBER: u32 = 8;
-
-pub(super) fn no_memory_stores(code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
-    let mut found = BTreeSet::new();
-    for (address, state) in values::of_function(code, function) {
-        let Some(Operation::Memory(access)) = word_at(code.image, address).map(Word::operation) else { continue };
-        let value = access.register.and_then(|register| state.known(register));
-        if !access.stores || access.size != 4 || access.second.is_some() || value != Some(ENOMEM) || access.base == ZERO
-        {
-            continue;
-        }
-        found.extend(match state.get(access.base) {
-            Some(Value::Thread(distance)) => Some(distance + access.offset),
-            Some(Value::Result(of)) if access.offset == 0 => errno_location(code, of),
-            _ => None,
-        });
-    }
-    found
-}
-
-pub(super) fn errno_location(code: &Code<'_>, start: u64) -> Option<i64> {
-    let mut state = State::default();
-    for address in (0..8).map(|index| start + 4 * index) {
-        let word = word_at(code.image, address)?;
-        match (word.flow(), state.get(0)) {
-            (Flow::Return, Some(Value::Thread(distance))) if distance != 0 => return Some(distance),
-            (Flow::Next, _) => {}
-            _ => return None,
-        }
-        // Nothing but its own frame is written.
-        if matches!(word.operation(), Operation::Memory(access) if access.stores && access.base != ZERO) {
-            return None;
-        }
-        state.step(code, word);
-    }
-    None
-}
-
-/// musl forks by clone with SIGCHLD alone; threads and posix_spawn have more flags. Its vfork makes the same system call
-/// (src/process/vfork.c), and nothing else, where fork has signals blocked around it: the child of a vfork is not told of locks, as
-/// it must not ask for any.
-pub(super) fn forks(code: &Code<'_>) -> bool {
-    words(code.image).filter(|word| word.operation() == Operation::SystemCall).any(|word| {
-        let state = values::before(code, word.address, 16);
-        state.known(NUMBER) == Some(CLONE) && state.known(0) == Some(SIGCHLD) && !is_all_there_is(code, word.address)
-    })
-}
-
-pub(super) fn clones(code: &Code<'_>) -> Vec<u64> {
-    let calls = words(code.image).filter(|word| word.operation() == Operation::SystemCall);
-    let clones = calls.filter(|word| values::before(code, word.address, 16).known(NUMBER) == Some(CLONE));
-    clones.map(|word| word.address).collect()
-}
 
 /// Whether the function around a system call does nothing else: constants before it, and after it at most a call of what sets
 /// errno.
@@ -95,59 +45,131 @@ fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
 }
 
 /// `mov x8, 215; svc 0; mov x8, 93; svc 0`
-pub(super) const UNMAP_SELF: &[u8] = b"\xe8\x1a\x80\xd2\x01\0\0\xd4\xa8\x0b\x80\xd2\x01\0\0\xd4";
+const UNMAP_SELF: &[u8] = b"\xe8\x1a\x80\xd2\x01\0\0\xd4\xa8\x0b\x80\xd2\x01\0\0\xd4";
 
-pub(super) fn blocks_signals(code: &Code<'_>, function: &Function) -> bool {
-    let states = values::of_function(code, function);
-    let mut calls = 0;
-    for (address, state) in states {
-        if word_at(code.image, address).map(Word::operation) != Some(Operation::SystemCall) {
-            continue;
-        }
-        calls += 1;
-        if [NUMBER, 0, 3].map(|register| state.known(register)) != [Some(RT_SIGPROCMASK), Some(0), Some(8)] {
-            return false;
-        }
-    }
-    calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
-}
-
-pub(super) fn makes_anew(code: &Code<'_>, function: &Function, lock: u64) -> bool {
-    let writes_zero = |(address, state): (&u64, &State)| {
-        let Some(Operation::Memory(access)) = word_at(code.image, *address).map(Word::operation) else { return false };
-        let zero = access.register.and_then(|register| state.known(register)) == Some(0);
-        access.stores && access.size == 4 && zero && state.place(&access) == Some(Value::Known(lock))
-    };
-    // TBZ, TBNZ, CBZ, CBNZ, or a comparison with 0, of the first argument.
-    let asks_who = |word: Word| match (word.flow(), word.operation()) {
-        (Flow::Conditional(_), _) => word.reads() == 1,
-        (_, Operation::Add { to: None, from: 0, value: 0, .. }) => true,
-        _ => false,
-    };
-    values::of_function(code, function).iter().any(writes_zero) && all(code.image, function).take(8).any(asks_who)
-}
-
-pub(super) fn handovers(code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
-    let (mut found, mut taken) = (Vec::new(), BTreeSet::new());
-    for (address, state) in values::of_function(code, function) {
-        let Some(word) = word_at(code.image, address) else { continue };
-        let functions = [0, 3, 4].map(|register| {
-            state.address(register).filter(|value| value.is_multiple_of(4) && code.image.is_executable(*value))
-        });
-        let (target, is_call) = match word.flow() {
-            Flow::Call(target) => (target, true),
-            Flow::Jump(target) => (target, false),
-            _ => (None, false),
+impl Musl for Aarch64 {
+    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
+        let writes_zero = |(address, state): (&u64, &State)| {
+            let Some(Operation::Memory(access)) = word_at(code.image, *address).map(Word::operation) else {
+                return false;
+            };
+            let zero = access.register.and_then(|register| state.known(register)) == Some(0);
+            access.stores && access.size == 4 && zero && state.place(&access) == Some(Value::Known(lock))
         };
-        if let ([Some(main), Some(_), Some(_)], Some(target)) = (functions, target) {
-            found.push(Handover { main, edit: Edit::Branch { site: address, target, is_call } });
-        }
-        let mut after = state;
-        after.step(code, word);
-        let loaded = (0..31).filter(|register| word.writes() >> register & 1 == 1);
-        taken.extend(
-            loaded.filter_map(|register| after.address(register)).filter(|value| code.image.is_executable(*value)),
-        );
+        // TBZ, TBNZ, CBZ, CBNZ, or a comparison with 0, of the first argument.
+        let asks_who = |word: Word| match (word.flow(), word.operation()) {
+            (Flow::Conditional(_), _) => word.reads() == 1,
+            (_, Operation::Add { to: None, from: 0, value: 0, .. }) => true,
+            _ => false,
+        };
+        values::of_function(code, function).iter().any(writes_zero) && all(code.image, function).take(8).any(asks_who)
     }
-    (found, taken.into_iter().collect())
+
+    fn no_memory_stores(&self, code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
+        let mut found = BTreeSet::new();
+        for (address, state) in values::of_function(code, function) {
+            let Some(Operation::Memory(access)) = word_at(code.image, address).map(Word::operation) else { continue };
+            let value = access.register.and_then(|register| state.known(register));
+            if !access.stores
+                || access.size != 4
+                || access.second.is_some()
+                || value != Some(ENOMEM)
+                || access.base == ZERO
+            {
+                continue;
+            }
+            found.extend(match state.get(access.base) {
+                Some(Value::Thread(distance)) => Some(distance + access.offset),
+                Some(Value::Result(of)) if access.offset == 0 => self.errno_location(code, of),
+                _ => None,
+            });
+        }
+        found
+    }
+
+    fn errno_location(&self, code: &Code<'_>, start: u64) -> Option<i64> {
+        let mut state = State::default();
+        for address in (0..8).map(|index| start + 4 * index) {
+            let word = word_at(code.image, address)?;
+            match (word.flow(), state.get(0)) {
+                (Flow::Return, Some(Value::Thread(distance))) if distance != 0 => return Some(distance),
+                (Flow::Next, _) => {}
+                _ => return None,
+            }
+            // Nothing but its own frame is written.
+            if matches!(word.operation(), Operation::Memory(access) if access.stores && access.base != ZERO) {
+                return None;
+            }
+            state.step(code, word);
+        }
+        None
+    }
+
+    /// `struct pthread` ends at the thread pointer.
+    fn errno_range(&self) -> Range<i64> {
+        -1024..-3
+    }
+
+    /// musl forks by clone with SIGCHLD alone; threads and posix_spawn have more flags. Its vfork makes the same system call
+    /// (src/process/vfork.c), and nothing else, where fork has signals blocked around it: the child of a vfork is not told of locks, as
+    /// it must not ask for any.
+    fn forks(&self, code: &Code<'_>) -> bool {
+        words(code.image).filter(|word| word.operation() == Operation::SystemCall).any(|word| {
+            let state = values::before(code, word.address, 16);
+            state.known(NUMBER) == Some(CLONE)
+                && state.known(0) == Some(SIGCHLD)
+                && !is_all_there_is(code, word.address)
+        })
+    }
+
+    fn clones(&self, code: &Code<'_>) -> Vec<u64> {
+        let calls = words(code.image).filter(|word| word.operation() == Operation::SystemCall);
+        let clones = calls.filter(|word| values::before(code, word.address, 16).known(NUMBER) == Some(CLONE));
+        clones.map(|word| word.address).collect()
+    }
+
+    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
+        let found = code.places(UNMAP_SELF);
+        found.into_iter().filter(|address| address.is_multiple_of(4)).collect()
+    }
+
+    fn blocks_signals(&self, code: &Code<'_>, function: &Function) -> bool {
+        let states = values::of_function(code, function);
+        let mut calls = 0;
+        for (address, state) in states {
+            if word_at(code.image, address).map(Word::operation) != Some(Operation::SystemCall) {
+                continue;
+            }
+            calls += 1;
+            if [NUMBER, 0, 3].map(|register| state.known(register)) != [Some(RT_SIGPROCMASK), Some(0), Some(8)] {
+                return false;
+            }
+        }
+        calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
+    }
+
+    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
+        let (mut found, mut taken) = (Vec::new(), BTreeSet::new());
+        for (address, state) in values::of_function(code, function) {
+            let Some(word) = word_at(code.image, address) else { continue };
+            let functions = [0, 3, 4].map(|register| {
+                state.address(register).filter(|value| value.is_multiple_of(4) && code.image.is_executable(*value))
+            });
+            let (target, is_call) = match word.flow() {
+                Flow::Call(target) => (target, true),
+                Flow::Jump(target) => (target, false),
+                _ => (None, false),
+            };
+            if let ([Some(main), Some(_), Some(_)], Some(target)) = (functions, target) {
+                found.push(Handover { main, edit: Edit::Branch { site: address, target, is_call } });
+            }
+            let mut after = state;
+            after.step(code, word);
+            let loaded = (0..31).filter(|register| word.writes() >> register & 1 == 1);
+            taken.extend(
+                loaded.filter_map(|register| after.address(register)).filter(|value| code.image.is_executable(*value)),
+            );
+        }
+        (found, taken.into_iter().collect())
+    }
 }

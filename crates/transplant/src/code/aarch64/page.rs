@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::values::{SCRATCH, State, Value, calls, each, follows};
-use super::word::{Access, FRAME, Operation, Word, ZERO};
+use equivalence::a64::Word;
+
+use super::word::{Access, Decoding, FRAME, Operation, ZERO};
 use super::word_at;
 use crate::code::Code;
 

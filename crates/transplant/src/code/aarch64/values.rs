@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::super::{Flow, Function};
-use super::word::{Access, Operation, Word, ZERO};
+use equivalence::a64::Word;
+
+use super::word::{Access, Decoding, Operation, ZERO};
 use super::word_at;
 use crate::code::Code;
 

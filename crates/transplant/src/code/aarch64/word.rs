@@ -4,6 +4,8 @@
 //! Disassemblers say how an instruction is written; which registers it reads and writes has to be known besides. So the
 //! encodings are taken apart here, group by group.
 
+use equivalence::a64::{Word, bit_mask};
+
 use super::super::Flow;
 
 /// Number 31 in an instruction: the zero register, or the stack pointer.
@@ -12,13 +14,6 @@ pub(super) const ZERO: u32 = 31;
 pub(super) const FRAME: u32 = 29;
 /// The address to return to.
 pub(super) const LINK: u32 = 30;
-
-/// An instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Word {
-    pub(crate) address: u64,
-    pub(crate) bits: u32,
-}
 
 /// A register with its width: 32 or 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,29 +109,37 @@ pub(super) struct Access {
     pub(super) status: Option<u32>,
 }
 
-impl Word {
-    pub(crate) fn field(self, low: u32, bits: u32) -> u32 {
-        self.bits >> low & ((1 << bits) - 1)
-    }
-
-    pub(crate) fn signed(self, low: u32, bits: u32) -> i64 {
-        i64::from(((self.bits << (32 - low - bits)) as i32) >> (32 - bits))
-    }
-
-    pub(crate) fn bit(self, at: u32) -> bool {
-        self.bits >> at & 1 == 1
-    }
-
-    pub(crate) fn is(self, mask: u32, value: u32) -> bool {
-        self.bits & mask == value
-    }
-
-    pub(crate) fn target(self, low: u32, bits: u32) -> u64 {
-        self.address.wrapping_add_signed(self.signed(low, bits) * 4)
-    }
-
+/// What an instruction does.
+pub(super) trait Decoding {
     /// What is executed next.
-    pub(super) fn flow(self) -> Flow {
+    fn flow(self) -> Flow;
+
+    /// NOP, and UDF 0, which gaps are filled with.
+    fn is_padding(self) -> bool;
+
+    /// BTI c, BTI j, BTI jc, PACIASP, PACIBSP: where a guarded page may be entered by a register.
+    fn is_landing_pad(self) -> bool;
+
+    fn operation(self) -> Operation;
+
+    /// Loads and stores (C4.1.94).
+    fn access(self) -> Option<Access>;
+
+    /// The general registers that it writes, a bit for each.
+    fn writes(self) -> u32;
+
+    /// Whether one of the other instructions has a general register as its result, in the lowest five bits.
+    fn writes_general(self) -> bool;
+
+    /// CSEL and its kin: one register or the other.
+    fn selects(self) -> bool;
+
+    /// The general registers that it reads, the stack pointer left out; of the rarer ones, more than it does.
+    fn reads(self) -> u32;
+}
+
+impl Decoding for Word {
+    fn flow(self) -> Flow {
         match () {
             // B, BL
             () if self.is(0xfc00_0000, 0x1400_0000) => Flow::Jump(Some(self.target(0, 26))),
@@ -162,17 +165,15 @@ impl Word {
         }
     }
 
-    /// NOP, and UDF 0, which gaps are filled with.
-    pub(super) fn is_padding(self) -> bool {
+    fn is_padding(self) -> bool {
         self.bits == 0xd503_201f || self.bits == 0
     }
 
-    /// BTI c, BTI j, BTI jc, PACIASP, PACIBSP: where a guarded page may be entered by a register.
-    pub(super) fn is_landing_pad(self) -> bool {
+    fn is_landing_pad(self) -> bool {
         matches!(self.bits, 0xd503_245f | 0xd503_249f | 0xd503_24df)
     }
 
-    pub(super) fn operation(self) -> Operation {
+    fn operation(self) -> Operation {
         let (to, from) = (self.field(0, 5), self.field(5, 5));
         let wide = self.bit(31);
         let mask = if wide { u64::MAX } else { 0xffff_ffff };
@@ -235,7 +236,6 @@ impl Word {
         }
     }
 
-    /// Loads and stores (C4.1.94).
     fn access(self) -> Option<Access> {
         let vector = self.bit(26);
         let (register, base) = (self.field(0, 5), self.field(5, 5));
@@ -327,8 +327,7 @@ impl Word {
         }
     }
 
-    /// The general registers that it writes, a bit for each.
-    pub(super) fn writes(self) -> u32 {
+    fn writes(self) -> u32 {
         let one = |register: u32| if register == ZERO { 0 } else { 1 << register };
         let maybe = |register: Option<u32>| register.map_or(0, one);
         match self.operation() {
@@ -353,7 +352,6 @@ impl Word {
         }
     }
 
-    /// Whether one of the other instructions has a general register as its result, in the lowest five bits.
     fn writes_general(self) -> bool {
         // Data processing with registers, but for conditional comparison, which only sets flags.
         let registers = self.is(0x0e00_0000, 0x0a00_0000) && !self.is(0x1fe0_0000, 0x1a40_0000);
@@ -363,13 +361,11 @@ impl Word {
         registers || converts || element || self.is(0xfff0_0000, 0xd530_0000)
     }
 
-    /// CSEL and its kin: one register or the other.
-    pub(super) fn selects(self) -> bool {
+    fn selects(self) -> bool {
         self.is(0x1fe0_0000, 0x1a80_0000)
     }
 
-    /// The general registers that it reads, the stack pointer left out; of the rarer ones, more than it does.
-    pub(super) fn reads(self) -> u32 {
+    fn reads(self) -> u32 {
         let one = |register: u32| if register == ZERO { 0 } else { 1 << register };
         let maybe = |register: Option<u32>| register.map_or(0, one);
         match self.operation() {
@@ -397,26 +393,6 @@ impl Word {
             },
         }
     }
-}
-
-/// The immediate of a logical instruction (Arm ARM, shared pseudocode `DecodeBitMasks`).
-pub(crate) fn bit_mask(n: bool, last: u32, rotate: u32) -> Option<u64> {
-    let length = (u32::from(n) << 6 | (!last & 0x3f)).checked_ilog2()?;
-    if length == 0 {
-        return None;
-    }
-    let size = 1u32 << length;
-    let (ones, rotate) = (last & (size - 1), rotate & (size - 1));
-    if ones == size - 1 {
-        return None;
-    }
-    let element = (1u64 << (ones + 1)) - 1;
-    let all = if size == 64 { u64::MAX } else { (1u64 << size) - 1 };
-    let rotated = match rotate {
-        0 => element,
-        _ => (element >> rotate | element << (size - rotate)) & all,
-    };
-    Some((0..64 / size).fold(0, |whole, part| whole | rotated << (part * size)))
 }
 
 #[cfg(test)]

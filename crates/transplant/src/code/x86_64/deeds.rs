@@ -3,7 +3,9 @@
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Deed, Deeds, Function};
-use super::{all, is_immediate};
+use equivalence::is_immediate;
+
+use super::all;
 use crate::image::Image;
 
 pub(super) fn of(image: &Image<'_>, function: &Function) -> Deeds {

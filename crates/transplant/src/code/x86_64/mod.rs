@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind, Register};
 
-use super::{Branch, Code, Deeds, Flow, Function, Handover, Instruction, Machine, Reference};
+use super::{Branch, Code, Deeds, Flow, Function, Instruction, Machine, Reference};
 use crate::image::Image;
 
 /// `endbr64`, the landing pad of a function that may be called through a pointer.
@@ -51,21 +51,6 @@ fn flow(instruction: &Decoded) -> Flow {
         _ if matches!(instruction.mnemonic(), Mnemonic::Ud2 | Mnemonic::Int3) => Flow::Trap,
         _ => Flow::Next,
     }
-}
-
-/// A number in the instruction itself.
-pub(crate) fn is_immediate(kind: OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Immediate8
-            | OpKind::Immediate8to16
-            | OpKind::Immediate8to32
-            | OpKind::Immediate8to64
-            | OpKind::Immediate16
-            | OpKind::Immediate32
-            | OpKind::Immediate32to64
-            | OpKind::Immediate64
-    )
 }
 
 impl Machine for X86_64 {
@@ -113,11 +98,6 @@ impl Machine for X86_64 {
         entry::reads_as_entry(code.image, start)
     }
 
-    /// Bytes that read as a call are rare, and what has to be a reference is confirmed otherwise.
-    fn is_part(&self, _: &Code<'_>, _: u64) -> bool {
-        false
-    }
-
     /// LLVM does, where it is to save room.
     fn leaves_by_condition(&self) -> bool {
         true
@@ -158,45 +138,8 @@ impl Machine for X86_64 {
         places
     }
 
-    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
-        musl::makes_anew(code, function, lock)
-    }
-
-    fn no_memory_stores(&self, code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
-        musl::no_memory_stores(code, function)
-    }
-
-    fn errno_location(&self, code: &Code<'_>, start: u64) -> Option<i64> {
-        musl::errno_location(code, start)
-    }
-
-    /// `struct pthread` begins at the thread pointer.
-    fn errno_range(&self) -> Range<i64> {
-        8..1024
-    }
-
-    fn forks(&self, code: &Code<'_>) -> bool {
-        musl::forks(code)
-    }
-
-    fn clones(&self, code: &Code<'_>) -> Vec<u64> {
-        musl::clones(code)
-    }
-
     fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
         musl::argument(code, site, index)
-    }
-
-    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
-        code.places(musl::UNMAP_SELF)
-    }
-
-    fn blocks_signals(&self, code: &Code<'_>, function: &Function) -> bool {
-        musl::blocks_signals(code, function)
-    }
-
-    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
-        musl::handovers(code, function)
     }
 
     fn other_branches(&self, code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {

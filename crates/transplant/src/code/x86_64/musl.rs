@@ -1,26 +1,15 @@
 //! What x86_64's musl looks like, as far as the graft needs it: errno, fork, the end of threads, the start.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use iced_x86::{Code as Opcode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::super::{Code, Function, Handover};
-use super::{all, at, references};
+use super::super::{Code, Edit, Function, Handover, Musl};
+use super::{X86_64, all, at, references};
 use crate::image::u64_at;
-use crate::layout::Edit;
 
 const ENOMEM: u64 = 12;
-
-pub(super) fn no_memory_stores(code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
-    let instructions: Vec<Instruction> = all(code.image, function).collect();
-    let mut found = BTreeSet::new();
-    for (at, instruction) in instructions.iter().enumerate() {
-        if let Some(base) = stores_no_memory(instruction) {
-            found.extend(errno_of(code, &instructions[..at], base, instruction.memory_displacement64() as i64));
-        }
-    }
-    found
-}
 
 /// The register of `mov dword [register + n], ENOMEM`.
 fn stores_no_memory(instruction: &Instruction) -> Option<Register> {
@@ -36,7 +25,7 @@ fn errno_of(code: &Code<'_>, before: &[Instruction], base: Register, displacemen
     for instruction in before.iter().rev().take(6) {
         if instruction.flow_control() == FlowControl::Call {
             let called = instruction.op0_kind() == OpKind::NearBranch64 && base == Register::RAX && displacement == 0;
-            return if called { errno_location(code, instruction.near_branch_target()) } else { None };
+            return if called { X86_64.errno_location(code, instruction.near_branch_target()) } else { None };
         }
         if instruction.op0_register() == base && instruction.op0_kind() == OpKind::Register {
             return loads_thread_pointer(instruction).then_some(displacement);
@@ -55,50 +44,6 @@ fn loads_thread_pointer(instruction: &Instruction) -> bool {
         && instruction.memory_displacement64() == 0
 }
 
-/// What `__errno_location` adds to the thread pointer, if the function is that and does nothing else.
-pub(super) fn errno_location(code: &Code<'_>, start: u64) -> Option<i64> {
-    let (mut address, mut loaded, mut offset) = (code.behind_landing_pad(start), false, None);
-    for _ in 0..8 {
-        let instruction = at(code.image, address)?;
-        address = instruction.next_ip();
-        let to_rax = instruction.op0_register() == Register::RAX;
-        match instruction.mnemonic() {
-            Mnemonic::Push | Mnemonic::Pop => {}
-            Mnemonic::Mov if instruction.op0_register() == Register::RBP => {}
-            Mnemonic::Mov if to_rax && !loaded && loads_thread_pointer(&instruction) => loaded = true,
-            Mnemonic::Add if to_rax && loaded && offset.is_none() && instruction.op1_kind() != OpKind::Register => {
-                offset = Some(instruction.immediate(1) as i64);
-            }
-            Mnemonic::Lea if to_rax && loaded && offset.is_none() && instruction.memory_base() == Register::RAX => {
-                offset = Some(instruction.memory_displacement64() as i64);
-            }
-            Mnemonic::Ret if loaded => return offset,
-            _ => return None,
-        }
-    }
-    None
-}
-
-pub(super) fn forks(code: &Code<'_>) -> bool {
-    // mov eax, 57; push 57, pop rax
-    let loads: [&[u8]; 2] = [b"\xb8\x39\0\0\0", b"\x6a\x39\x58"];
-    loads.iter().flat_map(|load| code.places(load)).any(|at| {
-        let near = code.image.read(at, 24).unwrap_or_default();
-        near.windows(2).any(|two| two == b"\x0f\x05")
-    })
-}
-
-pub(super) fn clones(code: &Code<'_>) -> Vec<u64> {
-    // mov eax, 56; push 56, pop rax; and xor eax, eax, mov al, 56 (src/thread/x86_64/clone.s).
-    let loads: [&[u8]; 3] = [b"\xb8\x38\0\0\0", b"\x6a\x38\x58", b"\x31\xc0\xb0\x38"];
-    let near = |at: u64| {
-        let bytes = code.image.from(at);
-        let bytes = &bytes[..bytes.len().min(48)];
-        memchr::memmem::find(bytes, b"\x0f\x05").map(|distance| at + distance as u64)
-    };
-    loads.iter().flat_map(|load| code.places(load)).filter_map(near).collect()
-}
-
 pub(super) fn argument(code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
     const BEFORE: usize = 96;
     // mov edi, n; mov edx, n. Behind a prefix (REX.B) the same bytes name other registers.
@@ -113,108 +58,7 @@ pub(super) fn argument(code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
 }
 
 /// `mov eax, 11; syscall; xor rdi, rdi; mov eax, 60; syscall`
-pub(super) const UNMAP_SELF: &[u8] = b"\xb8\x0b\0\0\0\x0f\x05\x48\x31\xff\xb8\x3c\0\0\0\x0f\x05";
-
-pub(super) fn blocks_signals(code: &Code<'_>, function: &Function) -> bool {
-    let mut registers = [None; 3];
-    let mut calls = 0;
-    for instruction in all(code.image, function) {
-        let slot = match instruction.op0_register().full_register() {
-            Register::RAX => 0,
-            Register::RDI => 1,
-            Register::R10 => 2,
-            _ => 3,
-        };
-        match instruction.mnemonic() {
-            Mnemonic::Mov if instruction.op1_kind() != OpKind::Register && instruction.op1_kind() != OpKind::Memory => {
-                if let Some(register) = registers.get_mut(slot) {
-                    *register = Some(instruction.immediate(1));
-                }
-            }
-            Mnemonic::Xor if instruction.op0_register() == instruction.op1_register() => {
-                if let Some(register) = registers.get_mut(slot) {
-                    *register = Some(0);
-                }
-            }
-            Mnemonic::Pop => {
-                let pushed = function.instructions.range(..instruction.ip()).next_back();
-                let pushed = pushed.and_then(|(address, _)| at(code.image, *address));
-                let value = pushed
-                    .filter(|before| before.mnemonic() == Mnemonic::Push && before.op0_kind() != OpKind::Register);
-                if let (Some(register), Some(value)) = (registers.get_mut(slot), value) {
-                    *register = Some(value.immediate(0));
-                }
-            }
-            Mnemonic::Syscall => {
-                calls += 1;
-                if registers != [Some(14), Some(0), Some(8)] {
-                    return false;
-                }
-            }
-            _ => {}
-        }
-    }
-    calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
-}
-
-pub(super) fn makes_anew(code: &Code<'_>, function: &Function, lock: u64) -> bool {
-    let writes_zero = |instruction: &Instruction| {
-        let to_lock = instruction.op0_kind() == OpKind::Memory && references::says(code, instruction, lock);
-        let zero = match instruction.op_count() {
-            2 if instruction.op1_kind() == OpKind::Register => {
-                // At -Os: a register that the instruction before has made 0.
-                let before = function.instructions.range(..instruction.ip()).next_back();
-                before.and_then(|(address, _)| at(code.image, *address)).is_some_and(|before| {
-                    before.mnemonic() == Mnemonic::Xor
-                        && before.next_ip() == instruction.ip()
-                        && [before.op0_register(), before.op1_register()] == [instruction.op1_register(); 2]
-                })
-            }
-            2 => {
-                matches!(instruction.op1_kind(), OpKind::Immediate32 | OpKind::Immediate8)
-                    && instruction.immediate(1) == 0
-            }
-            _ => false,
-        };
-        instruction.mnemonic() == Mnemonic::Mov && to_lock && zero
-    };
-    let asks_who = |instruction: &Instruction| {
-        let argument =
-            |op: u32| instruction.op_kind(op) == OpKind::Register && instruction.op_register(op) == Register::EDI;
-        match instruction.mnemonic() {
-            Mnemonic::Test => argument(0) && argument(1),
-            Mnemonic::Cmp => {
-                argument(0) && matches!(instruction.op1_kind(), OpKind::Immediate8to32) && instruction.immediate(1) == 0
-            }
-            _ => false,
-        }
-    };
-    all(code.image, function).any(|instruction| writes_zero(&instruction))
-        && all(code.image, function).take(6).any(|instruction| asks_who(&instruction))
-}
-
-pub(super) fn handovers(code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
-    const ARGUMENTS: [Register; 3] = [Register::RDI, Register::RCX, Register::R8];
-    let (mut found, mut taken) = (Vec::new(), Vec::new());
-    let mut loaded: [Option<(u64, Edit)>; 3] = [None; 3];
-    for instruction in all(code.image, function) {
-        let target = function_loaded(code, &instruction);
-        taken.extend(target.map(|(address, _)| address));
-        let slot = ARGUMENTS.iter().position(|register| instruction.op0_register().full_register() == *register);
-        match (slot, instruction.flow_control()) {
-            (Some(slot), FlowControl::Next) if instruction.op0_kind() == OpKind::Register => loaded[slot] = target,
-            (_, FlowControl::Call | FlowControl::UnconditionalBranch) => {
-                if let ([Some((main, edit)), Some(_), Some(_)], OpKind::NearBranch64) = (loaded, instruction.op0_kind())
-                {
-                    found.push(Handover { main, edit });
-                }
-                loaded = [None; 3];
-            }
-            _ => {}
-        }
-    }
-    (found, taken)
-}
+const UNMAP_SELF: &[u8] = b"\xb8\x0b\0\0\0\x0f\x05\x48\x31\xff\xb8\x3c\0\0\0\x0f\x05";
 
 /// The code whose address an instruction loads into a register, and the operand that says so.
 fn function_loaded(code: &Code<'_>, instruction: &Instruction) -> Option<(u64, Edit)> {
@@ -240,4 +84,176 @@ fn function_loaded(code: &Code<'_>, instruction: &Instruction) -> Option<(u64, E
     };
     (instruction.op0_kind() == OpKind::Register && code.image.is_executable(address))
         .then_some((address, Edit::Operand { field, from, to }))
+}
+
+impl Musl for X86_64 {
+    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
+        let writes_zero = |instruction: &Instruction| {
+            let to_lock = instruction.op0_kind() == OpKind::Memory && references::says(code, instruction, lock);
+            let zero = match instruction.op_count() {
+                2 if instruction.op1_kind() == OpKind::Register => {
+                    // At -Os: a register that the instruction before has made 0.
+                    let before = function.instructions.range(..instruction.ip()).next_back();
+                    before.and_then(|(address, _)| at(code.image, *address)).is_some_and(|before| {
+                        before.mnemonic() == Mnemonic::Xor
+                            && before.next_ip() == instruction.ip()
+                            && [before.op0_register(), before.op1_register()] == [instruction.op1_register(); 2]
+                    })
+                }
+                2 => {
+                    matches!(instruction.op1_kind(), OpKind::Immediate32 | OpKind::Immediate8)
+                        && instruction.immediate(1) == 0
+                }
+                _ => false,
+            };
+            instruction.mnemonic() == Mnemonic::Mov && to_lock && zero
+        };
+        let asks_who = |instruction: &Instruction| {
+            let argument =
+                |op: u32| instruction.op_kind(op) == OpKind::Register && instruction.op_register(op) == Register::EDI;
+            match instruction.mnemonic() {
+                Mnemonic::Test => argument(0) && argument(1),
+                Mnemonic::Cmp => {
+                    argument(0)
+                        && matches!(instruction.op1_kind(), OpKind::Immediate8to32)
+                        && instruction.immediate(1) == 0
+                }
+                _ => false,
+            }
+        };
+        all(code.image, function).any(|instruction| writes_zero(&instruction))
+            && all(code.image, function).take(6).any(|instruction| asks_who(&instruction))
+    }
+
+    fn no_memory_stores(&self, code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
+        let instructions: Vec<Instruction> = all(code.image, function).collect();
+        let mut found = BTreeSet::new();
+        for (at, instruction) in instructions.iter().enumerate() {
+            if let Some(base) = stores_no_memory(instruction) {
+                found.extend(errno_of(code, &instructions[..at], base, instruction.memory_displacement64() as i64));
+            }
+        }
+        found
+    }
+
+    /// What `__errno_location` adds to the thread pointer, if the function is that and does nothing else.
+    fn errno_location(&self, code: &Code<'_>, start: u64) -> Option<i64> {
+        let (mut address, mut loaded, mut offset) = (code.behind_landing_pad(start), false, None);
+        for _ in 0..8 {
+            let instruction = at(code.image, address)?;
+            address = instruction.next_ip();
+            let to_rax = instruction.op0_register() == Register::RAX;
+            match instruction.mnemonic() {
+                Mnemonic::Push | Mnemonic::Pop => {}
+                Mnemonic::Mov if instruction.op0_register() == Register::RBP => {}
+                Mnemonic::Mov if to_rax && !loaded && loads_thread_pointer(&instruction) => loaded = true,
+                Mnemonic::Add if to_rax && loaded && offset.is_none() && instruction.op1_kind() != OpKind::Register => {
+                    offset = Some(instruction.immediate(1) as i64);
+                }
+                Mnemonic::Lea if to_rax && loaded && offset.is_none() && instruction.memory_base() == Register::RAX => {
+                    offset = Some(instruction.memory_displacement64() as i64);
+                }
+                Mnemonic::Ret if loaded => return offset,
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// `struct pthread` begins at the thread pointer.
+    fn errno_range(&self) -> Range<i64> {
+        8..1024
+    }
+
+    fn forks(&self, code: &Code<'_>) -> bool {
+        // mov eax, 57; push 57, pop rax
+        let loads: [&[u8]; 2] = [b"\xb8\x39\0\0\0", b"\x6a\x39\x58"];
+        loads.iter().flat_map(|load| code.places(load)).any(|at| {
+            let near = code.image.read(at, 24).unwrap_or_default();
+            near.windows(2).any(|two| two == b"\x0f\x05")
+        })
+    }
+
+    fn clones(&self, code: &Code<'_>) -> Vec<u64> {
+        // mov eax, 56; push 56, pop rax; and xor eax, eax, mov al, 56 (src/thread/x86_64/clone.s).
+        let loads: [&[u8]; 3] = [b"\xb8\x38\0\0\0", b"\x6a\x38\x58", b"\x31\xc0\xb0\x38"];
+        let near = |at: u64| {
+            let bytes = code.image.from(at);
+            let bytes = &bytes[..bytes.len().min(48)];
+            memchr::memmem::find(bytes, b"\x0f\x05").map(|distance| at + distance as u64)
+        };
+        loads.iter().flat_map(|load| code.places(load)).filter_map(near).collect()
+    }
+
+    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
+        code.places(UNMAP_SELF)
+    }
+
+    fn blocks_signals(&self, code: &Code<'_>, function: &Function) -> bool {
+        let mut registers = [None; 3];
+        let mut calls = 0;
+        for instruction in all(code.image, function) {
+            let slot = match instruction.op0_register().full_register() {
+                Register::RAX => 0,
+                Register::RDI => 1,
+                Register::R10 => 2,
+                _ => 3,
+            };
+            match instruction.mnemonic() {
+                Mnemonic::Mov
+                    if instruction.op1_kind() != OpKind::Register && instruction.op1_kind() != OpKind::Memory =>
+                {
+                    if let Some(register) = registers.get_mut(slot) {
+                        *register = Some(instruction.immediate(1));
+                    }
+                }
+                Mnemonic::Xor if instruction.op0_register() == instruction.op1_register() => {
+                    if let Some(register) = registers.get_mut(slot) {
+                        *register = Some(0);
+                    }
+                }
+                Mnemonic::Pop => {
+                    let pushed = function.instructions.range(..instruction.ip()).next_back();
+                    let pushed = pushed.and_then(|(address, _)| at(code.image, *address));
+                    let value = pushed
+                        .filter(|before| before.mnemonic() == Mnemonic::Push && before.op0_kind() != OpKind::Register);
+                    if let (Some(register), Some(value)) = (registers.get_mut(slot), value) {
+                        *register = Some(value.immediate(0));
+                    }
+                }
+                Mnemonic::Syscall => {
+                    calls += 1;
+                    if registers != [Some(14), Some(0), Some(8)] {
+                        return false;
+                    }
+                }
+                _ => {}
+            }
+        }
+        calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
+    }
+
+    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
+        const ARGUMENTS: [Register; 3] = [Register::RDI, Register::RCX, Register::R8];
+        let (mut found, mut taken) = (Vec::new(), Vec::new());
+        let mut loaded: [Option<(u64, Edit)>; 3] = [None; 3];
+        for instruction in all(code.image, function) {
+            let target = function_loaded(code, &instruction);
+            taken.extend(target.map(|(address, _)| address));
+            let slot = ARGUMENTS.iter().position(|register| instruction.op0_register().full_register() == *register);
+            match (slot, instruction.flow_control()) {
+                (Some(slot), FlowControl::Next) if instruction.op0_kind() == OpKind::Register => loaded[slot] = target,
+                (_, FlowControl::Call | FlowControl::UnconditionalBranch) => {
+                    if let ([Some((main, edit)), Some(_), Some(_)], OpKind::NearBranch64) =
+                        (loaded, instruction.op0_kind())
+                    {
+                        found.push(Handover { main, edit });
+                    }
+                    loaded = [None; 3];
+                }
+                _ => {}
+            }
+        }
+        (found, taken)
+    }
 }

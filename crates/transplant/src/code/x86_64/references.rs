@@ -7,7 +7,9 @@ use std::ops::Range;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Code, Function, Reference};
-use super::{all as instructions, at, is_immediate};
+use equivalence::is_immediate;
+
+use super::{all as instructions, at};
 
 /// Every place that reads as a reference into the range: four bytes that are a distance from the end of their instruction,
 /// which may go on for an operand of 1, 2 or 4 bytes, or an address.

@@ -1,0 +1,197 @@
+//! Registers, and one run of a function.
+
+use super::decode::{self, Condition, LINK, Operation, STACK, Step, ZERO};
+use super::flags::Flags;
+use crate::Program;
+use crate::interpreter::body::Decoded;
+use crate::interpreter::memory::Memory;
+use crate::interpreter::processor::{self, Budget};
+use crate::interpreter::{Argument, Stop};
+
+/// Registers that a function leaves as it found them (Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1).
+const CALLERS: std::ops::Range<usize> = 19..30;
+/// Where the caller goes on: no address of the program's.
+const RETURN: u64 = 0x5b6e_41c0_2d78;
+
+/// All bytes of a register.
+pub(super) const WHOLE: u8 = 0xff;
+
+/// What a value depends on, where that is nothing but how the pointers that were passed are aligned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum OfAlignment {
+    No,
+    /// Its lowest four bits.
+    Lowest,
+    /// All of it.
+    Whole,
+}
+
+/// A register's content.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Value {
+    pub(super) bits: u64,
+    /// Which of its bytes have been set.
+    pub(super) known: u8,
+    pub(super) of_alignment: OfAlignment,
+    /// Whether it is an address that the code says by itself.
+    pub(super) of_code: bool,
+}
+
+impl Value {
+    pub(super) const fn of(bits: u64, known: u8) -> Value {
+        Value { bits, known, of_alignment: OfAlignment::No, of_code: false }
+    }
+
+    /// Of 32 bits, the upper half counts as set.
+    fn of_width(self, wide: bool) -> Value {
+        match wide {
+            true => self,
+            false => Value { bits: self.bits & 0xffff_ffff, known: self.known | 0xf0, of_code: false, ..self },
+        }
+    }
+
+    pub(super) const fn with(self, of_alignment: OfAlignment) -> Value {
+        Value { of_alignment, ..self }
+    }
+}
+
+/// What instructions work on.
+#[derive(Debug)]
+pub(in crate::interpreter) struct Processor<'a> {
+    /// x0 to x30, the stack pointer, and what reads as 0.
+    registers: [Value; 33],
+    pub(super) flags: Option<Flags>,
+    /// Whether the flags depend on nothing but alignment.
+    pub(super) flags_of_alignment: bool,
+    pub(super) memory: Memory<'a>,
+    budget: Budget,
+    /// What the caller's registers held.
+    callers: [u64; CALLERS.end - CALLERS.start],
+}
+
+impl Processor<'_> {
+    pub(super) fn get(&self, register: u32, wide: bool) -> Value {
+        self.registers[register as usize].of_width(wide)
+    }
+
+    /// A register all of whose bytes have to have been set.
+    pub(super) fn whole(&self, register: u32, wide: bool, address: u64) -> Result<u64, Stop> {
+        let value = self.get(register, wide);
+        if value.known == WHOLE { Ok(value.bits) } else { Err(Stop::Unset { address }) }
+    }
+
+    /// Writes to a register: 32 bits clear the upper half.
+    pub(super) fn set(&mut self, register: u32, value: Value, wide: bool) {
+        if register != ZERO {
+            self.registers[register as usize] = value.of_width(wide);
+        }
+    }
+
+    fn stack_top() -> u64 {
+        // 16 bytes are aligned there.
+        Memory::stack_top() & !15
+    }
+}
+
+impl<'a> processor::Processor<'a> for Processor<'a> {
+    type Instruction = Step;
+
+    fn new(memory: Memory<'a>) -> Processor<'a> {
+        Processor {
+            registers: [Value::of(0, 0); 33],
+            flags: None,
+            flags_of_alignment: false,
+            memory,
+            budget: Budget::default(),
+            callers: [0; CALLERS.end - CALLERS.start],
+        }
+    }
+
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
+        decode::decode(program, address)
+    }
+
+    fn number(step: &Step) -> Option<u64> {
+        decode::number(step)
+    }
+
+    fn touches_memory(step: &Step) -> bool {
+        decode::touches_memory(step)
+    }
+
+    fn memory(&mut self) -> &mut Memory<'a> {
+        &mut self.memory
+    }
+
+    fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    fn begin(&mut self, arguments: &[Argument]) {
+        for (register, value) in self.registers.iter_mut().enumerate() {
+            // Something that is nothing else's address or length.
+            *value = Value::of(0x9d3f_5a71_c80b_2e64_u64.rotate_left(register as u32 * 3) ^ self.budget.steps, 0);
+        }
+        self.callers = std::array::from_fn(|at| self.registers[CALLERS.start + at].bits);
+        self.registers[ZERO as usize] = Value::of(0, WHOLE);
+        self.registers[STACK as usize] = Value::of(Processor::stack_top(), WHOLE);
+        self.registers[LINK] = Value::of(RETURN, WHOLE);
+        (self.flags, self.flags_of_alignment) = (None, false);
+        for (argument, register) in arguments.iter().zip(&mut self.registers) {
+            *register = match argument {
+                Argument::Address(value) => Value::of(*value, WHOLE).with(OfAlignment::Lowest),
+                Argument::Word(value) => Value::of(*value, WHOLE),
+                Argument::Int(value) => Value::of(register.bits & !0xffff_ffff | u64::from(*value), 15),
+            };
+        }
+    }
+
+    fn end(&self) -> Result<(u64, u8), Stop> {
+        let restored = self.registers[CALLERS].iter().zip(&self.callers).all(|(value, before)| value.bits == *before);
+        if !restored || self.registers[STACK as usize].bits != Processor::stack_top() {
+            return Err(Stop::Convention);
+        }
+        Ok((self.registers[0].bits, self.registers[0].known))
+    }
+
+    fn execute(&mut self, step: &Step) -> Result<(), Stop> {
+        super::execute::execute(self, step)
+    }
+
+    fn decide(&self, step: &Step) -> Result<(bool, bool), Stop> {
+        let Operation::Branch(condition) = step.operation else {
+            return Err(Stop::Unknown { address: step.address });
+        };
+        match condition {
+            Condition::Flags(number) => {
+                let flags = self.flags.ok_or(Stop::Unset { address: step.address })?;
+                Ok((flags.hold(number), self.flags_of_alignment))
+            }
+            Condition::Zero { register, wide, not } => {
+                let value = self.whole(register, wide, step.address)?;
+                Ok(((value == 0) != not, self.get(register, wide).of_alignment == OfAlignment::Whole))
+            }
+            Condition::Bit { register, bit, set } => {
+                let value = self.get(register, true);
+                if value.known >> (bit / 8) & 1 == 0 {
+                    return Err(Stop::Unset { address: step.address });
+                }
+                let lowest = bit < 4 && value.of_alignment == OfAlignment::Lowest;
+                Ok(((value.bits >> bit & 1 == 1) == set, lowest || value.of_alignment == OfAlignment::Whole))
+            }
+        }
+    }
+
+    fn enter(&mut self, step: &Step) -> Result<u64, Stop> {
+        self.registers[LINK] = Value::of(step.address + 4, WHOLE);
+        Ok(step.address + 4)
+    }
+
+    fn leave(&mut self, step: &Step, expected: Option<u64>) -> Result<(), Stop> {
+        let Operation::Return { register } = step.operation else {
+            return Err(Stop::Unknown { address: step.address });
+        };
+        let to = self.whole(register, true, step.address)?;
+        if to == expected.unwrap_or(RETURN) { Ok(()) } else { Err(Stop::Convention) }
+    }
+}

@@ -1,0 +1,122 @@
+//! Memory that a function may touch: two blocks with their pages, its stack, and the program's constants.
+
+use std::ops::Range;
+
+use super::Stop;
+use crate::Program;
+
+/// The smallest page that the kernel protects.
+pub(crate) const PAGE: u64 = 4096;
+/// Where the blocks' regions lie. Neither is a multiple of more than it has to be of the other.
+const BASES: [u64; 2] = [0x7a31_2c00_0000, 0x7b52_ed00_0000];
+/// What a region holds: the longest block, and a page before and behind.
+const REGION: usize = 160 * 1024;
+const STACK: u64 = 0x7ffc_1230_0000;
+/// What a function may push, and what lies above its return address.
+const STACK_SIZE: usize = 512;
+
+/// A stretch of addresses with bytes in it.
+#[derive(Debug)]
+struct Region {
+    base: u64,
+    bytes: Vec<u8>,
+    readable: Range<u64>,
+    writable: Range<u64>,
+}
+
+impl Region {
+    fn place(&self, at: u64, size: usize, within: &Range<u64>) -> Option<usize> {
+        let fits = at >= within.start && at.checked_add(size as u64)? <= within.end;
+        usize::try_from(at.checked_sub(self.base)?).ok().filter(|_| fits)
+    }
+}
+
+/// Everything that a run sees.
+#[derive(Debug)]
+pub(crate) struct Memory<'a> {
+    program: &'a dyn Program,
+    regions: [Region; 2],
+    stack: Vec<u8>,
+    /// Which bytes of the stack the function has written.
+    set: Vec<bool>,
+}
+
+impl<'a> Memory<'a> {
+    pub(crate) fn new(program: &'a dyn Program) -> Memory<'a> {
+        let region = |base| Region { base, bytes: vec![0; REGION], readable: base..base, writable: base..base };
+        Memory { program, regions: BASES.map(region), stack: vec![0; STACK_SIZE], set: vec![false; STACK_SIZE] }
+    }
+
+    /// The first address of a region.
+    pub(crate) fn base(&self, region: usize) -> u64 {
+        self.regions[region].base
+    }
+
+    /// A region's bytes, to be laid out and compared.
+    pub(crate) fn bytes(&mut self, region: usize, range: Range<u64>) -> &mut [u8] {
+        let Region { base, bytes, .. } = &mut self.regions[region];
+        &mut bytes[(range.start - *base) as usize..(range.end - *base) as usize]
+    }
+
+    /// Allows reads from the pages that hold a byte of `read`, and writes to `write` alone.
+    pub(crate) fn allow(&mut self, region: usize, read: Range<u64>, write: Range<u64>) {
+        let region = &mut self.regions[region];
+        region.readable = match read.is_empty() {
+            true => region.base..region.base,
+            false => read.start / PAGE * PAGE..read.end.next_multiple_of(PAGE),
+        };
+        region.writable = write;
+    }
+
+    /// Where the return address lies when a function begins: 16 bytes are aligned behind it.
+    pub(super) fn stack_top() -> u64 {
+        STACK + STACK_SIZE as u64 - 8
+    }
+
+    pub(super) fn clear_stack(&mut self) {
+        self.set.fill(false);
+    }
+
+    fn on_stack(at: u64, size: usize) -> Option<usize> {
+        let end = at.checked_add(size as u64)?;
+        (at >= STACK && end <= Memory::stack_top()).then(|| (at - STACK) as usize)
+    }
+
+    /// Up to 16 bytes, and which of them have been set.
+    pub(super) fn read(&self, at: u64, size: usize) -> Result<(u128, u16), Stop> {
+        let mut bytes = [0; 16];
+        for region in &self.regions {
+            if let Some(place) = region.place(at, size, &region.readable) {
+                bytes[..size].copy_from_slice(&region.bytes[place..place + size]);
+                return Ok((u128::from_le_bytes(bytes), u16::MAX));
+            }
+        }
+        let Some(place) = Memory::on_stack(at, size) else { return Err(Stop::Fault { at }) };
+        bytes[..size].copy_from_slice(&self.stack[place..place + size]);
+        let set = self.set[place..place + size].iter().enumerate();
+        let known = set.fold(0, |known, (index, set)| known | u16::from(*set) << index);
+        Ok((u128::from_le_bytes(bytes), known))
+    }
+
+    /// A constant of the program, at an address that the instruction says by itself.
+    pub(super) fn constant(&self, at: u64, size: usize) -> Result<u128, Stop> {
+        let mut bytes = [0; 16];
+        bytes[..size].copy_from_slice(self.program.constant(at, size).ok_or(Stop::Fault { at })?);
+        Ok(u128::from_le_bytes(bytes))
+    }
+
+    pub(super) fn write(&mut self, at: u64, size: usize, value: u128, known: u16) -> Result<(), Stop> {
+        let bytes = value.to_le_bytes();
+        for region in &mut self.regions {
+            if let Some(place) = region.place(at, size, &region.writable) {
+                region.bytes[place..place + size].copy_from_slice(&bytes[..size]);
+                let all = known | u16::MAX.checked_shl(size as u32).unwrap_or(0) == u16::MAX;
+                return if all { Ok(()) } else { Err(Stop::Unset { address: at }) };
+            }
+        }
+        let Some(place) = Memory::on_stack(at, size) else { return Err(Stop::Fault { at }) };
+        self.stack[place..place + size].copy_from_slice(&bytes[..size]);
+        self.set[place..place + size].iter_mut().enumerate().for_each(|(index, set)| *set = known >> index & 1 == 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What all processors have in common: how a function is run.
+
+use std::fmt;
+
+use super::body::{Body, Decoded, Flow};
+use super::{Argument, Interpreter, Memory, Outcome, Stop};
+use crate::Program;
+
+/// How many instructions a run has taken, and how many it may.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Budget {
+    pub(super) steps: u64,
+    limit: u64,
+}
+
+impl Budget {
+    pub(super) fn spend(&mut self) -> Result<(), Stop> {
+        self.steps += 1;
+        if self.steps > self.limit { Err(Stop::Endless) } else { Ok(()) }
+    }
+}
+
+/// What instructions of an architecture work on.
+pub(super) trait Processor<'a>: fmt::Debug {
+    type Instruction: Copy + fmt::Debug;
+
+    fn new(memory: Memory<'a>) -> Self;
+
+    /// The instruction at an address. An error for one that cannot be executed here.
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Self::Instruction>, Stop>;
+
+    /// A number that an instruction compares with or subtracts.
+    fn number(instruction: &Self::Instruction) -> Option<u64>;
+
+    /// Whether an instruction touches memory other than the stack.
+    fn touches_memory(instruction: &Self::Instruction) -> bool;
+
+    fn memory(&mut self) -> &mut Memory<'a>;
+
+    fn budget(&mut self) -> &mut Budget;
+
+    /// Registers as a caller leaves them: arguments, the stack, and in all others what is nothing's address or length.
+    fn begin(&mut self, arguments: &[Argument]);
+
+    /// The result, and which of its bytes have been set, if stack and registers are as the caller expects them.
+    fn end(&self) -> Result<(u64, u8), Stop>;
+
+    fn execute(&mut self, instruction: &Self::Instruction) -> Result<(), Stop>;
+
+    /// Whether a conditional branch is taken, and whether that depends on nothing but how the arguments are aligned.
+    fn decide(&self, instruction: &Self::Instruction) -> Result<(bool, bool), Stop>;
+
+    /// Does what a call does, but for the jump, and gives what its return has to find.
+    fn enter(&mut self, instruction: &Self::Instruction) -> Result<u64, Stop>;
+
+    /// Does what a return does. `expected` is what [`enter`](Self::enter) gave; nothing at the end of the run.
+    fn leave(&mut self, instruction: &Self::Instruction, expected: Option<u64>) -> Result<(), Stop>;
+}
+
+/// A function on a processor.
+#[derive(Debug)]
+pub(super) struct Run<'a, P: Processor<'a>> {
+    program: &'a dyn Program,
+    processor: P,
+    body: Body<P::Instruction>,
+}
+
+impl<'a, P: Processor<'a>> Run<'a, P> {
+    pub(super) fn new(program: &'a dyn Program) -> Self {
+        Run { program, processor: P::new(Memory::new(program)), body: Body::default() }
+    }
+
+    fn run(&mut self) -> Result<(), Stop> {
+        const DEEPEST: usize = 8;
+        let (processor, body) = (&mut self.processor, &mut self.body);
+        let mut calls: Vec<(u64, usize)> = Vec::new();
+        let mut at = 0;
+        loop {
+            processor.budget().spend()?;
+            body.note(at);
+            let step = &body.steps[at];
+            let (instruction, target, next) = (step.instruction, step.target, step.next);
+            at = match step.flow {
+                Flow::Next => {
+                    processor.execute(&instruction)?;
+                    next
+                }
+                Flow::Jump(_) => target,
+                Flow::Conditional(_) => {
+                    let (taken, of_alignment) = processor.decide(&instruction)?;
+                    body.note_way(at, taken, of_alignment);
+                    if taken { target } else { next }
+                }
+                Flow::Call(_) => {
+                    calls.push((processor.enter(&instruction)?, next));
+                    if calls.len() > DEEPEST {
+                        return Err(Stop::Endless);
+                    }
+                    target
+                }
+                Flow::Return => {
+                    let call = calls.pop();
+                    processor.leave(&instruction, call.map(|(expected, _)| expected))?;
+                    match call {
+                        Some((_, next)) => next,
+                        None => return Ok(()),
+                    }
+                }
+            };
+        }
+    }
+}
+
+impl<'a, P: Processor<'a>> Interpreter<'a> for Run<'a, P> {
+    fn read(&mut self, start: u64) -> Result<(), Stop> {
+        self.body = Body::read(start, |address| P::decode(self.program, address))?;
+        Ok(())
+    }
+
+    fn memory(&mut self) -> &mut Memory<'a> {
+        self.processor.memory()
+    }
+
+    fn call(&mut self, arguments: &[Argument], limit: u64) -> Result<Outcome, Stop> {
+        self.processor.begin(arguments);
+        *self.processor.budget() = Budget { steps: 0, limit };
+        self.processor.memory().clear_stack();
+        self.run()?;
+        let (result, known) = self.processor.end()?;
+        Ok(Outcome { result, known, steps: self.processor.budget().steps })
+    }
+
+    fn forget(&mut self) {
+        self.body.forget();
+    }
+
+    fn untested(&self) -> Option<u64> {
+        self.body.untested()
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let mut found: Vec<u64> = self.body.steps.iter().filter_map(|step| P::number(&step.instruction)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn touches_memory(&self) -> bool {
+        self.body.steps.iter().any(|step| P::touches_memory(&step.instruction))
+    }
+}

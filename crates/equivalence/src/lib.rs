@@ -1,0 +1,24 @@
+//! The proof that the code of a function is a string function, and nothing else. Bytes in, an answer out: nothing of a program
+//! is changed here, and nothing of it is executed but by the interpreter.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `program` | what a proof reads of a program |
+//! | `proof` | how a function is run on inputs and compared, and why one is not proven |
+//! | `inputs_blocks` | inputs for functions of blocks: memcpy, memmove, memset, memcmp, bcmp, memchr, memrchr |
+//! | `inputs_texts` | inputs for functions of texts: strlen, strchr, strcmp, strcpy, strcat and their like |
+//! | `interpreter` | runs x86_64's and aarch64's instructions on memory that is watched |
+//! | [`a64`] | the fields of aarch64's instructions |
+
+#![forbid(unsafe_code)]
+
+pub mod a64;
+mod inputs_blocks;
+mod inputs_texts;
+mod interpreter;
+mod program;
+mod proof;
+
+pub use interpreter::is_immediate;
+pub use program::Program;
+pub use proof::{Prover, Strictness, Unproven};

@@ -1,0 +1,288 @@
+//! The proof that a function's code is a string function, and nothing else: it is run on inputs of every kind and compared
+//! with what goes byte by byte.
+//!
+//! It counts as proven if every run ends as expected, has touched nothing else, and if in the end each of its instructions has
+//! been executed and each of its conditional branches was taken and was not: so nothing is in it that only other inputs reach.
+//! (`inputs_blocks` and `inputs_texts` have the inputs.)
+
+use std::ops::Range;
+
+use crate::Program;
+use crate::inputs_blocks as blocks;
+use crate::inputs_texts as texts;
+use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE, Stop};
+use format::StringFunction;
+
+/// Why a function is not proven to be what it was taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unproven {
+    /// An instruction that the interpreter does not know.
+    #[error("the instruction at {address:#x} is not one that string functions are proven with")]
+    Unknown {
+        /// Where.
+        address: u64,
+    },
+    /// Where its code goes on cannot be told.
+    #[error("where the code goes on from {address:#x} is in a register or a table")]
+    Indirect {
+        /// Where.
+        address: u64,
+    },
+    /// More code than a string function has.
+    #[error("its code is too long to be followed")]
+    Large,
+    /// Another result than the function's.
+    #[error("it gives another result")]
+    Result,
+    /// Memory that the function does not touch.
+    #[error("it touches memory that the function leaves alone")]
+    Memory,
+    /// It depends on something that is not among its arguments.
+    #[error("it uses at {address:#x} what nobody has set")]
+    Unset {
+        /// Where.
+        address: u64,
+    },
+    /// It does not keep the calling convention.
+    #[error("it leaves the stack or its caller's registers in another state")]
+    Convention,
+    /// It does not come to an end.
+    #[error("it does not come to an end")]
+    Endless,
+    /// It takes as long for a difference at the beginning as for one at the end.
+    #[error("it goes through the whole block when the first byte decides: that may be on purpose")]
+    ConstantTime,
+    /// Its lengths have fewer than 64 bits.
+    #[error("it does not look at all 64 bits of a length")]
+    ShortLength,
+    /// Something in it no input has reached.
+    #[error("no input executes all there is at {address:#x}")]
+    Untested {
+        /// The instruction, or the branch that always went the same way.
+        address: u64,
+    },
+}
+
+impl From<Stop> for Unproven {
+    fn from(stop: Stop) -> Unproven {
+        match stop {
+            Stop::Unknown { address } => Unproven::Unknown { address },
+            Stop::Indirect { address } => Unproven::Indirect { address },
+            Stop::Large => Unproven::Large,
+            Stop::Fault { .. } => Unproven::Memory,
+            Stop::Unset { address } => Unproven::Unset { address },
+            Stop::Convention => Unproven::Convention,
+            Stop::Endless => Unproven::Endless,
+        }
+    }
+}
+
+/// What a comparison's result has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// What C asks: the sign.
+    Sign,
+    /// What musl gives: the difference of the bytes. Callers of a function without a name may depend on it.
+    Difference,
+}
+
+/// Instructions for each byte, and for all else: more than any has.
+const STEPS_PER_BYTE: u64 = 40;
+const STEPS: u64 = 3000;
+
+/// Up to which every length is tried.
+pub(crate) const SHORT: usize = 80;
+
+/// Whether every pair of alignments is tried for a length.
+fn is_square(n: usize) -> bool {
+    matches!(n, 1 | 9 | 17 | 33)
+}
+
+/// Alignments of a block of `n` bytes: all, or some of them, others for each length.
+pub(crate) fn aligned(n: usize) -> Vec<u64> {
+    match n {
+        _ if is_square(n) => (0..16).collect(),
+        0..=SHORT => (0..6).map(|index| (index * 3 + n as u64) % 16).collect(),
+        _ => vec![0, 3, 9, 15],
+    }
+}
+
+/// Pairs of alignments for two blocks of `n` bytes.
+pub(crate) fn alignments(n: usize) -> Vec<(u64, u64)> {
+    match n {
+        _ if is_square(n) => (0..16).flat_map(|one| (0..16).map(move |other| (one, other))).collect(),
+        _ => aligned(n).into_iter().flat_map(|one| [(one, (one * 5 + n as u64) % 16), (one, one)]).collect(),
+    }
+}
+
+/// Every byte and every byte.
+pub(crate) fn every_two_bytes() -> impl Iterator<Item = (u8, u8)> {
+    (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b)))
+}
+
+/// Two bytes that differ in one bit, or are neighbours, or complements: as many turns as 12 for each byte.
+pub(crate) fn neighbours(turn: usize) -> (u8, u8) {
+    let byte = (turn / 12) as u8;
+    let other = match turn % 12 {
+        bit @ 0..8 => byte ^ 1 << bit,
+        8 => byte.wrapping_add(1),
+        9 => !byte,
+        10 => byte.wrapping_add(0x47),
+        _ => byte.wrapping_sub(0x11),
+    };
+    (byte, other)
+}
+
+/// How much around a block is filled with bytes that must not matter.
+const MARGIN: usize = 160;
+
+/// Some of them.
+static AROUND: [[u8; MARGIN]; 2] = {
+    let mut around = [[0; MARGIN]; 2];
+    let mut at = 0;
+    while at < MARGIN {
+        around[0][at] = [0x80, 0xff, 0x01, 0x7f, 0][at % 5];
+        around[1][at] = (at as u8).wrapping_mul(37) ^ 0xa5;
+        at += 1;
+    }
+    around
+};
+
+/// Proves functions of a program, one after the other.
+#[derive(Debug)]
+pub struct Prover<'a> {
+    interpreter: Box<dyn Interpreter<'a> + 'a>,
+    pub(crate) strictness: Strictness,
+}
+
+impl<'a> Prover<'a> {
+    /// For functions of a program; `None` if there is no interpreter of its instructions.
+    pub fn of(program: &'a dyn Program, strictness: Strictness) -> Option<Prover<'a>> {
+        Some(Prover { interpreter: interpreter::of(program)?, strictness })
+    }
+
+    /// Reads the function at an address, which is run from now on.
+    ///
+    /// # Errors
+    /// Code that cannot be followed.
+    pub fn read(&mut self, start: u64) -> Result<(), Unproven> {
+        Ok(self.interpreter.read(start)?)
+    }
+
+    /// Whether it touches memory other than the stack, as every string function does.
+    pub fn touches_memory(&self) -> bool {
+        self.interpreter.touches_memory()
+    }
+
+    /// Proves that it is `function`.
+    ///
+    /// # Errors
+    /// Why that is not proven.
+    pub fn prove(&mut self, function: StringFunction) -> Result<(), Unproven> {
+        use StringFunction as F;
+        self.interpreter.forget();
+        match function {
+            F::Memcpy => blocks::copies(self, false),
+            F::Memmove => blocks::copies(self, true),
+            F::Memset => blocks::fills(self),
+            F::Memcmp => blocks::compares(self, true),
+            F::Bcmp => blocks::compares(self, false),
+            F::Memchr => blocks::finds(self, false),
+            F::Memrchr => blocks::finds(self, true),
+            F::Strlen => texts::lengths(self, false),
+            F::Strnlen => texts::lengths(self, true),
+            F::Strchr | F::Strchrnul | F::Strrchr => texts::finds(self, function),
+            F::Strcmp => texts::compares(self, false),
+            F::Strncmp => texts::compares(self, true),
+            F::Stpcpy | F::Strcpy | F::Stpncpy | F::Strncpy => texts::copies(self, function),
+            F::Strcat | F::Strncat => texts::appends(self, function == F::Strncat),
+        }?;
+        match self.interpreter.untested() {
+            Some(address) => Err(Unproven::Untested { address }),
+            None => Ok(()),
+        }
+    }
+
+    /// Lengths of blocks over every threshold in the code; short ones each by itself.
+    pub(crate) fn long_lengths(&self) -> Vec<usize> {
+        let mut lengths = vec![96, 100, 127, 128, 129, 160, 191, 200, 255, 256, 257, 300, 511, 513, 1025, 4099];
+        // What a threshold is, is not asked: any number in the code may be one.
+        let numbers = self.interpreter.numbers().into_iter().filter(|number| (81..20_000).contains(number));
+        for number in numbers.take(16) {
+            let number = number as usize;
+            lengths.extend([number - 1, number, number + 1, number + 19, 2 * number + 5]);
+        }
+        lengths.sort_unstable();
+        lengths.dedup();
+        lengths
+    }
+
+    /// How much farther than a block something may have to be filled; another each time.
+    pub(crate) fn far(&self, turn: usize) -> usize {
+        let lengths = self.long_lengths();
+        lengths[turn % lengths.len()]
+    }
+
+    /// Where in a region a block of `n` bytes begins: `align` behind a multiple of 64, in the middle of a page; or, every
+    /// so often, up to the end of a page.
+    pub(crate) fn place(&mut self, region: usize, n: usize, align: u64, at_end: bool) -> u64 {
+        let base = self.interpreter.memory().base(region) + PAGE;
+        match at_end {
+            true => base + (n as u64 + 256).next_multiple_of(PAGE) - n as u64,
+            false => base + 1984 + align,
+        }
+    }
+
+    /// A region's bytes.
+    pub(crate) fn bytes(&mut self, region: usize, range: Range<u64>) -> &mut [u8] {
+        self.interpreter.memory().bytes(region, range)
+    }
+
+    /// Fills what surrounds a block with bytes that must not matter: one of several kinds, `special` among them.
+    pub(crate) fn surround(&mut self, region: usize, block: Range<u64>, kind: usize, special: u8) {
+        let fill = |bytes: &mut [u8]| match kind % 4 {
+            0 => bytes.fill(0),
+            1 => bytes.fill(special),
+            2 => bytes.copy_from_slice(&AROUND[0]),
+            _ => bytes.copy_from_slice(&AROUND[1]),
+        };
+        fill(self.bytes(region, block.start - MARGIN as u64..block.start));
+        fill(self.bytes(region, block.end..block.end + MARGIN as u64));
+    }
+
+    pub(crate) fn allow(&mut self, region: usize, read: Range<u64>, write: Range<u64>) {
+        self.interpreter.memory().allow(region, read, write);
+    }
+
+    /// Runs it; `bytes` is how many it has to look at.
+    pub(crate) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Stop> {
+        self.interpreter.call(arguments, STEPS + STEPS_PER_BYTE * bytes as u64)
+    }
+
+    /// Runs it, and expects it to return a word.
+    pub(crate) fn returns(&mut self, arguments: &[Argument], bytes: usize, expected: u64) -> Result<u64, Unproven> {
+        let outcome = self.call(arguments, bytes)?;
+        if outcome.word() == Some(expected) { Ok(outcome.steps) } else { Err(Unproven::Result) }
+    }
+
+    /// Runs it, and expects the result of a comparison of these two bytes.
+    pub(crate) fn orders(&mut self, arguments: &[Argument], bytes: usize, one: u8, other: u8) -> Result<u64, Unproven> {
+        let outcome = self.call(arguments, bytes)?;
+        let (found, expected) = (outcome.int().ok_or(Unproven::Result)?, i32::from(one) - i32::from(other));
+        let agrees = match self.strictness {
+            Strictness::Difference => found == expected,
+            Strictness::Sign => found.signum() == expected.signum(),
+        };
+        if agrees { Ok(outcome.steps) } else { Err(Unproven::Result) }
+    }
+
+    /// Runs it with a length of which the blocks have only a part, and nothing that ends it earlier: with all 64 bits it
+    /// runs out of the blocks, with fewer it comes back.
+    pub(crate) fn runs_out(&mut self, arguments: &[Argument], bytes: usize) -> Result<(), Unproven> {
+        match self.call(arguments, bytes) {
+            Err(Stop::Fault { .. }) => Ok(()),
+            Ok(_) => Err(Unproven::ShortLength),
+            Err(stop) => Err(stop.into()),
+        }
+    }
+}

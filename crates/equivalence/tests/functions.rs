@@ -1,0 +1,206 @@
+//! Functions as compilers write them, right ones and others that are nearly right (tests/programs).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use equivalence::{Program, Prover, Strictness, Unproven};
+use format::{Arch, StringFunction};
+use object::{Object, ObjectSegment, ObjectSymbol, SegmentFlags, elf};
+
+/// An executable, as far as proofs read it.
+#[derive(Debug)]
+struct Executable {
+    arch: Arch,
+    /// Address, flags and content of what is loaded.
+    segments: Vec<(u64, elf::ProgramFlags, Vec<u8>)>,
+    /// The functions that its symbols name: before two underscores, if there are any, which function it is.
+    functions: Vec<(StringFunction, String, u64)>,
+}
+
+impl Executable {
+    fn parse(bytes: &[u8]) -> Executable {
+        let file = object::File::parse(bytes).unwrap();
+        let arch = if file.architecture() == object::Architecture::Aarch64 { Arch::Aarch64 } else { Arch::X86_64 };
+        let segment = |segment: object::Segment<'_, '_>| {
+            let SegmentFlags::Elf { p_flags, .. } = segment.flags() else { panic!("not an ELF file") };
+            (segment.address(), p_flags, segment.data().unwrap().to_vec())
+        };
+        let functions = file.symbols().filter(|symbol| symbol.kind() == object::SymbolKind::Text);
+        let functions = functions.filter_map(|symbol| {
+            let name = symbol.name().unwrap();
+            let function = StringFunction::named(name.split("__").next().unwrap().as_bytes())?;
+            Some((function, name.to_owned(), symbol.address()))
+        });
+        Executable { arch, segments: file.segments().map(segment).collect(), functions: functions.collect() }
+    }
+
+    /// The bytes from an address on in a segment that has `flag`, or has not.
+    fn from(&self, address: u64, flag: elf::ProgramFlags, set: bool) -> &[u8] {
+        let with = self.segments.iter().filter(|(_, flags, _)| (flags.0 & flag.0 != 0) == set);
+        let found =
+            with.filter_map(|(start, _, bytes)| bytes.get(usize::try_from(address.checked_sub(*start)?).ok()?..));
+        found.into_iter().next().unwrap_or_default()
+    }
+}
+
+impl Program for Executable {
+    fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    fn code(&self, address: u64) -> &[u8] {
+        self.from(address, elf::PF_X, true)
+    }
+
+    fn constant(&self, address: u64, size: usize) -> Option<&[u8]> {
+        self.from(address, elf::PF_W, false).get(..size)
+    }
+}
+
+/// How the sources are compiled: nothing may become a call of what it is meant to be. SSE2 is x86_64's own.
+const FLAGS: [&str; 7] = [
+    "-ffreestanding",
+    "-fno-builtin",
+    "-fno-stack-protector",
+    "-fomit-frame-pointer",
+    "-fno-pie",
+    "-fno-asynchronous-unwind-tables",
+    "-w",
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Compiler {
+    Gcc,
+    Zig,
+    ZigForAarch64,
+}
+
+/// A program without a libc that holds a source's functions.
+fn compiled(source: &str, compiler: Compiler, level: &str, folder: &Path) -> Vec<u8> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("programs").join(source);
+    let object: PathBuf = folder.join("functions.o");
+    let program = folder.join("functions");
+    let succeeds = |mut command: Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    match compiler {
+        Compiler::Gcc => {
+            let mut command = fixtures::cc();
+            // gcc would make calls of loops that it knows.
+            command.arg("-fno-tree-loop-distribute-patterns");
+            command.args(FLAGS).arg(level).arg("-c").arg(&source).arg("-o").arg(&object);
+            succeeds(command);
+        }
+        Compiler::Zig | Compiler::ZigForAarch64 => {
+            let target = if matches!(compiler, Compiler::Zig) { "x86_64-linux-musl" } else { "aarch64-linux-musl" };
+            let mut line: Vec<std::ffi::OsString> =
+                ["cc", "-target", target, "-fno-sanitize=all", "-fno-vectorize"].map(Into::into).into();
+            line.extend(FLAGS.map(Into::into));
+            line.extend([level.into(), "-c".into(), source.into(), "-o".into(), object.clone().into()]);
+            fixtures::zig().run(line).unwrap();
+        }
+    }
+    let mut link = match compiler {
+        Compiler::ZigForAarch64 => Command::new(fixtures::lld_folder().join("ld.lld")),
+        _ => Command::new("ld"),
+    };
+    link.args(["-static", "-e", "0", "-o"]).arg(&program).arg(&object);
+    succeeds(link);
+    fs::read(program).unwrap()
+}
+
+fn prove(program: &Executable, function: StringFunction, address: u64) -> Result<(), Unproven> {
+    let mut prover = Prover::of(program, Strictness::Sign).unwrap();
+    prover.read(address)?;
+    prover.prove(function)
+}
+
+#[test]
+fn functions_are_proven_as_compilers_write_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let levels = [
+        (Compiler::Gcc, "-O1"),
+        (Compiler::Gcc, "-Os"),
+        (Compiler::Gcc, "-O2"),
+        (Compiler::Zig, "-Os"),
+        (Compiler::ZigForAarch64, "-O1"),
+        (Compiler::ZigForAarch64, "-Os"),
+        (Compiler::ZigForAarch64, "-O2"),
+    ];
+    for (compiler, level) in levels {
+        let program = compiled("functions.c", compiler, level, folder.path());
+        let program = Executable::parse(&program);
+        let functions = program.functions.clone();
+        assert_eq!(functions.len(), 20);
+        for (function, name, address) in functions {
+            // Without an overlap, and with: the one is the other's inputs and more.
+            let proven = prove(&program, function, address);
+            // LLVM leaves branches there that no input can take.
+            let unrolled = matches!((compiler, level), (Compiler::ZigForAarch64, "-O1" | "-O2"))
+                && matches!(function, StringFunction::Stpncpy | StringFunction::Strncpy);
+            match proven {
+                Err(Unproven::Untested { .. }) if unrolled => {}
+                _ => assert_eq!(proven, Ok(()), "{name} by {compiler:?} {level}"),
+            }
+            if function == StringFunction::Memcpy {
+                assert!(prove(&program, StringFunction::Memmove, address).is_err(), "{compiler:?} {level}");
+            }
+        }
+    }
+}
+
+/// No function is taken for another: what one is, nearly all the others are not.
+#[test]
+fn one_is_not_another() {
+    use StringFunction::{Bcmp, Memcmp, Memcpy, Memmove};
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("functions.c", Compiler::Gcc, "-Os", folder.path());
+    let program = Executable::parse(&program);
+    for (function, name, address) in program.functions.clone() {
+        for other in StringFunction::all().filter(|other| *other != function) {
+            let more = matches!((function, other), (Memcmp, Bcmp) | (Bcmp, Memcmp) | (Memmove, Memcpy));
+            // memmove has a branch that memcpy's inputs do not reach.
+            if !more {
+                assert!(prove(&program, other, address).is_err(), "{name} was taken for {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn near_misses_are_not_proven() {
+    let folder = tempfile::tempdir().unwrap();
+    for (compiler, level) in [
+        (Compiler::Gcc, "-O1"),
+        (Compiler::Gcc, "-Os"),
+        (Compiler::Gcc, "-O2"),
+        (Compiler::Gcc, "-O3"),
+        (Compiler::Zig, "-Os"),
+        (Compiler::Zig, "-O2"),
+        (Compiler::ZigForAarch64, "-O1"),
+        (Compiler::ZigForAarch64, "-Os"),
+        (Compiler::ZigForAarch64, "-O2"),
+    ] {
+        let program = compiled("near_misses.c", compiler, level, folder.path());
+        let program = Executable::parse(&program);
+        let functions = program.functions.clone();
+        assert!(functions.len() > 30);
+        for (function, name, address) in functions {
+            let proven = prove(&program, function, address);
+            assert!(proven.is_err(), "{name} by {compiler:?} {level} is proven");
+            let wanted = match name.split_once("__").map(|(_, what)| what) {
+                Some("constant_time") => Some(Unproven::ConstantTime),
+                Some("short_length" | "short_limit") if function == StringFunction::Memset => {
+                    Some(Unproven::ShortLength)
+                }
+                _ => None,
+            };
+            // What is vectorised, or made a call of something else, has other faults before.
+            if let (Some(wanted), "-O1") = (wanted, level) {
+                assert_eq!(proven, Err(wanted), "{name}");
+            }
+        }
+    }
+}

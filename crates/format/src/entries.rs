@@ -1,0 +1,64 @@
+//! The note on the entry points of an executable that was grafted after it was linked (docs/note.md): which functions of the
+//! program lead to the donor's. The C side is `struct transplant_entries` in `crates/donors/transplant/parameters.h`.
+//!
+//! Behind a note's head come entries of two 32-bit numbers: the distance from the entry's own place to the function, and the
+//! number of what it is: [`Role::number`] or [`crate::StringFunction::number`]. Unused entries are 0.
+
+use std::fmt;
+
+/// The note's type.
+pub const NOTE_TYPE: u32 = 4;
+/// Bytes of an entry.
+pub const ENTRY: usize = 8;
+/// Entries of a donor without string functions, and how many of any donor's are for the family.
+pub const ROOM: usize = 24;
+/// Entries of a donor with string functions.
+pub const ROOM_WITH_STRINGS: usize = 64;
+
+/// Which function of the malloc family an entry point is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// `malloc`
+    Malloc,
+    /// `free`
+    Free,
+    /// `calloc`
+    Calloc,
+    /// `realloc`
+    Realloc,
+    /// `aligned_alloc`
+    AlignedAlloc,
+    /// `malloc_usable_size`
+    UsableSize,
+    /// `__malloc_allzerop`, by which calloc knows that it need not clear a block
+    IsZero,
+    /// `__malloc_atfork`
+    ForkHook,
+}
+
+impl Role {
+    /// The function's name in musl.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Malloc => "malloc",
+            Role::Free => "free",
+            Role::Calloc => "calloc",
+            Role::Realloc => "realloc",
+            Role::AlignedAlloc => "aligned_alloc",
+            Role::UsableSize => "malloc_usable_size",
+            Role::IsZero => "__malloc_allzerop",
+            Role::ForkHook => crate::family::FORK_HOOK,
+        }
+    }
+
+    /// Its number in the note.
+    pub fn number(self) -> u32 {
+        self as u32 + 1
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,35 @@
+//! What the parts of allograft agree on. No files, no processes, nothing of how a graft is made.
+//!
+//! The crate `inspector` does not use this one: it checks grafts by a copy of its own, read off the pages in `docs`.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `arch` | the architectures that there are donors for |
+//! | `kind` | what a donor replaces: the malloc family or string functions |
+//! | [`family`] | the names of the malloc family that a donor defines |
+//! | [`note`] | the note that names the donor: its layout, reading and writing it |
+//! | [`options`] | the block of options in an allocator: its layout, reading and writing it |
+//! | [`entries`] | the note on the entry points of an executable, and the numbers in it |
+//! | `string_function` | the string functions that an executable's graft redirects, and their numbers |
+//! | [`parameters`] | what an executable's graft writes for the donor's start |
+//! | `printable` | bytes of a file as text for messages |
+
+#![forbid(unsafe_code)]
+
+mod arch;
+pub mod entries;
+pub mod family;
+mod kind;
+pub mod note;
+pub mod options;
+pub mod parameters;
+mod printable;
+mod string_function;
+
+pub use arch::Arch;
+pub use entries::Role;
+pub use kind::DonorKind;
+pub use note::{Note, NoteError};
+pub use options::{DonorOption, OptionsError};
+pub use printable::printable;
+pub use string_function::StringFunction;

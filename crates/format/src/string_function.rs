@@ -1,0 +1,97 @@
+//! The string functions that an executable's graft can redirect, what they are called, and their numbers.
+//!
+//! `inspector` and the conformance programs have lists of their own, so that a mistake in this one is found.
+
+use std::fmt;
+
+/// A function of string.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "each is what C or POSIX says of the name")]
+pub enum StringFunction {
+    Memcpy,
+    Memmove,
+    Memset,
+    Memcmp,
+    Bcmp,
+    Memchr,
+    Memrchr,
+    Strlen,
+    Strnlen,
+    Strchr,
+    Strchrnul,
+    Strrchr,
+    Strcmp,
+    Strncmp,
+    Stpcpy,
+    Strcpy,
+    Stpncpy,
+    Strncpy,
+    Strcat,
+    Strncat,
+}
+
+/// Each with the name under which the blob defines what takes its place, in the order of
+/// `crates/donors/transplant/parameters.h`.
+const NAMES: [(StringFunction, &str); 20] = {
+    use StringFunction::{
+        Bcmp, Memchr, Memcmp, Memcpy, Memmove, Memrchr, Memset, Stpcpy, Stpncpy, Strcat, Strchr, Strchrnul, Strcmp,
+        Strcpy, Strlen, Strncat, Strncmp, Strncpy, Strnlen, Strrchr,
+    };
+    [
+        (Memcpy, "memcpy"),
+        (Memmove, "memmove"),
+        (Memset, "memset"),
+        (Memcmp, "memcmp"),
+        (Bcmp, "bcmp"),
+        (Memchr, "memchr"),
+        (Memrchr, "memrchr"),
+        (Strlen, "strlen"),
+        (Strnlen, "strnlen"),
+        (Strchr, "strchr"),
+        (Strchrnul, "strchrnul"),
+        (Strrchr, "strrchr"),
+        (Strcmp, "strcmp"),
+        (Strncmp, "strncmp"),
+        (Stpcpy, "stpcpy"),
+        (Strcpy, "strcpy"),
+        (Stpncpy, "stpncpy"),
+        (Strncpy, "strncpy"),
+        (Strcat, "strcat"),
+        (Strncat, "strncat"),
+    ]
+};
+
+impl StringFunction {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = StringFunction> {
+        NAMES.into_iter().map(|(function, _)| function)
+    }
+
+    /// Its name in C; the blob's function has the same.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize].1
+    }
+
+    /// The number that the note on entry points has for it (docs/note.md).
+    pub fn number(self) -> u32 {
+        16 + self as u32
+    }
+
+    /// The function that a symbol names: under its public name, or one that musl has for itself (src/include/string.h).
+    pub fn named(symbol: &[u8]) -> Option<StringFunction> {
+        let name = match symbol {
+            b"__memrchr" => b"memrchr",
+            b"__strchrnul" => b"strchrnul".as_slice(),
+            b"__stpcpy" => b"stpcpy",
+            b"__stpncpy" => b"stpncpy",
+            public => public,
+        };
+        NAMES.iter().find(|(_, known)| known.as_bytes() == name).map(|(function, _)| *function)
+    }
+}
+
+impl fmt::Display for StringFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

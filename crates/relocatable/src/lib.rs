@@ -1,0 +1,27 @@
+//! Relocatable ELF objects, bytes in and bytes out. The build of the donors and the plan of a graft both read them by this.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `symbols` | the machine of an object and its symbols, read over the `object` crate's low level |
+//! | `sections` | its section headers |
+//! | [`arm`] | ARM's build attributes |
+//! | `localise` | makes defined symbols local: the last step of a donor's build |
+//! | `merge` | makes two objects one, for `allograft emit` |
+//! | `layout` | where the fields of headers, symbols and relocations are, for these two |
+//! | `error` | why an object cannot be read or changed |
+
+#![forbid(unsafe_code)]
+
+pub mod arm;
+mod error;
+mod layout;
+mod localise;
+mod merge;
+mod sections;
+mod symbols;
+
+pub use error::ObjectError;
+pub use localise::localise;
+pub use merge::merge;
+pub use sections::{Section, Sections};
+pub use symbols::{Binding, Kind, Machine, Object, Symbol, Visibility, machine, symbols};

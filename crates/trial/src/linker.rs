@@ -1,0 +1,267 @@
+//! Linkers: which ones there are, and how each is told to make a static program.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use inspector::Arch;
+
+/// The kinds of program that a donor has to link into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Static,
+    StaticPie,
+}
+
+impl Mode {
+    /// Its start file in musl.
+    pub(crate) fn start_file(self) -> &'static str {
+        match self {
+            Mode::Static => "crt1.o",
+            Mode::StaticPie => "rcrt1.o",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Static => "static",
+            Mode::StaticPie => "static-pie",
+        })
+    }
+}
+
+/// How a linker is talked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// `ld` and everything that takes its arguments.
+    Direct,
+    /// A C compiler.
+    Driver,
+    /// zig, which has lld inside.
+    Zig,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Linker {
+    /// For the names of checks.
+    pub(crate) name: String,
+    program: PathBuf,
+    manner: Manner,
+}
+
+/// What one link takes.
+pub(crate) struct Inputs<'i> {
+    pub(crate) start: &'i StartFiles,
+    /// Before the archive.
+    pub(crate) first: &'i [PathBuf],
+    pub(crate) libc: &'i Path,
+    /// After the archive; it is searched again for them.
+    pub(crate) last: &'i [PathBuf],
+    pub(crate) output: &'i Path,
+}
+
+/// Names to look for on the command path: a whole toolchain's own linker first, which is what most users have.
+pub(crate) fn looked_for(arch: Arch) -> Vec<String> {
+    let mut names = Vec::new();
+    if is_native(arch) {
+        names.push("cc".to_owned());
+    }
+    names.extend(["ld", "ld.lld", "mold", "zig"].map(str::to_owned));
+    if !is_native(arch) {
+        let abi = if arch == Arch::Arm { "eabihf" } else { "" };
+        names.push(format!("{arch}-linux-gnu{abi}-ld"));
+        names.push(format!("{arch}-linux-musl{abi}-ld"));
+    }
+    names
+}
+
+pub(crate) fn is_native(arch: Arch) -> bool {
+    arch.name() == std::env::consts::ARCH
+}
+
+/// The linkers to use for `arch`: those given, those that the environment names, or those on the command path.
+pub(crate) fn find(given: Option<&[PathBuf]>, arch: Arch) -> Vec<Linker> {
+    let named = std::env::var_os("ALLOGRAFT_LINKERS").filter(|paths| !paths.is_empty());
+    let programs: Vec<PathBuf> = match (given, named) {
+        (Some(given), _) => given.to_vec(),
+        (None, Some(named)) => std::env::split_paths(&named).collect(),
+        (None, None) => looked_for(arch).iter().filter_map(|name| on_path(name)).collect(),
+    };
+    programs.into_iter().map(Linker::new).filter(|linker| linker.works_for(arch)).collect()
+}
+
+/// The program of that name on the command path.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+impl Linker {
+    fn new(program: PathBuf) -> Self {
+        let name = program.file_name().unwrap_or(OsStr::new("linker")).to_string_lossy().into_owned();
+        let ends =
+            |suffixes: &[&str]| suffixes.iter().any(|suffix| name == *suffix || name.ends_with(&format!("-{suffix}")));
+        let (name, manner) = if name == "zig" {
+            ("zig ld.lld".to_owned(), Manner::Zig)
+        } else if ends(&["cc", "gcc", "clang"]) || name.starts_with("gcc-") || name.starts_with("clang-") {
+            (name, Manner::Driver)
+        } else {
+            (name, Manner::Direct)
+        };
+        Linker { name, program, manner }
+    }
+
+    /// lld and mold link for every architecture; a GNU ld says for which ones it was built.
+    fn works_for(&self, arch: Arch) -> bool {
+        let answer = |argument: &str| -> Option<String> {
+            let output = Command::new(&self.program).arg(argument).stdin(Stdio::null()).output().ok()?;
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        match self.manner {
+            Manner::Zig => true,
+            Manner::Driver => answer("-dumpmachine").is_some_and(|triple| triple.trim().starts_with(&*arch.name())),
+            Manner::Direct => answer("-V").is_some_and(|text| {
+                let emulation = emulation(arch);
+                text.contains("LLD") || text.contains("mold") || emulation.is_some_and(|name| text.contains(name))
+            }),
+        }
+    }
+
+    /// Links, or says why not.
+    pub(crate) fn link(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch, folder: &Path) -> Result<(), String> {
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments(inputs, mode, arch)).current_dir(folder).stdin(Stdio::null());
+        let output =
+            command.output().map_err(|error| format!("`{}` does not start: {error}", self.program.display()))?;
+        if output.status.success() && inputs.output.is_file() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let errors: Vec<&str> = said.lines().filter(|line| !line.contains("warning:")).take(6).collect();
+        Err(format!("does not link ({}): {}", output.status, errors.join(" | ")))
+    }
+
+    fn arguments(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        let words = |arguments: &mut Vec<OsString>, words: &[&str]| arguments.extend(words.iter().map(OsString::from));
+        let (open, close) = match self.manner {
+            Manner::Driver => {
+                words(&mut arguments, &["-nostdlib", "-nostartfiles"]);
+                words(&mut arguments, if mode == Mode::Static { &["-static", "-no-pie"] } else { &["-static-pie"] });
+                ("-Wl,--start-group", "-Wl,--end-group")
+            }
+            Manner::Direct | Manner::Zig => {
+                if self.manner == Manner::Zig {
+                    words(&mut arguments, &["ld.lld"]);
+                }
+                if let Some(emulation) = emulation(arch) {
+                    words(&mut arguments, &["-m", emulation]);
+                }
+                words(&mut arguments, &["-static", "--eh-frame-hdr"]);
+                if mode == Mode::StaticPie {
+                    // What linkers collect as garbage must not take the note with it.
+                    words(&mut arguments, &["-pie", "--no-dynamic-linker", "-z", "text", "--gc-sections"]);
+                }
+                ("--start-group", "--end-group")
+            }
+        };
+        arguments.extend([OsString::from("-o"), inputs.output.into()]);
+        arguments.extend(inputs.start.before(mode).map(OsString::from));
+        arguments.extend(inputs.first.iter().map(OsString::from));
+        let archives = |arguments: &mut Vec<OsString>| {
+            arguments.extend([OsString::from(open), inputs.libc.into(), (&inputs.start.runtime).into(), close.into()]);
+        };
+        archives(&mut arguments);
+        if !inputs.last.is_empty() {
+            arguments.extend(inputs.last.iter().map(OsString::from));
+            archives(&mut arguments);
+        }
+        arguments.extend(inputs.start.after().map(OsString::from));
+        arguments
+    }
+}
+
+/// GNU ld's name for the way of linking for an architecture; lld and mold know it too.
+fn emulation(arch: Arch) -> Option<&'static str> {
+    match arch {
+        Arch::X86_64 => Some("elf_x86_64"),
+        Arch::Aarch64 => Some("aarch64linux"),
+        Arch::Riscv64 => Some("elf64lriscv"),
+        Arch::I686 => Some("elf_i386"),
+        Arch::Arm => Some("armelf_linux_eabi"),
+        _ => None,
+    }
+}
+
+/// The files that stand around every program: those beside the archive, or our own.
+pub(crate) struct StartFiles {
+    start: PathBuf,
+    /// For static-pie; there is none of our own.
+    relocating_start: Option<PathBuf>,
+    prologue: Option<PathBuf>,
+    epilogue: Option<PathBuf>,
+    /// What compilers call by themselves.
+    pub(crate) runtime: PathBuf,
+}
+
+impl StartFiles {
+    pub(crate) fn beside(libc: &Path, arch: format::Arch, folder: &Path) -> io::Result<Self> {
+        let beside = |name: &str| Some(libc.with_file_name(name)).filter(|path| path.is_file());
+        let runtime = folder.join("runtime.a");
+        std::fs::write(&runtime, conformance::runtime_library(arch))?;
+        let start = match beside("crt1.o") {
+            Some(start) => start,
+            None => {
+                let own = folder.join("start.o");
+                std::fs::write(&own, conformance::start_object(arch))?;
+                own
+            }
+        };
+        // Half a pair would be worse than none: musl's archive stands in for both.
+        let (prologue, epilogue) = (beside("crti.o"), beside("crtn.o"));
+        let both = prologue.is_some() && epilogue.is_some();
+        Ok(StartFiles {
+            start,
+            relocating_start: beside("rcrt1.o"),
+            prologue: prologue.filter(|_| both),
+            epilogue: epilogue.filter(|_| both),
+            runtime,
+        })
+    }
+
+    pub(crate) fn has(&self, mode: Mode) -> bool {
+        mode == Mode::Static || self.relocating_start.is_some()
+    }
+
+    fn before(&self, mode: Mode) -> impl Iterator<Item = &Path> {
+        let start = match mode {
+            Mode::Static => Some(&self.start),
+            Mode::StaticPie => self.relocating_start.as_ref(),
+        };
+        start.into_iter().chain(&self.prologue).map(PathBuf::as_path)
+    }
+
+    fn after(&self) -> impl Iterator<Item = &Path> {
+        self.epilogue.iter().map(PathBuf::as_path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linkers_are_told_apart_by_name() {
+        let manner = |path: &str| Linker::new(PathBuf::from(path)).manner;
+        assert_eq!(manner("/usr/bin/cc"), Manner::Driver);
+        assert_eq!(manner("x86_64-linux-gnu-gcc"), Manner::Driver);
+        assert_eq!(manner("/opt/zig"), Manner::Zig);
+        assert_eq!(manner("ld.lld"), Manner::Direct);
+        assert_eq!(manner("aarch64-linux-gnu-ld"), Manner::Direct);
+        assert_eq!(manner("mold"), Manner::Direct);
+    }
+}
