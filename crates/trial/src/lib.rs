@@ -263,13 +263,17 @@ impl<'o> Trial<'o> {
         };
         let program = put("program.o", case.object)?;
         let mut first = Vec::new();
+        let references = |names: &[&str]| {
+            references::object(self.suite, names)
+                .map_err(|error| Failure::new(Manner::Machine, format!("cannot make an object: {error}")))
+        };
         if !case.named_first.is_empty() {
-            first.push(put("first.o", &references::object(self.suite, case.named_first))?);
+            first.push(put("first.o", &references(case.named_first)?)?);
         }
         first.push(program);
         let mut last = Vec::new();
         if !case.named_last.is_empty() {
-            last.push(put("last.o", &references::object(self.suite, case.named_last))?);
+            last.push(put("last.o", &references(case.named_last)?)?);
         }
         let executable = folder.path().join("program");
         let inputs = linker::Inputs { start: &self.start, first: &first, libc, last: &last, output: &executable };
