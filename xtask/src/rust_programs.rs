@@ -242,7 +242,7 @@ impl Bench {
             interrupted: false,
         };
         let kept = self.home.join("results.json");
-        fs::write(&kept, serde_json::to_string_pretty(&results)?)?;
+        fs::write(&kept, results.json()?)?;
         command::run(Command::new(&self.allograft).args(["bench", "--from"]).arg(&kept))?;
         println!("every run: `{}`; as a page: `allograft bench --from FILE --html OUT`", workspace::shown(&kept));
         Ok(())

@@ -181,7 +181,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         }
         // After each, so that nothing is lost if a later one fails.
         if let Some(save) = &wish.save {
-            fs::write(save, serde_json::to_vec_pretty(&document)?)
+            fs::write(save, measure::results::document(&document)?)
                 .with_context(|| format!("cannot write `{}`", save.display()))?;
         }
     }
