@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::page::Table;
-use crate::workspace;
+use xtask::page::Table;
+use xtask::workspace;
 
 /// Where the table goes.
 const TABLE: Table = Table {

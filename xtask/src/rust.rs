@@ -38,7 +38,7 @@ const RECIPE: &str = "rust 1.96, 1";
 ///
 /// # Errors
 /// When it cannot be had: not on another Debian than 12, nor where crates.io is out of reach.
-pub(crate) fn prepare() -> Result<()> {
+pub fn prepare() -> Result<()> {
     let tools = fixtures::tools();
     let folder = tools.join("rust-musl");
     let whole = fixtures::RUST_MUSL.iter().all(|arch| fixtures::rust_libc_below(&folder, *arch).is_file());

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{command, conformance, corpus, demo, rust, setup, toolchains};
+use xtask::{command, corpus, rust, setup, toolchains};
+
+use crate::{conformance, demo};
 
 /// `cargo xtask test`: every test that is not marked `#[ignore]`, in every package.
 pub(crate) fn fast(arguments: &[String]) -> Result<()> {
@@ -151,7 +153,7 @@ mod tests {
     /// A name that fits nothing would leave nothing out.
     #[test]
     fn what_is_left_out_is_there() {
-        let folder = crate::workspace::root().join("crates/allograft/tests/cargo");
+        let folder = xtask::workspace::root().join("crates/allograft/tests/cargo");
         let module = folder.join(RUST_MUSL.trim_end_matches(':')).join("mod.rs");
         assert!(module.is_file(), "{}", module.display());
     }

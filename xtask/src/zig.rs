@@ -16,7 +16,7 @@ use crate::{command, setup, workspace};
 ///
 /// # Errors
 /// When there is none and the wheel cannot be had.
-pub(crate) fn install(tools: &Path) -> Result<Zig> {
+pub fn install(tools: &Path) -> Result<Zig> {
     let find = || Zig::find(tools, &workspace::zig_cache());
     if let Ok(zig) = find() {
         return Ok(zig);
@@ -33,7 +33,7 @@ pub(crate) fn install(tools: &Path) -> Result<Zig> {
 ///
 /// # Errors
 /// When a wheel cannot be had.
-pub(crate) fn install_others() -> Result<()> {
+pub fn install_others() -> Result<()> {
     for (version, sha256) in fixtures::toolchains::ZIGS {
         let program = fixtures::toolchains::zig(version);
         if program.is_file() {
@@ -72,7 +72,7 @@ fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
+pub fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
     let program = zig.program().as_os_str().as_bytes();
     // In single quotes the shell takes everything as it is, but for single quotes themselves.
     let quoted: Vec<u8> =
@@ -93,7 +93,7 @@ pub(crate) fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When zig cannot link a trivial program, or does not say with what.
-pub(crate) fn install_musl(zig: &Zig, arch: Arch) -> Result<()> {
+pub fn install_musl(zig: &Zig, arch: Arch) -> Result<()> {
     let libc = fixtures::zig_musl_below(&fixtures::root(), arch);
     let folder = libc.parent().context("libc.a has no folder")?;
     let release = folder.join("zig-release");
@@ -138,7 +138,7 @@ fn copy_musl(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When zig cannot link a trivial program, or does not say with what.
-pub(crate) fn install_cxx(zig: &Zig, arch: Arch) -> Result<()> {
+pub fn install_cxx(zig: &Zig, arch: Arch) -> Result<()> {
     let folder = fixtures::zig_cxx_below(&fixtures::root(), arch);
     if fs::read_to_string(folder.join("zig-release")).is_ok_and(|present| present == zigcc::VERSION) {
         return Ok(());

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-
+use anyhow::{Context, Result, bail};
+use measure::process::Processes;
+use measure::session::{ArmRuns, Plan, log_ratios};
 use measure::statistics::{Ratio, median};
+use xtask::page::Table;
+use xtask::{command, sessions, setup, workspace};
 
 use crate::grafts::Workshop;
-use crate::page::Table;
-use crate::rounds::{self, Effort};
-use crate::{command, memory, setup, workspace};
 
 /// Of the graft's time to that of the relinked program: within 5 %.
 const GOAL: f64 = 1.05;
@@ -24,6 +24,17 @@ const ARMS: [&str; 3] = ["stock", "relinked", "grafted"];
 const MAPS: [[&str; 3]; 3] = [["1", "20000", "500000"], ["2", "20000", "500000"], ["8", "20000", "500000"]];
 const THREADS: [[&str; 2]; 2] = [["10000", "8"], ["10000", "64"]];
 const PEAKS: usize = 5;
+const PLAN: Plan = Plan {
+    seed: 0,
+    least_rounds: 1,
+    most_rounds: 1,
+    budget: Duration::from_secs(3600),
+    precision: 0.01,
+    warm_up: 1,
+    memory_runs: 0,
+    count_calls: false,
+    compare_output: true,
+};
 
 /// Where the tables go.
 const TABLE: Table = Table {
@@ -32,86 +43,94 @@ const TABLE: Table = Table {
     end: "<!-- end of the tables beside relinking -->",
 };
 
-/// `cargo xtask bench finished [--rounds N] [--donor NAME] [--allograft PROGRAM] [--write]`.
+/// What the arguments ask for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wish {
+    /// At most so many rounds for each number of threads
+    #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// The donor
+    #[arg(long, value_name = "NAME", default_value = "mimalloc")]
+    donor: String,
+    /// Graft by this program, not by the one built here
+    #[arg(long, value_name = "PROGRAM")]
+    allograft: Option<PathBuf>,
+    /// Put the tables into the docs
+    #[arg(long)]
+    write: bool,
+}
+
+/// Links, grafts and measures, and prints the tables.
 ///
 /// # Errors
 /// When something does not build, or two arms print different things.
-pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    let (mut wanted, mut donor, mut program, mut write) = (150, "mimalloc".to_owned(), None, false);
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        let mut value = || rest.next().with_context(|| format!("`{argument}` takes a value"));
-        match argument.as_str() {
-            "--rounds" => wanted = value()?.parse().context("`--rounds` takes a number")?,
-            "--donor" => donor.clone_from(value()?),
-            "--allograft" => program = Some(PathBuf::from(value()?).canonicalize()?),
-            "--write" => write = true,
-            _ => bail!("`bench finished` knows `--rounds N`, `--donor NAME`, `--allograft PROGRAM` and `--write`"),
-        }
-    }
-    ensure!(wanted > 0, "`--rounds` takes a number of at least 1");
+pub(crate) fn bench(wish: &Wish) -> Result<()> {
+    let donor = wish.donor.as_str();
     setup::prepare(setup::Extent::Demo)?;
-    let allograft = match program {
-        Some(program) => program,
+    let allograft = match &wish.allograft {
+        Some(program) => program.canonicalize()?,
         None => command::build_allograft()?,
     };
     let folder = workspace::build().join("bench").join("finished");
     fs::create_dir_all(&folder)?;
     let _lock = setup::lock(&folder.join(".lock"))?;
     let workshop = Workshop::new(&folder)?;
-    let sources = [workspace::root().join("suite/map/map.c"), workspace::root().join("xtask/programs/short_threads.c")];
+    let sources = [workspace::root().join("suite/map/map.c"), workspace::root().join("lab/programs/short_threads.c")];
     let stock = workshop.link_sources("stock", None, &sources)?;
     // A finished program keeps its string functions: so does the one beside it.
-    let graft = ["--donor", &donor, "--strings", "off"];
+    let graft = ["--donor", donor, "--strings", "off"];
     let relinked = workshop.link_sources("relinked", Some((&allograft, &graft)), &sources)?;
     let mut grafted = Vec::new();
     fs::create_dir_all(folder.join("grafted"))?;
     for program in &stock {
         let out = folder.join("grafted").join(program.file_name().context("a program has a name")?);
         let mut command = Command::new(&allograft);
-        command.args(["-q", "graft", "--donor", &donor]).arg(program).arg("-o").arg(&out);
+        command.args(["-q", "graft", "--donor", donor]).arg(program).arg("-o").arg(&out);
         command::output(&mut command)?;
         grafted.push(out);
     }
     let arms = [stock, relinked, grafted];
 
-    let text = format!("{}\n{}", times(&arms, &donor, wanted)?, peaks(&arms)?);
+    let text = format!("{}\n{}", times(&arms, donor, usize::from(wish.rounds))?, peaks(&arms)?);
     print!("{text}");
-    if write { TABLE.write(&text) } else { Ok(()) }
+    if wish.write { TABLE.write(&text) } else { Ok(()) }
 }
 
 /// A program of each arm, in the order of the sources.
 type Programs = [Vec<PathBuf>; ARMS.len()];
 
-fn times(arms: &Programs, donor: &str, wanted: usize) -> Result<String> {
-    let mut text = format!(
-        "map with {donor}, {wanted} rounds, median times; ratios within each round, with the interval in which they lie at 95 %\n\n\
-         | threads | stock | relinked | grafted | relinked to stock | grafted to stock | **grafted to relinked** |\n\
-         | --- | --- | --- | --- | --- | --- | --- |\n"
-    );
+fn times(arms: &Programs, donor: &str, most_rounds: usize) -> Result<String> {
+    let plan = Plan { least_rounds: most_rounds.min(30), most_rounds, memory_runs: 0, ..PLAN };
+    let (mut rows, mut rounds) = (String::new(), Vec::new());
     for arguments in MAPS {
-        let make = |arm: usize| {
-            let mut command = Command::new(&arms[arm][0]);
-            command.args(arguments);
-            command
-        };
-        let expected = command::output(&mut make(0))?;
-        let effort = Effort { least: wanted, most: wanted, budget: Duration::ZERO };
-        let seconds = rounds::interleave(ARMS.len(), effort, &expected, &mut |arm| make(arm))?;
-        let medians = seconds.iter().map(|times| format!("{:.3} s", median(times))).collect::<Vec<_>>().join(" | ");
-        let ratio = |arm: usize, to: usize| Ratio::paired(&seconds[arm], &seconds[to]).context("no rounds");
-        let (relinked, grafted, last) = (ratio(1, 0)?, ratio(2, 0)?, ratio(2, 1)?);
+        let arm = |(name, programs): (&&str, &Vec<PathBuf>)| sessions::arm(name, &programs[0], arguments);
+        let case = sessions::case("map", ARMS.iter().zip(arms).map(arm).collect());
+        let session = sessions::compare(&case, &plan, &mut Processes::default())?;
+        let [stock, relinked, grafted] = session.arms.as_slice() else { bail!("three arms were compared") };
+        rounds.push(stock.runs.len());
+        let middle = |arm: &ArmRuns| format!("{:.3} s", median(&sessions::seconds(arm)));
+        let ratio = |arm: &ArmRuns, to: &ArmRuns| Ratio::of_logs(&log_ratios(&arm.runs, &to.runs)).context("no rounds");
+        let last = ratio(grafted, relinked)?;
         let _ = writeln!(
-            text,
-            "| {} | {medians} | {} | {} | {}, {} |",
+            rows,
+            "| {} | {} | {} | {} | {} | {} | {}, {} |",
             arguments[0],
-            shown(&relinked),
-            shown(&grafted),
+            middle(stock),
+            middle(relinked),
+            middle(grafted),
+            shown(&ratio(relinked, stock)?),
+            shown(&ratio(grafted, stock)?),
             shown(&last),
             verdict(&last)
         );
     }
-    Ok(text)
+    let (least, most) = (rounds.iter().min().context("no cases")?, rounds.iter().max().context("no cases")?);
+    let rounds = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    Ok(format!(
+        "map with {donor}, {rounds} rounds, median times; ratios within each round, with the interval in which they lie at 95 %\n\n\
+         | threads | stock | relinked | grafted | relinked to stock | grafted to stock | **grafted to relinked** |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n{rows}"
+    ))
 }
 
 fn shown(ratio: &Ratio) -> String {
@@ -135,17 +154,15 @@ fn peaks(arms: &Programs) -> Result<String> {
         "Peak memory of threads that end soon, median of {PEAKS} runs\n\n\
          | threads, alive at once | stock | relinked | grafted | grafted to relinked |\n| --- | --- | --- | --- | --- |\n"
     );
+    let plan = Plan { least_rounds: 1, most_rounds: 1, memory_runs: PEAKS, ..PLAN };
     for arguments in THREADS {
-        let mut peaks: [Vec<f64>; ARMS.len()] = Default::default();
-        for _ in 0..PEAKS {
-            for (arm, peaks) in arms.iter().zip(&mut peaks) {
-                let run = memory::run(Command::new(&arm[1]).args(arguments))?;
-                ensure!(run.stdout.trim() == arguments[0], "`{}` printed `{}`", arm[1].display(), run.stdout.trim());
-                #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
-                peaks.push(run.peak as f64 / 1e6);
-            }
-        }
-        let [stock, relinked, grafted] = peaks.map(|peaks| median(&peaks));
+        let arm = |(name, programs): (&&str, &Vec<PathBuf>)| sessions::arm(name, &programs[1], arguments);
+        let case = sessions::case("short_threads", ARMS.iter().zip(arms).map(arm).collect());
+        let session = sessions::compare(&case, &plan, &mut Processes::default())?;
+        let peaks: Option<Vec<f64>> = session.arms.iter().map(sessions::megabytes).collect();
+        let Some(&[stock, relinked, grafted]) = peaks.as_deref() else {
+            bail!("the memory of `short_threads` cannot be read here");
+        };
         let ratio = grafted / relinked;
         let verdict = if ratio <= MEMORY_GOAL { "within" } else { "beyond" };
         let _ = writeln!(

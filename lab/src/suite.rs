@@ -9,9 +9,9 @@ use measure::report;
 use measure::results::Results;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-use crate::linking::Musl;
-use crate::page::Table;
-use crate::{command, setup, workspace};
+use xtask::linking::Musl;
+use xtask::page::Table;
+use xtask::{command, setup, workspace};
 
 /// Where figures that the docs show are kept.
 const KEPT: &str = "docs/figures/suite.json";

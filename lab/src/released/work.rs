@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::packages::{self, Package};
-use crate::{command, setup};
+use xtask::packages::{self, Package};
+use xtask::{command, setup};
 
 /// What a program does with which input.
 pub(crate) struct Work {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::builds::{self, Mode, Set};
 use super::{Outcome, Results};
-use crate::page::Table;
+use xtask::page::Table;
 
 const TABLE: Table = Table {
     page: "docs/executables-proof.md",

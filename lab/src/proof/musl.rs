@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, ensure};
 
 use super::compilers::{self, Driver};
-use crate::{command, setup};
+use xtask::{command, setup};
 
 /// Of musl's Makefile and configure; `-w`, since the sources are not ours to mend.
 const FLAGS: &str = "-std=c99 -nostdinc -ffreestanding -frounding-math -fno-strict-aliasing -D_XOPEN_SOURCE=700 \

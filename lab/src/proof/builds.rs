@@ -10,7 +10,7 @@ use zigcc::Arch;
 
 use super::compilers::{self, Driver, ZIGS};
 use super::musl;
-use crate::{command, workspace};
+use xtask::{command, workspace};
 
 /// What a build is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

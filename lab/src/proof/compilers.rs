@@ -9,8 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::debian::Apt;
-use crate::{command, setup, workspace};
+use xtask::debian::Apt;
+use xtask::{command, setup, workspace};
 
 /// Releases of zig, and the SHA-256 of the wheel for x86_64.
 pub(crate) const ZIGS: [(&str, &str); 4] = [

@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use fixtures::Arch;
 
-use crate::debian::Apt;
-use crate::{command, setup, workspace};
+use xtask::debian::Apt;
+use xtask::{command, setup, workspace};
 
 /// Debian's newest of this machine's release, with all that it needs.
 const PACKAGE: &str = "lld-22";

@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command;
-use crate::linking::{Compiler, Musl};
-use crate::workspace;
+use xtask::command;
+use xtask::linking::{Compiler, Musl};
+use xtask::workspace;
 
 /// An allocator of a build, as `allograft donors --json` lists it.
 pub(crate) struct Listed {
