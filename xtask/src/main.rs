@@ -2,6 +2,8 @@
 
 mod conformance;
 mod demo;
+mod programs;
+mod selection;
 mod test;
 
 use std::process::ExitCode;
@@ -25,13 +27,13 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "test",
-        arguments: "[CARGO TEST ARGUMENTS]",
-        help: "everything that the default test tier needs, then that tier",
+        arguments: "[NAME [FILTER]..]",
+        help: "the default test tier, or one package or test program of it: `test surgery`, `test cli`, `test hosts undo`",
         run: test::fast,
     },
     Task {
         name: "test-slow",
-        arguments: "[CARGO TEST ARGUMENTS]",
+        arguments: "[NAME [FILTER]..]",
         help: "the tests marked #[ignore], optimised: fork stress, thread storms, emulated runs",
         run: test::slow,
     },

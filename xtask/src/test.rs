@@ -1,19 +1,19 @@
 //! The tiers of tests, and what CI runs.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use xtask::{command, corpus, rust, setup, toolchains};
 
-use crate::{conformance, demo};
+use crate::selection::Selection;
+use crate::{conformance, demo, programs};
 
-/// `cargo xtask test`: every test that is not marked `#[ignore]`, in every package.
+/// `cargo xtask test [NAME [FILTER]..]`: every test that is not marked `#[ignore]`, in every package, or of one package or one of
+/// its test programs. What cargo takes for `cargo test` is taken, too.
 pub(crate) fn fast(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
-    run_tests(command::cargo(&["test", "--workspace", "--locked"]).args(arguments))
+    programs::run(&Selection::of(arguments)?, &[])
 }
 
 /// `cargo xtask test-slow`: the tests marked `#[ignore]`, optimised, since they repeat things thousands of times; then the table
@@ -40,62 +40,16 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
         toolchains::prepare()?;
     }
     conformance::forget()?;
-    let mut cargo = command::cargo(&["test", "--workspace", "--locked", "--release"]);
-    cargo.args(arguments);
-    // The caller's own `--` may be there already.
-    if !arguments.iter().any(|argument| argument == "--") {
-        cargo.arg("--");
-    }
-    let outcome = run_tests(cargo.arg("--ignored").args(left_out));
+    let mut selection = Selection::of(arguments)?;
+    selection.programs.push("--ignored".to_owned());
+    selection.programs.extend(left_out.into_iter().map(str::to_owned));
+    let outcome = programs::run(&selection, &["--release"]);
     conformance::print();
     outcome
 }
 
 /// What the names of tests begin with that take the Rust toolchain with musl targets.
 const RUST_MUSL: &str = "rust_musl::";
-
-/// What the closing lines of every test program add up to: cargo prints one for each and no sum.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Totals {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-}
-
-impl Totals {
-    /// Adds `line` if it is a closing line: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
-    fn add(&mut self, line: &str) {
-        let Some(counts) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else { return };
-        for count in counts.1.split("; ") {
-            match count.split_once(' ').map(|(number, what)| (number.parse().unwrap_or(0), what)) {
-                Some((number, "passed")) => self.passed += number,
-                Some((number, "failed")) => self.failed += number,
-                Some((number, "ignored")) => self.skipped += number,
-                _ => {}
-            }
-        }
-    }
-}
-
-fn run_tests(cargo: &mut Command) -> Result<()> {
-    let mut child = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
-    let mut totals = Totals::default();
-    let pipe = child.stdout.take().context("cargo has no stdout")?;
-    for line in BufReader::new(pipe).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        totals.add(&line);
-    }
-    let status = child.wait()?;
-    if totals != Totals::default() {
-        println!("{} passed, {} failed, {} skipped", totals.passed, totals.failed, totals.skipped);
-    }
-    if !status.success() {
-        bail!("the tests ended with {status}");
-    }
-    Ok(())
-}
 
 /// `cargo xtask ci`.
 pub(crate) fn ci(arguments: &[String]) -> Result<()> {
@@ -115,6 +69,8 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
     if !tested {
         step("test", || fast(&[]))?;
     }
+    // There are none; this is for whoever writes the first.
+    step("doc tests", || command::run(&mut command::cargo(&["test", "--workspace", "--doc", "--locked", "--quiet"])))?;
     step("test-slow", || slow(&within_ci()))?;
     step("demo", || demo::run(&quick))
 }
@@ -156,14 +112,5 @@ mod tests {
         let folder = xtask::workspace::root().join("crates/allograft/tests/cargo");
         let module = folder.join(RUST_MUSL.trim_end_matches(':')).join("mod.rs");
         assert!(module.is_file(), "{}", module.display());
-    }
-
-    #[test]
-    fn closing_lines_add_up() {
-        let mut totals = Totals::default();
-        totals.add("test result: ok. 12 passed; 0 failed; 2 ignored; 0 measured; 3 filtered out; finished in 0.04s");
-        totals.add("test result: FAILED. 1 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s");
-        totals.add("test says.test result: ok. 100 passed");
-        assert_eq!(totals, Totals { passed: 13, failed: 4, skipped: 2 });
     }
 }
