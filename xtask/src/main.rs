@@ -34,7 +34,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test-slow",
         arguments: "[NAME [FILTER]..]",
-        help: "the tests marked #[ignore], optimised: fork stress, thread storms, emulated runs",
+        help: "the tests marked #[ignore]: fork stress, thread storms, emulated runs",
         run: test::slow,
     },
     Task {

@@ -25,14 +25,14 @@ struct Program {
     folder: PathBuf,
 }
 
-/// Builds the test programs of `selection`, with `flags` for cargo, and runs them. What each prints comes as a whole when it has
+/// Builds the test programs of `selection` and runs them. What each prints comes as a whole when it has
 /// ended, and stays in `target/tests`; the last line of all is `N passed, N failed, N skipped`.
 ///
 /// # Errors
 /// When one does not build, or a test fails.
-pub(crate) fn run(selection: &Selection, flags: &[&str]) -> Result<()> {
+pub(crate) fn run(selection: &Selection) -> Result<()> {
     let began = Instant::now();
-    let programs = build(selection, flags)?;
+    let programs = build(selection)?;
     let built = began.elapsed();
     let output = workspace::build().join("tests");
     fs::create_dir_all(&output).with_context(|| format!("cannot make `{}`", output.display()))?;
@@ -76,9 +76,9 @@ fn shown(time: Duration) -> String {
 }
 
 /// Largest programs first: those embed all donors and do the most, and what runs last had better be short.
-fn build(selection: &Selection, flags: &[&str]) -> Result<Vec<Program>> {
+fn build(selection: &Selection) -> Result<Vec<Program>> {
     let mut cargo = command::cargo(&["test", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]);
-    cargo.args(flags).args(&selection.build).stderr(Stdio::inherit());
+    cargo.args(&selection.build).stderr(Stdio::inherit());
     let mut programs = Vec::new();
     for line in command::output(&mut cargo)?.lines() {
         let message: Value = serde_json::from_str(line).context("cargo's report is not JSON")?;
