@@ -38,9 +38,7 @@ pub(crate) fn bench() -> Result<()> {
         ("CARGO_TARGET_DIR", build.as_os_str()),
     ])?;
     let workshop = Workshop::new(&folder)?;
-    println!(
-        "counting off, against the same donor built without counting; malloc and free together; {ROUNDS} rounds, in random order:"
-    );
+    println!("counting off, against the same donor built without counting; malloc and free together; {ROUNDS} rounds:");
     println!("| donor | instructions without | more | processor time, ratio: median (least to greatest) |");
     println!("| --- | --- | --- | --- |");
     for donor in grafts::donors(&shipped)? {

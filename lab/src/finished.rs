@@ -127,7 +127,8 @@ fn times(arms: &Programs, donor: &str, most_rounds: usize) -> Result<String> {
     let (least, most) = (rounds.iter().min().context("no cases")?, rounds.iter().max().context("no cases")?);
     let rounds = if least == most { most.to_string() } else { format!("{least} to {most}") };
     Ok(format!(
-        "map with {donor}, {rounds} rounds, median times; ratios within each round, with the interval in which they lie at 95 %\n\n\
+        "map with {donor}, {rounds} rounds, median times; ratios within each round, \
+         with the interval in which they lie at 95 %\n\n\
          | threads | stock | relinked | grafted | relinked to stock | grafted to stock | **grafted to relinked** |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n{rows}"
     ))

@@ -126,7 +126,8 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// The `libc.a` of `host`, grafted in place in a copy of it as `allograft graft` does; the stock one when nothing is grafted.
+    /// The `libc.a` of `host`, grafted in place in a copy of it as `allograft graft` does; the stock one when nothing
+    /// is grafted.
     ///
     /// # Panics
     /// When it cannot be grafted.

@@ -163,8 +163,8 @@ fn measure(arms: &[Arm], length: &Length, compiler: &Compiler) -> Result<()> {
     Ok(())
 }
 
-/// Rows of figures by threads and arm; ratios are of wall-clock time within one round, below 1 is faster. `sessions` in the
-/// order of [`THREADS`].
+/// Rows of figures by threads and arm; ratios are of wall-clock time within one round, below 1 is faster. `sessions` in
+/// the order of [`THREADS`].
 fn print_table(arms: &[Arm], sessions: &[Session]) {
     let glibc = arms.iter().position(|arm| arm.label == "glibc");
     println!("\nthreads  libc                       median s   time/stock (min-max)   time/glibc (min-max)   peak MB");

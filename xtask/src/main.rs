@@ -28,7 +28,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         arguments: "[NAME [FILTER]..]",
-        help: "the default test tier, or one package or test program of it: `test surgery`, `test cli`, `test hosts undo`",
+        help: "the default test tier, or a part of it: `test surgery`, `test cli`, `test hosts undo`",
         run: test::fast,
     },
     Task {

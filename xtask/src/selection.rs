@@ -52,8 +52,8 @@ struct Metadata {
 }
 
 impl Selection {
-    /// Of `NAME [FILTER]..` or cargo's own arguments. NAME is a package of the workspace or one of its test programs; then
-    /// nothing else is built. Without one, it is the whole workspace.
+    /// Of `NAME [FILTER]..` or cargo's own arguments. NAME is a package of the workspace or one of its test programs;
+    /// then nothing else is built. Without one, it is the whole workspace.
     ///
     /// # Errors
     /// When cargo cannot list the packages.

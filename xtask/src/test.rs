@@ -9,14 +9,15 @@ use xtask::{command, corpus, rust, setup, toolchains};
 use crate::selection::Selection;
 use crate::{conformance, demo, programs};
 
-/// `cargo xtask test [NAME [FILTER]..]`: every test that is not marked `#[ignore]`, in every package, or of one package or one of
-/// its test programs. What cargo takes for `cargo test` is taken, too.
+/// `cargo xtask test [NAME [FILTER]..]`: every test that is not marked `#[ignore]`, in every package, or of one package
+/// or one of its test programs. What cargo takes for `cargo test` is taken, too.
 pub(crate) fn fast(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
     programs::run(&Selection::of(arguments)?)
 }
 
-/// `cargo xtask test-slow`: the tests marked `#[ignore]`, of the same build as the others; then the table of donors by situation.
+/// `cargo xtask test-slow`: the tests marked `#[ignore]`, of the same build as the others; then the table of donors by
+/// situation.
 pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
     corpus::prepare()?;
@@ -74,10 +75,10 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
     step("demo", || demo::run(&quick))
 }
 
-/// CI has 40 minutes on two processors. What runs for minutes with each donor (programs at their full length, and beyond) is left
-/// to whoever calls `cargo xtask test-slow`, and so are large pages, position-independent programs of foreign architectures, thread
-/// storms of the other packages, whole toolchains, and a build of wasmtime. Of the four ways to link for this machine two are enough
-/// here: the cases of the default tier take them all.
+/// CI has 40 minutes on two processors. What runs for minutes with each donor (programs at their full length, and
+/// beyond) is left to whoever calls `cargo xtask test-slow`, and so are large pages, position-independent programs of
+/// foreign architectures, thread storms of the other packages, whole toolchains, and a build of wasmtime. Of the four
+/// ways to link for this machine two are enough here: the cases of the default tier take them all.
 fn within_ci() -> Vec<String> {
     let tests = ["conformance", "programs", "cases", "carried", "corpus", "strings", "cargo", "cli"];
     let left_out = [

@@ -1,5 +1,5 @@
-//! Every program passes on stock musl: Debian's and zig's, static and static-pie, native and emulated. Emulated programs run in the
-//! slow tier, but for a few.
+//! Every program passes on stock musl: Debian's and zig's, static and static-pie, native and emulated. Emulated
+//! programs run in the slow tier, but for a few.
 
 use fixtures::Arch;
 use libtest_mimic::Trial;

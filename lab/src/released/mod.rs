@@ -51,7 +51,8 @@ const fn of_page(begin: &'static str) -> Table {
     Table { page: "docs/executables-proof.md", begin, end: "<!-- end of the table of released programs -->" }
 }
 
-/// Of the document. In the first version each run was timed and watched at once, under ptrace, stock and graft in turns.
+/// Of the document. In the first version each run was timed and watched at once, under ptrace, stock and graft in
+/// turns.
 const SCHEMA_VERSION: u32 = 2;
 
 /// One run: a timed one, or one for memory.
