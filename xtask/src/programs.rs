@@ -1,5 +1,6 @@
 //! Test programs, run side by side: cargo runs one after the other, and at the end of each most processors are idle.
 
+use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ struct Program {
     path: PathBuf,
     /// Its package's folder: tests run there.
     folder: PathBuf,
+    /// Where everything goes that it prints.
+    output: PathBuf,
 }
 
 /// Builds the test programs of `selection` and runs them. What each prints comes as a whole when it has
@@ -32,10 +35,10 @@ struct Program {
 /// When one does not build, or a test fails.
 pub(crate) fn run(selection: &Selection) -> Result<()> {
     let began = Instant::now();
-    let programs = build(selection)?;
-    let built = began.elapsed();
     let output = workspace::build().join("tests");
     fs::create_dir_all(&output).with_context(|| format!("cannot make `{}`", output.display()))?;
+    let programs = build(selection, &output)?;
+    let built = began.elapsed();
     let began = Instant::now();
     let queue = Mutex::new(programs.into_iter());
     let state = Mutex::new((Totals::default(), Vec::new()));
@@ -43,7 +46,7 @@ pub(crate) fn run(selection: &Selection) -> Result<()> {
         loop {
             let next = queue.lock().ok().and_then(|mut queue| queue.next());
             let Some(program) = next else { return Ok(()) };
-            let (text, passed) = program.run(&selection.programs, &output)?;
+            let (text, passed) = program.run(&selection.programs)?;
             let Ok(mut state) = state.lock() else { return Ok(()) };
             text.lines().for_each(|line| state.0.add(line));
             // A reader that has gone is no failure of the tests.
@@ -75,8 +78,9 @@ fn shown(time: Duration) -> String {
     format!("{:.0} s", time.as_secs_f64())
 }
 
-/// Largest programs first: those embed all donors and do the most, and what runs last had better be short.
-fn build(selection: &Selection) -> Result<Vec<Program>> {
+/// Those that took longest the last time come first, as what runs last had better be short. Of those that never ran, the
+/// largest: they embed all donors and do the most.
+fn build(selection: &Selection, output: &Path) -> Result<Vec<Program>> {
     let mut cargo = command::cargo(&["test", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]);
     cargo.args(&selection.build).stderr(Stdio::inherit());
     let mut programs = Vec::new();
@@ -90,23 +94,35 @@ fn build(selection: &Selection) -> Result<Vec<Program>> {
             let package = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let target = text(&message["target"]["name"]).context("cargo names no target")?;
             let kind = text(&message["target"]["kind"][0]).unwrap_or_default();
-            programs.push(Program { name: format!("{package} {kind} {target}"), path: path.into(), folder });
+            let name = format!("{package} {kind} {target}");
+            let output = output.join(format!("{name}.txt"));
+            programs.push(Program { name, path: path.into(), folder, output });
         }
     }
-    programs.sort_by_cached_key(|program| std::cmp::Reverse(fs::metadata(&program.path).map_or(0, |file| file.len())));
+    let size = |program: &Program| fs::metadata(&program.path).map_or(0, |file| file.len());
+    programs.sort_by_cached_key(|program| Reverse((program.last_time().unwrap_or(Duration::MAX), size(program))));
     Ok(programs)
 }
 
 impl Program {
+    /// How long it took the last time, by what it printed then.
+    fn last_time(&self) -> Option<Duration> {
+        let said = fs::read(&self.output).ok()?;
+        let said = String::from_utf8_lossy(&said);
+        let (_, seconds) = said.trim_end().rsplit_once("finished in ")?;
+        Duration::try_from_secs_f64(seconds.trim_end_matches('s').parse().ok()?).ok()
+    }
+
     /// What it prints, and whether it passed.
-    fn run(&self, arguments: &[String], output: &Path) -> Result<(String, bool)> {
-        let file = output.join(format!("{}.txt", self.name));
-        let open = File::create(&file).with_context(|| format!("cannot write `{}`", file.display()))?;
+    fn run(&self, arguments: &[String]) -> Result<(String, bool)> {
+        let file = &self.output;
+        let open = File::create(file).with_context(|| format!("cannot write `{}`", file.display()))?;
+        eprintln!("test: {} ... (`{}`)", self.name, workspace::shown(file));
         let mut run = Command::new(&self.path);
         run.args(arguments).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         run.stdin(Stdio::null()).stdout(open.try_clone()?).stderr(open);
         let status = run.status().with_context(|| format!("cannot start `{}`", self.path.display()))?;
-        let said = fs::read(&file)?;
+        let said = fs::read(file)?;
         let mut text = format!("\n     Running {}\n{}", self.name, String::from_utf8_lossy(&said));
         if !status.success() {
             text.push_str(&format!("error: {} ended with {status}\n", self.name));
