@@ -20,8 +20,8 @@ const TIMED: u64 = 3_000_000;
 const STEPPED: [u64; 2] = [960, 1_440];
 const ROUNDS: usize = 21;
 
-/// Compares every donor as it is, counting off, with the same donor built without counting: instructions, counted exactly, and
-/// processor time of the program alone, paired by round.
+/// Compares every donor as it is, counting off, with the same donor built without counting: instructions, counted
+/// exactly, and processor time of the program alone, paired by round.
 ///
 /// # Errors
 /// When something does not build, or a program fails.

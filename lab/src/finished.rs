@@ -1,4 +1,5 @@
-//! `cargo xtask bench finished`: a program that was grafted when it was finished, beside the same program linked with the donor.
+//! `cargo xtask bench finished`: a program that was grafted when it was finished, beside the same program linked with
+//! the donor.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -153,7 +154,8 @@ fn verdict(ratio: &Ratio) -> String {
 fn peaks(arms: &Programs) -> Result<String> {
     let mut text = format!(
         "Peak memory of threads that end soon, median of {PEAKS} runs\n\n\
-         | threads, alive at once | stock | relinked | grafted | grafted to relinked |\n| --- | --- | --- | --- | --- |\n"
+         | threads, alive at once | stock | relinked | grafted | grafted to relinked |\n| --- | --- | --- | \
+          --- | --- |\n"
     );
     let plan = Plan { least_rounds: 1, most_rounds: 1, memory_runs: PEAKS, ..PLAN };
     for arguments in THREADS {
@@ -168,7 +170,8 @@ fn peaks(arms: &Programs) -> Result<String> {
         let verdict = if ratio <= MEMORY_GOAL { "within" } else { "beyond" };
         let _ = writeln!(
             text,
-            "| {}, {} | {stock:.1} MB | {relinked:.1} MB | {grafted:.1} MB | {ratio:.2}, {verdict} the goal of {MEMORY_GOAL} |",
+            "| {}, {} | {stock:.1} MB | {relinked:.1} MB | {grafted:.1} MB | {ratio:.2}, {verdict} the goal \
+             of {MEMORY_GOAL} |",
             arguments[0], arguments[1],
         );
     }

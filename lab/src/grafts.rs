@@ -52,8 +52,8 @@ impl Workshop {
         Ok(Workshop { folder: folder.to_owned(), musl: Musl::find()?, compiler: Compiler::find()? })
     }
 
-    /// A new copy of the musl in a folder of that name, grafted with these arguments if there are any, and `suite/NAME/NAME.c`
-    /// for each name linked with it: the programs' paths.
+    /// A new copy of the musl in a folder of that name, grafted with these arguments if there are any, and
+    /// `suite/NAME/NAME.c` for each name linked with it: the programs' paths.
     ///
     /// # Errors
     /// When it cannot be copied, grafted, compiled or linked.

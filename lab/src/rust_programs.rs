@@ -1,5 +1,5 @@
-//! `cargo xtask bench rust`: Rust programs with threads, built by one toolchain: with stock musl, with a graft made by hand,
-//! by `cargo allograft`, and for glibc.
+//! `cargo xtask bench rust`: Rust programs with threads, built by one toolchain: with stock musl, with a graft made by
+//! hand, by `cargo allograft`, and for glibc.
 
 use std::ffi::OsString;
 use std::fs;

@@ -8,8 +8,8 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// Runs `command`, a program of one thread, to its end by single steps (ptrace(2), `PTRACE_SINGLESTEP`), its output thrown away.
-/// A million steps take some seconds.
+/// Runs `command`, a program of one thread, to its end by single steps (ptrace(2), `PTRACE_SINGLESTEP`), its output
+/// thrown away. A million steps take some seconds.
 ///
 /// Returns the instructions executed in user space since its start. A system call counts as one.
 ///

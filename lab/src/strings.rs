@@ -10,8 +10,8 @@ use fixtures::strings;
 use xtask::{command, setup, workspace};
 use zigcc::{Arch, Zig};
 
-/// Builds the benchmark and runs it with these arguments (`suite/strings/bench.c` says which there are). Its exit code says
-/// whether the targets are met; the table is what counts here.
+/// Builds the benchmark and runs it with these arguments (`suite/strings/bench.c` says which there are). Its exit code
+/// says whether the targets are met; the table is what counts here.
 ///
 /// # Errors
 /// When something that it is built from or with is missing.

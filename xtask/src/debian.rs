@@ -42,8 +42,8 @@ enum Fetch {
     Qemu,
 }
 
-/// Puts Debian's `musl-dev` into the fixtures and qemu-user for foreign architectures into the folder of tools, where they
-/// are not there yet. What cannot be had is left out and named on stderr.
+/// Puts Debian's `musl-dev` into the fixtures and qemu-user for foreign architectures into the folder of tools, where
+/// they are not there yet. What cannot be had is left out and named on stderr.
 ///
 /// # Errors
 /// Those of the file system.

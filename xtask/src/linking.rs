@@ -170,8 +170,8 @@ impl Musl {
     }
 }
 
-/// Builds `source` against this machine's glibc, dynamically, as programs usually are, and tries it with `short` work. Says no
-/// where there is no glibc.
+/// Builds `source` against this machine's glibc, dynamically, as programs usually are, and tries it with `short` work.
+/// Says no where there is no glibc.
 ///
 /// # Errors
 /// When the result cannot be read.

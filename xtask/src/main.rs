@@ -76,7 +76,8 @@ const TASKS: &[Task] = &[
     Task {
         name: "toolchains",
         arguments: "",
-        help: "unpack Debian's Swift, Go, OCaml, Nim and C++, and several zigs, into a folder (5.5 GB; no root; test-slow calls it)",
+        help: "unpack Debian's Swift, Go, OCaml, Nim and C++, and several zigs, into a folder (5.5 GB; no \
+               root; test-slow calls it)",
         run: toolchains::run,
     },
     Task { name: "help", arguments: "", help: "this list", run: help },

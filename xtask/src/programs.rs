@@ -78,8 +78,8 @@ fn shown(time: Duration) -> String {
     format!("{:.0} s", time.as_secs_f64())
 }
 
-/// Those that took longest the last time come first, as what runs last had better be short. Of those that never ran, the
-/// largest: they embed all donors and do the most.
+/// Those that took longest the last time come first, as what runs last had better be short. Of those that never ran,
+/// the largest: they embed all donors and do the most.
 fn build(selection: &Selection, output: &Path) -> Result<Vec<Program>> {
     let mut cargo = command::cargo(&["test", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]);
     cargo.args(&selection.build).stderr(Stdio::inherit());

@@ -30,8 +30,8 @@ pub enum Extent {
     /// What building takes, and one musl for this machine. zig's own takes minutes to compile, so it is left for when
     /// Debian's is not to be had.
     Demo,
-    /// What the tests take too: a musl for every architecture, where both are in use both, emulators, and a C++ library for
-    /// this machine.
+    /// What the tests take too: a musl for every architecture, where both are in use both, emulators, and a C++ library
+    /// for this machine.
     Everything,
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
             None => rust::prepare()?,
             Some(reason) => {
                 eprintln!(
-                    "test-slow: WARNING: left out `cargo allograft` ({RUST_MUSL}) and the pages that take Rust for musl: {reason}"
+                    "test-slow: WARNING: left out `cargo allograft` ({RUST_MUSL}) and the pages that take \
+                     Rust for musl: {reason}"
                 );
                 left_out = vec!["--skip", RUST_MUSL];
             }

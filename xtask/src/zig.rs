@@ -55,8 +55,8 @@ fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
     let python = |arguments: &[&OsStr]| command::output(Command::new("python3").args(arguments));
     let os = |text: &'static str| OsStr::new(text);
     // No cache, and no look for a newer pip: both want a home folder.
-    let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps --only-binary=:all: \
-                 --require-hashes";
+    let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps \
+                 --only-binary=:all: --require-hashes";
     let mut download: Vec<&OsStr> = flags.split_whitespace().map(OsStr::new).collect();
     download.extend([os("--requirement"), requirements.as_os_str(), os("--dest"), downloads.as_os_str()]);
     python(&download).context("python3 with pip is needed to download the wheel")?;
@@ -167,8 +167,8 @@ fn copy_cxx(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("zig-release"), zigcc::VERSION)?)
 }
 
-/// Where in zig's cache the file `name` of a linker call lies: `o/HASH/name`. The call is printed with blanks between the
-/// words and nothing around them, so words with blanks in them cannot be told apart; a hash has none.
+/// Where in zig's cache the file `name` of a linker call lies: `o/HASH/name`. The call is printed with blanks between
+/// the words and nothing around them, so words with blanks in them cannot be told apart; a hash has none.
 fn linked_file(lines: &str, name: &str) -> Option<PathBuf> {
     let ending = format!("/{name}");
     let mut found = lines.match_indices(&ending).filter_map(|(at, _)| {

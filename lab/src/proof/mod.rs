@@ -1,5 +1,5 @@
-//! Programs linked with stock musl by many compilers, then grafted: each passes or was refused. Compilers that the rules were
-//! tuned on and compilers held out for proof are kept apart.
+//! Programs linked with stock musl by many compilers, then grafted: each passes or was refused. Compilers that the
+//! rules were tuned on and compilers held out for proof are kept apart.
 
 mod builds;
 mod compilers;
@@ -75,8 +75,8 @@ pub(crate) struct Wish {
 
 /// `cargo xtask proof [PART OF A BUILD'S NAME]... [--programs A,B] [--allograft PROGRAM] [--table] [--write]`.
 ///
-/// What has a result with the same allograft is not grafted again, and a graft of which the same bytes have passed is not run
-/// again.
+/// What has a result with the same allograft is not grafted again, and a graft of which the same bytes have passed is
+/// not run again.
 ///
 /// # Errors
 /// When a compiler cannot be had, or a result cannot be kept.

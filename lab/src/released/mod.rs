@@ -1,5 +1,5 @@
-//! `cargo xtask bench released`: released programs as they come, and their grafts: the same work, the same output, time and
-//! memory of both.
+//! `cargo xtask bench released`: released programs as they come, and their grafts: the same work, the same output, time
+//! and memory of both.
 
 mod work;
 
@@ -282,7 +282,8 @@ fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, in
     sessions::compare(&sessions::case(work.program, arms.into()), &plan, &mut processes)
 }
 
-/// Medians; the ratio within each round, with least and greatest. Of programs that were emulated, what they did and no more.
+/// Medians; the ratio within each round, with least and greatest. Of programs that were emulated, what they did and no
+/// more.
 fn table(document: &Document) -> String {
     let mut text = format!("{} with {}, ", document.allograft, document.donor);
     match &document.emulator {
