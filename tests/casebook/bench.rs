@@ -8,8 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use fixtures::{Arch, ZigTarget};
-use surgery::archive::Archive;
-use surgery::donor::DonorObject;
+use hosts::Request;
 
 /// A musl that is grafted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,7 +126,8 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// The grafted `libc.a` of `host`; the stock one when nothing is grafted.
+    /// The `libc.a` of `host`, grafted in place in a copy of it as `allograft graft` does; the stock one when nothing
+    /// is grafted.
     ///
     /// # Panics
     /// When it cannot be grafted.
@@ -137,22 +137,18 @@ impl Bench {
         }
         let key = Graft { host, donors, settings: settings.to_vec() };
         once(&self.grafts, key, |number| {
-            let mut bytes = fs::read(host.libc()).expect("a stock libc.a");
-            let arch = host.arch();
-            let malloc = donors.malloc.map(|name| (donors::find(name).expect("a donor"), settings));
-            let strings = donors.strings_for(host).then(|| (donors::strings(), &[][..]));
-            for (donor, settings) in malloc.into_iter().chain(strings) {
-                let object = DonorObject::parse(donor.object(arch).expect("an object")).expect("a donor's object");
-                let tuned = object.tuned(settings, env!("CARGO_PKG_VERSION")).expect("options of the donor");
-                let archive = Archive::parse(&bytes).expect("an archive");
-                let plan = surgery::plan::plan(&archive, &tuned)
-                    .unwrap_or_else(|refusal| panic!("{}: {refusal}", host.name()));
-                bytes = plan.apply(&archive);
-            }
             let folder = self.path(&format!("graft {number}"));
             fs::create_dir(&folder).expect("a folder");
             let path = folder.join("libc.a");
-            fs::write(&path, bytes).expect("a grafted libc.a");
+            fs::copy(host.libc(), &path).expect("a copy of a stock libc.a");
+            let request = Request {
+                donor: donors.malloc.map(|name| donors::find(name).expect("a donor")),
+                strings: Some(donors.strings_for(host)),
+                settings: settings.to_vec(),
+                ..Request::default()
+            };
+            let grafts = hosts::graft(&path, &request).unwrap_or_else(|error| panic!("{}: {error}", host.name()));
+            assert_eq!(grafts.hosts.len(), 1, "{}", host.name());
             path
         })
     }

@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
+
+use fixtures::link;
 
 use crate::bench::{Bench, Host};
 
@@ -61,25 +63,16 @@ impl Way {
         flags: &[OsString],
         program: &Path,
     ) -> Result<(), String> {
-        let mut command = match self.linker {
-            Linker::Gnu => Command::new("ld"),
-            Linker::Lld => Command::new(fixtures::lld_folder().join("ld.lld")),
+        let mut linker = match self.linker {
+            Linker::Gnu => link::gnu(),
+            Linker::Lld => link::lld(),
         };
-        let start = match self.mode {
-            Mode::Static => "crt1.o",
-            Mode::StaticPie => {
-                command.args(["-pie", "--no-dynamic-linker", "-z", "text"]);
-                "rcrt1.o"
-            }
-        };
+        linker.args(flags);
         let stock = self.host.libc();
-        let beside = |name: &str| stock.with_file_name(name);
-        command.arg("-static").args(flags).arg("-o").arg(program).arg(beside(start));
-        command.args([beside("crti.o")].iter().filter(|file| file.is_file()));
-        command.args(objects).arg("--start-group").arg(libc);
-        command.args([beside("libzigc.a")].iter().filter(|file| file.is_file()));
-        command.arg(runtime(bench, self.host)).arg("--end-group");
-        command.args([beside("crtn.o")].iter().filter(|file| file.is_file()));
+        let start_files = stock.parent().unwrap_or(Path::new(""));
+        let way = link::Static { start_files, libc, position_independent: self.mode == Mode::StaticPie };
+        let of_zig = Some(start_files.join("libzigc.a")).filter(|file| file.is_file());
+        let mut command = way.line(linker, objects, of_zig.into_iter().chain([runtime(bench, self.host)]), program);
         let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
         if output.status.success() {
             return Ok(());

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::workspace;
 
 /// The cargo that runs this program, in the checkout's root.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(workspace::root());
     command
@@ -19,7 +19,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 ///
 /// # Errors
 /// When it cannot be started, or does not end with exit code 0.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot start {}", shown(command)))?;
     if !status.success() {
         bail!("{} ended with {status}", shown(command));
@@ -31,7 +31,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be started, or does not end with exit code 0; what it printed on stderr is in the message.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", shown(command)))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -44,7 +44,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 ///
 /// # Errors
 /// When it does not build.
-pub(crate) fn build_allograft() -> Result<PathBuf> {
+pub fn build_allograft() -> Result<PathBuf> {
     build_allograft_with(&[])
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn build_allograft() -> Result<PathBuf> {
 ///
 /// # Errors
 /// When it does not build.
-pub(crate) fn build_cargo_allograft() -> Result<PathBuf> {
+pub fn build_cargo_allograft() -> Result<PathBuf> {
     build("cargo-allograft", &[])
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn build_cargo_allograft() -> Result<PathBuf> {
 ///
 /// # Errors
 /// When it does not build.
-pub(crate) fn build_allograft_with(environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
+pub fn build_allograft_with(environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
     build("allograft", environment)
 }
 
@@ -81,7 +81,7 @@ fn build(program: &str, environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
 }
 
 /// Takes out of the command's environment what this program's own cargo was told: it is no concern of another one.
-pub(crate) fn apart(command: &mut Command) {
+pub fn apart(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if (text.starts_with("CARGO") && text != "CARGO_HOME") || text.starts_with("RUST") {
@@ -91,7 +91,7 @@ pub(crate) fn apart(command: &mut Command) {
 }
 
 /// `name` on the command path.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }

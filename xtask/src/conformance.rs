@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::page::Table;
-use crate::workspace;
+use xtask::page::Table;
+use xtask::workspace;
 
 /// Where the table goes.
 const TABLE: Table = Table {
@@ -47,7 +47,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             let missing = results.missing();
             if let Some(first) = missing.first() {
                 bail!(
-                    "{} of {} runs are missing, {} with {} on {} among them\nhelp: `cargo xtask test-slow` does them all",
+                    "{} of {} runs are missing, {} with {} on {} among them\nhelp: `cargo xtask test-slow` \
+                     does them all",
                     missing.len(),
                     results.due.len(),
                     first.program,

@@ -15,7 +15,7 @@ use crate::{setup, workspace};
 ///
 /// # Errors
 /// When a package cannot be had, or is another one than the list says.
-pub(crate) fn run(arguments: &[String]) -> Result<()> {
+pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(extra) = arguments.first() {
         bail!("`corpus` takes no arguments, and got `{extra}`");
     }
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn prepare() -> Result<()> {
+pub fn prepare() -> Result<()> {
     let listed = corpus::listed();
     // A package may hold several of the files.
     let mut packages: BTreeMap<PathBuf, Vec<&Released>> = BTreeMap::new();

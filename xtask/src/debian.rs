@@ -42,12 +42,12 @@ enum Fetch {
     Qemu,
 }
 
-/// Puts Debian's `musl-dev` into the fixtures and qemu-user for foreign architectures into the folder of tools, where they
-/// are not there yet. What cannot be had is left out and named on stderr.
+/// Puts Debian's `musl-dev` into the fixtures and qemu-user for foreign architectures into the folder of tools, where
+/// they are not there yet. What cannot be had is left out and named on stderr.
 ///
 /// # Errors
 /// Those of the file system.
-pub(crate) fn install(tools: &Path, extent: Extent) -> Result<()> {
+pub fn install(tools: &Path, extent: Extent) -> Result<()> {
     let missing = missing(tools, extent);
     if missing.is_empty() {
         return Ok(());
@@ -136,7 +136,7 @@ fn left_out(wanted: &Wanted, reason: &str) {
 }
 
 /// Debian's name for an architecture of which it has packages.
-pub(crate) fn debian_name(arch: Arch) -> Option<&'static str> {
+pub fn debian_name(arch: Arch) -> Option<&'static str> {
     match arch {
         Arch::X86_64 => Some("amd64"),
         Arch::Aarch64 => Some("arm64"),
@@ -147,7 +147,7 @@ pub(crate) fn debian_name(arch: Arch) -> Option<&'static str> {
 }
 
 /// apt with its state in a folder of its own and the machine's sources, keys and proxies.
-pub(crate) struct Apt {
+pub struct Apt {
     folder: PathBuf,
     /// A list of sources to use instead of the machine's.
     sources: Option<PathBuf>,
@@ -155,7 +155,7 @@ pub(crate) struct Apt {
 
 impl Apt {
     /// With the lists of the machine's own architecture and of `foreign` ones, which dpkg is not told of.
-    pub(crate) fn new(folder: &Path, foreign: impl Iterator<Item = &'static str>) -> Result<Apt> {
+    pub fn new(folder: &Path, foreign: impl Iterator<Item = &'static str>) -> Result<Apt> {
         for name in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(name))?;
         }
@@ -175,7 +175,7 @@ impl Apt {
     ///
     /// # Errors
     /// When the machine's sources do not name its release.
-    pub(crate) fn of_release(folder: &Path, release: &str) -> Result<Apt> {
+    pub fn of_release(folder: &Path, release: &str) -> Result<Apt> {
         let mut apt = Apt::new(folder, std::iter::empty())?;
         let system = fs::read_to_string("/etc/os-release").context("cannot read `/etc/os-release`")?;
         let own = system.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
@@ -211,7 +211,7 @@ impl Apt {
     ///
     /// # Errors
     /// When one cannot be had.
-    pub(crate) fn unpack_whole(&self, packages: &[&str], folder: &Path) -> Result<()> {
+    pub fn unpack_whole(&self, packages: &[&str], folder: &Path) -> Result<()> {
         let mut download = self.command();
         download.args(["--yes", "--download-only", "-o", "APT::Install-Recommends=false", "install"]);
         command::output(download.args(packages))?;
@@ -227,12 +227,16 @@ impl Apt {
         Ok(())
     }
 
-    pub(crate) fn update(&self) -> Result<()> {
+    /// Gets the lists of packages anew.
+    ///
+    /// # Errors
+    /// When a source cannot be reached.
+    pub fn update(&self) -> Result<()> {
         command::output(self.command().arg("update")).map(|_| ())
     }
 
     /// Downloads `package` (`name` or `name:architecture`) and unpacks it into `folder`.
-    pub(crate) fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
+    pub fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
         let downloads = setup::Scratch::beside(&self.folder.join("packages"), "download")?;
         command::output(self.command().args(["download", package]).current_dir(&downloads.0))?;
         let file =

@@ -1,17 +1,17 @@
 //! `cargo xtask demo`: one program on a stock musl, on grafts of it and on glibc, side by side; then everything back.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use measure::session::{Plan, Session};
+use measure::statistics::{Spread, median};
 use sha2::{Digest, Sha256};
 
-use crate::linking::{self, Compiler, Musl};
-use crate::rounds::{self, Effort, Spread};
-use crate::{command, memory, setup, workspace};
+use xtask::linking::{self, Compiler, Musl};
+use xtask::{command, sessions, setup, workspace};
 
 const THREADS: [usize; 3] = [1, 2, 8];
 const KEYS: &str = "20000";
@@ -25,12 +25,14 @@ struct Arm {
 /// How long to measure.
 struct Length {
     lookups: &'static str,
-    effort: Effort,
+    least_rounds: usize,
+    most_rounds: usize,
+    /// For each number of threads.
+    budget: Duration,
 }
 
-const FULL: Length =
-    Length { lookups: "10000000", effort: Effort { least: 3, most: 7, budget: Duration::from_secs(40) } };
-const QUICK: Length = Length { lookups: "1000000", effort: Effort { least: 3, most: 3, budget: Duration::ZERO } };
+const FULL: Length = Length { lookups: "10000000", least_rounds: 3, most_rounds: 7, budget: Duration::from_secs(20) };
+const QUICK: Length = Length { lookups: "1000000", least_rounds: 3, most_rounds: 3, budget: Duration::from_secs(60) };
 
 /// `cargo xtask demo [--quick]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -137,78 +139,52 @@ fn carried(allograft: &Path, program: &Path) -> Result<String> {
     Ok(format!("{name}{version}{strings}"))
 }
 
-/// A run of an arm, with nothing in its environment that tunes an allocator.
-fn map(arm: &Arm, threads: usize, length: &Length) -> Command {
-    let mut command = Command::new(&arm.program);
-    command.env_clear().args([&threads.to_string(), KEYS, length.lookups]);
-    command
-}
-
 fn measure(arms: &[Arm], length: &Length, compiler: &Compiler) -> Result<()> {
     heading("Measure");
     eprintln!("demo: measuring, about a minute at most ...");
-    // Runs of their own for memory, which warm everything up and give the sums that all the others have to repeat.
-    let mut sums: Option<String> = None;
-    let mut peaks = BTreeMap::new();
+    let rounds = Plan { least_rounds: length.least_rounds, most_rounds: length.most_rounds, ..Plan::default() };
+    let plan = Plan { budget: length.budget, memory_runs: 1, count_calls: false, ..rounds };
+    let mut sessions = Vec::new();
     for threads in THREADS {
-        for (number, arm) in arms.iter().enumerate() {
-            let printed = match memory::run(&mut map(arm, threads, length)) {
-                Ok(run) => {
-                    peaks.insert((threads, number), run.peak);
-                    run.stdout
-                }
-                // Tracing is forbidden in some containers; then the column stays empty.
-                Err(_) => command::output(&mut map(arm, threads, length))?,
-            };
-            let sums = sums.get_or_insert_with(|| printed.clone());
-            ensure!(printed == *sums, "{} with {threads} threads printed `{printed}`, not `{sums}`", arm.label);
-        }
+        let run = |arm: &Arm| sessions::arm(&arm.label, &arm.program, [&threads.to_string(), KEYS, length.lookups]);
+        let case = sessions::case(&format!("map with {threads} threads"), arms.iter().map(run).collect());
+        sessions.push(sessions::compare(&case, &plan, &mut sessions::bare())?);
     }
-    let sums = sums.context("there are no arms")?;
-    // An arm of the interleaving is a build with a number of threads.
-    let pairs: Vec<(usize, usize)> =
-        THREADS.iter().flat_map(|threads| (0..arms.len()).map(move |number| (*threads, number))).collect();
-    let seconds = rounds::interleave(pairs.len(), length.effort, &sums, &mut |at| {
-        let (threads, number) = pairs[at];
-        map(&arms[number], threads, length)
-    })?;
-    let seconds: BTreeMap<(usize, usize), Vec<f64>> = pairs.into_iter().zip(seconds).collect();
-    let rounds = seconds.values().map(Vec::len).max().unwrap_or_default();
+    // Whatever the number of threads.
+    let said = |session: &Session| session.end.as_ref().map(|end| end.head.clone());
+    let sums = sessions.first().and_then(said).context("nothing was printed")?;
+    ensure!(sessions.iter().all(|session| said(session).as_ref() == Some(&sums)), "not all printed `{sums}`");
+    let rounds = sessions.iter().map(|session| session.arms[0].runs.len()).max().unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let (keys, lookups) = (grouped(KEYS), grouped(length.lookups));
     println!("suite/map: a hash map of {keys} keys of 32 integers, {lookups} lookups with a fresh key each");
-    println!(
-        "{rounds} rounds, interleaved; {processors} processors; {}; all printed: {}",
-        compiler.name(),
-        sums.trim()
-    );
-    print_table(arms, &seconds, &peaks);
+    println!("{rounds} rounds in random order; {processors} processors; {}; all printed: {sums}", compiler.name());
+    print_table(arms, &sessions);
     Ok(())
 }
 
-/// Rows of figures by threads and arm; ratios are of wall-clock time within one round, below 1 is faster.
-fn print_table(arms: &[Arm], seconds: &BTreeMap<(usize, usize), Vec<f64>>, peaks: &BTreeMap<(usize, usize), u64>) {
+/// Rows of figures by threads and arm; ratios are of wall-clock time within one round, below 1 is faster. `sessions` in
+/// the order of [`THREADS`].
+fn print_table(arms: &[Arm], sessions: &[Session]) {
     let glibc = arms.iter().position(|arm| arm.label == "glibc");
     println!("\nthreads  libc                       median s   time/stock (min-max)   time/glibc (min-max)   peak MB");
-    for threads in THREADS {
+    let ratios = |session: &Session, arm: usize, to: usize| sessions::ratios(&session.arms[arm], &session.arms[to]);
+    for (threads, session) in THREADS.into_iter().zip(sessions) {
         for (number, arm) in arms.iter().enumerate() {
-            let times = &seconds[&(threads, number)];
-            let median = Spread::of(times).map_or(f64::NAN, |spread| spread.median);
-            let to_stock = ratio(times, Some(&seconds[&(threads, 0)]), number == 0);
-            let to_glibc = ratio(times, glibc.map(|glibc| &seconds[&(threads, glibc)]), Some(number) == glibc);
-            #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
-            let peak =
-                peaks.get(&(threads, number)).map_or("-".to_owned(), |bytes| format!("{:.1}", *bytes as f64 / 1e6));
+            let median = median(&sessions::seconds(&session.arms[number]));
+            let to_stock = ratio(&ratios(session, number, 0), number == 0);
+            let to_glibc =
+                glibc.map_or("-".to_owned(), |glibc| ratio(&ratios(session, number, glibc), number == glibc));
+            let peak = sessions::megabytes(&session.arms[number]).map_or("-".to_owned(), |peak| format!("{peak:.1}"));
             let first = if number == 0 { threads.to_string() } else { String::new() };
             println!("{first:<7}  {:<26} {median:>8.3}   {to_stock:<20}   {to_glibc:<20}   {peak:>7}", arm.label);
         }
         println!();
     }
-    let most = THREADS[THREADS.len() - 1];
+    let (Some(most), Some(session)) = (THREADS.last(), sessions.last()) else { return };
     for (number, arm) in arms.iter().enumerate().skip(1).filter(|(number, _)| Some(*number) != glibc) {
-        if let Some(spread) = Spread::of_ratios(&seconds[&(most, 0)], &seconds[&(most, number)]) {
-            println!("{most} threads: {} makes this program {:.1} times as fast as stock", arm.label, spread.median);
-        }
+        let times = median(&ratios(session, 0, number));
+        println!("{most} threads: {} makes this program {times:.1} times as fast as stock", arm.label);
     }
 }
 
@@ -224,12 +200,12 @@ fn grouped(digits: &str) -> String {
     grouped
 }
 
-fn ratio(times: &[f64], to: Option<&Vec<f64>>, itself: bool) -> String {
-    let Some(spread) = to.and_then(|to| Spread::of_ratios(times, to)) else { return "-".to_owned() };
-    if itself {
-        return "1".to_owned();
+fn ratio(ratios: &[f64], itself: bool) -> String {
+    match Spread::of(ratios) {
+        Some(_) if itself => "1".to_owned(),
+        Some(spread) => format!("{:.2} ({:.2}-{:.2})", spread.median, spread.min, spread.max),
+        None => "-".to_owned(),
     }
-    format!("{:.2} ({:.2}-{:.2})", spread.median, spread.low, spread.high)
 }
 
 /// Compares the undone host with the one that was never touched, and its folder with that one's.
@@ -269,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_ratio_shows_its_spread() {
-        assert_eq!(ratio(&[1.0, 2.0, 3.0], Some(&vec![2.0, 2.0, 2.0]), false), "1.00 (0.50-1.50)");
-        assert_eq!(ratio(&[1.0], None, false), "-");
+        assert_eq!(ratio(&[0.5, 1.0, 1.5], false), "1.00 (0.50-1.50)");
+        assert_eq!(ratio(&[], false), "-");
     }
 }

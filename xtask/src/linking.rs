@@ -21,7 +21,7 @@ const FLAGS: [&str; 7] = [
 ];
 
 /// A C compiler for this machine: its own, or zig's where there is none.
-pub(crate) enum Compiler {
+pub enum Compiler {
     /// The machine's compiler.
     System(PathBuf),
     /// zig's.
@@ -33,7 +33,7 @@ impl Compiler {
     ///
     /// # Errors
     /// When zig is not there either.
-    pub(crate) fn find() -> Result<Compiler> {
+    pub fn find() -> Result<Compiler> {
         let chosen = std::env::var_os("CC").filter(|cc| !cc.is_empty()).map(PathBuf::from);
         let system = chosen.or_else(|| ["cc", "gcc", "clang"].into_iter().find_map(command::on_path));
         Ok(match system {
@@ -43,7 +43,7 @@ impl Compiler {
     }
 
     /// What to call it in a sentence.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Compiler::System(program) => program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             Compiler::Zig(_) => "zig cc".to_owned(),
@@ -77,9 +77,9 @@ fn zig_cc(zig: &Zig, target: &str) -> Command {
 }
 
 /// A musl to graft: Debian's, or zig's where there is no apt.
-pub(crate) struct Musl {
+pub struct Musl {
     /// What to call it in a sentence.
-    pub(crate) name: String,
+    pub name: String,
     arch: Arch,
     /// Where its files are; [`Musl::copy`] takes the ones that a link needs.
     libdir: PathBuf,
@@ -92,7 +92,7 @@ impl Musl {
     ///
     /// # Errors
     /// When the machine is of an architecture without donors.
-    pub(crate) fn find() -> Result<Musl> {
+    pub fn find() -> Result<Musl> {
         let arch = Arch::ALL.into_iter().find(|arch| fixtures::native(*arch));
         let arch = arch.with_context(|| format!("there are no donors for {}", std::env::consts::ARCH))?;
         Ok(match fixtures::debian_musl_if_present(arch) {
@@ -114,12 +114,12 @@ impl Musl {
     }
 
     /// The folder of its `libc.a`.
-    pub(crate) fn libdir(&self) -> &Path {
+    pub fn libdir(&self) -> &Path {
         &self.libdir
     }
 
     /// The folder of its headers, where they are apart from the compiler.
-    pub(crate) fn include(&self) -> Option<&Path> {
+    pub fn include(&self) -> Option<&Path> {
         self.include.as_deref()
     }
 
@@ -127,7 +127,7 @@ impl Musl {
     ///
     /// # Errors
     /// When a file cannot be copied.
-    pub(crate) fn copy(&self, folder: &Path) -> Result<PathBuf> {
+    pub fn copy(&self, folder: &Path) -> Result<PathBuf> {
         fs::create_dir_all(folder)?;
         for name in ["libc.a", "crt1.o", "crti.o", "crtn.o", "libzigc.a", "libcompiler_rt.a"] {
             let from = self.libdir.join(name);
@@ -142,7 +142,7 @@ impl Musl {
     ///
     /// # Errors
     /// When it does not compile.
-    pub(crate) fn compile(&self, compiler: &Compiler, source: &Path, object: &Path) -> Result<()> {
+    pub fn compile(&self, compiler: &Compiler, source: &Path, object: &Path) -> Result<()> {
         let mut compile = match &self.include {
             Some(include) => {
                 let mut compile = compiler.command(self.arch.triple());
@@ -158,7 +158,7 @@ impl Musl {
     ///
     /// # Errors
     /// When it does not link.
-    pub(crate) fn link(&self, compiler: &Compiler, object: &Path, libdir: &Path, out: &Path) -> Result<()> {
+    pub fn link(&self, compiler: &Compiler, object: &Path, libdir: &Path, out: &Path) -> Result<()> {
         let present = |names: &[&str]| {
             let paths = names.iter().map(|name| libdir.join(name));
             paths.filter(|path| path.is_file()).collect::<Vec<_>>()
@@ -170,12 +170,12 @@ impl Musl {
     }
 }
 
-/// Builds `source` against this machine's glibc, dynamically, as programs usually are, and tries it with `short` work. Says no
-/// where there is no glibc.
+/// Builds `source` against this machine's glibc, dynamically, as programs usually are, and tries it with `short` work.
+/// Says no where there is no glibc.
 ///
 /// # Errors
 /// When the result cannot be read.
-pub(crate) fn with_glibc(compiler: &Compiler, source: &Path, short: &[&str], folder: &Path) -> Result<Option<PathBuf>> {
+pub fn with_glibc(compiler: &Compiler, source: &Path, short: &[&str], folder: &Path) -> Result<Option<PathBuf>> {
     fs::create_dir_all(folder)?;
     let program = folder.join(source.file_stem().unwrap_or_default());
     let object = program.with_extension("o");

@@ -1,36 +1,14 @@
 //! The project's own commands: `cargo xtask NAME`.
 
-mod bench;
-mod command;
 mod conformance;
-mod corpus;
-mod counting;
-mod debian;
 mod demo;
-mod finished;
-mod grafts;
-mod handmade;
-mod linking;
-mod lto;
-mod memory;
-mod packages;
-mod page;
-mod profiles;
-mod proof;
-mod released;
-mod rounds;
-mod rust;
-mod rust_programs;
-mod setup;
-mod steps;
-mod strings;
-mod suite;
+mod programs;
+mod selection;
 mod test;
-mod toolchains;
-mod workspace;
-mod zig;
 
 use std::process::ExitCode;
+
+use xtask::{command, corpus, setup, toolchains};
 
 /// A command of the table below.
 struct Task {
@@ -49,14 +27,14 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "test",
-        arguments: "[CARGO TEST ARGUMENTS]",
-        help: "everything that the default test tier needs, then that tier",
+        arguments: "[NAME [FILTER]..]",
+        help: "the default test tier, or a part of it: `test surgery`, `test cli`, `test hosts undo`",
         run: test::fast,
     },
     Task {
         name: "test-slow",
-        arguments: "[CARGO TEST ARGUMENTS]",
-        help: "the tests marked #[ignore], optimised: fork stress, thread storms, emulated runs",
+        arguments: "[NAME [FILTER]..]",
+        help: "the tests marked #[ignore]: fork stress, thread storms, emulated runs",
         run: test::slow,
     },
     Task {
@@ -74,8 +52,8 @@ const TASKS: &[Task] = &[
     Task {
         name: "bench",
         arguments: "[WHAT [..]]",
-        help: "graft: what grafting costs (default); or counting, profiles, strings, suite, tables, rust, lto, released, finished",
-        run: bench::run,
+        help: "an experiment: what grafting costs (default), or WHAT; `bench help` lists them",
+        run: bench,
     },
     Task {
         name: "setup",
@@ -93,12 +71,13 @@ const TASKS: &[Task] = &[
         name: "proof",
         arguments: "[BUILD].. [--programs A,B] [--table] [--write]",
         help: "graft conformance programs linked by compilers held out for it; a table (400 MB, an hour)",
-        run: proof::run,
+        run: proof,
     },
     Task {
         name: "toolchains",
         arguments: "",
-        help: "unpack Debian's Swift, Go, OCaml, Nim and C++, and several zigs, into a folder (5.5 GB; no root; test-slow calls it)",
+        help: "unpack Debian's Swift, Go, OCaml, Nim and C++, and several zigs, into a folder (5.5 GB; no \
+               root; test-slow calls it)",
         run: toolchains::run,
     },
     Task { name: "help", arguments: "", help: "this list", run: help },
@@ -120,6 +99,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Starts `lab`, where the experiments are.
+fn bench(arguments: &[String]) -> anyhow::Result<()> {
+    command::run(command::cargo(&["run", "--quiet", "--locked", "--package", "lab", "--"]).args(arguments))
+}
+
+fn proof(arguments: &[String]) -> anyhow::Result<()> {
+    bench(&[&["proof".to_owned()], arguments].concat())
 }
 
 fn help(_arguments: &[String]) -> anyhow::Result<()> {

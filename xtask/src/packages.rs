@@ -12,7 +12,7 @@ use crate::{command, setup};
 
 /// A package and its version.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Package<'p> {
+pub enum Package<'p> {
     /// `NAME==VERSION`, and the tag of the wheel's platform where there are wheels for several.
     Wheel(&'p str, Option<&'p str>),
     /// `NAME@VERSION`.
@@ -23,7 +23,7 @@ pub(crate) enum Package<'p> {
 ///
 /// # Errors
 /// When the package cannot be had, or is another one.
-pub(crate) fn unpack(package: Package<'_>, sha256: &str, folder: &Path) -> Result<()> {
+pub fn unpack(package: Package<'_>, sha256: &str, folder: &Path) -> Result<()> {
     let downloads = setup::Scratch::beside(folder, "download")?;
     let downloads = downloads.0.as_path();
     match package {

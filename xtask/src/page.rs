@@ -8,11 +8,13 @@ use crate::workspace;
 
 /// Where a table goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Table {
+pub struct Table {
     /// From the workspace's root.
-    pub(crate) page: &'static str,
-    pub(crate) begin: &'static str,
-    pub(crate) end: &'static str,
+    pub page: &'static str,
+    /// The line before the table.
+    pub begin: &'static str,
+    /// The line after it.
+    pub end: &'static str,
 }
 
 impl Table {
@@ -20,7 +22,7 @@ impl Table {
     ///
     /// # Errors
     /// When the page cannot be read or written, or lacks one of the two lines.
-    pub(crate) fn write(&self, text: &str) -> Result<()> {
+    pub fn write(&self, text: &str) -> Result<()> {
         let path = workspace::root().join(self.page);
         let before = fs::read_to_string(&path).with_context(|| format!("cannot read `{}`", self.page))?;
         let after = self.replaced(&before, text)?;
@@ -37,7 +39,7 @@ impl Table {
     ///
     /// # Errors
     /// When it lacks one of the two lines.
-    pub(crate) fn replaced(&self, page: &str, text: &str) -> Result<String> {
+    pub fn replaced(&self, page: &str, text: &str) -> Result<String> {
         let Table { page: name, begin, end } = self;
         let (before, rest) = page.split_once(begin).with_context(|| format!("`{name}` has no line `{begin}`"))?;
         let (_, after) = rest.split_once(end).with_context(|| format!("`{name}` has no line `{end}` behind that"))?;

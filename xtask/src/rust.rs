@@ -1,5 +1,5 @@
-//! A Rust toolchain with musl targets, laid out as rustup lays it out: Debian's compiler, its musl, and the standard library
-//! built for it from the source that comes with the compiler.
+//! A Rust toolchain with musl targets, laid out as rustup lays it out: Debian's compiler, its musl, and the standard
+//! library built for it from the source that comes with the compiler.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ const RECIPE: &str = "rust 1.96, 1";
 ///
 /// # Errors
 /// When it cannot be had: not on another Debian than 12, nor where crates.io is out of reach.
-pub(crate) fn prepare() -> Result<()> {
+pub fn prepare() -> Result<()> {
     let tools = fixtures::tools();
     let folder = tools.join("rust-musl");
     let whole = fixtures::RUST_MUSL.iter().all(|arch| fixtures::rust_libc_below(&folder, *arch).is_file());
@@ -152,7 +152,8 @@ fn runtime(llvm: &Path) -> PathBuf {
     llvm.join("lib/clang").join(LLVM).join("lib/linux")
 }
 
-/// Builds the library for one target, by its own rules for releases, so that it holds what link-time optimisation takes.
+/// Builds the library for one target, by its own rules for releases, so that it holds what link-time optimisation
+/// takes.
 fn standard_library(llvm: &Path, usr: &Path, folder: &Path, arch: Arch) -> Result<()> {
     let source = fs::read_dir(usr.join("src"))?.filter_map(|entry| Some(entry.ok()?.path().join("library")));
     let source = source.into_iter().find(|library| library.is_dir()).context("rust-web-src holds no library")?;

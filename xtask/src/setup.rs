@@ -10,7 +10,7 @@ use zigcc::Arch;
 use crate::{command, debian, rust, workspace, zig};
 
 /// `cargo xtask setup [--rust]`.
-pub(crate) fn run(arguments: &[String]) -> Result<()> {
+pub fn run(arguments: &[String]) -> Result<()> {
     let rust = match arguments {
         [] => false,
         [flag] if flag == "--rust" => true,
@@ -26,12 +26,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
 /// How much to put in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// What building takes, and one musl for this machine. zig's own takes minutes to compile, so it is left for when
     /// Debian's is not to be had.
     Demo,
-    /// What the tests take too: a musl for every architecture, where both are in use both, emulators, and a C++ library for
-    /// this machine.
+    /// What the tests take too: a musl for every architecture, where both are in use both, emulators, and a C++ library
+    /// for this machine.
     Everything,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Extent {
 ///
 /// # Errors
 /// When zig or a locked package cannot be had. Debian's packages are left out, with a warning, where there is no apt.
-pub(crate) fn prepare(extent: Extent) -> Result<()> {
+pub fn prepare(extent: Extent) -> Result<()> {
     let tools = fixtures::tools();
     fs::create_dir_all(&tools).with_context(|| format!("cannot make `{}`", tools.display()))?;
     let _lock = lock(&tools.join(".setup.lock"))?;
@@ -66,7 +66,7 @@ pub(crate) fn prepare(extent: Extent) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be made or locked.
-pub(crate) fn lock(path: &Path) -> Result<File> {
+pub fn lock(path: &Path) -> Result<File> {
     let open = || File::options().create(true).truncate(false).write(true).open(path);
     let file = open().with_context(|| format!("cannot open `{}`", path.display()))?;
     if file.try_lock().is_err() {
@@ -80,7 +80,7 @@ pub(crate) fn lock(path: &Path) -> Result<File> {
 ///
 /// # Errors
 /// Those of `fill`, and those of the file system.
-pub(crate) fn place(destination: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+pub fn place(destination: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let scratch = Scratch::beside(destination, "new")?;
     fill(&scratch.0)?;
     // A folder cannot be renamed over one that is not empty.
@@ -95,14 +95,14 @@ pub(crate) fn place(destination: &Path, fill: impl FnOnce(&Path) -> Result<()>) 
 }
 
 /// A folder that is removed when this value goes; one that a killed run left behind is removed first.
-pub(crate) struct Scratch(pub(crate) PathBuf);
+pub struct Scratch(pub PathBuf);
 
 impl Scratch {
     /// An empty folder in the folder of `path`, so that a rename to `path` stays in one file system.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(crate) fn beside(path: &Path, suffix: &str) -> Result<Scratch> {
+    pub fn beside(path: &Path, suffix: &str) -> Result<Scratch> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let scratch = path.with_file_name(format!(".setup-{name}-{suffix}"));
         let made = remove(&scratch).and_then(|()| fs::create_dir_all(&scratch));
@@ -129,7 +129,7 @@ fn remove(folder: &Path) -> std::io::Result<()> {
 ///
 /// # Errors
 /// Those of `step`.
-pub(crate) fn announce<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn announce<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     eprintln!("setup: {what} ...");
     let started = Instant::now();
     let done = step().with_context(|| format!("setup could not get {what}"))?;

@@ -15,7 +15,7 @@ use crate::{setup, workspace, zig};
 ///
 /// # Errors
 /// When a package cannot be had.
-pub(crate) fn run(arguments: &[String]) -> Result<()> {
+pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(extra) = arguments.first() {
         bail!("`toolchains` takes no arguments, and got `{extra}`");
     }
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn prepare() -> Result<()> {
+pub fn prepare() -> Result<()> {
     if let Some(reason) = toolchains::unavailable() {
         eprintln!("setup: WARNING: left out the compilers of other languages: {reason}");
         return Ok(());

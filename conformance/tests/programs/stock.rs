@@ -1,9 +1,13 @@
-//! Every program passes on stock musl: Debian's and zig's, static and static-pie, native and emulated.
+//! Every program passes on stock musl: Debian's and zig's, static and static-pie, native and emulated. Emulated
+//! programs run in the slow tier, but for a few.
 
 use fixtures::Arch;
 use libtest_mimic::Trial;
 
 use crate::linking::Host;
+
+/// What the default tier runs emulated, on Debian's musl for aarch64.
+const EMULATED: [&str; 4] = ["family", "libc_callers", "thread_exit", "threads"];
 
 /// `stock/HOST/ARCHITECTURE/PROGRAM`.
 pub(crate) fn trials() -> Vec<Trial> {
@@ -22,7 +26,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         for (name, host) in hosts {
             trials.extend(conformance::programs().iter().map(|program| {
                 let host = host.clone();
+                let fast =
+                    fixtures::runs_here(arch) || (name == "stock/debian/aarch64" && EMULATED.contains(&program.name));
                 Trial::test(format!("{name}/{}", program.name), move || host.check(program, &[], &[]))
+                    .with_ignored_flag(!fast)
             }));
         }
     }

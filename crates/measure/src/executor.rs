@@ -80,8 +80,10 @@ pub enum RunError {
 pub struct End {
     /// The exit code, or the number of the signal that ended it.
     pub status: Status,
-    /// SHA-256 of all that it printed on standard output.
+    /// SHA-256 of what it printed and every run has to repeat: all of standard output, where nobody says otherwise.
     pub digest: [u8; 32],
+    /// How many bytes that are.
+    pub bytes: u64,
     /// The beginning of that, for messages.
     pub head: String,
     /// The end of what it printed on standard error, for messages.

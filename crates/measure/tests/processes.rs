@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use measure::case::{Arm, Case, Invocation, Load};
 use measure::executor::{Executor, RunError, Status, SystemClock};
-use measure::process::Processes;
+use measure::process::{Compared, Processes};
 use measure::session::{Plan, Stopped, Tools, compare};
 
 /// A net against what never ends: the programs here take less than a second.
@@ -37,6 +37,34 @@ fn output_and_end_are_told() {
     assert_eq!(run("kill -SEGV $$").status, Status::Signal(11));
     let missing = Invocation { program: "/no such program".into(), ..Invocation::default() };
     assert!(matches!(Processes::default().time(&missing, LONG), Err(RunError::Start { .. })));
+}
+
+#[test]
+fn folder_and_environment_are_those_that_were_asked_for() {
+    let folder = std::fs::canonicalize(std::env::temp_dir()).unwrap();
+    let environment = vec![("ONLY".into(), "this".into())];
+    let mut processes =
+        Processes { folder: Some(folder.clone()), environment: Some(environment), ..Processes::default() };
+    let end = processes.time(&shell("echo $PWD $ONLY ${HOME-none}"), LONG).unwrap().end;
+    assert_eq!(end.head, format!("{} this none", folder.display()));
+    assert_eq!(end.bytes, end.head.len() as u64 + 1);
+}
+
+#[test]
+fn only_what_is_compared_counts() {
+    let of = |compared: &Compared, script| {
+        let mut processes = Processes { compared: compared.clone(), ..Processes::default() };
+        let watched = processes.memory(&shell(script), LONG).unwrap().end;
+        let timed = processes.time(&shell(script), LONG).unwrap().end;
+        assert_eq!((timed.digest, timed.bytes), (watched.digest, watched.bytes));
+        (timed.digest, timed.bytes)
+    };
+    let sorted = Compared { sorted: true, ..Compared::default() };
+    assert_eq!(of(&sorted, "echo a; echo b"), of(&sorted, "echo b; echo a; echo c >&2"));
+    let without = Compared { without: Some("id ".to_owned()), ..Compared::default() };
+    assert_eq!(of(&without, "echo id 1; echo x"), of(&Compared::default(), "echo x"));
+    let errors = Compared { errors: true, ..Compared::default() };
+    assert_eq!(of(&errors, "echo b >&2; echo a"), of(&Compared::default(), "echo a; echo b"));
 }
 
 #[test]

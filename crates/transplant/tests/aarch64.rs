@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::LazyLock;
 
 use format::{Arch, Role};
@@ -45,12 +44,10 @@ fn linked_with(name: &str, flags: &[&str], assembly: &str) -> Vec<u8> {
     let object = put("program.o", conformance::find(name).unwrap().object(Arch::Aarch64));
     let runtime = put("runtime.a", conformance::runtime_library(Arch::Aarch64));
     let program = folder.path().join("program");
-    let at = |file: &str| musl.libdir.join(file);
-    let start = if flags.contains(&"-pie") { "rcrt1.o" } else { "crt1.o" };
-    let mut command = Command::new(fixtures::lld_folder().join("ld.lld"));
-    command.arg("-static").args(flags).arg("-o").arg(&program).args([at(start), at("crti.o"), object, more]);
-    command.arg("--start-group").arg(&musl.libc).arg(runtime).arg("--end-group").arg(at("crtn.o"));
-    assert!(command.output().unwrap().status.success());
+    let mut linker = fixtures::link::lld();
+    linker.args(flags);
+    let mut link = musl.link(flags.contains(&"-pie")).line(linker, [object, more], [runtime], &program);
+    assert!(link.output().unwrap().status.success());
     fs::read(Path::new(&program)).unwrap()
 }
 

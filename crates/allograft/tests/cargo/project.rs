@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use fixtures::Arch;
+use fixtures::{Arch, Ran};
 use serde_json::Value;
 
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-musl";
@@ -26,45 +26,6 @@ const MAIN: &str =
 pub(crate) struct Project {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
-}
-
-/// What a run printed, and how it ended.
-#[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Ran {
-    #[track_caller]
-    pub(crate) fn exits(self, code: i32) -> Ran {
-        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.out, self.err);
-        self
-    }
-
-    #[track_caller]
-    pub(crate) fn says(self, parts: &[&str]) -> Ran {
-        for part in parts {
-            assert!(self.err.contains(part), "`{part}` is missing in:\n{}", self.err);
-        }
-        self
-    }
-
-    /// How many crates cargo compiled.
-    pub(crate) fn compiled(&self) -> usize {
-        self.err.matches(" Compiling ").count()
-    }
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Ran {
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
 }
 
 impl Project {

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use fixtures::Arch;
+use fixtures::{Arch, Ran};
 use serde_json::Value;
 
-use crate::lab::{Lab, Ran, dynamic_with_musl, tool};
+use crate::lab::{Lab, dynamic_with_musl, tool};
 
 /// Allocates in a loop and prints a checksum; with `--usable`, what differs from allocator to allocator.
 const PROGRAM: &str = r#"

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fixtures::link::compiler_rt;
 use fixtures::{Arch, ZigTarget};
 
 use crate::lab::{Lab, dynamic_with_musl, tool};
@@ -34,24 +35,12 @@ fn linked(lab: &Lab, arch: Arch, first: &Path, name: &str, linker: &Path, pie: b
     ];
     let mut compile = fixtures::zig().command();
     tool(compile.args(flags).arg(&musl.include).arg(source).arg("-o").arg(&object));
-    let beside = |name: &str| musl.libdir.join(name);
     let program = lab.path(name);
     let mut link = Command::new(linker);
     // Needed from the start, so that an archive in front gives it.
-    link.args(["-static", "-u", "malloc"]).arg("-o").arg(&program);
-    if pie {
-        link.args(["-pie", "--no-dynamic-linker", "-z", "text"]).arg(beside("rcrt1.o"));
-    } else {
-        link.arg(beside("crt1.o"));
-    }
-    link.arg(beside("crti.o")).arg(first).arg(object);
-    tool(link.arg("--start-group").arg(&musl.libc).args(runtime(arch)).arg("--end-group").arg(beside("crtn.o")));
+    link.args(["-u", "malloc"]);
+    tool(&mut musl.link(pie).line(link, [first, &object], compiler_rt(arch), &program));
     program
-}
-
-/// What compilers call by themselves.
-pub(crate) fn runtime(arch: Arch) -> Option<PathBuf> {
-    fixtures::ZIG.contains(&arch).then(|| fixtures::zig_musl(arch).with_file_name("libcompiler_rt.a"))
 }
 
 fn carries(lab: &Lab, program: &Path, strings: &str) {

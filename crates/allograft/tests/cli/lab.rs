@@ -5,59 +5,14 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use fixtures::Arch;
-use serde_json::Value;
+use fixtures::{Arch, Ran};
 
 /// A test's folder; deleted in the end.
 pub(crate) struct Lab {
     folder: tempfile::TempDir,
-}
-
-/// What a run printed, and how it ended.
-pub(crate) struct Ran {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Ran {
-    /// Asserts the exit code; a failed run's message is shown.
-    #[track_caller]
-    pub(crate) fn exits(self, code: i32) -> Ran {
-        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.out, self.err);
-        self
-    }
-
-    /// Asserts that standard error contains each of `parts`.
-    #[track_caller]
-    pub(crate) fn says(self, parts: &[&str]) -> Ran {
-        for part in parts {
-            assert!(self.err.contains(part), "`{part}` is missing in:\n{}", self.err);
-        }
-        self
-    }
-
-    /// The one JSON document on standard output.
-    #[track_caller]
-    pub(crate) fn json(&self) -> Value {
-        let document: Value =
-            serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in:\n{}\n{}", self.out, self.err));
-        assert_eq!(document["schema_version"], 1);
-        document
-    }
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Ran {
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
 }
 
 /// A file, link or folder as it is, its time of change included.

@@ -45,7 +45,7 @@ fn wrong_usage_is_2_in_words_and_in_json() {
 #[test]
 fn colours_when_asked_for() {
     let lab = Lab::new();
-    let colourful = |ran: crate::lab::Ran| ran.err.contains("\x1b[");
+    let colourful = |ran: fixtures::Ran| ran.err.contains("\x1b[");
     assert!(!colourful(lab.run(["graft", "missing"])));
     assert!(colourful(lab.run(["graft", "missing", "--color=always"])));
     assert!(!colourful(lab.run(["graft", "missing", "--color", "never"])));

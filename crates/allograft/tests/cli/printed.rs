@@ -4,11 +4,11 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-use fixtures::Arch;
+use fixtures::{Arch, Ran};
 
 use crate::bundle::{FOLDER, SDK, stock};
 use crate::bundles_hostile::{add, gzip, tar};
-use crate::lab::{Lab, Ran};
+use crate::lab::Lab;
 
 /// Sets the title of a terminal, rings, begins a line, clears the screen by a C1 sequence, and turns the text around.
 const HOSTILE: &str = "x\x1b]0;owned\x07\x1b[31m\nFORGED\r\nFORGED \u{9b}2J\u{202e}\u{2066}";

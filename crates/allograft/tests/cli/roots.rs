@@ -143,7 +143,7 @@ fn an_installed_swift_sdk() {
     fs::create_dir_all(&sdks).unwrap();
     fs::rename(lab.path(crate::bundle::FOLDER), sdks.join("download.artifactbundle")).unwrap();
     let target = format!("swift:{}", crate::bundle::SDK);
-    let run = |home: &str, config: Option<&str>, arguments: &[&str]| -> crate::lab::Ran {
+    let run = |home: &str, config: Option<&str>, arguments: &[&str]| -> fixtures::Ran {
         let mut command = lab.command();
         command.env("HOME", lab.path(home)).env_remove("XDG_CONFIG_HOME");
         command.envs(config.map(|config| ("XDG_CONFIG_HOME", lab.path(config))));

@@ -12,7 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bundle;
 use crate::executables::program;
-use crate::lab::{Lab, Ran, debian};
+use fixtures::Ran;
+
+use crate::lab::{Lab, debian};
 
 /// Longer than anything takes; only a failing test waits so long.
 const LONG: Duration = Duration::from_secs(120);

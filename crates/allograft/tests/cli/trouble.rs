@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::lab::{Lab, Ran, debian};
+use fixtures::Ran;
+
+use crate::lab::{Lab, debian};
 
 /// Runs the program as a user without rights to what the test has made; as ourselves, unless we are root.
 pub(crate) fn run_unprivileged(lab: &Lab, arguments: &[&str]) -> Ran {

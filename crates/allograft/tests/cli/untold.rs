@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 
-use fixtures::Arch;
+use fixtures::{Arch, Ran};
 
 use crate::bundle;
 use crate::executables::program;
-use crate::lab::{Lab, Ran, assert_same, debian};
+use crate::lab::{Lab, assert_same, debian};
 
 const TAR: &str = "sdk.artifactbundle.tar.gz";
 const ZIP: &str = "sdk.artifactbundle.zip";

@@ -72,7 +72,7 @@ fn what_was_not_run_is_said() {
     assert!(ran.out.contains("not run: programs: "), "{}", ran.out);
     // A machine without a linker.
     let output = lab.command().args(["verify", "libc.a", "--json"]).env("PATH", lab.path("")).output().unwrap();
-    let document = crate::lab::Ran::from(output).exits(0).json();
+    let document = fixtures::Ran::from(output).exits(0).json();
     assert_eq!(document["ok"], true);
     assert!(document["not_run"][0]["reason"].as_str().unwrap().contains("linker"), "{document}");
 }

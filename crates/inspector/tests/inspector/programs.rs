@@ -57,22 +57,14 @@ pub(crate) fn musl_program(arch: Arch, source: &str, libc: &Path, mode: Mode, st
     let folder = tempfile::tempdir().unwrap();
     let object = object(arch, source, folder.path());
     let musl = fixtures::debian_musl(arch);
-    let start = if mode == Mode::Static { "crt1.o" } else { "rcrt1.o" };
     let output = folder.path().join("program");
-    let mut command = Command::new(fixtures::lld_folder().join("ld.lld"));
-    command.args(["-static", "-o"]).arg(&output);
-    if mode == Mode::StaticPie {
-        command.args(["-pie", "--no-dynamic-linker"]);
-    }
-    if strip {
-        command.arg("-s");
-    }
+    let mut linker = fixtures::link::lld();
+    linker.args(strip.then_some("-s"));
     // What compilers call by themselves: libc asks for it too, on arm to divide.
     let runtime = folder.path().join("runtime.a");
     fs::write(&runtime, conformance::runtime_library(arch)).unwrap();
-    command.arg(musl.libdir.join(start)).arg(musl.libdir.join("crti.o")).arg(object);
-    command.arg("--start-group").arg(libc).arg(runtime).arg("--end-group");
-    run(command.arg(musl.libdir.join("crtn.o")));
+    let way = fixtures::link::Static { libc, ..musl.link(mode == Mode::StaticPie) };
+    run(&mut way.line(linker, [object], [runtime], &output));
     fs::read(output).unwrap()
 }
 

@@ -6,6 +6,8 @@ mod spawn;
 mod timed;
 mod traced;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,13 +21,44 @@ pub use spawn::end_group;
 /// Runs programs as processes of their own process group.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
-    interrupted: Arc<AtomicBool>,
+    /// The folder that programs run in. `None`: this process's.
+    pub folder: Option<PathBuf>,
+    /// The variables of programs, those of an [`Invocation`] aside. `None`: this process's.
+    pub environment: Option<Vec<(OsString, OsString)>>,
+    /// What of a program's output every run has to repeat.
+    pub compared: Compared,
+    /// Once set, what runs is ended, and nothing more is run.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// What of a program's output every run has to repeat. The default is all of standard output.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Compared {
+    /// Standard error as well, behind standard output.
+    pub errors: bool,
+    /// The lines in sorted order: for threads that print their lines as they come.
+    pub sorted: bool,
+    /// All lines but those that begin so.
+    pub without: Option<String>,
+}
+
+impl Compared {
+    fn of(&self, printed: &[u8]) -> Vec<u8> {
+        let mut lines: Vec<&[u8]> = printed.split_inclusive(|byte| *byte == b'\n').collect();
+        if let Some(start) = &self.without {
+            lines.retain(|line| !line.starts_with(start.as_bytes()));
+        }
+        if self.sorted {
+            lines.sort_unstable();
+        }
+        lines.concat()
+    }
 }
 
 impl Processes {
     /// Ends what runs, and runs nothing more, once the flag is set.
     pub fn until(interrupted: Arc<AtomicBool>) -> Processes {
-        Processes { interrupted }
+        Processes { interrupted, ..Processes::default() }
     }
 
     fn interrupted(&self) -> bool {

@@ -32,7 +32,7 @@ pub(super) fn run(
     let outputs = spawn::Outputs::new()?;
     let arguments = invocation.arguments.iter().map(|argument| filled(argument, port)).collect();
     let server = Invocation { arguments, ..invocation.clone() };
-    let child = spawn::start(&mut spawn::command(&server, &outputs)?)?;
+    let child = spawn::start(&mut spawn::command(&server, &outputs, processes)?)?;
     let asked = ready(child.id(), port, processes).and_then(|()| ask(load, port, limit, processes));
     let calm = asked.is_ok().then(|| {
         std::thread::sleep(CALM);
@@ -40,7 +40,7 @@ pub(super) fn run(
     });
     stop(child.id());
     let (status, mut figures) = timed::reap(child.id())?;
-    let mut end = outputs.end(status);
+    let mut end = outputs.end(status, processes);
     let (wall, said) = match asked {
         Err(RunError::Server(message)) if !end.complaint.is_empty() => {
             return Err(RunError::Server(format!("{message}; the server said `{}`", end.complaint)));
@@ -51,7 +51,7 @@ pub(super) fn run(
     figures.wall_s = wall.as_secs_f64();
     figures.service = Some(said);
     // Servers print when they were asked by whom, and were ended by us: neither says whether they are the same.
-    end = End { status: Status::Exit(0), digest: [0; 32], head: String::new(), ..end };
+    end = End { status: Status::Exit(0), digest: [0; 32], bytes: 0, head: String::new(), ..end };
     Ok((Timed { figures, end }, memory))
 }
 

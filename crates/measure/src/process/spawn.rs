@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{MemfdFlags, memfd_create};
 use sha2::{Digest, Sha256};
 
+use super::{Compared, Processes};
 use crate::case::Invocation;
 use crate::executor::{End, RunError, Status};
 
@@ -33,33 +34,51 @@ impl Outputs {
     }
 
     /// The end of a program that ended with `status`, after the value that `wait4` gives.
-    pub(super) fn end(mut self, status: i32) -> End {
+    pub(super) fn end(mut self, status: i32, processes: &Processes) -> End {
         let status = if libc::WIFSIGNALED(status) {
             Status::Signal(libc::WTERMSIG(status))
         } else {
             Status::Exit(libc::WEXITSTATUS(status))
         };
         // What cannot be read back counts as not printed: it differs from what the first arm printed, if that can be.
-        let (digest, head) = digest(&mut self.out);
+        let (mut digest, mut bytes, head) = digest(&mut self.out);
+        if processes.compared != Compared::default() {
+            let mut printed = whole(&mut self.out);
+            if processes.compared.errors {
+                printed.extend(whole(&mut self.err));
+            }
+            let compared = processes.compared.of(&printed);
+            (digest, bytes) = (Sha256::digest(&compared).into(), compared.len() as u64);
+        }
         let mut complaint = Vec::new();
         let length = self.err.seek(SeekFrom::End(0)).unwrap_or(0);
         let _ = self.err.seek(SeekFrom::Start(length.saturating_sub(SHOWN as u64)));
         let _ = self.err.read_to_end(&mut complaint);
-        End { status, digest, head: text(&head), complaint: text(&complaint) }
+        End { status, digest, bytes, head: text(&head), complaint: text(&complaint) }
     }
 }
 
-fn digest(file: &mut File) -> ([u8; 32], Vec<u8>) {
+fn whole(file: &mut File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = file.rewind();
+    let _ = file.read_to_end(&mut bytes);
+    bytes
+}
+
+/// SHA-256 and length of the file, and its beginning.
+fn digest(file: &mut File) -> ([u8; 32], u64, Vec<u8>) {
     let mut hash = Sha256::new();
+    let mut bytes = 0;
     let mut head = Vec::new();
     let mut buffer = vec![0; 1 << 16];
     let _ = file.rewind();
     while let Ok(length @ 1..) = file.read(&mut buffer) {
         hash.update(&buffer[..length]);
+        bytes += length as u64;
         let room = SHOWN.saturating_sub(head.len()).min(length);
         head.extend_from_slice(&buffer[..room]);
     }
-    (hash.finalize().into(), head)
+    (hash.finalize().into(), bytes, head)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -67,8 +86,14 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The command, in a process group of its own, so that all of it can be ended; input is empty.
-pub(super) fn command(invocation: &Invocation, outputs: &Outputs) -> Result<Command, RunError> {
+pub(super) fn command(invocation: &Invocation, outputs: &Outputs, processes: &Processes) -> Result<Command, RunError> {
     let mut command = Command::new(&invocation.program);
+    if let Some(folder) = &processes.folder {
+        command.current_dir(folder);
+    }
+    if let Some(environment) = &processes.environment {
+        command.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
+    }
     command.args(&invocation.arguments).envs(invocation.environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Outputs::stdio(&outputs.out)?).stderr(Outputs::stdio(&outputs.err)?);
     command.process_group(0);

@@ -13,7 +13,7 @@ use crate::executor::{Figures, RunError, Timed};
 /// Runs it to its end.
 pub(super) fn run(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Timed, RunError> {
     let outputs = spawn::Outputs::new()?;
-    let mut command = spawn::command(invocation, &outputs)?;
+    let mut command = spawn::command(invocation, &outputs, processes)?;
     let began = Instant::now();
     let child = spawn::start(&mut command)?;
     let waited = wait(child.id(), limit, processes);
@@ -24,7 +24,7 @@ pub(super) fn run(invocation: &Invocation, limit: Duration, processes: &Processe
     let (status, mut figures) = reap(child.id())?;
     waited?;
     figures.wall_s = wall.as_secs_f64();
-    Ok(Timed { figures, end: outputs.end(status) })
+    Ok(Timed { figures, end: outputs.end(status, processes) })
 }
 
 /// Sleeps until the process has ended.

@@ -36,7 +36,7 @@ pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Proce
     let wall_s = began.elapsed().as_secs_f64();
     match end {
         Ended::Itself(status, outputs) => {
-            let end = outputs.end(raw(status));
+            let end = outputs.end(raw(status), processes);
             match found {
                 None if matches!(end.status, Status::Exit(_)) => Err(measuring("the program did not stop at its exit")),
                 memory => Ok(Watched { memory, wall_s, end }),
@@ -73,9 +73,10 @@ pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Proces
         }
     })?;
     match end {
-        Ended::Itself(status, outputs) => {
-            Ok(Counted { calls: Calls { complete: true, ..calls }, status: Some(outputs.end(raw(status)).status) })
-        }
+        Ended::Itself(status, outputs) => Ok(Counted {
+            calls: Calls { complete: true, ..calls },
+            status: Some(outputs.end(raw(status), processes).status),
+        }),
         Ended::Late => Ok(Counted { calls, status: None }),
     }
 }
@@ -104,7 +105,7 @@ fn follow(
     stopped: &mut dyn FnMut(Pid, i32),
 ) -> Result<Ended, RunError> {
     let outputs = spawn::Outputs::new()?;
-    let mut command = spawn::command(invocation, &outputs)?;
+    let mut command = spawn::command(invocation, &outputs, processes)?;
     let child = traced(&mut command, filter)?;
     let root = Pid::from_raw(child.id().cast_signed());
     // The exec stops it first.

@@ -25,6 +25,7 @@ pub(crate) fn results() -> Results {
             end: Some(End {
                 status: Status::Exit(3),
                 digest: [0; 32],
+                bytes: 0,
                 head: String::new(),
                 complaint: "3 <findings>".to_owned(),
             }),

@@ -68,7 +68,8 @@ impl Mock {
         let codes = self.codes.iter().find(|(of, _)| *of == arm);
         let code = codes.map_or(0, |(_, codes)| codes[before.min(codes.len() - 1)]);
         let status = if broken { Status::Signal(11) } else { Status::Exit(code) };
-        End { status, digest, head: printed.to_owned(), complaint: String::new() }
+        let bytes = printed.len() as u64;
+        End { status, digest, bytes, head: printed.to_owned(), complaint: String::new() }
     }
 
     fn normal(&mut self) -> f64 {

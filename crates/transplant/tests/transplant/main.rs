@@ -5,7 +5,6 @@ mod strings;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::LazyLock;
 
 use format::{Arch, Role};
@@ -32,15 +31,8 @@ fn linked(folder: &Path, name: &str, position_independent: bool) -> PathBuf {
     let runtime = folder.join("runtime.a");
     fs::write(&runtime, conformance::runtime_library(Arch::X86_64)).unwrap();
     let program = folder.join(name);
-    let at = |file: &str| musl.libdir.join(file);
-    let mut command = Command::new("ld");
-    command.arg("-static").arg("-o").arg(&program);
-    if position_independent {
-        command.args(["-pie", "--no-dynamic-linker", "-z", "text"]);
-    }
-    command.arg(at(if position_independent { "rcrt1.o" } else { "crt1.o" })).arg(at("crti.o")).arg(object);
-    command.arg("--start-group").arg(&musl.libc).arg(runtime).arg("--end-group").arg(at("crtn.o"));
-    assert!(command.status().unwrap().success());
+    let mut link = musl.link(position_independent).line(fixtures::link::gnu(), [object], [runtime], &program);
+    assert!(link.status().unwrap().success());
     program
 }
 

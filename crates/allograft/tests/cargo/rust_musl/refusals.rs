@@ -87,7 +87,7 @@ fn a_target_that_is_not_installed_is_said_with_the_cure() {
     let run = |target: &str, rustc: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allograft"));
         command.args(["graft", target]).env("RUSTC", rustc);
-        crate::project::Ran::from(command.output().unwrap())
+        fixtures::Ran::from(command.output().unwrap())
     };
     run("rust:x86_64-unknown-linux-musl", &rustc).exits(2).says(&["not installed", "rustup target add x86_64"]);
     run("rust:x86_64-unknown-linux-gnu", &rustc).exits(2).says(&["not musl's", "help: "]);

@@ -41,7 +41,7 @@ fn a_toolchain_is_grafted_by_the_name_of_its_target() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allograft"));
         command.args(words.split_whitespace()).env("RUSTC", &rustc);
         // Variables of this kind are taken out for cargo's sake.
-        command.current_dir(project.path("")).output().map(crate::project::Ran::from).unwrap()
+        command.current_dir(project.path("")).output().map(fixtures::Ran::from).unwrap()
     };
     let target = format!("rust:{TARGET}");
     allograft(&format!("graft {target} --donor mimalloc3")).exits(0);

@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command;
-use crate::linking::{Compiler, Musl};
-use crate::workspace;
+use xtask::command;
+use xtask::linking::{Compiler, Musl};
+use xtask::workspace;
 
 /// An allocator of a build, as `allograft donors --json` lists it.
 pub(crate) struct Listed {
@@ -52,8 +52,8 @@ impl Workshop {
         Ok(Workshop { folder: folder.to_owned(), musl: Musl::find()?, compiler: Compiler::find()? })
     }
 
-    /// A new copy of the musl in a folder of that name, grafted with these arguments if there are any, and `suite/NAME/NAME.c`
-    /// for each name linked with it: the programs' paths.
+    /// A new copy of the musl in a folder of that name, grafted with these arguments if there are any, and
+    /// `suite/NAME/NAME.c` for each name linked with it: the programs' paths.
     ///
     /// # Errors
     /// When it cannot be copied, grafted, compiled or linked.

@@ -1,4 +1,5 @@
-//! `cargo xtask bench suite` and `tables`: the suite by `allograft bench` on the musl of this checkout, and its tables in the docs.
+//! `cargo xtask bench suite` and `tables`: the suite by `allograft bench` on the musl of this checkout, and its tables
+//! in the docs.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +10,9 @@ use measure::report;
 use measure::results::Results;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-use crate::linking::Musl;
-use crate::page::Table;
-use crate::{command, setup, workspace};
+use xtask::linking::Musl;
+use xtask::page::Table;
+use xtask::{command, setup, workspace};
 
 /// Where figures that the docs show are kept.
 const KEPT: &str = "docs/figures/suite.json";
@@ -69,8 +70,8 @@ fn saved(arguments: &[String]) -> Option<&Path> {
         .map(|path| if path.as_os_str().is_empty() { words.next().map_or(path, Path::new) } else { path })
 }
 
-/// Ctrl-C goes to all processes of the terminal. `allograft bench` then writes down what it has: whoever called this has to see
-/// that to its end.
+/// Ctrl-C goes to all processes of the terminal. `allograft bench` then writes down what it has: whoever called this
+/// has to see that to its end.
 fn wait_for_the_child_when_interrupted() -> Result<()> {
     extern "C" fn nothing(_: i32) {}
     // Not SIG_IGN, which the child would inherit.

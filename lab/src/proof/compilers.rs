@@ -1,4 +1,5 @@
-//! Compilers that the search for musl's malloc was not tuned on: older zigs from their wheels, Debian's gcc 11 and clang 19.
+//! Compilers that the search for musl's malloc was not tuned on: older zigs from their wheels, Debian's gcc 11 and
+//! clang 19.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::debian::Apt;
-use crate::{command, setup, workspace};
+use xtask::debian::Apt;
+use xtask::{command, setup, workspace};
 
 /// Releases of zig, and the SHA-256 of the wheel for x86_64.
 pub(crate) const ZIGS: [(&str, &str); 4] = [
@@ -40,8 +41,8 @@ pub(crate) fn zig_libc(version: &str) -> PathBuf {
     home(&format!("zig-{version}")).join("ziglang/lib/libc")
 }
 
-/// Puts in place what is missing: some 400 MB of downloads. A compiler that cannot be had is named, and its programs are
-/// left out.
+/// Puts in place what is missing: some 400 MB of downloads. A compiler that cannot be had is named, and its programs
+/// are left out.
 ///
 /// # Errors
 /// When a wheel cannot be had.

@@ -8,8 +8,8 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// Runs `command`, a program of one thread, to its end by single steps (ptrace(2), `PTRACE_SINGLESTEP`), its output thrown away.
-/// A million steps take some seconds.
+/// Runs `command`, a program of one thread, to its end by single steps (ptrace(2), `PTRACE_SINGLESTEP`), its output
+/// thrown away. A million steps take some seconds.
 ///
 /// Returns the instructions executed in user space since its start. A system call counts as one.
 ///
@@ -38,14 +38,29 @@ mod tests {
 
     /// The first words of a program are the same each time, and a loop of more turns has more of them.
     #[test]
+    #[ignore = "steps through two shells, which takes half a minute"]
     fn more_work_has_more_steps() {
         let shell = |script: &str| count(Command::new("sh").env_clear().args(["-c", script])).unwrap();
         assert!(shell("i=0; while [ $i -lt 40 ]; do i=$((i+1)); done") > shell(":") + 4000);
     }
 
+    /// Statically linked, with nothing in it but its end.
     #[test]
-    fn a_program_that_fails_is_an_error() {
-        assert!(count(Command::new("sh").args(["-c", "exit 3"])).is_err());
+    fn every_instruction_counts() {
+        let folder = xtask::workspace::build().join("steps");
+        std::fs::create_dir_all(&folder).unwrap();
+        let count_of = |name: &str, code: &str| {
+            let (source, program) = (folder.join(name).with_extension("c"), folder.join(name));
+            std::fs::write(&source, format!("void _start(void) {{ {code} }}\n")).unwrap();
+            let flags = ["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-fcf-protection=none", "-o"];
+            xtask::command::output(fixtures::cc().args(flags).arg(&program).arg(&source)).unwrap();
+            count(&mut Command::new(program))
+        };
+        let end = |code: u32| format!("__asm__(\"mov ${code}, %edi; mov $231, %eax; syscall\");");
+        let few = count_of("few", &end(0)).unwrap();
+        let nops = format!("__asm__(\".rept 100; nop; .endr\"); {}", end(0));
+        assert_eq!(count_of("more", &nops).unwrap(), few + 100);
+        assert!(count_of("failing", &end(3)).is_err());
         assert!(count(&mut Command::new("/no such program")).is_err());
     }
 }

@@ -1,25 +1,24 @@
-//! `cargo xtask bench rust`: Rust programs with threads, built by one toolchain: with stock musl, with a graft made by hand,
-//! by `cargo allograft`, and for glibc.
+//! `cargo xtask bench rust`: Rust programs with threads, built by one toolchain: with stock musl, with a graft made by
+//! hand, by `cargo allograft`, and for glibc.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use measure::case::{Arm, Case, Invocation};
-use measure::executor::SystemClock;
+use anyhow::{Context, Result, ensure};
+use measure::case::{Arm, Case};
 use measure::machine::{Machine, Watch};
 use measure::process::Processes;
 use measure::results::{self, CaseResult, Input, Origin, Results, SCHEMA_VERSION};
-use measure::session::{Plan, Progress, Tools, compare};
+use measure::session::Plan;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use xtask::{command, rust, sessions, setup, workspace};
 use zigcc::Arch;
 
-use crate::{command, handmade, rust, setup, workspace};
+use crate::handmade;
 
 /// The programs of `suite/rust`, with what they are called with beside threads: full, quick.
 const PROGRAMS: [Program; 2] =
@@ -37,16 +36,23 @@ const READ: [&str; 3] = ["cranelift-codegen", "regalloc2", "wasmparser"];
 const ARMS: [(&str, &str); 4] =
     [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "mimalloc"), ("glibc", "glibc")];
 
-/// Builds, inspects, measures, prints. `arguments`: `--quick`, programs by name.
+/// What the arguments ask for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wish {
+    /// Less work, and a single round
+    #[arg(long)]
+    quick: bool,
+    /// These programs only
+    #[arg(value_parser = ["compile", "format"])]
+    programs: Vec<String>,
+}
+
+/// Builds, inspects, measures, prints.
 ///
 /// # Errors
 /// When something does not build, does not carry what it should, or gives another answer than stock.
-pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    let quick = arguments.iter().any(|word| word == "--quick");
-    let names: Vec<&String> = arguments.iter().filter(|word| *word != "--quick").collect();
-    if let Some(unknown) = names.iter().find(|name| PROGRAMS.iter().all(|program| program.name != name.as_str())) {
-        bail!("`bench rust` takes `--quick`, `compile`, `format`; not `{unknown}`");
-    }
+pub(crate) fn bench(wish: &Wish) -> Result<()> {
+    let (quick, names) = (wish.quick, &wish.programs);
     let chosen = |program: &&Program| names.is_empty() || names.iter().any(|name| *name == program.name);
     setup::prepare(setup::Extent::Demo)?;
     rust::prepare()?;
@@ -190,13 +196,10 @@ impl Bench {
             let arguments = |_: &str| {
                 let threads = threads.to_string();
                 let words = if program.name == "format" { [threads, work.into()] } else { [work.into(), threads] };
-                words.into_iter().map(Into::into).chain(folders.iter().map(|folder| folder.clone().into())).collect()
+                let words = words.into_iter().map(OsString::from);
+                words.chain(folders.iter().map(|folder| folder.clone().into())).collect::<Vec<_>>()
             };
-            let arm = |(name, path): &(&'static str, PathBuf)| Arm {
-                name: (*name).to_owned(),
-                invocation: Invocation { program: path.clone(), arguments: arguments(name), ..Invocation::default() },
-                broken: None,
-            };
+            let arm = |(name, path): &(&'static str, PathBuf)| sessions::arm(name, path, arguments(name));
             Case {
                 name: program.name.to_owned(),
                 threads: u32::try_from(threads).ok(),
@@ -214,17 +217,8 @@ impl Bench {
         for case in cases {
             eprintln!("bench: measuring {} ...", case.title());
             let watch = Watch::start();
-            let mut tools = Tools {
-                executor: &mut Processes::until(Arc::new(AtomicBool::new(false))),
-                clock: &SystemClock::default(),
-                observer: &mut |_: Progress<'_>| {},
-                interrupted: &|| false,
-            };
-            let session = compare(case, &plan, &mut tools)?;
+            let session = sessions::compare(case, &plan, &mut Processes::default())?;
             let result = CaseResult::of(case, &session, &plan, watch.finish());
-            if let Some(arm) = result.arms.iter().find(|arm| arm.failure.is_some()) {
-                bail!("{}: {}: {}", case.title(), arm.name, arm.failure.as_deref().unwrap_or_default());
-            }
             measured.push(result);
             sessions.push(session);
         }
@@ -242,7 +236,7 @@ impl Bench {
             interrupted: false,
         };
         let kept = self.home.join("results.json");
-        fs::write(&kept, serde_json::to_string_pretty(&results)?)?;
+        fs::write(&kept, results.json()?)?;
         command::run(Command::new(&self.allograft).args(["bench", "--from"]).arg(&kept))?;
         println!("every run: `{}`; as a page: `allograft bench --from FILE --html OUT`", workspace::shown(&kept));
         Ok(())

@@ -1,5 +1,5 @@
-//! Programs linked with stock musl by many compilers, then grafted: each passes or was refused. Compilers that the rules were
-//! tuned on and compilers held out for proof are kept apart.
+//! Programs linked with stock musl by many compilers, then grafted: each passes or was refused. Compilers that the
+//! rules were tuned on and compilers held out for proof are kept apart.
 
 mod builds;
 mod compilers;
@@ -16,8 +16,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{command, setup};
 use builds::{Build, Mode, Set};
+use xtask::{command, setup};
 
 /// How much of its work each program does, in percent, and after how many seconds it counts as hanging.
 const SCALE: &str = "3";
@@ -55,43 +55,32 @@ struct Results {
 }
 
 /// What the arguments ask for.
-#[derive(Debug, Default)]
-struct Wish {
-    write: bool,
-    table: bool,
-    allograft: Option<PathBuf>,
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wish {
+    /// Builds whose names have one of these parts
     only: Vec<String>,
+    /// Put the tables into the docs, if all results are of one allograft
+    #[arg(long)]
+    write: bool,
+    /// Print what there is and run nothing
+    #[arg(long)]
+    table: bool,
+    /// Graft by this program, not by the one built here
+    #[arg(long, value_name = "PROGRAM")]
+    allograft: Option<PathBuf>,
+    /// These programs only
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
     programs: Vec<String>,
-}
-
-impl Wish {
-    fn of(arguments: &[String]) -> Result<Wish> {
-        let mut wish = Wish::default();
-        let mut rest = arguments.iter();
-        while let Some(argument) = rest.next() {
-            let mut value = || rest.next().cloned().with_context(|| format!("`{argument}` takes a value"));
-            match argument.as_str() {
-                "--write" => wish.write = true,
-                "--table" => wish.table = true,
-                "--allograft" => wish.allograft = Some(value()?.into()),
-                "--programs" => wish.programs = value()?.split(',').map(str::to_owned).collect(),
-                flag if flag.starts_with('-') => bail!(
-                    "`proof` knows `--write`, `--table`, `--allograft PROGRAM`, `--programs A,B` and parts of builds' names"
-                ),
-                part => wish.only.push(part.to_owned()),
-            }
-        }
-        Ok(wish)
-    }
 }
 
 /// `cargo xtask proof [PART OF A BUILD'S NAME]... [--programs A,B] [--allograft PROGRAM] [--table] [--write]`.
 ///
-/// What has a result with the same allograft is not grafted again, and a graft of which the same bytes have passed is not run
-/// again. `--table` prints what there is and runs nothing; `--write` puts the table into the docs, if all results are of one
-/// allograft.
-pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let wish = Wish::of(arguments)?;
+/// What has a result with the same allograft is not grafted again, and a graft of which the same bytes have passed is
+/// not run again.
+///
+/// # Errors
+/// When a compiler cannot be had, or a result cannot be kept.
+pub(crate) fn run(wish: &Wish) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
     compilers::prepare()?;
     let folder = compilers::folder().join("results");
@@ -102,7 +91,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display()))?,
             None => command::build_allograft()?,
         };
-        run_all(&wish, &allograft, &folder)?;
+        run_all(wish, &allograft, &folder)?;
     }
     table::show(&folder, wish.write)
 }

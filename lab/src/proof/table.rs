@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::builds::{self, Mode, Set};
 use super::{Outcome, Results};
-use crate::page::Table;
+use xtask::page::Table;
 
 const TABLE: Table = Table {
     page: "docs/executables-proof.md",
@@ -16,7 +16,8 @@ const TABLE: Table = Table {
     end: "<!-- end of what was made -->",
 };
 
-/// Prints the tables; with `write`, puts them into the docs if all are of one allograft, with the names of builds that are missing.
+/// Prints the tables; with `write`, puts them into the docs if all are of one allograft, with the names of builds that
+/// are missing.
 ///
 /// # Errors
 /// When there are no results, or of several allografts.
@@ -62,8 +63,8 @@ fn missing(all: &[Results]) -> Result<String> {
     })
 }
 
-/// One table for each set. An entry: programs that passed, then refused ones with the numbers of the reasons below, then
-/// failed ones in bold.
+/// One table for each set. An entry: programs that passed, then refused ones with the numbers of the reasons below,
+/// then failed ones in bold.
 fn tables(all: &[Results]) -> String {
     let mut text = String::new();
     for (set, title) in [(Set::Proof, "Proof: held out"), (Set::Tuning, "Tuning: at hand when the rules were made")] {
@@ -76,7 +77,8 @@ fn tables(all: &[Results]) -> String {
         };
         let _ = writeln!(
             text,
-            "### {title}\n\n{} grafted and passed, {} refused, **{} failed**; {} could not be judged, as stock does not link or fails.\n",
+            "### {title}\n\n{} grafted and passed, {} refused, **{} failed**; {} could not be judged, as \
+             stock does not link or fails.\n",
             count(|outcome| *outcome == Outcome::Passed),
             count(|outcome| matches!(outcome, Outcome::Refused(_))),
             count(|outcome| matches!(outcome, Outcome::Failed(_))),

@@ -1,5 +1,5 @@
-//! `cargo xtask bench lto`: a link with ThinLTO by a real, dynamic `ld.lld`, with the donors preloaded. LLVM's case: many threads
-//! that each build and take down the representation of a module.
+//! `cargo xtask bench lto`: a link with ThinLTO by a real, dynamic `ld.lld`, with the donors preloaded. LLVM's case:
+//! many threads that each build and take down the representation of a module.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use fixtures::{Arch, ZigTarget};
 
-use crate::debian::Apt;
-use crate::{command, setup, workspace};
+use xtask::debian::Apt;
+use xtask::{command, setup, workspace};
 
 /// Debian's newest of this machine's release, with all that it needs.
 const PACKAGE: &str = "lld-22";
@@ -37,8 +37,8 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     if !arguments.iter().any(|word| word.split('=').next() == Some("--threads")) {
         bench.args(["--threads", "1,8"]);
     }
-    // What is linked is compared: every arm has to make the same program. The libraries are for the linker alone, so that the
-    // shell and allograft itself have the machine's.
+    // What is linked is compared: every arm has to make the same program. The libraries are for the linker alone, so
+    // that the shell and allograft itself have the machine's.
     let line = "out=$1 libraries=$2; shift 2; LD_LIBRARY_PATH=$libraries \"$@\" -o \"$out\" && sha256sum <\"$out\"";
     bench.args(["--", "/bin/sh", "-c", line, "sh"]).arg(home.join("program"));
     bench.arg(lld.libraries).arg(lld.program).args(["--thinlto-jobs={threads}", "--threads={threads}", "--lto-O3"]);
@@ -106,7 +106,8 @@ fn module(number: usize) -> String {
              \x20 unsigned s = n * {}u;\n\
              \x20 for (unsigned i = 0; i < n % 32; i++) {{ p[i] = p[i] * 3 + s; s ^= p[i] >> (i & 7); }}\n\
              \x20 if (n < 3) return s;\n\
-             \x20 switch (s % 5) {{ case 0: s += f{}_{one}(n / 2, p); break; case 1: s ^= f{}_{other}(n / 3, p); break;\n\
+             \x20 switch (s % 5) {{ case 0: s += f{}_{one}(n / 2, p); break; case 1: s ^= f{}_{other}(n / 3, \
+              p); break;\n\
              \x20 case 2: s *= 5; break; case 3: s += p[n % 32]; break; default: s = ~s; }}\n\
              \x20 return s;\n}}",
             function * 2 + 1,

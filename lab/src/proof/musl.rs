@@ -1,5 +1,5 @@
-//! musl, compiled by other compilers with other flags: from the sources that zig brings, as zig's `src/musl.zig` and musl's own
-//! Makefile compile them.
+//! musl, compiled by other compilers with other flags: from the sources that zig brings, as zig's `src/musl.zig` and
+//! musl's own Makefile compile them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,15 +10,15 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, ensure};
 
 use super::compilers::{self, Driver};
-use crate::{command, setup};
+use xtask::{command, setup};
 
 /// Of musl's Makefile and configure; `-w`, since the sources are not ours to mend.
 const FLAGS: &str = "-std=c99 -nostdinc -ffreestanding -frounding-math -fno-strict-aliasing -D_XOPEN_SOURCE=700 \
                      -fomit-frame-pointer -fno-unwind-tables -fno-asynchronous-unwind-tables -ffunction-sections \
                      -fdata-sections -fPIE -fno-stack-protector -w -c";
 
-/// The folders whose code a graft reads or changes. They are compiled with the flags that are tried; all others once, by
-/// this machine's gcc at -O2.
+/// The folders whose code a graft reads or changes. They are compiled with the flags that are tried; all others once,
+/// by this machine's gcc at -O2.
 const READ: [&str; 8] = [
     "src/malloc",
     "src/malloc/mallocng",

@@ -1,4 +1,5 @@
-//! The graft as people make it by hand: mimalloc as its makers ship it, put into a copy of `libc.a` by `ar` and a list of names.
+//! The graft as people make it by hand: mimalloc as its makers ship it, put into a copy of `libc.a` by `ar` and a list
+//! of names.
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +26,8 @@ const DELETED: [&str; 13] = [
     "valloc.lo",
 ];
 
-/// What the same script defines, and the flags of mimalloc's own release build. Zig's compiler takes `__DATE__` for an error.
+/// What the same script defines, and the flags of mimalloc's own release build. Zig's compiler takes `__DATE__` for an
+/// error.
 const FLAGS: [&str; 11] = [
     "-O3",
     "-g0",

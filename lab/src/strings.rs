@@ -7,12 +7,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use fixtures::strings;
+use xtask::{command, setup, workspace};
 use zigcc::{Arch, Zig, ZigTarget};
 
-use crate::{command, setup, workspace};
-
-/// Builds the benchmark and runs it with these arguments (`suite/strings/bench.c` says which there are). Its exit code says
-/// whether the targets are met; the table is what counts here.
+/// Builds the benchmark and runs it with these arguments (`suite/strings/bench.c` says which there are). Its exit code
+/// says whether the targets are met; the table is what counts here.
 ///
 /// # Errors
 /// When something that it is built from or with is missing.

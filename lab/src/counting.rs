@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use nix::sys::resource::{Usage, UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use anyhow::{Context, Result};
+use measure::session::{Plan, Run};
+use measure::statistics::Spread;
+use xtask::{command, sessions, setup, workspace};
 
 use crate::grafts::{self, Workshop};
-use crate::rounds::Spread;
-use crate::{command, setup, steps, workspace};
+use crate::steps;
 
 /// A program that calls and nothing else, and its one argument: so many pairs of malloc and free.
 const PROGRAM: &str = "pairs";
@@ -19,8 +20,8 @@ const TIMED: u64 = 3_000_000;
 const STEPPED: [u64; 2] = [960, 1_440];
 const ROUNDS: usize = 21;
 
-/// Compares every donor as it is, counting off, with the same donor built without counting: instructions, counted exactly, and
-/// processor time of the program alone, paired and interleaved.
+/// Compares every donor as it is, counting off, with the same donor built without counting: instructions, counted
+/// exactly, and processor time of the program alone, paired by round.
 ///
 /// # Errors
 /// When something does not build, or a program fails.
@@ -46,7 +47,7 @@ pub(crate) fn bench() -> Result<()> {
         let bare = workshop.link(&format!("{}-without", donor.name), Some((&without, &arguments)), &[PROGRAM])?;
         let (more, least) = (instructions(&with[0])?, instructions(&bare[0])?);
         let ratios = ratios(&with[0], &bare[0])?;
-        let Spread { median, low, high } = Spread::of(&ratios).context("no rounds")?;
+        let Spread { median, min: low, max: high, .. } = Spread::of(&ratios).context("no rounds")?;
         let name = &donor.name;
         println!("| `{name}` | {least:.1} | {:.1} | {median:.3} ({low:.3} to {high:.3}) |", more - least);
     }
@@ -61,24 +62,16 @@ fn instructions(program: &Path) -> Result<f64> {
     Ok((run(many)? as f64 - run(few)? as f64) / (many - few) as f64)
 }
 
-/// Of each round: processor time of the one over that of the other, beginning with either in turn.
+/// The ratio of processor times, user and system, of each round.
 fn ratios(with: &Path, bare: &Path) -> Result<Vec<f64>> {
-    let mut ratios = Vec::new();
-    for round in 0..ROUNDS {
-        let (one, other) = if round % 2 == 0 { (with, bare) } else { (bare, with) };
-        let (first, second) = (processor_time(one)?, processor_time(other)?);
-        ratios.push(if round % 2 == 0 { first / second } else { second / first });
-    }
-    Ok(ratios)
-}
-
-/// Seconds on the processor, user and system.
-#[allow(clippy::cast_precision_loss, reason = "microseconds of some seconds")]
-fn processor_time(program: &Path) -> Result<f64> {
-    let spent = |usage: &Usage| (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6;
-    let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let said = command::output(Command::new(program).env_clear().arg(TIMED.to_string()))?;
-    let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    ensure!(said.starts_with("sum "), "`{}` printed `{}`", program.display(), said.trim());
-    Ok(spent(&after) - spent(&before))
+    let arm = |name, program| sessions::arm(name, program, [TIMED.to_string()]);
+    let case = sessions::case("pairs", vec![arm("without counting", bare), arm("as it is", with)]);
+    // Of single runs the processor time differs far more than the wall time that would end the rounds early.
+    let rounds =
+        Plan { least_rounds: ROUNDS, most_rounds: ROUNDS, budget: Duration::from_secs(600), ..Plan::default() };
+    let plan = Plan { memory_runs: 0, count_calls: false, ..rounds };
+    let session = sessions::compare(&case, &plan, &mut sessions::bare())?;
+    let spent = |run: &Run| run.figures.user_s + run.figures.system_s;
+    let [bare, with] = [0, 1].map(|arm: usize| session.arms[arm].runs.iter().map(spent));
+    Ok(with.zip(bare).map(|(with, bare)| with / bare).collect())
 }

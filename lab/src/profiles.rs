@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use measure::executor::{Executor, Status};
+use xtask::{command, sessions, setup, workspace};
 
 use crate::grafts::{self, Workshop};
-use crate::{command, memory, setup, workspace};
 
 const NAMES: [&str; 9] = ["map", "idle", "larson", "pipeline", "growth", "blocks", "small", "fragments", "bursts"];
 /// Rows of the suite: which of the programs, and its arguments.
@@ -26,6 +27,8 @@ const RUNS: [(usize, &str, &[&str]); 11] = [
 ];
 /// Each figure is the median of so many runs.
 const ROUNDS: usize = 3;
+/// After which a program is taken to hang.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Figures of one build: peaks of all rows in bytes, and bytes resident after a second of idleness.
 struct Figures {
@@ -67,10 +70,12 @@ fn measure(programs: &[PathBuf]) -> Result<Figures> {
     for (program, _, arguments) in RUNS {
         let mut figures = Vec::new();
         for _ in 0..ROUNDS {
-            let run = memory::run(Command::new(&programs[program]).env_clear().args(arguments))?;
-            figures.push(run.peak);
+            let arm = sessions::arm(NAMES[program], &programs[program], arguments);
+            let run = sessions::bare().memory(&arm.invocation, LIMIT)?;
+            ensure!(run.end.status == Status::Exit(0), "`{}` ended with {}", arm.name, run.end.status);
+            figures.push(run.memory.with_context(|| format!("`{}` was killed", arm.name))?.peak_bytes);
             if NAMES[program] == "idle" {
-                idle.push(resident_when_idle(&run.stdout)?);
+                idle.push(resident_when_idle(&run.end.head)?);
             }
         }
         peaks.push(median(figures));

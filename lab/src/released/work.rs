@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::packages::{self, Package};
-use crate::{command, setup};
+use xtask::packages::{self, Package};
+use xtask::{command, setup};
 
 /// What a program does with which input.
 pub(crate) struct Work {
@@ -216,7 +216,8 @@ fn made(folder: &Path) -> Result<()> {
     )?;
     put(
         "packages/package.json",
-        "{\"name\": \"root\", \"private\": true, \"packageManager\": \"npm@10.0.0\", \"workspaces\": [\"packages/*\"]}\n",
+        "{\"name\": \"root\", \"private\": true, \"packageManager\": \"npm@10.0.0\", \"workspaces\": \
+         [\"packages/*\"]}\n",
     )?;
     put(
         "packages/turbo.json",
@@ -227,7 +228,8 @@ fn made(folder: &Path) -> Result<()> {
         put(
             &format!("packages/packages/p{number}/package.json"),
             &format!(
-                "{{\"name\": \"p{number}\", \"version\": \"1.0.0\", \"scripts\": {{\"build\": \"true\", \"test\": \"true\"}}, \
+                "{{\"name\": \"p{number}\", \"version\": \"1.0.0\", \"scripts\": {{\"build\": \"true\", \
+                 \"test\": \"true\"}}, \
                  \"dependencies\": {{{before}}}}}\n"
             ),
         )?;
@@ -240,7 +242,8 @@ fn made(folder: &Path) -> Result<()> {
     )?;
     put(
         "module/pyproject.toml",
-        "[build-system]\nrequires = [\"maturin>=1\"]\nbuild-backend = \"maturin\"\n[project]\nname = \"m\"\nversion = \"0.1.0\"\n",
+        "[build-system]\nrequires = [\"maturin>=1\"]\nbuild-backend = \"maturin\"\n[project]\nname = \
+         \"m\"\nversion = \"0.1.0\"\n",
     )?;
     let program = fixtures::corpus::listed().into_iter().find(|released| released.name == "maturin");
     fs::copy(fixtures::corpus::place(&program.context("the corpus has no maturin")?), folder.join("program"))?;

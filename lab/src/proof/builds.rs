@@ -1,4 +1,5 @@
-//! What is linked with what: the compilers and flags that the search for musl's malloc was tuned on, and those that it was not.
+//! What is linked with what: the compilers and flags that the search for musl's malloc was tuned on, and those that it
+//! was not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use zigcc::Arch;
 
 use super::compilers::{self, Driver, ZIGS};
 use super::musl;
-use crate::{command, workspace};
+use xtask::{command, workspace};
 
 /// What a build is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,8 +89,8 @@ pub(crate) fn all() -> Vec<Build> {
     let levels = || LEVELS.into_iter().chain([LTO]);
     let drivers = Driver::all();
     for driver in &drivers {
-        // Debian's own build of musl was at hand, with this machine's linker and with lld. What compiles the program beside it
-        // changes nothing in it.
+        // Debian's own build of musl was at hand, with this machine's linker and with lld. What compiles the program
+        // beside it changes nothing in it.
         for flags in levels() {
             let name = format!("{}, Debian's musl 1.2.3", driver.name);
             add(Set::Tuning, name, flags, How::Debian(driver.clone()));
@@ -180,8 +181,8 @@ impl Build {
     }
 }
 
-/// A program of Rust's whose work is the conformance program's, with its arguments: some start themselves. `println` and a
-/// thread bring what Rust's own startup and threads take of libc.
+/// A program of Rust's whose work is the conformance program's, with its arguments: some start themselves. `println`
+/// and a thread bring what Rust's own startup and threads take of libc.
 const MAIN: &str = "use std::ffi::{CString, c_char, c_int};\n\
     use std::os::unix::ffi::OsStringExt;\n\
     unsafe extern \"C\" { fn conformance_main(argc: c_int, argv: *const *const c_char) -> c_int; }\n\

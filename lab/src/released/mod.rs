@@ -1,24 +1,30 @@
-//! `cargo xtask bench released`: released programs as they come, and their grafts: the same work, the same output, time and
-//! memory of both.
+//! `cargo xtask bench released`: released programs as they come, and their grafts: the same work, the same output, time
+//! and memory of both.
 
 mod work;
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use fixtures::Arch;
 use fixtures::corpus::{self, Released};
+use measure::executor::{Executor, Status};
+use measure::process::{Compared, Processes};
+use measure::session::{Plan, Session};
+use measure::statistics::{Spread, median};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use xtask::page::Table;
+use xtask::{command, corpus as corpus_step, sessions, setup, workspace};
 
-use crate::page::Table;
-use crate::rounds::Spread;
-use crate::{command, corpus as corpus_step, memory, setup, workspace};
 use work::Work;
+
+/// For all runs of a program's work, in seconds.
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Programs of an architecture: where the figures that the docs show are kept, and the table of them.
 #[derive(Debug)]
@@ -45,12 +51,28 @@ const fn of_page(begin: &'static str) -> Table {
     Table { page: "docs/executables-proof.md", begin, end: "<!-- end of the table of released programs -->" }
 }
 
-/// One run.
+/// Of the document. In the first version each run was timed and watched at once, under ptrace, stock and graft in
+/// turns.
+const SCHEMA_VERSION: u32 = 2;
+
+/// One run: a timed one, or one for memory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Run {
-    seconds: f64,
-    /// Bytes, from the system's high-water mark.
-    peak: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    /// Most bytes resident at any time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak: Option<u64>,
+}
+
+impl Run {
+    fn timed(seconds: f64) -> Run {
+        Run { seconds: Some(seconds), peak: None }
+    }
+
+    fn watched(peak: u64) -> Run {
+        Run { seconds: None, peak: Some(peak) }
+    }
 }
 
 /// A program's work, on stock and on the graft.
@@ -64,12 +86,12 @@ struct Figures {
     exit_code: i32,
     /// What all runs of both printed on standard output, and its SHA-256; with `errors`, on standard error as well.
     errors: bool,
-    output_bytes: usize,
+    output_bytes: u64,
     output_sha256: String,
     /// Whether its lines were sorted first, and lines with what beginning were left out.
     sorted: bool,
     ignored: Option<String>,
-    /// In the order in which they ran: each of one beside the same of the other.
+    /// Timed runs by round, each beside the same of the other; then runs for memory.
     stock: Vec<Run>,
     graft: Vec<Run>,
 }
@@ -86,65 +108,40 @@ struct Document {
     programs: Vec<Figures>,
 }
 
-#[derive(Debug)]
-struct Wish {
-    runs: usize,
-    only: Vec<String>,
-    save: Option<PathBuf>,
-    write: bool,
-    allograft: Option<PathBuf>,
+/// What the arguments ask for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wish {
+    /// These programs only
+    programs: Vec<String>,
+    /// At most so many timed runs of each program and of its graft
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Programs released for this architecture
+    #[arg(long, default_value = "x86_64", value_parser = ["x86_64", "aarch64"])]
+    arch: String,
+    /// The donor
+    #[arg(long, value_name = "NAME", default_value = "mimalloc")]
     donor: String,
-    sheet: &'static Sheet,
+    /// Graft by this program, not by the one built here
+    #[arg(long, value_name = "PROGRAM")]
+    allograft: Option<PathBuf>,
+    /// Keep every run in this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Make the table in the docs from the kept figures, and run nothing
+    #[arg(long)]
+    write: bool,
 }
 
-impl Wish {
-    fn of(arguments: &[String]) -> Result<Wish> {
-        let mut wish = Wish {
-            runs: 10,
-            only: vec![],
-            save: None,
-            write: false,
-            allograft: None,
-            donor: "mimalloc".to_owned(),
-            sheet: &SHEETS[0],
-        };
-        let mut rest = arguments.iter();
-        while let Some(argument) = rest.next() {
-            let mut value = || rest.next().cloned().with_context(|| format!("`{argument}` takes a value"));
-            match argument.as_str() {
-                "--runs" => wish.runs = value()?.parse().context("`--runs` takes a number")?,
-                "--save" => wish.save = Some(value()?.into()),
-                "--write" => wish.write = true,
-                "--allograft" => wish.allograft = Some(value()?.into()),
-                "--donor" => wish.donor = value()?,
-                "--arch" => {
-                    let name = value()?;
-                    let sheet = SHEETS.iter().find(|sheet| sheet.arch.name() == name);
-                    wish.sheet = sheet.with_context(|| format!("there is no work for programs of `{name}`"))?;
-                }
-                flag if flag.starts_with('-') => {
-                    bail!(
-                        "`bench released` knows `--runs N`, `--save FILE`, `--write`, `--arch ARCH`, `--donor NAME`, `--allograft PROGRAM`, and programs"
-                    )
-                }
-                name => wish.only.push(name.to_owned()),
-            }
-        }
-        ensure!(wish.runs > 0, "`--runs` takes a number of at least 1");
-        Ok(wish)
-    }
-}
-
-/// `cargo xtask bench released [PROGRAM].. [--arch ARCH] [--runs N] [--donor NAME] [--save FILE] [--write]`.
-///
-/// `--write` makes the table in the docs from the kept figures, and runs nothing.
+/// Grafts, measures, and prints the table.
 ///
 /// # Errors
 /// When a graft does something else than stock, or something cannot be had.
-pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    let wish = Wish::of(arguments)?;
+pub(crate) fn bench(wish: &Wish) -> Result<()> {
+    let sheet = SHEETS.iter().find(|sheet| sheet.arch.name() == wish.arch);
+    let sheet = sheet.with_context(|| format!("there is no work for programs of `{}`", wish.arch))?;
     if wish.write {
-        return wish.sheet.table.write(&table(&wish.sheet.kept()?));
+        return sheet.table.write(&table(&sheet.kept()?));
     }
     setup::prepare(setup::Extent::Everything)?;
     corpus_step::prepare()?;
@@ -159,20 +156,20 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let version = command::output(Command::new(&allograft).arg("--version"))?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut document = Document {
-        schema_version: 1,
+        schema_version: SCHEMA_VERSION,
         processors,
         allograft: version.trim().to_owned(),
         donor: wish.donor.clone(),
-        emulator: (!fixtures::native(wish.sheet.arch)).then(|| fixtures::emulator_name(wish.sheet.arch).to_owned()),
+        emulator: (!fixtures::native(sheet.arch)).then(|| fixtures::emulator_name(sheet.arch).to_owned()),
         programs: Vec::new(),
     };
     let mut wrong = Vec::new();
     for work in &work::ALL {
-        let Some(released) = wish.sheet.program(work) else { continue };
-        if !wish.only.is_empty() && !wish.only.iter().any(|name| name == work.program) {
+        let Some(released) = sheet.program(work) else { continue };
+        if !wish.programs.is_empty() && !wish.programs.iter().any(|name| name == work.program) {
             continue;
         }
-        match figures(work, released, &wish, &allograft, &home, &inputs) {
+        match figures(work, released, wish, sheet, &allograft, &inputs) {
             Ok(figures) => document.programs.push(figures),
             Err(error) => {
                 eprintln!("{}: {error:#}", work.program);
@@ -181,7 +178,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         }
         // After each, so that nothing is lost if a later one fails.
         if let Some(save) = &wish.save {
-            fs::write(save, serde_json::to_vec_pretty(&document)?)
+            fs::write(save, measure::results::document(&document)?)
                 .with_context(|| format!("cannot write `{}`", save.display()))?;
         }
     }
@@ -212,112 +209,81 @@ fn figures(
     work: &Work,
     released: Released,
     wish: &Wish,
+    sheet: &Sheet,
     allograft: &Path,
-    home: &Path,
     inputs: &Path,
 ) -> Result<Figures> {
     let stock = corpus::place(&released);
     // The graft goes by the same name: some programs print it.
-    let folder = home.join("grafts");
+    let folder = inputs.with_file_name("grafts");
     fs::create_dir_all(&folder)?;
     let graft = folder.join(&released.name);
     let mut command = Command::new(allograft);
     command.args(["-q", "graft", "--donor", &wish.donor]).arg(&stock).arg("-o").arg(&graft);
     // For the self-test.
-    if let Some(emulator) = fixtures::emulator(wish.sheet.arch) {
+    if let Some(emulator) = fixtures::emulator(sheet.arch) {
         let folders = emulator.parent().map(Path::to_owned).into_iter();
         let rest = std::env::var_os("PATH").unwrap_or_default();
         command.env("PATH", std::env::join_paths(folders.chain(std::env::split_paths(&rest)))?);
     }
     command::output(&mut command)?;
-    let output = home.join("output");
-    let run = |program: &Path| run(work, fixtures::run(wish.sheet.arch, program), inputs, &output);
-    // The first run warms caches, and may put right what it finds; then stock has to agree with itself.
-    run(&stock)?;
-    let (_, expected) = run(&stock)?;
-    let again = run(&stock)?;
-    same(&expected, &again.1).context("stock against itself: this work is not fit to compare by")?;
-    let ran = run(&graft)?;
-    same(&expected, &ran.1).context("the first run of the graft")?;
-    let (mut of_stock, mut of_graft) = (Vec::new(), Vec::new());
-    for round in 0..wish.runs {
-        let mut order = [(&stock, &mut of_stock), (&graft, &mut of_graft)];
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for (program, runs) in order {
-            let (figures, outcome) = run(program)?;
-            same(&expected, &outcome).with_context(|| format!("round {round} of `{}`", program.display()))?;
-            runs.push(figures);
-        }
-    }
-    eprintln!(
-        "{}: {} runs of each, all alike: exit code {}, {} bytes",
-        work.program,
-        wish.runs,
-        expected.0,
-        expected.1.len()
-    );
+    let session = session(work, [("stock", &stock), ("graft", &graft)], wish, sheet, inputs)?;
+    let end = session.end.as_ref().context("stock did not end")?;
+    let Status::Exit(exit_code) = end.status else { bail!("stock ended with {}", end.status) };
+    // Nothing is easily the same as nothing.
+    ensure!(end.bytes > 0, "both print nothing that could be compared (exit code {exit_code})");
+    let rounds = session.arms[0].runs.len();
+    eprintln!("{}: {rounds} runs of each, all alike: exit code {exit_code}, {} bytes", work.program, end.bytes);
+    let [stock, graft] = [0, 1].map(|arm: usize| {
+        let timed = sessions::seconds(&session.arms[arm]).into_iter().map(Run::timed);
+        let watched = session.arms[arm].memory.iter().map(|memory| Run::watched(memory.peak_bytes));
+        timed.chain(watched).collect()
+    });
     Ok(Figures {
         program: work.program.to_owned(),
         about: work.about.to_owned(),
         package: released.pypi.or(released.npm).unwrap_or_default(),
         arguments: work.arguments.iter().map(ToString::to_string).collect(),
-        exit_code: expected.0,
-        output_bytes: expected.1.len(),
-        output_sha256: Sha256::digest(&expected.1).iter().map(|byte| format!("{byte:02x}")).collect(),
+        exit_code,
+        output_bytes: end.bytes,
+        output_sha256: end.digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         errors: work.errors,
         sorted: work.sorted,
         ignored: work.ignored.map(str::to_owned),
-        stock: of_stock,
-        graft: of_graft,
+        stock,
+        graft,
     })
 }
 
-/// Exit code and comparable output.
-type Outcome = (i32, Vec<u8>);
-
-fn run(work: &Work, mut command: Command, inputs: &Path, output: &Path) -> Result<(Run, Outcome)> {
-    command.args(work.arguments).current_dir(inputs.join(work.folder)).env_clear().envs(work::environment(inputs));
-    let errors = output.with_extension("errors");
-    command.stdin(Stdio::null()).stdout(File::create(output)?).stderr(File::create(&errors)?);
-    let began = Instant::now();
-    let ended = memory::to_the_end(&mut command)?;
-    let seconds = began.elapsed().as_secs_f64();
-    let Ok(code) = ended.status else { bail!("{command:?} was killed: {:?}", ended.status) };
-    let mut printed = fs::read(output)?;
-    if work.errors {
-        printed.extend(fs::read(&errors)?);
-    }
-    Ok((Run { seconds, peak: ended.peak }, (code, comparable(work, &printed))))
+/// Runs the work on stock and on the graft. All runs have to end with the same exit code and to print the same.
+fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, inputs: &Path) -> Result<Session> {
+    let environment = work::environment(inputs).into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let compared = Compared { errors: work.errors, sorted: work.sorted, without: work.ignored.map(str::to_owned) };
+    let mut processes = Processes {
+        folder: Some(inputs.join(work.folder)),
+        environment: Some(environment),
+        compared,
+        ..Processes::default()
+    };
+    let arms = arms.map(|(name, program)| {
+        // With an emulator in front where this machine does not run it.
+        let command = fixtures::run(sheet.arch, program);
+        sessions::arm(
+            name,
+            Path::new(command.get_program()),
+            command.get_args().chain(work.arguments.iter().map(OsStr::new)),
+        )
+    });
+    // The first run warms caches, and may put right what it finds.
+    processes.time(&arms[0].invocation, LIMIT)?;
+    let runs = usize::from(wish.runs);
+    let plan =
+        Plan { least_rounds: runs.min(10), most_rounds: runs, budget: LIMIT, count_calls: false, ..Plan::default() };
+    sessions::compare(&sessions::case(work.program, arms.into()), &plan, &mut processes)
 }
 
-fn comparable(work: &Work, output: &[u8]) -> Vec<u8> {
-    let mut lines: Vec<&[u8]> = output.split_inclusive(|byte| *byte == b'\n').collect();
-    if let Some(start) = work.ignored {
-        lines.retain(|line| !line.starts_with(start.as_bytes()));
-    }
-    if work.sorted {
-        lines.sort_unstable();
-    }
-    lines.concat()
-}
-
-fn same(expected: &Outcome, found: &Outcome) -> Result<()> {
-    ensure!(expected.0 == found.0, "it ended with exit code {}, stock with {}", found.0, expected.0);
-    let at = expected.1.iter().zip(&found.1).take_while(|(one, other)| one == other).count();
-    ensure!(
-        expected.1 == found.1,
-        "its output is another from byte {at} on: {} bytes, of stock {}",
-        found.1.len(),
-        expected.1.len()
-    );
-    // Nothing is easily the same as nothing.
-    ensure!(!expected.1.is_empty(), "both print nothing that could be compared (exit code {})", expected.0);
-    Ok(())
-}
-
-/// Medians; the ratio within each round, with least and greatest. Of programs that were emulated, what they did and no more.
+/// Medians; the ratio within each round, with least and greatest. Of programs that were emulated, what they did and no
+/// more.
 fn table(document: &Document) -> String {
     let mut text = format!("{} with {}, ", document.allograft, document.donor);
     match &document.emulator {
@@ -343,7 +309,7 @@ fn table(document: &Document) -> String {
             "| {} | {} | {} | {}, the same {} bytes{} |",
             figures.package.trim_start_matches('@'),
             figures.about,
-            figures.graft.len(),
+            figures.graft.iter().filter(|run| run.seconds.is_some()).count(),
             figures.exit_code,
             figures.output_bytes,
             if figures.sorted { ", sorted" } else { "" },
@@ -358,21 +324,21 @@ fn table(document: &Document) -> String {
 
 /// Time and memory of both.
 fn costs(figures: &Figures) -> String {
-    let middle = |runs: &[Run], figure: fn(&Run) -> f64| {
-        Spread::of(&runs.iter().map(figure).collect::<Vec<_>>()).map_or(f64::NAN, |spread| spread.median)
-    };
+    let of = |runs: &[Run], figure: fn(&Run) -> Option<f64>| runs.iter().filter_map(figure).collect::<Vec<_>>();
+    let middle = |runs, figure| median(&of(runs, figure));
     let seconds = |run: &Run| run.seconds;
     #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
-    let megabytes = |run: &Run| run.peak as f64 / 1e6;
-    let of = |runs: &[Run]| runs.iter().map(seconds).collect::<Vec<_>>();
-    let Some(ratio) = Spread::of_ratios(&of(&figures.graft), &of(&figures.stock)) else { return String::new() };
+    let megabytes = |run: &Run| Some(run.peak? as f64 / 1e6);
+    let (graft, stock) = (of(&figures.graft, seconds), of(&figures.stock, seconds));
+    let ratios: Vec<f64> = graft.iter().zip(&stock).map(|(graft, stock)| graft / stock).collect();
+    let Some(ratio) = Spread::of(&ratios) else { return String::new() };
     format!(
         " {:.3} s | {:.3} s | {:.2} ({:.2}-{:.2}) | {:.1} MB | {:.1} MB |",
         middle(&figures.stock, seconds),
         middle(&figures.graft, seconds),
         ratio.median,
-        ratio.low,
-        ratio.high,
+        ratio.min,
+        ratio.max,
         middle(&figures.stock, megabytes),
         middle(&figures.graft, megabytes),
     )
@@ -403,23 +369,5 @@ mod tests {
             let same = sheet.table.replaced(&page, &table(&sheet.kept().unwrap())).unwrap() == page;
             assert!(same, "another table than `{}`: `cargo xtask bench released --write`", sheet.kept);
         }
-    }
-
-    #[test]
-    fn another_output_or_end_is_told() {
-        let stock = (0, b"one\ntwo\n".to_vec());
-        same(&stock, &stock).unwrap();
-        let told = |found: Outcome| same(&stock, &found).unwrap_err().to_string();
-        assert!(told((1, stock.1.clone())).contains("exit code 1"));
-        assert!(told((0, b"one\ntwO\n".to_vec())).contains("from byte 6 on"));
-        assert!(same(&(0, vec![]), &(0, vec![])).is_err());
-    }
-
-    #[test]
-    fn only_what_is_said_is_left_out_of_the_comparison() {
-        let work = |name| work::ALL.iter().find(|work| work.program == name).unwrap();
-        assert_eq!(comparable(work("typos"), b"b\na\n"), b"a\nb\n");
-        assert_eq!(comparable(work("hadolint"), b"b\na\n"), b"b\na\n");
-        assert_eq!(comparable(work("turbo"), b"{\n  \"id\": \"x\",\n  \"v\": 1\n"), b"{\n  \"v\": 1\n");
     }
 }

@@ -1,0 +1,101 @@
+//! `cargo xtask bench graft`: what grafting itself costs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use measure::case::Invocation;
+use measure::executor::{Counted, Executor, RunError, Timed, Watched};
+use measure::process::Processes;
+use measure::session::Plan;
+use measure::statistics::Spread;
+use xtask::{command, sessions, setup, workspace};
+use zigcc::Arch;
+
+/// Of the design: time and memory of grafting one `libc.a`.
+const GOAL_MS: f64 = 50.0;
+const GOAL_MB: f64 = 64.0;
+
+/// Prints time and memory of a graft for each architecture that Debian has.
+///
+/// # Errors
+/// When allograft does not build, or a graft fails.
+pub(crate) fn bench() -> Result<()> {
+    setup::prepare(setup::Extent::Everything)?;
+    let allograft = command::build_allograft()?;
+    let folder = workspace::build().join("bench");
+    fs::create_dir_all(&folder)?;
+    let _lock = setup::lock(&folder.join(".lock"))?;
+    for arch in fixtures::DEBIAN {
+        graft(&allograft, arch, &folder)?;
+    }
+    Ok(())
+}
+
+/// Runs the program beside one that does nothing: what starting a process costs here is in both.
+fn graft(allograft: &Path, arch: Arch, folder: &Path) -> Result<()> {
+    let libc = fixtures::debian_musl(arch).libc;
+    let out = folder.join(format!("libc-{}.a", arch.name()));
+    let arguments = ["-q".as_ref(), "graft".as_ref(), libc.as_os_str(), "-o".as_ref(), out.as_os_str()];
+    let names = ["floor (`true`)", "graft -o"];
+    let floor = sessions::arm(names[0], Path::new("true"), [""; 0]);
+    let case = sessions::case("graft", vec![floor, sessions::arm(names[1], allograft, arguments)]);
+    let plan = Plan {
+        least_rounds: 20,
+        most_rounds: 60,
+        budget: Duration::from_secs(60),
+        count_calls: false,
+        ..Plan::default()
+    };
+    let session = sessions::compare(&case, &plan, &mut NewFile { processes: Processes::default(), out })?;
+    let bytes = fs::metadata(&libc)?.len();
+    let rounds = session.arms[0].runs.len();
+    println!("graft of Debian's libc.a for {} ({bytes} bytes), {rounds} runs beside as many of `true`:", arch.name());
+    for (name, runs) in names.into_iter().zip(&session.arms) {
+        if let Some(spread) = Spread::of(&sessions::seconds(runs)) {
+            let goal = if name == names[1] { format!("   goal {GOAL_MS} ms") } else { String::new() };
+            let (median, low, high) = (spread.median * 1e3, spread.min * 1e3, spread.max * 1e3);
+            println!("  {name:<16} median {median:>7.2} ms   min {low:>7.2}   max {high:>7.2}{goal}");
+        }
+    }
+    match sessions::megabytes(&session.arms[1]) {
+        Some(peak) => {
+            println!("  {:<16} {peak:>14.1} MB                              goal {GOAL_MB} MB", "peak memory")
+        }
+        None => println!(
+            "  {:<16} not measured: {}",
+            "peak memory",
+            session.arms[1].no_memory.as_deref().unwrap_or_default()
+        ),
+    }
+    Ok(())
+}
+
+/// Removes a file before each run, so that each makes a new one: the same work as the others.
+struct NewFile {
+    processes: Processes,
+    out: PathBuf,
+}
+
+impl NewFile {
+    fn processes(&mut self) -> &mut Processes {
+        // It is not there before the first run.
+        let _ = fs::remove_file(&self.out);
+        &mut self.processes
+    }
+}
+
+impl Executor for NewFile {
+    fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<Timed, RunError> {
+        self.processes().time(invocation, limit)
+    }
+
+    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Watched, RunError> {
+        self.processes().memory(invocation, limit)
+    }
+
+    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Counted, RunError> {
+        self.processes().calls(invocation, limit)
+    }
+}

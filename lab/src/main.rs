@@ -1,0 +1,112 @@
+//! The project's experiments: `cargo xtask bench WHAT` and `cargo xtask proof`.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `counting` | what statistics cost while they are off |
+//! | `finished` | grafts of linked executables beside programs linked with the donor |
+//! | `graft` | time and memory of grafting itself |
+//! | `grafts` | programs of the suite, linked with grafts |
+//! | `handmade` | the graft as people make it by hand |
+//! | `lto` | a link with ThinLTO, donors preloaded |
+//! | `profiles` | memory by donor and profile |
+//! | `proof` | conformance programs by compilers that the rules were not made with |
+//! | `released` | released programs and their grafts |
+//! | `rust_programs` | Rust programs by `cargo allograft` |
+//! | `steps` | a program's instructions, counted one by one |
+//! | `strings` | our string functions beside musl's and glibc's |
+//! | `suite` | the suite by `allograft bench`, and its tables in the docs |
+
+mod counting;
+mod finished;
+mod graft;
+mod grafts;
+mod handmade;
+mod lto;
+mod profiles;
+mod proof;
+mod released;
+mod rust_programs;
+mod steps;
+mod strings;
+mod suite;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's experiments. All times are taken by `measure`, as by `allograft bench`.
+#[derive(Debug, Parser)]
+#[command(name = "lab", bin_name = "cargo xtask bench")]
+struct Lab {
+    #[command(subcommand)]
+    experiment: Option<Experiment>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    /// What grafting costs (the default)
+    Graft,
+    /// What statistics cost while they are off
+    Counting,
+    /// Memory by donor and profile
+    Profiles,
+    /// Our string functions beside musl's and glibc's
+    Strings(Handed),
+    /// The suite, by `allograft bench`
+    Suite(Handed),
+    /// Put the tables of the suite's kept figures into the docs
+    Tables,
+    /// Rust programs: stock musl, a graft by hand, `cargo allograft`, glibc
+    Rust(rust_programs::Wish),
+    /// A link with ThinLTO, donors preloaded, by `allograft bench`
+    Lto(Handed),
+    /// Released programs and their grafts
+    Released(released::Wish),
+    /// Grafts of linked executables beside programs linked with the donor
+    Finished(finished::Wish),
+    /// Conformance programs by compilers held out for it (400 MB, an hour); also `cargo xtask proof`
+    Proof(proof::Wish),
+}
+
+/// Arguments for the program that measures.
+#[derive(Debug, clap::Args)]
+struct Handed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Lab::parse().experiment {
+        None | Some(Experiment::Graft) => graft::bench(),
+        Some(Experiment::Counting) => counting::bench(),
+        Some(Experiment::Profiles) => profiles::bench(),
+        Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
+        Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),
+        Some(Experiment::Tables) => suite::tables(),
+        Some(Experiment::Rust(wish)) => rust_programs::bench(&wish),
+        Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
+        Some(Experiment::Released(wish)) => released::bench(&wish),
+        Some(Experiment::Finished(wish)) => finished::bench(&wish),
+        Some(Experiment::Proof(wish)) => proof::run(&wish),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_handed_on_may_look_like_options() {
+        <Lab as clap::CommandFactory>::command().debug_assert();
+        let lab = Lab::parse_from(["lab", "suite", "map", "--budget", "20m", "--save=a"]);
+        let Some(Experiment::Suite(handed)) = lab.experiment else { panic!("{lab:?}") };
+        assert_eq!(handed.arguments, ["map", "--budget", "20m", "--save=a"]);
+    }
+}

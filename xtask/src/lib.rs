@@ -1,0 +1,29 @@
+//! What the project's own commands and the experiments in `lab` share.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `command` | running other programs, cargo among them |
+//! | `corpus` | released programs: downloads |
+//! | `debian` | Debian's packages, unpacked and never installed |
+//! | `linking` | programs linked with copies of a musl |
+//! | `packages` | packages of the registries of Python and npm |
+//! | `page` | tables in the docs that commands write |
+//! | `rust` | a Rust toolchain with musl targets |
+//! | `sessions` | comparisons of programs by `measure` |
+//! | `setup` | everything that building and testing need |
+//! | `toolchains` | compilers of other languages |
+//! | `workspace` | folders of the checkout |
+//! | `zig` | zig, its lld and its musl |
+
+pub mod command;
+pub mod corpus;
+pub mod debian;
+pub mod linking;
+pub mod packages;
+pub mod page;
+pub mod rust;
+pub mod sessions;
+pub mod setup;
+pub mod toolchains;
+pub mod workspace;
+pub mod zig;
