@@ -12,8 +12,8 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::Archive(remedy) => of_archive(*remedy).to_owned(),
         Remedy::Executable(remedy) => of_executable(*remedy).to_owned(),
         Remedy::Emulate { arch } => format!(
-            "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine that runs \
-             {arch} programs. `--untested` goes without the self-test"
+            "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine \
+             that runs {arch} programs. `--untested` goes without the self-test"
         ),
         Remedy::ListOptions => "`allograft donors` lists each donor's options with their ranges".to_owned(),
         Remedy::ListArchitectures => "`allograft donors` lists the architectures of every donor".to_owned(),
@@ -63,8 +63,8 @@ fn elsewhere(obstacle: Obstacle) -> &'static str {
         Obstacle::ReadOnly => "write the graft elsewhere with `-o OUT`; nothing was changed",
         Obstacle::NoRoom => "make room, or write the graft elsewhere with `-o OUT`; nothing was changed",
         Obstacle::LongName => {
-            "files beside the host have names that are up to 26 bytes longer than its own: give it a shorter one, or write the \
-             graft elsewhere with `-o OUT`; nothing was changed"
+            "files beside the host have names that are up to 26 bytes longer than its own: give it a shorter one, or \
+             write the graft elsewhere with `-o OUT`; nothing was changed"
         }
     }
 }
@@ -74,8 +74,8 @@ fn of_archive(remedy: surgery::plan::Remedy) -> &'static str {
     match remedy {
         Remedy::Advice(advice) => advice,
         Remedy::LinkDonor => {
-            "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: put the \
-             donor first on the link line, as `allograft emit --as object` writes it"
+            "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: \
+             put the donor first on the link line, as `allograft emit --as object` writes it"
         }
         Remedy::ListArchitectures => "`allograft donors` lists the architectures",
         Remedy::ListOptions => "`allograft donors` lists the options with their ranges",

@@ -114,8 +114,8 @@ pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
     plan_and_let(archive, donor, false)
 }
 
-/// The same, in place of somebody else's allocator too. What that one brings beside the malloc family has to be there without
-/// it: see [`restore`].
+/// The same, in place of somebody else's allocator too. What that one brings beside the malloc family has to be there
+/// without it: see [`restore`].
 ///
 /// # Errors
 /// Why it must not be done.

@@ -1,5 +1,5 @@
-//! A64 instructions, one word each, as far as it matters here: where they branch, what they compute with constants, what they
-//! load and store, which registers they read and write (Arm Architecture Reference Manual, C4.1).
+//! A64 instructions, one word each, as far as it matters here: where they branch, what they compute with constants,
+//! what they load and store, which registers they read and write (Arm Architecture Reference Manual, C4.1).
 //!
 //! Disassemblers say how an instruction is written; which registers it reads and writes has to be known besides. So the
 //! encodings are taken apart here, group by group.
