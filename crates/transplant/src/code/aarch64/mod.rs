@@ -174,11 +174,11 @@ impl Machine for Aarch64 {
     }
 
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
-        word_at(image, instruction.address).is_some_and(Decoding::is_padding)
+        word_at(image, instruction.address).is_some_and(|word| word.is_padding())
     }
 
     fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64 {
-        if word_at(image, start).is_some_and(Decoding::is_landing_pad) { start + 4 } else { start }
+        if word_at(image, start).is_some_and(|word| word.is_landing_pad()) { start + 4 } else { start }
     }
 
     fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {

@@ -115,10 +115,10 @@ pub(super) trait Decoding {
     fn flow(self) -> Flow;
 
     /// NOP, and UDF 0, which gaps are filled with.
-    fn is_padding(self) -> bool;
+    fn is_padding(&self) -> bool;
 
     /// BTI c, BTI j, BTI jc, PACIASP, PACIBSP: where a guarded page may be entered by a register.
-    fn is_landing_pad(self) -> bool;
+    fn is_landing_pad(&self) -> bool;
 
     fn operation(self) -> Operation;
 
@@ -165,11 +165,11 @@ impl Decoding for Word {
         }
     }
 
-    fn is_padding(self) -> bool {
+    fn is_padding(&self) -> bool {
         self.bits == 0xd503_201f || self.bits == 0
     }
 
-    fn is_landing_pad(self) -> bool {
+    fn is_landing_pad(&self) -> bool {
         matches!(self.bits, 0xd503_245f | 0xd503_249f | 0xd503_24df)
     }
 
