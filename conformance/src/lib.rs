@@ -6,8 +6,9 @@ use format::Arch;
 /// `FAIL: ` on stderr and leaves with anything else; a hang ends with 3 when its watchdog rings.
 ///
 /// It reads `ALLOGRAFT_SCALE` (percent, 100 when unset: the length of its loops), `ALLOGRAFT_HANG_SECONDS` (20 when
-/// unset: when a forked child counts as hanging); in `fork_stress` `ALLOGRAFT_FORKS`, in `short_threads` `ALLOGRAFT_THREADS`, in
-/// `pipeline` `ALLOGRAFT_PIPELINE_SECONDS` in place of a scaled length; and `ALLOGRAFT_FIGURES` to note what it measured.
+/// unset: when a forked child counts as hanging); in `fork_stress` `ALLOGRAFT_FORKS`, in `short_threads`
+/// `ALLOGRAFT_THREADS`, in `pipeline` `ALLOGRAFT_PIPELINE_SECONDS` in place of a scaled length; and `ALLOGRAFT_FIGURES`
+/// to note what it measured.
 #[derive(Debug)]
 pub struct Program {
     /// The name, also that of its source without `.c`.
@@ -63,7 +64,8 @@ pub fn start_object(arch: Arch) -> &'static [u8] {
 }
 
 /// A static archive of the functions that compilers call by themselves (arithmetic on 128-bit floats, multiplication of
-/// complex numbers, on 32-bit processors division) and of those that zig's `libc.a` leaves to zig. Link it in one group with the `libc.a`, after it.
+/// complex numbers, on 32-bit processors division) and of those that zig's `libc.a` leaves to zig. Link it in one group
+/// with the `libc.a`, after it.
 pub fn runtime_library(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/runtime.a")),

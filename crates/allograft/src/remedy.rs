@@ -12,8 +12,8 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::Archive(remedy) => of_archive(*remedy).to_owned(),
         Remedy::Executable(remedy) => of_executable(*remedy).to_owned(),
         Remedy::Emulate { arch } => format!(
-            "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine that runs \
-             {arch} programs. `--untested` goes without the self-test"
+            "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine \
+             that runs {arch} programs. `--untested` goes without the self-test"
         ),
         Remedy::Report => {
             "nothing was changed; please report this with the file. Another donor may fit it: `--donor NAME`".to_owned()
@@ -67,8 +67,8 @@ fn elsewhere(obstacle: Obstacle) -> &'static str {
         Obstacle::ReadOnly => "write the graft elsewhere with `-o OUT`; nothing was changed",
         Obstacle::NoRoom => "make room, or write the graft elsewhere with `-o OUT`; nothing was changed",
         Obstacle::LongName => {
-            "files beside the host have names that are up to 26 bytes longer than its own: give it a shorter one, or write the \
-             graft elsewhere with `-o OUT`; nothing was changed"
+            "files beside the host have names that are up to 26 bytes longer than its own: give it a shorter one, or \
+             write the graft elsewhere with `-o OUT`; nothing was changed"
         }
     }
 }
@@ -78,8 +78,8 @@ fn of_archive(remedy: surgery::plan::Remedy) -> &'static str {
     match remedy {
         Remedy::Advice(advice) => advice,
         Remedy::LinkDonor => {
-            "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: put the \
-             donor first on the link line, as `allograft emit --as object` writes it"
+            "its malloc is in another library (zig 0.16 and later: libzigc.a), where members cannot be exchanged: \
+             put the donor first on the link line, as `allograft emit --as object` writes it"
         }
         Remedy::ListArchitectures => "`allograft donors` lists the architectures",
         Remedy::ListOptions => "`allograft donors` lists the options with their ranges",

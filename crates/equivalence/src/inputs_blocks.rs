@@ -143,7 +143,8 @@ pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unpro
         }
         difference(prover, n, (0, 0), None, true, order)?;
     }
-    // A block of every value of a byte, and at one place every value against those that differ in a bit, and some others.
+    // A block of every value of a byte, and at one place every value against those that differ in a bit, and some
+    // others.
     difference(prover, 256, (3, 3), None, false, order)?;
     difference(prover, 256, (3, 8), None, false, order)?;
     for turn in 0..256 * 12 {

@@ -1,5 +1,5 @@
-//! Inputs for the functions on strings: strlen and strnlen, strchr and its like, strcmp and strncmp, strcpy and its like, strcat
-//! and strncat.
+//! Inputs for the functions on strings: strlen and strnlen, strchr and its like, strcmp and strncmp, strcpy and its
+//! like, strcat and strncat.
 
 use crate::interpreter::Argument::{Address, Int, Word};
 use crate::proof::{Prover, SHORT, Unproven, aligned, alignments, every_two_bytes, neighbours};

@@ -1,9 +1,9 @@
-//! The proof that a function's code is a string function, and nothing else: it is run on inputs of every kind and compared
-//! with what goes byte by byte.
+//! The proof that a function's code is a string function, and nothing else: it is run on inputs of every kind and
+//! compared with what goes byte by byte.
 //!
-//! It counts as proven if every run ends as expected, has touched nothing else, and if in the end each of its instructions has
-//! been executed and each of its conditional branches was taken and was not: so nothing is in it that only other inputs reach.
-//! (`inputs_blocks` and `inputs_texts` have the inputs.)
+//! It counts as proven if every run ends as expected, has touched nothing else, and if in the end each of its
+//! instructions has been executed and each of its conditional branches was taken and was not: so nothing is in it that
+//! only other inputs reach. (`inputs_blocks` and `inputs_texts` have the inputs.)
 
 use std::ops::Range;
 
@@ -223,8 +223,8 @@ impl<'a> Prover<'a> {
         lengths[turn % lengths.len()]
     }
 
-    /// Where in a region a block of `n` bytes begins: `align` behind a multiple of 64, in the middle of a page; or, every
-    /// so often, up to the end of a page.
+    /// Where in a region a block of `n` bytes begins: `align` behind a multiple of 64, in the middle of a page; or,
+    /// every so often, up to the end of a page.
     pub(crate) fn place(&mut self, region: usize, n: usize, align: u64, at_end: bool) -> u64 {
         let base = self.interpreter.memory().base(region) + PAGE;
         match at_end {
@@ -276,8 +276,8 @@ impl<'a> Prover<'a> {
         if agrees { Ok(outcome.steps) } else { Err(Unproven::Result) }
     }
 
-    /// Runs it with a length of which the blocks have only a part, and nothing that ends it earlier: with all 64 bits it
-    /// runs out of the blocks, with fewer it comes back.
+    /// Runs it with a length of which the blocks have only a part, and nothing that ends it earlier: with all 64 bits
+    /// it runs out of the blocks, with fewer it comes back.
     pub(crate) fn runs_out(&mut self, arguments: &[Argument], bytes: usize) -> Result<(), Unproven> {
         match self.call(arguments, bytes) {
             Err(Stop::Fault { .. }) => Ok(()),

@@ -1,4 +1,5 @@
-//! The architectures that a graft can be made for. The crate `inspector` has a list of its own, since it also names others.
+//! The architectures that a graft can be made for. The crate `inspector` has a list of its own, since it also names
+//! others.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
-//! The note on the entry points of an executable that was grafted after it was linked (docs/note.md): which functions of the
-//! program lead to the donor's. The C side is `struct transplant_entries` in `crates/donors/transplant/parameters.h`.
+//! The note on the entry points of an executable that was grafted after it was linked (docs/note.md): which functions
+//! of the program lead to the donor's. The C side is `struct transplant_entries` in
+//! `crates/donors/transplant/parameters.h`.
 //!
-//! Behind a note's head come entries of two 32-bit numbers: the distance from the entry's own place to the function, and the
-//! number of what it is: [`Role::number`] or [`crate::StringFunction::number`]. Unused entries are 0.
+//! Behind a note's head come entries of two 32-bit numbers: the distance from the entry's own place to the function,
+//! and the number of what it is: [`Role::number`] or [`crate::StringFunction::number`]. Unused entries are 0.
 
 use std::fmt;
 

@@ -17,8 +17,8 @@ impl DonorKind {
     /// Both.
     pub const ALL: [DonorKind; 2] = [DonorKind::Malloc, DonorKind::Strings];
 
-    /// The section that holds the donor's note. A kind has a section of its own, so that linkers never put a note of one
-    /// between those who look for the other.
+    /// The section that holds the donor's note. A kind has a section of its own, so that linkers never put a note of
+    /// one between those who look for the other.
     pub fn note_section(self) -> &'static str {
         match self {
             DonorKind::Malloc => ".note.allograft",

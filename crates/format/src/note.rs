@@ -1,5 +1,5 @@
-//! The notes `.note.allograft` and `.note.allograft.strings` (docs/note.md): lines of `key=value` in an ELF note, filled up
-//! with NUL bytes to 512. The C side is `crates/donors/glue/note.h`.
+//! The notes `.note.allograft` and `.note.allograft.strings` (docs/note.md): lines of `key=value` in an ELF note,
+//! filled up with NUL bytes to 512. The C side is `crates/donors/glue/note.h`.
 
 use std::ops::Range;
 

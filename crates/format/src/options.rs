@@ -1,8 +1,8 @@
-//! The section `.rodata.allograft.options` (docs/options-block.md): a table of options in the donor's object, which the donor
-//! reads at run time. The C side is `crates/donors/glue/settings.h`.
+//! The section `.rodata.allograft.options` (docs/options-block.md): a table of options in the donor's object, which the
+//! donor reads at run time. The C side is `crates/donors/glue/settings.h`.
 //!
-//! Little-endian: u32 magic, format, count, size of an entry; then entries of char name[32], i64 value, min and max, u32
-//! flags (bit 0: set by a graft), u32 reserved.
+//! Little-endian: u32 magic, format, count, size of an entry; then entries of char name[32], i64 value, min and max,
+//! u32 flags (bit 0: set by a graft), u32 reserved.
 
 use std::collections::HashSet;
 
@@ -137,7 +137,8 @@ fn option(position: usize, entry: &[u8]) -> Result<DonorOption, OptionsError> {
     Ok(DonorOption { name: printable(name), value, min, max, set })
 }
 
-/// Writes values and flags back into the section's content, in the order in which [`parse`] gave them; everything else stays.
+/// Writes values and flags back into the section's content, in the order in which [`parse`] gave them; everything else
+/// stays.
 pub fn write(options: &[DonorOption], content: &mut [u8]) {
     for (entry, option) in content[HEADER..].chunks_exact_mut(ENTRY).zip(options) {
         entry[32..40].copy_from_slice(&option.value.to_le_bytes());

@@ -23,8 +23,8 @@ struct Attributes {
     float_registers: bool,
 }
 
-/// What is wrong with an archive of these objects, all of them for little-endian ARM; `None`: it is for ARMv7 or later and
-/// passes floats in registers. One object that says so is enough: those written in assembly say nothing.
+/// What is wrong with an archive of these objects, all of them for little-endian ARM; `None`: it is for ARMv7 or later
+/// and passes floats in registers. One object that says so is enough: those written in assembly say nothing.
 pub fn unsupported<'a>(objects: impl Iterator<Item = Object<'a>>) -> Option<&'static str> {
     let (mut processor, mut float_registers) = (0, false);
     for attributes in objects.filter_map(|object| attributes(&object)) {

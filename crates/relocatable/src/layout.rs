@@ -1,5 +1,5 @@
-//! Sizes and offsets, in bytes, that differ between ELF32 and ELF64 (gABI, chapter 4). `e_type` to `e_version`, `sh_name`,
-//! `sh_type` and `sh_flags` are at the same places in both.
+//! Sizes and offsets, in bytes, that differ between ELF32 and ELF64 (gABI, chapter 4). `e_type` to `e_version`,
+//! `sh_name`, `sh_type` and `sh_flags` are at the same places in both.
 
 use crate::Object;
 
@@ -77,8 +77,8 @@ impl Layout {
         if object.machine.bits == 64 { &ELF64 } else { &ELF32 }
     }
 
-    /// The field of a relocation that holds a symbol's number, from the entry's start: `r_info` is the second word of an
-    /// entry, and the number its upper half, in ELF32 its upper 24 bits.
+    /// The field of a relocation that holds a symbol's number, from the entry's start: `r_info` is the second word of
+    /// an entry, and the number its upper half, in ELF32 its upper 24 bits.
     pub(crate) fn symbol_of(&self, entry: &[u8]) -> u32 {
         match self.word {
             8 => word(entry, 12),

@@ -9,8 +9,8 @@ use crate::layout::{Layout, SH_FLAGS, SH_TYPE, word};
 use crate::{Object, ObjectError, Section};
 use format::printable;
 
-/// LLVM's list of symbols whose address matters (ULEB128 numbers of symbols), and its older call graph profile, which also
-/// has numbers of symbols.
+/// LLVM's list of symbols whose address matters (ULEB128 numbers of symbols), and its older call graph profile, which
+/// also has numbers of symbols.
 pub(crate) const SHT_LLVM_ADDRSIG: u32 = 0x6fff_4c03;
 const SHT_LLVM_CALL_GRAPH_PROFILE_BY_NUMBER: u32 = 0x6fff_4c02;
 /// All others of LLVM's own types: they refer to symbols by relocation, or not at all.

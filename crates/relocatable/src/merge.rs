@@ -1,5 +1,5 @@
-//! Two relocatable objects become one, as `ld -r` makes it, but that no two sections are joined: every section of both is
-//! there with its bytes, and the symbols of one serve the other.
+//! Two relocatable objects become one, as `ld -r` makes it, but that no two sections are joined: every section of both
+//! is there with its bytes, and the symbols of one serve the other.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,12 @@ use crate::localise::{SHT_LLVM_ADDRSIG, symbol_table};
 use crate::{Object, ObjectError, Section, Sections};
 use format::printable;
 
-/// One object with everything of `first` and then everything of `second`, both little-endian and for the same machine. Where
-/// both define a symbol, one of them weakly, the other's counts; where both weakly, the first's.
+/// One object with everything of `first` and then everything of `second`, both little-endian and for the same machine.
+/// Where both define a symbol, one of them weakly, the other's counts; where both weakly, the first's.
 ///
 /// # Errors
-/// Objects of another kind, damaged ones, ones for different machines or with section groups, and a symbol that both define.
+/// Objects of another kind, damaged ones, ones for different machines or with section groups, and a symbol that both
+/// define.
 pub fn merge(first: &[u8], second: &[u8]) -> Result<Vec<u8>, ObjectError> {
     let inputs = [Input::read(first)?, Input::read(second)?];
     let [one, other] = inputs.each_ref().map(|input| input.object.machine);
@@ -291,8 +292,8 @@ impl Merged {
         Ok(())
     }
 
-    /// Adds the table of symbols, that of their names, and that of the sections' names, and ends the object. `index` is that
-    /// of the first of these.
+    /// Adds the table of symbols, that of their names, and that of the sections' names, and ends the object. `index` is
+    /// that of the first of these.
     fn tables(mut self, symbols: SymbolTable, index: u32) -> Result<Vec<u8>, ObjectError> {
         let entry = self.layout.symbol;
         let header = self.table(elf::SHT_SYMTAB, symbols.entries.len(), [index + 1, symbols.locals], entry);

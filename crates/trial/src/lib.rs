@@ -1,4 +1,5 @@
-//! Links conformance programs against a graft and runs them, by the linkers, emulators and start files that the machine has.
+//! Links conformance programs against a graft and runs them, by the linkers, emulators and start files that the machine
+//! has.
 //!
 //! | module | what lives there |
 //! | --- | --- |

@@ -43,8 +43,8 @@ impl Runner {
         Ok(Runner { emulator, scale_percent })
     }
 
-    /// Runs `program` in `folder` and tells how many seconds it took; one that takes longer than `seconds` and a grace is
-    /// killed.
+    /// Runs `program` in `folder` and tells how many seconds it took; one that takes longer than `seconds` and a grace
+    /// is killed.
     pub(crate) fn run(&self, program: &Path, folder: &Path, seconds: u32) -> Result<f64, Failure> {
         let limit = Duration::from_secs(u64::from(seconds)) + GRACE;
         let failed = |error| Err(Failure::new(Manner::Start, format!("does not start: {error}")));

@@ -40,7 +40,8 @@ impl ZigTarget for Arch {
         match self {
             Arch::X86_64 | Arch::Aarch64 | Arch::Riscv64 => None,
             Arch::I686 => Some("-mcpu=i686"),
-            // VFPv3-D16; the thread's pointer lies in a register of the processor's, which the kernel sets on every ARMv7.
+            // VFPv3-D16; the thread's pointer lies in a register of the processor's, which the kernel sets on every
+            // ARMv7.
             Arch::Arm => Some("-mcpu=baseline-neon-d32+read_tp_tpidruro"),
         }
     }
@@ -61,7 +62,8 @@ pub enum Error {
     /// No zig of the pinned release was found.
     #[error(
         "zig {VERSION} is needed to build the donors, and was not found (looked at {looked})\n\
-         help: `cargo xtask setup` puts it into the build folder; or `pip install {WHEEL}`, or set ALLOGRAFT_ZIG to the executable"
+         help: `cargo xtask setup` puts it into the build folder; or `pip install {WHEEL}`, \
+         or set ALLOGRAFT_ZIG to the executable"
     )]
     Missing {
         /// The places that were tried, for the message.
@@ -93,8 +95,8 @@ pub struct Zig {
 }
 
 impl Zig {
-    /// Looks at `$ALLOGRAFT_ZIG`, then at `tools` (where `cargo xtask setup` puts it), then at the command path, and takes
-    /// the first one of release [`VERSION`]. `cache` is where zig keeps its own compiled files.
+    /// Looks at `$ALLOGRAFT_ZIG`, then at `tools` (where `cargo xtask setup` puts it), then at the command path, and
+    /// takes the first one of release [`VERSION`]. `cache` is where zig keeps its own compiled files.
     ///
     /// # Errors
     /// [`Error::Missing`] with the places tried.

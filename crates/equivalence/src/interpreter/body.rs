@@ -122,8 +122,9 @@ impl<I> Body<I> {
 
     /// The first instruction that has not been executed, or branch that always went the same way.
     ///
-    /// A branch that asks for the alignment of arguments alone may have one way only, where all alignments have been tried: loops
-    /// up to an aligned address that compilers have unrolled end so. What only the other way leads to is left out.
+    /// A branch that asks for the alignment of arguments alone may have one way only, where all alignments have been
+    /// tried: loops up to an aligned address that compilers have unrolled end so. What only the other way leads to is
+    /// left out.
     pub(super) fn untested(&self) -> Option<u64> {
         let (mut open, mut seen) = (vec![0], vec![false; self.steps.len()]);
         let mut untested: Option<u64> = None;

@@ -1,9 +1,9 @@
-//! Instructions, executed one by one on memory that is watched: what a function does with given arguments, and nothing of it on
-//! trust.
+//! Instructions, executed one by one on memory that is watched: what a function does with given arguments, and nothing
+//! of it on trust.
 //!
-//! Only what compilers and musl's assembly make string functions of is known here; at anything else the run ends, and the
-//! function counts as unproven. So does whatever the architecture or the calling convention leaves open: a run ends where a
-//! register, a flag or a byte of the stack is used that nobody has set.
+//! Only what compilers and musl's assembly make string functions of is known here; at anything else the run ends, and
+//! the function counts as unproven. So does whatever the architecture or the calling convention leaves open: a run ends
+//! where a register, a flag or a byte of the stack is used that nobody has set.
 
 mod aarch64;
 mod body;

@@ -17,8 +17,8 @@ pub struct Insert<'a> {
 }
 
 impl<'a> Insert<'a> {
-    /// `data` under `name`, before the member that now has the ordinal `before`; behind the last one if there is none of
-    /// that ordinal. `symbols` are what the index says that it defines, in this order.
+    /// `data` under `name`, before the member that now has the ordinal `before`; behind the last one if there is none
+    /// of that ordinal. `symbols` are what the index says that it defines, in this order.
     ///
     /// # Errors
     /// A name that takes the name table, which stays as it is, or a size over ten digits.

@@ -14,7 +14,10 @@ pub enum DonorError {
     #[error("the donor's object: {0}")]
     Object(#[from] ObjectError),
     /// A section that is missing, or there twice.
-    #[error("the donor's object has {found} sections `{name}`, expected 1", found = if *found == 0 { "no" } else { "several" })]
+    #[error(
+        "the donor's object has {found} sections `{name}`, expected 1",
+        found = if *found == 0 { "no" } else { "several" }
+    )]
     SectionCount {
         /// The section.
         name: &'static str,

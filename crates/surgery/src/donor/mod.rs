@@ -112,8 +112,8 @@ impl<'a> DonorObject<'a> {
         hash.finalize().into()
     }
 
-    /// The object with these options set, later ones over earlier ones, and its note filled in. The same settings give the
-    /// same bytes in whatever order they come.
+    /// The object with these options set, later ones over earlier ones, and its note filled in. The same settings give
+    /// the same bytes in whatever order they come.
     ///
     /// # Errors
     /// An option that the donor does not have, a value out of its range, and options that do not fit into the note.
@@ -138,8 +138,8 @@ impl<'a> DonorObject<'a> {
     }
 }
 
-/// The note of an object that carries a donor of this kind; `None` if it has no such section, or sections that cannot be
-/// read.
+/// The note of an object that carries a donor of this kind; `None` if it has no such section, or sections that cannot
+/// be read.
 pub(crate) fn carried(object: &Object<'_>, kind: DonorKind) -> Result<Option<Note>, DonorError> {
     let Ok(sections) = object.sections() else { return Ok(None) };
     let named =

@@ -115,8 +115,8 @@ impl<'a> Census<'a> {
         &self.referrers[id as usize]
     }
 
-    /// Whether members refer to the symbol and none defines it, so that another library has to. zig's libc.a leaves memcpy
-    /// to its compiler's runtime library.
+    /// Whether members refer to the symbol and none defines it, so that another library has to. zig's libc.a leaves
+    /// memcpy to its compiler's runtime library.
     pub(super) fn is_left_to_others(&self, id: Id) -> bool {
         self.wanted[id as usize] && self.definers(id).is_empty()
     }

@@ -97,8 +97,8 @@ pub(super) fn donor_complete(
         }
     }
     if excision.kind == DonorKind::Strings {
-        // Other libraries of the same link define some of these too: the archive leaves them to those (zig), or a program
-        // brings its own. Only a weak one gives way.
+        // Other libraries of the same link define some of these too: the archive leaves them to those (zig), or a
+        // program brings its own. Only a weak one gives way.
         let strong = donated.defines.iter().find(|symbol| symbol.binding != Binding::Weak);
         return strong.map_or(Ok(()), |symbol| Err(Refusal::Strong { donor: donor(), symbol: text(symbol.name) }));
     }

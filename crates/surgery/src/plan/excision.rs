@@ -70,8 +70,8 @@ impl<'c, 'a> Excision<'c, 'a> {
         Ok(())
     }
 
-    /// Everything that defines one of the donor's string functions goes. That the donor's are weak is what makes others of
-    /// their name bearable: see [`Excision::is_bearable`].
+    /// Everything that defines one of the donor's string functions goes. That the donor's are weak is what makes others
+    /// of their name bearable: see [`Excision::is_bearable`].
     pub(super) fn strings(&mut self) -> Result<(), Refusal> {
         self.opaque()?;
         for (position, entry) in self.census.entries.iter().enumerate() {
@@ -89,8 +89,8 @@ impl<'c, 'a> Excision<'c, 'a> {
         Ok(())
     }
 
-    /// Whether a member may stay although it defines this symbol as the donor does, weakly or not. An allocator's hook has
-    /// a weak stand-in; string functions, those of a compiler's runtime library.
+    /// Whether a member may stay although it defines this symbol as the donor does, weakly or not. An allocator's hook
+    /// has a weak stand-in; string functions, those of a compiler's runtime library.
     pub(super) fn is_bearable(&self, position: usize, symbol: &[u8], weak: bool) -> bool {
         match self.kind {
             DonorKind::Malloc => weak && family::is_hook(symbol),
@@ -98,21 +98,22 @@ impl<'c, 'a> Excision<'c, 'a> {
         }
     }
 
-    /// Whether a member is a compiler's runtime library that lies in the archive. Its memcpy is for programs without libc, and
-    /// weak.
+    /// Whether a member is a compiler's runtime library that lies in the archive. Its memcpy is for programs without
+    /// libc, and weak.
     fn is_of_runtime(&self, position: usize) -> bool {
         let defines = &self.census.entries[position].defines;
         let mut doubled = defines.iter().filter(|symbol| self.donated.provides(symbol.name));
         defines.iter().any(|symbol| family::is_of_runtime(symbol.name)) && doubled.all(|symbol| symbol.weak)
     }
 
-    /// Whether somebody else's allocator stood in for a symbol of the namespace `std`, which the C++ library of the same link
-    /// brings to whoever refers to it: the operators do to `std::get_new_handler`. (Itanium C++ ABI, 5.1.4.)
+    /// Whether somebody else's allocator stood in for a symbol of the namespace `std`, which the C++ library of the
+    /// same link brings to whoever refers to it: the operators do to `std::get_new_handler`. (Itanium C++ ABI, 5.1.4.)
     pub(super) fn is_of_cxx(&self, symbol: &[u8]) -> bool {
         self.another_goes && symbol.starts_with(b"_ZSt")
     }
 
-    /// Whether what somebody else's allocator defined strongly may come back weak: C++'s operators, which programs replace.
+    /// Whether what somebody else's allocator defined strongly may come back weak: C++'s operators, which programs
+    /// replace.
     pub(super) fn may_be_weak(&self, symbol: &[u8]) -> bool {
         self.another_goes && family::is_beside_malloc(symbol)
     }
@@ -237,8 +238,8 @@ impl<'c, 'a> Excision<'c, 'a> {
             })
     }
 
-    /// Whether a member is there for members that go and for nothing else. One that defines what another member has a weak
-    /// stand-in for is not: it may be wanted without being referred to.
+    /// Whether a member is there for members that go and for nothing else. One that defines what another member has a
+    /// weak stand-in for is not: it may be wanted without being referred to.
     fn is_orphan(&self, position: usize) -> bool {
         let defines = &self.census.entries[position].defines;
         !defines.is_empty()

@@ -6,8 +6,8 @@ use format::family::{BESIDE_MUSL, FORK_HOOK, OF_LIBC, PUBLIC};
 /// [`OF_LIBC`], is part of the allocator.
 const IMPLEMENTATION: &str = "__libc_malloc_impl";
 
-/// What only the allocator's own files refer to. (musl: `src/malloc/`, with `memalign.c`, `calloc.c` and `lite_malloc.c`
-/// of 1.1 for the last three.)
+/// What only the allocator's own files refer to. (musl: `src/malloc/`, with `memalign.c`, `calloc.c` and
+/// `lite_malloc.c` of 1.1 for the last three.)
 const INSIDES: [&str; 10] = [
     "__malloc_alloc_meta",
     "__malloc_allzerop",

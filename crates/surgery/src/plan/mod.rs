@@ -114,8 +114,8 @@ pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
     plan_for(archive, |_| Some(donor), false)
 }
 
-/// The same with the donor that `donor` gives for the archive's architecture; if `another_goes`, in place of somebody else's
-/// allocator too. What that one brings beside the malloc family has to be there without it: see [`restore`].
+/// The same with the donor that `donor` gives for the archive's architecture; if `another_goes`, in place of somebody
+/// else's allocator too. What that one brings beside the malloc family has to be there without it: see [`restore`].
 ///
 /// # Errors
 /// Why it must not be done.

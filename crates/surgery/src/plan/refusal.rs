@@ -114,7 +114,8 @@ pub enum Refusal {
     },
     /// Somebody else's graft.
     #[error(
-        "member {ordinal} `{name}` defines `{symbol}` beside the malloc family: the archive seems to carry another allocator already, {allocator}{}",
+        "member {ordinal} `{name}` defines `{symbol}` beside the malloc family: the archive seems to carry \
+         another allocator already, {allocator}{}",
         and_has_lost(lost)
     )]
     AnotherAllocator {
@@ -144,7 +145,8 @@ pub enum Refusal {
     },
     /// Something that stays needs the allocator's insides.
     #[error(
-        "member {ordinal} `{name}` refers to `{symbol}`, which {possessive} member {definer} `{definer_name}` defines and the donor does not",
+        "member {ordinal} `{name}` refers to `{symbol}`, which {possessive} member {definer} `{definer_name}` \
+         defines and the donor does not",
         possessive = possessive(*kind)
     )]
     Entangled {
@@ -163,7 +165,8 @@ pub enum Refusal {
     },
     /// Something that stays would fall back to a stand-in for a part of the allocator, without a word from the linker.
     #[error(
-        "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which {possessive} member {definer} `{definer_name}` defines and the donor does not",
+        "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which {possessive} member {definer} \
+         `{definer_name}` defines and the donor does not",
         possessive = possessive(*kind)
     )]
     UnknownHook {

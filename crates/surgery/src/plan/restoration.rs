@@ -28,8 +28,8 @@ pub struct Restoration {
     members: Vec<Returning>,
 }
 
-/// The allocator that somebody has put into an archive in place of libc's own, by name; `None` for libc's own and for a graft
-/// of ours.
+/// The allocator that somebody has put into an archive in place of libc's own, by name; `None` for libc's own and for a
+/// graft of ours.
 pub fn another_allocator(archive: &Archive<'_>) -> Option<&'static str> {
     if survey::carried(archive).ok()?[0].is_some() {
         return None;
@@ -53,8 +53,8 @@ fn is_of_allocator(entry: &Entry<'_>) -> bool {
     entry.defines.iter().any(|symbol| family::makes_a_seed(symbol.name, symbol.weak))
 }
 
-/// Finds in `stock` what `archive` lacks or will lack without somebody else's allocator. Archives for other machines, and a
-/// musl of another version, count for nothing.
+/// Finds in `stock` what `archive` lacks or will lack without somebody else's allocator. Archives for other machines,
+/// and a musl of another version, count for nothing.
 pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
     let (census, _) = Census::take(archive);
     let Some((position, _)) = another(&census) else { return Restoration::default() };

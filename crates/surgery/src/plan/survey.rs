@@ -37,8 +37,8 @@ pub struct Survey {
     pub carries_strings: Option<Note>,
 }
 
-/// Functions that musl shares among its own files and no other C library has. Not all need be there: zig replaces some by
-/// its own.
+/// Functions that musl shares among its own files and no other C library has. Not all need be there: zig replaces some
+/// by its own.
 const MUSL: [&str; 8] = [
     "__init_libc",
     "__init_tp",

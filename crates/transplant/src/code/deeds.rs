@@ -16,7 +16,8 @@ pub(crate) enum Deed {
     Threshold,
     /// Compares with 48, the number of size classes, or one less.
     CountsClasses,
-    /// Compares with 5 or its neighbours, in the upper three bits of a byte or alone: the reserved size that is stored elsewhere.
+    /// Compares with 5 or its neighbours, in the upper three bits of a byte or alone: the reserved size that is stored
+    /// elsewhere.
     Reserved,
     /// Tests the low four bits: a block's alignment.
     TestsAlignment,

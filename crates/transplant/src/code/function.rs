@@ -87,8 +87,8 @@ impl Function {
         }
     }
 
-    /// Whether control gets to a place of this function from the instruction in front of it, or by a conditional branch. Then no
-    /// function begins there. Calls may not return, and padding may be behind one that does not.
+    /// Whether control gets to a place of this function from the instruction in front of it, or by a conditional
+    /// branch. Then no function begins there. Calls may not return, and padding may be behind one that does not.
     fn flows_into(&self, code: &Code<'_>, place: u64) -> bool {
         let flows = |instruction: &Instruction| match instruction.flow {
             Flow::Next => instruction.next == place && !code.machine.is_padding(code.image, instruction),
@@ -103,9 +103,10 @@ impl Function {
         self.flows_into(code, place) && !self.runs_into(code, place)
     }
 
-    /// Whether control gets to a place of this function only past a call in front of it, padding left out, and something outside
-    /// branches there. Then the call is one that does not return, such as musl's `__stack_chk_fail`, which ends in a trap that the
-    /// compiler takes to return (src/env/__stack_chk_fail.c), and another function begins there.
+    /// Whether control gets to a place of this function only past a call in front of it, padding left out, and
+    /// something outside branches there. Then the call is one that does not return, such as musl's `__stack_chk_fail`,
+    /// which ends in a trap that the compiler takes to return (src/env/__stack_chk_fail.c), and another function begins
+    /// there.
     pub(crate) fn runs_into(&self, code: &Code<'_>, place: u64) -> bool {
         let leads = |flow: Flow| matches!(flow, Flow::Jump(Some(to)) | Flow::Conditional(to) if to == place);
         if place == self.start

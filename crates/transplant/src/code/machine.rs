@@ -1,5 +1,5 @@
-//! What is particular to an architecture. Which function has which role, what has to be accounted for and when a program is
-//! refused is the same for all, and written down once, in `family` and `libc`.
+//! What is particular to an architecture. Which function has which role, what has to be accounted for and when a
+//! program is refused is the same for all, and written down once, in `family` and `libc`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -56,8 +56,8 @@ pub(crate) trait Musl: fmt::Debug + Sync {
     /// Every `__unmapself` (src/thread/ARCH/__unmapself.s), by which a detached thread gives its stack back and ends.
     fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64>;
 
-    /// Whether a function is `__block_app_sigs` (src/signal/block.c): the one system call rt_sigprocmask, to block (how is
-    /// 0), with 8 bytes of mask.
+    /// Whether a function is `__block_app_sigs` (src/signal/block.c): the one system call rt_sigprocmask, to block (how
+    /// is 0), with 8 bytes of mask.
     fn blocks_signals(&self, code: &Code<'_>, function: &Function) -> bool;
 
     /// Branches with main in the first argument, `_init` in the fourth and `_fini` in the fifth; and functions whose
@@ -79,8 +79,8 @@ pub(crate) trait Machine: Musl {
     /// What a function's instructions refer to: the address, and the instruction's.
     fn refers(&self, code: &Code<'_>, function: &Function) -> BTreeSet<(u64, u64)>;
 
-    /// Whether the instruction at an address of a function refers to `target`. True by default: `refers` has followed what it
-    /// gives to the very instruction.
+    /// Whether the instruction at an address of a function refers to `target`. True by default: `refers` has followed
+    /// what it gives to the very instruction.
     fn says(&self, _: &Code<'_>, _: &Function, _: u64, _: u64) -> bool {
         true
     }
@@ -94,8 +94,9 @@ pub(crate) trait Machine: Musl {
     /// Whether the code reads nothing but its arguments before it writes them, as a function's first instructions do.
     fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool;
 
-    /// Whether the code there cannot be a function of its own, as it works with a frame that another one has made. By default
-    /// this is not asked: where bytes that read as a call are rare, what has to be a reference is confirmed otherwise.
+    /// Whether the code there cannot be a function of its own, as it works with a frame that another one has made. By
+    /// default this is not asked: where bytes that read as a call are rare, what has to be a reference is confirmed
+    /// otherwise.
     fn is_part(&self, _: &Code<'_>, _: u64) -> bool {
         false
     }
@@ -120,13 +121,13 @@ pub(crate) trait Machine: Musl {
     /// Places that only the allocator is likely to have: its threshold, the mark of a freed block.
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64>;
 
-    /// The numbers that an argument of a call or of a system call at `site` may be given by the instructions directly before it. The
-    /// first argument has the index 0, the third 2; others are not asked for.
+    /// The numbers that an argument of a call or of a system call at `site` may be given by the instructions directly
+    /// before it. The first argument has the index 0, the third 2; others are not asked for.
     fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64>;
 
-    /// Site and target of branches that [`branches`](Self::branches) leaves out and that lead behind the first byte of what a jump
-    /// is written over: for each function its address, and the range. None by default: a jump that takes the place of one
-    /// instruction has no place behind its first byte where another could begin.
+    /// Site and target of branches that [`branches`](Self::branches) leaves out and that lead behind the first byte of
+    /// what a jump is written over: for each function its address, and the range. None by default: a jump that takes
+    /// the place of one instruction has no place behind its first byte where another could begin.
     fn other_branches(&self, _: &Code<'_>, _: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {
         Vec::new()
     }

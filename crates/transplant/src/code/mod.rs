@@ -30,8 +30,8 @@ pub(crate) fn machine(arch: Arch) -> Option<&'static dyn Machine> {
     }
 }
 
-/// A jump or a call, found at every place of the code where one could be: those that are none stand for chance, and only
-/// add to what has to be looked at.
+/// A jump or a call, found at every place of the code where one could be: those that are none stand for chance, and
+/// only add to what has to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Branch {
     /// The address of its first byte.
@@ -164,8 +164,8 @@ impl<'a> Code<'a> {
         self.machine.instruction(address, self.image.from(address))
     }
 
-    /// Whether a function is known to begin there: something calls it, or a symbol says so. What reads as a call may be other
-    /// bytes, and lead to a part of a function.
+    /// Whether a function is known to begin there: something calls it, or a symbol says so. What reads as a call may be
+    /// other bytes, and lead to a part of a function.
     pub(crate) fn is_start(&self, address: u64) -> bool {
         self.is_named(address) || self.called.contains(&address) && !self.is_part(address)
     }
@@ -214,16 +214,16 @@ impl<'a> Code<'a> {
         Function::walk(self, start)
     }
 
-    /// The function that the byte at an address belongs to. By the symbol table where it says so; else the nearest start
-    /// before it from which the flow of control gets there. `beyond` are ends of functions, where others may begin that
-    /// nothing branches to.
+    /// The function that the byte at an address belongs to. By the symbol table where it says so; else the nearest
+    /// start before it from which the flow of control gets there. `beyond` are ends of functions, where others may
+    /// begin that nothing branches to.
     pub(crate) fn enclosing(&mut self, address: u64, beyond: &BTreeSet<u64>) -> Option<u64> {
         let nearest = self.nearest(address, beyond)?;
         Some(self.around(nearest, address))
     }
 
-    /// The start of the function that control gets from to the start of another one by what no function is left by, and to an
-    /// address; that other start if there is none. It had only been told by bytes that read as a branch.
+    /// The start of the function that control gets from to the start of another one by what no function is left by, and
+    /// to an address; that other start if there is none. It had only been told by bytes that read as a branch.
     fn around(&mut self, mut start: u64, address: u64) -> u64 {
         if self.machine.leaves_by_condition() || self.is_named(start) {
             return start;
@@ -310,8 +310,8 @@ impl<'a> Code<'a> {
         instructions.into_iter().filter(|address| self.jumped.contains(address) || self.called.contains(address))
     }
 
-    /// Places amid a function that read as the start of one, because something there reads as a call. None where a function ends
-    /// in front of such places.
+    /// Places amid a function that read as the start of one, because something there reads as a call. None where a
+    /// function ends in front of such places.
     pub(crate) fn starts_amid(&self, function: &Function) -> BTreeSet<u64> {
         if self.machine.leaves_by_condition() {
             return BTreeSet::new();

@@ -199,8 +199,8 @@ fn logic(
     p.set(to, Value { bits: result, known, of_alignment, of_code: false }, wide);
 }
 
-/// SBFM, BFM, UBFM: a field from `rotate` to `last` becomes the lowest bits; or the lowest `last + 1` go up, if `rotate` is
-/// greater.
+/// SBFM, BFM, UBFM: a field from `rotate` to `last` becomes the lowest bits; or the lowest `last + 1` go up, if
+/// `rotate` is greater.
 fn field(p: &mut Processor<'_>, (to, from): (u32, u32), around: Around, (rotate, last): (u32, u32), wide: bool) {
     let bits = if wide { 64 } else { 32 };
     let (value, before) = (p.get(from, wide), p.get(to, wide));

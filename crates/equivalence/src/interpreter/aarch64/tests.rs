@@ -1,4 +1,5 @@
-//! Instructions of every kind that is known here, with random operands, by the interpreter and by a processor (or QEMU).
+//! Instructions of every kind that is known here, with random operands, by the interpreter and by a processor (or
+//! QEMU).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -123,10 +124,11 @@ fn instruction(random: &mut Random) -> (u32, Operation) {
         }
         let Ok(decoded) = take_apart(0x1000, bits) else { continue };
         // The stack pointer is the test's own.
-        let plain_sum = matches!(decoded.instruction.operation, Operation::Add { to, from, .. } if to == 31 || from == 31)
-            || matches!(decoded.instruction.operation, Operation::Logic { to: 31, .. });
+        let operation = decoded.instruction.operation;
+        let plain_sum = matches!(operation, Operation::Add { to, from, .. } if to == 31 || from == 31)
+            || matches!(operation, Operation::Logic { to: 31, .. });
         if decoded.flow == Flow::Next && !plain_sum {
-            return (bits, decoded.instruction.operation);
+            return (bits, operation);
         }
     }
 }

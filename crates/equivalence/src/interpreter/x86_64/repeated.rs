@@ -6,7 +6,8 @@ use super::flags::{ALL, Flags, ZERO, mask};
 use super::processor::{Processor, RAX, RCX, RDI, RSI, WHOLE, mask_of_bytes};
 use crate::interpreter::Stop;
 
-/// Whether an instruction of that name can be executed here, if it is a string instruction: some names are those of others, too.
+/// Whether an instruction of that name can be executed here, if it is a string instruction: some names are those of
+/// others, too.
 pub(super) fn knows(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{Cmpsb, Lodsb, Movsb, Movsd, Movsq, Movsw, Scasb, Stosb, Stosd, Stosq, Stosw};
     matches!(mnemonic, Cmpsb | Lodsb | Movsb | Movsd | Movsq | Movsw | Scasb | Stosb | Stosd | Stosq | Stosw)

@@ -230,7 +230,8 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
     }
 }
 
-/// `movd` and `movq`: between the lower part of a vector register and a general one, memory or another. What is above is cleared.
+/// `movd` and `movq`: between the lower part of a vector register and a general one, memory or another. What is above
+/// is cleared.
 fn between(p: &mut Processor<'_>, i: &Instruction, size: usize) -> Result<(), Stop> {
     let low = (1u128 << (8 * size)) - 1;
     if let Ok(to) = p.lane_of(i, 0) {

@@ -7,8 +7,8 @@ use super::word::{Decoding, FRAME, LINK, Operation, ZERO};
 use super::word_at;
 use crate::code::Code;
 
-/// Whether the code at `start` takes the address to return to from a frame that is there already when it begins, and saves
-/// none itself on any way. No function does that: it is a part of the one that has made the frame.
+/// Whether the code at `start` takes the address to return to from a frame that is there already when it begins, and
+/// saves none itself on any way. No function does that: it is a part of the one that has made the frame.
 pub(super) fn is_anothers(code: &Code<'_>, start: u64) -> bool {
     const MOST_INSTRUCTIONS: usize = 1500;
     let (mut seen, mut open) = (HashSet::new(), vec![(start, 0)]);

@@ -78,8 +78,8 @@ impl Machine for Aarch64 {
         words(image).filter_map(branch).filter(|branch| image.is_executable(branch.target)).collect()
     }
 
-    /// An address is made of a page (ADRP) and what is added to it, by one instruction or several, on any way through the
-    /// code; or it is near (ADR, LDR); or it is branched to.
+    /// An address is made of a page (ADRP) and what is added to it, by one instruction or several, on any way through
+    /// the code; or it is near (ADR, LDR); or it is branched to.
     fn references(&self, code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
         /// From the page to the address: objects that share one base are this far from it at most.
         const REACH: u64 = 0x4000;
@@ -141,8 +141,8 @@ impl Machine for Aarch64 {
         }
     }
 
-    /// Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1: x0 to x7 are arguments, x8 is where a result goes, x18
-    /// is the platform's. Registers that are saved on the stack may hold anything.
+    /// Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1: x0 to x7 are arguments, x8 is where a result
+    /// goes, x18 is the platform's. Registers that are saved on the stack may hold anything.
     fn reads_as_entry(&self, code: &Code<'_>, start: u64) -> bool {
         const ARGUMENTS: u32 = 0x6004_01ff;
         let mut known = ARGUMENTS;
@@ -174,11 +174,11 @@ impl Machine for Aarch64 {
     }
 
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
-        word_at(image, instruction.address).is_some_and(Decoding::is_padding)
+        word_at(image, instruction.address).is_some_and(|word| word.is_padding())
     }
 
     fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64 {
-        if word_at(image, start).is_some_and(Decoding::is_landing_pad) { start + 4 } else { start }
+        if word_at(image, start).is_some_and(|word| word.is_landing_pad()) { start + 4 } else { start }
     }
 
     fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {

@@ -19,8 +19,8 @@ const SIGCHLD: u64 = 17;
 /// Where the number of a system call is.
 const NUMBER: u32 = 8;
 
-/// Whether the function around a system call does nothing else: constants before it, and after it at most a call of what sets
-/// errno.
+/// Whether the function around a system call does nothing else: constants before it, and after it at most a call of
+/// what sets errno.
 fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
     const MOST: u64 = 8;
     let frame = |word: &Word| match word.operation() {
@@ -110,9 +110,9 @@ impl Musl for Aarch64 {
         -1024..-3
     }
 
-    /// musl forks by clone with SIGCHLD alone; threads and posix_spawn have more flags. Its vfork makes the same system call
-    /// (src/process/vfork.c), and nothing else, where fork has signals blocked around it: the child of a vfork is not told of locks, as
-    /// it must not ask for any.
+    /// musl forks by clone with SIGCHLD alone; threads and posix_spawn have more flags. Its vfork makes the same system
+    /// call (src/process/vfork.c), and nothing else, where fork has signals blocked around it: the child of a vfork is
+    /// not told of locks, as it must not ask for any.
     fn forks(&self, code: &Code<'_>) -> bool {
         words(code.image).filter(|word| word.operation() == Operation::SystemCall).any(|word| {
             let state = values::before(code, word.address, 16);

@@ -1,4 +1,5 @@
-//! Where a page goes that ADRP loads, from register to register, to the stack and back, and what addresses are made of it.
+//! Where a page goes that ADRP loads, from register to register, to the stack and back, and what addresses are made of
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,8 +10,8 @@ use super::word::{Access, Decoding, FRAME, Operation, ZERO};
 use super::word_at;
 use crate::code::Code;
 
-/// Each address that is made of what the ADRP or ADR at `start` loads, on every way from there, and the instruction that makes
-/// it. Nothing if it cannot be followed everywhere.
+/// Each address that is made of what the ADRP or ADR at `start` loads, on every way from there, and the instruction
+/// that makes it. Nothing if it cannot be followed everywhere.
 pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     let first = word_at(code.image, start)?;
     let Operation::Address { to, value } = first.operation() else { return None };
@@ -31,12 +32,12 @@ pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     Some(made.found)
 }
 
-/// A place in the stack: the stack pointer or the frame's, and the distance from it. The same place counts as another one
-/// if it is reached from the other register: compilers choose one for each.
+/// A place in the stack: the stack pointer or the frame's, and the distance from it. The same place counts as another
+/// one if it is reached from the other register: compilers choose one for each.
 type Slot = (u32, i64);
 
-/// Where the page may be as it is, nothing added. gcc puts pages on the stack when it is short of registers. What gets into
-/// other memory was not meant: a register without a value, stored as a part of something.
+/// Where the page may be as it is, nothing added. gcc puts pages on the stack when it is short of registers. What gets
+/// into other memory was not meant: a register without a value, stored as a part of something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Bare {
     /// As bits.
@@ -57,8 +58,9 @@ impl Bare {
         before != (self.registers, self.slots.len(), self.anywhere)
     }
 
-    /// Of more places in the stack than functions have, none is kept apart. A stack pointer that a loop moves is somewhere else
-    /// each time around: so it reads where a call that does not return has another function behind it, which jumps back.
+    /// Of more places in the stack than functions have, none is kept apart. A stack pointer that a loop moves is
+    /// somewhere else each time around: so it reads where a call that does not return has another function behind it,
+    /// which jumps back.
     fn bound(&mut self) {
         const MOST_SLOTS: usize = 64;
         if self.anywhere || self.slots.len() > MOST_SLOTS {

@@ -1,5 +1,5 @@
-//! What registers hold, as far as it follows from the code: addresses are put together by two or three instructions, far
-//! from each other at times, so that they are followed from one to the next.
+//! What registers hold, as far as it follows from the code: addresses are put together by two or three instructions,
+//! far from each other at times, so that they are followed from one to the next.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -58,7 +58,8 @@ pub(super) fn each(registers: u32) -> impl Iterator<Item = u32> {
     (0..31).filter(move |register| registers >> register & 1 == 1)
 }
 
-/// Registers that a function may change: x0 to x18 and x30 (Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1).
+/// Registers that a function may change: x0 to x18 and x30 (Procedure Call Standard for the Arm 64-bit Architecture,
+/// 6.1.1).
 pub(super) const SCRATCH: u32 = 0x4007_ffff;
 
 impl State {

@@ -1,5 +1,5 @@
-//! A64 instructions, one word each, as far as it matters here: where they branch, what they compute with constants, what they
-//! load and store, which registers they read and write (Arm Architecture Reference Manual, C4.1).
+//! A64 instructions, one word each, as far as it matters here: where they branch, what they compute with constants,
+//! what they load and store, which registers they read and write (Arm Architecture Reference Manual, C4.1).
 //!
 //! Disassemblers say how an instruction is written; which registers it reads and writes has to be known besides. So the
 //! encodings are taken apart here, group by group.
@@ -115,10 +115,10 @@ pub(super) trait Decoding {
     fn flow(self) -> Flow;
 
     /// NOP, and UDF 0, which gaps are filled with.
-    fn is_padding(self) -> bool;
+    fn is_padding(&self) -> bool;
 
     /// BTI c, BTI j, BTI jc, PACIASP, PACIBSP: where a guarded page may be entered by a register.
-    fn is_landing_pad(self) -> bool;
+    fn is_landing_pad(&self) -> bool;
 
     fn operation(self) -> Operation;
 
@@ -165,11 +165,11 @@ impl Decoding for Word {
         }
     }
 
-    fn is_padding(self) -> bool {
+    fn is_padding(&self) -> bool {
         self.bits == 0xd503_201f || self.bits == 0
     }
 
-    fn is_landing_pad(self) -> bool {
+    fn is_landing_pad(&self) -> bool {
         matches!(self.bits, 0xd503_245f | 0xd503_249f | 0xd503_24df)
     }
 

@@ -33,7 +33,8 @@ fn conditional(code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u6
     found
 }
 
-/// Short branches of the functions around. They are decoded from where functions begin: between instructions any byte reads as one.
+/// Short branches of the functions around. They are decoded from where functions begin: between instructions any byte
+/// reads as one.
 fn short(code: &Code<'_>, address: u64, over: &Range<u64>) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for start in code.starts_within(address.saturating_sub(16 * SHORT)..over.end + SHORT) {

@@ -1,5 +1,5 @@
-//! References of x86_64: the distance of an address from the end of the instruction, or in a program at a fixed address the
-//! address itself.
+//! References of x86_64: the distance of an address from the end of the instruction, or in a program at a fixed address
+//! the address itself.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use equivalence::is_immediate;
 
 use super::{all as instructions, at};
 
-/// Every place that reads as a reference into the range: four bytes that are a distance from the end of their instruction,
-/// which may go on for an operand of 1, 2 or 4 bytes, or an address.
+/// Every place that reads as a reference into the range: four bytes that are a distance from the end of their
+/// instruction, which may go on for an operand of 1, 2 or 4 bytes, or an address.
 pub(super) fn all(code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
     let mut found = Vec::new();
     for (address, bytes) in code.image.executable() {
@@ -98,8 +98,8 @@ pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeS
             return None;
         }
     }
-    // No function that is known, or one that may begin amid an instruction of another: any place nearby will do from which
-    // decoding in order gets there.
+    // No function that is known, or one that may begin amid an instruction of another: any place nearby will do from
+    // which decoding in order gets there.
     let near = code.starts_within(field.saturating_sub(SPAN)..field.saturating_add(1));
     let found =
         near.into_iter().rev().chain(code.start_before(field)).find(|start| reads_so(code, *start, reference))?;
