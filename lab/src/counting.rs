@@ -55,7 +55,6 @@ pub(crate) fn bench() -> Result<()> {
 }
 
 /// Instructions of one pair and of the loop around it.
-#[allow(clippy::cast_precision_loss, reason = "millions")]
 fn instructions(program: &Path) -> Result<f64> {
     let run = |pairs: u64| steps::count(Command::new(program).env_clear().arg(pairs.to_string()));
     let [few, many] = STEPPED;

@@ -94,7 +94,6 @@ fn median(mut figures: Vec<u64>) -> u64 {
     figures.get(figures.len() / 2).copied().unwrap_or_default()
 }
 
-#[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
 fn print(name: &str, profile: &str, figures: &Figures, stock: &Figures) {
     let cell = |peak: u64, stock: u64| format!("{:.1} MB ({:.2})", peak as f64 / 1e6, peak as f64 / stock as f64);
     let mut cells: Vec<String> =

@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 ///
 /// # Errors
 /// When the program cannot be started or traced, receives a signal, or does not end with exit code 0.
+#[expect(unsafe_code, reason = "what runs between fork and exec is for the caller to vouch for")]
 pub(crate) fn count(command: &mut Command) -> Result<u64> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: the hook makes one system call, which is safe between fork and exec.

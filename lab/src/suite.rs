@@ -72,6 +72,7 @@ fn saved(arguments: &[String]) -> Option<&Path> {
 
 /// Ctrl-C goes to all processes of the terminal. `allograft bench` then writes down what it has: whoever called this
 /// has to see that to its end.
+#[expect(unsafe_code, reason = "a handler of signals is for the caller to vouch for")]
 fn wait_for_the_child_when_interrupted() -> Result<()> {
     extern "C" fn nothing(_: i32) {}
     // Not SIG_IGN, which the child would inherit.

@@ -73,7 +73,8 @@ impl Donors {
         Donors { malloc: Some(malloc), strings: true }
     }
 
-    /// Whether string functions are grafted into `host`: those that are for every allocator are not for every architecture.
+    /// Whether string functions are grafted into `host`: those that are for every allocator are not for every
+    /// architecture.
     pub fn strings_for(self, host: Host) -> bool {
         self.strings && (self.malloc.is_none() || donors::strings().object(host.arch()).is_some())
     }

@@ -1,5 +1,5 @@
-//! Programs linked from grafts of every donor, in the ways in which programs are linked and stripped: the inspector names
-//! the donor, and does not name it where the program brings its own malloc.
+//! Programs linked from grafts of every donor, in the ways in which programs are linked and stripped: the inspector
+//! names the donor, and does not name it where the program brings its own malloc.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,8 +26,8 @@ fn main() {
             }
             for linker in [Linker::Gnu, Linker::Lld] {
                 for level in LEVELS {
-                    // GNU ld on this machine is neither for other architectures nor for LLVM's bitcode, and zig's libc.a is
-                    // linked with lld.
+                    // GNU ld on this machine is neither for other architectures nor for LLVM's bitcode, and zig's
+                    // libc.a is linked with lld.
                     if linker == Linker::Gnu && (level == "-flto" || host != Host::Debian(Arch::X86_64)) {
                         continue;
                     }

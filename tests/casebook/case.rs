@@ -18,8 +18,8 @@ use crate::link::Way;
 pub struct Case {
     /// What holds when it passes, in one sentence.
     pub about: String,
-    /// The program's sources, in the order in which they are linked; each order is a program of its own. A source is a file of
-    /// the folder, or `package:NAME/PATH` for one of a package in the lock file.
+    /// The program's sources, in the order in which they are linked; each order is a program of its own. A source is a
+    /// file of the folder, or `package:NAME/PATH` for one of a package in the lock file.
     pub orders: Vec<Vec<String>>,
     /// Include folders, as sources are named.
     #[serde(default)]
@@ -51,7 +51,8 @@ pub struct Case {
     /// The default allocator is grafted without string functions, too.
     #[serde(default)]
     pub malloc_only: bool,
-    /// The program calls none of the string functions that are grafted on every architecture, and may have no note of them.
+    /// The program calls none of the string functions that are grafted on every architecture, and may have no note of
+    /// them.
     #[serde(default)]
     pub may_lack_strings: bool,
     /// It holds only where string functions are grafted, not on architectures whose hosts keep musl's.
@@ -60,7 +61,8 @@ pub struct Case {
     /// A graft holds what stock musl does not.
     #[serde(default)]
     pub more_than_stock: bool,
-    /// The program is linked with a whole C++ library, and compiled with exceptions: on this machine's architecture only.
+    /// The program is linked with a whole C++ library, and compiled with exceptions: on this machine's architecture
+    /// only.
     #[serde(default)]
     pub cxx: bool,
     /// What the inspector has to say of the program's malloc, when it is not the donor's name.

@@ -39,7 +39,8 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// As users get them: every allocator, with string functions beside it. One of the two alone is for cases that ask for it.
+/// As users get them: every allocator, with string functions beside it. One of the two alone is for cases that ask for
+/// it.
 fn donors_for(case: &Case) -> Vec<Donors> {
     let strings_only = Donors { malloc: None, strings: true };
     let mut all: Vec<Donors> = match case.strings_only {
@@ -61,7 +62,8 @@ fn is_about(case: &Case, donor: &donors::Donor) -> bool {
     named && case.settings.keys().all(|name| options.iter().any(|option| option.name == *name))
 }
 
-/// GNU ld links for this machine only; lld for every architecture. What differs is covered once, not in all combinations.
+/// GNU ld links for this machine only; lld for every architecture. What differs is covered once, not in all
+/// combinations.
 fn ways() -> Vec<Way> {
     let native = Host::Debian(Arch::X86_64);
     let way = |host, linker, mode| Way { host, linker, mode };

@@ -1,5 +1,5 @@
-//! Every conformance program with every donor: shortened in the default tier; the whole matrix of linkers, kinds of programs and
-//! architectures in the slow one, which keeps what came of each run for the table of the docs.
+//! Every conformance program with every donor: shortened in the default tier; the whole matrix of linkers, kinds of
+//! programs and architectures in the slow one, which keeps what came of each run for the table of the docs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use conformance::Program;
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// How much of a program's work is done, in percent. Once in full; how it was linked changes the addresses and the order of
-/// things, which shows itself in less.
+/// How much of a program's work is done, in percent. Once in full; how it was linked changes the addresses and the
+/// order of things, which shows itself in less.
 const SHORT: u32 = 4;
 const WHOLE: u32 = 100;
 const PART: u32 = 15;
@@ -112,8 +112,8 @@ fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, sl
     Trial::test(name, run).with_ignored_flag(slow)
 }
 
-/// Links the program with the graft, runs it, and gives back what it noted: a program may say what a machine keeps it from
-/// doing, such as spawning itself under an emulator.
+/// Links the program with the graft, runs it, and gives back what it noted: a program may say what a machine keeps it
+/// from doing, such as spawning itself under an emulator.
 fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<String>, String> {
     let arch = Arch::from_name(cell.arch).ok_or("an architecture without programs")?;
     let object = bench.file(&format!("{} {}.o", program.name, arch.name()), program.object(arch));

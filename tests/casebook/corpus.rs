@@ -1,4 +1,5 @@
-//! Released programs: the inspector says what each carries, or that it does not know, and the same once they are stripped.
+//! Released programs: the inspector says what each carries, or that it does not know, and the same once they are
+//! stripped.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +9,8 @@ use fixtures::corpus::{self, Released};
 use inspector::Report;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// A file of 100 MB takes under a second on a quiet machine. A net against what never ends, far above what a loaded one needs.
+/// A file of 100 MB takes under a second on a quiet machine. A net against what never ends, far above what a loaded one
+/// needs.
 const SOON: Duration = Duration::from_secs(300);
 
 fn main() {
@@ -97,8 +99,8 @@ fn strip(path: &std::path::Path) -> Result<Vec<u8>, String> {
     fs::read(copy).map_err(|error| error.to_string())
 }
 
-/// A file for another architecture, which this machine's strip may not know, with its symbol table taken off the list of
-/// sections.
+/// A file for another architecture, which this machine's strip may not know, with its symbol table taken off the list
+/// of sections.
 fn without_table(mut bytes: Vec<u8>) -> Vec<u8> {
     let half = |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let headers = u64::from_le_bytes(bytes[40..48].try_into().unwrap_or_default()) as usize;

@@ -1,5 +1,5 @@
-//! Conformance programs that are linked with stock musl first and grafted afterwards: each passes, or was refused. With the
-//! symbol table and without it, as both linkers make them. A part in the default tier, the matrix in the slow one.
+//! Conformance programs that are linked with stock musl first and grafted afterwards: each passes, or was refused. With
+//! the symbol table and without it, as both linkers make them. A part in the default tier, the matrix in the slow one.
 
 use std::path::Path;
 use std::process::Command;
@@ -35,7 +35,8 @@ fn main() {
                         && donor.name == donors::DEFAULT
                         && (index == 0 && stripped || index == 3 && !stripped);
                     let (way, kind) = (*way, if stripped { "stripped" } else { "symbols" });
-                    // With string functions in the slow tier only: crates/allograft/tests/cli has them in the default one.
+                    // With string functions in the slow tier only: crates/allograft/tests/cli has them in the default
+                    // one.
                     for (strings, suffix) in [(false, ""), (true, "+strings")] {
                         let fast = fast && !strings;
                         let name = format!("executable/{}/{}{suffix}/{}/{kind}", program.name, donor.name, way.name());

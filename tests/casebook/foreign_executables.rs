@@ -1,5 +1,6 @@
 //! Conformance programs for aarch64 that are linked with stock musl first and grafted afterwards: each passes under an
-//! emulator, or was refused. With the symbol table and without it. A part in the default tier, the matrix in the slow one.
+//! emulator, or was refused. With the symbol table and without it. A part in the default tier, the matrix in the slow
+//! one.
 
 use std::ffi::OsString;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the conformance runs of the slow tier leave behind: one file each, of which `cargo xtask conformance` makes a table.
+//! What the conformance runs of the slow tier leave behind: one file each, of which `cargo xtask conformance` makes a
+//! table.
 
 use std::fmt;
 use std::fs;
@@ -96,7 +97,8 @@ impl Cell {
             Length::Longer { variable, value } => (100, Some((variable.to_owned(), value.to_owned()))),
         };
         let scale = ("ALLOGRAFT_SCALE".to_owned(), percent.to_string());
-        // What QEMU reads in place of its option -p, which would have to be passed on to the programs that programs start.
+        // What QEMU reads in place of its option -p, which would have to be passed on to the programs that programs
+        // start.
         let pages = self.page_kib.map(|kib| ("QEMU_PAGESIZE".to_owned(), (kib * 1024).to_string()));
         std::iter::once(scale).chain(longer).chain(pages).collect()
     }

@@ -1,5 +1,5 @@
-//! The proof of the string functions (`suite/strings`), twice: of those that a program gets from a grafted libc.a, and of
-//! every path that the processor has. Shortened in the default tier; whole, and emulated, in the slow one.
+//! The proof of the string functions (`suite/strings`), twice: of those that a program gets from a grafted libc.a, and
+//! of every path that the processor has. Shortened in the default tier; whole, and emulated, in the slow one.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -65,7 +65,8 @@ fn the_page_has_every_call() {
     assert!(missing.is_empty(), "docs/system-calls.md lacks (ALLOGRAFT_BLESS=1 writes the table): {missing:#?}");
 }
 
-/// What prctl sets holds for the whole process, and for the programs that it starts: no option of an allocator may reach so far.
+/// What prctl sets holds for the whole process, and for the programs that it starts: no option of an allocator may
+/// reach so far.
 #[test]
 fn no_profile_sets_anything_for_the_whole_process() {
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! Programs in other languages, linked by their own compilers against a grafted `libc.a`: they run, and the inspector finds the
-//! donor in them. The compilers are in a Debian of their own, which `cargo xtask toolchains` unpacks.
+//! Programs in other languages, linked by their own compilers against a grafted `libc.a`: they run, and the inspector
+//! finds the donor in them. The compilers are in a Debian of their own, which `cargo xtask toolchains` unpacks.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -199,7 +199,8 @@ fn answer(mut stream: TcpStream, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A bundle is grafted, installed with the checksum that was printed, and built with; then grafted where it is installed.
+/// A bundle is grafted, installed with the checksum that was printed, and built with; then grafted where it is
+/// installed.
 #[test]
 #[ignore = "takes compilers of other languages, 3.9 GB"]
 fn a_swift_sdk() {

@@ -54,7 +54,6 @@ pub fn ratios(arm: &ArmRuns, other: &ArmRuns) -> Vec<f64> {
 }
 
 /// Peak memory in megabytes, the median of the runs for memory. `None` where programs cannot be traced.
-#[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
 pub fn megabytes(arm: &ArmRuns) -> Option<f64> {
     let peaks: Vec<f64> = arm.memory.iter().map(|memory| memory.peak_bytes as f64 / 1e6).collect();
     (!peaks.is_empty()).then(|| median(&peaks))

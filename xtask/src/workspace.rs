@@ -22,3 +22,43 @@ pub fn zig_cache() -> PathBuf {
 pub fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// The sources below `folder`.
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if path.is_dir() && !hidden && !path.ends_with("target") {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// rustfmt wraps code and leaves comments alone. Rows of a table cannot be wrapped.
+    #[test]
+    fn comments_keep_to_the_width_of_a_line() {
+        const WIDTH: usize = 120;
+        let mut found = Vec::new();
+        sources(&root(), &mut found);
+        assert!(found.len() > 400, "{} sources", found.len());
+        let mut wide = Vec::new();
+        for path in found {
+            for (index, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+                let text = line.trim_start();
+                let is_comment = text.starts_with("//") && !text.trim_start_matches(['/', '!', ' ']).starts_with('|');
+                if is_comment && line.chars().count() > WIDTH {
+                    wide.push(format!("{}:{}", shown(&path), index + 1));
+                }
+            }
+        }
+        assert!(wide.is_empty(), "comments beyond {WIDTH} columns: {wide:?}");
+    }
+}

@@ -9,7 +9,8 @@ use conformance::Program;
 use fixtures::Arch;
 use libtest_mimic::Failed;
 
-/// Percent of the full loops when `ALLOGRAFT_SCALE` says nothing: enough to reach every line, in a fraction of a second.
+/// Percent of the full loops when `ALLOGRAFT_SCALE` says nothing: enough to reach every line, in a fraction of a
+/// second.
 const SCALE: &str = "5";
 
 /// What a program is linked with.

@@ -8,10 +8,11 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::linking::Host;
 
-/// Seconds after which a forked child counts as hanging where that is what has to be found: each such saboteur costs this, and
-/// whoever is only slow is found too.
+/// Seconds after which a forked child counts as hanging where that is what has to be found: each such saboteur costs
+/// this, and whoever is only slow is found too.
 const SHORT_PATIENCE: &str = "2";
-/// Seconds where something else has to be found: a child that is only slow, on a machine that others load, would hide it.
+/// Seconds where something else has to be found: a child that is only slow, on a machine that others load, would hide
+/// it.
 const LONG_PATIENCE: &str = "120";
 
 /// Runs in which a program has to find the fault once.
@@ -24,7 +25,8 @@ struct Finding {
     texts: Vec<String>,
 }
 
-/// `saboteurs/FILE/PROGRAM`: one for each finding that a file announces, and every program for a file that announces none.
+/// `saboteurs/FILE/PROGRAM`: one for each finding that a file announces, and every program for a file that announces
+/// none.
 pub(crate) fn trials() -> Result<Vec<Trial>, Failed> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("saboteurs");
     let mut sources: Vec<PathBuf> =
@@ -76,8 +78,8 @@ fn finding(line: &str) -> Option<Finding> {
 /// The program fails, and says so in the expected words.
 fn expect(finding: &Finding, source: &Path) -> Result<(), Failed> {
     let scale = finding.scale.as_deref().map(|scale| ("ALLOGRAFT_SCALE", scale));
-    // Where mappings come to lie is up to chance, and neighbours become one: now and then a system at its limit of mappings
-    // refuses nothing, and there is nothing to find.
+    // Where mappings come to lie is up to chance, and neighbours become one: now and then a system at its limit of
+    // mappings refuses nothing, and there is nothing to find.
     let hangs = finding.texts.iter().any(|text| text.contains("hang"));
     let patience = ("ALLOGRAFT_HANG_SECONDS", if hangs { SHORT_PATIENCE } else { LONG_PATIENCE });
     let settings: Vec<(&str, &str)> = scale.into_iter().chain([patience]).collect();

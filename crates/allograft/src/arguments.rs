@@ -100,8 +100,8 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     }
 }
 
-/// Prints what the parser says: help, version, or what is wrong with the command line; of that, what was typed is escaped,
-/// since it may be the name of a file that somebody else has chosen. Returns the error as it was printed.
+/// Prints what the parser says: help, version, or what is wrong with the command line; of that, what was typed is
+/// escaped, since it may be the name of a file that somebody else has chosen. Returns the error as it was printed.
 pub(crate) fn tell(mut error: clap::Error) -> clap::Error {
     let typed: Vec<(ContextKind, ContextValue)> = error
         .context()

@@ -10,14 +10,15 @@ use crate::output::printable;
 /// What `--donor` takes for musl's own allocator.
 const NONE: &str = "none";
 
-/// As it is typed. Commands may rename an option or change its help by `mut_arg`, under the names that clap gives: those of
-/// the fields.
+/// As it is typed. Commands may rename an option or change its help by `mut_arg`, under the names that clap gives:
+/// those of the fields.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Choice {
     /// The allocator to put in: see `allograft donors`; `none`: string functions only
     #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
     donor: String,
-    /// Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on; off for executables]
+    /// Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on; off for
+    /// executables]
     #[arg(long, value_name = "WHETHER", value_enum)]
     strings: Option<Switch>,
     /// Bake in a set of options of the donor: see `allograft donors`

@@ -63,8 +63,8 @@ impl Failure {
     }
 }
 
-/// Tells the result of what has been done by `tell`; if it cannot be told, everything is taken back, for an exit code that is not
-/// 0 says that every file is as it was.
+/// Tells the result of what has been done by `tell`; if it cannot be told, everything is taken back, for an exit code
+/// that is not 0 says that every file is as it was.
 pub(crate) fn told<T>(pending: Pending<T>, tell: impl FnOnce(&T) -> Result<(), Failure>) -> Result<T, Failure> {
     let Err(mut failure) = tell(&pending) else { return Ok(pending.settle()) };
     Err(match pending.take_back() {

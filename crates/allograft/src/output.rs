@@ -1,8 +1,9 @@
 //! Where results and messages go, and how they look: results on standard output, everything else on standard error.
 //!
-//! Nothing else prints. What comes out of a file, a path or another program is escaped here, on its way to the terminal: a
-//! message is one line, and so is each line of a [`Page`] and each cell of a [`Table`]; only styles that were asked for here
-//! reach the terminal. Whoever composes a text has nothing to remember. JSON keeps everything, escaped as JSON does it.
+//! Nothing else prints. What comes out of a file, a path or another program is escaped here, on its way to the
+//! terminal: a message is one line, and so is each line of a [`Page`] and each cell of a [`Table`]; only styles that
+//! were asked for here reach the terminal. Whoever composes a text has nothing to remember. JSON keeps everything,
+//! escaped as JSON does it.
 
 mod page;
 mod printable;

@@ -11,7 +11,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::Failure;
 
-/// Until it is dropped, SIGINT, SIGTERM and SIGHUP delete the temporary files, and then end the program as they would have.
+/// Until it is dropped, SIGINT, SIGTERM and SIGHUP delete the temporary files, and then end the program as they would
+/// have.
 pub(crate) struct Cleanup {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
@@ -44,8 +45,8 @@ impl Drop for Cleanup {
     }
 }
 
-/// A write beyond the limit on the size of files shall fail, and all be taken back, rather than end the program. A handler,
-/// since programs that are started get the default again then; a signal that is ignored they would inherit.
+/// A write beyond the limit on the size of files shall fail, and all be taken back, rather than end the program. A
+/// handler, since programs that are started get the default again then; a signal that is ignored they would inherit.
 pub(crate) fn survive_limit_on_files() {
     if !is_ignored(SIGXFSZ) {
         // Without it, the signal ends the program, as ever.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::rust::Rustc;
 
-/// The path that is meant by a target as it was typed: in the root folder of an image, in a Rust toolchain (`rust:TRIPLE`,
-/// `rust:TRIPLE@TOOLCHAIN`), of an installed Swift SDK (`swift:ID`), or itself.
+/// The path that is meant by a target as it was typed: in the root folder of an image, in a Rust toolchain
+/// (`rust:TRIPLE`, `rust:TRIPLE@TOOLCHAIN`), of an installed Swift SDK (`swift:ID`), or itself.
 ///
 /// # Errors
 /// When rustc cannot be asked, or the target or the SDK is not installed; when the path leads out of the root.

@@ -13,9 +13,9 @@ use zigcc::{Zig, ZigTarget};
 
 use crate::recipe::{Recipe, Role, Unit, Upstream};
 
-/// One object has to serve `-static` and `-static-pie` (hence -fPIE), and threads' variables lie at fixed offsets in both
-/// (hence local-exec). Without `-fno-builtin-malloc` and its like, the compiler would see through the family's own bodies.
-/// Unwind tables let a debugger walk out of the allocator.
+/// One object has to serve `-static` and `-static-pie` (hence -fPIE), and threads' variables lie at fixed offsets in
+/// both (hence local-exec). Without `-fno-builtin-malloc` and its like, the compiler would see through the family's own
+/// bodies. Unwind tables let a debugger walk out of the allocator.
 const COMPILE: [&str; 21] = [
     "-c",
     "-O3",
@@ -40,8 +40,8 @@ const COMPILE: [&str; 21] = [
     "-Wno-unused-command-line-argument",
 ];
 
-/// What a shared object has in place of the like above: its code lies anywhere, and it is loaded when the program starts, so
-/// that threads' variables are at offsets which are known then.
+/// What a shared object has in place of the like above: its code lies anywhere, and it is loaded when the program
+/// starts, so that threads' variables are at offsets which are known then.
 const COMPILE_SHARED: [&str; 3] = ["-fPIC", "-ftls-model=initial-exec", "-DGRAFT_SHARED"];
 
 /// The environment's variable with one more preprocessor definition for the glue, to measure what a part of it costs.
@@ -110,8 +110,8 @@ impl Foundry {
         self.out.join(format!("{}-{}.so.z", recipe.name, arch.name()))
     }
 
-    /// Compiles and links a shared object, which exports the public names of the family, and needs no library by name: one
-    /// serves musl's programs and glibc's.
+    /// Compiles and links a shared object, which exports the public names of the family, and needs no library by name:
+    /// one serves musl's programs and glibc's.
     pub(crate) fn cast_library(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
         let source = self.source(recipe)?;
         let scratch = self.out.join(format!("{}-{}-shared", recipe.name, arch.name()));
@@ -173,8 +173,8 @@ impl Foundry {
         self.out.join(format!("{}{strings}-{}.blob", recipe.name, arch.name()))
     }
 
-    /// Links a donor's object, and that of string functions if they are given, with what it needs of a libc to a blob for
-    /// executables that are linked already. The objects have been cast before.
+    /// Links a donor's object, and that of string functions if they are given, with what it needs of a libc to a blob
+    /// for executables that are linked already. The objects have been cast before.
     pub(crate) fn cast_blob(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> Result<(), FoundryError> {
         let path = self.blob_path(recipe, strings, arch);
         let scratch = path.with_extension("");

@@ -15,7 +15,8 @@ use zigcc::Zig;
 
 fn main() {
     if let Err(error) = build() {
-        // Cargo shows a build script's panic together with everything it printed; an exit code alone shows the message only.
+        // Cargo shows a build script's panic together with everything it printed; an exit code alone shows the message
+        // only.
         eprintln!("error: {error}");
         std::process::exit(1);
     }

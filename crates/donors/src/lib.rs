@@ -1,7 +1,7 @@
 //! What can be transplanted: allocators and string functions, what they are called, and the objects built from them.
 //!
-//! A donor is a folder of this crate with a recipe, its glue in C and nothing else to register it by: `build/` finds the
-//! recipes, builds an object for each architecture, and writes the catalogue below.
+//! A donor is a folder of this crate with a recipe, its glue in C and nothing else to register it by: `build/` finds
+//! the recipes, builds an object for each architecture, and writes the catalogue below.
 
 use std::io::Read;
 
@@ -94,8 +94,8 @@ impl Donor {
         self.objects.iter().map(|(arch, _)| *arch)
     }
 
-    /// The shared object for that architecture, if there is one: to be loaded before libc, in programs of musl, and of glibc
-    /// where addresses have 64 bits.
+    /// The shared object for that architecture, if there is one: to be loaded before libc, in programs of musl, and of
+    /// glibc where addresses have 64 bits.
     pub fn library(&self, arch: Arch) -> Option<Vec<u8>> {
         let (_, compressed) = self.libraries.iter().find(|(of, _)| *of == arch)?;
         let mut library = Vec::new();

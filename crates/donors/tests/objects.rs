@@ -84,8 +84,8 @@ fn the_page_on_donors_knows_every_key_of_a_recipe() {
     assert!(!page.contains("shared = true"), "it is a list of architectures");
 }
 
-/// A version as `git describe` gives it names a commit. What the build stops by when the package's sources are others has to
-/// name it too: upstream's own files say the same release at many commits.
+/// A version as `git describe` gives it names a commit. What the build stops by when the package's sources are others
+/// has to name it too: upstream's own files say the same release at many commits.
 #[test]
 fn a_commit_in_a_version_is_what_the_build_checks() {
     let mut commits = 0;

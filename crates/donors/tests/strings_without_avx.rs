@@ -1,7 +1,8 @@
-//! On a processor without AVX the string functions have to run: nothing of it may stand before the branch on the choice.
+//! On a processor without AVX the string functions have to run: nothing of it may stand before the branch on the
+//! choice.
 //!
-//! The public functions are compiled for AVX2 and begin with a branch to their base versions, since that costs less than a
-//! jump the other way round. Nothing but looking at the instructions shows that the compiler keeps to it.
+//! The public functions are compiled for AVX2 and begin with a branch to their base versions, since that costs less
+//! than a jump the other way round. Nothing but looking at the instructions shows that the compiler keeps to it.
 
 use format::Arch;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
@@ -50,8 +51,8 @@ fn check(name: &str, code: &[u8], extent: Extent) {
             let feature = format!("{feature:?}");
             !["AVX", "BMI", "FMA", "LZCNT"].iter().any(|newer| feature.starts_with(newer))
         });
-        // To a processor without BMI1, tzcnt is bsf with a prefix that means nothing; the results are the same for a number
-        // that is not zero, and compilers use it for such alone.
+        // To a processor without BMI1, tzcnt is bsf with a prefix that means nothing; the results are the same for a
+        // number that is not zero, and compilers use it for such alone.
         assert!(
             plain || instruction.mnemonic() == Mnemonic::Tzcnt,
             "`{name}` at {:#x}: {needs:?} before the choice is looked at",

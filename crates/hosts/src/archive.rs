@@ -71,8 +71,8 @@ pub struct ArchiveOperation {
 }
 
 impl ArchiveOperation {
-    /// The members that a step takes out. Their ordinals are those of the archive that the graft is made of: the plan of the
-    /// second step counts in what the first one leaves.
+    /// The members that a step takes out. Their ordinals are those of the archive that the graft is made of: the plan
+    /// of the second step counts in what the first one leaves.
     pub fn removed(&self, kind: DonorKind) -> Vec<RemovedMember> {
         let (first, second) = (self.malloc.as_ref(), self.strings.plan());
         match kind {

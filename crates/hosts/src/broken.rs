@@ -1,5 +1,5 @@
-//! Tests: grafts that are broken between the edit and the verification. Each is refused with the name of the check that finds it,
-//! and nothing is placed.
+//! Tests: grafts that are broken between the edit and the verification. Each is refused with the name of the check that
+//! finds it, and nothing is placed.
 
 use std::cell::RefCell;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fixtures::Arch;
 use fixtures::program::Build;
-use grafts::Recipe;
+use fixtures::sample::{self, Recipe};
 use inspector::verify::Unsound;
 use surgery::archive::Archive;
 
@@ -16,10 +16,6 @@ use crate::graft::graft;
 use crate::remedy::Remedy;
 use crate::request::Request;
 use crate::samples;
-
-#[path = "../../inspector/tests/inspector/grafts.rs"]
-#[allow(dead_code, reason = "the inspector's own tests use more of it")]
-mod grafts;
 
 type Tamper<'t> = &'t dyn Fn(&mut Vec<u8>);
 
@@ -82,7 +78,7 @@ fn request() -> Request {
 #[test]
 fn broken_donors() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("libc.a"), grafts::stock(Arch::X86_64)).unwrap();
+    fs::write(folder.path().join("libc.a"), sample::stock(Arch::X86_64)).unwrap();
     let (define, alone) = (|define| Recipe { define: Some(define), ..Recipe::default() }, Recipe::default());
     let cases: [(Recipe, &[&str]); 11] = [
         (define("WITHOUT_HOOK"), &["exports", "fork-hook"]),
@@ -101,7 +97,7 @@ fn broken_donors() {
         ),
     ];
     for (recipe, names) in cases {
-        let broken = grafts::graft(Arch::X86_64, &recipe);
+        let broken = sample::graft(Arch::X86_64, &recipe);
         let found = failing(folder.path(), "libc.a", &request(), move |bytes| bytes.clone_from(&broken));
         assert_eq!(found, names, "{recipe:?}");
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// The names of the Swift SDKs that an `info.json` lists, as `swift sdk list` and `--swift-sdk` have them, sorted; none where
-/// it is no manifest of such a bundle.
+/// The names of the Swift SDKs that an `info.json` lists, as `swift sdk list` and `--swift-sdk` have them, sorted; none
+/// where it is no manifest of such a bundle.
 pub(crate) fn swift_sdks(manifest: &[u8]) -> Vec<String> {
     let Ok(manifest) = serde_json::from_slice::<Value>(manifest) else { return Vec::new() };
     let artifacts = manifest["artifacts"].as_object();

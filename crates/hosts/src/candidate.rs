@@ -17,8 +17,9 @@ pub struct Candidate {
     exact: bool,
 }
 
-/// What the executable at `path`, whose bytes are `graft`, may hold: first the donor that its note names, then all others that
-/// can go into an executable. Each is made when it is asked for, as the first is nearly always the one. `path` is for messages.
+/// What the executable at `path`, whose bytes are `graft`, may hold: first the donor that its note names, then all
+/// others that can go into an executable. Each is made when it is asked for, as the first is nearly always the one.
+/// `path` is for messages.
 pub fn candidates<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = Candidate> + 'a {
     let texts = transplant::notes(graft);
     let [malloc, strings] = texts.map(|text| text.and_then(|text| Note::parse(text).ok()));
@@ -65,7 +66,8 @@ impl Candidate {
         }
     }
 
-    /// The version of allograft that the executable's note names, if it is not this one: it may have laid out a graft in another way.
+    /// The version of allograft that the executable's note names, if it is not this one: it may have laid out a graft
+    /// in another way.
     pub fn other_allograft(&self) -> Option<&str> {
         self.named
             .as_ref()

@@ -49,16 +49,17 @@ pub(crate) fn sha256(path: &Path) -> Result<Option<String>, Error> {
     open(path)?.map(|file| digest::of_file(&file).context(path, "read")).transpose()
 }
 
-/// Refuses a host beside which something has the name of its backup or record that is no regular file: a graft would put its
-/// own in that place.
+/// Refuses a host beside which something has the name of its backup or record that is no regular file: a graft would
+/// put its own in that place.
 pub(crate) fn are_files(host: &Path) -> Result<(), Error> {
     open(&record_path(host))?;
     open(&backup_path(host))?;
     Ok(())
 }
 
-/// Refuses a stock host with this SHA-256 beside which a file has the name of its backup or record that allograft has not
-/// made: it would be replaced, and deleted by `undo`. The backup of an earlier graft is ours, by what the record says.
+/// Refuses a stock host with this SHA-256 beside which a file has the name of its backup or record that allograft has
+/// not made: it would be replaced, and deleted by `undo`. The backup of an earlier graft is ours, by what the record
+/// says.
 pub(crate) fn are_ours(host: &Path, stock_sha256: &str) -> Result<(), Error> {
     let foreign = |path: &Path, reason: String| Err(Error::ForeignCompanion { path: path.to_owned(), reason });
     let record = match Record::read(host) {

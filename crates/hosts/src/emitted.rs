@@ -12,8 +12,8 @@ use crate::place::{sweep, write_file};
 use crate::proof::Proven;
 use crate::watch::Watch;
 
-/// Writes what has been verified to the file `out`, in one step: whoever looks sees what was there before or all of it. Undecided
-/// yet; `watch` is told while it goes on.
+/// Writes what has been verified to the file `out`, in one step: whoever looks sees what was there before or all of it.
+/// Undecided yet; `watch` is told while it goes on.
 ///
 /// # Errors
 /// When `out` is a folder or a special file, or its folder is missing or cannot be written to.

@@ -349,8 +349,8 @@ impl Error {
         matches!(self, Error::Executable { refusal: NoMallocng | TableUnused, .. })
     }
 
-    /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be safe.
-    /// 4: failed, and what had been done could not all be taken back.
+    /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be
+    /// safe. 4: failed, and what had been done could not all be taken back.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Refused { refusal, .. } if refusal.is_damage() => 2,

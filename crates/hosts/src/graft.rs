@@ -1,5 +1,5 @@
-//! The way through: a target is recognised, each of its hosts is planned, edited, verified and proven, and then all are placed, or
-//! none.
+//! The way through: a target is recognised, each of its hosts is planned, edited, verified and proven, and then all are
+//! placed, or none.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ use crate::tree;
 use crate::undo;
 use crate::watch::Watch;
 
-/// Grafts `target`: a musl `libc.a`, a linked executable, a folder that holds `libc.a`s, or a packed Swift SDK bundle. All of its
-/// hosts, or on an error none.
+/// Grafts `target`: a musl `libc.a`, a linked executable, a folder that holds `libc.a`s, or a packed Swift SDK bundle.
+/// All of its hosts, or on an error none.
 ///
 /// # Errors
 /// What speaks against it. Every file is as it was.
@@ -89,31 +89,24 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
     for Decided { grafted, .. } in &decided {
         sweep(&grafted.path, &locks);
     }
-    let transaction = {
-        let make = |ready: &'_ Ready, bytes: &[u8]| ready.graft(bytes);
-        let edits: Vec<_> = decided
-            .iter()
-            .map(|decided| decided.ready.as_ref().map(|ready| move |bytes: &[u8]| make(ready, bytes)))
-            .collect();
-        let mut changes = Vec::new();
-        let mut changed = Vec::new();
-        for (index, (decided, edit)) in decided.iter().zip(&edits).enumerate() {
-            let graft = edit.as_ref().map(|edit| Content::Edit(edit));
-            if graft.is_some() || decided.record.is_some() {
-                let (host, expected) = (decided.grafted.path.as_path(), decided.before_sha256.as_str());
-                let backup = decided.grafted.action == Action::Grafted;
-                changes.push(Change { host, expected, graft, backup, record: decided.record.as_ref() });
-                changed.push(index);
-            }
-        }
-        let (notes, transaction) = place(&changes, observe)?;
-        drop(changes);
-        drop(edits);
-        for (index, notes) in changed.into_iter().zip(notes) {
-            decided[index].grafted.notes.extend(notes);
-        }
-        transaction
-    };
+    let is_changed = |decided: &&Decided| decided.ready.is_some() || decided.record.is_some();
+    let changes: Vec<Change<'_>> = decided
+        .iter()
+        .filter(is_changed)
+        .map(|decided| Change {
+            host: &decided.grafted.path,
+            expected: &decided.before_sha256,
+            graft: decided.ready.as_ref().map(Content::Host),
+            backup: decided.grafted.action == Action::Grafted,
+            record: decided.record.as_ref(),
+        })
+        .collect();
+    let (notes, transaction) = place(&changes, observe)?;
+    drop(changes);
+    let changed = decided.iter_mut().filter(|decided| is_changed(&&**decided));
+    for (decided, notes) in changed.zip(notes) {
+        decided.grafted.notes.extend(notes);
+    }
     let grafted = decided.into_iter().map(|decided| decided.grafted).collect();
     Ok(Pending::new(Grafts::of(grafted, skipped), transaction, Some(locks)))
 }

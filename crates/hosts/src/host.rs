@@ -1,5 +1,5 @@
-//! One host on its way: bytes, recognised host, plan, edited bytes, verified bytes, proven bytes. Archives and executables are two
-//! implementations of one trait.
+//! One host on its way: bytes, recognised host, plan, edited bytes, verified bytes, proven bytes. Archives and
+//! executables are two implementations of one trait.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -145,8 +145,8 @@ pub(crate) struct Prepared {
     verified: Verified,
 }
 
-/// Prepares the graft of the recognised `host` at `path`, which has these bytes. A graft is made anew from its stock file, where that
-/// is to be had: nothing of an earlier donor, or of an earlier release of this program, is left then.
+/// Prepares the graft of the recognised `host` at `path`, which has these bytes. A graft is made anew from its stock
+/// file, where that is to be had: nothing of an earlier donor, or of an earlier release of this program, is left then.
 pub(crate) fn prepare(
     host: &dyn Host,
     path: &Path,
@@ -177,8 +177,9 @@ fn verified(host: &dyn Host, planner: &mut Planner<'_>) -> Result<(Operation, Ve
     Ok((operation, verified, remarks))
 }
 
-/// The backup of a graft with a record that fits, if it is what the record says; where grafts of the host's kind cannot be made of
-/// anything else, it has to be. A backup with somebody else's allocator in it is no stock file: what it had lost is in the graft.
+/// The backup of a graft with a record that fits, if it is what the record says; where grafts of the host's kind cannot
+/// be made of anything else, it has to be. A backup with somebody else's allocator in it is no stock file: what it had
+/// lost is in the graft.
 fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Option<(Base, Vec<u8>)>, Error> {
     let record = undo::record_of(path, sha256_of_host).filter(|record| record.stock_sha256 != sha256_of_host);
     let Some(record) = record.filter(|_| host.carried().anything()) else { return Ok(None) };

@@ -22,8 +22,8 @@ pub(crate) struct Insert {
 }
 
 impl Insert {
-    /// Fills options and notes into the donor for `arch`; with `strings`, the one that brings string functions. `path` is for messages,
-    /// `allograft` the version of this program for the notes.
+    /// Fills options and notes into the donor for `arch`; with `strings`, the one that brings string functions. `path`
+    /// is for messages, `allograft` the version of this program for the notes.
     ///
     /// # Errors
     /// A donor that does not go into executables of that architecture, or has no such options.

@@ -1,7 +1,7 @@
 //! Recognises what can be grafted and applies a plan to it, atomically and undoably.
 //!
-//! The way through, in [`graft`]: a target is recognised, its hosts come from a source, each is planned, edited, verified and proven,
-//! and then all are placed, or none.
+//! The way through, in [`graft`]: a target is recognised, its hosts come from a source, each is planned, edited,
+//! verified and proven, and then all are placed, or none.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -27,8 +27,9 @@
 //! | `stock` | what an archive has lost, from stock archives |
 //! | `root` | paths in the root folder of an image |
 //! | `record`, `companion` | the files beside a host, and whether those are ours |
-//! | `attributes`, `names`, `digest` | mode, owner and the like of a file; hard links and the exchange of names; SHA-256 |
-//! | `lock`, `live`, `watch` | one allograft at a time; temporary files when a signal ends the process; whom to tell of progress |
+//! | `attributes`, `names`, `digest` | mode, owner and the like of a file; hard links and exchanged names; SHA-256 |
+//! | `lock`, `live` | one allograft at a time in a folder; the temporary files of this process |
+//! | `watch` | whom to tell of progress |
 //! | `error`, `remedy` | why a host was not grafted or not given back, and what to do about it |
 
 mod archive;

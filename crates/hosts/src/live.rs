@@ -30,8 +30,8 @@ pub struct Ending {
     _live: MutexGuard<'static, BTreeSet<PathBuf>>,
 }
 
-/// Deletes every temporary file that this process has made, whatever its other threads are about, as the next run would after
-/// a kill: each host is stock or graft, and its record fits. For a process that a signal ends.
+/// Deletes every temporary file that this process has made, whatever its other threads are about, as the next run would
+/// after a kill: each host is stock or graft, and its record fits. For a process that a signal ends.
 pub fn remove_temporaries() -> Ending {
     let live = live();
     for path in live.iter() {

@@ -24,9 +24,9 @@ pub(crate) struct FolderLocks {
 impl FolderLocks {
     /// Locks the folder of each of `files`, waiting for other allografts that work there.
     ///
-    /// Folders are locked in the order of their real paths, so that two runs over overlapping trees cannot wait for each
-    /// other. Folders that cannot be locked, as on some network file systems, are gone without, and `watch` is told:
-    /// the replacement is still atomic, and the host is compared again before it is replaced.
+    /// Folders are locked in the order of their real paths, so that two runs over overlapping trees cannot wait for
+    /// each other. Folders that cannot be locked, as on some network file systems, are gone without, and `watch` is
+    /// told: the replacement is still atomic, and the host is compared again before it is replaced.
     ///
     /// # Errors
     /// Folders that are not there, and what the system says beside that it cannot lock.
@@ -92,8 +92,8 @@ fn patiently(mut lock: impl FnMut(bool) -> io::Result<bool>, waiting: impl FnOnc
     }
 }
 
-/// Whether the error says that this folder is none that can be locked. flock(2) on a descriptor for reading fails on some
-/// network file systems; a folder that may not be read cannot be opened.
+/// Whether the error says that this folder is none that can be locked. flock(2) on a descriptor for reading fails on
+/// some network file systems; a folder that may not be read cannot be opened.
 fn cannot_lock(error: &io::Error) -> bool {
     const ERRORS: [Errno; 7] =
         [Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOSYS, Errno::BADF, Errno::INVAL, Errno::NOLCK, Errno::ACCESS];

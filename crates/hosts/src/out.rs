@@ -22,7 +22,8 @@ fn new_name(out: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// The file to write for `-o out`, which may be there already and must not be `host`, the file that is read, if there is one.
+/// The file to write for `-o out`, which may be there already and must not be `host`, the file that is read, if there
+/// is one.
 ///
 /// # Errors
 /// A folder, a special file, the host itself, the name of a backup or a record, and a folder that is not there.

@@ -89,10 +89,11 @@ pub struct Bundle {
     pub swift_sdks: Vec<String>,
     /// What was done.
     pub action: Action,
-    /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; not known of one that is only planned.
+    /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; not known of one that is only
+    /// planned.
     pub sha256: Option<String>,
-    /// SHA-256 of the tar in it before compression, which is the same whoever compresses it; `None` for one that was not
-    /// written, and for a zip.
+    /// SHA-256 of the tar in it before compression, which is the same whoever compresses it; `None` for one that was
+    /// not written, and for a zip.
     pub tar_sha256: Option<String>,
     /// SHA-256 of the stock bundle, where it is known.
     pub stock_sha256: Option<String>,

@@ -20,14 +20,14 @@
 //! The backup is a second name (hard link) of the stock host: its bytes, owner and times are stock's own, and the
 //! host's old name for other links of the same file stays with them. Undoing gives the host that name back.
 //!
-//! Where the system gives no second name (somebody else's file, with `fs.protected_hardlinks`), the graft gets the backup's
-//! name first, and then host and backup exchange their names in one step: the backup is the stock file itself here, too.
-//! Undoing exchanges them again. Only where a file system has neither, the backup is a copy, which may not be able to have
-//! stock's owner; the record knows then what stock was.
+//! Where the system gives no second name (somebody else's file, with `fs.protected_hardlinks`), the graft gets the
+//! backup's name first, and then host and backup exchange their names in one step: the backup is the stock file itself
+//! here, too. Undoing exchanges them again. Only where a file system has neither, the backup is a copy, which may not
+//! be able to have stock's owner; the record knows then what stock was.
 //!
-//! Nothing of this is final until the result has been told ([`Transaction`]): until then the files that were replaced or
-//! deleted lie beside the host under temporary names. A file under one of the two names that is none of ours is left alone,
-//! and the host is not grafted.
+//! Nothing of this is final until the result has been told ([`Transaction`]): until then the files that were replaced
+//! or deleted lie beside the host under temporary names. A file under one of the two names that is none of ours is left
+//! alone, and the host is not grafted.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -41,6 +41,7 @@ use crate::attributes::Attributes;
 use crate::companion;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
+use crate::host::Ready;
 use crate::lock::FolderLocks;
 use crate::proof::Proven;
 use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path, temporary};
@@ -65,13 +66,10 @@ pub(crate) enum Stage {
 /// Told of each stage once it is reached.
 pub(crate) type Observer<'a> = &'a dyn Fn(Stage);
 
-/// Makes a graft from the bytes of its host.
-pub(crate) type Edit<'a> = &'a dyn Fn(&[u8]) -> Result<Proven, Error>;
-
 /// Where a graft comes from.
 pub(crate) enum Content<'a> {
     /// It is made from the host's bytes.
-    Edit(Edit<'a>),
+    Host(&'a Ready),
     /// A bundle: it has been written already, with proven entries, safely to disk, while the host had this identity.
     Bundle { file: Cell<Option<TempPath>>, sha256: &'a str, identity: Identity },
 }
@@ -225,8 +223,8 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     };
     let graft = match &change.graft {
         None => None,
-        Some(Content::Edit(make)) => {
-            let graft = make(&bytes)?;
+        Some(Content::Host(ready)) => {
+            let graft = ready.graft(&bytes)?;
             is_on_record(graft.sha256())?;
             let (new, lost) = written(host, graft.bytes(), &file)?;
             notes.extend(lost.iter().map(ToString::to_string));
@@ -241,8 +239,8 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     Ok(Prepared { identity, graft, becomes_backup: matches!(backup, Backup::HostItself), notes })
 }
 
-/// Writes a proven file to `out`, replacing what is there, with mode, owner and extended attributes of `like`. Returns notes for the
-/// user, and what settles it.
+/// Writes a proven file to `out`, replacing what is there, with mode, owner and extended attributes of `like`. Returns
+/// notes for the user, and what settles it.
 ///
 /// The folder of `out` has to be locked.
 pub(crate) fn write_file(
@@ -266,8 +264,8 @@ pub(crate) fn write_file(
     Ok((lost.iter().map(ToString::to_string).collect(), transaction))
 }
 
-/// How many of the host's links are ours: its own name, and those of backups. The backup of another name of the same file in
-/// this folder is one, too.
+/// How many of the host's links are ours: its own name, and those of backups. The backup of another name of the same
+/// file in this folder is one, too.
 fn own_links(host: &Path, metadata: &fs::Metadata) -> u64 {
     let same = |other: &fs::Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
     let entries = fs::read_dir(folder_of(host)).into_iter().flatten().flatten();
@@ -324,8 +322,8 @@ fn back_up(
     Ok(if lost.is_empty() { Backup::There } else { Backup::Lacking })
 }
 
-/// Gives all hosts their stock file back or, on an error, none; then takes away their records and backups. Returns notes for
-/// the user, a list for each host.
+/// Gives all hosts their stock file back or, on an error, none; then takes away their records and backups. Returns
+/// notes for the user, a list for each host.
 ///
 /// The folders of all hosts have to be locked, and the hashes of hosts and backups compared with the records.
 pub(crate) fn restore(
@@ -364,8 +362,8 @@ pub(crate) fn restore(
     Ok(notes)
 }
 
-/// Takes backup and record away from a host that is stock again. What cannot be deleted stays, and does no harm; returns
-/// that, as clauses whose subject is the host.
+/// Takes backup and record away from a host that is stock again. What cannot be deleted stays, and does no harm;
+/// returns that, as clauses whose subject is the host.
 pub(crate) fn forget(host: &Path, transaction: &mut Transaction, observe: Observer<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (path, stage) in [(backup_path(host), Stage::BackupDeleted), (record_path(host), Stage::RecordDeleted)] {

@@ -25,8 +25,8 @@ pub(crate) struct Trial {
     pub(crate) notes: Vec<String>,
 }
 
-/// Proves the verified graft of the file at `path`, whose stock file holds `stock`. Of an executable, the self-test is run, and what
-/// `request` asks for; of an archive there is nothing to run.
+/// Proves the verified graft of the file at `path`, whose stock file holds `stock`. Of an executable, the self-test is
+/// run, and what `request` asks for; of an archive there is nothing to run.
 ///
 /// # Errors
 /// The self-test failed, or could not be run and was not waived; stock and graft differ.

@@ -82,8 +82,8 @@ impl Record {
         text.into_bytes()
     }
 
-    /// The record in a new file for `host`, safely on disk. It has the owner of the host, where the system permits, and may be
-    /// read by those who may read the host; it is no program, whatever the host is.
+    /// The record in a new file for `host`, safely on disk. It has the owner of the host, where the system permits, and
+    /// may be read by those who may read the host; it is no program, whatever the host is.
     pub(crate) fn written(&self, host: &Path, like: &File) -> Result<TempPath, Error> {
         let mut file = new_file(host)?;
         let mode = like.metadata().context(host, "read")?.permissions().mode() & 0o044 | 0o600;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 pub struct Request {
     /// The allocator; `None`: the host keeps its own.
     pub donor: Option<&'static donors::Donor>,
-    /// Whether the string functions are grafted. `None`: into archives, where an allocator still is if they cannot be, and not into
-    /// executables.
+    /// Whether the string functions are grafted. `None`: into archives, where an allocator still is if they cannot be,
+    /// and not into executables.
     pub strings: Option<bool>,
     /// Options of the allocator to bake in: name and value.
     pub settings: Vec<(String, i64)>,

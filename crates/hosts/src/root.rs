@@ -9,8 +9,8 @@ use crate::error::{Error, IoContext};
 /// So many links in a row are a circle. (Linux: MAXSYMLINKS.)
 const MOST_LINKS: usize = 40;
 
-/// The path outside of what is called `path` inside of the folder `root`: no part of it below `root` is a symbolic link. As a
-/// process would that has `root` for its root: absolute links start there, and `..` does not lead above it.
+/// The path outside of what is called `path` inside of the folder `root`: no part of it below `root` is a symbolic
+/// link. As a process would that has `root` for its root: absolute links start there, and `..` does not lead above it.
 pub fn in_root(root: &Path, path: &Path) -> Result<PathBuf, Error> {
     resolve(root, path).context(&root.join(path.strip_prefix("/").unwrap_or(path)), "read")
 }

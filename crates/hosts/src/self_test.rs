@@ -21,13 +21,13 @@ const PASSED: &[u8] = b"allograft self-test: ok\n";
 /// It takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the donor's
-/// start routine relocates itself, and instead of the program the malloc family is called through the program's own entry
-/// points. Nothing else of the program is run. Says what was done.
+/// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the
+/// donor's start routine relocates itself, and instead of the program the malloc family is called through the program's
+/// own entry points. Nothing else of the program is run. Says what was done.
 ///
 /// # Errors
-/// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a program for
-/// another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
+/// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
+/// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
 pub fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
     let arch = arch(host, graft)?;
     let copy = transplant::with_self_test(graft).ok_or_else(|| Error::SelfTest {
@@ -83,8 +83,8 @@ fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error> {
     Ok(InMemory(reader))
 }
 
-/// Runs a program for another architecture: by itself, where the kernel has been told of an emulator, else by QEMU's from
-/// the command path. With what `start` gave, which emulator it was.
+/// Runs a program for another architecture: by itself, where the kernel has been told of an emulator, else by QEMU's
+/// from the command path. With what `start` gave, which emulator it was.
 fn foreign<T>(
     host: &Path,
     arch: Arch,
@@ -109,8 +109,8 @@ fn foreign<T>(
     Ok((done, format!(" (by {name})")))
 }
 
-/// Runs stock and graft with these arguments, without input, and compares what they print and how they end. The graft lies
-/// beside the stock file meanwhile, and is told the same name.
+/// Runs stock and graft with these arguments, without input, and compares what they print and how they end. The graft
+/// lies beside the stock file meanwhile, and is told the same name.
 pub(crate) fn compare(host: &Path, stock: &[u8], graft: &[u8], arguments: &[OsString]) -> Result<String, Error> {
     let mut outputs = Vec::new();
     for bytes in [stock, graft] {

@@ -38,8 +38,8 @@ impl Hosts {
         Ok(Hosts { folder: Some(folder.to_owned()), candidates, skipped })
     }
 
-    /// Prepares the graft of each host, one after the other, and hands it to `take` with the host's bytes. Returns what `take` makes
-    /// of them, and what was left alone.
+    /// Prepares the graft of each host, one after the other, and hands it to `take` with the host's bytes. Returns what
+    /// `take` makes of them, and what was left alone.
     ///
     /// # Errors
     /// What speaks against a graft of one of them, or nothing in the folder can be grafted.

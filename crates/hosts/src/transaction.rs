@@ -124,8 +124,8 @@ impl Transaction {
     /// Takes everything back, last step first.
     ///
     /// # Errors
-    /// What could not be. A step of a host that fails ends it for this host: record and backup of one that stays grafted
-    /// must stay.
+    /// What could not be. A step of a host that fails ends it for this host: record and backup of one that stays
+    /// grafted must stay.
     pub(crate) fn take_back(mut self) -> Result<(), Stuck> {
         self.undo_all()
     }
@@ -317,8 +317,8 @@ pub(crate) fn linked(host: &Path, path: &Path) -> io::Result<TempPath> {
     Ok(temporary(host, |name| names::link(path, name))?.into_temp_path())
 }
 
-/// A copy of the file at `path` under a temporary name, safely on disk, with its times and with its attributes as far as the
-/// system permits; and what could not be kept.
+/// A copy of the file at `path` under a temporary name, safely on disk, with its times and with its attributes as far
+/// as the system permits; and what could not be kept.
 pub(crate) fn copied(host: &Path, path: &Path) -> Result<(TempPath, Vec<Lost>), Error> {
     let from = File::open(path).context(path, "read")?;
     let mut copy = new_file(host)?;
@@ -345,7 +345,8 @@ pub(crate) fn can_exchange(host: &Path) -> bool {
     }
 }
 
-/// A new file with `bytes`, safely on disk, with mode, owner and extended attributes of `like`; and what could not be kept.
+/// A new file with `bytes`, safely on disk, with mode, owner and extended attributes of `like`; and what could not be
+/// kept.
 pub(crate) fn written(host: &Path, bytes: &[u8], like: &File) -> Result<(TempPath, Vec<Lost>), Error> {
     let mut file = new_file(host)?;
     file.as_file_mut().write_all(bytes).context(host, "write")?;

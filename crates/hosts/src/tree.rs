@@ -23,8 +23,8 @@ use crate::transaction::{Deed, TemporaryFolder, Transaction, sync_folder, writte
 
 /// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
 ///
-/// Symbolic links, modes, times and hard links among the copied files are kept, owners and extended attributes as far as
-/// permitted; backups and records of grafts stay behind. The copy gets its name when it is complete.
+/// Symbolic links, modes, times and hard links among the copied files are kept, owners and extended attributes as far
+/// as permitted; backups and records of grafts stay behind. The copy gets its name when it is complete.
 pub(crate) fn write_folder(
     folder: &Path,
     out: &Path,

@@ -237,7 +237,8 @@ pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
     }
 }
 
-/// The allocator that somebody else has put into the archive at `path`, by name: such a file is no stock to compare with.
+/// The allocator that somebody else has put into the archive at `path`, by name: such a file is no stock to compare
+/// with.
 pub fn another_allocator_in(path: &Path) -> Result<Option<&'static str>, Error> {
     Ok(surgery::plan::another_allocator(&parse(path, &read(path)?)?))
 }

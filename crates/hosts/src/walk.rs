@@ -22,7 +22,8 @@ pub(crate) struct Found {
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Walks `folder`, symbolic links read as in the image with this root, or as they are. Symbolic links to folders are not followed: inside, the walk gets there anyway; outside is not ours.
+/// Walks `folder`, symbolic links read as in the image with this root, or as they are. Symbolic links to folders are
+/// not followed: inside, the walk gets there anyway; outside is not ours.
 pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> {
     let image = match image {
         Some(image) => Some(image.canonicalize().context(image, "read")?),

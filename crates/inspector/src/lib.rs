@@ -1,7 +1,7 @@
 //! An independent reader: which allocator a file carries, and whether a graft is whole.
 //!
-//! It shares no code with the crates that make grafts, not even names and numbers, so that a mistake there is not repeated
-//! here. It reads only: what links and runs programs is the crate `trial`.
+//! It shares no code with the crates that make grafts, not even names and numbers, so that a mistake there is not
+//! repeated here. It reads only: what links and runs programs is the crate `trial`.
 //!
 //! | module | what lives there |
 //! | --- | --- |

@@ -72,8 +72,8 @@ pub(crate) enum Bond {
 pub(crate) const BOND_SECTION: &str = ".note.allograft.bond";
 const BOND_KIND: u32 = 3;
 
-/// What the linker put into the notes on the bond: four distances, each from its own place, to `malloc`, `__libc_malloc`,
-/// `free` and `__libc_free`. Nothing where there is no such note, or where several disagree.
+/// What the linker put into the notes on the bond: four distances, each from its own place, to `malloc`,
+/// `__libc_malloc`, `free` and `__libc_free`. Nothing where there is no such note, or where several disagree.
 pub(crate) fn bond(elf: &Elf<'_>) -> Option<Bond> {
     let mut bonds = all(elf).into_iter().filter(|note| note.owner == OWNER && note.kind == BOND_KIND).map(|note| {
         let words = elf.bytes.over(note.description);
@@ -197,7 +197,8 @@ pub(crate) fn of_graft(elf: &Elf<'_>, subject: Subject) -> Vec<Result<GraftNote,
     found
 }
 
-/// The texts of the graft's notes in an ELF file or an archive: on its allocator, and on its string functions. Equal ones once.
+/// The texts of the graft's notes in an ELF file or an archive: on its allocator, and on its string functions. Equal
+/// ones once.
 pub(crate) fn texts(file: &[u8]) -> Result<[Vec<String>; 2], InspectError> {
     let mut found = [Vec::new(), Vec::new()];
     let mut add = |elf: &Elf<'_>| {

@@ -25,8 +25,8 @@ pub struct Report {
     pub strings_evidence: Vec<Evidence>,
     /// The C library's release, or what is known of it: `2.36`, `>=2.34`.
     pub libc_version: Option<String>,
-    /// What serves the C library's own blocks, where it is something else than what serves `malloc`: musl's allocator is
-    /// still in such a program, and still reached.
+    /// What serves the C library's own blocks, where it is something else than what serves `malloc`: musl's allocator
+    /// is still in such a program, and still reached.
     pub libc_allocator: Option<Allocator>,
     /// What else matters for a graft.
     pub facts: Facts,
@@ -196,7 +196,8 @@ pub mod name {
         "tcmalloc", "hardened",
     ];
 
-    /// Whether `name` is a build or a line of releases of `allocator`: `mimalloc3`, `mimalloc-secure`, `hardened-light`.
+    /// Whether `name` is a build or a line of releases of `allocator`: `mimalloc3`, `mimalloc-secure`,
+    /// `hardened-light`.
     pub(crate) fn is_variant(name: &str, allocator: &str) -> bool {
         name.strip_prefix(allocator).is_some_and(|rest| {
             let number = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
@@ -245,8 +246,8 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// A processor architecture, as far as it matters to name it. Not the crate `format`'s: this reader shares nothing with what
-/// makes grafts, and names architectures without donors, too.
+/// A processor architecture, as far as it matters to name it. Not the crate `format`'s: this reader shares nothing with
+/// what makes grafts, and names architectures without donors, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Arch {

@@ -16,8 +16,8 @@ pub struct Invocation {
     pub load: Option<Load>,
 }
 
-/// How a server is asked. In its own arguments and in this command, `{port}` is a port of this machine that nobody listens
-/// on, another one in each run: on one that was just in use, many servers cannot listen for a minute.
+/// How a server is asked. In its own arguments and in this command, `{port}` is a port of this machine that nobody
+/// listens on, another one in each run: on one that was just in use, many servers cannot listen for a minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
     /// Puts load on the server once it listens, and prints what came of that.

@@ -1,4 +1,5 @@
-//! Compares programs that should do the same: runs in random order within rounds, paired statistics, memory, system calls.
+//! Compares programs that should do the same: runs in random order within rounds, paired statistics, memory, system
+//! calls.
 //!
 //! | module | what lives there |
 //! | --- | --- |

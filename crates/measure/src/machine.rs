@@ -188,12 +188,10 @@ fn own_seconds() -> f64 {
     seconds(UsageWho::RUSAGE_SELF) + seconds(UsageWho::RUSAGE_CHILDREN)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "processor time")]
 fn to_seconds(seconds: i64, microseconds: i64) -> f64 {
     seconds as f64 + microseconds as f64 * 1e-6
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a number of processors")]
 fn to_f64(count: usize) -> f64 {
     count as f64
 }

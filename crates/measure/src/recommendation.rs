@@ -30,7 +30,8 @@ impl Objective {
 
 /// How much memory a balanced choice may take, to stock's.
 pub const MOST_MEMORY: f64 = 1.25;
-/// How much more than stock it may take in any case, in bytes: of a small program, a multiple is memory that nobody would miss.
+/// How much more than stock it may take in any case, in bytes: of a small program, a multiple is memory that nobody
+/// would miss.
 pub const MEMORY_ALLOWANCE: u64 = 16 << 20;
 /// A change has to be worth it: less time than this of stock's.
 const WORTH_TIME: f64 = 0.97;
@@ -284,7 +285,6 @@ mod tests {
     use crate::results::Origin;
     use crate::statistics::Method;
 
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a test's megabytes")]
     fn bytes(megabytes: f64) -> u64 {
         (megabytes * 1e6) as u64
     }
@@ -383,7 +383,8 @@ mod tests {
         assert!(recommend(&arms()[..1], &[], Objective::Speed).is_none());
     }
 
-    /// 16 MiB more than stock are nothing that somebody would miss, whatever multiple of a small program's memory they are.
+    /// 16 MiB more than stock are nothing that somebody would miss, whatever multiple of a small program's memory they
+    /// are.
     #[test]
     fn memory_may_grow_by_a_quarter_or_by_an_allowance() {
         let take = |peaks: &[Option<u64>]| {

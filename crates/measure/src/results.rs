@@ -39,7 +39,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// The results with as many digits as are kept, six: what is shown now is then what is shown of the kept file later.
+    /// The results with as many digits as are kept, six: what is shown now is then what is shown of the kept file
+    /// later.
     ///
     /// # Errors
     /// Those of JSON, which holds every figure that can be measured.
@@ -222,8 +223,8 @@ pub struct CaseArm {
     pub cost_s: Option<Spread>,
     /// That, to stock's in the same rounds.
     pub ratio_to_stock: Option<Ratio>,
-    /// The other figures of timed runs: medians, but means of user and system time, which some kernels count in ticks that are
-    /// longer than a short run.
+    /// The other figures of timed runs: medians, but means of user and system time, which some kernels count in ticks
+    /// that are longer than a short run.
     pub typical: Option<Figures>,
     /// Median of the peaks.
     pub peak_memory_bytes: Option<u64>,
@@ -275,7 +276,8 @@ impl CaseResult {
         title(&self.name, self.threads, self.size)
     }
 
-    /// How its runs ended, where that may not be what was meant: a linter ends so, and so does a program that was called wrongly.
+    /// How its runs ended, where that may not be what was meant: a linter ends so, and so does a program that was
+    /// called wrongly.
     pub fn ending(&self) -> Option<String> {
         let code = self.exit_code.filter(|code| *code != 0)?;
         let said = self.complaint.as_ref().map_or(String::new(), |said| format!("; stock says `{said}`"));
@@ -409,12 +411,10 @@ pub fn degradation(cases: &[CaseResult], arm: usize) -> Option<f64> {
     (least.0 < greatest.0).then(|| greatest.1 / least.1 / (to_f64(greatest.0) / to_f64(least.0)))
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for people")]
 pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "medians of counts")]
 fn to_u64(figure: f64) -> u64 {
     figure.round() as u64
 }

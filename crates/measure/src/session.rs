@@ -21,8 +21,8 @@ pub struct Plan {
     pub least_rounds: usize,
     /// Rounds after which it stops.
     pub most_rounds: usize,
-    /// Time for everything. A round that would probably end later is not begun, but for the first. Of several comparisons:
-    /// for all of them together.
+    /// Time for everything. A round that would probably end later is not begun, but for the first. Of several
+    /// comparisons: for all of them together.
     #[serde(rename = "budget_s", with = "in_seconds")]
     pub budget: Duration,
     /// The half width that intervals should have: 0.01 is about 1 %.
@@ -133,8 +133,8 @@ pub struct Run {
 pub struct Session {
     /// In the order of the case's arms.
     pub arms: Vec<ArmRuns>,
-    /// How the first arm ended when its answer was kept, and what it said: what all runs repeated. Nothing for servers, which
-    /// are ended.
+    /// How the first arm ended when its answer was kept, and what it said: what all runs repeated. Nothing for servers,
+    /// which are ended.
     pub end: Option<End>,
     /// Why it ended.
     pub stopped: Stopped,
@@ -208,8 +208,8 @@ fn complained(complaint: &str) -> String {
 /// Compares the arms of `case`, as long as the budget of `plan` lasts.
 ///
 /// # Errors
-/// When the first arm cannot be measured. Another one that ends otherwise than the first, or prints something else, is taken
-/// out.
+/// When the first arm cannot be measured. Another one that ends otherwise than the first, or prints something else, is
+/// taken out.
 pub fn compare(case: &Case, plan: &Plan, tools: &mut Tools<'_>) -> Result<Session, SessionError> {
     let until = tools.clock.now() + plan.budget;
     let mut comparison = Comparison::new(case, plan.clone());

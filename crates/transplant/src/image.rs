@@ -222,9 +222,9 @@ impl<'a> Image<'a> {
         Ok(image)
     }
 
-    /// What is mapped to be executed, without the sections of data in it: linkers that do not separate code put constants and
-    /// unwind tables into the same segment, where each word would read as some instruction. What no section says
-    /// anything about may be code; and all may be, if the sections contradict the entry point.
+    /// What is mapped to be executed, without the sections of data in it: linkers that do not separate code put
+    /// constants and unwind tables into the same segment, where each word would read as some instruction. What no
+    /// section says anything about may be code; and all may be, if the sections contradict the entry point.
     fn code_ranges(&self) -> Vec<Range<u64>> {
         let loads = self.loads().filter(|load| load.flags & PF_X != 0);
         let mapped: Vec<Range<u64>> = loads.map(|load| load.address..load.address + load.file_size).collect();
@@ -255,7 +255,8 @@ impl<'a> Image<'a> {
     }
 
     fn check(&self) -> Result<(), Refusal> {
-        // User space ends here on every x86_64 kernel, and not before on those of aarch64; sums below cannot overflow then.
+        // User space ends here on every x86_64 kernel, and not before on those of aarch64; sums below cannot overflow
+        // then.
         const LIMIT: u64 = 1 << 47;
         let mut end = 0;
         for segment in &self.segments {

@@ -1,4 +1,5 @@
-//! Which executables are no hosts, by their headers and marks. What is left over may still be refused for what is in it.
+//! Which executables are no hosts, by their headers and marks. What is left over may still be refused for what is in
+//! it.
 
 use format::note::{self, DESCRIPTION, HEAD};
 use format::{Arch, DonorKind};
@@ -11,7 +12,8 @@ pub fn carries_graft(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, &note::head(DonorKind::Malloc)).is_some()
 }
 
-/// The descriptions of a graft's notes on its allocator and on its string functions; `None` where there is no such note.
+/// The descriptions of a graft's notes on its allocator and on its string functions; `None` where there is no such
+/// note.
 pub fn notes(graft: &[u8]) -> [Option<&[u8]>; 2] {
     DonorKind::ALL.map(|kind| {
         let start = memchr::memmem::find(graft, &note::head(kind))? + HEAD;
@@ -51,8 +53,9 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
     Err(Refusal::Other { what })
 }
 
-/// Whether the kernel is asked to guard the pages of code: GNU_PROPERTY_AARCH64_FEATURE_1_AND has GNU_PROPERTY_AARCH64_FEATURE_1_BTI
-/// (System V ABI for the Arm 64-bit Architecture, 6.2). A static program's are all guarded then, the donor's too.
+/// Whether the kernel is asked to guard the pages of code: GNU_PROPERTY_AARCH64_FEATURE_1_AND has
+/// GNU_PROPERTY_AARCH64_FEATURE_1_BTI (System V ABI for the Arm 64-bit Architecture, 6.2). A static program's are all
+/// guarded then, the donor's too.
 fn is_guarded(image: &Image<'_>) -> bool {
     const FEATURES: u32 = 0xc000_0000;
     const BTI: u32 = 1;
@@ -66,8 +69,9 @@ fn is_guarded(image: &Image<'_>) -> bool {
     })
 }
 
-/// Data behind everything that the headers know of: archives of self-extracting programs, applications of Python, Node or
-/// Deno. Such programs look for it from their end, which would be the graft's then. Signatures are stored there, too.
+/// Data behind everything that the headers know of: archives of self-extracting programs, applications of Python, Node
+/// or Deno. Such programs look for it from their end, which would be the graft's then. Signatures are stored there,
+/// too.
 fn appended(image: &Image<'_>) -> Result<(), Refusal> {
     let segments = image.segments.iter().filter(|segment| segment.kind != 0).filter(|segment| segment.file_size != 0);
     let segments = segments.map(|segment| segment.offset.saturating_add(segment.file_size));

@@ -11,8 +11,8 @@
 //!         names and headers of sections
 //! ```
 //!
-//! Program headers last and in a segment of their own, which no section lies in: only so do GNU strip, objcopy and LLVM's
-//! keep the file whole. The data has no part that is not in the file for the same reason.
+//! Program headers last and in a segment of their own, which no section lies in: only so do GNU strip, objcopy and
+//! LLVM's keep the file whole. The data has no part that is not in the file for the same reason.
 
 use format::entries::ENTRY;
 use format::{note, parameters};
@@ -52,7 +52,8 @@ pub(crate) struct Jump {
     pub(crate) to: &'static str,
 }
 
-/// What the blob's `struct transplant_parameters` is told (crates/donors/transplant/parameters.h). Addresses of the program.
+/// What the blob's `struct transplant_parameters` is told (crates/donors/transplant/parameters.h). Addresses of the
+/// program.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parameters {
     pub(crate) errno_offset: i64,
@@ -281,8 +282,8 @@ fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &P
     sections[tdata].align = storage.align;
     add(&mut sections, ".allograft.relocations", SHT_PROGBITS, SHF_WRITE, place.table_at, place.headers_at, 16);
 
-    // The program's own storage is a part of the new one. Its bytes stay, as data that nobody reads; its variables are to
-    // be found where they are now.
+    // The program's own storage is a part of the new one. Its bytes stay, as data that nobody reads; its variables are
+    // to be found where they are now.
     let tables: Vec<Section> = sections.iter().filter(|section| section.kind == SHT_SYMTAB).copied().collect();
     for content in tables.iter().filter_map(Section::content) {
         for entry in file[content].chunks_exact_mut(SYMBOL) {

@@ -24,8 +24,8 @@ pub(crate) fn errno_offset(code: &Code<'_>, family: &Family) -> Result<i64, Refu
     }
 }
 
-/// A program that forks has to tell the allocator, or a child may wait forever for a lock that a thread held. Programs into
-/// which fork is not linked have no such system call (src/process/_Fork.c).
+/// A program that forks has to tell the allocator, or a child may wait forever for a lock that a thread held. Programs
+/// into which fork is not linked have no such system call (src/process/_Fork.c).
 pub(crate) fn check_fork(code: &Code<'_>, family: &Family) -> Result<(), Refusal> {
     if family.core.contains_key(&Role::ForkHook) {
         return Ok(());
@@ -46,8 +46,8 @@ pub(crate) struct ThreadEnd {
 /// Where a thread ends: nothing in a program that cannot start any.
 ///
 /// pthread_exit (src/thread/pthread_create.c) is the function that calls `__unmapself`. It runs the destructors of the
-/// thread's keys and then, at once, blocks signals: so the call wanted is the one directly before the call of a function
-/// that makes the system call rt_sigprocmask. There has to be exactly one such pair.
+/// thread's keys and then, at once, blocks signals: so the call wanted is the one directly before the call of a
+/// function that makes the system call rt_sigprocmask. There has to be exactly one such pair.
 pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refusal> {
     let missing = |found| Err(Refusal::ThreadEnd { found });
     let unmap = code.machine.unmap_selves(code);
@@ -88,11 +88,12 @@ pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refus
     Ok(Some(*end))
 }
 
-/// Refuses a program that makes threads with thread-local storage of its own, by `clone` with CLONE_SETTLS: the donor's part of the
-/// storage is in what musl allocates for a thread, and nowhere else. `end` is where musl's own threads end.
+/// Refuses a program that makes threads with thread-local storage of its own, by `clone` with CLONE_SETTLS: the donor's
+/// part of the storage is in what musl allocates for a thread, and nowhere else. `end` is where musl's own threads end.
 ///
-/// Seen are flags that stand directly before the system call, before a call of musl's `__clone` (src/thread/ARCH/clone.s), or before a
-/// call of a small function around that, such as `clone` (src/linux/clone.c). Nothing is seen of clone3.
+/// Seen are flags that stand directly before the system call, before a call of musl's `__clone`
+/// (src/thread/ARCH/clone.s), or before a call of a small function around that, such as `clone` (src/linux/clone.c).
+/// Nothing is seen of clone3.
 pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Result<(), Refusal> {
     const SMALL: usize = 80;
     let mut makers: BTreeSet<(u64, u64)> = BTreeSet::new();
@@ -134,8 +135,8 @@ pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Resu
 /// The flags of pthread_create (src/thread/pthread_create.c).
 const MUSLS_THREAD: u64 = 0x7d_0f00;
 
-/// Whether flags of `clone` make a thread with thread-local storage that is given: CLONE_VM and CLONE_SETTLS, and no signal at its end or
-/// SIGCHLD (clone(2)).
+/// Whether flags of `clone` make a thread with thread-local storage that is given: CLONE_VM and CLONE_SETTLS, and no
+/// signal at its end or SIGCHLD (clone(2)).
 fn makes_thread(flags: u64) -> bool {
     const VM_AND_SETTLS: u64 = 0x8_0100;
     flags & VM_AND_SETTLS == VM_AND_SETTLS && matches!(flags & 0xff, 0 | 17) && flags >> 31 == 0
@@ -145,8 +146,8 @@ fn callers(code: &Code<'_>, start: u64) -> Vec<u64> {
     code.branches_to(start).iter().map(|branch| branch.site).collect()
 }
 
-/// Direct calls that follow each other without a branch or another call between: site and target of the first, and target of
-/// the second.
+/// Direct calls that follow each other without a branch or another call between: site and target of the first, and
+/// target of the second.
 fn adjacent_calls(function: &Function) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
     function.instructions.iter().filter_map(move |(site, instruction)| {
         let Flow::Call(Some(first)) = instruction.flow else { return None };
@@ -170,9 +171,9 @@ fn blocks_signals(code: &mut Code<'_>, start: u64) -> bool {
 
 /// main, and what has the donor's handed over in its place.
 ///
-/// `_start_c` (crt/crt1.c), and in static-pie programs what `_dlstart_c` goes on to (crt/rcrt1.c), load three functions: main
-/// into the first argument, `_init` into the fourth and `_fini` into the fifth, and branch. There is one such place within
-/// what the entry point leads to.
+/// `_start_c` (crt/crt1.c), and in static-pie programs what `_dlstart_c` goes on to (crt/rcrt1.c), load three
+/// functions: main into the first argument, `_init` into the fourth and `_fini` into the fifth, and branch. There is
+/// one such place within what the entry point leads to.
 pub(crate) fn main(code: &Code<'_>) -> Result<Handover, Refusal> {
     let mut open = vec![(code.image.entry, 0)];
     let mut seen = BTreeSet::new();

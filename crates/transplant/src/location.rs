@@ -1,9 +1,10 @@
 //! Where the donor's segments begin, in memory and in the file.
 //!
 //! A program may read its own headers where they are mapped: LLVM's profile runtime finds the program headers at
-//! `__ehdr_start + e_phoff` and a note at `__ehdr_start + p_offset` (compiler-rt, InstrProfilingPlatformLinux.c), and so do
-//! kernels before 5.18 for `AT_PHDR` (fs/binfmt_elf.c). Linkers make both true, since they map the file's beginning at
-//! `__ehdr_start`. They stay true if everything new lies as far behind the ELF header in memory as it does in the file.
+//! `__ehdr_start + e_phoff` and a note at `__ehdr_start + p_offset` (compiler-rt, InstrProfilingPlatformLinux.c), and
+//! so do kernels before 5.18 for `AT_PHDR` (fs/binfmt_elf.c). Linkers make both true, since they map the file's
+//! beginning at `__ehdr_start`. They stay true if everything new lies as far behind the ELF header in memory as it does
+//! in the file.
 
 use crate::blob::MOST_BLOB;
 use crate::code::Code;
@@ -16,12 +17,14 @@ pub(crate) struct Location {
     pub(crate) offset: u64,
 }
 
-/// How many bytes of zeros a file may grow by without need, for what the program has in memory and not in the file (`.bss`).
+/// How many bytes of zeros a file may grow by without need, for what the program has in memory and not in the file
+/// (`.bss`).
 const MOST_PADDING: u64 = 1 << 20;
 
 impl Location {
-    /// Where the donor goes in a program: as far behind the program's ELF header in memory as in the file, if the header is
-    /// mapped at all. Where that takes much room, or more than a jump reaches, only a program that refers to its ELF header gets it.
+    /// Where the donor goes in a program: as far behind the program's ELF header in memory as in the file, if the
+    /// header is mapped at all. Where that takes much room, or more than a jump reaches, only a program that refers to
+    /// its ELF header gets it.
     pub(crate) fn of(code: &Code<'_>) -> Location {
         let (image, page) = (code.image, code.machine.page());
         let end = image.loads().map(|load| load.memory().end).max().unwrap_or(0);
@@ -47,8 +50,8 @@ fn mapped_header(image: &Image<'_>) -> Option<u64> {
     image.loads().find(holds).map(|load| load.address)
 }
 
-/// Whether any code or data may refer to the ELF header. The address 0 of a position-independent program is told from a number by
-/// its relocation.
+/// Whether any code or data may refer to the ELF header. The address 0 of a position-independent program is told from a
+/// number by its relocation.
 fn refers_to_header(code: &Code<'_>, header: u64) -> bool {
     let image = code.image;
     // The headers name their own address.

@@ -33,8 +33,8 @@ pub struct Plan {
     pub symbols: bool,
     /// The functions that are redirected, by role and address.
     pub entries: Vec<Entry>,
-    /// Its string functions, in order of their addresses: those that are redirected and those that stay. None, if the blob brings
-    /// none.
+    /// Its string functions, in order of their addresses: those that are redirected and those that stay. None, if the
+    /// blob brings none.
     pub strings: Vec<StringEntry>,
     /// With them: those that the program does not show, or the donor does not have.
     pub strings_absent: Vec<(StringFunction, strings::Absence)>,
@@ -189,7 +189,8 @@ fn target(role: Role) -> &'static str {
     }
 }
 
-/// Whether the bytes of a jump from `site` on can be written over: they are the function's own, and nothing jumps behind the first.
+/// Whether the bytes of a jump from `site` on can be written over: they are the function's own, and nothing jumps
+/// behind the first.
 fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u64) -> Result<(), Refusal> {
     let size = code.machine.jump_size();
     let function = match family.functions.get(&address) {
@@ -216,8 +217,8 @@ fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u6
     Ok(())
 }
 
-/// The program's functions for the self-test, in the order of `parameters.h`: those that lead to the family by its code, and
-/// others by name only where they are redirected themselves or call what is.
+/// The program's functions for the self-test, in the order of `parameters.h`: those that lead to the family by its
+/// code, and others by name only where they are redirected themselves or call what is.
 fn calls(code: &Code<'_>, family: &Family) -> [Option<u64>; parameters::CALLS] {
     let core = |role| family.core.get(&role).copied();
     let calloc = family.wrappers.iter().find(|(role, _)| *role == Role::Calloc).map(|(_, start)| *start);

@@ -1,7 +1,7 @@
 //! The copy of a grafted program that runs its self-test in place of the program.
 //!
-//! Nothing outside such a copy asks for the self-test: no variable of the environment, no argument. Or whoever has a say in a
-//! program's environment could have it exit with 0 without having run.
+//! Nothing outside such a copy asks for the self-test: no variable of the environment, no argument. Or whoever has a
+//! say in a program's environment could have it exit with 0 without having run.
 
 use format::parameters::{FORMAT, HEAD, MAGIC, SELF_TEST};
 

@@ -1,5 +1,5 @@
-//! The thread-local storage of both, so that no distance from the thread pointer changes which is built into the program's
-//! code (Drepper, ELF Handling For Thread-Local Storage, 3).
+//! The thread-local storage of both, so that no distance from the thread pointer changes which is built into the
+//! program's code (Drepper, ELF Handling For Thread-Local Storage, 3).
 
 use format::Arch;
 

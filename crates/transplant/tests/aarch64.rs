@@ -83,8 +83,8 @@ fn code_says_the_same_as_symbols() {
     }
 }
 
-/// vfork makes the system call of fork and has no hook: a program with nothing else is grafted without its names, too. One with
-/// fork has the hook.
+/// vfork makes the system call of fork and has no hook: a program with nothing else is grafted without its names, too.
+/// One with fork has the hook.
 #[test]
 fn a_vfork_is_no_fork() {
     for (name, hook) in [("spawn", false), ("fork_owners", true)] {
@@ -100,8 +100,8 @@ fn a_vfork_is_no_fork() {
     assert!(matches!(plan(&bytes, &BLOB, true).unwrap(), Err(Refusal::ForkHook)));
 }
 
-/// As GHC's initLinker ends: the last call does not return, and what lies behind it is another function, which jumps back. So
-/// it reads as a loop that takes more of the stack each time around, with a page of musl's in it.
+/// As GHC's initLinker ends: the last call does not return, and what lies behind it is another function, which jumps
+/// back. So it reads as a loop that takes more of the stack each time around, with a page of musl's in it.
 #[test]
 fn a_call_that_does_not_return_makes_no_loop() {
     const ENDLESS: &str = ".text
@@ -256,13 +256,14 @@ fn constants_beside_the_code_are_no_code() {
     assert!(state_elsewhere(&program, true));
 }
 
-/// gcc puts a page on the stack when it is short of registers, and makes an address of it when it has it back: so does a
-/// released hadolint's.
+/// gcc puts a page on the stack when it is short of registers, and makes an address of it when it has it back: so does
+/// a released hadolint's.
 #[test]
 fn a_page_is_followed_to_the_stack_and_back() {
     let (page, offset) = page_of_context(8);
     let found = |between: u32, back: u32| {
-        // mov x1, x0; str x1, [sp, #16]; mov x0, #0; what comes in between; what takes it back into x2; ldrb w1, [x2]; ret
+        // mov x1, x0; str x1, [sp, #16]; mov x0, #0; what comes in between; what takes it back into x2; ldrb w1, [x2];
+        // ret
         let load = 0x3940_0041 | offset << 10;
         let words = [page, 0xaa00_03e1, 0xf900_0be1, 0xd280_0000, between, back, load, 0xd65f_03c0];
         state_elsewhere(&among_constants(&words, true), true)
@@ -311,8 +312,8 @@ proptest! {
     }
 }
 
-/// A program with a word of its own at the symbol `word`, and where it is; and where the branches and calls in functions lead to
-/// that stay within them.
+/// A program with a word of its own at the symbol `word`, and where it is; and where the branches and calls in
+/// functions lead to that stay within them.
 fn with_word(assembly: &str, functions: &[&str]) -> (Vec<u8>, u64, usize, BTreeSet<u64>) {
     let bytes = linked_with("family", &[], assembly);
     let file = ElfFile64::<Endianness>::parse(bytes.as_slice()).unwrap();
@@ -354,7 +355,8 @@ fn branch(opcode: u32, site: u64, target: u64) -> [u8; 4] {
     (opcode | (target.wrapping_sub(site) >> 2) as u32 & 0x3ff_ffff).to_le_bytes()
 }
 
-/// Constants among the code read as branches at times, and may lead anywhere: to places amid the family's functions, too.
+/// Constants among the code read as branches at times, and may lead anywhere: to places amid the family's functions,
+/// too.
 #[test]
 fn bytes_that_read_as_branches_make_no_functions() {
     const CONSTANTS: &str = ".text

@@ -4,13 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fixtures::Arch;
+use fixtures::sample::{self, Recipe};
 use trial::{Emulator, TrialOptions, TrialOutcome, trial};
-
-#[allow(dead_code, reason = "the inspector's tests use more of it")]
-#[path = "../../inspector/tests/inspector/grafts.rs"]
-mod grafts;
-
-use grafts::Recipe;
 
 /// A folder with a space in its name, and in it a graft beside start files.
 struct Host {
@@ -22,7 +17,7 @@ impl Host {
     fn new(arch: Arch, recipe: &Recipe, start_files: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("two words ").tempdir().unwrap();
         let libc = folder.path().join("libc.a");
-        fs::write(&libc, grafts::graft(arch, recipe)).unwrap();
+        fs::write(&libc, sample::graft(arch, recipe)).unwrap();
         for name in start_files {
             fs::copy(fixtures::debian_musl(arch).libdir.join(name), folder.path().join(name)).unwrap();
         }

@@ -327,7 +327,6 @@ fn costs(figures: &Figures) -> String {
     let of = |runs: &[Run], figure: fn(&Run) -> Option<f64>| runs.iter().filter_map(figure).collect::<Vec<_>>();
     let middle = |runs, figure| median(&of(runs, figure));
     let seconds = |run: &Run| run.seconds;
-    #[allow(clippy::cast_precision_loss, reason = "megabytes with one decimal")]
     let megabytes = |run: &Run| Some(run.peak? as f64 / 1e6);
     let (graft, stock) = (of(&figures.graft, seconds), of(&figures.stock, seconds));
     let ratios: Vec<f64> = graft.iter().zip(&stock).map(|(graft, stock)| graft / stock).collect();

@@ -10,9 +10,9 @@ use crate::failure::Failure;
 
 /// Cargo's build, run, test, bench and install, with a modern allocator in every program
 ///
-/// Programs for a musl target are linked with a private grafted copy of the target's libc.a. It lies in the project's target
-/// folder; the toolchain and everything else stay untouched. Each program is inspected when it is linked: one without the
-/// donor is an error.
+/// Programs for a musl target are linked with a private grafted copy of the target's libc.a. It lies in the project's
+/// target folder; the toolchain and everything else stay untouched. Each program is inspected when it is linked: one
+/// without the donor is an error.
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo-allograft",

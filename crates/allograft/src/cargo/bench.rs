@@ -56,8 +56,8 @@ After `--`: the program's arguments, or a whole command that says {out}; {thread
 
 Exit code 1 if an arm fails, or gives another answer or another exit code than stock.";
 
-/// Of `allograft bench`, by the names of its fields: what cargo decides here. They are refused with our usage, as cargo has
-/// nothing of that name either.
+/// Of `allograft bench`, by the names of its fields: what cargo decides here. They are refused with our usage, as cargo
+/// has nothing of that name either.
 const CARGO_DECIDES: [&str; 8] = ["suite", "host", "build", "build_glibc", "cc", "include", "quick", "from"];
 
 /// Cargo has them as well, so they ask for nothing.
@@ -97,7 +97,8 @@ fn options() -> Vec<(String, bool)> {
     options.filter_map(option).collect()
 }
 
-/// Whether these words ask for it: the command is `bench`, and an option of `allograft bench` or the question for help is there.
+/// Whether these words ask for it: the command is `bench`, and an option of `allograft bench` or the question for help
+/// is there.
 pub(super) fn asked(words: &[OsString]) -> bool {
     let options = options();
     let (mut is_bench, mut asks) = (false, false);

@@ -1,7 +1,7 @@
 //! What cargo's configuration says, as far as it concerns us: `build.target` and the programs that cargo calls.
 //!
-//! Cargo reads `.cargo/config.toml` of the current folder and of those above it, then that of its home; nearer files win
-//! (The Cargo Book, Configuration). `cargo config get` would tell, and is not stable.
+//! Cargo reads `.cargo/config.toml` of the current folder and of those above it, then that of its home; nearer files
+//! win (The Cargo Book, Configuration). `cargo config get` would tell, and is not stable.
 
 use std::ffi::OsString;
 use std::fs;

@@ -9,8 +9,8 @@ use super::arguments::Order;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Makes the graft of `libc` below `folder`, unless it is there already, and returns the folder with it as `libc.a`. Its name
-/// is a part of its checksum, so that another donor, other options or another libc have another folder.
+/// Makes the graft of `libc` below `folder`, unless it is there already, and returns the folder with it as `libc.a`.
+/// Its name is a part of its checksum, so that another donor, other options or another libc have another folder.
 pub(super) fn make(
     folder: &Path,
     target: &str,

@@ -1,9 +1,10 @@
-//! `cargo allograft`: cargo's own commands, with programs linked against a private grafted copy of the target's `libc.a`.
+//! `cargo allograft`: cargo's own commands, with programs linked against a private grafted copy of the target's
+//! `libc.a`.
 //!
-//! Cargo is told to call this program in rustc's place for the packages of the workspace (RUSTC_WORKSPACE_WRAPPER), where it
-//! changes one thing: programs for the target get the folder of the grafted copy as the first one that is searched for
-//! libraries. So the user's flags, linkers and configuration stay what they are, dependencies are compiled once for stock and
-//! graft together, and a change of donor links programs anew and compiles nothing.
+//! Cargo is told to call this program in rustc's place for the packages of the workspace (RUSTC_WORKSPACE_WRAPPER),
+//! where it changes one thing: programs for the target get the folder of the grafted copy as the first one that is
+//! searched for libraries. So the user's flags, linkers and configuration stay what they are, dependencies are compiled
+//! once for stock and graft together, and a change of donor links programs anew and compiles nothing.
 
 mod arguments;
 mod bench;

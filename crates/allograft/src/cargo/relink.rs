@@ -1,7 +1,7 @@
 //! In the linker's place, for `cargo allograft bench`: the link line of a program is run once for each arm.
 //!
-//! Everything before that, the whole compilation, is done once. rustc removes its object files right after the link, so whoever
-//! wants to link them again has to do it then.
+//! Everything before that, the whole compilation, is done once. rustc removes its object files right after the link, so
+//! whoever wants to link them again has to do it then.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -25,7 +25,8 @@ pub(super) struct Relink {
     pub(super) links: PathBuf,
     /// The real linker.
     pub(super) linker: PathBuf,
-    /// The folders of all arms, that of stock first. In each: `lib`, a folder with `libc.a`, and `bin`, where programs go.
+    /// The folders of all arms, that of stock first. In each: `lib`, a folder with `libc.a`, and `bin`, where programs
+    /// go.
     pub(super) arms: Vec<PathBuf>,
 }
 

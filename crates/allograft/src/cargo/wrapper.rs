@@ -1,4 +1,5 @@
-//! In rustc's and rustdoc's place: programs for the target get the grafted libc first, everything else goes through unchanged.
+//! In rustc's and rustdoc's place: programs for the target get the grafted libc first, everything else goes through
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -272,8 +273,8 @@ mod tests {
     fn zig_is_told_by_its_name_and_by_what_it_says() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("cc-wrapper");
-        // By another process: what this one has open for writing, a child of another test's holds for a moment too, and nothing
-        // can be started that is open for writing.
+        // By another process: what this one has open for writing, a child of another test's holds for a moment too, and
+        // nothing can be started that is open for writing.
         let says = "echo '#!/bin/sh\necho clang version 20.1.2 [https://github.com/ziglang/zig-bootstrap x]' >\"$0\"; chmod +x \"$0\"";
         let written = std::process::Command::new("sh").args(["-ec", says]).arg(&script).status().unwrap();
         assert!(written.success());

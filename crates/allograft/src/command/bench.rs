@@ -34,14 +34,15 @@ pub(crate) use host::Host;
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
 ///
-/// Builds the program once for each arm, against a private copy of the libc's folder: the host stays as it is. Checks that
-/// all arms give the same output and exit code as stock, whatever that is, then runs them in random order within rounds until
-/// the intervals are narrow enough or the budget is spent. Memory and system calls are measured in runs of their own.
+/// Builds the program once for each arm, against a private copy of the libc's folder: the host stays as it is. Checks
+/// that all arms give the same output and exit code as stock, whatever that is, then runs them in random order within
+/// rounds until the intervals are narrow enough or the budget is spent. Memory and system calls are measured in runs of
+/// their own.
 ///
 /// Arms: stock, strings (string functions alone), donors as `graft` puts them in, and of those variants: mimalloc:small
-/// (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions), mimalloc:strings (with them, in
-/// a program that is linked already); glibc. `all` is strings and every donor, `profiles` every donor with each of its
-/// profiles.
+/// (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions), mimalloc:strings (with
+/// them, in a program that is linked already); glibc. `all` is strings and every donor, `profiles` every donor with
+/// each of its profiles.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft bench --build 'gcc -O2 -static -specs {libdir}/musl-gcc.specs main.c -o {out}' -- input.txt
@@ -86,7 +87,8 @@ pub(crate) struct Bench {
     /// The environment variable by which the program takes its number of threads
     #[arg(long, value_name = "NAME", requires = "threads")]
     threads_var: Option<String>,
-    /// What is wanted: `balanced` is the fastest that takes at most 1.25 times stock's peak memory, or at most 16 MiB more
+    /// What is wanted: `balanced` is the fastest that takes at most 1.25 times stock's peak memory, or at most 16 MiB
+    /// more
     #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Wanted::Balanced)]
     wanted: Wanted,
     /// Time for everything but building: 90s, 10m, 1h [default: 5m, for the suite 1h]

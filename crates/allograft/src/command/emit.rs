@@ -24,8 +24,8 @@ use crate::tuning;
 /// Write a donor as a file to link or to preload, and print how to use it
 ///
 /// For programs whose libc.a is not to be touched, or not to be had. An object put on the link line takes the place of
-/// libc's malloc, and of its string functions; so does the same as an archive, for build systems that take libraries only. A
-/// shared object is preloaded into dynamic programs, of musl or of glibc.
+/// libc's malloc, and of its string functions; so does the same as an archive, for build systems that take libraries
+/// only. A shared object is preloaded into dynamic programs, of musl or of glibc.
 #[derive(Debug, Args)]
 #[command(mut_arg("strings", |strings| strings.help(STRINGS)), after_help = "Examples:
   allograft emit --target x86_64-linux-musl

@@ -21,19 +21,20 @@ use crate::progress::Bar;
 use crate::signals::Cleanup;
 use crate::target::located;
 
-/// Put a modern allocator and fast string functions into a musl libc.a, in place of musl's; or an allocator into a program
+/// Put a modern allocator and fast string functions into a musl libc.a, in place of musl's; or an allocator into a
+/// program
 ///
-/// The target is recognised by its content: a static archive; a static executable; a folder (toolchain, sysroot, unpacked SDK)
-/// or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip), of which every musl libc.a is grafted, or none of them if one
-/// cannot be. Grafting a graft replaces its donors; the same again changes nothing. Where the string functions cannot be
-/// exchanged, the allocator still is, with a warning.
+/// The target is recognised by its content: a static archive; a static executable; a folder (toolchain, sysroot,
+/// unpacked SDK) or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip), of which every musl libc.a is grafted, or
+/// none of them if one cannot be. Grafting a graft replaces its donors; the same again changes nothing. Where the
+/// string functions cannot be exchanged, the allocator still is, with a warning.
 ///
-/// An executable that is linked already is refused unless every function of musl's allocator is found in it and nothing else
-/// touches that allocator's state; the graft passes a self-test before it takes the stock file's place. It keeps its string
-/// functions, unless `--strings on` asks for those to be exchanged that are proven by their code.
+/// An executable that is linked already is refused unless every function of musl's allocator is found in it and nothing
+/// else touches that allocator's state; the graft passes a self-test before it takes the stock file's place. It keeps
+/// its string functions, unless `--strings on` asks for those to be exchanged that are proven by their code.
 ///
-/// In place, the stock file stays beside the graft as libc.a.allograft-stock for `allograft undo`; of a packed bundle, the
-/// whole bundle.
+/// In place, the stock file stays beside the graft as libc.a.allograft-stock for `allograft undo`; of a packed bundle,
+/// the whole bundle.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a
@@ -50,10 +51,11 @@ use crate::target::located;
 
 Programs have to be linked again to get the new allocator: build systems do not always notice that libc.a changed.")]
 pub(crate) struct Graft {
-    /// The libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, rust:TRIPLE for a target of the
-    /// Rust toolchain, or swift:ID for an installed Swift SDK
+    /// The libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, rust:TRIPLE for a target
+    /// of the Rust toolchain, or swift:ID for an installed Swift SDK
     target: PathBuf,
-    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the image
+    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the
+    /// image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     #[command(flatten)]
@@ -64,8 +66,8 @@ pub(crate) struct Graft {
     /// Replace an allocator that somebody else has put into a libc.a
     #[arg(long)]
     force: bool,
-    /// With --force: a stock archive, or a folder with a libc.a or libc++abi.a under it, to bring back what that libc.a has
-    /// lost; can be given several times
+    /// With --force: a stock archive, or a folder with a libc.a or libc++abi.a under it, to bring back what that libc.a
+    /// has lost; can be given several times
     #[arg(long, value_name = "FILE", requires = "force")]
     stock: Vec<PathBuf>,
     /// Print what would be done, and do nothing

@@ -25,7 +25,8 @@ A host that carries no graft is nothing to undo, which is no error.")]
 pub(crate) struct Undo {
     /// The grafted libc.a, a folder with grafts under it, a packed Swift SDK bundle, or swift:ID
     target: PathBuf,
-    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the image
+    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the
+    /// image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }

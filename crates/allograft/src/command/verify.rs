@@ -31,9 +31,11 @@ use crate::target::located;
 
 Exit code 1 if any check fails. What was not run is no failure; look for `not run` or `not_run`.")]
 pub(crate) struct Verify {
-    /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or rust:TRIPLE
+    /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or
+    /// rust:TRIPLE
     target: PathBuf,
-    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the image
+    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the
+    /// image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Compare against this stock libc.a rather than the backup beside the graft

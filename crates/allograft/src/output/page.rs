@@ -9,7 +9,8 @@ use comfy_table::{Attribute, CellAlignment, Color, ContentArrangement, presets};
 use super::Style;
 use super::printable::{acts, printable};
 
-/// How text that a [`Page`] takes is coloured: by marks that nobody outside of this run knows, so that no file can hold them.
+/// How text that a [`Page`] takes is coloured: by marks that nobody outside of this run knows, so that no file can hold
+/// them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Marks {
     secret: u64,
@@ -49,7 +50,6 @@ impl Page {
     }
 
     /// Takes one line; `writeln!` and `write!` call this. It does not fail: the result is what those macros expect.
-    #[allow(clippy::unnecessary_wraps, reason = "as `std::fmt::Write` has it")]
     pub(crate) fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> fmt::Result {
         let line = line.to_string();
         let mut rest = line.strip_suffix('\n').unwrap_or(&line);

@@ -2,14 +2,15 @@
 
 use std::fmt::Display;
 
-/// Whether a terminal would act on this character rather than show it: control characters (C0, DEL, C1), ends of lines and
-/// paragraphs, and what changes the direction of text (Unicode's property `Bidi_Control`).
+/// Whether a terminal would act on this character rather than show it: control characters (C0, DEL, C1), ends of lines
+/// and paragraphs, and what changes the direction of text (Unicode's property `Bidi_Control`).
 pub(crate) fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` on one line, as a terminal shows it without acting on any of it: `\n`, `\t`, `\u{1b}` in place of such characters.
+/// `text` on one line, as a terminal shows it without acting on any of it: `\n`, `\t`, `\u{1b}` in place of such
+/// characters.
 pub(crate) fn printable(text: impl Display) -> String {
     let text = text.to_string();
     if !text.contains(acts) {
@@ -24,8 +25,8 @@ pub(crate) fn printable(text: impl Display) -> String {
     })
 }
 
-/// The same JSON with such characters in the form `\u009b`. JSON allows them in strings only, and serde escapes those below
-/// the blank; the line ends between values stay.
+/// The same JSON with such characters in the form `\u009b`. JSON allows them in strings only, and serde escapes those
+/// below the blank; the line ends between values stay.
 pub(super) fn json(document: &str) -> String {
     let mut shown = String::with_capacity(document.len());
     for character in document.chars() {

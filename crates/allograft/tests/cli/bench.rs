@@ -279,8 +279,8 @@ fn a_finished_program_is_grafted_and_measured() {
     assert_eq!(fs::read(bench.lab.path("finished")).unwrap(), before);
 }
 
-/// What is linked already keeps its string functions unless it is asked for others: both ways are measured, and the command
-/// that is recommended does what was.
+/// What is linked already keeps its string functions unless it is asked for others: both ways are measured, and the
+/// command that is recommended does what was.
 #[test]
 fn a_finished_program_is_measured_with_string_functions_too() {
     let bench = Bench::finished();

@@ -1,5 +1,5 @@
-//! Executables that are left alone, each with its reason, and what is particular to a file on a disk. Every refusal leaves
-//! everything as it was.
+//! Executables that are left alone, each with its reason, and what is particular to a file on a disk. Every refusal
+//! leaves everything as it was.
 
 use std::ffi::CString;
 use std::fs;
@@ -143,8 +143,8 @@ fn packed_programs() {
     lab.changes_nothing(3, ["graft", "packed"]).says(&["packed by UPX", "upx -d"]);
 }
 
-/// What UPX 4 leaves of a static-pie: of type ET_DYN, without a dynamic section, two segments to load and the stack's flags,
-/// and `UPX!` behind them (src/p_lx_elf.cpp, src/stub/src/include/linux.h).
+/// What UPX 4 leaves of a static-pie: of type ET_DYN, without a dynamic section, two segments to load and the stack's
+/// flags, and `UPX!` behind them (src/p_lx_elf.cpp, src/stub/src/include/linux.h).
 #[test]
 fn packed_programs_that_are_position_independent() {
     let lab = Lab::new();
@@ -268,8 +268,8 @@ fn programs_of_go_with_c() {
     lab.changes_nothing(3, ["graft", "program", "--dry-run"]).says(&["a Go program"]);
 }
 
-/// As they come from the registries: what musl's malloc serves can be grafted, whatever serves the language's own blocks, which
-/// is said; all others are refused, and Go's by its name.
+/// As they come from the registries: what musl's malloc serves can be grafted, whatever serves the language's own
+/// blocks, which is said; all others are refused, and Go's by its name.
 #[test]
 #[ignore = "takes released programs, 280 MB"]
 fn released_programs() {

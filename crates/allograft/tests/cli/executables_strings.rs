@@ -14,8 +14,8 @@ fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
     linked(lab, name, Arch::X86_64, position_independent, false)
 }
 
-/// The proof of the string functions (suite/strings), linked with stock musl: it calls every one of them under its own name. And
-/// a file that makes it need musl's allocator.
+/// The proof of the string functions (suite/strings), linked with stock musl: it calls every one of them under its own
+/// name. And a file that makes it need musl's allocator.
 fn linked(lab: &Lab, name: &str, arch: Arch, position_independent: bool, stripped: bool) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let suite = root.join("suite").join("strings");

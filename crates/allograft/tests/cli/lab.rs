@@ -148,7 +148,8 @@ pub(crate) fn tool(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A program that names musl's dynamic linker, which is in the test's folder under the name that it has on such systems.
+/// A program that names musl's dynamic linker, which is in the test's folder under the name that it has on such
+/// systems.
 pub(crate) fn dynamic_with_musl(lab: &Lab, source: &str, name: &str) -> PathBuf {
     let (musl, loader) = (fixtures::debian_musl(Arch::X86_64), fixtures::musl_loader(Arch::X86_64));
     let (source, object) = (lab.put(format!("{name}.c"), source.as_bytes()), lab.path(format!("{name}.o")));

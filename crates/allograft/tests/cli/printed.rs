@@ -1,5 +1,5 @@
-//! What comes out of files, and their names, is shown and acts on no terminal: no control character but the ends of lines
-//! that the program makes itself, no forged line, no colour but the program's own.
+//! What comes out of files, and their names, is shown and acts on no terminal: no control character but the ends of
+//! lines that the program makes itself, no forged line, no colour but the program's own.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -28,7 +28,8 @@ fn clean(ran: &Ran) {
     }
 }
 
-/// Runs without and with colours; of the latter nothing but the program's own may be left. Returns what the first one said.
+/// Runs without and with colours; of the latter nothing but the program's own may be left. Returns what the first one
+/// said.
 #[track_caller]
 fn run(lab: &Lab, arguments: &[&str]) -> Ran {
     let colored = lab

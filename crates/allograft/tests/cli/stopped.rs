@@ -57,8 +57,8 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Between the last rename and the end everything is in place, and what was there before lies beside it: the run waits there,
-/// since nobody reads what it prints.
+/// Between the last rename and the end everything is in place, and what was there before lies beside it: the run waits
+/// there, since nobody reads what it prints.
 #[test]
 fn signals_leave_nothing_but_stock_or_graft() {
     for (wanted, arguments) in [

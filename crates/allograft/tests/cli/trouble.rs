@@ -18,8 +18,8 @@ pub(crate) fn run_unprivileged(lab: &Lab, arguments: &[&str]) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("allograft");
-    // By another process: what this one has open for writing, a child that another test starts holds for a moment too, and
-    // nothing can be executed that is open for writing.
+    // By another process: what this one has open for writing, a child that another test starts holds for a moment too,
+    // and nothing can be executed that is open for writing.
     crate::lab::tool(Command::new("cp").arg(env!("CARGO_BIN_EXE_allograft")).arg(&program));
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]).arg(program).args(arguments);

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use crate::place::{PROGRAM, Place, succeeds};
 
-/// Bazel downloads its rules when it starts. Those for C hand everything on to what is built in, so ours do that and no more.
+/// Bazel downloads its rules when it starts. Those for C hand everything on to what is built in, so ours do that and no
+/// more.
 const RULES: [(&str, &str, &str); 3] = [
     (
         "rules_cc",

@@ -8,8 +8,8 @@ use fixtures::toolchains;
 
 use crate::place::{PROGRAM, Place, snippets, succeeds};
 
-/// With allograft in it, so that the paths which `emit` prints are those of that Debian. Nothing, and a word on it, where
-/// there is none.
+/// With allograft in it, so that the paths which `emit` prints are those of that Debian. Nothing, and a word on it,
+/// where there is none.
 fn place() -> Option<Place> {
     if let Some(reason) = toolchains::unavailable() {
         eprintln!("skipped: {reason}");

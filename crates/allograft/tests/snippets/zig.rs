@@ -1,4 +1,5 @@
-//! Releases of zig: on its command line, and by `build.zig`; for debugging, where some of them link by a linker of their own.
+//! Releases of zig: on its command line, and by `build.zig`; for debugging, where some of them link by a linker of
+//! their own.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! gzip, compressed on all processors: one member (RFC 1952) whose blocks end on byte boundaries, so that each can be made by
-//! itself. The bytes do not depend on the number of processors.
+//! gzip, compressed on all processors: one member (RFC 1952) whose blocks end on byte boundaries, so that each can be
+//! made by itself. The bytes do not depend on the number of processors.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

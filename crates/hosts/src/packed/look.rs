@@ -35,8 +35,8 @@ pub struct Unpacked {
     pub stock: Option<PathBuf>,
 }
 
-/// Shows every `libc.a` of a packed bundle to `see`, one after the other, with the path by which it is spoken of. Nothing is
-/// written. `false` if `target` is no packed bundle.
+/// Shows every `libc.a` of a packed bundle to `see`, one after the other, with the path by which it is spoken of.
+/// Nothing is written. `false` if `target` is no packed bundle.
 ///
 /// # Errors
 /// A bundle that cannot be read, is damaged or out of all proportion, or holds no `libc.a`.
@@ -50,8 +50,8 @@ pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<b
     }
 }
 
-/// Unpacks every `libc.a` of a packed bundle that carries a graft below the folder `into`, and what it takes to link with it;
-/// `None` if `target` is no packed bundle.
+/// Unpacks every `libc.a` of a packed bundle that carries a graft below the folder `into`, and what it takes to link
+/// with it; `None` if `target` is no packed bundle.
 ///
 /// # Errors
 /// As [`each_host`]; and grafts that are larger than those of any SDK.

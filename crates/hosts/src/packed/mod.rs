@@ -1,5 +1,5 @@
-//! A Swift SDK bundle as it is published: a tar in gzip, or a zip. Read and written as a stream, in memory that does not grow
-//! with the bundle; every entry but the `libc.a`s stays as it is.
+//! A Swift SDK bundle as it is published: a tar in gzip, or a zip. Read and written as a stream, in memory that does
+//! not grow with the bundle; every entry but the `libc.a`s stays as it is.
 
 mod entry;
 mod fault;

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use super::Fault;
 
-/// The bytes that a bundle has unpacked to, as long as they are in proportion: a gigabyte whatever it comes from, or a hundred
-/// times the packed bytes. SDKs unpack to four or five times their size.
+/// The bytes that a bundle has unpacked to, as long as they are in proportion: a gigabyte whatever it comes from, or a
+/// hundred times the packed bytes. SDKs unpack to four or five times their size.
 #[derive(Debug, Default)]
 pub(super) struct Proportion {
     unpacked: Cell<u64>,

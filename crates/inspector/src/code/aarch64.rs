@@ -35,8 +35,8 @@ pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Step> {
     Some(Step { length: 4, falls_through, target: branch, store: store(word) })
 }
 
-/// STURB Wt, [Xn, #-3] and STURH Wt, [Xn, #-2]. That the byte is 0xff is in another instruction: the pair, one after the
-/// other on the same register, is asked for instead.
+/// STURB Wt, [Xn, #-3] and STURH Wt, [Xn, #-2]. That the byte is 0xff is in another instruction: the pair, one after
+/// the other on the same register, is asked for instead.
 fn store(word: u32) -> Option<Store> {
     let base = word >> 5 & 31;
     match word & 0xffff_fc00 {

@@ -86,8 +86,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Every instruction that can be reached from `start` without a return or a jump through a register, in the order of
-    /// addresses; nothing when there are too many.
+    /// Every instruction that can be reached from `start` without a return or a jump through a register, in the order
+    /// of addresses; nothing when there are too many.
     fn reachable(&self, start: u64) -> Option<Vec<(u64, Step)>> {
         let mut seen = HashSet::new();
         let mut waiting = vec![start];
@@ -108,8 +108,8 @@ impl<'a> Code<'a> {
         Some(steps)
     }
 
-    /// Whether the function at `start` does to a block what mallocng's `free` does, and nothing else in musl: it marks the
-    /// slot before it as free and takes back the offset (musl src/malloc/mallocng/free.c).
+    /// Whether the function at `start` does to a block what mallocng's `free` does, and nothing else in musl: it marks
+    /// the slot before it as free and takes back the offset (musl src/malloc/mallocng/free.c).
     fn frees_as_mallocng(&self, start: u64) -> bool {
         let Some(steps) = self.reachable(start) else { return false };
         let stores: Vec<(u64, Store)> =
@@ -121,8 +121,8 @@ impl<'a> Code<'a> {
         })
     }
 
-    /// Finds musl's own `free` in a program without symbols. `is_named` says whether something outside of the code names an
-    /// address: a pointer, or a symbol.
+    /// Finds musl's own `free` in a program without symbols. `is_named` says whether something outside of the code
+    /// names an address: a pointer, or a symbol.
     pub(crate) fn free_of_mallocng(&self, is_named: impl Fn(u64) -> bool) -> Option<FreeOfMallocng> {
         let mut marks = match self.arch {
             Arch::X86_64 | Arch::I686 => x86::marks(&self.parts, MOST_CANDIDATES),

@@ -123,8 +123,8 @@ fn jemalloc_versions(data: &[u8]) -> Vec<String> {
     versions
 }
 
-/// Go since 1.18 writes the version in line, 32 bytes after the start of its build information (debug/buildinfo), which is
-/// aligned to 16 bytes.
+/// Go since 1.18 writes the version in line, 32 bytes after the start of its build information (debug/buildinfo), which
+/// is aligned to 16 bytes.
 fn go_version(data: &[u8]) -> Option<String> {
     let start = find(data, &go_build_information())?;
     let inline = data.get(start + 15)? & 2 != 0;

@@ -1,4 +1,5 @@
-//! What speaks for an allocator: symbols, and constants that survive `strip`. The graft's note is read in [`crate::note`].
+//! What speaks for an allocator: symbols, and constants that survive `strip`. The graft's note is read in
+//! [`crate::note`].
 
 pub(crate) mod catalogue;
 pub(crate) mod constants;

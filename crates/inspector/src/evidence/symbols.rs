@@ -7,7 +7,8 @@ use memchr::memmem;
 use crate::elf::{Place, STB_GLOBAL, STB_LOCAL, Symbol};
 use crate::report::name;
 
-/// Symbols worth a look, by exact name. Sources: musl src/malloc, glibc malloc/malloc.c, and the allocators' public headers.
+/// Symbols worth a look, by exact name. Sources: musl src/malloc, glibc malloc/malloc.c, and the allocators' public
+/// headers.
 const WANTED: &[&str] = &[
     "malloc",
     "free",
@@ -283,8 +284,8 @@ impl<'a> Marks<'a> {
         self.parts.contains(&Part::RustDefault) && !self.has_rust_global()
     }
 
-    /// Whether a Rust program names its allocator with `#[global_allocator]`. Often only a wrapper that counts and asks the
-    /// system.
+    /// Whether a Rust program names its allocator with `#[global_allocator]`. Often only a wrapper that counts and asks
+    /// the system.
     pub(crate) fn has_rust_global(&self) -> bool {
         self.parts.contains(&Part::RustGlobal)
     }

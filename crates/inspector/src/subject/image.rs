@@ -161,8 +161,8 @@ impl Image<'_, '_> {
         (libc == Libc::Glibc && dynamic).then(|| facts::glibc_version(&strings)).flatten()
     }
 
-    /// A Go program that Go's own linker made of nothing but Go: it has the table of functions that stack traces need, and
-    /// none of what C's start files bring.
+    /// A Go program that Go's own linker made of nothing but Go: it has the table of functions that stack traces need,
+    /// and none of what C's start files bring.
     pub(super) fn is_pure_go(&self) -> bool {
         let section = |name: &[u8]| self.elf.sections.iter().any(|section| section.name == name);
         let of_c: [&[u8]; 5] = [b".init", b".init_array", b".fini", b".ctors", b".eh_frame"];
@@ -182,8 +182,8 @@ impl Image<'_, '_> {
         })
     }
 
-    /// By their note. A program from a graft without one has musl's own, since every program has some string function; and
-    /// so has one that shows what musl's share among themselves.
+    /// By their note. A program from a graft without one has musl's own, since every program has some string function;
+    /// and so has one that shows what musl's share among themselves.
     ///
     /// Where they were put in after the program was linked, entry points of the program's own have to lead there.
     fn strings(&self) -> Strings {

@@ -83,8 +83,8 @@ impl Image<'_, '_> {
         }
     }
 
-    /// Grafted after it was linked: the entry points of musl's allocator jump to the donor. The program's own blocks come
-    /// from there too, if its public names lead to musl's.
+    /// Grafted after it was linked: the entry points of musl's allocator jump to the donor. The program's own blocks
+    /// come from there too, if its public names lead to musl's.
     fn by_jumps(&self, note: &GraftNote, transplant: Result<Transplant, String>) -> Served {
         let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
         let transplant = match transplant {
@@ -200,8 +200,8 @@ impl Image<'_, '_> {
         }
     }
 
-    /// Whether a weak `malloc` is musl's, which does nothing but call `__libc_malloc_impl` (musl src/malloc/lite_malloc.c): a
-    /// program's own may be weak too.
+    /// Whether a weak `malloc` is musl's, which does nothing but call `__libc_malloc_impl` (musl
+    /// src/malloc/lite_malloc.c): a program's own may be weak too.
     fn malloc_is_musls(&self) -> bool {
         let (Some(malloc), Some(inside)) = (self.marks.symbol("malloc"), self.marks.symbol("__libc_malloc_impl"))
         else {
@@ -233,8 +233,8 @@ impl Image<'_, '_> {
         self.unknown(evidence)
     }
 
-    /// By functions beside `malloc` that are one allocator's own, and its constants: what a library shows that has the names
-    /// of what it offers, and no others.
+    /// By functions beside `malloc` that are one allocator's own, and its constants: what a library shows that has the
+    /// names of what it offers, and no others.
     fn by_exports(&self) -> Option<(&'static str, Source, String)> {
         let all = |names: &[&str]| names.iter().all(|name| self.marks.has(name));
         let others = self.constants.others();
@@ -265,8 +265,8 @@ impl Image<'_, '_> {
         None
     }
 
-    /// Code that is proof, constants where they are, and nothing else: any other allocator may be there for a language, or
-    /// for a caller that names it.
+    /// Code that is proof, constants where they are, and nothing else: any other allocator may be there for a language,
+    /// or for a caller that names it.
     fn without_symbols(&self) -> Allocator {
         if let Some(detail) = self.constants.details(Origin::Mallocng)
             && let Some(free) = self.free_of_mallocng()

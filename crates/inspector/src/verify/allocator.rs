@@ -9,8 +9,8 @@ use crate::elf::{SHT_REL, SHT_RELA, STB_GLOBAL, Symbol};
 use crate::library::{Library, Part};
 use crate::report::Arch;
 
-/// The insides of musl's allocators: mallocng, oldmalloc, lite_malloc. `__bump_lockptr` is not among them: fork's member
-/// has a weak one of its own.
+/// The insides of musl's allocators: mallocng, oldmalloc, lite_malloc. `__bump_lockptr` is not among them: fork's
+/// member has a weak one of its own.
 const INSIDES: [&str; 11] = [
     "__malloc_context",
     "__malloc_size_classes",
@@ -151,7 +151,8 @@ fn is_used(part: &Part<'_>, index: usize) -> bool {
     let tables = part.elf.sections.iter().filter(|section| [SHT_RELA, SHT_REL].contains(&section.kind));
     let mut tables = tables.map(|section| (section.kind, part.elf.bytes.over(section.data.unwrap_or_default())));
     tables.any(|(kind, table)| {
-        // r_offset, r_info and, in SHT_RELA, r_addend. The symbol is the upper half of r_info, in ELF32 its upper 24 bits.
+        // r_offset, r_info and, in SHT_RELA, r_addend. The symbol is the upper half of r_info, in ELF32 its upper 24
+        // bits.
         let (word, shift) = if table.wide { (8, 32) } else { (4, 8) };
         let size = if kind == SHT_RELA { 3 * word } else { 2 * word };
         let mut entries = (0..table.data.len() / size).filter_map(|entry| table.word(entry * size + word));

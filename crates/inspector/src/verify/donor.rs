@@ -265,8 +265,8 @@ pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     Check::unless("exports", complaints, || format!("{} names, no other", part.exports().count()))
 }
 
-/// What the donor asks for is in the archive, or comes from the linker, or other members ask for it too and have it from
-/// another library: zig's libc.a leaves memcpy to its compiler's runtime.
+/// What the donor asks for is in the archive, or comes from the linker, or other members ask for it too and have it
+/// from another library: zig's libc.a leaves memcpy to its compiler's runtime.
 pub(super) fn needs(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
     let definitions = graft.definitions();
     let part = donor.part(graft);
@@ -289,9 +289,10 @@ pub(super) fn needs(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
     Check::unless(name, complaints.collect(), || format!("{} symbols, all to be had", needed.len()))
 }
 
-/// Whether a name is one of the functions that compilers call for what a processor has no instruction for, and bring in a library of
-/// their own: an operation, one or two modes of operands and a digit, as `__umoddi3` (GCC internals, "The GCC low-level runtime
-/// library"); on arm `__aeabi_` and a name (Run-time ABI for the Arm Architecture); on aarch64 an atomic operation out of line.
+/// Whether a name is one of the functions that compilers call for what a processor has no instruction for, and bring in
+/// a library of their own: an operation, one or two modes of operands and a digit, as `__umoddi3` (GCC internals, "The
+/// GCC low-level runtime library"); on arm `__aeabi_` and a name (Run-time ABI for the Arm Architecture); on aarch64 an
+/// atomic operation out of line.
 fn is_of_compiler(name: &[u8]) -> bool {
     const MODES: [&[u8]; 7] = [b"si", b"di", b"ti", b"sf", b"df", b"xf", b"tf"];
     if name.starts_with(b"__aeabi_") || name.starts_with(b"__aarch64_") {

@@ -1,5 +1,5 @@
-//! The donor in a grafted executable, compared with the linked donor that it was made from. No code of the editor's is used: the
-//! layout is read from the donor's own symbols, sections and relocations.
+//! The donor in a grafted executable, compared with the linked donor that it was made from. No code of the editor's is
+//! used: the layout is read from the donor's own symbols, sections and relocations.
 
 use std::ops::Range;
 
@@ -23,8 +23,8 @@ const OPTION_SET: Range<u64> = 56..60;
 pub(super) const PARAMETERS: u64 = 29;
 const SELF_TEST: u64 = 13;
 
-/// Whether the three segments of the donor in the executable `graft` hold the linked donor `donor`, and whatever a graft fills in
-/// makes sense; with the stock file `stock`, whether it fits that.
+/// Whether the three segments of the donor in the executable `graft` hold the linked donor `donor`, and whatever a
+/// graft fills in makes sense; with the stock file `stock`, whether it fits that.
 ///
 /// # Errors
 /// Files that are no ELF files.
@@ -299,7 +299,8 @@ fn pairs(elf: &Elf<'_>, table: &[u8], size: usize, second: usize) -> Vec<(u64, u
     entries.filter_map(|entry| Some((entry.u64(0)?, entry.u64(second)?))).collect()
 }
 
-/// Thread-local storage begins as both were: the program's part, and the donor's before it (x86_64) or behind it; zeros between.
+/// Thread-local storage begins as both were: the program's part, and the donor's before it (x86_64) or behind it; zeros
+/// between.
 fn storage_image(elf: &Elf<'_>, linked: &Linked<'_, '_>, image: &[u8], stock: Option<&Elf<'_>>) -> Option<String> {
     let of = |elf: &Elf<'_>| {
         let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS);

@@ -1,5 +1,5 @@
-//! The edits of a grafted executable beside its entry points: where a thread ends, and where main is handed to libc. Each is one
-//! operand of one instruction that stock has, too.
+//! The edits of a grafted executable beside its entry points: where a thread ends, and where main is handed to libc.
+//! Each is one operand of one instruction that stock has, too.
 
 use std::ops::Range;
 
@@ -42,8 +42,8 @@ pub(super) struct Edit {
     pub(super) after: u64,
 }
 
-/// Whether the graft names the donor where it has to and nowhere else: `donor` is the donor as it was linked. What the donor is
-/// told of the program ([`super::donor_image`]) says what stock names there.
+/// Whether the graft names the donor where it has to and nowhere else: `donor` is the donor as it was linked. What the
+/// donor is told of the program ([`super::donor_image`]) says what stock names there.
 ///
 /// # Errors
 /// Files that are no ELF files.
@@ -127,8 +127,8 @@ impl Told {
     }
 }
 
-/// The words of stock that hold main's address when it runs, where one of its instructions may load it from: written there, or by a
-/// relocation (R_X86_64_RELATIVE: place, type and value; System V ABI, x86-64, 4.4).
+/// The words of stock that hold main's address when it runs, where one of its instructions may load it from: written
+/// there, or by a relocation (R_X86_64_RELATIVE: place, type and value; System V ABI, x86-64, 4.4).
 fn slots(stock: &Elf<'_>, main: u64) -> Vec<u64> {
     let relocation = [8_u64.to_le_bytes(), main.to_le_bytes()].concat();
     let mut found = Vec::new();
@@ -150,8 +150,8 @@ fn symbol(donor: &Elf<'_>, name: &str) -> Result<u64, String> {
     found.map(|symbol| symbol.value).ok_or_else(|| format!("the linked donor has no symbol `{name}`"))
 }
 
-/// The addresses of the bytes in code that are others than in stock and belong to no entry point, those of one edit behind each
-/// other. Of a file that differs everywhere, the first few.
+/// The addresses of the bytes in code that are others than in stock and belong to no entry point, those of one edit
+/// behind each other. Of a file that differs everywhere, the first few.
 pub(super) fn changes(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Vec<u64> {
     const MOST: usize = 4096;
     let size = jump_size(graft.arch) as u64;
@@ -184,8 +184,8 @@ pub(super) fn differences<'d>(one: &'d [u8], other: &'d [u8]) -> impl Iterator<I
     })
 }
 
-/// The ways to read a changed byte in code, at `address`, as an edit: none if it is no operand. x86 instructions have no fixed
-/// places, so that there may be several; the graft's own has to be among them.
+/// The ways to read a changed byte in code, at `address`, as an edit: none if it is no operand. x86 instructions have
+/// no fixed places, so that there may be several; the graft's own has to be among them.
 pub(super) fn at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
     let (Some((start, before)), Some((same, after))) = (code(stock, address), code(graft, address)) else {
         return Vec::new();

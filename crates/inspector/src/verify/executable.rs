@@ -1,4 +1,5 @@
-//! Reads a grafted executable again: the donor is there, each entry point leads to it, and the rest is the program's own.
+//! Reads a grafted executable again: the donor is there, each entry point leads to it, and the rest is the program's
+//! own.
 
 use super::Check;
 use super::edits::{self, Edit, differences};
@@ -77,8 +78,8 @@ fn string_entries(elf: &Elf<'_>, transplant: &Transplant, noted: bool) -> Check 
     })
 }
 
-/// The donor's segments can be written or executed, never both. What the program's own can is the program's matter: a graft
-/// leaves their permissions as they were.
+/// The donor's segments can be written or executed, never both. What the program's own can is the program's matter: a
+/// graft leaves their permissions as they were.
 fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
     let both: Vec<u64> =
         loads(elf).filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0).map(|load| load.address).collect();
@@ -91,8 +92,8 @@ fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
     })
 }
 
-/// Everything that stock loads is loaded from the same addresses with the same bytes, but for the jumps and at most two operands
-/// that name something of the donor's now.
+/// Everything that stock loads is loaded from the same addresses with the same bytes, but for the jumps and at most two
+/// operands that name something of the donor's now.
 fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Check {
     let size = jump_size(graft.arch) as u64;
     let mut complaints = Vec::new();

@@ -1,5 +1,6 @@
-//! The file of a grafted executable as a whole, compared with its stock file: not a byte is lost, moved or added but what a graft
-//! writes. What is loaded is compared by its address elsewhere ([`super::executable`], [`super::donor_image`]).
+//! The file of a grafted executable as a whole, compared with its stock file: not a byte is lost, moved or added but
+//! what a graft writes. What is loaded is compared by its address elsewhere ([`super::executable`],
+//! [`super::donor_image`]).
 
 use std::ops::Range;
 
@@ -24,7 +25,8 @@ const STT_TLS: u8 = 6;
 const NEW_LOADS: usize = 3;
 const NEW_SECTIONS: usize = 6;
 
-/// Whether the file `graft`, as it was written, is the file `stock` with a donor behind it. One that was stripped since is not.
+/// Whether the file `graft`, as it was written, is the file `stock` with a donor behind it. One that was stripped since
+/// is not.
 ///
 /// # Errors
 /// Files that are no ELF files.
@@ -65,7 +67,8 @@ fn programs<'a>(elf: &Elf<'a>) -> Vec<&'a [u8]> {
     table(elf, elf.bytes.word(32).unwrap_or(0), elf.segments.len(), PROGRAM_HEADER)
 }
 
-/// The program headers are stock's and the donor's; thread-local storage and the place of the headers themselves are new.
+/// The program headers are stock's and the donor's; thread-local storage and the place of the headers themselves are
+/// new.
 fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     let own = |elf: &Elf<'_>, index: usize| [PT_TLS, PT_PHDR].contains(&elf.segments[index].kind);
     let (mut open, theirs) = (programs(elf).into_iter().enumerate().collect::<Vec<_>>(), programs(stock));
@@ -102,8 +105,8 @@ fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     }
 }
 
-/// Whether a new segment says of itself what is so: its bytes lie where they are loaded from, its two addresses are one, and what is
-/// no segment to load is for reading.
+/// Whether a new segment says of itself what is so: its bytes lie where they are loaded from, its two addresses are
+/// one, and what is no segment to load is for reading.
 fn in_place(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8]) -> bool {
     let load = loads(elf).find(|load| segment.address.wrapping_sub(load.address) < load.memory.max(1));
     let offset = load.map(|load| load.offset.wrapping_add(segment.address.wrapping_sub(load.address)));
@@ -115,8 +118,8 @@ fn in_place(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8]) -> bool {
         && (segment.kind != PT_PHDR || is_table)
 }
 
-/// What stock has in the file and does not load is still there; zeros fill up to the donor. Returns where the donor's part of the
-/// file ends.
+/// What stock has in the file and does not load is still there; zeros fill up to the donor. Returns where the donor's
+/// part of the file ends.
 fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
     let (found, wanted) = (elf.bytes.data, stock.bytes.data);
     let is_new = |load: &&Segment<'_>| loads(stock).all(|other| other.address != load.address);
@@ -167,8 +170,8 @@ fn range(offset: u64, length: usize) -> Option<Range<usize>> {
     Some(start..start.checked_add(length)?)
 }
 
-/// A number that grows as the values of symbols in thread-local storage have to, for the variables to keep their distance from the
-/// thread pointer (musl, src/env/__init_tls.c, static_init_tls).
+/// A number that grows as the values of symbols in thread-local storage have to, for the variables to keep their
+/// distance from the thread pointer (musl, src/env/__init_tls.c, static_init_tls).
 fn storage(elf: &Elf<'_>) -> Option<u64> {
     const GAP: u64 = 16;
     let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?;
@@ -181,8 +184,8 @@ fn storage(elf: &Elf<'_>) -> Option<u64> {
     })
 }
 
-/// How far a symbol of thread-local storage has moved, if it differs in its section and its value only: the program's storage is a
-/// part of the new one. A symbol of the section itself moves by nothing.
+/// How far a symbol of thread-local storage has moved, if it differs in its section and its value only: the program's
+/// storage is a part of the new one. A symbol of the section itself moves by nothing.
 fn moved(elf: &Elf<'_>, stock: &Elf<'_>, found: &[u8], wanted: &[u8]) -> Option<u64> {
     let (found, wanted) = (found.first_chunk::<SYMBOL>()?, wanted.first_chunk::<SYMBOL>()?);
     let section = |elf: &Elf<'_>, symbol: &[u8; SYMBOL]| {
@@ -199,7 +202,8 @@ fn moved(elf: &Elf<'_>, stock: &Elf<'_>, found: &[u8], wanted: &[u8]) -> Option<
     (same && index >= stock.sections.len() && is_empty == empty).then(|| value(found).wrapping_sub(value(wanted)))
 }
 
-/// Behind the donor come the names of the sections, then their headers, then nothing. Without sections nothing comes at all.
+/// Behind the donor come the names of the sections, then their headers, then nothing. Without sections nothing comes at
+/// all.
 fn sections(elf: &Elf<'_>, stock: &Elf<'_>, donor: usize) -> Result<(), String> {
     let size = elf.bytes.data.len();
     if stock.sections.is_empty() {

@@ -11,8 +11,8 @@ const PROGRAM_HEADER: usize = 56;
 /// Where a program header has its place in the file, which `strip` may change.
 const FILE_OFFSET: std::ops::Range<usize> = 8..16;
 
-/// Whether the executable `graft` is `expected`, which was made of `stock`: the whole file, or, if it has been stripped since,
-/// everything that is loaded from it.
+/// Whether the executable `graft` is `expected`, which was made of `stock`: the whole file, or, if it has been stripped
+/// since, everything that is loaded from it.
 ///
 /// # Errors
 /// Files that are no ELF files.
@@ -59,8 +59,8 @@ pub(super) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     position.or((one.len() != other.len()).then_some(one.len().min(other.len()))).map(|at| same + at)
 }
 
-/// Where stock's program headers were, if they have been cleared: a graft has its own elsewhere, and `strip` clears what no section
-/// and no header speaks of.
+/// Where stock's program headers were, if they have been cleared: a graft has its own elsewhere, and `strip` clears
+/// what no section and no header speaks of.
 pub(super) fn cleared_table(graft: &Elf<'_>, stock: &Elf<'_>) -> std::ops::Range<u64> {
     let size = stock.segments.len() * PROGRAM_HEADER;
     let found = loads(stock).find(|load| load.offset == 0).and_then(|load| {

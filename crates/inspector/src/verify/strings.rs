@@ -26,8 +26,8 @@ pub(super) fn checks(graft: &Library<'_>, stock: Option<&Library<'_>>) -> (Vec<C
     (checks, donor)
 }
 
-/// The functions are there, and every name gives way to one of another file: zig's runtime libraries define some of them
-/// strongly, and a program may bring its own.
+/// The functions are there, and every name gives way to one of another file: zig's runtime libraries define some of
+/// them strongly, and a program may bring its own.
 fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     let part = donor.part(graft);
     let optional = |name: &str| part.elf.arch == Arch::Aarch64 && STRINGS_OF_MUSL.contains(&name);

@@ -1,5 +1,5 @@
-//! Bytes that have been read again and found to be whole. Nothing else makes them, so that who takes nothing but these cannot place
-//! what has not been verified.
+//! Bytes that have been read again and found to be whole. Nothing else makes them, so that who takes nothing but these
+//! cannot place what has not been verified.
 
 use std::fmt;
 
@@ -60,8 +60,8 @@ impl Verified {
         Verified::unless_failed(graft, checks)
     }
 
-    /// Verifies an executable that was grafted after it was linked. `stock` is what it was made of, and `donor` the donor as it was
-    /// linked. Nothing is run.
+    /// Verifies an executable that was grafted after it was linked. `stock` is what it was made of, and `donor` the
+    /// donor as it was linked. Nothing is run.
     ///
     /// # Errors
     /// The checks that it does not pass.
@@ -73,8 +73,8 @@ impl Verified {
         Verified::unless_failed(graft, checks)
     }
 
-    /// Verifies a file that holds donors and no host: an object, an archive of one, or a shared object. `notes` are the texts of the
-    /// notes that it has to carry, of an allocator and of string functions.
+    /// Verifies a file that holds donors and no host: an object, an archive of one, or a shared object. `notes` are the
+    /// texts of the notes that it has to carry, of an allocator and of string functions.
     ///
     /// # Errors
     /// The checks that it does not pass.

@@ -1,11 +1,11 @@
 //! Files that are cut short or lie about themselves: an answer or an error, soon, and no panic.
 
+use fixtures::sample::{self, Recipe};
 use std::time::{Duration, Instant};
 
 use inspector::{inspect, verify};
 use zigcc::Arch;
 
-use crate::grafts::{self, Recipe};
 use crate::programs::{self, Mode, NORMAL};
 
 /// Generous for a debug build on a busy machine; a file that sends a reader round in circles takes far longer.
@@ -34,13 +34,13 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
                 true,
             ),
         ),
-        ("object", grafts::donor(Arch::Aarch64, &Recipe::default())),
+        ("object", sample::donor(Arch::Aarch64, &Recipe::default())),
     ]
 }
 
 #[test]
 fn cut_at_a_thousand_places() {
-    let archive = grafts::graft(Arch::X86_64, &Recipe::default());
+    let archive = sample::graft(Arch::X86_64, &Recipe::default());
     for (name, whole) in samples().into_iter().chain([("archive", archive)]) {
         for step in 0..1000 {
             let cut = whole.len() * step / 1000;
@@ -85,7 +85,7 @@ fn every_field_of_every_header_at_its_extremes() {
 
 #[test]
 fn every_byte_of_an_archives_headers_and_index_at_its_extremes() {
-    let whole = grafts::donor_alone(Arch::X86_64);
+    let whole = sample::donor_alone(Arch::X86_64);
     let header = whole.windows(12).position(|window| window == b"allograft.o/").unwrap();
     // The magic, the index's header and its numbers, the member's header.
     for at in (0..8 + 60 + 4 * 18).chain(header..header + 60) {
@@ -150,7 +150,7 @@ fn code_that_looks_like_free_everywhere_takes_no_longer() {
 
 #[test]
 fn an_archive_that_is_cut_is_an_error_and_no_failed_check() {
-    let whole = grafts::graft(Arch::X86_64, &Recipe::default());
+    let whole = sample::graft(Arch::X86_64, &Recipe::default());
     let error = verify::compare(&whole[..whole.len() - 101], None).unwrap_err().to_string();
     assert!(error.contains("malformed at byte"), "{error}");
 }

@@ -1,9 +1,9 @@
 //! `inspect`: what is in archives, programs and libraries, stripped ones included.
 
+use fixtures::sample::{self, Recipe};
 use inspector::{Arch as ReportArch, Hook, Kind, Libc, Link, Report, Source, Strings, Way, inspect};
 use zigcc::Arch;
 
-use crate::grafts::{self, Recipe};
 use crate::programs::{self, Mode, NEVER_FREES, NORMAL, OWN_MALLOC};
 
 fn sources(report: &Report) -> Vec<Source> {
@@ -43,7 +43,7 @@ fn stock_programs_are_known_with_and_without_symbols() {
 #[test]
 fn grafted_programs_say_so_by_their_note() {
     for arch in fixtures::DEBIAN {
-        let graft = grafts::graft(arch, &Recipe { patience: Some(7), ..Recipe::default() });
+        let graft = sample::graft(arch, &Recipe { patience: Some(7), ..Recipe::default() });
         for mode in [Mode::Static, Mode::StaticPie] {
             for strip in [false, true] {
                 let mut program = programs::grafted_program(arch, NORMAL, &graft, mode, strip);
@@ -71,7 +71,7 @@ fn grafted_programs_say_so_by_their_note() {
 fn a_program_with_its_own_malloc_is_not_taken_for_libcs() {
     for arch in [Arch::X86_64, Arch::Aarch64] {
         let libc = fixtures::debian_musl(arch).libc;
-        let graft = grafts::graft(arch, &Recipe::default());
+        let graft = sample::graft(arch, &Recipe::default());
         for (mode, strip) in [(Mode::Static, false), (Mode::Static, true), (Mode::StaticPie, true)] {
             let report = inspect(&programs::musl_program(arch, OWN_MALLOC, &libc, mode, strip)).unwrap();
             assert_eq!((report.malloc.name.as_str(), report.libc), ("unknown", Libc::Musl), "{report:#?}");
@@ -117,7 +117,7 @@ fn an_allocator_in_a_rust_program_is_not_said_to_be_its_own_without_proof() {
 #[test]
 fn a_graft_without_the_second_note_is_believed_only_with_symbols() {
     let arch = Arch::X86_64;
-    let graft = grafts::graft(arch, &Recipe { define: Some("WITHOUT_BOND"), ..Recipe::default() });
+    let graft = sample::graft(arch, &Recipe { define: Some("WITHOUT_BOND"), ..Recipe::default() });
     for (source, strip, name) in [(NORMAL, false, "sample"), (NORMAL, true, "unknown"), (OWN_MALLOC, true, "unknown")] {
         let report = inspect(&programs::grafted_program(arch, source, &graft, Mode::Static, strip)).unwrap();
         assert_eq!(report.malloc.name, name, "{report:#?}");
@@ -197,12 +197,12 @@ fn a_dynamic_program_that_exports_another_malloc_is_not_glibcs() {
 #[test]
 fn archives_are_known_by_who_is_taken() {
     for arch in fixtures::DEBIAN {
-        let report = inspect(&grafts::stock(arch)).unwrap();
+        let report = inspect(&sample::stock(arch)).unwrap();
         assert_eq!((report.libc, report.malloc.name.as_str(), report.link), (Libc::Musl, "mallocng", None));
-        let report = inspect(&grafts::graft(arch, &Recipe::default())).unwrap();
+        let report = inspect(&sample::graft(arch, &Recipe::default())).unwrap();
         assert_eq!((report.kind, report.malloc.name.as_str()), (Kind::Archive, "sample"));
         assert_eq!((report.malloc.version.as_deref(), report.strings), (Some("1.2"), Strings::Stock));
-        let report = inspect(&grafts::donor(arch, &Recipe::default())).unwrap();
+        let report = inspect(&sample::donor(arch, &Recipe::default())).unwrap();
         assert_eq!((report.kind, report.malloc.name.as_str()), (Kind::Object, "sample"));
     }
     for arch in fixtures::ZIG {
@@ -215,7 +215,7 @@ fn archives_are_known_by_who_is_taken() {
 
 #[test]
 fn the_report_has_the_fields_of_the_contract() {
-    let report = serde_json::to_value(inspect(&grafts::stock(Arch::X86_64)).unwrap()).unwrap();
+    let report = serde_json::to_value(inspect(&sample::stock(Arch::X86_64)).unwrap()).unwrap();
     let fields: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
     let contract = ["kind", "arch", "link", "libc", "malloc", "language_allocator", "strings"];
     assert_eq!(

@@ -2,6 +2,5 @@
 
 mod damaged;
 mod detection;
-mod grafts;
 mod programs;
 mod verification;

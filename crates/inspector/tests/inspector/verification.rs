@@ -1,12 +1,11 @@
 //! `verify::compare`: a good graft passes, and each way to break one fails the check that is there for it.
 
+use fixtures::sample::{self, Recipe};
 use inspector::verify::{Check, Verification, compare, explain};
 use zigcc::Arch;
 
-use crate::grafts::{self, Recipe};
-
 fn checks(arch: Arch, recipe: &Recipe) -> Vec<Check> {
-    compare(&grafts::graft(arch, recipe), Some(&grafts::stock(arch))).unwrap()
+    compare(&sample::graft(arch, recipe), Some(&sample::stock(arch))).unwrap()
 }
 
 /// The names of the checks that fail, and what one of them says.
@@ -48,7 +47,7 @@ fn a_good_graft_passes_every_check() {
         assert_eq!(names, expected);
         let told = checks.iter().find(|check| check.name == "symbols-kept").unwrap();
         assert!(told.detail.contains("__malloc_context"), "{told:?}");
-        let without_stock = compare(&grafts::graft(arch, &Recipe::default()), None).unwrap();
+        let without_stock = compare(&sample::graft(arch, &Recipe::default()), None).unwrap();
         assert!(without_stock.len() == 10 && without_stock.iter().all(|check| check.ok), "{without_stock:?}");
     }
 }
@@ -56,7 +55,7 @@ fn a_good_graft_passes_every_check() {
 #[test]
 fn every_difference_from_stock_has_a_reason() {
     let comparison =
-        explain(&grafts::graft(Arch::X86_64, &Recipe::default()), Some(&grafts::stock(Arch::X86_64))).unwrap();
+        explain(&sample::graft(Arch::X86_64, &Recipe::default()), Some(&sample::stock(Arch::X86_64))).unwrap();
     let of = |symbol: &str| comparison.differences.iter().find(|one| one.symbol == symbol).unwrap();
     let free = of("free");
     let (before, after) = (free.before.as_ref().unwrap(), free.after.as_ref().unwrap());
@@ -69,17 +68,17 @@ fn every_difference_from_stock_has_a_reason() {
     assert!(comparison.differences.iter().all(|one| one.why.is_some()));
     // What stays is no difference.
     assert!(comparison.differences.iter().all(|one| one.symbol != "strlen"));
-    let same = explain(&grafts::graft(Arch::X86_64, &Recipe::default()), None).unwrap();
+    let same = explain(&sample::graft(Arch::X86_64, &Recipe::default()), None).unwrap();
     assert!(same.differences.is_empty());
     let lost = Recipe { also_remove: &["wcsdup.lo"], ..Recipe::default() };
-    let comparison = explain(&grafts::graft(Arch::X86_64, &lost), Some(&grafts::stock(Arch::X86_64))).unwrap();
+    let comparison = explain(&sample::graft(Arch::X86_64, &lost), Some(&sample::stock(Arch::X86_64))).unwrap();
     let unexplained: Vec<_> = comparison.differences.iter().filter(|one| one.why.is_none()).collect();
     assert!(unexplained.len() == 1 && unexplained[0].symbol == "wcsdup", "{unexplained:?}");
 }
 
 #[test]
 fn stock_is_no_graft() {
-    let checks = compare(&grafts::stock(Arch::X86_64), None).unwrap();
+    let checks = compare(&sample::stock(Arch::X86_64), None).unwrap();
     let failed: Vec<_> = checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
     assert_eq!(failed, ["note"]);
     let verification = Verification::new(checks, Vec::new());
@@ -93,7 +92,7 @@ fn stock_is_no_graft() {
 #[test]
 fn the_index_names_what_is_there() {
     fails(&Recipe { unindexed: &["strlen"], ..Recipe::default() }, &["index"], "`strlen` of member");
-    let mut graft = grafts::graft(Arch::X86_64, &Recipe::default());
+    let mut graft = sample::graft(Arch::X86_64, &Recipe::default());
     // The first entry's offset, one byte on.
     graft[8 + 60 + 4 + 3] ^= 1;
     let check = compare(&graft, None).unwrap().remove(0);
@@ -157,8 +156,8 @@ fn what_is_left_of_the_old_allocator_is_found_out() {
 
 #[test]
 fn members_that_changed_or_moved_are_found_out() {
-    let mut graft = grafts::graft(Arch::X86_64, &Recipe::default());
-    let stock = grafts::stock(Arch::X86_64);
+    let mut graft = sample::graft(Arch::X86_64, &Recipe::default());
+    let stock = sample::stock(Arch::X86_64);
     // In the last member, the permissions.
     let last = graft.windows(2).rposition(|window| window == b"`\n").unwrap();
     graft[last - 12] ^= 1;

@@ -1,4 +1,5 @@
-//! A filter of system calls that stops a traced program at those that are counted, and lets all others pass at full speed.
+//! A filter of system calls that stops a traced program at those that are counted, and lets all others pass at full
+//! speed.
 
 use libc::{sock_filter, sock_fprog};
 
@@ -48,7 +49,9 @@ pub(super) fn program() -> Vec<sock_filter> {
     program
 }
 
-/// Puts the filter on this process, its threads and its children to come. Async-signal-safe: system calls and nothing else.
+/// Puts the filter on this process, its threads and its children to come. Async-signal-safe: system calls and nothing
+/// else.
+#[expect(unsafe_code, reason = "seccomp filters are installed by prctl with a pointer")]
 pub(super) fn install(program: &[sock_filter]) -> std::io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| std::io::ErrorKind::InvalidInput)?;
     let filter = sock_fprog { len: length, filter: program.as_ptr().cast_mut() };

@@ -61,8 +61,8 @@ fn free_port() -> Result<u16, RunError> {
     port.map_err(|error| RunError::Server(format!("no port of this machine is to be had: {error}")))
 }
 
-/// A socket on a free port. It never listens: what another thread starts at this moment holds a copy of it until its exec, and
-/// would be taken for the server. Nor does it keep the server from its port, if that does not mind.
+/// A socket on a free port. It never listens: what another thread starts at this moment holds a copy of it until its
+/// exec, and would be taken for the server. Nor does it keep the server from its port, if that does not mind.
 fn reserved() -> rustix::io::Result<(OwnedFd, u16)> {
     let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     net::sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -121,8 +121,8 @@ fn output(invocation: &Invocation, limit: Duration, processes: &Processes) -> Re
     let said = child.stdout.take().map(read_apart);
     let complained = child.stderr.take().map(read_apart);
     let waited = timed::wait(child.id(), limit, processes);
-    // What it left behind in the background would hold the pipes. Before its end is taken note of: until then nobody else can
-    // have its number.
+    // What it left behind in the background would hold the pipes. Before its end is taken note of: until then nobody
+    // else can have its number.
     spawn::end_group(child.id());
     let status = child.wait().map_err(|_| RunError::Server("how the load command ended was lost".to_owned()))?;
     let text = |reader: Option<std::thread::JoinHandle<Vec<u8>>>| {
@@ -155,8 +155,8 @@ fn stop(server: u32) {
     }
 }
 
-/// Reads what a load generator says: a JSON document with `requests_per_second` and, in milliseconds, `p50_ms`, `p90_ms` and
-/// `p99_ms`; or what wrk prints (percentiles with its `--latency`).
+/// Reads what a load generator says: a JSON document with `requests_per_second` and, in milliseconds, `p50_ms`,
+/// `p90_ms` and `p99_ms`; or what wrk prints (percentiles with its `--latency`).
 pub fn service(said: &str) -> Option<Service> {
     let json = said.find('{').and_then(|at| serde_json::from_str::<Value>(said[at..].trim()).ok());
     let service = match json {

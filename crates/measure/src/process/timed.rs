@@ -18,8 +18,8 @@ pub(super) fn run(invocation: &Invocation, limit: Duration, processes: &Processe
     let child = spawn::start(&mut command)?;
     let waited = wait(child.id(), limit, processes);
     let wall = began.elapsed();
-    // What it left behind in the background would disturb the next run. Before its end is taken note of: until then nobody
-    // else can have its number.
+    // What it left behind in the background would disturb the next run. Before its end is taken note of: until then
+    // nobody else can have its number.
     spawn::end_group(child.id());
     let (status, mut figures) = reap(child.id())?;
     waited?;
@@ -49,6 +49,7 @@ pub(super) fn wait(pid: u32, limit: Duration, processes: &Processes) -> Result<(
 }
 
 /// Takes the figures of an ended child from the system, and the child with them.
+#[expect(unsafe_code, reason = "wait4 gives the figures of one child, and nix has no wrapper of it")]
 pub(super) fn reap(pid: u32) -> Result<(i32, Figures), RunError> {
     let mut status = 0;
     // SAFETY: a structure of numbers, for which zero is a value.
@@ -80,7 +81,6 @@ pub(super) fn reap(pid: u32) -> Result<(i32, Figures), RunError> {
     ))
 }
 
-#[allow(clippy::cast_precision_loss, reason = "seconds of a run")]
 fn seconds(time: libc::timeval) -> f64 {
     time.tv_sec as f64 + time.tv_usec as f64 * 1e-6
 }

@@ -1,8 +1,8 @@
 //! Runs under ptrace: memory, read when the program ends, and counts of system calls.
 //!
 //! `ru_maxrss` would not do for memory: it is inherited over exec, so a small program reports the size of the process
-//! that started it. The kernel stops a traced process at its exit, when its memory is still there and its own mark can be
-//! read.
+//! that started it. The kernel stops a traced process at its exit, when its memory is still there and its own mark can
+//! be read.
 
 use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
@@ -131,6 +131,7 @@ fn follow(
 }
 
 /// Starts it stopped at its exec, traced by this thread.
+#[expect(unsafe_code, reason = "what runs between fork and exec is for the caller to vouch for")]
 fn traced(command: &mut Command, filter: Option<Vec<libc::sock_filter>>) -> Result<std::process::Child, RunError> {
     // SAFETY: the hook makes system calls on memory that is there already, which is safe between fork and exec.
     unsafe {

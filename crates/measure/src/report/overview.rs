@@ -7,7 +7,8 @@ use super::markdown::escaped;
 use crate::results::{CaseArm, CaseResult, Results};
 use crate::statistics::median;
 
-/// Time and peak memory of every arm in every case as ratio to stock's, and stock's own; below it how they were measured.
+/// Time and peak memory of every arm in every case as ratio to stock's, and stock's own; below it how they were
+/// measured.
 pub fn overview(results: &Results) -> String {
     format!("{}{}\n", tables(results), method(results))
 }

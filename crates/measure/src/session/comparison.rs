@@ -1,7 +1,7 @@
 //! Checks, runs for memory and system calls, then timed rounds until enough is known.
 //!
-//! In two parts, so that several comparisons share a budget: [`Comparison::open`] does what a comparison cannot do without,
-//! [`Comparison::go_on`] makes it more exact.
+//! In two parts, so that several comparisons share a budget: [`Comparison::open`] does what a comparison cannot do
+//! without, [`Comparison::go_on`] makes it more exact.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    /// Checks what the arms print, reads their memory, and runs one round. Nothing runs at `end` or later: without that, it is
-    /// done in any case.
+    /// Checks what the arms print, reads their memory, and runs one round. Nothing runs at `end` or later: without
+    /// that, it is done in any case.
     ///
     /// # Errors
     /// When the first arm cannot be measured.
@@ -135,9 +135,9 @@ impl<'s> Comparison<'s> {
         order
     }
 
-    /// Runs every arm for the first time, the first one twice, and compares what they say. The first run of each is one for
-    /// memory: under ptrace a program does the same, and two runs for one would be a third of the least time that a comparison
-    /// takes.
+    /// Runs every arm for the first time, the first one twice, and compares what they say. The first run of each is one
+    /// for memory: under ptrace a program does the same, and two runs for one would be a third of the least time that a
+    /// comparison takes.
     fn check(&mut self, tools: &mut Tools<'_>) -> Result<(), SessionError> {
         let first = self.check_first(tools)?;
         self.expected = Some(first);
@@ -166,8 +166,8 @@ impl<'s> Comparison<'s> {
         Ok(())
     }
 
-    /// Whatever exit code the first arm has is what every run has to repeat: linters end with one that is not 0 when all is
-    /// well with them. Only a program that a signal ends has failed.
+    /// Whatever exit code the first arm has is what every run has to repeat: linters end with one that is not 0 when
+    /// all is well with them. Only a program that a signal ends has failed.
     fn check_first(&mut self, tools: &mut Tools<'_>) -> Result<End, SessionError> {
         (tools.observer)(Progress::Checking(self.name(0)));
         let watched = self.watched(0, tools);
@@ -430,7 +430,6 @@ impl<'s> Comparison<'s> {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a number of runs")]
 fn to_f64(count: usize) -> f64 {
     count as f64
 }

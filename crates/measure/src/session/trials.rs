@@ -30,7 +30,8 @@ struct Mock {
     prints: Vec<(usize, &'static str)>,
     /// The number of the run that breaks off, and the arm that does.
     breaks: Option<(usize, usize)>,
-    /// Exit codes of the runs of an arm in turn, those for memory among them, the last one for all that follow. 0 for the others.
+    /// Exit codes of the runs of an arm in turn, those for memory among them, the last one for all that follow. 0 for
+    /// the others.
     codes: Vec<(usize, Vec<i32>)>,
     asked: Rc<RefCell<Vec<usize>>>,
 }
@@ -231,7 +232,8 @@ fn the_budget_is_kept() {
     assert_eq!(session.arms[1].runs.len(), 1);
 }
 
-/// Two comparisons with one budget: either has its first round before any has a second, and nothing runs when it is over.
+/// Two comparisons with one budget: either has its first round before any has a second, and nothing runs when it is
+/// over.
 #[test]
 fn comparisons_share_a_budget() {
     let costs = [1.0, 2.0, 1.0];

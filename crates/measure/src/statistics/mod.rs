@@ -47,12 +47,6 @@ fn sorted(figures: &[f64]) -> Vec<f64> {
 }
 
 /// By linear interpolation between the neighbours (Hyndman and Fan's type 7).
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "positions in a list of runs"
-)]
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     if sorted.is_empty() {
         return f64::NAN;

@@ -83,7 +83,6 @@ impl Ratio {
 }
 
 /// By Student's t. The p-value is told apart from 5 % only, which is all that so few rounds can say.
-#[allow(clippy::cast_precision_loss, reason = "at most 5")]
 fn few(logs: &[f64]) -> Ratio {
     let count = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / count;
@@ -99,12 +98,12 @@ fn few(logs: &[f64]) -> Ratio {
     }
 }
 
-/// Two-sided tail of Student's distribution with 1 to 4 degrees of freedom (closed forms: Abramowitz and Stegun, 26.7.3-4).
+/// Two-sided tail of Student's distribution with 1 to 4 degrees of freedom (closed forms: Abramowitz and Stegun,
+/// 26.7.3-4).
 fn student_tail(t: f64, freedom: usize) -> f64 {
     if t.is_infinite() {
         return 0.0;
     }
-    #[allow(clippy::cast_precision_loss, reason = "at most 4")]
     let theta = (t / (freedom as f64).sqrt()).atan();
     let (sin, cos) = theta.sin_cos();
     let inside = match freedom {
@@ -117,7 +116,6 @@ fn student_tail(t: f64, freedom: usize) -> f64 {
 }
 
 /// One ratio for several comparisons of the same two arms, each of which weighs the same.
-#[allow(clippy::cast_precision_loss, reason = "numbers of comparisons")]
 pub fn geometric_mean(ratios: &[Ratio]) -> Option<Ratio> {
     match ratios {
         [] => None,

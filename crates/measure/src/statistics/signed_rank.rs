@@ -1,16 +1,16 @@
 //! Wilcoxon's signed-rank test, and the interval that goes with it.
 //!
-//! Why this test: under the hypothesis that two arms are the same program, exchanging them within a round changes nothing, so
-//! the log ratio of a round is symmetric about 0 whatever the machine's noise looks like. That is all that the test
-//! supposes. Why it survives stopping early is said in `stopping`.
+//! Why this test: under the hypothesis that two arms are the same program, exchanging them within a round changes
+//! nothing, so the log ratio of a round is symmetric about 0 whatever the machine's noise looks like. That is all that
+//! the test supposes. Why it survives stopping early is said in `stopping`.
 
 /// Up to so many rounds the distribution is counted out; beyond, the normal one is used, which agrees to three digits.
 const EXACT: usize = 60;
 /// The 97.5 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_985;
 
-/// Two-sided p-value of the hypothesis that `differences` are symmetric about 0. Zeros are left out, equal ranks shared; 1 when
-/// nothing is left.
+/// Two-sided p-value of the hypothesis that `differences` are symmetric about 0. Zeros are left out, equal ranks
+/// shared; 1 when nothing is left.
 pub(super) fn p_value(differences: &[f64]) -> f64 {
     let mut nonzero: Vec<f64> = differences.iter().copied().filter(|difference| *difference != 0.0).collect();
     nonzero.sort_by(|one, other| one.abs().total_cmp(&other.abs()));
@@ -43,12 +43,6 @@ fn doubled_ranks(sorted: &[f64]) -> Vec<usize> {
 }
 
 /// The probability that the ranks with a positive sign add up to `most` or less, each sign a fair coin.
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_wrap,
-    clippy::cast_possible_truncation,
-    reason = "at most 60"
-)]
 fn exact_tail(ranks: &[usize], most: usize) -> f64 {
     let ways = ways(ranks);
     ways[..=most].iter().sum::<f64>() / 2f64.powi(ranks.len() as i32)
@@ -68,8 +62,8 @@ fn ways(ranks: &[usize]) -> Vec<f64> {
     ways
 }
 
-/// The same by the normal distribution, corrected for continuity. Shared ranks are in the variance: it is a sum of squares.
-#[allow(clippy::cast_precision_loss, reason = "sums of ranks")]
+/// The same by the normal distribution, corrected for continuity. Shared ranks are in the variance: it is a sum of
+/// squares.
 fn normal_tail(ranks: &[usize], most: usize) -> f64 {
     let mean = ranks.iter().sum::<usize>() as f64 / 2.0;
     let variance: f64 = ranks.iter().map(|rank| (*rank as f64).powi(2) / 4.0).sum();
@@ -93,13 +87,6 @@ pub(super) fn estimate(differences: &[f64]) -> Option<(f64, Option<(f64, f64)>)>
 }
 
 /// How many Walsh averages are outside of the interval at either end.
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_possible_wrap,
-    reason = "counts of rounds"
-)]
 fn left_out(rounds: usize) -> Option<usize> {
     if rounds < 6 {
         return None;
@@ -124,7 +111,6 @@ fn left_out(rounds: usize) -> Option<usize> {
 }
 
 /// Holm's correction: p-values that hold together, for as many comparisons as there are.
-#[allow(clippy::cast_precision_loss, reason = "numbers of arms")]
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|one, other| p_values[*one].total_cmp(&p_values[*other]));

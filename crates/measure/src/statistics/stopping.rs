@@ -1,11 +1,11 @@
 //! When there are rounds enough.
 //!
-//! Who looks at a test after every round, and stops when it says yes, finds differences between equal arms far more often than
-//! the test promises. Here the rule looks at the absolute values of the log ratios and at nothing else. If two arms are
-//! the same program, the log ratio of a round is symmetric about 0, so its sign is a fair coin, independent of its absolute
-//! value, and the decision to stop has seen no sign: the signed-rank test, which then asks about the signs, keeps exactly its
-//! level. (With more than two arms the rule sees absolute values of the others too, which are not wholly independent of the
-//! signs; the tests of `session` count false alarms for that case.)
+//! Who looks at a test after every round, and stops when it says yes, finds differences between equal arms far more
+//! often than the test promises. Here the rule looks at the absolute values of the log ratios and at nothing else. If
+//! two arms are the same program, the log ratio of a round is symmetric about 0, so its sign is a fair coin,
+//! independent of its absolute value, and the decision to stop has seen no sign: the signed-rank test, which then asks
+//! about the signs, keeps exactly its level. (With more than two arms the rule sees absolute values of the others too,
+//! which are not wholly independent of the signs; the tests of `session` count false alarms for that case.)
 
 use super::{median, sorted};
 
@@ -18,8 +18,8 @@ const WIDTH: f64 = 1.96 * 1.023;
 /// A big difference need not be known as exactly as a small one: so much of it is enough.
 const OF_THE_DIFFERENCE: f64 = 0.1;
 
-/// Whether every arm's interval is about as narrow as it has to be: `target` to either side on the logarithmic scale, or a
-/// tenth of the difference where that is more. `log_ratios`: for each arm one for each round.
+/// Whether every arm's interval is about as narrow as it has to be: `target` to either side on the logarithmic scale,
+/// or a tenth of the difference where that is more. `log_ratios`: for each arm one for each round.
 pub fn narrow_enough(log_ratios: &[Vec<f64>], target: f64) -> bool {
     log_ratios.iter().all(|logs| !logs.is_empty() && rounds_for(logs, target) <= to_f64(logs.len()))
 }
@@ -40,7 +40,6 @@ fn rounds_for(logs: &[f64], target: f64) -> f64 {
     (WIDTH * deviation / wanted).powi(2)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a number of rounds")]
 fn to_f64(count: usize) -> f64 {
     count as f64
 }

@@ -111,7 +111,8 @@ fn a_grafted_libc_links_and_runs() {
             let inputs = |start: &str| {
                 let mut inputs = vec![folder.join(start), program.clone(), "--start-group".into(), graft.clone()];
                 if matches!(arch, Arch::I686 | Arch::Arm) {
-                    // musl's own functions ask the compiler's runtime library for division, which the program never does.
+                    // musl's own functions ask the compiler's runtime library for division, which the program never
+                    // does.
                     inputs.push("--unresolved-symbols=ignore-all".into());
                 }
                 inputs.extend(rest.clone());

@@ -31,8 +31,8 @@ pub(crate) fn bytes(path: &std::path::Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// An object, from words like `malloc` (defined), `weak:malloc`, `hidden:__libc`, `weak:hidden:__x`, and with `needs:` in
-/// front, referred to.
+/// An object, from words like `malloc` (defined), `weak:malloc`, `hidden:__libc`, `weak:hidden:__x`, and with `needs:`
+/// in front, referred to.
 pub(crate) fn object_for(architecture: Architecture, endianness: Endianness, words: &str) -> Vec<u8> {
     unwritten(architecture, endianness, words).write().expect("an object")
 }

@@ -1,7 +1,8 @@
-//! musl's malloc family in a program: which function has which role, and the proof that no other code touches its state.
+//! musl's malloc family in a program: which function has which role, and the proof that no other code touches its
+//! state.
 //!
-//! A role is found by what a function does, never by its name and never by its bytes; a symbol table, where there is one,
-//! has to agree. `roles` finds the candidates, `state` the allocator's context and every reference to it.
+//! A role is found by what a function does, never by its name and never by its bytes; a symbol table, where there is
+//! one, has to agree. `roles` finds the candidates, `state` the allocator's context and every reference to it.
 
 mod roles;
 mod state;
@@ -99,8 +100,8 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     let mut family = Family { core, wrappers: Vec::new(), functions: state.functions, references: state.references };
     add_wrappers(code, &mut family);
     own_public_names(code, &family)?;
-    // musl's public `free` is a function that only jumps to `__libc_free` (src/malloc/free.c). It is linked where the program
-    // has none of its own.
+    // musl's public `free` is a function that only jumps to `__libc_free` (src/malloc/free.c). It is linked where the
+    // program has none of its own.
     if code.symbols.is_empty() && !family.wrappers.iter().any(|(role, _)| *role == Role::Free) {
         return Err(Refusal::NoPublicFree);
     }
@@ -148,8 +149,8 @@ fn agree_with_symbols(code: &Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(),
     Ok(())
 }
 
-/// Functions that do nothing but jump to one of the core or call it, and calloc: redirected too, they save a jump, and calloc the
-/// clearing of what is clear. Left alone they would work as well, so whatever is not certain is left alone.
+/// Functions that do nothing but jump to one of the core or call it, and calloc: redirected too, they save a jump, and
+/// calloc the clearing of what is clear. Left alone they would work as well, so whatever is not certain is left alone.
 fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
     let core = family.core.clone();
     for role in [Role::Malloc, Role::Free, Role::Realloc] {
@@ -179,8 +180,8 @@ fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
     family.wrappers.dedup();
 }
 
-/// The public names, where there are symbols, have to lead to the family, be it through a function of the program's that counts or
-/// checks and calls it: else the program brings an allocator of its own, and musl's serves only musl.
+/// The public names, where there are symbols, have to lead to the family, be it through a function of the program's
+/// that counts or checks and calls it: else the program brings an allocator of its own, and musl's serves only musl.
 fn own_public_names(code: &mut Code<'_>, family: &Family) -> Result<(), Refusal> {
     for (name, role, called) in [
         ("malloc", Role::Malloc, Role::Malloc),

@@ -175,8 +175,8 @@ impl Survey {
         Candidates { found, group_finders: self.group_finders, ends: self.ends }
     }
 
-    /// __malloc_allzerop with get_meta() inlined looks as get_meta() itself does; it is the copy that no other member of
-    /// the family calls.
+    /// __malloc_allzerop with get_meta() inlined looks as get_meta() itself does; it is the copy that no other member
+    /// of the family calls.
     fn leave_out_finders(&self, found: &mut BTreeMap<Role, BTreeSet<u64>>) {
         let zero = found.get(&Role::IsZero).cloned().unwrap_or_default();
         let family: BTreeSet<u64> = found
@@ -229,8 +229,8 @@ impl Survey {
     }
 }
 
-/// The start of the calloc that calls __malloc_allzerop at `site`: it multiplies, makes the block by malloc, asks whether it
-/// is clear, once each, and touches nothing of the allocator's (src/malloc/calloc.c).
+/// The start of the calloc that calls __malloc_allzerop at `site`: it multiplies, makes the block by malloc, asks
+/// whether it is clear, once each, and touches nothing of the allocator's (src/malloc/calloc.c).
 pub(super) fn is_calloc(code: &mut Code<'_>, site: u64, is_zero: u64, malloc: u64) -> Option<u64> {
     let start = code.enclosing(site, &BTreeSet::new())?;
     if !code.is_start(start) {

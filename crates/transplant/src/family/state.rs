@@ -1,8 +1,8 @@
 //! The allocator's state, and the proof that only the family touches it.
 //!
-//! Whoever else reads or writes `__malloc_context` or the size classes would find an allocator that nobody feeds any more.
-//! Every place in the code that reads as a reference to them has to lie in an instruction of the family, or be shown to be
-//! none, or be code that nothing reaches.
+//! Whoever else reads or writes `__malloc_context` or the size classes would find an allocator that nobody feeds any
+//! more. Every place in the code that reads as a reference to them has to lie in an instruction of the family, or be
+//! shown to be none, or be code that nothing reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -171,8 +171,8 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
     true
 }
 
-/// __malloc_atfork (musl 1.2.2 and later): takes the allocator's lock before a fork, lets it go in the parent, and makes it
-/// anew in the child by writing 0. Told by that, and by the comparison of its one argument with 0.
+/// __malloc_atfork (musl 1.2.2 and later): takes the allocator's lock before a fork, lets it go in the parent, and
+/// makes it anew in the child by writing 0. Told by that, and by the comparison of its one argument with 0.
 fn fork_hook(
     code: &mut Code<'_>,
     core: &BTreeMap<Role, u64>,

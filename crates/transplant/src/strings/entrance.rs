@@ -1,4 +1,5 @@
-//! Whether a jump can be written over a function's first bytes: they are its own, and nothing jumps behind the first of them.
+//! Whether a jump can be written over a function's first bytes: they are its own, and nothing jumps behind the first of
+//! them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -49,8 +50,8 @@ pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
     }
 }
 
-/// Whether so many bytes are the function's own, or padding within it or behind it that is never executed: nothing that could
-/// be the beginning of another.
+/// Whether so many bytes are the function's own, or padding within it or behind it that is never executed: nothing that
+/// could be the beginning of another.
 fn has_room(code: &Code<'_>, function: &Function, site: u64, size: u64) -> bool {
     let mut at = site;
     while at < site + size {
@@ -65,8 +66,8 @@ fn has_room(code: &Code<'_>, function: &Function, site: u64, size: u64) -> bool 
     function.instructions.contains_key(&site)
 }
 
-/// Where nothing from outside may lead: behind the first byte that is written over. If the function itself goes back there, as a
-/// loop does, nowhere behind its beginning: it is not executed any more then.
+/// Where nothing from outside may lead: behind the first byte that is written over. If the function itself goes back
+/// there, as a loop does, nowhere behind its beginning: it is not executed any more then.
 fn unexpected(function: &Function, site: u64, size: u64) -> BTreeSet<u64> {
     let over = site + 1..site + size;
     let goes_back = function.instructions.values().any(|instruction| match instruction.flow {

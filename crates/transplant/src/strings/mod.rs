@@ -1,12 +1,14 @@
 //! The string functions in a program: which of them are proven, and which stay the program's own.
 //!
-//! With symbols, the functions that carry a string function's name are looked at, and nothing else. Without, every function
-//! that begins where something calls one: what it is says only what it does. Then more is asked, since a function of the
-//! program's own may do the same for other reasons:
+//! With symbols, the functions that carry a string function's name are looked at, and nothing else. Without, every
+//! function that begins where something calls one: what it is says only what it does. Then more is asked, since a
+//! function of the program's own may do the same for other reasons:
 //!
 //! - A comparison has to give the difference of the bytes, as musl's does, and not only its sign.
-//! - What takes as long for an early hit as for a late one stays: comparisons of secrets are written so. (With symbols, too.)
-//! - memcpy is only what musl's allocator leads to: where blocks overlap, somebody else's copy may be meant to repeat bytes.
+//! - What takes as long for an early hit as for a late one stays: comparisons of secrets are written so. (With symbols,
+//!   too.)
+//! - memcpy is only what musl's allocator leads to: where blocks overlap, somebody else's copy may be meant to repeat
+//!   bytes.
 //! - memcmp has to lie among musl's functions: somebody else's comparison may be told of more bytes than there are.
 //! - bcmp has no result that tells it from other comparisons, and stays.
 
@@ -84,8 +86,8 @@ pub(crate) fn absent(
     StringFunction::all().filter(|function| !listed.contains(function)).map(|one| (one, why(&one))).collect()
 }
 
-/// Finds those of a program's string functions for which there are `others`, in order of their addresses. `taken` are places
-/// where jumps are written already, `room` is how many more there may be.
+/// Finds those of a program's string functions for which there are `others`, in order of their addresses. `taken` are
+/// places where jumps are written already, `room` is how many more there may be.
 pub(crate) fn find(
     code: &mut Code<'_>,
     family: &Family,
@@ -202,9 +204,9 @@ impl Musl {
         Musl { led_to: family.functions.keys().copied().collect() }
     }
 
-    /// Whether a function is musl's, where one of the program's own that does the same could be meant to do more: copies where
-    /// blocks overlap, comparisons of blocks that have fewer bytes than is said. The members of libc.a that a program has lie
-    /// side by side in it, so that what lies between functions of musl's is musl's.
+    /// Whether a function is musl's, where one of the program's own that does the same could be meant to do more:
+    /// copies where blocks overlap, comparisons of blocks that have fewer bytes than is said. The members of libc.a
+    /// that a program has lie side by side in it, so that what lies between functions of musl's is musl's.
     fn has(&self, function: StringFunction, address: u64) -> bool {
         match function {
             StringFunction::Memcpy => self.led_to.contains(&address),

@@ -90,8 +90,8 @@ fn public_names_that_call_instead_of_jumping() {
     assert_eq!(after.entries, before.entries);
 }
 
-/// Debian's musl has guards on its stacks. `__uflow` ends with the call of `__stack_chk_fail`, whose trap the compiler takes to return;
-/// behind it lies `__libc_realloc` here, which nothing calls: the public name jumps to it.
+/// Debian's musl has guards on its stacks. `__uflow` ends with the call of `__stack_chk_fail`, whose trap the compiler
+/// takes to return; behind it lies `__libc_realloc` here, which nothing calls: the public name jumps to it.
 #[test]
 fn a_function_behind_a_call_that_does_not_return() {
     const PROGRAM: &str = "#include <stdio.h>\n\
@@ -125,8 +125,8 @@ fn a_function_behind_a_call_that_does_not_return() {
     assert_eq!(found, 2, "musl's own and the public one: {:?}", stripped.entries);
 }
 
-/// Padding that reads as a call into the midst of the family's functions. What lies behind that place is a part of them, and no
-/// function that nothing calls: zig 0.14 at -O2 made a program with such bytes before `aligned_alloc`.
+/// Padding that reads as a call into the midst of the family's functions. What lies behind that place is a part of
+/// them, and no function that nothing calls: zig 0.14 at -O2 made a program with such bytes before `aligned_alloc`.
 #[test]
 fn bytes_that_read_as_a_call() {
     const PADDING: &[u8] = b"\x66\x2e\x0f\x1f\x84\0\0\0\0\0";

@@ -1,5 +1,6 @@
-//! `compile FUNCTIONS THREADS`: makes a WebAssembly module of that many functions, the same each time, and compiles it with
-//! Cranelift as `wasmtime compile` does. Prints sizes and a checksum of the machine code, which do not depend on libc.
+//! `compile FUNCTIONS THREADS`: makes a WebAssembly module of that many functions, the same each time, and compiles it
+//! with Cranelift as `wasmtime compile` does. Prints sizes and a checksum of the machine code, which do not depend on
+//! libc.
 
 mod module;
 

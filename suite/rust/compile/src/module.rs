@@ -1,5 +1,5 @@
-//! A module that validates, drawn from a fixed seed: functions with locals, arithmetic, memory, branches, loops and calls. Most
-//! are short and some are long, as in programs.
+//! A module that validates, drawn from a fixed seed: functions with locals, arithmetic, memory, branches, loops and
+//! calls. Most are short and some are long, as in programs.
 
 use fastrand::Rng;
 use wasm_encoder::{

@@ -1,5 +1,5 @@
-//! `format THREADS ROUNDS FOLDER...`: reads the Rust sources below the folders, then in threads parses each and prints it again,
-//! as formatters do: trees of many small blocks. Prints counts and a checksum of what it made.
+//! `format THREADS ROUNDS FOLDER...`: reads the Rust sources below the folders, then in threads parses each and prints
+//! it again, as formatters do: trees of many small blocks. Prints counts and a checksum of what it made.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! What is compared, as it is typed: `stock`, `mimalloc`, `mimalloc:small`, `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`.
+//! What is compared, as it is typed: `stock`, `mimalloc`, `mimalloc:small`, `mimalloc:only`, `mimalloc:strings`,
+//! `strings`, `glibc`.
 
 use format::Arch;
 use hosts::Request;
@@ -205,7 +206,8 @@ impl Graft {
         format!("{build} --donor {donor}{}{strings}", self.tuning("--donor-profile"))
     }
 
-    /// Options for the profile, by the name that a command has for it, and for what is set, each with a blank before it.
+    /// Options for the profile, by the name that a command has for it, and for what is set, each with a blank before
+    /// it.
     pub(super) fn tuning(&self, profile: &str) -> String {
         let profile = self.profile.iter().map(|name| format!(" {profile} {name}"));
         profile.chain(self.settings.iter().map(|(key, value)| format!(" --set {key}={value}"))).collect()

@@ -1,4 +1,5 @@
-//! A program that is linked already: grafted into files of their own, one for each arm, and run with the user's arguments.
+//! A program that is linked already: grafted into files of their own, one for each arm, and run with the user's
+//! arguments.
 
 use std::ffi::OsString;
 use std::fs;
@@ -43,8 +44,8 @@ impl Finished {
         Ok(Finished { typed, path, arch, sha256 })
     }
 
-    /// Stock and the arms of that list; without one, every donor that goes into executables, alone and with string functions,
-    /// if some of the program's can be exchanged. Where none can be: why.
+    /// Stock and the arms of that list; without one, every donor that goes into executables, alone and with string
+    /// functions, if some of the program's can be exchanged. Where none can be: why.
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<(Vec<Arm>, Option<String>), Failure> {
         let every: Vec<String> = self.offered().map(|donor| donor.name.to_owned()).collect();
         // `all` is what goes into a program like this one, here as without a list.

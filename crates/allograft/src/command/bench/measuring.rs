@@ -21,8 +21,8 @@ struct Opened<'w> {
     disturbance: Disturbance,
 }
 
-/// Measures the work's cases within its budget. The first case's first round is run in any case: without it there would be
-/// nothing to show.
+/// Measures the work's cases within its budget. The first case's first round is run in any case: without it there would
+/// be nothing to show.
 pub(super) fn measure(
     work: Work,
     plan: Plan,
@@ -76,8 +76,8 @@ impl<'b> Bench<'b> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Checks, memory and one round of every case; and the titles of those for which there was no time. One that was interrupted
-    /// in its first round would leave a hole in every figure over all cases, and is not among them.
+    /// Checks, memory and one round of every case; and the titles of those for which there was no time. One that was
+    /// interrupted in its first round would leave a hole in every figure over all cases, and is not among them.
     fn open(&mut self, plan: &Plan) -> Result<(Vec<Opened<'b>>, Vec<String>), Failure> {
         let (mut opened, mut left_out) = (Vec::new(), Vec::new());
         for (number, case) in self.work.cases.iter().enumerate() {

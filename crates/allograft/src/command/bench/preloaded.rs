@@ -120,8 +120,8 @@ impl Preloaded {
         Ok(library)
     }
 
-    /// Starts the program with the donor and ends it when it has said that this serves malloc. A loader that cannot load a file
-    /// says so and goes on without it, and all arms would be the same.
+    /// Starts the program with the donor and ends it when it has said that this serves malloc. A loader that cannot
+    /// load a file says so and goes on without it, and all arms would be the same.
     fn takes(&self, donor: &str, library: &Path) -> Result<(), Failure> {
         let mut command = Command::new(&self.path);
         command.args(&self.command[1..]).envs(environment(library)).env("ALLOGRAFT_VERBOSE", "1");

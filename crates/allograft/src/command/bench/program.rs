@@ -191,7 +191,8 @@ impl Line<'_> {
         let (server, load) = self.server?;
         let threads = threads.map(|threads| threads.to_string());
         let places = [("out", out), ("threads", threads.as_deref().unwrap_or("1"))];
-        // The shell gives its place to the server: it is the server that is measured. `{port}` is filled in for each run.
+        // The shell gives its place to the server: it is the server that is measured. `{port}` is filled in for each
+        // run.
         let exec = OsString::from(format!("exec {}", filled(server, &places)));
         Some(Invocation {
             program: "sh".into(),

@@ -31,17 +31,14 @@ pub(super) fn json(results: &Results) -> Result<String, Failure> {
     results.json().map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")))
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "one type for all ways to write results")]
 pub(super) fn html(results: &Results) -> Result<String, Failure> {
     Ok(report::html(results))
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "one type for all ways to write results")]
 pub(super) fn markdown(results: &Results) -> Result<String, Failure> {
     Ok(report::markdown(results))
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "one type for all ways to write results")]
 pub(super) fn csv(results: &Results) -> Result<String, Failure> {
     Ok(report::csv(results))
 }

@@ -1,5 +1,5 @@
-//! How the file is used in each build system. `tests/snippets` runs each as it is printed, but those for Dockerfiles, systemd
-//! and Bazel.
+//! How the file is used in each build system. `tests/snippets` runs each as it is printed, but those for Dockerfiles,
+//! systemd and Bazel.
 
 use std::path::Path;
 
@@ -73,8 +73,8 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
     }
 }
 
-/// Go takes the flags apart once for itself and once for the linker; both times quotes are taken as the shell does, without
-/// escapes.
+/// Go takes the flags apart once for itself and once for the linker; both times quotes are taken as the shell does,
+/// without escapes.
 fn go(target: &Triple, path: &str) -> String {
     use format::Arch;
     let (arch, compiler) = match target.arch {

@@ -9,8 +9,9 @@ use inspector::verify::{Check, NotRun};
 use super::not_run;
 use crate::failure::Failure;
 
-/// Checks the executable at `path`, whose bytes are `graft`; with the bytes of its stock file, completely. Only if all of that is right
-/// and complete, its self-test is run, which executes what is in the file; `static_only` leaves it out.
+/// Checks the executable at `path`, whose bytes are `graft`; with the bytes of its stock file, completely. Only if all
+/// of that is right and complete, its self-test is run, which executes what is in the file; `static_only` leaves it
+/// out.
 ///
 /// Returns the checks, and what could not be checked.
 ///
@@ -98,8 +99,8 @@ enum Held {
     Another(String),
 }
 
-/// Compares the donor's segments of the executable `graft` with every donor that may be in them. By the bytes: a damaged
-/// note is no other donor.
+/// Compares the donor's segments of the executable `graft` with every donor that may be in them. By the bytes: a
+/// damaged note is no other donor.
 fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
     let mut another = None;
     for candidate in hosts::candidates(path, graft) {
@@ -206,8 +207,9 @@ mod tests {
         assert!(unnoticed.len() * 100 < donors().len() / 31, "{} bytes: {unnoticed:x?}", unnoticed.len());
     }
 
-    /// What a note says is compared as well: no change of it makes the bytes another donor's. Only the version of allograft is what it says:
-    /// another one may have laid out the graft in another way, and then it is said that the bytes were not compared.
+    /// What a note says is compared as well: no change of it makes the bytes another donor's. Only the version of
+    /// allograft is what it says: another one may have laid out the graft in another way, and then it is said that the
+    /// bytes were not compared.
     #[test]
     fn a_changed_note_is_noticed() {
         let note = PAIR.graft.windows(14).position(|window| window == b"donor=mimalloc").unwrap();

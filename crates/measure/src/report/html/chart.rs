@@ -183,13 +183,14 @@ fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>
     }
 }
 
-/// Where names beside points go, so that those of points near each other do not lie on each other: moved apart downwards, the
-/// highest first, then back up where that went below the chart.
+/// Where names beside points go, so that those of points near each other do not lie on each other: moved apart
+/// downwards, the highest first, then back up where that went below the chart.
 fn labels(points: &[(f64, f64)], top: f64, bottom: f64) -> Vec<f64> {
     const LINE: f64 = 14.0;
     /// About the width of a name.
     const REACH: f64 = 110.0;
-    /// A line lower is far enough, whatever adding it lost: else the search below comes back to the same place for ever.
+    /// A line lower is far enough, whatever adding it lost: else the search below comes back to the same place for
+    /// ever.
     const LOST: f64 = 1e-6;
     let mut order: Vec<usize> = (0..points.len()).collect();
     order.sort_by(|one, other| points[*one].1.total_cmp(&points[*other].1));
@@ -365,7 +366,6 @@ pub(super) fn degradation(results: &Results) -> Option<String> {
     Some(text + "</svg>")
 }
 
-#[allow(clippy::cast_precision_loss, reason = "numbers of rows")]
 fn to_f64(count: usize) -> f64 {
     count as f64
 }
