@@ -2,7 +2,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`bench`] | real `libc.a`s, grafts of them, and compilers |
+//! | [`bench`](mod@bench) | real `libc.a`s, grafts of them, and compilers |
 //! | [`case`] | a case as its folder says it |
 //! | [`finished`] | programs that are linked already, grafted and run |
 //! | [`link`] | ways to link a program |

@@ -1,7 +1,7 @@
 //! The section `.rodata.allograft.options` (docs/options-block.md): a table of options in the donor's object, which the
 //! donor reads at run time. The C side is `crates/donors/glue/settings.h`.
 //!
-//! Little-endian: u32 magic, format, count, size of an entry; then entries of char name[32], i64 value, min and max,
+//! Little-endian: u32 magic, format, count, size of an entry; then entries of `char name[32]`, i64 value, min and max,
 //! u32 flags (bit 0: set by a graft), u32 reserved.
 
 use std::collections::HashSet;

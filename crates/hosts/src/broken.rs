@@ -17,10 +17,15 @@ use crate::remedy::Remedy;
 use crate::request::Request;
 use crate::samples;
 
-type Tamper<'t> = &'t dyn Fn(&mut Vec<u8>);
+/// Breaks edited bytes, and knows nothing but them.
+type Break = fn(&mut Vec<u8>);
+/// Breaks edited bytes.
+type Tamper = Box<dyn Fn(&mut Vec<u8>)>;
+/// What is done, how, and a check that finds it.
+type Case<T> = (&'static str, T, &'static str);
 
 thread_local! {
-    static TAMPER: RefCell<Option<Box<dyn Fn(&mut Vec<u8>)>>> = const { RefCell::new(None) };
+    static TAMPER: RefCell<Option<Tamper>> = const { RefCell::new(None) };
 }
 
 /// The edited bytes, broken in the way that a test on this thread has asked for.
@@ -112,14 +117,14 @@ fn member(archive: &[u8], symbol: &[u8]) -> usize {
 }
 
 /// Ways to break an archive, each with a check that finds it.
-fn broken_archives() -> Vec<(&'static str, Tamper<'static>, &'static str)> {
+fn broken_archives() -> Vec<Case<Break>> {
     vec![
-        ("a byte too many", &|bytes| bytes.push(0), "unreadable"),
-        ("a byte too few", &|bytes| bytes.truncate(bytes.len() - 1), "unreadable"),
-        ("a wrong index", &|bytes| bytes[8 + 60 + 4 + 3] ^= 1, "index"),
+        ("a byte too many", |bytes| bytes.push(0), "unreadable"),
+        ("a byte too few", |bytes| bytes.truncate(bytes.len() - 1), "unreadable"),
+        ("a wrong index", |bytes| bytes[8 + 60 + 4 + 3] ^= 1, "index"),
         (
             "a lost member",
-            &|bytes| {
+            |bytes| {
                 let archive = Archive::parse(bytes).unwrap();
                 let lost = archive.indexed().find(|(_, symbol)| *symbol == b"wcsdup").unwrap().0;
                 let edited = archive.edit(&[lost].into(), None);
@@ -129,7 +134,7 @@ fn broken_archives() -> Vec<(&'static str, Tamper<'static>, &'static str)> {
         ),
         (
             "a member's byte",
-            &|bytes| {
+            |bytes| {
                 let at = member(bytes, b"fork") + 60 + 64;
                 bytes[at] ^= 1;
             },
@@ -137,7 +142,7 @@ fn broken_archives() -> Vec<(&'static str, Tamper<'static>, &'static str)> {
         ),
         (
             "a member's mode",
-            &|bytes| {
+            |bytes| {
                 let at = member(bytes, b"fork") + 40;
                 bytes[at] ^= 1;
             },
@@ -145,7 +150,7 @@ fn broken_archives() -> Vec<(&'static str, Tamper<'static>, &'static str)> {
         ),
         (
             "a byte of the donor",
-            &|bytes| {
+            |bytes| {
                 let at = member(bytes, b"malloc") + 60 + 64;
                 bytes[at] ^= 1;
             },
@@ -184,7 +189,7 @@ fn edits(stock: &[u8], graft: &[u8]) -> (usize, usize) {
     let code = headers.into_iter().find(|at| stock[*at] == 1 && stock[*at + 4] & 1 == 1).unwrap();
     let start = word(stock, code + 8).max(64);
     let mut changed = (start..word(stock, code + 8) + word(stock, code + 32)).filter(|at| stock[*at] != graft[*at]);
-    (changed.next().unwrap(), changed.last().unwrap())
+    (changed.next().unwrap(), changed.next_back().unwrap())
 }
 
 #[test]
@@ -210,7 +215,7 @@ fn broken_edits_of_an_executable() {
         fs::remove_file(good).unwrap();
         // The last byte of a jump of aarch64 is its opcode; the first differs in the distance.
         let section = |bytes: &[u8]| word(bytes, 40) + 64 + 24;
-        let cases: [(&str, Box<dyn Fn(&mut Vec<u8>)>, &str); 12] = [
+        let cases: [Case<Tamper>; 12] = [
             ("a byte too many", Box::new(|bytes| bytes.push(0)), "file"),
             ("a byte too few", Box::new(|bytes| bytes.truncate(bytes.len() - 1)), "file"),
             (
