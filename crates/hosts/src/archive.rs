@@ -12,16 +12,16 @@ use crate::error::Error;
 use crate::host::{Carried, Edited, Host, Operation};
 use crate::planner::{Planner, offered};
 
-/// What becomes of a host's string functions.
+/// The fate of a host's string functions.
 #[derive(Debug, Clone)]
 pub enum Strings {
-    /// Nobody asked for others.
+    /// Exchanging them was not requested.
     Off,
-    /// Ours come in.
+    /// allograft's replace them.
     Grafted(Box<Plan>),
-    /// They cannot be exchanged, for this reason; the allocator is all the same.
+    /// They cannot be replaced, for this reason. The allocator still is.
     Refused(Box<Refusal>),
-    /// There are none for the host's architecture; the allocator is exchanged all the same.
+    /// allograft has none for the host's architecture. The allocator is still replaced.
     Missing(Arch),
 }
 
@@ -51,14 +51,14 @@ impl Strings {
 pub struct Another {
     /// Which one.
     pub allocator: &'static str,
-    /// What the host had lost because of it, and what of that comes back.
+    /// The functions that the host had lost because of it, and those that come back.
     pub restoration: Restoration,
 }
 
-/// What is done to an archive. There is a plan in it at least.
+/// The edits of an archive: a plan for the allocator, for the string functions, or for both.
 #[derive(Debug, Clone)]
 pub struct ArchiveOperation {
-    /// What the host is for.
+    /// The host's architecture.
     pub arch: Arch,
     /// Somebody else's allocator that goes, and what comes back in its place beside ours.
     pub another: Option<Another>,
@@ -121,7 +121,7 @@ impl<'b> ArchiveHost<'b> {
         surgery::plan::plan_for(archive, |arch| planner.object(donor, arch), force)
     }
 
-    /// What speaks against the graft of a donor.
+    /// The error for a donor that cannot be grafted.
     fn refused(&self, donor: &donors::Donor, refusal: Refusal) -> Error {
         match refusal {
             Refusal::NoDonor { arch } => Error::NoDonorFor {

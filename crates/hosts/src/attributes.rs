@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 const MODE: u32 = 0o7777;
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
-/// What a program gets when it is started (capabilities(7)).
+/// The extended attribute that holds a program's capabilities (capabilities(7)).
 const CAPABILITIES: &str = "security.capability";
 
-/// What could not be carried over. Its text is a clause whose subject is the file.
+/// An attribute that could not be copied. Its text is a clause whose subject is the file.
 #[derive(Debug)]
 pub(crate) enum Lost {
     Group(u32),

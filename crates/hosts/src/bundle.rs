@@ -1,4 +1,4 @@
-//! What a Swift SDK bundle says of itself. (Swift evolution SE-0305 and SE-0387: `info.json`.)
+//! The manifest of a Swift SDK bundle, `info.json` (Swift evolution SE-0305 and SE-0387).
 
 use std::fs::File;
 use std::io::Read;

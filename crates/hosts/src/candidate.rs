@@ -1,4 +1,4 @@
-//! What a grafted executable should hold: a donor of this allograft's, and this allograft's graft of its stock file.
+//! The donors that a grafted executable may hold, for `verify` to compare it with.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use crate::insert::Insert;
 /// A donor of this allograft's that a grafted executable may hold, with the options that the executable's note names.
 pub struct Candidate {
     insert: Insert,
-    /// What the executable's notes say.
+    /// The executable's notes, of the allocator and of the string functions.
     named: Option<(Note, Option<Note>)>,
-    /// Whether they say what this donor's would, to the last byte.
+    /// Whether they are this donor's notes, byte for byte.
     exact: bool,
 }
 
@@ -55,7 +55,7 @@ impl Candidate {
     /// Whether the executable's notes say exactly what this donor's would say; else what they say, as a clause.
     ///
     /// # Errors
-    /// What they say.
+    /// A description of the notes.
     pub fn is_named(&self) -> Result<(), String> {
         match &self.named {
             _ if self.exact => Ok(()),
@@ -78,7 +78,7 @@ impl Candidate {
     /// Grafts the bytes `stock` with this donor. Nothing is run or written. `path` is for messages.
     ///
     /// # Errors
-    /// What speaks against a graft of `stock`.
+    /// `stock` cannot be grafted.
     pub fn graft(&self, path: &Path, stock: &[u8]) -> Result<Vec<u8>, Error> {
         self.insert.plan(path, stock).map(|plan| plan.graft)
     }

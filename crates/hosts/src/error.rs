@@ -11,7 +11,7 @@ use crate::packed::Fault;
 use crate::remedy::{Obstacle, Remedy};
 use crate::transaction::Stuck;
 
-/// What went wrong. Whatever it is but [`Error::Stuck`], every host is as it was before.
+/// A failed operation. Every host is as it was before, except after [`Error::Stuck`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed: not found, permission denied, disk full.
@@ -19,9 +19,9 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried, as a verb: "read", "write".
+        /// The operation, as a verb: "read", "write".
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Neither a folder nor a file whose first bytes are known.
@@ -29,7 +29,7 @@ pub enum Error {
     Unrecognised {
         /// The target.
         path: PathBuf,
-        /// What it looks like.
+        /// The kind of file that was found.
         found: String,
     },
     /// Starts like an archive and is damaged.
@@ -47,7 +47,7 @@ pub enum Error {
         path: PathBuf,
         /// The entry that it is about.
         entry: Option<String>,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
     },
     /// Known for what it is, and nothing that can be grafted.
@@ -55,11 +55,11 @@ pub enum Error {
     Unsupported {
         /// The target.
         path: PathBuf,
-        /// What it is, with its article.
+        /// Its kind, with an article.
         kind: &'static str,
         /// Why not.
         reason: &'static str,
-        /// What to do instead.
+        /// The remedy.
         help: &'static str,
     },
     /// A musl-like archive that would not work after a graft.
@@ -75,7 +75,7 @@ pub enum Error {
     Donor {
         /// The donor's name.
         donor: String,
-        /// What does not fit.
+        /// The donor's or the option's fault.
         source: surgery::donor::DonorError,
     },
     /// This build has no object of the donor for the host's architecture.
@@ -95,7 +95,7 @@ pub enum Error {
     Executable {
         /// The executable.
         path: PathBuf,
-        /// What was found.
+        /// The reason.
         refusal: transplant::Refusal,
     },
     /// The donor is not built for executables.
@@ -111,7 +111,7 @@ pub enum Error {
     NoStrings {
         /// The executable.
         path: PathBuf,
-        /// What it is for.
+        /// Its architecture.
         arch: format::Arch,
     },
     /// The donor's form for executables is unsound: a fault of this build.
@@ -119,7 +119,7 @@ pub enum Error {
     Blob {
         /// The donor's name.
         donor: String,
-        /// What is wrong.
+        /// The fault.
         source: transplant::BlobError,
     },
     /// A graft that the independent reader does not find whole.
@@ -130,7 +130,7 @@ pub enum Error {
         /// The checks that failed.
         unsound: inspector::verify::Unsound,
     },
-    /// What is run before it is placed has to be an executable.
+    /// A trial run was requested, and the target is not an executable.
     #[error("`{}` is no executable: there is nothing to run before it is placed", .path.display())]
     NothingToRun {
         /// The target.
@@ -141,7 +141,7 @@ pub enum Error {
     SelfTest {
         /// The executable.
         path: PathBuf,
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// A grafted executable could not be tested: nothing here runs it.
@@ -149,7 +149,7 @@ pub enum Error {
     Untested {
         /// The executable.
         path: PathBuf,
-        /// What it is for.
+        /// Its architecture.
         arch: format::Arch,
     },
     /// `--try`: stock and graft do not do the same.
@@ -157,7 +157,7 @@ pub enum Error {
     Differs {
         /// The executable.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         differs: String,
     },
     /// Neither an allocator nor string functions were asked for.
@@ -174,13 +174,13 @@ pub enum Error {
     StockNeeded {
         /// The host.
         path: PathBuf,
-        /// What the host carries and was not asked for.
+        /// The kind of donor that the host carries and that was not requested.
         surplus: DonorKind,
     },
     /// No Swift SDK of this name is installed, or several are.
     #[error("{} Swift SDK `{id}` in `{}`", if *.matches == 0 { "there is no installed" } else { "there is more than one" }, .folder.display())]
     SwiftSdk {
-        /// What was asked for.
+        /// The requested name.
         id: String,
         /// Where installed ones are.
         folder: PathBuf,
@@ -192,7 +192,7 @@ pub enum Error {
     /// A stock archive that cannot be taken from.
     #[error("`{}` holds no archive to take members from", .path.display())]
     NoStock {
-        /// What `--stock` named.
+        /// The file or folder that was named as stock.
         path: PathBuf,
     },
     /// The folder holds no `libc.a` at all.
@@ -201,7 +201,7 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
-    /// Nothing in the folder carries a graft.
+    /// The folder holds no graft.
     #[error("no graft under `{}`", .folder.display())]
     NoGraft {
         /// The folder.
@@ -234,7 +234,7 @@ pub enum Error {
     MalformedRecord {
         /// The record.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// `undo`: the host is neither the graft on record nor stock.
@@ -291,7 +291,7 @@ pub enum Error {
         /// The backup.
         backup: PathBuf,
     },
-    /// What has the name of a backup or a record, and is none that allograft has made.
+    /// A file has the name of a backup or a record, and allograft did not make it.
     #[error("`{}` has the name of a file of allograft's, and is none: {reason}", .path.display())]
     ForeignCompanion {
         /// The file.
@@ -304,7 +304,7 @@ pub enum Error {
     Stuck {
         /// Why it failed.
         cause: Box<Error>,
-        /// What is changed all the same.
+        /// The files that remain changed.
         stuck: Stuck,
     },
     /// `-o` cannot be written there.
@@ -314,7 +314,7 @@ pub enum Error {
         out: PathBuf,
         /// Why not.
         reason: &'static str,
-        /// What to do instead.
+        /// The remedy.
         help: &'static str,
     },
 }
@@ -408,7 +408,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub fn remedy(&self) -> Remedy {
         let advice = match self {
             Error::Io { source, .. } => return io_remedy(source),

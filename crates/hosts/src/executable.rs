@@ -14,10 +14,10 @@ use crate::host::{Carried, Edited, Host, Operation};
 use crate::insert::Insert;
 use crate::planner::Planner;
 
-/// What is done to an executable.
+/// The edits of an executable.
 #[derive(Debug, Clone)]
 pub struct ExecutableOperation {
-    /// What is in it, and what is redirected. The grafted bytes are not kept.
+    /// The functions that were found and those that are redirected, without the grafted bytes.
     pub plan: Plan,
     /// The allocator that goes in.
     pub malloc: Note,

@@ -29,7 +29,7 @@ use crate::watch::Watch;
 /// All of its hosts, or on an error none.
 ///
 /// # Errors
-/// What speaks against it. Every file is as it was.
+/// The target cannot be grafted. Every file is as it was.
 pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
     graft_under(target, request, &Watch::default()).map(Pending::settle)
 }
@@ -143,7 +143,7 @@ fn to_file(host: PathBuf, out: &Path, planner: &mut Planner<'_>) -> Result<Pendi
 }
 
 impl Prepared {
-    /// What is told of a graft that is written to `path`, leaving its host untouched.
+    /// The report on a graft that is written to `path`, leaving its host untouched.
     pub(crate) fn elsewhere(&self, path: PathBuf, dry_run: bool) -> Grafted {
         let action = match self.action() {
             _ if dry_run => Action::Planned,
@@ -159,7 +159,7 @@ impl Prepared {
         Grafted { path, source, stock_sha256, ..self.told(action) }
     }
 
-    /// What is told of the graft.
+    /// The report on the graft.
     pub(crate) fn told(&self, action: Action) -> Grafted {
         Grafted {
             path: self.path.clone(),

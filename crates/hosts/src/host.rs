@@ -35,7 +35,7 @@ impl Carried {
     }
 }
 
-/// What is done to a host.
+/// The edits of a host.
 #[derive(Debug, Clone)]
 pub enum Operation {
     /// Members of an archive are exchanged.
@@ -45,7 +45,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What the host is for.
+    /// The host's architecture.
     pub fn arch(&self) -> Arch {
         match self {
             Operation::Archive(archive) => archive.arch,
@@ -53,7 +53,7 @@ impl Operation {
         }
     }
 
-    /// What it carries afterwards.
+    /// The donors that the host carries afterwards.
     pub fn brings(&self) -> Carried {
         match self {
             Operation::Archive(archive) => Carried {
@@ -106,7 +106,7 @@ pub(crate) trait Host {
     /// Has the independent reader look at a graft of this host.
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error>;
 
-    /// What the user should know of a graft, as clauses whose subject is the host.
+    /// Remarks on a graft for the user: clauses whose subject is the host.
     fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error>;
 }
 
@@ -211,7 +211,7 @@ impl Prepared {
         self.before_sha256 == self.verified.sha256()
     }
 
-    /// What is done to the host in place.
+    /// The action that replacing the host amounts to.
     pub(crate) fn action(&self) -> Action {
         match () {
             () if self.is_unchanged() => Action::Unchanged,

@@ -56,7 +56,7 @@ impl Insert {
     /// Plans the graft of the bytes `stock` with this donor. `path` is for messages.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// The executable cannot be grafted.
     pub(crate) fn plan(&self, path: &Path, stock: &[u8]) -> Result<Plan, Error> {
         let unfit = |source| Error::Blob { donor: self.malloc.donor.clone(), source };
         transplant::plan(stock, &self.blob, false)

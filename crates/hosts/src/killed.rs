@@ -20,7 +20,7 @@ use crate::watch::Watch;
 
 const VICTIM: &str = "HOSTS_TEST_VICTIM";
 
-/// What the file system lacks: hard links, exchange of names.
+/// The operations that the file system lacks: hard links, exchange of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Lacking {
     links: bool,
@@ -38,7 +38,7 @@ impl Lacking {
 }
 const HOSTS: [&str; 2] = ["one/libc.a", "two/libc.a"];
 
-/// What a victim does to a folder of two hosts, after what has been done to it before.
+/// The operation that is killed half-way, on a folder of two hosts.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Graft,

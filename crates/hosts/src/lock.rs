@@ -13,7 +13,7 @@ use crate::error::{Error, IoContext};
 use crate::record::folder_of;
 use crate::watch::{Locking, Watch};
 
-/// Who waits longer is told for what.
+/// After this long, the user is told what is being waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Exclusive locks on folders; given back when dropped (or when the process dies).

@@ -1,4 +1,4 @@
-//! What a file system does with names, in one step each. Not every one does either; tests take them away.
+//! Hard links and the atomic exchange of two names. Not every file system has them; tests can disable both.
 
 use std::fs;
 use std::io;

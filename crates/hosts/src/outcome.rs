@@ -1,11 +1,11 @@
-//! What was done.
+//! The result of a graft, for the program to report.
 
 use std::path::PathBuf;
 
 use crate::host::{Carried, Operation};
 use crate::packed::Format;
 
-/// What happened to a host.
+/// The action taken on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Stock was grafted.
@@ -25,13 +25,13 @@ pub struct Grafted {
     pub path: PathBuf,
     /// With `out`: the host that was read.
     pub source: Option<PathBuf>,
-    /// What was done.
+    /// The action taken.
     pub action: Action,
-    /// What it carried before.
+    /// The donors that it carried before.
     pub before: Carried,
     /// Whether the graft is what the host was already.
     pub unchanged: bool,
-    /// What went out and what came in.
+    /// The edits.
     pub operation: Operation,
     /// SHA-256 of the stock host, where it is known.
     pub stock_sha256: Option<String>,
@@ -39,9 +39,9 @@ pub struct Grafted {
     pub graft_sha256: String,
     /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
     pub backup: Option<PathBuf>,
-    /// What was tried before the graft was placed.
+    /// The trials before the graft was placed, with their outcomes.
     pub tried: Vec<String>,
-    /// What the user should know, as clauses whose subject is the host.
+    /// Remarks for the user: clauses whose subject is the host.
     pub notes: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Grafts {
     }
 }
 
-/// What happened to a packed bundle.
+/// The action taken on a packed bundle.
 #[derive(Debug)]
 pub struct Bundle {
     /// The bundle or, with `out`, the file that was written.
@@ -87,7 +87,7 @@ pub struct Bundle {
     pub format: Format,
     /// The names of the Swift SDKs in it.
     pub swift_sdks: Vec<String>,
-    /// What was done.
+    /// The action taken.
     pub action: Action,
     /// SHA-256 of the file at `path`, which `swift sdk install --checksum` takes; not known of one that is only
     /// planned.
@@ -99,6 +99,6 @@ pub struct Bundle {
     pub stock_sha256: Option<String>,
     /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
     pub backup: Option<PathBuf>,
-    /// What the user should know, as clauses whose subject is the bundle.
+    /// Remarks for the user: clauses whose subject is the bundle.
     pub notes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What has been done and can still be taken back: until its result is told, nothing is final.
+//! Completed work that can still be rolled back, until its result has been reported.
 
 use std::ops::Deref;
 

@@ -81,7 +81,7 @@ impl Content<'_> {
     }
 }
 
-/// What to do with one host.
+/// One host to replace, and how.
 pub(crate) struct Change<'a> {
     /// The host; no symbolic link.
     pub(crate) host: &'a Path,

@@ -12,16 +12,16 @@ use crate::self_test;
 /// A graft of which everything has been checked that can be. Only this is placed.
 pub(crate) struct Proven(Verified);
 
-/// What is kept of a proven graft when its bytes are dropped: enough to know them when they are made again.
+/// The checksum of a proven graft whose bytes were dropped. It recognises the graft when it is made again.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory(Seal);
 
-/// What running a graft has shown.
+/// The outcome of running a graft.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    /// What was tried, with its outcome.
+    /// Each trial with its outcome.
     pub(crate) tried: Vec<String>,
-    /// What the user should know, as clauses whose subject is the host.
+    /// Remarks for the user: clauses whose subject is the host.
     pub(crate) notes: Vec<String>,
 }
 

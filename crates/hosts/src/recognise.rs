@@ -1,4 +1,4 @@
-//! What a target is, told by its content.
+//! Recognises a target by its content.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -68,7 +68,7 @@ pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
     }
 }
 
-/// What something in a folder is that is no regular file.
+/// The kind of a file that is not a regular file, for messages.
 pub(crate) fn kind_of(kind: fs::FileType) -> &'static str {
     match () {
         () if kind.is_symlink() => "a symbolic link",
@@ -87,7 +87,7 @@ pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// What the first bytes of a file say.
+/// The kind of a file, by its first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Signature {
     Archive,
@@ -98,7 +98,7 @@ pub(crate) enum Signature {
 }
 
 impl Signature {
-    /// What a file is that is no archive.
+    /// The kind of a file that is not an archive, for messages; `None` for an archive.
     pub(crate) fn found(&self) -> Option<&'static str> {
         match self {
             Signature::Archive => None,
@@ -118,7 +118,7 @@ pub(crate) fn signature(path: &Path) -> Result<Signature, Error> {
     Ok(told_by(&start))
 }
 
-/// What these bytes begin.
+/// The kind of file that begins with these bytes.
 pub(crate) fn told_by(start: &[u8]) -> Signature {
     let unsupported = |kind, reason, help| Signature::Unsupported { kind, reason, help };
     match start {

@@ -1,4 +1,4 @@
-//! What lies beside a grafted host: its backup, its record, and temporary files that a killed run left.
+//! The files beside a grafted host: its backup, its record, and temporary files that a killed run left.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -40,14 +40,14 @@ pub struct Record {
     pub donor: String,
     /// The allocator's version; empty for none.
     pub version: String,
-    /// What was set with `--set`: space-separated `key=value`; may be empty.
+    /// The options that were set: `key=value`, separated by spaces; may be empty.
     pub options: String,
     /// The version of the string functions, where they are grafted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strings: Option<String>,
     /// The version of allograft that wrote the graft.
     pub allograft: String,
-    /// What the stock host was, where the backup could not be the same.
+    /// The attributes of the stock host, if the backup could not keep them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stock: Option<Attributes>,
 }

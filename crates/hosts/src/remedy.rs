@@ -1,10 +1,10 @@
-//! What to do about an error. What a program has for it, commands and flags, is the program's to say.
+//! Remedies for errors. The program words them, since commands and flags are its own.
 
 use std::path::PathBuf;
 
 use format::{Arch, DonorKind};
 
-/// What to do about an error.
+/// A remedy for an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
     /// In words, since it takes nothing of this program.
@@ -15,7 +15,7 @@ pub enum Remedy {
     Executable(transplant::Remedy),
     /// Install an emulator, graft on a machine that runs such programs, or do without the self-test.
     Emulate {
-        /// What the programs are for.
+        /// The programs' architecture.
         arch: Arch,
     },
     /// It is a fault of this program's: report it. Another donor may fit.
@@ -34,7 +34,7 @@ pub enum Remedy {
     NameDonor,
     /// Graft the stock archive, or keep what it carries.
     GraftStockOrKeep {
-        /// What it carries.
+        /// The kind of donor that it carries.
         surplus: DonorKind,
     },
     /// Graft the folder first.

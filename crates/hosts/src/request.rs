@@ -1,9 +1,9 @@
-//! What is asked for.
+//! A request: the host, the donors and the destination.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What to graft, where to, and how.
+/// The donors to graft, the destination, and the ways of doing it.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// The allocator; `None`: the host keeps its own.

@@ -1,4 +1,4 @@
-//! What a grafted executable has to do before it takes the place of its stock file.
+//! Runs a grafted executable before it replaces its stock file: its self-test, and the user's own trial.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use format::Arch;
 use crate::error::{Error, IoContext};
 use crate::record::{folder_of, temporary};
 
-/// What the self-test says when all is well (crates/donors/transplant/selftest.c).
+/// The self-test's output on success (crates/donors/transplant/selftest.c).
 const PASSED: &[u8] = b"allograft self-test: ok\n";
 /// It takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -188,7 +188,7 @@ fn spawn(command: &mut Command) -> std::io::Result<Child> {
     }
 }
 
-/// Nothing, if it does not end.
+/// Runs a command to its end; `None` if it does not end in time.
 fn run_to_end(command: &mut Command) -> std::io::Result<Option<Output>> {
     let mut child = spawn(command.stdin(Stdio::null()))?;
     let begin = Instant::now();

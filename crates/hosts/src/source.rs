@@ -13,7 +13,7 @@ use crate::walk::walk;
 pub(crate) struct Hosts {
     /// The folder that they were found in; `None`: the user named the file.
     folder: Option<PathBuf>,
-    /// What may be a host, sorted.
+    /// Possible hosts, sorted by path.
     pub(crate) candidates: Vec<PathBuf>,
     skipped: Vec<Skipped>,
 }
@@ -42,7 +42,7 @@ impl Hosts {
     /// `take` makes of them, and what was left alone.
     ///
     /// # Errors
-    /// What speaks against a graft of one of them, or nothing in the folder can be grafted.
+    /// One of them cannot be grafted, or none in the folder can.
     pub(crate) fn each<'p, T>(
         self,
         planner: &mut Planner<'p>,

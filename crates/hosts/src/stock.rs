@@ -59,7 +59,7 @@ impl Stock {
         Ok(())
     }
 
-    /// What comes back into `archive`, which holds somebody else's allocator.
+    /// The members to bring back into `archive`, which holds an allocator of another origin.
     pub(crate) fn restore(&self, archive: &Archive<'_>) -> Result<Restoration, Error> {
         let mut stock = Vec::new();
         for (path, bytes) in &self.0 {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::bundle::swift_sdks_in;
 use crate::error::{Error, IoContext};
 
-/// What stands before the name of an installed Swift SDK.
+/// The prefix of a target that names an installed Swift SDK.
 const PREFIX: &[u8] = b"swift:";
 
 /// The target that is meant: the bundle of an installed Swift SDK for `swift:ID`, else `target` itself.

@@ -16,7 +16,7 @@ use crate::recognise::is_missing;
 use crate::record::{folder_of, temporary};
 use crate::remedy::Remedy;
 
-/// What a transaction is for; messages say it.
+/// The purpose of a transaction, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deed {
     /// Hosts become grafts, with backup and record beside them.
@@ -190,7 +190,7 @@ impl Before {
     }
 }
 
-/// What could not be taken back after a failure.
+/// Files that could not be rolled back after a failure.
 #[derive(Debug)]
 pub struct Stuck {
     deed: Deed,
@@ -203,7 +203,7 @@ struct StuckHost {
     path: PathBuf,
     /// Whether it has its new content.
     changed: bool,
-    /// What else is still there.
+    /// Other files that are still there.
     left: Vec<PathBuf>,
     error: io::Error,
 }
@@ -227,7 +227,7 @@ impl Stuck {
         self.hosts.iter().filter(|host| host.changed).map(|host| host.path.as_path())
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub fn remedy(&self) -> Remedy {
         let hosts: Vec<PathBuf> = self.hosts.iter().map(|host| host.path.clone()).collect();
         match self.deed {

@@ -76,7 +76,7 @@ struct Copy<'a> {
     /// Folders that still need their mode and times: source, path inside, and copy.
     folders: Vec<(PathBuf, PathBuf, PathBuf)>,
     skipped: &'a mut Vec<Skipped>,
-    /// What files could not keep: how many, and the first of them.
+    /// The attributes that files could not keep, each with the number of files and the first of them.
     lost: BTreeMap<String, (usize, PathBuf)>,
 }
 
@@ -139,7 +139,7 @@ impl Copy<'_> {
         }
     }
 
-    /// What is not in the copy as it was, as clauses whose subject is the copy.
+    /// The attributes that the copy could not keep: clauses whose subject is the copy.
     fn notes(&self) -> Vec<String> {
         let note = |(what, (count, first)): (&String, &(usize, PathBuf))| {
             format!("holds {count} files and folders that could not keep {what}; the first is `{}`", first.display())

@@ -19,7 +19,7 @@ use crate::transaction::{Deed, Transaction};
 use crate::walk::walk;
 use crate::watch::Watch;
 
-/// What `undo` did to a host.
+/// The action of `undo` on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoneAction {
     /// Stock is back.
@@ -33,11 +33,11 @@ pub enum UndoneAction {
 pub struct Undone {
     /// The host.
     pub path: PathBuf,
-    /// What was done.
+    /// The action taken.
     pub action: UndoneAction,
     /// SHA-256 of the host as it is now.
     pub stock_sha256: String,
-    /// What the user should know, as clauses whose subject is the host.
+    /// Remarks for the user: clauses whose subject is the host.
     pub notes: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Error, IoContext};
 use crate::record::{host_of_companion, is_temporary};
 use crate::root::resolve;
 
-/// What a folder holds, sorted by path. Paths start with the folder as it was given.
+/// The contents of a folder, sorted by path. Paths start with the folder as it was given.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Files that are called `libc.a`, and files that symbolic links of this name lead to; each one once.

@@ -1,9 +1,9 @@
-//! Whom to tell while the work goes on.
+//! Callbacks while the work goes on: progress, and locks that are waited for.
 
 use std::io;
 use std::path::Path;
 
-/// Whom to tell of what; by default nobody.
+/// Callbacks for the caller's progress display; none by default.
 #[derive(Clone, Copy, Default)]
 pub struct Watch<'a> {
     /// Told, often, how far work on a large file has got.
@@ -12,7 +12,7 @@ pub struct Watch<'a> {
     pub locking: Option<&'a dyn Fn(Locking<'_>)>,
 }
 
-/// What is to be known of a folder that only one allograft should work in at a time.
+/// The state of the lock on a folder, in which only one allograft should work at a time.
 #[derive(Debug, Clone, Copy)]
 pub enum Locking<'a> {
     /// Another one works there, for more than a second already; it is waited for.
@@ -24,7 +24,7 @@ pub enum Locking<'a> {
 /// How far work on a large file has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done, as a participle: "reading", "packing".
+    /// The activity, as a participle: "reading", "packing".
     pub doing: &'static str,
     /// Bytes done.
     pub done: u64,

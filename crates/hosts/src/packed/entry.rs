@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use super::fault::Fault;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,

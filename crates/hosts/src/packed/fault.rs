@@ -1,6 +1,6 @@
-//! What is wrong with a packed bundle.
+//! Faults of a packed bundle.
 
-/// What is wrong with a packed bundle.
+/// A fault of a packed bundle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It ends before its content does.

@@ -107,7 +107,7 @@ impl Editor for Applier<'_> {
     }
 }
 
-/// What is known of a bundle before anything is written.
+/// A bundle whose archives are all planned and verified.
 struct Surveyed {
     decided: BTreeMap<Vec<u8>, Decided>,
     skipped: Vec<Skipped>,

@@ -15,7 +15,7 @@ use crate::recognise::{Signature, Target, recognise, told_by};
 use crate::undo;
 use crate::watch::Watch;
 
-/// What programs start with, which lies beside a `libc.a`.
+/// The start files that lie beside a `libc.a`.
 const START: [&[u8]; 5] = [b"crt1.o", b"rcrt1.o", b"Scrt1.o", b"crti.o", b"crtn.o"];
 const MOST_START: u64 = 1 << 20;
 

@@ -41,7 +41,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What names of such files end in; `swift sdk install` goes by that.
+    /// The file name ending, which `swift sdk install` requires.
     pub fn ending(self) -> &'static str {
         match self {
             Format::TarGz => ".tar.gz",
@@ -59,7 +59,7 @@ trait Editor {
     fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error>;
 }
 
-/// What went wrong while a bundle was copied.
+/// An error while a bundle was copied.
 enum Trouble {
     Read(io::Error),
     Write(io::Error),
@@ -107,7 +107,7 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// What a copy has found.
+/// The result of copying a bundle.
 struct Copied {
     entries: Entries,
     /// SHA-256 of the file that was read.

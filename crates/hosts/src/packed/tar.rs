@@ -16,7 +16,7 @@ const RECORD: u64 = 20 * BLOCK as u64;
 /// A long name, or what pax says of one entry.
 const MOST_EXTENDED: u64 = 1 << 20;
 
-/// What headers of extensions have said of the entry that follows them.
+/// The fields that extension headers set for the next entry.
 #[derive(Default)]
 struct Extended {
     /// These headers with their content, as they were read.

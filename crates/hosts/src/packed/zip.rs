@@ -21,7 +21,7 @@ const CENTRAL: usize = 46;
 const END: usize = 22;
 /// 4.3.16: the comment behind the end record has a length of 16 bits.
 const MOST_COMMENT: usize = 0xffff;
-/// What 4.5.3 calls the extra field of sizes over 32 bits, and the value that refers to it.
+/// The zip64 extended information extra field (APPNOTE.TXT, 4.5.3), and the value that refers to it.
 const ZIP64: u16 = 0x0001;
 const IN_ZIP64: u32 = 0xffff_ffff;
 /// 4.4.4, bit 0: encrypted; bit 3: sizes follow the content.
@@ -53,7 +53,7 @@ struct Central {
     offset: u64,
     /// Where the next entry's starts, or what follows the last.
     end: u64,
-    /// What an edited file has become: the changed fields of its headers.
+    /// The header fields of an edited file that change.
     edited: Option<Edited>,
 }
 
@@ -296,7 +296,7 @@ impl Zip<'_> {
         Ok((raw, start))
     }
 
-    /// What a file holds, unpacked and compared with its checksum.
+    /// The content of a file, unpacked and checked against its checksum.
     fn content(&self, central: &Central, limit: u64) -> Result<Vec<u8>, Trouble> {
         let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
         let damaged = |what: &str| named(Fault::Damaged(what.to_owned()));
