@@ -11,6 +11,7 @@
 //! | `triple` | names of targets, as Rust, clang, Swift and zig spell them |
 //! | `tuning` | a donor's file with its options written into it |
 //! | `output` | what is printed: text, JSON, warnings, errors |
+//! | `json` | the JSON documents |
 //! | `progress` | a bar on a terminal for work on a large file |
 //! | `failure` | why a command failed: message, help, exit code |
 //! | `remedy` | what to do about an error of the cores, in this program's commands and flags |
@@ -24,6 +25,7 @@ mod cargo;
 mod choice;
 mod command;
 mod failure;
+mod json;
 mod output;
 mod progress;
 mod remedy;

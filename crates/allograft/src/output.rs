@@ -14,16 +14,14 @@ use std::process::ExitCode;
 
 use clap::ColorChoice;
 use hosts::Locking;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::json;
 use page::Marks;
 pub(crate) use page::{Cell, Page, Table};
 pub(crate) use printable::{acts, printable};
-
-/// The version of all JSON documents: fields may be added, never renamed.
-const SCHEMA_VERSION: u32 = 1;
 
 /// How this run prints.
 #[derive(Debug)]
@@ -136,13 +134,11 @@ impl Output {
         }
     }
 
-    /// Prints the one JSON document of this run; `fields` is an object, the schema's version goes first.
-    pub(crate) fn document(&self, fields: Value) -> Result<(), Failure> {
-        let mut document = json!({ "schema_version": SCHEMA_VERSION });
-        if let (Value::Object(document), Value::Object(fields)) = (&mut document, fields) {
-            document.extend(fields);
-        }
-        self.json(&format!("{document:#}\n"))
+    /// Prints the one JSON document of this run, which has these fields beside its version.
+    pub(crate) fn document(&self, fields: impl Serialize) -> Result<(), Failure> {
+        let text = json::document(fields)
+            .map_err(|error| Failure::usage(format!("the result cannot be written as JSON: {error}")))?;
+        self.json(&text)
     }
 
     /// A message on standard error that the user should not miss; also with `--quiet`.
@@ -207,9 +203,7 @@ impl Output {
     pub(crate) fn fail(&self, failure: &Failure) -> ExitCode {
         self.error(failure);
         if self.json {
-            let Failure { help, exit_code, .. } = failure;
-            let error = json!({ "error": { "message": failure.whole(), "help": help, "exit_code": exit_code } });
-            let _ = self.document(error);
+            let _ = self.document(json::Failed::from(failure));
         }
         ExitCode::from(failure.exit_code)
     }

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 use crate::host::{Carried, Operation};
 use crate::packed::Format;
 
 /// The action taken on a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Stock was grafted.
     Grafted,
@@ -14,7 +17,7 @@ pub enum Action {
     Replaced,
     /// It carries exactly these donors with these options already.
     Unchanged,
-    /// `dry_run`: this would happen; what it carried before says whether it is grafted or replaced.
+    /// Nothing yet (`dry_run`): this is what would be done.
     Planned,
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::archive::{ArchiveHost, parse};
 use crate::companion;
 use crate::digest;
@@ -20,7 +22,8 @@ use crate::walk::walk;
 use crate::watch::Watch;
 
 /// The action of `undo` on a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum UndoneAction {
     /// Stock is back.
     Restored,

@@ -159,7 +159,7 @@ pub enum Strings {
 /// An allocator, and how it is known that it is this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Allocator {
-    /// A donor's name, or one of the names in [`name`].
+    /// A donor's name, another allocator's (`mallocng`, `jemalloc`, ...: see [`name`]), `none` or `unknown`.
     pub name: String,
     /// Its version, where the evidence carries one.
     pub version: Option<String>,

@@ -16,7 +16,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Everything about a comparison.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Results {
-    /// [`SCHEMA_VERSION`].
+    /// The version of the document, 1.
     pub schema_version: u32,
     /// The version of the program that measured.
     pub allograft: String,

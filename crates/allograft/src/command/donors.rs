@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use donors::Donor;
 use format::{DonorKind, DonorOption};
-use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::json;
 use crate::output::{Cell, Output, Page, Style, Table};
 
 /// List the allocators and string functions in this build, and their options
@@ -27,7 +27,7 @@ impl Donors {
             listed.push((donor, options));
         }
         if output.json {
-            output.document(document(&listed))?;
+            output.document(json::Donors::from(listed.as_slice()))?;
         } else {
             output.text(&overview(&listed, output))?;
         }
@@ -38,48 +38,6 @@ impl Donors {
 fn arches(donor: &Donor) -> Vec<&'static str> {
     donor.arches().map(|arch| arch.name()).collect()
 }
-
-fn document(listed: &[(&Donor, Vec<DonorOption>)]) -> Value {
-    let donors: Vec<Value> = listed
-        .iter()
-        .map(|(donor, options)| {
-            let options: Vec<Value> = options
-                .iter()
-                .map(|option| {
-                    json!({ "name": option.name, "default": option.value, "min": option.min, "max": option.max })
-                })
-                .collect();
-            json!({
-                "name": donor.name,
-                "kind": donor.kind,
-                "version": donor.version,
-                "license": donor.license,
-                "character": donor.character,
-                "default": donor.name == donors::DEFAULT,
-                "arches": arches(donor),
-                "options": options,
-                "profiles": profiles(donor),
-            })
-        })
-        .collect();
-    json!({ "donors": donors })
-}
-
-/// The profiles of an allocator, the one that sets nothing first.
-fn profiles(donor: &Donor) -> Vec<Value> {
-    let default = json!({ "name": donors::DEFAULT_PROFILE, "about": DEFAULT_ABOUT, "options": {} });
-    let more = donor.profiles.iter().map(|profile| {
-        let options: serde_json::Map<String, Value> =
-            profile.options.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-        json!({ "name": profile.name, "about": profile.about, "options": options })
-    });
-    match donor.kind {
-        DonorKind::Malloc => [default].into_iter().chain(more).collect(),
-        DonorKind::Strings => Vec::new(),
-    }
-}
-
-const DEFAULT_ABOUT: &str = "the donor's own defaults";
 
 fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> Page {
     let table = |head: &[&str]| output.table(head).fitting();

@@ -10,12 +10,13 @@ use format::Note;
 use hosts::{Locking, Watch};
 use inspector::verify::Verified;
 use relocatable::{Binding, merge, symbols};
-use serde_json::{Value, json};
+use serde::Serialize;
 use surgery::archive::{Archive, Insert};
 
 use crate::choice::Choice;
 use crate::command::graft::shell_quoted;
 use crate::failure::{Failure, told};
+use crate::json::{self, Snippet};
 use crate::output::{Output, Page, Style};
 use crate::signals::Cleanup;
 use crate::triple::{Libc, Triple};
@@ -52,8 +53,9 @@ pub(crate) struct Emit {
 const STRINGS: &str = "Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on, but in a shared object]";
 
 /// What is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Form {
     /// One relocatable object, for any link line
     Object,
     /// The same as a library, for -l
@@ -63,14 +65,6 @@ enum Form {
 }
 
 impl Form {
-    fn name(self) -> &'static str {
-        match self {
-            Form::Object => "object",
-            Form::Archive => "archive",
-            Form::Shared => "shared",
-        }
-    }
-
     /// What the file is called when nobody says.
     fn file(self) -> &'static str {
         match self {
@@ -190,23 +184,21 @@ impl Emit {
         Ok(Made { bytes, malloc: Some(note), strings: None, left_out: None })
     }
 
-    fn document(&self, made: &Made, out: &Path, snippets: &[snippets::Snippet]) -> Value {
-        let snippets: Vec<Value> =
-            snippets.iter().map(|snippet| json!({ "for": snippet.name, "text": snippet.text })).collect();
-        json!({
-            "path": out.display().to_string(),
-            "as": self.form.name(),
-            "target": self.target.text,
-            "arch": self.target.arch,
-            "donor": made.malloc,
-            "strings": made.strings,
-            "size": made.bytes.len(),
-            "sha256": hosts::sha256(&made.bytes),
-            "snippets": snippets,
-        })
+    fn document<'e>(&'e self, made: &'e Made, out: &Path, snippets: &'e [Snippet]) -> json::Emitted<'e> {
+        json::Emitted {
+            path: out.display().to_string(),
+            form: self.form,
+            target: &self.target.text,
+            arch: self.target.arch,
+            donor: made.malloc.as_ref(),
+            strings: made.strings.as_ref(),
+            size: made.bytes.len(),
+            sha256: hosts::sha256(&made.bytes),
+            snippets,
+        }
     }
 
-    fn summary(&self, made: &Made, out: &Path, snippets: &[snippets::Snippet], output: &Output) -> Page {
+    fn summary(&self, made: &Made, out: &Path, snippets: &[Snippet], output: &Output) -> Page {
         let mut parts: Vec<String> = made
             .malloc
             .iter()

@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use format::{DonorKind, Note};
-use hosts::{
-    Action, Another, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Request, Strings, Watch,
-};
-use serde_json::{Value, json};
-use surgery::plan::{Plan, RemovedMember, Restoration};
+use format::Note;
+use hosts::{Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Request, Watch};
+use surgery::plan::{Plan, RemovedMember};
 
 use crate::choice::Choice;
 use crate::failure::{Failure, told};
+use crate::json;
 use crate::output::{Output, Page, Style, acts};
 use crate::progress::Bar;
 use crate::signals::Cleanup;
@@ -113,7 +111,11 @@ impl Graft {
         let grafts = grafts.noted(|grafts| grafts.hosts.iter_mut().for_each(|host| host.notes.extend(keeps.clone())));
         told(grafts, |grafts| {
             warnings(grafts, output);
-            if output.json { output.document(document(grafts)) } else { output.text(&summary(grafts, output)) }
+            if output.json {
+                output.document(json::Grafts::from(grafts))
+            } else {
+                output.text(&summary(grafts, output))
+            }
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -160,108 +162,8 @@ fn action(action: Action) -> &'static str {
     }
 }
 
-fn kind(host: &Grafted) -> &'static str {
-    match host {
-        Grafted { unchanged: true, .. } => "unchanged",
-        Grafted { before, .. } if before.anything() => "replace",
-        _ => "graft",
-    }
-}
-
 fn text_of(path: &Path) -> String {
     path.display().to_string()
-}
-
-fn removed_members(operation: &ArchiveOperation, kind: DonorKind) -> Value {
-    let member = |member: RemovedMember| {
-        json!({
-            "ordinal": member.ordinal,
-            "name": member.name,
-            "size": member.size,
-            "defines": member.defines,
-        })
-    };
-    operation.removed(kind).into_iter().map(member).collect::<Vec<_>>().into()
-}
-
-fn donor_of(plan: &Plan) -> Value {
-    json!({
-        "name": plan.donor.donor,
-        "version": plan.donor.version,
-        "options": plan.donor.options,
-        "object": plan.donor.object,
-    })
-}
-
-/// What became of the string functions: `action` is `grafted`, `off`, or `refused` with a `reason`.
-fn strings(operation: &ArchiveOperation) -> Value {
-    let plan = operation.strings.plan();
-    let action = match &operation.strings {
-        Strings::Off => "off",
-        Strings::Grafted(_) => "grafted",
-        Strings::Refused(_) | Strings::Missing(_) => "refused",
-    };
-    json!({
-        "action": action,
-        "donor": plan.map(donor_of),
-        "removed": removed_members(operation, DonorKind::Strings),
-        "provides": plan.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
-        "reason": operation.strings.reason(),
-    })
-}
-
-/// Somebody else's allocator that went.
-fn another(another: &Another) -> Value {
-    let Restoration { restored, missing, .. } = &another.restoration;
-    json!({ "allocator": another.allocator, "restored": restored, "missing": missing })
-}
-
-fn of_archive(host: &Grafted, operation: &ArchiveOperation) -> Value {
-    let malloc = operation.malloc.as_ref();
-    json!({
-        "path": text_of(&host.path),
-        "source": host.source.as_deref().map(text_of),
-        "action": action(host.action),
-        "plan": kind(host),
-        "arch": operation.arch.name(),
-        "donor": malloc.map(donor_of),
-        "another": operation.another.as_ref().map(another),
-        "removed": removed_members(operation, DonorKind::Malloc),
-        "provides": malloc.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
-        "strings": strings(operation),
-        "fork_hook": operation.fork_hook,
-        "stock_sha256": host.stock_sha256,
-        "graft_sha256": host.graft_sha256,
-        "backup": host.backup.as_deref().map(text_of),
-        "notes": host.notes,
-    })
-}
-
-fn document(grafts: &Grafts) -> Value {
-    let of_host = |host: &Grafted| match &host.operation {
-        Operation::Archive(operation) => of_archive(host, operation),
-        Operation::Executable(operation) => executable::document(host, operation),
-    };
-    let hosts: Vec<Value> = grafts.hosts.iter().map(of_host).collect();
-    let skipped: Vec<Value> = grafts
-        .skipped
-        .iter()
-        .map(|skipped| json!({ "path": text_of(&skipped.path), "reason": skipped.reason }))
-        .collect();
-    let bundle = grafts.bundle.as_ref().map(|bundle| {
-        json!({
-            "path": text_of(&bundle.path),
-            "source": bundle.source.as_deref().map(text_of),
-            "format": bundle.format.ending().trim_start_matches('.'),
-            "action": action(bundle.action),
-            "sha256": bundle.sha256,
-            "tar_sha256": bundle.tar_sha256,
-            "stock_sha256": bundle.stock_sha256,
-            "backup": bundle.backup.as_deref().map(text_of),
-            "notes": bundle.notes,
-        })
-    });
-    json!({ "hosts": hosts, "skipped": skipped, "bundle": bundle, "swift_sdks": grafts.swift_sdks, "notes": grafts.notes })
 }
 
 /// `mimalloc 2.5.2 (purge_delay=0) and strings`: what is in a graft.

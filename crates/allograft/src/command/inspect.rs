@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use inspector::Report;
-use serde_json::{Map, Value, json};
 
 use crate::command::verdict;
 use crate::failure::Failure;
+use crate::json;
 use crate::output::Output;
 use crate::target::located;
 
@@ -90,11 +90,9 @@ impl Inspect {
             }
         }
         if output.json {
-            let mut files = Vec::new();
-            for file in &inspected {
-                files.push(document(file, self.expect.as_deref())?);
-            }
-            output.document(json!({ "files": files }))?;
+            let expected = self.expect.as_deref();
+            let files = inspected.iter().map(|file| json::File::new(&file.path, &file.result, expected)).collect();
+            output.document(json::Inspected { files })?;
         } else {
             output.text(&overview::text(&inspected, output))?;
         }
@@ -193,25 +191,6 @@ fn worth_inspecting(path: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
     File::open(path)?.take(8).read_to_end(&mut start)?;
     Ok(start.starts_with(b"\x7fELF") || start == b"!<arch>\n")
-}
-
-fn document(file: &Inspected, expect: Option<&str>) -> Result<Value, Failure> {
-    let mut fields = Map::new();
-    fields.insert("path".to_owned(), file.path.display().to_string().into());
-    match &file.result {
-        Ok(report) => {
-            if let Value::Object(found) = serde_json::to_value(report).map_err(|error| cannot(&file.path, error))? {
-                fields.extend(found);
-            }
-            if let Some(expected) = expect {
-                fields.insert("as_expected".to_owned(), (report.malloc.name == expected).into());
-            }
-        }
-        Err(failure) => {
-            fields.insert("error".to_owned(), failure.whole().into());
-        }
-    }
-    Ok(Value::Object(fields))
 }
 
 #[cfg(test)]

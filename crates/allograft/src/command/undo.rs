@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hosts::{Locking, Undone, UndoneAction, Watch};
-use serde_json::{Value, json};
 
 use crate::failure::{Failure, told};
+use crate::json;
 use crate::output::{Output, Page, Style};
 use crate::signals::Cleanup;
 use crate::target::located;
@@ -43,28 +43,14 @@ impl Undo {
                     output.warn(format_args!("`{}` {note}", host.path.display()));
                 }
             }
-            if output.json { output.document(document(undone)) } else { output.text(&summary(undone, output)) }
+            if output.json {
+                output.document(json::Undone::from(undone.as_slice()))
+            } else {
+                output.text(&summary(undone, output))
+            }
         })?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn document(undone: &[Undone]) -> Value {
-    let hosts: Vec<Value> = undone
-        .iter()
-        .map(|host| {
-            json!({
-                "path": host.path.display().to_string(),
-                "action": match host.action {
-                    UndoneAction::Restored => "restored",
-                    UndoneAction::NothingToUndo => "nothing-to-undo",
-                },
-                "sha256": host.stock_sha256,
-                "notes": host.notes,
-            })
-        })
-        .collect();
-    json!({ "hosts": hosts })
 }
 
 fn summary(undone: &[Undone], output: &Output) -> Page {

@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use clap::Args;
 use inspector::InspectError;
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
-use serde_json::{Value, json};
 use trial::TrialOptions;
 
 use crate::command::verdict;
 use crate::failure::Failure;
+use crate::json;
 use crate::output::{Output, Page, Style};
 use crate::target::located;
 
@@ -92,7 +92,11 @@ impl Verify {
         }
         let ok = verified.iter().all(Verified::ok);
         if output.json {
-            output.document(document(&verified, ok))?;
+            let mut document = json::Verified::new();
+            for Verified { path, stock, checks, differences, not_run } in &verified {
+                document.add(path, stock.as_deref(), checks, differences, not_run);
+            }
+            output.document(document)?;
         } else {
             output.text(&listing(&verified, output))?;
         }
@@ -176,28 +180,6 @@ fn not_run(name: &str, reason: &str) -> NotRun {
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
-}
-
-fn document(verified: &[Verified], ok: bool) -> Value {
-    let mut checks = Vec::new();
-    let mut differences = Vec::new();
-    let mut not_run = Vec::new();
-    let mut hosts = Vec::new();
-    for host in verified {
-        let path = host.path.display().to_string();
-        for Check { name, ok, detail } in &host.checks {
-            checks.push(json!({ "path": path, "name": name, "ok": ok, "detail": detail }));
-        }
-        for Difference { symbol, before, after, why } in &host.differences {
-            differences.push(json!({ "path": path, "symbol": symbol, "before": before, "after": after, "why": why }));
-        }
-        for NotRun { name, reason } in &host.not_run {
-            not_run.push(json!({ "path": path, "name": name, "reason": reason }));
-        }
-        let stock = host.stock.as_ref().map(|stock| stock.display().to_string());
-        hosts.push(json!({ "path": path, "stock": stock, "ok": host.ok() }));
-    }
-    json!({ "ok": ok, "hosts": hosts, "checks": checks, "differences": differences, "not_run": not_run })
 }
 
 fn listing(verified: &[Verified], output: &Output) -> Page {

@@ -107,6 +107,7 @@ fn refused_and_replaced() {
     let operators = lab.put("stock/lib/libc++abi.a", &fs::read(operators).unwrap());
     let with_all = ["graft", "sdk", "--force", "--stock", "stock", "--json"];
     let document = lab.run(with_all).exits(0).json();
+    crate::documents::fits("graft", &document);
     let host = &document["hosts"][0];
     assert_eq!(host["another"]["allocator"], "mimalloc");
     let names = |list: &str| -> Vec<&str> {

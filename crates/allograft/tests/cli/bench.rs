@@ -118,6 +118,7 @@ fn a_program_is_built_measured_and_judged() {
         "60000",
     ]);
     let document = ran.exits(0).json();
+    crate::documents::fits("bench", &document);
     for name in ["stock", "mimalloc", "mimalloc:small:only"] {
         let arm = arm(&document, name);
         let runs = arm["runs"].as_array().unwrap();

@@ -163,9 +163,11 @@ fn a_packed_bundle_in_place_and_back() {
         assert_eq!(verified["hosts"].as_array().unwrap().len(), 2);
         assert!(verified["hosts"][0]["stock"].is_string(), "compared with the backup's");
         let inspected = lab.changes_nothing(0, ["inspect", name, "--json", "--expect", "mimalloc"]).json();
+        crate::documents::fits("inspect", &inspected);
         assert_eq!(inspected["files"].as_array().unwrap().len(), 2);
         // Another donor, made from stock; and the first again gives the same bytes.
         let other = lab.run(["graft", name, "--donor", "mimalloc3", "--json"]).exits(0).json();
+        crate::documents::fits("graft", &other);
         assert_eq!(other["bundle"]["action"], "replaced");
         assert_eq!(other["bundle"]["stock_sha256"], sha256(&packed));
         lab.run(["inspect", name, "--expect", "mimalloc3"]).exits(0);

@@ -7,6 +7,7 @@ mod bundle;
 mod bundles;
 mod bundles_hostile;
 mod companions;
+mod documents;
 mod donors;
 mod elsewhere;
 mod emit;

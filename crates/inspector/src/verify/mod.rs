@@ -62,24 +62,6 @@ pub struct NotRun {
     pub reason: String,
 }
 
-/// The fields of `verify --json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verification {
-    /// Whether every check is good. What was not run does not count.
-    pub ok: bool,
-    /// In the order in which they were made.
-    pub checks: Vec<Check>,
-    /// What could not be checked here.
-    pub not_run: Vec<NotRun>,
-}
-
-impl Verification {
-    /// Sums up checks.
-    pub fn new(checks: Vec<Check>, not_run: Vec<NotRun>) -> Self {
-        Verification { ok: checks.iter().all(|check| check.ok), checks, not_run }
-    }
-}
-
 /// What a graft has to define for programs: weak, of default visibility.
 pub(crate) const PUBLIC: [&str; 11] = [
     "malloc",
@@ -137,7 +119,7 @@ pub(crate) const STRINGS_OF_MUSL: [&str; 2] = ["memcpy", "memset"];
 pub(crate) const STRINGS_INTERNAL: [&str; 4] = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
 
 /// What [`compare`] finds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
     /// In the order in which they were made.
     pub checks: Vec<Check>,

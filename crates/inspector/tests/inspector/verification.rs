@@ -1,7 +1,7 @@
 //! `verify::compare`: a good graft passes, and each way to break one fails the check that is there for it.
 
 use fixtures::sample::{self, Recipe};
-use inspector::verify::{Check, Verification, compare, explain};
+use inspector::verify::{Check, compare, explain};
 use zigcc::Arch;
 
 fn checks(arch: Arch, recipe: &Recipe) -> Vec<Check> {
@@ -81,12 +81,7 @@ fn stock_is_no_graft() {
     let checks = compare(&sample::stock(Arch::X86_64), None).unwrap();
     let failed: Vec<_> = checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
     assert_eq!(failed, ["note"]);
-    let verification = Verification::new(checks, Vec::new());
-    assert!(!verification.ok);
-    let document = serde_json::to_value(&verification).unwrap();
-    assert_eq!(document["ok"], false);
-    assert_eq!(document["checks"][0]["name"], "index");
-    assert_eq!(document["not_run"], serde_json::json!([]));
+    assert_eq!(checks[0].name, "index");
 }
 
 #[test]

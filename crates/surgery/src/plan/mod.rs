@@ -28,8 +28,7 @@ use excision::Excision;
 use survey::Machines;
 
 /// What is done to an archive.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanKind {
     /// The archive's own allocator goes, or its string functions.
     Graft,
@@ -43,8 +42,7 @@ pub enum PlanKind {
 }
 
 /// Why a member goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// It defines a function of the malloc family.
     Allocator,
@@ -59,7 +57,7 @@ pub enum Reason {
 }
 
 /// A member that goes.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedMember {
     /// Its place in the archive as it is.
     pub ordinal: usize,
@@ -74,15 +72,13 @@ pub struct RemovedMember {
 }
 
 /// What will be done to an archive.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// What is replaced.
-    #[serde(rename = "replaces")]
     pub donor_kind: DonorKind,
     /// What the archive is for.
     pub arch: Arch,
     /// What is done.
-    #[serde(flatten)]
     pub kind: PlanKind,
     /// Members that go, in their order; none when nothing is done.
     pub removed: Vec<RemovedMember>,
@@ -97,10 +93,8 @@ pub struct Plan {
     /// Symbols that show that the archive is musl's.
     pub evidence: Vec<String>,
     /// The donor's object.
-    #[serde(skip)]
     pub donor_bytes: Vec<u8>,
     /// [`Plan::provides`] byte for byte, for the index.
-    #[serde(skip)]
     symbols: Vec<Vec<u8>>,
 }
 

@@ -9,8 +9,7 @@ use crate::donor;
 use relocatable::{Machine, Object, arm};
 
 /// Whose C library an archive is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Libc {
     /// musl's, or one made from it.
     Musl,
@@ -21,7 +20,7 @@ pub enum Libc {
 }
 
 /// What an archive is.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Survey {
     /// Whose C library.
     pub libc: Libc,

@@ -148,16 +148,3 @@ fn a_survey_tells_the_libcs_apart() {
         assert_eq!(survey.carries, None, "{what}");
     }
 }
-
-#[test]
-fn a_plan_reads_as_json() {
-    let (_, arch, path) = samples::real_musl().remove(0);
-    let stock = samples::bytes(&path);
-    let plan = plan(&Archive::parse(&stock).expect("an archive"), &samples::donor(arch, "test")).expect("a plan");
-    let json = serde_json::to_value(&plan).expect("JSON");
-    assert_eq!(json["kind"], "graft");
-    assert_eq!(json["arch"], arch.name());
-    assert_eq!(json["donor"]["donor"], "test");
-    assert_eq!(json["removed"][0]["ordinal"], plan.insert_before);
-    assert!(json.get("donor_bytes").is_none());
-}

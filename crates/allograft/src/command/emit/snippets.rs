@@ -5,14 +5,9 @@ use std::path::Path;
 
 use super::Form;
 use crate::command::graft::shell_quoted;
+use crate::json::Snippet;
 use crate::output::printable;
 use crate::triple::Triple;
-
-/// What to write, and where.
-pub(super) struct Snippet {
-    pub(super) name: &'static str,
-    pub(super) text: String,
-}
 
 /// For every build system that takes a file of this form.
 pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {

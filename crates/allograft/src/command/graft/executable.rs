@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use format::Note;
-use hosts::{Absence, Action, ExecutableOperation, Grafted, StringEntry, StringFunction};
+use hosts::{Absence, ExecutableOperation, Grafted, StringEntry, StringFunction};
 use inspector::Report;
-use serde_json::{Value, json};
 
-use super::{action, text_of};
 use crate::command::inspect::overview::named;
 use crate::failure::Failure;
 use crate::output::{Output, Page};
@@ -39,64 +36,6 @@ pub(super) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure
         failure.message = format!("{}; what serves malloc is {}", failure.message, named(other));
     }
     failure
-}
-
-pub(super) fn document(host: &Grafted, operation: &ExecutableOperation) -> Value {
-    let plan = &operation.plan;
-    let entries: Vec<Value> = plan
-        .entries
-        .iter()
-        .map(|entry| json!({ "name": entry.role.name(), "address": format!("{:#x}", entry.address) }))
-        .collect();
-    json!({
-        "path": text_of(&host.path),
-        "source": host.source.as_deref().map(text_of),
-        "kind": "executable",
-        "action": action(host.action),
-        "plan": if host.action == Action::Unchanged { "unchanged" } else { "graft" },
-        "arch": plan.arch.name(),
-        "link": if plan.position_independent { "static-pie" } else { "static" },
-        "donor": donor(&operation.malloc),
-        "symbols": plan.symbols,
-        "entries": entries,
-        "strings": strings(operation),
-        "fork_hook": plan.fork_hook,
-        "thread_end": plan.thread_end,
-        "tried": host.tried,
-        "stock_sha256": host.stock_sha256,
-        "graft_sha256": host.graft_sha256,
-        "backup": host.backup.as_deref().map(text_of),
-        "notes": host.notes,
-    })
-}
-
-fn donor(note: &Note) -> Value {
-    json!({ "name": note.donor, "version": note.version, "options": note.options, "object": note.object })
-}
-
-/// What became of the string functions: `action` is `grafted` or `off`.
-fn strings(operation: &ExecutableOperation) -> Value {
-    let Some(note) = &operation.strings else {
-        return json!({ "action": "off", "donor": null, "entries": [], "kept": [], "absent": [] });
-    };
-    let absent = operation.plan.strings_absent.iter();
-    let absent: Vec<Value> =
-        absent.map(|(function, why)| json!({ "name": function.name(), "reason": why.to_string() })).collect();
-    let entry = |entry: &StringEntry| {
-        let (name, address) = (entry.function.name(), format!("{:#x}", entry.address));
-        match &entry.kept {
-            None => json!({ "name": name, "address": address }),
-            Some(kept) => json!({ "name": name, "address": address, "reason": kept.to_string() }),
-        }
-    };
-    let (redirected, kept): (Vec<_>, Vec<_>) = operation.plan.strings.iter().partition(|entry| entry.kept.is_none());
-    json!({
-        "action": "grafted",
-        "donor": donor(note),
-        "entries": redirected.into_iter().map(entry).collect::<Vec<_>>(),
-        "kept": kept.into_iter().map(entry).collect::<Vec<_>>(),
-        "absent": absent,
-    })
 }
 
 /// A line for the string functions that are exchanged, and one for each that stays.

@@ -1,0 +1,40 @@
+//! The document of `allograft emit`.
+
+use format::{Arch, Note};
+use serde::Serialize;
+
+use crate::command::emit::Form;
+
+/// The file that `emit` wrote.
+#[derive(Debug, Serialize)]
+pub(crate) struct Emitted<'e> {
+    /// Its absolute path.
+    pub(crate) path: String,
+    /// What kind of file it is.
+    #[serde(rename = "as")]
+    pub(crate) form: Form,
+    /// The target, as it was given.
+    pub(crate) target: &'e str,
+    /// The target's architecture.
+    pub(crate) arch: Arch,
+    /// The note of the allocator in the file.
+    pub(crate) donor: Option<&'e Note>,
+    /// The note of the string functions in the file.
+    pub(crate) strings: Option<&'e Note>,
+    /// Its size in bytes.
+    pub(crate) size: usize,
+    /// Its SHA-256, in hexadecimal.
+    pub(crate) sha256: String,
+    /// How the file is used, for each build system.
+    pub(crate) snippets: &'e [Snippet],
+}
+
+/// How the file is used in one build system.
+#[derive(Debug, Serialize)]
+pub(crate) struct Snippet {
+    /// The build system, or the place that the text is for.
+    #[serde(rename = "for")]
+    pub(crate) name: &'static str,
+    /// What to write there.
+    pub(crate) text: String,
+}

@@ -1,0 +1,73 @@
+//! The document of `allograft verify`.
+
+use std::path::Path;
+
+use inspector::verify::{Check, Difference, NotRun};
+use serde::Serialize;
+
+use super::text_of;
+
+/// What `verify` found.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Verified<'v> {
+    /// Whether every check passed. What was not run does not count.
+    ok: bool,
+    /// The grafts, sorted by path.
+    hosts: Vec<Host>,
+    /// What was checked, in that order.
+    checks: Vec<Of<&'v Check>>,
+    /// The symbols that differ from stock, in archives. Empty without a stock file.
+    differences: Vec<Of<&'v Difference>>,
+    /// What could not be checked here.
+    not_run: Vec<Of<&'v NotRun>>,
+}
+
+/// A graft.
+#[derive(Debug, Serialize)]
+struct Host {
+    /// Its path.
+    path: String,
+    /// The stock file that it was compared with.
+    stock: Option<String>,
+    /// Whether every check of it passed.
+    ok: bool,
+}
+
+/// Something that was found out about a graft.
+#[derive(Debug, Serialize)]
+struct Of<T> {
+    /// The graft's path.
+    path: String,
+    /// What it is.
+    #[serde(flatten)]
+    found: T,
+}
+
+impl<'v> Verified<'v> {
+    /// Nothing, which is good.
+    pub(crate) fn new() -> Self {
+        Verified { ok: true, ..Verified::default() }
+    }
+
+    /// Adds a graft, and what was found out about it.
+    pub(crate) fn add(
+        &mut self,
+        path: &Path,
+        stock: Option<&Path>,
+        checks: &'v [Check],
+        differences: &'v [Difference],
+        not_run: &'v [NotRun],
+    ) {
+        let path = text_of(path);
+        let ok = checks.iter().all(|check| check.ok);
+        self.ok &= ok;
+        self.checks.extend(of(&path, checks));
+        self.differences.extend(of(&path, differences));
+        self.not_run.extend(of(&path, not_run));
+        self.hosts.push(Host { path, stock: stock.map(text_of), ok });
+    }
+}
+
+fn of<'v, T>(path: &str, found: &'v [T]) -> impl Iterator<Item = Of<&'v T>> {
+    found.iter().map(move |found| Of { path: path.to_owned(), found })
+}

@@ -1,0 +1,157 @@
+//! Every JSON document against its golden file and its schema, and the page about them.
+//! With `ALLOGRAFT_BLESS=1` the golden files and the page are written.
+
+mod page;
+mod schema;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use similar::TextDiff;
+
+use crate::executables::program;
+use crate::lab::Lab;
+
+/// How to write what the tests compare with.
+const BLESS: &str = "help: if it should be so, `ALLOGRAFT_BLESS=1 cargo xtask test cli documents` writes it";
+
+/// The lines around the schemas in the page.
+const BEGIN: &str = "<!-- made by `ALLOGRAFT_BLESS=1 cargo xtask test cli documents` -->\n\n";
+const END: &str = "<!-- end of what was made -->\n";
+
+/// Items of a list that golden files show.
+const SHOWN: usize = 2;
+
+#[test]
+fn the_page_has_every_field() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
+    let text = fs::read_to_string(&path).expect("docs/json.md");
+    let (before, rest) = text.split_once(BEGIN).expect("the begin of what is made");
+    let (_, after) = rest.split_once(END).expect("the end of what is made");
+    same(&path, &format!("{before}{BEGIN}{}{END}{after}", page::text()));
+}
+
+#[test]
+fn graft_of_an_archive_and_undo() {
+    let lab = Lab::new();
+    lab.libc("libc.a");
+    let purge = ["graft", "libc.a", "--set", "purge_delay=0", "--json"];
+    golden("graft", "graft_archive", &lab, &lab.run(purge).exits(0).out);
+    golden("verify", "verify", &lab, &lab.run(["verify", "libc.a", "--static-only", "--json"]).exits(0).out);
+    golden("undo", "undo", &lab, &lab.run(["undo", "libc.a", "--json"]).exits(0).out);
+}
+
+#[test]
+fn graft_of_an_executable() {
+    let lab = Lab::new();
+    program(&lab, "echo");
+    let ran = lab.run(["graft", "echo", "--strings", "on", "--json", "--try", "--", "one"]).exits(0);
+    golden("graft", "graft_executable", &lab, &ran.out);
+}
+
+#[test]
+fn inspect() {
+    let lab = Lab::new();
+    lab.libc("libc.a");
+    let ran = lab.run(["inspect", "libc.a", "missing", "--expect", "mallocng", "--json"]).exits(2);
+    golden("inspect", "inspect", &lab, &ran.out);
+}
+
+#[test]
+fn donors() {
+    let lab = Lab::new();
+    golden("donors", "donors", &lab, &lab.run(["donors", "--json"]).exits(0).out);
+}
+
+#[test]
+fn emit() {
+    let lab = Lab::new();
+    let ran = lab.run(["emit", "--target", "x86_64-linux-musl", "--json"]).exits(0);
+    golden("emit", "emit", &lab, &ran.out);
+}
+
+#[test]
+fn failure() {
+    let lab = Lab::new();
+    golden("failure", "failure", &lab, &lab.run(["undo", "missing", "--json"]).exits(2).out);
+}
+
+/// The golden file is a real run of `bench` with one round, kept; what `--from` reads it prints again.
+#[test]
+fn bench() {
+    let lab = Lab::new();
+    let path = golden_file("bench");
+    let (kept, from) = (fs::read_to_string(&path).expect("a golden file"), path.to_str().expect("a path"));
+    assert_eq!(lab.run(["bench", "--from", from, "--json"]).exits(0).out, kept);
+    fits("bench", &serde_json::from_str(&kept).expect("JSON"));
+}
+
+/// Asserts that a document has the fields that the page says it has.
+#[track_caller]
+pub(crate) fn fits(document: &str, value: &Value) {
+    let misfits = schema::misfits(value, &schema::document(document), document);
+    assert!(misfits.is_empty(), "{}", misfits.join("\n"));
+}
+
+/// Asserts that a document fits its schema and, with placeholders for what varies, is as in the golden file.
+#[track_caller]
+fn golden(document: &str, name: &str, lab: &Lab, out: &str) {
+    let mut value: Value = serde_json::from_str(out).expect("JSON");
+    assert_eq!(format!("{value:#}\n"), out, "another layout");
+    fits(document, &value);
+    let folder = lab.path("").display().to_string();
+    settle("", &mut value, folder.trim_end_matches('/'));
+    same(&golden_file(name), &format!("{value:#}\n"));
+}
+
+fn golden_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/golden").join(name).with_extension("json")
+}
+
+/// Asserts that the file has this text, or writes it.
+#[track_caller]
+fn same(path: &Path, text: &str) {
+    if std::env::var_os("ALLOGRAFT_BLESS").is_some() {
+        fs::write(path, text).expect("a file that can be written");
+        return;
+    }
+    let kept = fs::read_to_string(path).unwrap_or_default();
+    let diff = TextDiff::from_lines(kept.as_str(), text);
+    let diff = diff.unified_diff().header("as it was", "as it is").to_string();
+    assert!(kept == text, "{} is out of date:\n{diff}\n{BLESS}", path.display());
+}
+
+/// Puts placeholders for what varies with the machine and with the donors, and cuts long lists. `name` is the field's.
+fn settle(name: &str, value: &mut Value, folder: &str) {
+    match value {
+        Value::Array(items) => {
+            if items.len() > SHOWN {
+                items.truncate(SHOWN);
+                items.push("…".into());
+            }
+            items.iter_mut().for_each(|item| settle(name, item, folder));
+        }
+        Value::Object(fields) => fields.iter_mut().for_each(|(name, field)| settle(name, field, folder)),
+        Value::String(text) if matches!(name, "version" | "allograft") => *text = "VERSION".to_owned(),
+        Value::String(text) => *text = settled(&text.replace(folder, "/FOLDER"), matches!(name, "detail" | "member")),
+        Value::Number(_) if !matches!(name, "schema_version" | "exit_code") => *value = 0.into(),
+        Value::Number(_) | Value::Bool(_) | Value::Null => {}
+    }
+}
+
+/// The text with placeholders for checksums and addresses and, if those vary, for counts.
+fn settled(text: &str, counts: bool) -> String {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let words = text.split_inclusive(|letter| !is_word(letter)).map(|piece| {
+        let (word, end) = piece.split_at(piece.trim_end_matches(|letter| !is_word(letter)).len());
+        let word = match word {
+            _ if word.len() == 64 && word.bytes().all(|digit| digit.is_ascii_hexdigit()) => "SHA256",
+            _ if word.starts_with("0x") => "ADDRESS",
+            _ if counts && !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_digit()) => "0",
+            _ => word,
+        };
+        format!("{word}{end}")
+    });
+    words.collect()
+}
