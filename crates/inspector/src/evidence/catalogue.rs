@@ -1,7 +1,7 @@
 //! What is known of each allocator: the marks that survive `strip`, with the file of its sources that has them.
 //!
-//! Marks are kept veiled and unveiled at run time: this program, too, is a file that somebody inspects, and must not carry
-//! the marks of allocators that are not in it. docs/inspect.md says how to add one.
+//! Marks are kept veiled and unveiled at run time: this program, too, is a file that somebody inspects, and must not
+//! carry the marks of allocators that are not in it. docs/contributing/evidence.md says how to add one.
 
 use std::hint::black_box;
 
