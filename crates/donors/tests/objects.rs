@@ -72,13 +72,13 @@ fn recipes() -> Vec<(PathBuf, toml::Table)> {
 /// Whoever adds a donor finds every key explained.
 #[test]
 fn the_page_on_donors_knows_every_key_of_a_recipe() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/donors.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contributing/donor.md");
     let page = std::fs::read_to_string(page).unwrap();
     for (folder, recipe) in recipes() {
         let upstream = recipe.get("upstream").and_then(toml::Value::as_table);
         let keys = recipe.keys().filter(|key| !["upstream", "profiles", "arch"].contains(&key.as_str()));
         for key in keys.chain(upstream.into_iter().flat_map(toml::Table::keys)) {
-            assert!(page.contains(&format!("`{key}`")), "docs/donors.md lacks `{key}` of {}", folder.display());
+            assert!(page.contains(&format!("`{key}`")), "the page lacks `{key}` of {}", folder.display());
         }
     }
     assert!(!page.contains("shared = true"), "it is a list of architectures");

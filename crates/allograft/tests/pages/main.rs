@@ -1,4 +1,5 @@
-//! The pages of `docs/toolchains`, run: every section of each is a test, in a folder of its own.
+//! The pages of `docs/toolchains` and `docs/contributing`, run: every section of each is a test, in a folder of its own.
+//! With `$ALLOGRAFT_PAGES`, the pages of that folder instead.
 //!
 //! What a page says to this harness stands in comments, which readers do not see:
 //!
@@ -6,6 +7,7 @@
 //! | --- | --- |
 //! | `<!-- page: slow; needs zig go -->` | before the first `## `: for every section; `slow` is the tier that is marked ignored |
 //! | `<!-- section: slow; needs go -->` | for the section that it is in |
+//! | `needs workspace` | in either: the folder is a copy of this repository; `cargo` builds it in a folder of its own |
 //! | `<!-- file: main.c -->` | the next block is the content of that file |
 //! | `<!-- skip: why -->` | the next block is not run |
 //! | `<!-- run` ... `-->` | commands that readers need not see |
@@ -19,6 +21,7 @@
 mod page;
 mod shell;
 mod tools;
+mod workspace;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,19 +35,28 @@ fn main() {
         Trial::test("harness/what_is_printed", || check(shell::self_check())),
         Trial::test("harness/what_is_read", || check(page::self_check())),
     ];
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/toolchains");
-    let mut pages: Vec<PathBuf> = fs::read_dir(&folder)
-        .expect("docs/toolchains")
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
-        .collect();
-    pages.sort();
-    for path in pages {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let folders = match std::env::var_os("ALLOGRAFT_PAGES") {
+        Some(folder) => vec![PathBuf::from(folder)],
+        None => vec![docs.join("toolchains"), docs.join("contributing")],
+    };
+    for path in folders.iter().flat_map(|folder| pages(folder)) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let page = Page::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         trials.extend(page.sections.into_iter().map(|section| trial(&name, section)));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// The pages in a folder, in order of their names.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut pages: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
+    pages.sort();
+    pages
 }
 
 fn trial(page: &str, section: Section) -> Trial {

@@ -60,8 +60,10 @@ impl Page {
                     return Err(format!("`{line}`: expected ` -->` at its end"));
                 };
                 next = section.take(directive)?.or(next);
-            } else if let Some(language) = line.strip_prefix("```") {
-                let block = until(&mut lines, "```")?;
+            } else if line.starts_with("```") {
+                // A page within a page has a longer fence around it.
+                let language = line.trim_start_matches('`');
+                let block = until(&mut lines, &line[..line.len() - language.len()])?;
                 section.steps.extend(step(language, block, next.take())?);
             }
         }
@@ -153,7 +155,7 @@ fn expected(line: &str) -> Result<(String, i32), String> {
 /// Whether pages are read as described.
 pub(crate) fn self_check() -> Result<(), String> {
     let text = "# T\n\n<!-- page: needs zig -->\n<!-- file: a.c -->\n```c\nint x;\n```\n## One\n<!-- section: slow; needs go -->\n```console\n\
-                $ cc a.c \\\n> -o a   # exit code 3\nout\n$ ./a\n```\n## Two\n<!-- run\nls\n-->\n<!-- skip: no -->\n```sh\nfalse\n```\n";
+                $ cc a.c \\\n> -o a   # exit code 3\nout\n$ ./a\n```\n## Two\n<!-- run\nls\n-->\n<!-- skip: no -->\n```sh\nfalse\n```\n````md\n```sh\nfalse\n```\n````\n";
     let page = Page::parse(text)?;
     let [one, two] = page.sections.as_slice() else { return Err("sections".to_owned()) };
     let file = Step::File { name: "a.c".to_owned(), content: "int x;\n".to_owned() };

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::page::{self, Section, Step};
-use crate::tools;
+use crate::workspace::Workspace;
+use crate::{tools, workspace};
 
 /// Seconds after which a step is killed.
 const LIMIT: &str = "1500";
@@ -18,11 +19,16 @@ const FOLDER: &str = "/src";
 pub(crate) fn run(section: &Section) -> Result<(), String> {
     let made = tempfile::Builder::new().prefix("allograft-page-").tempdir().map_err(|error| error.to_string())?;
     // With a blank, so that every path that is handed on has one; the folder of tools without, for gcc's specs files.
-    let (folder, bin) = (made.path().join("the source"), made.path().join("bin"));
+    let (mut folder, bin) = (made.path().join("the source"), made.path().join("bin"));
     for made in [&folder, &bin] {
         fs::create_dir(made).map_err(|error| error.to_string())?;
     }
-    let environment = tools::install(&bin, &section.needs)?;
+    let mut environment = tools::install(&bin, &section.needs)?;
+    let workspace = section.needs.iter().any(|need| need == workspace::NEED).then(Workspace::take).transpose()?;
+    if let Some(workspace) = &workspace {
+        folder = workspace.folder();
+        environment.extend(workspace.environment());
+    }
     for step in &section.steps {
         match step {
             Step::File { name, content } => {

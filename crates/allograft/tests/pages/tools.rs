@@ -6,14 +6,17 @@ use std::path::Path;
 
 use fixtures::Arch;
 
+use crate::workspace;
+
 /// Why a tool that setup does not bring is not to be had here; nothing if it is.
 pub(crate) fn missing(need: &str) -> Option<String> {
     match need {
         // Setup brings these: that one is missing is an error, not a reason to leave the test out.
         "cc" | "musl" | "zig" => None,
+        "pages" | workspace::NEED => None,
         // That one can be made on some machines only.
         "rust-musl" => fixtures::rust_musl_unavailable(),
-        "go" => on_path(need).then_some(()).is_none().then(|| format!("no `{need}` here")),
+        "go" | "patch" => on_path(need).then_some(()).is_none().then(|| format!("no `{need}` here")),
         unknown => panic!("a page needs `{unknown}`, which tests/pages/tools.rs does not know"),
     }
 }
@@ -31,6 +34,11 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
         match need.as_str() {
             "musl" => musl(bin, &mut environment)?,
             "zig" => zig(bin)?,
+            // This program, for pages about pages.
+            "pages" => {
+                let program = std::env::current_exe().map_err(|error| error.to_string())?;
+                link(&program, &bin.join("pages"))?;
+            }
             "rust-musl" => {
                 link(Path::new(env!("CARGO_BIN_EXE_cargo-allograft")), &bin.join("cargo-allograft"))?;
                 for name in ["cargo", "rustc", "rustdoc"] {

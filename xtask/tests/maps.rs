@@ -1,0 +1,115 @@
+//! The pages that map the code name what is there: files, crates, and what each crate uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use toml::Table;
+use xtask::workspace::root;
+
+/// Pages with paths from the root of the checkout in backticks.
+const MAPS: [&str; 6] = [
+    "docs/architecture.md",
+    "CONTRIBUTING.md",
+    "docs/contributing/donor.md",
+    "docs/contributing/evidence.md",
+    "docs/contributing/host.md",
+    "docs/contributing/toolchain.md",
+];
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn manifest(folder: &str) -> Table {
+    page(&format!("{folder}/Cargo.toml")).parse().unwrap_or_else(|error| panic!("{folder}: {error}"))
+}
+
+/// The folders of the workspace's members, by the names of the packages.
+fn members() -> BTreeMap<String, String> {
+    let folders = manifest(".")["workspace"]["members"].as_array().unwrap().clone();
+    let named = folders.iter().map(|folder| {
+        let folder = folder.as_str().unwrap().to_owned();
+        (manifest(&folder)["package"]["name"].as_str().unwrap().to_owned(), folder)
+    });
+    named.collect()
+}
+
+/// The texts in backticks outside of code blocks. Fences of four have blocks within them, each with two fences.
+fn quoted(text: &str) -> Vec<&str> {
+    let prose = text.split("\n```").step_by(2);
+    prose.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn every_file_on_a_map_is_there() {
+    let rooms: BTreeSet<String> =
+        fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    for map in MAPS {
+        let text = page(map).replace("````", "```");
+        let mut found = 0;
+        for path in quoted(&text) {
+            let first = path.split('/').next().unwrap_or_default();
+            let is_path = path.contains('/') && rooms.contains(first) && !path.contains([' ', '*', '<']);
+            // What a page has its reader write is not there yet.
+            if is_path && !text.contains(&format!("<!-- file: {path} -->")) {
+                assert!(root().join(path).exists(), "{map} names `{path}`, which is not there");
+                found += 1;
+            }
+        }
+        assert!(found > 0, "{map} names no file");
+    }
+}
+
+#[test]
+fn the_architecture_page_says_what_each_crate_uses() {
+    let text = page("docs/architecture.md");
+    let crates = text.split("\n## Crates\n").nth(1).expect("a section on crates").split("\n## ").next().unwrap();
+    let mut above: BTreeSet<String> = BTreeSet::new();
+    let members = members();
+    for row in crates.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<Vec<&str>> = row.split('|').skip(1).map(quoted).collect();
+        let (name, folder) = (cells[0][0].to_owned(), cells[1][0]);
+        assert_eq!(members.get(&name).map(String::as_str), Some(folder), "the folder of `{name}`");
+        let manifest = manifest(folder);
+        let dependencies = manifest.get("dependencies").and_then(|it| it.as_table()).cloned().unwrap_or_default();
+        let ours: Vec<&str> = dependencies.keys().map(String::as_str).filter(|it| members.contains_key(*it)).collect();
+        let said: BTreeSet<&str> = cells[2].iter().copied().collect();
+        assert_eq!(said, ours.iter().copied().collect(), "what `{name}` uses");
+        for used in ours {
+            assert!(above.contains(used), "`{name}` uses `{used}`, which stands below it");
+        }
+        above.insert(name);
+    }
+    assert_eq!(above, members.into_keys().collect(), "every crate of the workspace has a row");
+}
+
+#[test]
+fn the_readme_and_the_page_know_every_folder_of_a_crate() {
+    let readme = page("README.md");
+    for (name, folder) in members() {
+        // `tests/fixtures` is part of `tests` there.
+        let room = if folder.starts_with("tests/") { "tests" } else { folder.as_str() };
+        assert!(readme.contains(&format!("| `{room}` |")), "the README lacks `{room}` of `{name}`");
+    }
+}
+
+/// The slow tier builds what comes out; this says at once that a page no longer fits the code.
+#[test]
+fn every_patch_on_a_page_applies() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["docs/contributing/evidence.md", "docs/contributing/host.md"] {
+        let text = page(name);
+        let (_, block) = text.split_once("\n```diff\n").unwrap_or_else(|| panic!("{name} has no patch"));
+        let (patch, _) = block.split_once("\n```\n").expect("the end of the block");
+        let file = folder.path().join("patch");
+        fs::write(&file, format!("{patch}\n")).unwrap();
+        let mut command = Command::new("patch");
+        command.args(["--dry-run", "--force", "-p1", "-d"]).arg(root()).arg("-i").arg(&file);
+        let Ok(output) = command.output() else {
+            eprintln!("skipped: there is no `patch` here");
+            return;
+        };
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+}
