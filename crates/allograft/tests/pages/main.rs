@@ -1,5 +1,5 @@
-//! The pages of `docs/toolchains` and `docs/contributing`, run: every section of each is a test, in a folder of its own.
-//! With `$ALLOGRAFT_PAGES`, the pages of that folder instead.
+//! The pages of `docs/toolchains` and `docs/contributing`, run: every section of each is a test, in a folder of its
+//! own. With `$ALLOGRAFT_PAGES`, the pages of that folder instead.
 //!
 //! What a page says to this harness stands in comments, which readers do not see:
 //!

@@ -123,8 +123,8 @@ static BIN_TABLE: [u8; 60] = veiled(&[
 ]);
 
 /// mimalloc src/init.c, `MI_PAGE_QUEUES_EMPTY`: the block sizes of queues of 640 to 2,048 words, each between the null
-/// pointers that the queue starts with. A queue of mimalloc 2 is two pointers and the size, one of mimalloc 3 has a count
-/// between them.
+/// pointers that the queue starts with. A queue of mimalloc 2 is two pointers and the size, one of mimalloc 3 has a
+/// count between them.
 const fn queues<const BYTES: usize>(words: usize, word: usize) -> [u8; BYTES] {
     let sizes = [640, 768, 896, 1024, 1280, 1536, 1792, 2048];
     let mut bytes = [0xff; BYTES];
@@ -177,8 +177,8 @@ macro_rules! table {
     };
 }
 
-/// A mark that is a text. Linkers merge texts that end alike, so that what is before one is anything, and only the NUL after
-/// it can be counted on.
+/// A mark that is a text. Linkers merge texts that end alike, so that what is before one is anything, and only the NUL
+/// after it can be counted on.
 macro_rules! text {
     ($origin:ident, $text:literal, $what:literal) => {
         Mark {
@@ -264,7 +264,8 @@ pub(crate) static MARKS: &[Mark] = &[
     text!(Scudo, b"corrupted chunk header at address ", "scudo's message on chunk headers"),
     text!(Scudo, b"invalid chunk state when %s address %p\n", "scudo's message on chunk states"),
     text!(Scudo, b"misaligned pointer when %s address %p\n", "scudo's message on misaligned pointers"),
-    // gperftools src/tcmalloc.cc, src/common.cc, src/static_vars.cc, src/system-alloc.cc; google/tcmalloc has the first two.
+    // gperftools src/tcmalloc.cc, src/common.cc, src/static_vars.cc, src/system-alloc.cc; google/tcmalloc has the first
+    // two.
     text!(Tcmalloc, b"tcmalloc.current_total_thread_cache_bytes", "tcmalloc's property on thread caches"),
     text!(Tcmalloc, b"tcmalloc.pageheap_unmapped_bytes", "tcmalloc's property on unmapped pages"),
     text!(Tcmalloc, b"TCMALLOC_TRANSFER_NUM_OBJ\0", "tcmalloc's variable TCMALLOC_TRANSFER_NUM_OBJ"),
