@@ -5,18 +5,18 @@
 //!
 //! | comment | |
 //! | --- | --- |
-//! | `<!-- page: slow; needs zig go -->` | before the first `## `: for every section; `slow` is the tier that is marked ignored |
+//! | `<!-- page: slow; needs zig go -->` | before the first `## `: for every section; `slow` marks it ignored |
 //! | `<!-- section: slow; needs go -->` | for the section that it is in |
-//! | `needs workspace` | in either: the folder is a copy of this repository; `cargo` builds it in a folder of its own |
+//! | `needs workspace` | in either: the folder is a copy of this repository, with a build folder of its own |
 //! | `<!-- file: main.c -->` | the next block is the content of that file |
 //! | `<!-- skip: why -->` | the next block is not run |
 //! | `<!-- run` ... `-->` | commands that readers need not see |
 //!
-//! A block in `sh` is a script that has to succeed. In a `console` block, each line with `$ ` in front is a command (`>
-//! ` goes on with it), which has to succeed, or end with what a comment `# exit code 1` at its end says; what follows
-//! is all that it prints, but that `...` stands for anything, on a line of its own for any lines; a command that
-//! nothing follows may print what it likes. The folder is `/src` in what is printed. What stands before the first `## `
-//! is run at the start of every section.
+//! A block in `sh` is a script that has to succeed. In a `console` block, each line with `$ ` in front is a command (`> `
+//! goes on with it), which has to succeed, or end with what a comment `# exit code 1` at its end says; what follows is
+//! all that it prints, but that `...` stands for anything, on a line of its own for any lines; a command that nothing
+//! follows may print what it likes. The folder is `/src` in what is printed. What stands before the first `## ` is run
+//! at the start of every section.
 
 mod page;
 mod shell;

@@ -154,8 +154,11 @@ fn expected(line: &str) -> Result<(String, i32), String> {
 
 /// Whether pages are read as described.
 pub(crate) fn self_check() -> Result<(), String> {
-    let text = "# T\n\n<!-- page: needs zig -->\n<!-- file: a.c -->\n```c\nint x;\n```\n## One\n<!-- section: slow; needs go -->\n```console\n\
-                $ cc a.c \\\n> -o a   # exit code 3\nout\n$ ./a\n```\n## Two\n<!-- run\nls\n-->\n<!-- skip: no -->\n```sh\nfalse\n```\n````md\n```sh\nfalse\n```\n````\n";
+    let text = "# T\n\n<!-- page: needs zig -->\n<!-- file: a.c -->\n```c\nint x;\n```\n\
+                ## One\n<!-- section: slow; needs go -->\n\
+                ```console\n$ cc a.c \\\n> -o a   # exit code 3\nout\n$ ./a\n```\n\
+                ## Two\n<!-- run\nls\n-->\n<!-- skip: no -->\n```sh\nfalse\n```\n\
+                ````md\n```sh\nfalse\n```\n````\n";
     let page = Page::parse(text)?;
     let [one, two] = page.sections.as_slice() else { return Err("sections".to_owned()) };
     let file = Step::File { name: "a.c".to_owned(), content: "int x;\n".to_owned() };
