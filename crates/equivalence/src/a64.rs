@@ -3,19 +3,19 @@
 /// An instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// Where it lies.
+    /// Its address.
     pub address: u64,
     /// Its encoding.
     pub bits: u32,
 }
 
 impl Word {
-    /// So many bits from `low` on.
+    /// The `bits` bits from `low` on.
     pub fn field(self, low: u32, bits: u32) -> u32 {
         self.bits >> low & ((1 << bits) - 1)
     }
 
-    /// The same, as a number with a sign.
+    /// The same bits as a signed number.
     pub fn signed(self, low: u32, bits: u32) -> i64 {
         i64::from(((self.bits << (32 - low - bits)) as i32) >> (32 - bits))
     }
@@ -30,7 +30,7 @@ impl Word {
         self.bits & mask == value
     }
 
-    /// Where the instruction leads, by a field that counts words from its own address.
+    /// The target of a branch, by a field that counts words from its own address.
     pub fn target(self, low: u32, bits: u32) -> u64 {
         self.address.wrapping_add_signed(self.signed(low, bits) * 4)
     }

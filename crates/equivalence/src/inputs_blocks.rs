@@ -12,7 +12,7 @@ fn pattern(at: usize) -> u8 {
 
 /// memcpy, and with `overlap` memmove.
 pub(crate) fn copies(prover: &mut Prover<'_>, overlap: bool) -> Result<(), Unproven> {
-    // What tells most others apart comes first.
+    // First inputs that tell most other functions apart.
     copy(prover, 5, 3, 1, false)?;
     if overlap {
         move_by(prover, 9, 4, 3)?;
@@ -37,7 +37,7 @@ pub(crate) fn copies(prover: &mut Prover<'_>, overlap: bool) -> Result<(), Unpro
             }
         }
     }
-    // All 64 bits of the length count, whichever end is first.
+    // All 64 bits of the length count, whichever end is copied first.
     for n in [WIDE, WIDE + 3, WIDE + 64] {
         let (to, from) = (prover.place(0, 96, 0, true), prover.place(1, 96, 0, true));
         prover.allow(0, to..to + 96, to..to + 96);
@@ -60,7 +60,7 @@ fn copy(prover: &mut Prover<'_>, n: usize, to: u64, from: u64, at_end: bool) -> 
     if right { Ok(()) } else { Err(Unproven::Result) }
 }
 
-/// Within one region, `distance` up or down.
+/// Moves a block within one region by `distance`, up or down.
 fn move_by(prover: &mut Prover<'_>, n: usize, align: u64, distance: i64) -> Result<(), Unproven> {
     let from = prover.place(0, 0, align, false) + if distance < 0 { distance.unsigned_abs() } else { 0 };
     let to = from.wrapping_add_signed(distance);
@@ -106,10 +106,10 @@ pub(crate) fn fills(prover: &mut Prover<'_>) -> Result<(), Unproven> {
     Ok(())
 }
 
-/// Pairs of bytes whose order depends on how they are read.
+/// Pairs of bytes whose order depends on their type.
 const PAIRS: [(u8, u8); 6] = [(0x00, 0xff), (0x7f, 0x80), (0x80, 0x7f), (0xff, 0x01), (0x41, 0x42), (0xfe, 0xff)];
 
-/// memcmp; without `order` bcmp, of which only whether the result is 0 counts.
+/// memcmp; without `order` bcmp, of which only matters whether the result is 0.
 pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unproven> {
     difference(prover, 6, (1, 2), Some((3, (0x80, 0x7f))), false, order)?;
     difference(prover, 6, (0, 0), Some((4, (0x10, 0x7f))), false, order)?;
@@ -143,7 +143,7 @@ pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unpro
         }
         difference(prover, n, (0, 0), None, true, order)?;
     }
-    // A block of every value of a byte, and at one place every value against those that differ in a bit, and some
+    // A block with every value of a byte. At one place, every value against those that differ in a bit, and some
     // others.
     difference(prover, 256, (3, 3), None, false, order)?;
     difference(prover, 256, (3, 8), None, false, order)?;
@@ -153,7 +153,7 @@ pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unpro
         difference(prover, 24, (place as u64 % 16, turn as u64 / 24 % 16), Some((place, pair)), false, order)?;
     }
     every_pair(prover, order)?;
-    // What lies beyond the lower 32 bits of a length is compared, too.
+    // Bytes beyond the lower 32 bits of a length are compared, too.
     for n in [WIDE, WIDE + 3] {
         let (one, other) = (prover.place(0, 96, 0, true), prover.place(1, 96, 0, true));
         for (region, block) in [(0, one), (1, other)] {
@@ -167,7 +167,7 @@ pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unpro
     if early < late / 2 { Ok(()) } else { Err(Unproven::ConstantTime) }
 }
 
-/// Blocks of a single byte, of every value against every other.
+/// Blocks of a single byte: every value against every other.
 fn every_pair(prover: &mut Prover<'_>, order: bool) -> Result<(), Unproven> {
     let (one, other) = (prover.place(0, 1, 5, false), prover.place(1, 1, 9, false));
     for (region, block) in [(0, one), (1, other)] {
@@ -190,7 +190,7 @@ fn every_pair(prover: &mut Prover<'_>, order: bool) -> Result<(), Unproven> {
     Ok(())
 }
 
-/// Two blocks that differ in one place, and, to mislead, in others behind it. Gives the steps that it took.
+/// Compares two blocks that differ in one place, and, to mislead, in others behind it. Returns the steps that it took.
 fn difference(
     prover: &mut Prover<'_>,
     n: usize,
@@ -211,7 +211,7 @@ fn difference(
         let place = place as u64;
         prover.bytes(0, one + place..one + place + 1)[0] = a;
         prover.bytes(1, other + place..other + place + 1)[0] = b;
-        // The other way round, where there is room.
+        // The opposite difference, if there is room.
         if place + 1 < n as u64 && n.is_multiple_of(2) {
             prover.bytes(0, one + n as u64 - 1..one + n as u64)[0] = b;
             prover.bytes(1, other + n as u64 - 1..other + n as u64)[0] = a;
@@ -237,7 +237,7 @@ pub(crate) fn finds(prover: &mut Prover<'_>, last: bool) -> Result<(), Unproven>
         bytes.iter_mut().enumerate().for_each(|(at, to)| *to = others[(at + n) % others.len()]);
         places.iter().for_each(|place| bytes[*place] = byte);
         let hit = if last { places.iter().max() } else { places.iter().min() };
-        // memchr stops at the first hit, and may be told of more than there is (C23, 7.26.5.2).
+        // memchr stops at the first hit, and may be given a larger size than the block has (C23, 7.26.5.2).
         let looked_at = hit.filter(|_| !last).map_or(n, |hit| hit + 1) as u64;
         prover.allow(0, block..block + looked_at, block..block);
         prover.allow(1, 0..0, 0..0);
@@ -270,7 +270,7 @@ pub(crate) fn finds(prover: &mut Prover<'_>, last: bool) -> Result<(), Unproven>
         prover.runs_out(&[Address(block), Int(0x62), Word(n)], 4096)?;
     }
     if !last {
-        // A hit, and a limit that lies beyond all memory.
+        // A hit, and a limit beyond all memory.
         for n in [u64::MAX, u64::MAX - block, u64::MAX / 2] {
             prover.bytes(0, block + 41..block + 42)[0] = 0x62;
             prover.returns(&[Address(block), Int(0x62), Word(n)], 96, block + 41)?;
@@ -282,7 +282,7 @@ pub(crate) fn finds(prover: &mut Prover<'_>, last: bool) -> Result<(), Unproven>
     if early < late / 2 { Ok(()) } else { Err(Unproven::ConstantTime) }
 }
 
-/// A block that holds every byte but one, and one in which that byte comes last, or first for memrchr.
+/// A block with every byte but one, and a block in which that byte comes last, or first for memrchr.
 fn every_value(prover: &mut Prover<'_>, last: bool) -> Result<(), Unproven> {
     for byte in 0..=255u8 {
         let block = prover.place(0, 256, u64::from(byte % 16), false);

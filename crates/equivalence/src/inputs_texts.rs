@@ -1,5 +1,5 @@
-//! Inputs for the functions on strings: strlen and strnlen, strchr and its like, strcmp and strncmp, strcpy and its
-//! like, strcat and strncat.
+//! Inputs for the functions on strings: strlen and strnlen, strchr and similar, strcmp and strncmp, strcpy and similar,
+//! strcat and strncat.
 
 use crate::interpreter::Argument::{Address, Int, Word};
 use crate::proof::{Prover, SHORT, Unproven, aligned, alignments, every_two_bytes, neighbours};
@@ -8,12 +8,13 @@ use format::StringFunction;
 /// A length with more than 32 bits, of which the lower 32 are 0.
 const WIDE: u64 = 1 << 32;
 
-/// Never 0: bytes with and without the sign, those that tricks with words take for 0, and in long strings every other.
+/// A byte that is never 0: with and without the highest bit, those that word-wise tricks take for 0, and in long
+/// strings every value.
 fn letter(at: usize) -> u8 {
     if at < 96 { [0x01, 0x80, 0x81, 0xff, 0x7f, 0x61, 0x02][at % 7] } else { (at % 255) as u8 + 1 }
 }
 
-/// Lays a string of `n` bytes out, and gives where it is. What follows its end must not matter.
+/// Lays out a string of `n` bytes, and returns its address. The bytes behind its end must not matter.
 fn lay_out(
     prover: &mut Prover<'_>,
     region: usize,
@@ -33,7 +34,7 @@ fn lay_out(
     text
 }
 
-/// Some of several values, others each time.
+/// Picks `count` of the values, others on each turn.
 fn turns<T: Copy>(values: &[T], count: usize, turn: usize) -> impl Iterator<Item = T> + '_ {
     (0..count).map(move |index| values[(turn * count + index) % values.len()])
 }
@@ -50,7 +51,7 @@ pub(crate) fn lengths(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unpr
         for limit in turns(&limits, 3, n + align as usize) {
             prover.returns(&[Address(text), Word(limit)], n, (n as u64).min(limit))?;
         }
-        // What lies behind the limit is not looked at, or decides nothing.
+        // Bytes behind the limit are not read, or do not matter.
         for limit in turns(&[0, n / 3, n / 2, n.saturating_sub(1), n.saturating_sub(9)], 2, n + align as usize) {
             let limit = limit.min(n) as u64;
             prover.allow(0, text..text + limit, text..text);
@@ -73,7 +74,7 @@ pub(crate) fn finds(prover: &mut Prover<'_>, function: StringFunction) -> Result
     let find = |prover: &mut Prover<'_>, n: usize, align: u64, places: &[usize], byte: u8, at_end: bool| {
         let text = lay_out(prover, 0, n, align, at_end, n + places.len() + align as usize, byte);
         let bytes = prover.bytes(0, text..text + n as u64);
-        // Bytes that resemble the one searched for, and are neither it nor 0.
+        // Bytes that resemble the searched one, and are neither that nor 0.
         let others = [byte ^ 0x80, byte.wrapping_add(1), byte.wrapping_sub(1), byte ^ 1, 0x7f, 0xff, 0x81, 0x01];
         for (at, to) in bytes.iter_mut().enumerate() {
             let mut other = others[(at + n) % others.len()];
@@ -107,7 +108,7 @@ pub(crate) fn finds(prover: &mut Prover<'_>, function: StringFunction) -> Result
     every_value(prover, function)?;
     for n in (0..=SHORT).chain(prover.long_lengths()) {
         for byte in [0].into_iter().chain(turns(&[0x62, 0x80, 0xff, 0x01, 0x7f], 1, n)) {
-            // For 0 some call strlen, which has thresholds of its own.
+            // For 0 some implementations call strlen, which has its own thresholds.
             for align in if byte == 0 && n < 24 { (0..16).collect() } else { aligned(n) } {
                 find(prover, n, align, &[], byte, false)?;
                 if n > 0 {
@@ -125,7 +126,7 @@ pub(crate) fn finds(prover: &mut Prover<'_>, function: StringFunction) -> Result
     Ok(())
 }
 
-/// A string of every byte but one, without it and with it at the end.
+/// A string of every byte but one: without that byte, and with it at the end.
 fn every_value(prover: &mut Prover<'_>, function: StringFunction) -> Result<(), Unproven> {
     for byte in 1..=255u8 {
         for present in [false, true] {
@@ -150,7 +151,7 @@ fn every_value(prover: &mut Prover<'_>, function: StringFunction) -> Result<(), 
     Ok(())
 }
 
-/// Strings of a single byte, of every value against every other.
+/// Strings of a single byte: every value against every other.
 fn every_pair(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unproven> {
     let (one, other) = (lay_out(prover, 0, 1, 5, false, 1, 7), lay_out(prover, 1, 1, 9, false, 1, 8));
     for (a, b) in every_two_bytes() {
@@ -163,7 +164,7 @@ fn every_pair(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unproven> {
     Ok(())
 }
 
-/// Pairs of bytes whose order depends on how they are read; some with the end of one string.
+/// Pairs of bytes whose order depends on their type; some with the end of one string.
 const PAIRS: [(u8, u8); 8] =
     [(0x00, 0xff), (0x7f, 0x80), (0x80, 0x7f), (0xff, 0x01), (0x41, 0x42), (0xfe, 0xff), (0x80, 0x00), (0x01, 0x00)];
 
@@ -171,7 +172,7 @@ const PAIRS: [(u8, u8); 8] =
 pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unproven> {
     let compare =
         |prover: &mut Prover<'_>, n: usize, (a, b): (u64, u64), place: Option<(usize, (u8, u8))>, at_end: bool| {
-            // Longer behind the place: it must not matter which of them is.
+            // The strings continue behind that place, with different lengths that must not matter.
             let one = lay_out(prover, 0, n, a, at_end, n, 1);
             let other = lay_out(prover, 1, n, b, at_end, n + 1, 2);
             let (x, y) = place.map_or((0, 0), |(_, pair)| pair);
@@ -180,12 +181,12 @@ pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unp
                 prover.bytes(0, one + at as u64..one + at as u64 + 1)[0] = x;
                 prover.bytes(1, other + at as u64..other + at as u64 + 1)[0] = y;
                 if at + 2 < n {
-                    // A difference the other way round behind it.
+                    // The opposite difference behind it.
                     prover.bytes(0, one + n as u64 - 1..one + n as u64)[0] = y.max(1);
                     prover.bytes(1, other + n as u64 - 1..other + n as u64)[0] = x.max(1);
                 }
             }
-            // What is read ends with the first difference.
+            // Reading ends at the first difference.
             for (region, text) in [(0, one), (1, other)] {
                 prover.allow(region, text..text + at as u64 + 1, text..text);
             }
@@ -237,7 +238,7 @@ pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unp
     every_pair(prover, limited)
 }
 
-/// strcpy and stpcpy; with a limit strncpy and stpncpy, which fill what is left of it with zeros.
+/// strcpy and stpcpy; with a limit strncpy and stpncpy, which fill the rest of it with zeros.
 pub(crate) fn copies(prover: &mut Prover<'_>, function: StringFunction) -> Result<(), Unproven> {
     let limited = matches!(function, StringFunction::Stpncpy | StringFunction::Strncpy);
     let to_end = matches!(function, StringFunction::Stpncpy | StringFunction::Stpcpy);
@@ -268,7 +269,7 @@ pub(crate) fn copies(prover: &mut Prover<'_>, function: StringFunction) -> Resul
         if !limited {
             return copy(prover, n, pair, None, at_end);
         }
-        // What is filled may be long, and done by memset.
+        // The filled part may be long, and done by memset.
         let far = n + prover.far(n + pair.0 as usize);
         let turn = n + pair.0 as usize;
         let limits = [n, n + 1, n + turn * 7 % 80, n / 2, n.saturating_sub(1), n.saturating_sub(8), 0, far];
@@ -286,11 +287,12 @@ pub(crate) fn copies(prover: &mut Prover<'_>, function: StringFunction) -> Resul
         each(prover, n, (0, 0), true)?;
     }
     if limited {
-        // How what is filled begins and ends, at every alignment: loops up to an aligned address may be unrolled.
+        // The beginning and the end of the filled part, at every alignment: loops up to an aligned address may be
+        // unrolled.
         for (rest, a) in (0..=24).flat_map(|rest| (0..16).map(move |a| (rest, a))) {
             copy(prover, rest % 3, (a, rest as u64 % 16), Some(rest % 3 + rest), false)?;
         }
-        // It has all 64 bits to fill.
+        // All 64 bits of the limit count: the rest has to be filled.
         for n in [WIDE, WIDE + 3] {
             let from = lay_out(prover, 1, 5, 0, false, 0, 0x61);
             let to = prover.place(0, 96, 0, true);

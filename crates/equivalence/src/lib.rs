@@ -1,5 +1,5 @@
-//! The proof that the code of a function is a string function, and nothing else. Bytes in, an answer out: nothing of a
-//! program is changed here, and nothing of it is executed but by the interpreter.
+//! The proof that the code of a function is a string function, and nothing else. Bytes in, an answer out: the program
+//! is not changed, and its code is executed only by the interpreter.
 //!
 //! | module | what lives there |
 //! | --- | --- |

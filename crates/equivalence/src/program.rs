@@ -1,17 +1,18 @@
-//! What a proof reads of a program.
+//! The parts of a program that a proof reads.
 
 use std::fmt;
 
 use format::Arch;
 
-/// A program as it lies in memory when it is loaded.
+/// A program as it is loaded into memory.
 pub trait Program: fmt::Debug {
-    /// What it is for.
+    /// Its architecture.
     fn arch(&self) -> Arch;
 
-    /// The bytes of its code from an address on, to the end of the segment; empty where there is no code.
+    /// The bytes of its code from an address on, to the end of the segment; empty if there is no code.
     fn code(&self, address: u64) -> &[u8];
 
-    /// Bytes that stay what they are while it runs; `None` where there are none, or where it may write.
+    /// Bytes that do not change while the program runs; `None` if there are none at that address, or if it may write to
+    /// them.
     fn constant(&self, address: u64, size: usize) -> Option<&[u8]>;
 }

@@ -1,8 +1,8 @@
-//! The proof that a function's code is a string function, and nothing else: it is run on inputs of every kind and
-//! compared with what goes byte by byte.
+//! The proof that a function's code is a string function, and nothing else. The code is run on inputs of every kind,
+//! and its results are compared with a byte-by-byte reference.
 //!
-//! It counts as proven if every run ends as expected, has touched nothing else, and if in the end each of its
-//! instructions has been executed and each of its conditional branches was taken and was not: so nothing is in it that
+//! A function is proven if every run ends as expected and touches nothing else, and if in the end each of its
+//! instructions has been executed and each of its conditional branches has gone both ways. Then it holds no code that
 //! only other inputs reach. (`inputs_blocks` and `inputs_texts` have the inputs.)
 
 use std::ops::Range;
@@ -13,49 +13,49 @@ use crate::inputs_texts as texts;
 use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE, Stop};
 use format::StringFunction;
 
-/// Why a function is not proven to be what it was taken for.
+/// Why a function is not proven to be the string function that it was taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unproven {
-    /// An instruction that the interpreter does not know.
+    /// The interpreter does not know an instruction.
     #[error("the instruction at {address:#x} is not one that string functions are proven with")]
     Unknown {
-        /// Where.
+        /// The instruction's address.
         address: u64,
     },
-    /// Where its code goes on cannot be told.
+    /// The target of a jump or a call is not in the code.
     #[error("where the code goes on from {address:#x} is in a register or a table")]
     Indirect {
-        /// Where.
+        /// The instruction's address.
         address: u64,
     },
-    /// More code than a string function has.
+    /// It has more code than a string function has.
     #[error("its code is too long to be followed")]
     Large,
-    /// Another result than the function's.
+    /// Its result is not the function's.
     #[error("it gives another result")]
     Result,
-    /// Memory that the function does not touch.
+    /// It touches memory that the function does not touch.
     #[error("it touches memory that the function leaves alone")]
     Memory,
-    /// It depends on something that is not among its arguments.
+    /// It depends on something other than its arguments.
     #[error("it uses at {address:#x} what nobody has set")]
     Unset {
-        /// Where.
+        /// The address of the instruction that uses an unset value.
         address: u64,
     },
     /// It does not keep the calling convention.
     #[error("it leaves the stack or its caller's registers in another state")]
     Convention,
-    /// It does not come to an end.
+    /// It does not end.
     #[error("it does not come to an end")]
     Endless,
     /// It takes as long for a difference at the beginning as for one at the end.
     #[error("it goes through the whole block when the first byte decides: that may be on purpose")]
     ConstantTime,
-    /// Its lengths have fewer than 64 bits.
+    /// It uses fewer than 64 bits of a length.
     #[error("it does not look at all 64 bits of a length")]
     ShortLength,
-    /// Something in it no input has reached.
+    /// No input has reached a part of its code.
     #[error("no input executes all there is at {address:#x}")]
     Untested {
         /// The instruction, or the branch that always went the same way.
@@ -77,20 +77,20 @@ impl From<Stop> for Unproven {
     }
 }
 
-/// What a comparison's result has to be.
+/// The required result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
-    /// What C asks: the sign.
+    /// The result that C requires: the sign.
     Sign,
-    /// What musl gives: the difference of the bytes. Callers of a function without a name may depend on it.
+    /// The result that musl gives: the difference of the bytes. Callers of a function without a name may depend on it.
     Difference,
 }
 
-/// Instructions for each byte, and for all else: more than any has.
+/// Limits on executed instructions, for each byte and for all else. No string function takes as many.
 const STEPS_PER_BYTE: u64 = 40;
 const STEPS: u64 = 3000;
 
-/// Up to which every length is tried.
+/// Every length up to this one is tried.
 pub(crate) const SHORT: usize = 80;
 
 /// Whether every pair of alignments is tried for a length.
@@ -98,7 +98,7 @@ fn is_square(n: usize) -> bool {
     matches!(n, 1 | 9 | 17 | 33)
 }
 
-/// Alignments of a block of `n` bytes: all, or some of them, others for each length.
+/// The alignments to try for a block of `n` bytes: all, or a selection that differs from length to length.
 pub(crate) fn aligned(n: usize) -> Vec<u64> {
     match n {
         _ if is_square(n) => (0..16).collect(),
@@ -115,12 +115,13 @@ pub(crate) fn alignments(n: usize) -> Vec<(u64, u64)> {
     }
 }
 
-/// Every byte and every byte.
+/// Every pair of bytes.
 pub(crate) fn every_two_bytes() -> impl Iterator<Item = (u8, u8)> {
     (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b)))
 }
 
-/// Two bytes that differ in one bit, or are neighbours, or complements: as many turns as 12 for each byte.
+/// A pair of bytes that differ in one bit, are neighbours, are complements, or have some other distance: 12 turns for
+/// each byte.
 pub(crate) fn neighbours(turn: usize) -> (u8, u8) {
     let byte = (turn / 12) as u8;
     let other = match turn % 12 {
@@ -133,10 +134,10 @@ pub(crate) fn neighbours(turn: usize) -> (u8, u8) {
     (byte, other)
 }
 
-/// How much around a block is filled with bytes that must not matter.
+/// The number of bytes around a block that are filled and must not matter.
 const MARGIN: usize = 160;
 
-/// Some of them.
+/// Two fillings.
 static AROUND: [[u8; MARGIN]; 2] = {
     let mut around = [[0; MARGIN]; 2];
     let mut at = 0;
@@ -156,15 +157,15 @@ pub struct Prover<'a> {
 }
 
 impl<'a> Prover<'a> {
-    /// For functions of a program; `None` if there is no interpreter of its instructions.
+    /// A prover for functions of a program; `None` if there is no interpreter for its architecture.
     pub fn of(program: &'a dyn Program, strictness: Strictness) -> Option<Prover<'a>> {
         Some(Prover { interpreter: interpreter::of(program)?, strictness })
     }
 
-    /// Reads the function at an address, which is run from now on.
+    /// Reads the function at an address. Later calls run this function.
     ///
     /// # Errors
-    /// Code that cannot be followed.
+    /// The code cannot be followed.
     pub fn read(&mut self, start: u64) -> Result<(), Unproven> {
         Ok(self.interpreter.read(start)?)
     }
@@ -174,10 +175,10 @@ impl<'a> Prover<'a> {
         self.interpreter.touches_memory()
     }
 
-    /// Proves that it is `function`.
+    /// Proves that the function is `function`.
     ///
     /// # Errors
-    /// Why that is not proven.
+    /// The reason that it is not proven.
     pub fn prove(&mut self, function: StringFunction) -> Result<(), Unproven> {
         use StringFunction as F;
         self.interpreter.forget();
@@ -203,10 +204,10 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Lengths of blocks over every threshold in the code; short ones each by itself.
+    /// Lengths of blocks beyond every threshold in the code. Short lengths are tried one by one.
     pub(crate) fn long_lengths(&self) -> Vec<usize> {
         let mut lengths = vec![96, 100, 127, 128, 129, 160, 191, 200, 255, 256, 257, 300, 511, 513, 1025, 4099];
-        // What a threshold is, is not asked: any number in the code may be one.
+        // Any number in the code may be a threshold.
         let numbers = self.interpreter.numbers().into_iter().filter(|number| (81..20_000).contains(number));
         for number in numbers.take(16) {
             let number = number as usize;
@@ -217,14 +218,14 @@ impl<'a> Prover<'a> {
         lengths
     }
 
-    /// How much farther than a block something may have to be filled; another each time.
+    /// How many bytes beyond a block may have to be filled; another number on each turn.
     pub(crate) fn far(&self, turn: usize) -> usize {
         let lengths = self.long_lengths();
         lengths[turn % lengths.len()]
     }
 
-    /// Where in a region a block of `n` bytes begins: `align` behind a multiple of 64, in the middle of a page; or,
-    /// every so often, up to the end of a page.
+    /// The address of a block of `n` bytes in a region: `align` behind a multiple of 64, in the middle of a page, or at
+    /// times so that it ends where a page ends.
     pub(crate) fn place(&mut self, region: usize, n: usize, align: u64, at_end: bool) -> u64 {
         let base = self.interpreter.memory().base(region) + PAGE;
         match at_end {
@@ -238,7 +239,7 @@ impl<'a> Prover<'a> {
         self.interpreter.memory().bytes(region, range)
     }
 
-    /// Fills what surrounds a block with bytes that must not matter: one of several kinds, `special` among them.
+    /// Fills the bytes around a block, which must not matter, in one of four ways. Some contain `special`.
     pub(crate) fn surround(&mut self, region: usize, block: Range<u64>, kind: usize, special: u8) {
         let fill = |bytes: &mut [u8]| match kind % 4 {
             0 => bytes.fill(0),
@@ -254,18 +255,18 @@ impl<'a> Prover<'a> {
         self.interpreter.memory().allow(region, read, write);
     }
 
-    /// Runs it; `bytes` is how many it has to look at.
+    /// Runs the function. `bytes` is the number of bytes that it has to examine.
     pub(crate) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Stop> {
         self.interpreter.call(arguments, STEPS + STEPS_PER_BYTE * bytes as u64)
     }
 
-    /// Runs it, and expects it to return a word.
+    /// Runs the function, and expects it to return a word.
     pub(crate) fn returns(&mut self, arguments: &[Argument], bytes: usize, expected: u64) -> Result<u64, Unproven> {
         let outcome = self.call(arguments, bytes)?;
         if outcome.word() == Some(expected) { Ok(outcome.steps) } else { Err(Unproven::Result) }
     }
 
-    /// Runs it, and expects the result of a comparison of these two bytes.
+    /// Runs the function, and expects the result of a comparison of these two bytes.
     pub(crate) fn orders(&mut self, arguments: &[Argument], bytes: usize, one: u8, other: u8) -> Result<u64, Unproven> {
         let outcome = self.call(arguments, bytes)?;
         let (found, expected) = (outcome.int().ok_or(Unproven::Result)?, i32::from(one) - i32::from(other));
@@ -276,8 +277,8 @@ impl<'a> Prover<'a> {
         if agrees { Ok(outcome.steps) } else { Err(Unproven::Result) }
     }
 
-    /// Runs it with a length of which the blocks have only a part, and nothing that ends it earlier: with all 64 bits
-    /// it runs out of the blocks, with fewer it comes back.
+    /// Runs the function with a length that is larger than the blocks, and nothing that ends it earlier. If it uses all
+    /// 64 bits it leaves the blocks; if it uses fewer it returns.
     pub(crate) fn runs_out(&mut self, arguments: &[Argument], bytes: usize) -> Result<(), Unproven> {
         match self.call(arguments, bytes) {
             Err(Stop::Fault { .. }) => Ok(()),

@@ -1,22 +1,22 @@
-//! The note on the entry points of an executable that was grafted after it was linked (docs/note.md): which functions
-//! of the program lead to the donor's. The C side is `struct transplant_entries` in
+//! The note on the entry points of an executable that was grafted after it was linked (docs/note.md): the functions of
+//! the program that are redirected to the donor's. The C side is `struct transplant_entries` in
 //! `crates/donors/transplant/parameters.h`.
 //!
-//! Behind a note's head come entries of two 32-bit numbers: the distance from the entry's own place to the function,
-//! and the number of what it is: [`Role::number`] or [`crate::StringFunction::number`]. Unused entries are 0.
+//! Entries of two 32-bit numbers follow a note's head: the distance from the entry's own place to the function, and the
+//! function's number, [`Role::number`] or [`crate::StringFunction::number`]. Unused entries are 0.
 
 use std::fmt;
 
 /// The note's type.
 pub const NOTE_TYPE: u32 = 4;
-/// Bytes of an entry.
+/// The size of an entry in bytes.
 pub const ENTRY: usize = 8;
-/// Entries of a donor without string functions, and how many of any donor's are for the family.
+/// The number of entries of a donor without string functions, and of any donor's entries for the malloc family.
 pub const ROOM: usize = 24;
-/// Entries of a donor with string functions.
+/// The number of entries of a donor with string functions.
 pub const ROOM_WITH_STRINGS: usize = 64;
 
-/// Which function of the malloc family an entry point is.
+/// The function of the malloc family that an entry point is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// `malloc`
@@ -31,7 +31,7 @@ pub enum Role {
     AlignedAlloc,
     /// `malloc_usable_size`
     UsableSize,
-    /// `__malloc_allzerop`, by which calloc knows that it need not clear a block
+    /// `__malloc_allzerop`: tells calloc that it need not clear a block
     IsZero,
     /// `__malloc_atfork`
     ForkHook,

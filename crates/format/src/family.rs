@@ -1,6 +1,6 @@
 //! The names of the malloc family that a donor defines.
 
-/// What programs call. (musl: `include/stdlib.h`, `include/malloc.h`.)
+/// The functions that programs call. (musl: `include/stdlib.h`, `include/malloc.h`.)
 pub const PUBLIC: [&str; 11] = [
     "malloc",
     "calloc",
@@ -15,18 +15,18 @@ pub const PUBLIC: [&str; 11] = [
     "malloc_usable_size",
 ];
 
-/// What programs written for glibc call, which no musl has: a donor may define it, weakly, and stock does not miss it.
-/// (glibc: `malloc/malloc.h`.)
+/// Functions that programs written for glibc call, and that no musl has. A donor may define them, weakly; stock does
+/// not need them. (glibc: `malloc/malloc.h`.)
 pub const BESIDE_MUSL: [&str; 2] = ["malloc_trim", "mallopt"];
 
 /// musl's own names for the family, which its other files call. (musl 1.2.6: `src/include/stdlib.h`,
 /// `src/malloc/replaced.c`, `ldso/dynlink.c`.)
 pub const OF_LIBC: [&str; 5] = ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free", "__malloc_donate"];
 
-/// Called before and after a fork. The weak one in musl's `src/process/fork.c` does nothing.
+/// The hook that is called before and after a fork. The weak one in musl's `src/process/fork.c` does nothing.
 pub const FORK_HOOK: &str = "__malloc_atfork";
 
-/// What a donor of an allocator defines for others to see, public names first.
+/// The symbols that a donor of an allocator defines for other objects, public names first.
 pub fn donated() -> impl Iterator<Item = &'static str> {
     PUBLIC.into_iter().chain(BESIDE_MUSL).chain(OF_LIBC).chain([FORK_HOOK])
 }

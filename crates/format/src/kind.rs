@@ -1,24 +1,24 @@
-//! What a donor replaces, and how its object shows it (docs/note.md).
+//! The kinds of donors: which functions a donor replaces, and how its object shows it (docs/note.md).
 
 use std::fmt;
 
-/// What a donor replaces.
+/// The functions that a donor replaces.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DonorKind {
     /// The malloc family.
     #[default]
     Malloc,
-    /// memcpy, strlen and their like.
+    /// memcpy, strlen and similar.
     Strings,
 }
 
 impl DonorKind {
-    /// Both.
+    /// Both kinds.
     pub const ALL: [DonorKind; 2] = [DonorKind::Malloc, DonorKind::Strings];
 
-    /// The section that holds the donor's note. A kind has a section of its own, so that linkers never put a note of
-    /// one between those who look for the other.
+    /// The section that holds the donor's note. Each kind has its own section, so that linkers never put a note of one
+    /// kind among those of the other.
     pub fn note_section(self) -> &'static str {
         match self {
             DonorKind::Malloc => ".note.allograft",
@@ -39,7 +39,7 @@ impl DonorKind {
         self == DonorKind::Malloc
     }
 
-    /// What the archive's member with the donor is called.
+    /// The name of the archive's member with the donor.
     pub fn member_name(self) -> &'static str {
         match self {
             DonorKind::Malloc => "allograft.o",

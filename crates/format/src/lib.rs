@@ -1,6 +1,6 @@
-//! What the parts of allograft agree on. No files, no processes, nothing of how a graft is made.
+//! The formats that the parts of allograft share. No files, no processes, nothing about how a graft is made.
 //!
-//! The crate `inspector` does not use this one: it checks grafts by a copy of its own, read off the pages in `docs`.
+//! The crate `inspector` does not use this one: it checks grafts by its own copy, written from the pages in `docs`.
 //!
 //! | module | what lives there |
 //! | --- | --- |

@@ -1,63 +1,63 @@
 //! The notes `.note.allograft` and `.note.allograft.strings` (docs/note.md): lines of `key=value` in an ELF note,
-//! filled up with NUL bytes to 512. The C side is `crates/donors/glue/note.h`.
+//! padded with NUL bytes to 512. The C side is `crates/donors/glue/note.h`.
 
 use std::ops::Range;
 
 use crate::{DonorKind, printable};
 
-/// Owner of the note, with its NUL byte.
+/// The owner of the note, with its NUL byte.
 const OWNER: &[u8] = b"allograft\0";
-/// Bytes of a note's head, before the description: three numbers and the owner, padded to 4.
+/// The size of a note's head, before the description: three numbers and the owner, padded to 4.
 pub const HEAD: usize = 24;
-/// Bytes of the description.
+/// The size of the description in bytes.
 pub const DESCRIPTION: usize = 512;
 
 /// Why a note cannot be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
-    /// A note of another layout.
+    /// The note has another layout.
     #[error("the note `{section}` has {what} {found}, expected {expected}")]
     Layout {
         /// The note's section.
         section: &'static str,
-        /// Which field.
+        /// The field.
         what: &'static str,
         /// Its value.
         found: String,
         /// The value that it should have.
         expected: String,
     },
-    /// A line of the note without an equals sign, or text that is none.
+    /// A line of the note has no equals sign, or is not text.
     #[error("the note has the line {line}, expected `key=value`")]
     Line {
-        /// Quoted.
+        /// The line, quoted.
         line: String,
     },
-    /// A key that a note must have.
+    /// The note lacks a required key.
     #[error("the note lacks the key `{key}`")]
     Key {
         /// The key.
         key: &'static str,
     },
-    /// A note that is too long for its 512 bytes.
+    /// The note is too long for its 512 bytes.
     #[error("the note takes {needed} bytes with these options, expected at most {room}")]
     Room {
-        /// Bytes that it takes.
+        /// The size that it needs in bytes.
         needed: usize,
-        /// Bytes that there are.
+        /// The size that is available in bytes.
         room: usize,
     },
-    /// A value that would break the note's lines.
+    /// A value would break the note's lines.
     #[error("the note's `{key}` would be {value}, which has a line break or a NUL byte")]
     Value {
         /// The key.
         key: &'static str,
-        /// Quoted.
+        /// The value, quoted.
         value: String,
     },
 }
 
-/// What a donor says about itself, and what a graft wrote down.
+/// The description of a donor, with what a graft has added to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Note {
     /// The donor's name.
@@ -68,15 +68,15 @@ pub struct Note {
     pub options: String,
     /// The donor object's checksum, as `sha256:` and 64 hexadecimal digits; empty before a graft.
     pub object: String,
-    /// Version of the allograft that grafted; that built the donor before a graft.
+    /// The version of the allograft that made the graft; before a graft, of the one that built the donor.
     pub allograft: String,
 }
 
 impl Note {
-    /// Reads a note's description. Keys that are not known are skipped.
+    /// Reads a note's description. Unknown keys are skipped.
     ///
     /// # Errors
-    /// Text that is not UTF-8, lines without an equals sign, and a note without donor or version.
+    /// The text is not UTF-8, a line has no equals sign, or donor or version is missing.
     pub fn parse(description: &[u8]) -> Result<Note, NoteError> {
         let filled = description.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let mut note = Note::default();
@@ -102,10 +102,10 @@ impl Note {
         }
     }
 
-    /// The description: 512 bytes.
+    /// Encodes the description: 512 bytes.
     ///
     /// # Errors
-    /// Values with line breaks, and a note that is too long.
+    /// A value has a line break, or the note is too long.
     pub fn encode(&self) -> Result<Vec<u8>, NoteError> {
         let mut text = String::new();
         let lines = [
@@ -141,10 +141,10 @@ pub fn head(kind: DonorKind) -> [u8; HEAD] {
     head
 }
 
-/// Where the description lies in the section's content: one note of this layout, and nothing after it.
+/// The range of the description in the section's content, which has to be one note of this layout and nothing else.
 ///
 /// # Errors
-/// Content of another size, and a head with another number or owner.
+/// The content has another size, or the head has another number or owner.
 pub fn description(kind: DonorKind, content: &[u8]) -> Result<Range<usize>, NoteError> {
     let layout = |what, found: String, expected: String| NoteError::Layout {
         section: kind.note_section(),

@@ -11,7 +11,8 @@ use crate::printable;
 /// The section that holds the options.
 pub const OPTIONS_SECTION: &str = ".rodata.allograft.options";
 
-/// The same in a donor that is a shared object: linkers put all that begins with `.rodata` into one section.
+/// The section's name in a donor that is a shared object: linkers merge all sections that begin with `.rodata` into
+/// one.
 pub const LIBRARY_OPTIONS_SECTION: &str = ".allograft.options";
 
 const MAGIC: &[u8; 4] = b"ARGO";
@@ -24,30 +25,30 @@ const SET: u32 = 1;
 /// Why options cannot be read or set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// Options of another layout.
+    /// The options have another layout.
     #[error("the section `.rodata.allograft.options` has {what} {found}, expected {expected}")]
     Layout {
-        /// Which field.
+        /// The field.
         what: String,
         /// Its value.
         found: String,
         /// The value that it should have.
         expected: String,
     },
-    /// An option that the donor does not have.
+    /// The donor does not have the option.
     #[error("unknown option `{name}`; known: {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested option.
         name: String,
-        /// All that there are, with commas.
+        /// All known options, separated by commas.
         known: String,
     },
-    /// A value out of range.
+    /// The value is out of range.
     #[error("option `{name}` cannot be {value}: it takes {min} to {max}")]
     OutOfRange {
         /// The option.
         name: String,
-        /// What was asked for.
+        /// The requested value.
         value: i64,
         /// Its least value.
         min: i64,
@@ -56,12 +57,12 @@ pub enum OptionsError {
     },
 }
 
-/// Something about a donor that can be set when it is grafted.
+/// An option that can be set when a donor is grafted.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct DonorOption {
-    /// As it is given on the command line.
+    /// Its name on the command line.
     pub name: String,
-    /// What it is now.
+    /// Its current value.
     pub value: i64,
     /// Its least value.
     pub min: i64,
@@ -74,7 +75,7 @@ pub struct DonorOption {
 /// Sets one option.
 ///
 /// # Errors
-/// A name that is not among them, and a value out of range.
+/// There is no option of that name, or the value is out of range.
 pub fn set(options: &mut [DonorOption], name: &str, value: i64) -> Result<(), OptionsError> {
     let known = options.iter().map(|option| option.name.as_str()).collect::<Vec<_>>().join(", ");
     let option = options.iter_mut().find(|option| option.name == name).ok_or_else(|| OptionsError::Unknown {
@@ -91,7 +92,7 @@ pub fn set(options: &mut [DonorOption], name: &str, value: i64) -> Result<(), Op
 /// Reads the section's content.
 ///
 /// # Errors
-/// Content of another layout, names that are none or occur twice, and values out of their range.
+/// The content has another layout, a name is invalid or occurs twice, or a value is out of its range.
 pub fn parse(content: &[u8]) -> Result<Vec<DonorOption>, OptionsError> {
     let (header, table) =
         content.split_at_checked(HEADER).ok_or_else(|| layout("a size of", content.len(), "at least 16"))?;
@@ -105,7 +106,7 @@ pub fn parse(content: &[u8]) -> Result<Vec<DonorOption>, OptionsError> {
     if size as usize != ENTRY {
         return Err(layout("entries of", size, ENTRY));
     }
-    // Sections of constants may be filled up behind the last entry.
+    // Sections of constants may be padded behind the last entry.
     if (count as usize).checked_mul(ENTRY).is_none_or(|needed| table.len() < needed) {
         return Err(layout("a size of", content.len(), format!("room for {count} entries")));
     }
@@ -137,8 +138,8 @@ fn option(position: usize, entry: &[u8]) -> Result<DonorOption, OptionsError> {
     Ok(DonorOption { name: printable(name), value, min, max, set })
 }
 
-/// Writes values and flags back into the section's content, in the order in which [`parse`] gave them; everything else
-/// stays.
+/// Writes values and flags back into the section's content, in the order in which [`parse`] returned them. Everything
+/// else stays.
 pub fn write(options: &[DonorOption], content: &mut [u8]) {
     for (entry, option) in content[HEADER..].chunks_exact_mut(ENTRY).zip(options) {
         entry[32..40].copy_from_slice(&option.value.to_le_bytes());

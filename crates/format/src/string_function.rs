@@ -1,4 +1,4 @@
-//! The string functions that an executable's graft can redirect, what they are called, and their numbers.
+//! The string functions that an executable's graft can redirect, with their names and numbers.
 //!
 //! `inspector` and the conformance programs have lists of their own, so that a mistake in this one is found.
 
@@ -30,7 +30,7 @@ pub enum StringFunction {
     Strncat,
 }
 
-/// Each with the name under which the blob defines what takes its place, in the order of
+/// Each function with its name in C, under which the blob defines the replacement, in the order of
 /// `crates/donors/transplant/parameters.h`.
 const NAMES: [(StringFunction, &str); 20] = {
     use StringFunction::{
@@ -62,7 +62,7 @@ const NAMES: [(StringFunction, &str); 20] = {
 };
 
 impl StringFunction {
-    /// All of them.
+    /// All string functions.
     pub fn all() -> impl Iterator<Item = StringFunction> {
         NAMES.into_iter().map(|(function, _)| function)
     }
@@ -72,12 +72,13 @@ impl StringFunction {
         NAMES[self as usize].1
     }
 
-    /// The number that the note on entry points has for it (docs/note.md).
+    /// Its number in the note on entry points (docs/note.md).
     pub fn number(self) -> u32 {
         16 + self as u32
     }
 
-    /// The function that a symbol names: under its public name, or one that musl has for itself (src/include/string.h).
+    /// The function that a symbol names: by its public name, or by a name that musl uses internally
+    /// (src/include/string.h).
     pub fn named(symbol: &[u8]) -> Option<StringFunction> {
         let name = match symbol {
             b"__memrchr" => b"memrchr",

@@ -1,4 +1,4 @@
-//! ARM's build attributes: whether objects are for processors and a calling convention that the donors are for.
+//! ARM's build attributes: whether objects are for a processor and a calling convention that the donors support.
 //!
 //! Source: "Addenda to, and Errata in, the ABI for the Arm Architecture", build attributes.
 
@@ -12,19 +12,19 @@ const SHT_ARM_ATTRIBUTES: u32 = 0x7000_0003;
 const TAG_FILE: u64 = 1;
 const TAG_CPU_ARCH: u64 = 6;
 const TAG_ABI_VFP_ARGS: u64 = 28;
-/// Values of `Tag_CPU_arch` from ARMv7 on that have no A profile: v6-M, v6S-M, v7E-M, v8-M.
+/// Values of `Tag_CPU_arch` from ARMv7 on without an A profile: v6-M, v6S-M, v7E-M, v8-M.
 const MICROCONTROLLERS: [u64; 6] = [11, 12, 13, 16, 17, 21];
 const ARMV7: u64 = 10;
 
-/// What one object says.
+/// The attributes of one object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Attributes {
     processor: u64,
     float_registers: bool,
 }
 
-/// What is wrong with an archive of these objects, all of them for little-endian ARM; `None`: it is for ARMv7 or later
-/// and passes floats in registers. One object that says so is enough: those written in assembly say nothing.
+/// Why an archive of these objects, all for little-endian ARM, is not supported; `None` if it is for ARMv7 or later and
+/// passes floats in registers. One object with these attributes is enough: objects written in assembly have none.
 pub fn unsupported<'a>(objects: impl Iterator<Item = Object<'a>>) -> Option<&'static str> {
     let (mut processor, mut float_registers) = (0, false);
     for attributes in objects.filter_map(|object| attributes(&object)) {
@@ -48,7 +48,8 @@ fn attributes(object: &Object<'_>) -> Option<Attributes> {
     parse(section.data)
 }
 
-/// A letter A, then for each vendor a length, a name and blocks; of `aeabi`, the block for the whole file.
+/// Parses the section: a letter A, then for each vendor a length, a name and blocks. In the part of `aeabi`, the wanted
+/// block is the one for the whole file.
 fn parse(section: &[u8]) -> Option<Attributes> {
     let mut rest = section.strip_prefix(b"A")?;
     while !rest.is_empty() {
@@ -66,14 +67,16 @@ fn parse(section: &[u8]) -> Option<Attributes> {
     None
 }
 
-/// Splits off what a length at `at` counts, itself and what stands before it included, without its first `skip` bytes.
+/// Splits off the bytes that a length at `at` counts, including itself and the bytes before it, without the first
+/// `skip` bytes.
 fn sized(bytes: &[u8], skip: usize, at: usize) -> Option<(&[u8], &[u8])> {
     let length = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize;
     let (whole, after) = bytes.split_at_checked(length)?;
     Some((whole.get(skip..)?, after))
 }
 
-/// Pairs of a tag and a value: numbers in ULEB128, and texts where the tag is 4, 5, 67 or odd from 33 on; 32 has both.
+/// Parses pairs of a tag and a value. Values are numbers in ULEB128, and texts if the tag is 4, 5, 67 or odd from 33
+/// on; 32 has both.
 fn of_file(mut block: &[u8]) -> Option<Attributes> {
     let mut found = Attributes::default();
     while !block.is_empty() {

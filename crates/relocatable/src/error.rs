@@ -1,42 +1,42 @@
-//! What can be wrong with an object.
+//! Errors of an object.
 
 /// Why an object cannot be read or changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// Something else.
+    /// The bytes are not an object.
     #[error("not a relocatable ELF object")]
     NotAnObject,
-    /// An object of a kind that is only read.
+    /// The object's kind can be read but not changed.
     #[error("an object for {found}, expected a 64-bit little-endian one")]
     Machine {
-        /// What it is for.
+        /// The machine that the object is for.
         found: String,
     },
-    /// A table that reaches beyond the file, or has no sense.
+    /// A table reaches beyond the file, or makes no sense.
     #[error("{part} cannot be read: {problem}")]
     Damaged {
         /// Which table.
         part: &'static str,
-        /// What the reader says.
+        /// The reader's error.
         problem: String,
     },
-    /// A symbol's name outside the string table.
+    /// A symbol's name lies outside the string table.
     #[error("symbol {index} has a name outside the string table")]
     Name {
-        /// Its place in the symbol table.
+        /// Its index in the symbol table.
         index: usize,
     },
-    /// Something that refers to a symbol which is not there.
+    /// A section refers to a symbol that does not exist.
     #[error("section {section} refers to symbol {symbol}, found {count} symbols")]
     NoSuchSymbol {
         /// Index of the section that refers.
         section: usize,
         /// Index of the symbol.
         symbol: u64,
-        /// Symbols in the table.
+        /// The number of symbols in the table.
         count: usize,
     },
-    /// A section that could hold numbers of symbols in a form that is not known here.
+    /// A section might hold symbol numbers in an unknown form.
     #[error("section {section} has the type {kind:#x}, and it is not known whether it refers to symbols by number")]
     SectionType {
         /// Its index.
@@ -44,7 +44,7 @@ pub enum ObjectError {
         /// `sh_type`.
         kind: u32,
     },
-    /// A section that belongs to a symbol table other than the object's.
+    /// A section belongs to a symbol table other than the object's.
     #[error("section {section} belongs to section {found}, expected the symbol table, section {expected}")]
     Link {
         /// Its index.
@@ -54,24 +54,24 @@ pub enum ObjectError {
         /// Index of the symbol table.
         expected: usize,
     },
-    /// Two objects that do not go into one.
+    /// Two objects cannot be merged.
     #[error("an object for {first} and one for {second} cannot be made one")]
     Mixed {
-        /// What the first is for.
+        /// The machine of the first.
         first: String,
-        /// What the second is for.
+        /// The machine of the second.
         second: String,
     },
-    /// A symbol that two objects define, neither of them weakly.
+    /// Two objects define a symbol, neither of them weakly.
     #[error("both objects define `{symbol}`")]
     Twice {
         /// Its name.
         symbol: String,
     },
-    /// More sections or symbols than the fields of an object hold.
+    /// There are more sections or symbols than the fields of an object can number.
     #[error("too many sections or symbols for one object")]
     TooMany,
-    /// Two symbol tables.
+    /// The object has two symbol tables.
     #[error("two symbol tables: sections {first} and {second}")]
     SecondSymbolTable {
         /// Index of the first.

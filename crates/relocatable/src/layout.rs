@@ -3,28 +3,28 @@
 
 use crate::Object;
 
-/// Those of one class.
+/// The sizes and offsets of one class.
 pub(crate) struct Layout {
-    /// Of the file's header, and the offsets of its fields.
+    /// The size of the file's header, and the offsets of its fields.
     pub(crate) header: usize,
     pub(crate) e_shoff: usize,
     pub(crate) e_shnum: usize,
     pub(crate) e_shstrndx: usize,
-    /// Of a symbol, and the offsets of its fields; `st_name` is first in both.
+    /// The size of a symbol, and the offsets of its fields. `st_name` is first in both classes.
     pub(crate) symbol: usize,
     pub(crate) st_info: usize,
     pub(crate) st_other: usize,
     pub(crate) st_shndx: usize,
-    /// Of a section header, and the offsets of its fields.
+    /// The size of a section header, and the offsets of its fields.
     pub(crate) section: usize,
     pub(crate) sh_offset: usize,
     pub(crate) sh_size: usize,
     pub(crate) sh_link: usize,
     pub(crate) sh_info: usize,
     pub(crate) sh_addralign: usize,
-    /// Of `sh_flags`, `sh_size` and other fields that hold an address's worth.
+    /// The size of `sh_flags`, `sh_size` and other fields as large as an address.
     pub(crate) word: usize,
-    /// Of a relocation without addend and of one with.
+    /// The size of a relocation without addend and of one with.
     pub(crate) rel: usize,
     pub(crate) rela: usize,
 }
@@ -77,8 +77,8 @@ impl Layout {
         if object.machine.bits == 64 { &ELF64 } else { &ELF32 }
     }
 
-    /// The field of a relocation that holds a symbol's number, from the entry's start: `r_info` is the second word of
-    /// an entry, and the number its upper half, in ELF32 its upper 24 bits.
+    /// Reads the symbol number of a relocation. `r_info` is the second word of the entry, and the number is its upper
+    /// half, in ELF32 its upper 24 bits.
     pub(crate) fn symbol_of(&self, entry: &[u8]) -> u32 {
         match self.word {
             8 => word(entry, 12),
@@ -86,7 +86,7 @@ impl Layout {
         }
     }
 
-    /// Puts a symbol's number into a relocation. In ELF32 it has to fit into 24 bits.
+    /// Writes a symbol number into a relocation. In ELF32 it has to fit into 24 bits.
     pub(crate) fn set_symbol_of(&self, entry: &mut [u8], number: u32) {
         let (at, value) = match self.word {
             8 => (12, number),

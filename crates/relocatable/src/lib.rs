@@ -1,5 +1,5 @@
-//! Relocatable ELF objects, bytes in and bytes out. The build of the donors and the plan of a graft both read them by
-//! this.
+//! Relocatable ELF objects, bytes in and bytes out. The build of the donors and the plan of a graft both use this
+//! crate.
 //!
 //! | module | what lives there |
 //! | --- | --- |

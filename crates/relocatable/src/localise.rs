@@ -1,7 +1,7 @@
 //! Makes defined symbols local, in place: the object keeps its size and every section its offset.
 //!
-//! ELF wants the local symbols first (gABI, chapter 4, symbol table), so the table is put in a new order, and all that
-//! refers to symbols by their number follows: relocations, group signatures, extended section indices.
+//! ELF requires local symbols to come first (gABI, chapter 4, symbol table). So the table is reordered, and everything
+//! that refers to symbols by number is updated: relocations, group signatures, extended section indices.
 
 use object::elf;
 
@@ -9,21 +9,21 @@ use crate::layout::{Layout, SH_FLAGS, SH_TYPE, word};
 use crate::{Object, ObjectError, Section};
 use format::printable;
 
-/// LLVM's list of symbols whose address matters (ULEB128 numbers of symbols), and its older call graph profile, which
-/// also has numbers of symbols.
+/// LLVM's list of symbols whose address is significant (ULEB128 symbol numbers), and its older call graph profile,
+/// which also has symbol numbers.
 pub(crate) const SHT_LLVM_ADDRSIG: u32 = 0x6fff_4c03;
 const SHT_LLVM_CALL_GRAPH_PROFILE_BY_NUMBER: u32 = 0x6fff_4c02;
-/// All others of LLVM's own types: they refer to symbols by relocation, or not at all.
+/// All of LLVM's own types. Types other than the two above refer to symbols by relocation, or not at all.
 const SHT_LLVM: std::ops::RangeInclusive<u32> = 0x6fff_4c00..=0x6fff_4c0c;
 /// Unwind tables on x86_64 and ARM, and attributes on AArch64, ARM and others.
 const SHT_PROCESSOR: [u32; 2] = [0x7000_0001, 0x7000_0003];
 
-/// A copy of the little-endian object in which every defined symbol for which `keep` says false is local. Undefined
-/// symbols stay as they are. Section groups whose signature becomes local lose the flag that lets a linker drop them in
-/// favour of another object's.
+/// Returns a copy of the little-endian object in which every defined symbol is local if `keep` returns false for it.
+/// Undefined symbols stay as they are. A section group whose signature becomes local loses the flag that lets a linker
+/// drop it in favour of another object's.
 ///
 /// # Errors
-/// Objects of another kind, damaged ones, and those with sections that might refer to symbols in ways not known here.
+/// The object is of another kind, is damaged, or has sections that might refer to symbols in an unknown way.
 pub fn localise(data: &[u8], keep: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, ObjectError> {
     let object = Object::recognise(data).ok_or(ObjectError::NotAnObject)?;
     if object.machine.big_endian {
@@ -59,13 +59,13 @@ pub(crate) fn symbol_table<'s, 'a>(
 
 /// The new order of the symbol table.
 struct Order {
-    /// Old numbers in their new order.
+    /// The old numbers in their new order.
     old: Vec<usize>,
-    /// New numbers by old number.
+    /// The new numbers by old number.
     new: Vec<u32>,
     /// By old number: whether the symbol becomes local.
     localised: Vec<bool>,
-    /// New number of the first symbol that is not local.
+    /// The new number of the first symbol that is not local.
     first_shared: usize,
 }
 
@@ -108,10 +108,10 @@ impl Order {
     }
 }
 
-/// The object on its way to the new one.
+/// The object while it is edited.
 struct Edit<'o> {
     out: Vec<u8>,
-    /// Where the section headers are.
+    /// The offset of the section headers.
     headers: usize,
     /// Index of the symbol table's section.
     table: usize,
@@ -150,8 +150,8 @@ impl Edit<'_> {
                 Ok(())
             }
             elf::SectionType(SHT_LLVM_ADDRSIG) => {
-                // Without the list, every address counts as significant, which is always right. An empty list would say
-                // that none is, so the section must not stay what it was.
+                // Without the list, every address counts as significant, which is always correct. An empty list would
+                // mean that none is, so the section has to get another type.
                 self.set_header(index, SH_TYPE, &elf::SHT_PROGBITS.0.to_le_bytes());
                 let Layout { word, sh_size, sh_link, .. } = *self.layout;
                 self.set_header(index, SH_FLAGS, &elf::SHF_EXCLUDE.0.to_le_bytes()[..word]);
@@ -189,7 +189,7 @@ impl Edit<'_> {
         self.linked(index, section)?;
         for start in (0..section.data.len() / entry).map(|position| position * entry) {
             let number = self.layout.symbol_of(&section.data[start..start + entry]);
-            // There are no more symbols than before, so a number of 24 bits stays one.
+            // There are no more symbols than before, so a number of 24 bits still fits.
             let renumbered = self.order.renumbered(index, u64::from(number))?;
             let at = section.offset + start;
             self.layout.set_symbol_of(&mut self.out[at..at + entry], renumbered);
@@ -202,7 +202,7 @@ impl Edit<'_> {
         let renumbered = self.order.renumbered(index, u64::from(section.info))?;
         self.set_header(index, self.layout.sh_info, &renumbered.to_le_bytes());
         if self.order.localised[section.info as usize] && section.data.len() >= 4 {
-            // Groups are told apart by name: another object's of this name would take the place of this one.
+            // Linkers identify groups by name: another object's group of this name would replace this one.
             let flags = word(section.data, 0) & !elf::GRP_COMDAT.0;
             self.out[section.offset..section.offset + 4].copy_from_slice(&flags.to_le_bytes());
         }

@@ -1,5 +1,5 @@
-//! Two relocatable objects become one, as `ld -r` makes it, but that no two sections are joined: every section of both
-//! is there with its bytes, and the symbols of one serve the other.
+//! Merges two relocatable objects into one, as `ld -r` does, but without joining sections: the result has every section
+//! of both with its bytes, and the symbols of one resolve references of the other.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,13 @@ use crate::localise::{SHT_LLVM_ADDRSIG, symbol_table};
 use crate::{Object, ObjectError, Section, Sections};
 use format::printable;
 
-/// One object with everything of `first` and then everything of `second`, both little-endian and for the same machine.
-/// Where both define a symbol, one of them weakly, the other's counts; where both weakly, the first's.
+/// Returns one object with everything of `first` and then everything of `second`, both little-endian and for the same
+/// machine. If both define a symbol and one definition is weak, the other one counts; if both are weak, the first
+/// object's.
 ///
 /// # Errors
-/// Objects of another kind, damaged ones, ones for different machines or with section groups, and a symbol that both
-/// define.
+/// The objects are of another kind, are damaged, are for different machines, or have section groups; or both define a
+/// symbol.
 pub fn merge(first: &[u8], second: &[u8]) -> Result<Vec<u8>, ObjectError> {
     let inputs = [Input::read(first)?, Input::read(second)?];
     let [one, other] = inputs.each_ref().map(|input| input.object.machine);
@@ -51,7 +52,7 @@ struct Input<'a> {
     data: &'a [u8],
     object: Object<'a>,
     sections: Vec<Section<'a>>,
-    /// Where the section headers are.
+    /// The offset of the section headers.
     headers: usize,
     /// Index of the symbol table's section.
     table: usize,
@@ -68,7 +69,7 @@ impl<'a> Input<'a> {
         Ok(Input { data, object, sections, headers, table })
     }
 
-    /// The symbol table's content.
+    /// The content of the symbol table.
     fn symbols(&self) -> &'a [u8] {
         self.sections.get(self.table).map_or(&[], |table| table.data)
     }
@@ -77,7 +78,7 @@ impl<'a> Input<'a> {
         &self.data[self.headers + index * layout.section..][..layout.section]
     }
 
-    /// Whether a section goes into the result; tables of names and symbols are made anew.
+    /// Whether a section goes into the result. The tables of names and symbols are written anew.
     fn keeps(&self, index: usize, section: &Section<'_>) -> Result<bool, ObjectError> {
         match section.kind {
             elf::SHT_NULL | elf::SHT_SYMTAB | elf::SHT_STRTAB | elf::SectionType(SHT_LLVM_ADDRSIG) => Ok(false),
@@ -91,7 +92,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A section's content; relocations with the new numbers of their symbols.
+    /// A section's content. Relocations get the new numbers of their symbols.
     fn renumbered(
         &self,
         index: usize,
@@ -117,18 +118,19 @@ impl<'a> Input<'a> {
         Ok(content)
     }
 
-    /// The new index of a section that section `of` refers to; 0 stays 0.
+    /// The new index of a section that section `of` refers to. 0 stays 0.
     fn mapped(&self, sections: &[u32], of: usize, section: u32) -> Result<u32, ObjectError> {
         let missing = ObjectError::Link { section: of, found: section, expected: self.sections.len() };
         sections.get(section as usize).copied().ok_or(missing)
     }
 }
 
-/// New section indices by old ones, for each object; 0 for what is left out.
+/// New section indices by old ones, for each object; 0 for a section that is left out.
 #[derive(Default)]
 struct Numbers {
     of: Vec<Vec<u32>>,
-    /// Sections of the result so far, the empty first one included: in the end, the index of the symbol table.
+    /// The number of sections in the result so far, with the empty first one. In the end, the index of the symbol
+    /// table.
     count: u32,
 }
 
@@ -146,7 +148,7 @@ impl Numbers {
     }
 }
 
-/// The symbols of both.
+/// The symbols of both objects.
 struct SymbolTable {
     entries: Vec<u8>,
     names: Vec<u8>,
@@ -200,7 +202,7 @@ impl SymbolTable {
 
     fn push(&mut self, mut entry: Vec<u8>, name: &[u8], layout: &Layout) -> Result<u32, ObjectError> {
         let number = self.count(layout);
-        // The number of a relocation's symbol has 24 bits in ELF32.
+        // A relocation's symbol number has 24 bits in ELF32.
         let at = u32::try_from(self.names.len()).ok().filter(|_| number < 1 << 24).ok_or(ObjectError::TooMany)?;
         set(&mut entry, 0, if name.is_empty() { 0 } else { at });
         if !name.is_empty() {
@@ -211,14 +213,15 @@ impl SymbolTable {
         Ok(number)
     }
 
-    /// A symbol of the second object that the first one has as well: the rules of the gABI, chapter 4, symbol table.
+    /// Merges a symbol of the second object into the first object's symbol of that name, by the rules of the gABI,
+    /// chapter 4, symbol table.
     fn unite(&mut self, number: u32, other: &[u8], name: &[u8], layout: &Layout) -> Result<(), ObjectError> {
         let at = number as usize * layout.symbol;
         let entry = &mut self.entries[at..at + layout.symbol];
         let section = |entry: &[u8]| u16::from_le_bytes([entry[layout.st_shndx], entry[layout.st_shndx + 1]]);
         let weak = |entry: &[u8]| entry[layout.st_info] >> 4 == elf::STB_WEAK.0;
         let visibility = [entry[layout.st_other], other[layout.st_other]].map(|byte| byte & 3);
-        // The most constraining one counts: internal is 1, hidden 2, protected 3, and default 0.
+        // The most constraining visibility counts: internal is 1, hidden 2, protected 3, and default 0.
         let strictest = visibility.into_iter().filter(|visibility| *visibility != 0).min().unwrap_or(0);
         let defined = [section(entry), section(other)].map(|section| section != 0);
         let replaced = match (defined, weak(entry), weak(other)) {
@@ -241,7 +244,7 @@ impl SymbolTable {
 fn place(entry: &mut [u8], sections: &[u32], layout: &Layout) -> Result<(), ObjectError> {
     let at = layout.st_shndx;
     let section = u16::from_le_bytes([entry[at], entry[at + 1]]);
-    // Absolute and common symbols have no section; SHN_XINDEX would need a table that was refused already.
+    // Absolute and common symbols have no section. SHN_XINDEX would need a table that has been refused already.
     if section < elf::SHN_LORESERVE {
         let new = sections.get(usize::from(section)).copied().unwrap_or(0);
         let new = u16::try_from(new).ok().filter(|new| *new < elf::SHN_LORESERVE).ok_or(ObjectError::TooMany)?;
@@ -254,15 +257,16 @@ fn set(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// In bytes; no compiler asks for more, and a damaged header must not make gigabytes of nothing.
+/// The largest alignment in bytes. No compiler uses a larger one, and a damaged header must not cause gigabytes of
+/// padding.
 const MOST_ALIGNED: usize = 1 << 16;
 
-/// The object that comes out.
+/// The merged object.
 struct Merged {
     layout: &'static Layout,
     out: Vec<u8>,
     headers: Vec<u8>,
-    /// Names of sections.
+    /// The names of sections.
     names: Vec<u8>,
 }
 
@@ -275,7 +279,7 @@ impl Merged {
         bytes[at..at + self.layout.word].copy_from_slice(&(value as u64).to_le_bytes()[..self.layout.word]);
     }
 
-    /// Adds a section whose header is complete but for its name and its place.
+    /// Adds a section. Its header is complete except for its name and its offset.
     fn section(&mut self, name: &[u8], mut header: Vec<u8>, content: &[u8]) -> Result<(), ObjectError> {
         let align = word(&header, self.layout.sh_addralign).max(1) as usize;
         if align > MOST_ALIGNED {
@@ -292,15 +296,15 @@ impl Merged {
         Ok(())
     }
 
-    /// Adds the table of symbols, that of their names, and that of the sections' names, and ends the object. `index` is
-    /// that of the first of these.
+    /// Adds the tables of symbols, of their names, and of the sections' names, and completes the object. `index` is the
+    /// index of the first of these.
     fn tables(mut self, symbols: SymbolTable, index: u32) -> Result<Vec<u8>, ObjectError> {
         let entry = self.layout.symbol;
         let header = self.table(elf::SHT_SYMTAB, symbols.entries.len(), [index + 1, symbols.locals], entry);
         self.section(b".symtab", header, &symbols.entries)?;
         let header = self.table(elf::SHT_STRTAB, symbols.names.len(), [0, 0], 0);
         self.section(b".strtab", header, &symbols.names)?;
-        // Its own name is part of it.
+        // The table's own name is part of it.
         let size = self.names.len() + b".shstrtab\0".len();
         let header = self.table(elf::SHT_STRTAB, size, [0, 0], 0);
         let names = [self.names.as_slice(), b".shstrtab\0"].concat();

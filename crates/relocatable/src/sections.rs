@@ -14,9 +14,9 @@ pub struct Section<'a> {
     pub kind: elf::SectionType,
     /// `sh_flags`.
     pub flags: u64,
-    /// Of the content, in bytes from the start of the object.
+    /// The offset of the content, in bytes from the start of the object.
     pub offset: usize,
-    /// Of the content; empty for sections without any.
+    /// The content; empty for sections without content.
     pub data: &'a [u8],
     /// `sh_link`.
     pub link: u32,
@@ -24,12 +24,12 @@ pub struct Section<'a> {
     pub info: u32,
 }
 
-/// All sections, the empty first one included.
+/// All sections, with the empty first one.
 #[derive(Debug, Clone)]
 pub struct Sections<'a> {
-    /// Of the section headers, in bytes from the start of the object.
+    /// The offset of the section headers, in bytes from the start of the object.
     pub offset: usize,
-    /// By their indices.
+    /// The sections by index.
     pub sections: Vec<Section<'a>>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Sections<'a> {
         Ok(Sections { offset: usize::try_from(offset).unwrap_or(usize::MAX), sections })
     }
 
-    /// In the order of their indices.
+    /// The sections in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = &Section<'a>> {
         self.sections.iter()
     }

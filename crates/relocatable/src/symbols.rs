@@ -1,4 +1,4 @@
-//! What an object is made for, and which symbols it defines and refers to.
+//! The machine of an object, and the symbols that it defines and refers to.
 
 use std::fmt;
 
@@ -9,21 +9,23 @@ use object::{Endianness, LittleEndian};
 
 use crate::{ObjectError, Sections};
 
-/// What an ELF object is made for.
+/// The machine that an ELF object is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Machine {
     /// `e_machine`.
     pub number: u16,
     /// 32 or 64.
     pub bits: u8,
-    /// Most significant byte first.
+    /// Whether the most significant byte comes first.
     pub big_endian: bool,
-    /// Passes floats otherwise than the architecture's usual convention does, by `e_flags`: lp64 and lp64f on RISC-V.
+    /// Whether it passes floats in another way than the architecture's usual convention, by `e_flags`: lp64 and lp64f
+    /// on RISC-V.
     pub other_floats: bool,
 }
 
 impl Machine {
-    /// The architecture, if a graft can be made for it; on ARM, if the whole archive's attributes agree.
+    /// The architecture; `None` if no graft can be made for it. On ARM the whole archive's attributes have to agree as
+    /// well.
     pub fn arch(self) -> Option<Arch> {
         match (elf::Machine(self.number), self.bits, self.big_endian, self.other_floats) {
             (elf::EM_X86_64, 64, false, _) => Some(Arch::X86_64),
@@ -60,41 +62,41 @@ impl fmt::Display for Machine {
     }
 }
 
-/// How a symbol binds to those of the same name in other objects.
+/// How a symbol binds to symbols of the same name in other objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Binding {
-    /// Not at all.
+    /// It does not bind to them.
     Local,
-    /// Only one may be defined. GNU's unique symbols count as global.
+    /// There may be only one definition. GNU's unique symbols count as global.
     Global,
-    /// Gives way to a global one.
+    /// It gives way to a global one.
     Weak,
 }
 
-/// Who outside the linked file sees a symbol.
+/// The visibility of a symbol outside the linked file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Visibility {
-    /// Everybody.
+    /// Visible.
     Default,
-    /// Nobody, as the processor's supplement says.
+    /// Not visible, with the meaning that the processor's supplement gives it.
     Internal,
-    /// Nobody.
+    /// Not visible.
     Hidden,
-    /// Everybody, and nobody can replace it.
+    /// Visible, and nothing can replace it.
     Protected,
 }
 
 impl Visibility {
-    /// Whether nothing outside the linked file can refer to the symbol.
+    /// Whether the symbol cannot be referred to from outside the linked file.
     pub fn is_private(self) -> bool {
         matches!(self, Visibility::Internal | Visibility::Hidden)
     }
 }
 
-/// What a symbol stands for.
+/// The type of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Not said.
+    /// Unspecified.
     None,
     /// A variable.
     Object,
@@ -113,24 +115,24 @@ pub enum Kind {
 /// A symbol of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol<'a> {
-    /// Its place in the symbol table.
+    /// Its index in the symbol table.
     pub index: usize,
     /// Its name; empty for sections.
     pub name: &'a [u8],
     /// Local, global or weak.
     pub binding: Binding,
-    /// Who sees it.
+    /// Its visibility.
     pub visibility: Visibility,
     /// Whether this object defines it. A common symbol counts as defined.
     pub defined: bool,
-    /// What it stands for.
+    /// Its type.
     pub kind: Kind,
-    /// In bytes; 0 where not said.
+    /// Its size in bytes; 0 if unspecified.
     pub size: u64,
 }
 
 impl Symbol<'_> {
-    /// Whether other objects can refer to it or provide it.
+    /// Whether other objects can refer to it or define it.
     pub fn is_shared(&self) -> bool {
         self.binding != Binding::Local && !self.name.is_empty()
     }
@@ -139,18 +141,19 @@ impl Symbol<'_> {
 /// A relocatable object, of any machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'a> {
-    /// What it is made for.
+    /// The machine that it is made for.
     pub machine: Machine,
     data: &'a [u8],
 }
 
 impl<'a> Object<'a> {
-    /// Looks at the header only. `None`: not a relocatable ELF object, but LLVM bitcode, say.
+    /// Recognises an object by its header alone. `None` if it is not a relocatable ELF object: LLVM bitcode, for
+    /// example.
     pub fn recognise(data: &'a [u8]) -> Option<Object<'a>> {
         Object::of_type(data, elf::ET_REL)
     }
 
-    /// The same for a shared object, of which the sections can be read.
+    /// Recognises a shared object. Its sections can be read.
     pub fn recognise_library(data: &'a [u8]) -> Option<Object<'a>> {
         Object::of_type(data, elf::ET_DYN)
     }
@@ -180,10 +183,10 @@ impl<'a> Object<'a> {
         as_wanted.then_some(Object { machine: Machine { number: machine, bits, big_endian, other_floats }, data })
     }
 
-    /// All symbols but the empty first one, in the order of the table; none where there is no table.
+    /// All symbols except the empty first one, in the order of the table; empty if there is no table.
     ///
     /// # Errors
-    /// Tables that are damaged.
+    /// A table is damaged.
     pub fn symbols(&self) -> Result<Vec<Symbol<'a>>, ObjectError> {
         match (self.machine.bits, self.machine.big_endian) {
             (64, false) => read_symbols::<elf::FileHeader64<LittleEndian>>(self.data),
@@ -195,7 +198,7 @@ impl<'a> Object<'a> {
     /// All section headers.
     ///
     /// # Errors
-    /// Headers that are damaged.
+    /// The headers are damaged.
     pub fn sections(&self) -> Result<Sections<'a>, ObjectError> {
         match (self.machine.bits, self.machine.big_endian) {
             (64, false) => Sections::read::<elf::FileHeader64<LittleEndian>>(self.data),
@@ -205,15 +208,15 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The symbols of a relocatable ELF object but the empty first one, in the order of its table.
+/// The symbols of a relocatable ELF object except the empty first one, in the order of its table.
 ///
 /// # Errors
-/// What is not a relocatable ELF object, and tables that are damaged.
+/// `data` is not a relocatable ELF object, or a table is damaged.
 pub fn symbols(data: &[u8]) -> Result<Vec<Symbol<'_>>, ObjectError> {
     Object::recognise(data).ok_or(ObjectError::NotAnObject)?.symbols()
 }
 
-/// What an object is made for; `None` for what is not a relocatable ELF object.
+/// The machine that an object is made for; `None` if it is not a relocatable ELF object.
 pub fn machine(data: &[u8]) -> Option<Machine> {
     Object::recognise(data).map(|object| object.machine)
 }

@@ -1,4 +1,4 @@
-//! A donor linked to bytes that refer to nothing outside: what the crate `donors` builds for this.
+//! A donor that is linked to bytes without outside references. The crate `donors` builds it.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -11,48 +11,48 @@ use crate::image::{
 };
 use crate::thread_storage::{ThreadStorage, distance};
 
-/// More bytes than any donor takes in memory.
+/// A limit on a donor's size in memory, in bytes. No donor is as large.
 pub(crate) const MOST_BLOB: u64 = 1 << 24;
 /// R_X86_64_TPOFF32
 const X86_64_DISTANCE: u32 = 23;
 /// R_AARCH64_TLSLE_ADD_TPREL_HI12
 const UPPER: u32 = 549;
-/// Kinds that the linker has settled, or settles at its own addresses: R_X86_64_64, PC32, GOT32, PLT32, GOTPCREL, PC64,
-/// GOTPCRELX, REX_GOTPCRELX, RELATIVE.
+/// Relocations that the linker has resolved, or resolves at its own addresses: R_X86_64_64, PC32, GOT32, PLT32,
+/// GOTPCREL, PC64, GOTPCRELX, REX_GOTPCRELX, RELATIVE.
 const SETTLED_X86_64: [u32; 9] = [1, 2, 3, 4, 9, 24, 41, 42, 8];
-/// The same: R_AARCH64_ABS64, PREL64, PREL32, LD_PREL_LO19, ADR_PREL_LO21, ADR_PREL_PG_HI21, ADD_ABS_LO12_NC,
-/// LDST8_ABS_LO12_NC, TSTBR14, CONDBR19, JUMP26, CALL26, LDST16, LDST32, LDST64, LDST128, ADR_GOT_PAGE,
-/// LD64_GOT_LO12_NC, RELATIVE. Pages are right wherever the blob begins at one.
+/// The same for aarch64: R_AARCH64_ABS64, PREL64, PREL32, LD_PREL_LO19, ADR_PREL_LO21, ADR_PREL_PG_HI21,
+/// ADD_ABS_LO12_NC, LDST8_ABS_LO12_NC, TSTBR14, CONDBR19, JUMP26, CALL26, LDST16, LDST32, LDST64, LDST128,
+/// ADR_GOT_PAGE, LD64_GOT_LO12_NC, RELATIVE. Distances between pages stay right wherever the blob begins at a page.
 const SETTLED_AARCH64: [u32; 19] =
     [257, 260, 261, 273, 274, 275, 277, 278, 279, 280, 282, 283, 284, 285, 286, 299, 311, 312, 1027];
 
-/// A field with a distance from the thread pointer, or a part of it.
+/// A field that holds a distance from the thread pointer, or part of one.
 #[derive(Debug, Clone, Copy)]
 enum Field {
     /// 32 bits.
     Word,
     /// 12 bits of an instruction: the upper half.
     Upper,
-    /// 12 bits of an instruction: the lower half, in units of so many bytes.
+    /// 12 bits of an instruction: the lower half, in units of this many bytes.
     Lower { unit: u64 },
 }
 
-/// Where the code has a distance from the thread pointer.
+/// A place in the code that holds a distance from the thread pointer.
 #[derive(Debug, Clone, Copy)]
 struct Distance {
     at: u64,
     field: Field,
-    /// What it is in the blob by itself.
+    /// The distance in the blob by itself.
     is: i64,
 }
 
-/// Why a blob cannot be used. The embedded ones have none of this; the tests show it.
+/// Why a blob cannot be used. The embedded blobs are free of these errors, which the tests check.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
-    /// Its layout is another.
+    /// The layout is not this crate's.
     #[error("the donor's blob: {0}")]
     Layout(String),
-    /// Its note cannot be written.
+    /// The note cannot be written.
     #[error(transparent)]
     Note(#[from] NoteError),
 }
@@ -65,28 +65,28 @@ fn layout(what: impl Into<String>) -> BlobError {
 #[derive(Debug, Clone)]
 pub struct Blob {
     pub(crate) arch: Arch,
-    /// As it lies in memory from its first byte on: code, then data from `data` on. Whole pages.
+    /// The memory image: code, then data from `data` on. Whole pages.
     pub(crate) memory: Vec<u8>,
     pub(crate) data: u64,
-    /// The end of what is read-only once it is relocated.
+    /// The end of the part that is read-only after relocation.
     pub(crate) sealed_end: u64,
     pub(crate) tls: Segment,
     /// Words that become base + value.
     pub(crate) relative: Vec<(u64, u64)>,
     thread_distances: Vec<Distance>,
     pub(crate) notes: Range<u64>,
-    /// Where the string functions' note is, if it brings any.
+    /// The offset of the string functions' note; `None` if the donor has no string functions.
     strings_note: Option<u64>,
-    /// What it defines for others to see: its string functions. All else in it is hidden.
+    /// The symbols that other objects can see: the string functions. All other symbols are hidden.
     exports: HashSet<String>,
     symbols: HashMap<String, u64>,
 }
 
 impl Blob {
-    /// Reads a linked blob, and gives it the note and the options that a tuned donor's object has.
+    /// Reads a linked blob, and writes into it the note and the options of a tuned donor's object.
     ///
     /// # Errors
-    /// A blob of another layout than this crate's.
+    /// The blob's layout is not this crate's.
     pub fn parse(bytes: &[u8], note: &Note, options: &[DonorOption]) -> Result<Blob, BlobError> {
         let image = Image::parse(bytes).map_err(|refusal| layout(refusal.to_string()))?;
         let loads: Vec<&Segment> = image.loads().collect();
@@ -136,7 +136,7 @@ impl Blob {
             exports,
         };
         blob.sealed_end = blob.symbol("transplant_sealed_end")?;
-        // The note's numbers and owner stay.
+        // The note's sizes, type and owner stay.
         blob.write(note_at + note::HEAD, &note.encode()?);
         let table = blob.memory.get_mut(table).unwrap_or_default();
         let own = options::parse(table).unwrap_or_default();
@@ -152,27 +152,27 @@ impl Blob {
         Ok(blob)
     }
 
-    /// The blob with the note that the object of its string functions has.
+    /// Returns the blob with `note` as the note of its string functions.
     ///
     /// # Errors
-    /// A blob without string functions.
+    /// The blob has no string functions.
     pub fn with_strings(mut self, note: &Note) -> Result<Blob, BlobError> {
         let at = self.strings_note.ok_or_else(|| layout("it has no string functions"))? as usize;
         self.write(at + note::HEAD, &note.encode()?);
         Ok(self)
     }
 
-    /// Whether it brings string functions.
+    /// Whether the donor has string functions.
     pub(crate) fn has_strings(&self) -> bool {
         self.strings_note.is_some()
     }
 
-    /// Whether it brings a string function. On some architectures musl's own are as fast, and are left out.
+    /// Whether the donor has this string function. Where musl's own is as fast, it is left out.
     pub(crate) fn brings(&self, function: StringFunction) -> bool {
         self.has_strings() && self.exports.contains(function.name())
     }
 
-    /// How many entry points its note has room for.
+    /// The number of entry points that the note has room for.
     pub(crate) fn room(&self) -> Result<usize, BlobError> {
         let size = u32_at(&self.memory, self.symbol("transplant_entries")? as usize + 4);
         size.map(|size| size as usize / entries::ENTRY).ok_or_else(|| layout("its note on entry points lies outside"))
@@ -186,7 +186,7 @@ impl Blob {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes every access to thread-local storage fit the storage's place in a program.
+    /// Adapts every access to thread-local storage to the storage's place in a program.
     pub(crate) fn move_thread_distances(&mut self, storage: &ThreadStorage) -> Result<(), BlobError> {
         for Distance { at, field, is } in self.thread_distances.clone() {
             let distance = is + storage.shift;
@@ -206,7 +206,8 @@ impl Blob {
     }
 }
 
-/// The words that become base + value. The blob has no dynamic section: they are found by their section's name.
+/// The words that become base + value. The blob has no dynamic section: the relocations are found by their section's
+/// name.
 fn relative(image: &Image<'_>) -> Result<Vec<(u64, u64)>, BlobError> {
     let section = image.section(b".rela.dyn").ok_or_else(|| layout("it has no relocations"))?;
     let content = section.content().and_then(|at| image.bytes.get(at)).unwrap_or_default();
@@ -217,7 +218,8 @@ fn relative(image: &Image<'_>) -> Result<Vec<(u64, u64)>, BlobError> {
     content.chunks_exact(24).map(entry).collect()
 }
 
-/// Where the code has a distance from the thread pointer: the linker keeps its relocations for this (`--emit-relocs`).
+/// The places in the code with a distance from the thread pointer. For this the linker keeps its relocations
+/// (`--emit-relocs`).
 fn thread_distances(image: &Image<'_>, tls: &Segment) -> Result<Vec<Distance>, BlobError> {
     let table = image.sections.iter().find(|section| section.kind == SHT_SYMTAB).and_then(Section::content);
     let symbols = table.and_then(|at| image.bytes.get(at)).unwrap_or_default();
@@ -242,7 +244,8 @@ fn thread_distances(image: &Image<'_>, tls: &Segment) -> Result<Vec<Distance>, B
                     let at = image.read(at, 4).and_then(|bytes| u32_at(bytes, 0));
                     i64::from(at.ok_or_else(|| layout("a relocation lies outside"))?.cast_signed())
                 }
-                // A part does not tell the whole: the symbol does, counted from the beginning of the storage.
+                // A part does not give the whole distance. The symbol does: it is counted from the beginning of the
+                // storage.
                 _ => {
                     let value = usize::try_from(symbol).ok().and_then(|index| u64_at(symbols, index * SYMBOL + 8));
                     let value = value.ok_or_else(|| layout("a relocation names no symbol"))?;

@@ -1,4 +1,4 @@
-//! Reads an ELF file of 64 bits, little-endian: as much of it as a graft needs, and nothing on trust.
+//! Reads a 64-bit little-endian ELF file, as far as a graft needs it, and checks everything that it reads.
 
 use std::ops::Range;
 
@@ -114,7 +114,7 @@ impl Section {
         bytes
     }
 
-    /// Where its content lies in the file; nothing for one without.
+    /// The range of its content in the file; `None` for a section without content there.
     pub(crate) fn content(&self) -> Option<Range<usize>> {
         if self.kind == SHT_NOBITS || self.kind == 0 {
             return None;
@@ -129,7 +129,7 @@ impl Section {
 pub(crate) struct Symbol<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) kind: u8,
-    /// Whether other objects could see it.
+    /// Whether other objects can see it.
     pub(crate) global: bool,
     pub(crate) section: u16,
     pub(crate) value: u64,
@@ -144,7 +144,7 @@ pub(crate) struct Image<'a> {
     pub(crate) position_independent: bool,
     pub(crate) entry: u64,
     pub(crate) segments: Vec<Segment>,
-    /// None: there are no section headers.
+    /// Empty if there are no section headers.
     pub(crate) sections: Vec<Section>,
     pub(crate) names_index: u16,
     pub(crate) section_headers: u64,
@@ -158,7 +158,7 @@ fn malformed(what: impl Into<String>) -> Refusal {
 }
 
 impl<'a> Image<'a> {
-    /// Reads and checks the structure: everything that is pointed at lies inside the file.
+    /// Reads and checks the structure: everything that a header points to lies inside the file.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Image<'a>, Refusal> {
         if !bytes.starts_with(b"\x7fELF") {
             return Err(malformed("it does not begin as an ELF file"));
@@ -222,9 +222,9 @@ impl<'a> Image<'a> {
         Ok(image)
     }
 
-    /// What is mapped to be executed, without the sections of data in it: linkers that do not separate code put
-    /// constants and unwind tables into the same segment, where each word would read as some instruction. What no
-    /// section says anything about may be code; and all may be, if the sections contradict the entry point.
+    /// The ranges that are mapped as executable, without the sections of data in them. Linkers that do not separate
+    /// code put constants and unwind tables into the same segment, where each word would read as some instruction.
+    /// Bytes outside all sections may be code. If the sections contradict the entry point, everything may be code.
     fn code_ranges(&self) -> Vec<Range<u64>> {
         let loads = self.loads().filter(|load| load.flags & PF_X != 0);
         let mapped: Vec<Range<u64>> = loads.map(|load| load.address..load.address + load.file_size).collect();
@@ -232,7 +232,7 @@ impl<'a> Image<'a> {
         let mut data: Vec<Range<u64>> = Vec::new();
         for section in self.sections.iter().filter(is_data).filter(|section| section.content().is_some()) {
             let Some(end) = section.address.checked_add(section.size) else { return mapped };
-            // Only where the file has its bytes for that address.
+            // Only if the file has its bytes for that address.
             if self.offset(section.address).map(|at| at as u64) == Some(section.offset) {
                 data.push(section.address..end);
             }
@@ -255,8 +255,8 @@ impl<'a> Image<'a> {
     }
 
     fn check(&self) -> Result<(), Refusal> {
-        // User space ends here on every x86_64 kernel, and not before on those of aarch64; sums below cannot overflow
-        // then.
+        // User space ends here on every x86_64 kernel, and not before on those of aarch64. So the sums below cannot
+        // overflow.
         const LIMIT: u64 = 1 << 47;
         let mut end = 0;
         for segment in &self.segments {
@@ -273,7 +273,8 @@ impl<'a> Image<'a> {
             if segment.address < end {
                 return Err(malformed("its segments overlap, or are not in order"));
             }
-            // ELF specification, chapter 5: the two are congruent modulo the page size, or it cannot be mapped.
+            // ELF specification, chapter 5: the two are congruent modulo the page size, or the segment cannot be
+            // mapped.
             if segment.address % 4096 != segment.offset % 4096 {
                 return Err(malformed("a segment's offset and address do not fit together"));
             }
@@ -314,7 +315,7 @@ impl<'a> Image<'a> {
         self.segments.iter().find(|segment| segment.kind == kind)
     }
 
-    /// Where the byte of that address lies in the file.
+    /// The offset in the file of the byte at that address.
     pub(crate) fn offset(&self, address: u64) -> Option<usize> {
         let load = self.loads().find(|load| (load.address..load.address + load.file_size).contains(&address))?;
         usize::try_from(load.offset + (address - load.address)).ok()
@@ -330,12 +331,12 @@ impl<'a> Image<'a> {
         .unwrap_or_default()
     }
 
-    /// So many bytes from that address on.
+    /// `size` bytes from that address on.
     pub(crate) fn read(&self, address: u64, size: usize) -> Option<&'a [u8]> {
         self.from(address).get(..size)
     }
 
-    /// What may be code: address and bytes.
+    /// The ranges that may be code: address and bytes.
     pub(crate) fn executable(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
         self.code.iter().map(|range| {
             let bytes = self.from(range.start);
@@ -361,7 +362,7 @@ impl<'a> Image<'a> {
         found
     }
 
-    /// The defined symbols of the symbol table; none in a stripped file.
+    /// The defined symbols of the symbol table; empty for a stripped file.
     pub(crate) fn symbols(&self) -> Vec<Symbol<'a>> {
         let Some(table) = self.sections.iter().find(|section| section.kind == SHT_SYMTAB) else { return Vec::new() };
         let names = self.sections.get(table.link as usize).and_then(Section::content).unwrap_or_default();
@@ -411,7 +412,8 @@ impl equivalence::Program for Image<'_> {
     }
 }
 
-/// The architecture that a file says it is for, where it is one that programs are grafted for; whatever else it is.
+/// The architecture in a file's header; `None` if programs for it cannot be grafted. Nothing else about the file is
+/// checked.
 pub fn arch(program: &[u8]) -> Option<Arch> {
     let machine = program.strip_prefix(b"\x7fELF")?.get(14..16)?;
     arch_of(u16::from_le_bytes([machine[0], machine[1]]))
@@ -420,7 +422,7 @@ pub fn arch(program: &[u8]) -> Option<Arch> {
 /// The architecture of a program that may be grafted.
 ///
 /// # Errors
-/// What else it is: no ELF file, a damaged one, or one for another architecture.
+/// The reason that it cannot be grafted: it is not an ELF file, is damaged, or is for another architecture.
 pub fn supported_arch(program: &[u8]) -> Result<Arch, Refusal> {
     arch(program).ok_or_else(|| match Image::parse(program) {
         Err(refusal) => refusal,

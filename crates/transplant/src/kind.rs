@@ -1,5 +1,5 @@
-//! Which executables are no hosts, by their headers and marks. What is left over may still be refused for what is in
-//! it.
+//! Recognises executables that cannot be hosts, by their headers and marks. The others may still be refused for their
+//! content.
 
 use format::note::{self, DESCRIPTION, HEAD};
 use format::{Arch, DonorKind};
@@ -7,13 +7,12 @@ use format::{Arch, DonorKind};
 use crate::image::{Image, PT_GNU_PROPERTY, PT_INTERP, PT_NOTE, SHT_NOTE, u32_at};
 use crate::refusal::Refusal;
 
-/// Whether a file carries a graft's note, of whatever kind.
+/// Whether a file carries a graft's note, of any kind.
 pub fn carries_graft(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, &note::head(DonorKind::Malloc)).is_some()
 }
 
-/// The descriptions of a graft's notes on its allocator and on its string functions; `None` where there is no such
-/// note.
+/// The descriptions of a graft's notes, of its allocator and of its string functions; `None` if there is no such note.
 pub fn notes(graft: &[u8]) -> [Option<&[u8]>; 2] {
     DonorKind::ALL.map(|kind| {
         let start = memchr::memmem::find(graft, &note::head(kind))? + HEAD;
@@ -21,7 +20,7 @@ pub fn notes(graft: &[u8]) -> [Option<&[u8]>; 2] {
     })
 }
 
-/// Refuses what is known to be something else, so that the message says what.
+/// Refuses executables of a known other kind, so that the message can name the kind.
 pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
     if image.segment(PT_INTERP).is_some() {
         return Err(Refusal::Dynamic);
@@ -53,9 +52,9 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
     Err(Refusal::Other { what })
 }
 
-/// Whether the kernel is asked to guard the pages of code: GNU_PROPERTY_AARCH64_FEATURE_1_AND has
-/// GNU_PROPERTY_AARCH64_FEATURE_1_BTI (System V ABI for the Arm 64-bit Architecture, 6.2). A static program's are all
-/// guarded then, the donor's too.
+/// Whether the kernel guards the pages of code: GNU_PROPERTY_AARCH64_FEATURE_1_AND has
+/// GNU_PROPERTY_AARCH64_FEATURE_1_BTI (System V ABI for the Arm 64-bit Architecture, 6.2). In a static program it then
+/// guards all of them, the donor's too.
 fn is_guarded(image: &Image<'_>) -> bool {
     const FEATURES: u32 = 0xc000_0000;
     const BTI: u32 = 1;
@@ -69,9 +68,9 @@ fn is_guarded(image: &Image<'_>) -> bool {
     })
 }
 
-/// Data behind everything that the headers know of: archives of self-extracting programs, applications of Python, Node
-/// or Deno. Such programs look for it from their end, which would be the graft's then. Signatures are stored there,
-/// too.
+/// Refuses data behind everything that the headers describe: archives of self-extracting programs, applications of
+/// Python, Node or Deno. Such programs look for it from the end of the file, which would be the graft's. Signatures are
+/// stored there, too.
 fn appended(image: &Image<'_>) -> Result<(), Refusal> {
     let segments = image.segments.iter().filter(|segment| segment.kind != 0).filter(|segment| segment.file_size != 0);
     let segments = segments.map(|segment| segment.offset.saturating_add(segment.file_size));

@@ -1,4 +1,5 @@
-//! Where everything goes. Not a byte of the program moves, in the file or in memory: what is new lies behind it.
+//! The layout of the grafted file. No byte of the program moves, in the file or in memory: everything new lies behind
+//! it.
 //!
 //! ```text
 //!  file                                                          memory
@@ -11,8 +12,8 @@
 //!         names and headers of sections
 //! ```
 //!
-//! Program headers last and in a segment of their own, which no section lies in: only so do GNU strip, objcopy and
-//! LLVM's keep the file whole. The data has no part that is not in the file for the same reason.
+//! The program headers are last, in a segment of their own that no section lies in. Only then do GNU strip, objcopy and
+//! LLVM's keep the file whole. For the same reason all data is in the file.
 
 use format::entries::ENTRY;
 use format::{note, parameters};
@@ -28,7 +29,7 @@ use crate::refusal::Refusal;
 use crate::relocations::Relocations;
 use crate::thread_storage::ThreadStorage;
 
-/// What is to be put in.
+/// Everything that goes into a grafted file.
 #[derive(Debug)]
 pub(crate) struct Inset<'a> {
     pub(crate) machine: &'static dyn Machine,
@@ -36,7 +37,7 @@ pub(crate) struct Inset<'a> {
     pub(crate) relocations: &'a Relocations,
     pub(crate) location: Location,
     pub(crate) blob: Blob,
-    /// Bytes to write over the program's own: address and what is there then, with the donor's first byte at the base.
+    /// Jumps to write over the program's own bytes. Their targets are relative to the donor's base.
     pub(crate) jumps: Vec<Jump>,
     pub(crate) main: Edit,
     pub(crate) parameters: Parameters,
@@ -45,15 +46,15 @@ pub(crate) struct Inset<'a> {
 /// A jump or a call into the donor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Jump {
-    /// What the note on entry points has for it; nothing: it is a call.
+    /// The entry point's number in the note on entry points; `None` for a call.
     pub(crate) number: Option<u32>,
     pub(crate) site: u64,
     /// The donor's symbol.
     pub(crate) to: &'static str,
 }
 
-/// What the blob's `struct transplant_parameters` is told (crates/donors/transplant/parameters.h). Addresses of the
-/// program.
+/// The values for the blob's `struct transplant_parameters` (crates/donors/transplant/parameters.h). Addresses are the
+/// program's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parameters {
     pub(crate) errno_offset: i64,
@@ -62,7 +63,7 @@ pub(crate) struct Parameters {
     pub(crate) calls: [Option<u64>; parameters::CALLS],
 }
 
-/// The grafted file.
+/// Returns the grafted file.
 pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
     let Inset { machine, image, relocations, location, mut blob, jumps, main, parameters: given } = inset;
     let page = machine.page();
@@ -118,7 +119,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
         given.errno_offset as u64,
         given.key_destructors.map_or(0, relative),
         relative(given.main),
-        // Only a copy that is made for it runs its self-test: `self_test`.
+        // Set only in the copy that runs the self-test: `self_test`.
         0,
         image_at,
         storage.image.len() as u64,
@@ -171,7 +172,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
     Ok(file)
 }
 
-/// Why no file came of it.
+/// Why no file was made.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     Refusal(Refusal),
@@ -201,7 +202,7 @@ struct Place {
     copy: u64,
 }
 
-/// The note that says which entry points were redirected (docs/note.md): distances, each from its own place.
+/// Writes the note of redirected entry points (docs/note.md): distances, each from its own place.
 fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), Trouble> {
     let at = blob.symbol("transplant_entries")? + note::HEAD as u64;
     if entries.len() > blob.room()? {
@@ -215,7 +216,7 @@ fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(
     Ok(())
 }
 
-/// The program's headers, and the new ones behind its last segment to load.
+/// The program's headers, with the new ones behind its last loaded segment.
 fn segments(image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStorage) -> Vec<Segment> {
     let segment = |kind, flags, from: u64, size: u64, align| Segment {
         kind,
@@ -251,7 +252,7 @@ fn segments(image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStora
     segments
 }
 
-/// The program's section headers and the donor's, so that tools which go by sections keep what is new.
+/// Appends the program's section headers and the donor's, so that tools that go by sections keep the new parts.
 fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStorage) {
     let mut sections = image.sections.clone();
     let names = usize::from(image.names_index);
@@ -282,8 +283,8 @@ fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &P
     sections[tdata].align = storage.align;
     add(&mut sections, ".allograft.relocations", SHT_PROGBITS, SHF_WRITE, place.table_at, place.headers_at, 16);
 
-    // The program's own storage is a part of the new one. Its bytes stay, as data that nobody reads; its variables are
-    // to be found where they are now.
+    // The program's own storage is part of the new one. Its bytes stay as data that nothing reads. Symbols have to lead
+    // to its variables at their present place.
     let tables: Vec<Section> = sections.iter().filter(|section| section.kind == SHT_SYMTAB).copied().collect();
     for content in tables.iter().filter_map(Section::content) {
         for entry in file[content].chunks_exact_mut(SYMBOL) {

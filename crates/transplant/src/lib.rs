@@ -1,4 +1,4 @@
-//! Puts an allocator into a static musl executable that is linked already: bytes in, edits out, no files.
+//! Grafts an allocator into a statically linked musl executable: bytes in, edits out, no files.
 //!
 //! | module | what lives there |
 //! | --- | --- |

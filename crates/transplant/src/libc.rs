@@ -1,4 +1,5 @@
-//! What the graft needs of the rest of musl: where errno is, whether the program forks, where its threads end.
+//! The facts of the rest of musl that the graft needs: the place of errno, whether the program forks, and where threads
+//! end.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +9,8 @@ use format::Role;
 use crate::family::Family;
 use crate::refusal::Refusal;
 
-/// The distance of errno from the thread pointer. The family stores ENOMEM there when there is no memory: through
-/// `__errno_location`, or where a compiler has put that in line, by itself. All such stores have to agree.
+/// The distance of errno from the thread pointer. The family stores ENOMEM there when memory runs out: through
+/// `__errno_location`, or directly where a compiler has inlined that. All such stores have to agree.
 pub(crate) fn errno_offset(code: &Code<'_>, family: &Family) -> Result<i64, Refusal> {
     let mut found = BTreeSet::new();
     for function in family.functions.values() {
@@ -24,8 +25,8 @@ pub(crate) fn errno_offset(code: &Code<'_>, family: &Family) -> Result<i64, Refu
     }
 }
 
-/// A program that forks has to tell the allocator, or a child may wait forever for a lock that a thread held. Programs
-/// into which fork is not linked have no such system call (src/process/_Fork.c).
+/// Checks that a program that forks has the allocator's hook. Without it a child may wait forever for a lock that
+/// another thread held. A program into which fork is not linked does not have its system call (src/process/_Fork.c).
 pub(crate) fn check_fork(code: &Code<'_>, family: &Family) -> Result<(), Refusal> {
     if family.core.contains_key(&Role::ForkHook) {
         return Ok(());
@@ -37,16 +38,17 @@ pub(crate) fn check_fork(code: &Code<'_>, family: &Family) -> Result<(), Refusal
 /// The call at the end of a thread that is to be redirected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThreadEnd {
-    /// The call.
+    /// The address of the call.
     pub(crate) site: u64,
-    /// What it calls: `__pthread_tsd_run_dtors`, or in a program without keys a function that does nothing.
+    /// The function that it calls: `__pthread_tsd_run_dtors`, or in a program without keys a function that does
+    /// nothing.
     pub(crate) destructors: u64,
 }
 
-/// Where a thread ends: nothing in a program that cannot start any.
+/// Finds the place where a thread ends; `None` in a program that cannot start threads.
 ///
 /// pthread_exit (src/thread/pthread_create.c) is the function that calls `__unmapself`. It runs the destructors of the
-/// thread's keys and then, at once, blocks signals: so the call wanted is the one directly before the call of a
+/// thread's keys and then, at once, blocks signals. So the wanted call is the one directly before the call of a
 /// function that makes the system call rt_sigprocmask. There has to be exactly one such pair.
 pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refusal> {
     let missing = |found| Err(Refusal::ThreadEnd { found });
@@ -88,12 +90,12 @@ pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refus
     Ok(Some(*end))
 }
 
-/// Refuses a program that makes threads with thread-local storage of its own, by `clone` with CLONE_SETTLS: the donor's
-/// part of the storage is in what musl allocates for a thread, and nowhere else. `end` is where musl's own threads end.
+/// Refuses a program that makes threads with its own thread-local storage, by `clone` with CLONE_SETTLS. The donor's
+/// part of the storage exists only in what musl allocates for a thread. `end` is where musl's own threads end.
 ///
-/// Seen are flags that stand directly before the system call, before a call of musl's `__clone`
-/// (src/thread/ARCH/clone.s), or before a call of a small function around that, such as `clone` (src/linux/clone.c).
-/// Nothing is seen of clone3.
+/// The check sees flags that are set directly before the system call, before a call of musl's `__clone`
+/// (src/thread/ARCH/clone.s), or before a call of a small function around that, such as `clone` (src/linux/clone.c). It
+/// does not see clone3.
 pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Result<(), Refusal> {
     const SMALL: usize = 80;
     let mut makers: BTreeSet<(u64, u64)> = BTreeSet::new();
@@ -106,7 +108,7 @@ pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Resu
             makers.insert((call, flags));
             continue;
         }
-        // musl's ends in what is no instruction, so that it cannot be followed.
+        // musl's ends with bytes that are not an instruction, so it cannot be followed.
         let Some(clone) = code.start_before(call) else { continue };
         for site in callers(code, clone) {
             if let Some(flags) = flags(code, site, 2) {
@@ -135,7 +137,7 @@ pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Resu
 /// The flags of pthread_create (src/thread/pthread_create.c).
 const MUSLS_THREAD: u64 = 0x7d_0f00;
 
-/// Whether flags of `clone` make a thread with thread-local storage that is given: CLONE_VM and CLONE_SETTLS, and no
+/// Whether flags of `clone` make a thread with given thread-local storage: CLONE_VM and CLONE_SETTLS, with either no
 /// signal at its end or SIGCHLD (clone(2)).
 fn makes_thread(flags: u64) -> bool {
     const VM_AND_SETTLS: u64 = 0x8_0100;
@@ -169,11 +171,11 @@ fn blocks_signals(code: &mut Code<'_>, start: u64) -> bool {
     code.machine.blocks_signals(code, &function)
 }
 
-/// main, and what has the donor's handed over in its place.
+/// Finds main, and the edit that passes the donor's main instead.
 ///
-/// `_start_c` (crt/crt1.c), and in static-pie programs what `_dlstart_c` goes on to (crt/rcrt1.c), load three
-/// functions: main into the first argument, `_init` into the fourth and `_fini` into the fifth, and branch. There is
-/// one such place within what the entry point leads to.
+/// `_start_c` (crt/crt1.c), or in static-pie programs the function that `_dlstart_c` goes on to (crt/rcrt1.c), loads
+/// three functions and branches: main into the first argument, `_init` into the fourth and `_fini` into the fifth.
+/// There is exactly one such place in the code that the entry point leads to.
 pub(crate) fn main(code: &Code<'_>) -> Result<Handover, Refusal> {
     let mut open = vec![(code.image.entry, 0)];
     let mut seen = BTreeSet::new();
@@ -189,7 +191,7 @@ pub(crate) fn main(code: &Code<'_>) -> Result<Handover, Refusal> {
             open.extend(taken.into_iter().chain(function.leads_to()).map(|to| (to, depth + 1)));
         }
     }
-    // What does not return is walked past, so that one place may be seen from several starts.
+    // The walk goes past calls that do not return, so one place may be found from several starts.
     found.sort_unstable_by_key(|handover| (handover.edit, handover.main));
     found.dedup();
     let named = code.named(b"main");

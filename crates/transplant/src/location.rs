@@ -1,34 +1,33 @@
-//! Where the donor's segments begin, in memory and in the file.
+//! The start of the donor's segments, in memory and in the file.
 //!
 //! A program may read its own headers where they are mapped: LLVM's profile runtime finds the program headers at
 //! `__ehdr_start + e_phoff` and a note at `__ehdr_start + p_offset` (compiler-rt, InstrProfilingPlatformLinux.c), and
-//! so do kernels before 5.18 for `AT_PHDR` (fs/binfmt_elf.c). Linkers make both true, since they map the file's
-//! beginning at `__ehdr_start`. They stay true if everything new lies as far behind the ELF header in memory as it does
-//! in the file.
+//! so do kernels before 5.18 for `AT_PHDR` (fs/binfmt_elf.c). Linkers make both true, since they map the beginning of
+//! the file at `__ehdr_start`. Both stay true if everything new lies as far behind the ELF header in memory as in the
+//! file.
 
 use crate::blob::MOST_BLOB;
 use crate::code::Code;
 use crate::image::{FILE_HEADER, Image, PROGRAM_HEADER};
 
-/// The address of the donor's first byte, and where that byte lies in the file.
+/// The address of the donor's first byte, and its offset in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) base: u64,
     pub(crate) offset: u64,
 }
 
-/// How many bytes of zeros a file may grow by without need, for what the program has in memory and not in the file
-/// (`.bss`).
+/// How many bytes of zeros a file may grow by without need, to match memory that is not in the file (`.bss`).
 const MOST_PADDING: u64 = 1 << 20;
 
 impl Location {
-    /// Where the donor goes in a program: as far behind the program's ELF header in memory as in the file, if the
-    /// header is mapped at all. Where that takes much room, or more than a jump reaches, only a program that refers to
-    /// its ELF header gets it.
+    /// Chooses the donor's place in a program: as far behind the program's ELF header in memory as in the file, if the
+    /// header is mapped at all. If that takes much room, or is out of a jump's reach, it is done only for a program
+    /// that refers to its ELF header.
     pub(crate) fn of(code: &Code<'_>) -> Location {
         let (image, page) = (code.image, code.machine.page());
         let end = image.loads().map(|load| load.memory().end).max().unwrap_or(0);
-        // A page that is nobody's between, so that neither runs into the other.
+        // An unused page between the two, so that neither runs into the other.
         let closest = Location {
             base: end.next_multiple_of(page) + page,
             offset: (image.bytes.len() as u64).next_multiple_of(page),
@@ -50,11 +49,11 @@ fn mapped_header(image: &Image<'_>) -> Option<u64> {
     image.loads().find(holds).map(|load| load.address)
 }
 
-/// Whether any code or data may refer to the ELF header. The address 0 of a position-independent program is told from a
-/// number by its relocation.
+/// Whether any code or data may refer to the ELF header. In a position-independent program a relocation tells the
+/// address 0 from the number.
 fn refers_to_header(code: &Code<'_>, header: u64) -> bool {
     let image = code.image;
-    // The headers name their own address.
+    // The headers contain their own address.
     let headers = header..header + image.segment_headers + (PROGRAM_HEADER * image.segments.len()) as u64;
     let by_data = match image.position_independent {
         true => code.relocations.lead_to(header),

@@ -1,4 +1,4 @@
-//! All of it together: what is in a program, what becomes of it.
+//! The whole plan of a graft: what a program contains, and the edits.
 
 use format::{Arch, Role, StringFunction, entries, parameters};
 
@@ -13,47 +13,47 @@ use crate::relocations::Relocations;
 use crate::strings::{self, StringEntry};
 use crate::{kind, libc};
 
-/// A function of the program that leads to the donor's from now on.
+/// A function of the program that is redirected to the donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// Where it begins, before any base is added.
+    /// The address of its start, before any base is added.
     pub address: u64,
 }
 
 /// A graft of an executable.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What it is for.
+    /// Its architecture.
     pub arch: Arch,
     /// Whether it loads at any address.
     pub position_independent: bool,
-    /// Whether it has a symbol table, which agreed with what was found.
+    /// Whether it has a symbol table. If so, the table agreed with what was found.
     pub symbols: bool,
     /// The functions that are redirected, by role and address.
     pub entries: Vec<Entry>,
-    /// Its string functions, in order of their addresses: those that are redirected and those that stay. None, if the
-    /// blob brings none.
+    /// Its string functions, in order of their addresses: those that are redirected and those that stay. Empty if the
+    /// blob has none.
     pub strings: Vec<StringEntry>,
-    /// With them: those that the program does not show, or the donor does not have.
+    /// If the blob has string functions: those that were not found in the program, or that the donor does not have.
     pub strings_absent: Vec<(StringFunction, strings::Absence)>,
-    /// Whether its fork tells the allocator; a program without has no fork.
+    /// Whether its fork calls the allocator's hook. If not, the program has no fork.
     pub fork_hook: bool,
-    /// Whether its threads tell the allocator when they end; a program without has no threads.
+    /// Whether its threads call the allocator when they end. If not, the program has no threads.
     pub thread_end: bool,
-    /// Places in the code that read as references to the old allocator's state: all of them were accounted for.
+    /// The number of places in the code that read as references to the old allocator's state. All were accounted for.
     pub references: usize,
     /// The grafted file.
     pub graft: Vec<u8>,
 }
 
-/// Finds everything in `program` that a graft needs, or refuses; then makes the graft.
+/// Finds everything in `program` that a graft needs, and makes the graft; or refuses.
 ///
-/// `as_if_stripped` leaves its symbols out of account, for tests.
+/// `as_if_stripped` ignores the program's symbols, for tests.
 ///
 /// # Errors
-/// A refusal, or a blob that cannot be used, which is this program's own fault.
+/// The blob cannot be used: a fault of allograft's. A refusal is the inner error.
 pub fn plan(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Plan, Refusal>, BlobError> {
     match planned(program, blob, as_if_stripped) {
         Ok(plan) => Ok(Ok(plan)),
@@ -97,7 +97,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     if let Some(end) = end {
         jumps.push(Jump { number: None, site: end.site, to: "transplant_thread_exit" });
     }
-    // Two jumps over the same bytes would be a contradiction in what was found.
+    // Two jumps over the same bytes would mean that the findings contradict each other.
     let mut sites: Vec<(u64, Role)> =
         entries.iter().map(|entry| (code.behind_landing_pad(entry.address), entry.role)).collect();
     sites.sort_unstable();
@@ -189,8 +189,8 @@ fn target(role: Role) -> &'static str {
     }
 }
 
-/// Whether the bytes of a jump from `site` on can be written over: they are the function's own, and nothing jumps
-/// behind the first.
+/// Checks that a jump can be written at `site`: the overwritten bytes belong to the function, and nothing jumps to them
+/// except to the first.
 fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u64) -> Result<(), Refusal> {
     let size = code.machine.jump_size();
     let function = match family.functions.get(&address) {
@@ -202,7 +202,7 @@ fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u6
     };
     for into in site + 1..site + size {
         if code.is_start(into) && code.branches_to(into).iter().any(|branch| !function.covers(branch.site)) {
-            // By the bytes alone; whether those of the branch are an instruction is left open, and counts against it.
+            // Found by bytes alone. The branch's bytes might not be an instruction; they count as one.
             let site = code.branches_to(into)[0].site;
             return Err(Refusal::JumpedInto { role, address: into, site });
         }
@@ -217,8 +217,8 @@ fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u6
     Ok(())
 }
 
-/// The program's functions for the self-test, in the order of `parameters.h`: those that lead to the family by its
-/// code, and others by name only where they are redirected themselves or call what is.
+/// The program's functions for the self-test, in the order of `parameters.h`: those that lead to the family by their
+/// code, and others, found by name, only if they are redirected themselves or call a function that is.
 fn calls(code: &Code<'_>, family: &Family) -> [Option<u64>; parameters::CALLS] {
     let core = |role| family.core.get(&role).copied();
     let calloc = family.wrappers.iter().find(|(role, _)| *role == Role::Calloc).map(|(_, start)| *start);

@@ -1,44 +1,44 @@
-//! Why a program is left alone.
+//! Why a program is not grafted.
 
 use format::Role;
 
-/// What speaks against a graft. Except for [`Refusal::Malformed`], the file may be perfectly good.
+/// Why a program cannot be grafted. Except for [`Refusal::Malformed`], the file may be perfectly good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Damaged, or cut off.
+    /// The file is damaged, or cut off.
     #[error("it is malformed: {what}")]
     Malformed {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
-    /// For a processor that no donor is built for in this form.
+    /// The program is for an architecture without such donors.
     #[error("it is for another architecture than x86_64 and aarch64: {found}")]
     Architecture {
-        /// What it is for.
+        /// The architecture that was found.
         found: String,
     },
-    /// Linked with libraries.
+    /// The program is dynamically linked.
     #[error("it is dynamic: its libraries, and malloc with them, are loaded when it starts")]
     Dynamic,
-    /// Known, and nothing that musl's malloc is in.
+    /// The program is of a known kind that does not contain musl's malloc.
     #[error("it is {what}")]
     Other {
-        /// What it is, with its article.
+        /// The kind, with an article.
         what: &'static str,
     },
-    /// It has been grafted already, in this way or before it was linked.
+    /// The program has been grafted already, as an executable or before it was linked.
     #[error("it carries a graft already: {donor}")]
     Grafted {
-        /// The donor in it.
+        /// The donor in the program.
         donor: String,
     },
-    /// It has symbols, and none of the malloc family is among them.
+    /// The program has symbols, and none of the malloc family is among them.
     #[error("no malloc is in it: there is nothing to replace")]
     NoMalloc,
-    /// No size classes: it may have no malloc at all, or another one.
+    /// There are no size classes: the program may have no malloc at all, or another one.
     #[error("mallocng, musl's malloc, is not in it: its table of size classes is not there")]
     NoMallocng,
-    /// Its size classes are there more than once.
+    /// The size classes occur more than once.
     #[error("mallocng's table of size classes is in it {found} times, expected once")]
     Table {
         /// How often.
@@ -47,44 +47,44 @@ pub enum Refusal {
     /// The table is there, and no code refers to it.
     #[error("no code refers to mallocng's table of size classes")]
     TableUnused,
-    /// A function that has to be there was not found.
+    /// A necessary function was not found.
     #[error("no function was found that does what mallocng's {role} does")]
     Missing {
-        /// Which.
+        /// The missing role.
         role: Role,
     },
-    /// Several functions do what only one does.
+    /// Several functions do what only one should do.
     #[error("{} functions do what mallocng's {role} does, expected one: {}", .found.len(), Addresses(.found))]
     Ambiguous {
-        /// What they do.
+        /// Their role.
         role: Role,
-        /// Where they begin.
+        /// Their starts.
         found: Vec<u64>,
     },
-    /// A function that does not call what its role makes it call.
+    /// A function does not call the function that its role requires.
     #[error("the function at {address:#x} looks like mallocng's {role}, and does not call its {expected}")]
     Unconfirmed {
-        /// What it looks like.
+        /// The role that it seems to have.
         role: Role,
-        /// Where it begins.
+        /// Its start.
         address: u64,
-        /// What it should call.
+        /// The function that it should call.
         expected: Role,
     },
-    /// The symbol table says something else than the code.
+    /// The symbol table contradicts the code.
     #[error("the symbol `{name}` is at {address:#x}, and by its code the function {}", At(.found))]
     Symbol {
         /// The symbol.
         name: &'static str,
         /// Its value.
         address: u64,
-        /// Where the code says it is.
+        /// The address according to the code.
         found: Option<u64>,
     },
     /// The allocator's variables were not found.
     #[error("{found} places could be mallocng's context, expected one")]
     Context {
-        /// How many.
+        /// How many candidates there are.
         found: usize,
     },
     /// Code outside the family uses the allocator's variables.
@@ -92,7 +92,7 @@ pub enum Refusal {
         "code at {address:#x} (in the function at {function:#x}) uses mallocng's state and is none of its functions"
     )]
     StateElsewhere {
-        /// Where.
+        /// The address of the code.
         address: u64,
         /// The function's start.
         function: u64,
@@ -110,90 +110,90 @@ pub enum Refusal {
     OwnAllocator {
         /// The function.
         name: &'static str,
-        /// Where it is.
+        /// Its address.
         address: u64,
     },
-    /// Stripped, and nothing shows that the program's own blocks are musl's.
+    /// The program is stripped, and nothing shows that it gets its own blocks from musl.
     #[error("it has no symbols, and no public `free` of musl's: it may bring an allocator of its own")]
     NoPublicFree,
     /// There is no room for a jump.
     #[error("{role} at {address:#x} has no room for a jump")]
     NoRoom {
-        /// Whose.
+        /// The function's role.
         role: Role,
-        /// Where.
+        /// The function's address.
         address: u64,
     },
-    /// Something jumps to bytes that would be overwritten.
+    /// A branch leads to bytes that would be overwritten.
     #[error("code at {site:#x} jumps into the beginning of {role}, to {address:#x}")]
     JumpedInto {
-        /// Whose beginning.
+        /// The role of the function that would be overwritten.
         role: Role,
-        /// Where to.
+        /// The branch's target.
         address: u64,
-        /// Where from.
+        /// The branch.
         site: u64,
     },
-    /// Where errno is kept could not be told.
+    /// The place of errno could not be determined.
     #[error("where its errno is kept cannot be told: {found} places, expected one")]
     Errno {
         /// How many were found.
         found: usize,
     },
-    /// It forks, and has no hook, or the hook was not found.
+    /// The program forks, and has no hook, or the hook was not found.
     #[error("it forks, and the hook that fork calls for the allocator was not found")]
     ForkHook,
-    /// It has threads, and the place where they end was not found.
+    /// The program has threads, and the place where they end was not found.
     #[error("it starts threads, and the call at their end was not found: {found}")]
     ThreadEnd {
         /// What was found.
         found: &'static str,
     },
-    /// It makes threads by itself, with thread-local storage that musl did not lay out.
+    /// The program makes threads itself, with thread-local storage that musl did not lay out.
     #[error("code at {address:#x} makes threads with thread-local storage of its own (CLONE_SETTLS)")]
     OwnThreads {
         /// The system call, or a call that leads to it.
         address: u64,
     },
-    /// Where main is handed to libc was not found.
+    /// The place that passes main to libc was not found.
     #[error("{found} places hand main to __libc_start_main, expected one")]
     Main {
         /// How many were found.
         found: usize,
     },
-    /// Something is stored behind what the headers know of.
+    /// Data is stored behind everything that the headers describe.
     #[error("{bytes} bytes are appended to it, which it may look for at its end")]
     Appended {
-        /// How many.
+        /// How many bytes.
         bytes: u64,
     },
-    /// There are no addresses left where a jump reaches.
+    /// No addresses are left within reach of a jump.
     #[error("there is no room for the donor within reach of a jump: the program spans {span:#x} bytes")]
     OutOfReach {
         /// From its first to its last address.
         span: u64,
     },
-    /// Its thread-local storage leaves no room that instructions can name.
+    /// The thread-local storage leaves no room within reach of the instructions.
     #[error("its thread-local storage of {bytes} bytes leaves no room within reach for the donor's")]
     ThreadLocalSize {
-        /// The program's.
+        /// The size of the program's storage.
         bytes: u64,
     },
-    /// String functions were asked for, and none can be redirected.
+    /// String functions were requested, and none can be redirected.
     #[error("none of its string functions can be exchanged: {found}")]
     Strings {
-        /// What was found.
+        /// The reasons.
         found: String,
     },
-    /// Branches through a register have to end at landing pads, which the donor has none of.
+    /// Branches through a register have to end at landing pads, and the donor has none.
     #[error(
         "its code is guarded: branches through a register have to end at landing pads (BTI), and the donor has none"
     )]
     Guarded,
-    /// Its thread-local storage is relocated in a way that cannot be repeated.
+    /// The thread-local storage is relocated in a way that cannot be repeated.
     #[error("its thread-local storage is relocated in an unknown way, at {address:#x}")]
     ThreadLocal {
-        /// Where.
+        /// The relocation's address.
         address: u64,
     },
 }
@@ -204,7 +204,7 @@ impl Refusal {
         matches!(self, Refusal::Malformed { .. })
     }
 
-    /// What to do instead.
+    /// The remedy.
     pub fn remedy(&self) -> Remedy {
         Remedy::Advice(match self {
             Refusal::Malformed { .. } => "get the program again; nothing was changed",
@@ -229,14 +229,15 @@ impl Refusal {
     }
 }
 
-/// What to do about a refusal. What a program has for it is the program's to say.
+/// The remedy for a refusal. The program that makes the graft words all but [`Remedy::Advice`], since it knows its own
+/// commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// In words, since it takes nothing of a program that makes grafts.
+    /// Advice in words: it names no command of the program.
     Advice(&'static str),
-    /// Look up what serves malloc in the executable.
+    /// Inspect which allocator the executable has.
     Inspect,
-    /// Graft the stock file, which takes back an earlier graft in place.
+    /// Graft the stock file, which also replaces an earlier graft in place.
     GraftStock,
     /// Graft the allocator without string functions.
     WithoutStrings,

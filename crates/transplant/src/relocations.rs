@@ -1,4 +1,5 @@
-//! What a static-pie program does to itself when it starts (musl ldso/dlstart.c): it adds its base to words.
+//! The relocations that a static-pie program applies to itself when it starts (musl ldso/dlstart.c): it adds its base
+//! to words.
 
 use crate::image::{Image, PT_DYNAMIC, u64_at};
 use crate::refusal::Refusal;
@@ -15,7 +16,7 @@ const R_NONE: u32 = 0;
 pub(crate) struct Relocations {
     /// Sorted by place.
     relative: Vec<(u64, u64)>,
-    /// Places of other kinds, which static-pie programs of musl have none of.
+    /// Places of other kinds of relocation. musl's static-pie programs have none.
     pub(crate) other: Vec<u64>,
 }
 
@@ -61,7 +62,8 @@ impl Relocations {
         Ok(relocations)
     }
 
-    /// SHT_RELR (gABI): an even word is a place; an odd one is a bitmap of the 63 words that follow the last place.
+    /// Reads SHT_RELR (gABI): an even word is a place; an odd one is a bitmap of the 63 words that follow the last
+    /// place.
     fn unpack(&mut self, image: &Image<'_>, table: &[u8]) -> Result<(), Refusal> {
         let mut next = 0u64;
         let mut add = |place: u64| {
@@ -85,23 +87,23 @@ impl Relocations {
         Ok(())
     }
 
-    /// Those whose place lies in the range.
+    /// The words whose place lies in the range.
     pub(crate) fn within(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
         let from = self.relative.partition_point(|(place, _)| *place < range.start);
         self.relative[from..].iter().copied().take_while(move |(place, _)| *place < range.end)
     }
 
-    /// What the word at a place becomes, without the base.
+    /// The value of the word at a place after relocation, without the base.
     pub(crate) fn value_at(&self, place: u64) -> Option<u64> {
         self.within(place..place.checked_add(1)?).next().map(|(_, value)| value)
     }
 
-    /// The words that become an address in the range.
+    /// The places of words that become an address in the range.
     pub(crate) fn places_of(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = u64> + '_ {
         self.relative.iter().filter(move |(_, value)| range.contains(value)).map(|(place, _)| *place)
     }
 
-    /// Whether some word becomes that address.
+    /// Whether a word becomes that address.
     pub(crate) fn lead_to(&self, address: u64) -> bool {
         self.relative.iter().any(|(_, value)| *value == address)
     }

@@ -1,11 +1,11 @@
 //! The copy of a grafted program that runs its self-test in place of the program.
 //!
-//! Nothing outside such a copy asks for the self-test: no variable of the environment, no argument. Or whoever has a
-//! say in a program's environment could have it exit with 0 without having run.
+//! Only such a copy can run the self-test: no environment variable and no argument requests it. Otherwise anyone who
+//! controls a program's environment could make it exit with 0 without having run.
 
 use format::parameters::{FORMAT, HEAD, MAGIC, SELF_TEST};
 
-/// A copy of the executable `graft` that runs its self-test. It differs in one byte.
+/// Returns a copy of the executable `graft` that runs its self-test. It differs in one byte.
 ///
 /// `None` if `graft` is not exactly one graft of this program's format.
 pub fn with_self_test(graft: &[u8]) -> Option<Vec<u8>> {

@@ -1,5 +1,5 @@
-//! The thread-local storage of both, so that no distance from the thread pointer changes which is built into the
-//! program's code (Drepper, ELF Handling For Thread-Local Storage, 3).
+//! The thread-local storage of the program and of the donor in one. No distance from the thread pointer in the
+//! program's code changes (Drepper, ELF Handling For Thread-Local Storage, 3).
 
 use format::Arch;
 
@@ -7,25 +7,26 @@ use crate::blob::Blob;
 use crate::image::{Image, Segment};
 use crate::refusal::Refusal;
 
-/// Between the thread pointer and the storage behind it, in variant I (musl arch/aarch64/pthread_arch.h, GAP_ABOVE_TP).
+/// The gap between the thread pointer and the storage behind it, in variant I (musl arch/aarch64/pthread_arch.h,
+/// GAP_ABOVE_TP).
 const GAP: u64 = 16;
-/// What instructions of aarch64 can say of a distance: 24 bits.
+/// The limit of a distance in aarch64's instructions: 24 bits.
 const FARTHEST: u64 = 1 << 24;
 
-/// One storage out of two.
+/// The program's storage and the donor's in one.
 #[derive(Debug)]
 pub(crate) struct ThreadStorage {
     /// The image, the donor's part and the program's.
     pub(crate) image: Vec<u8>,
     pub(crate) size: u64,
     pub(crate) align: u64,
-    /// What the image's address has to be, modulo the alignment, for the program's part to stay where it was.
+    /// The image's address modulo the alignment, so that the program's part stays where it was.
     pub(crate) remainder: u64,
-    /// Bytes in front of the program's part.
+    /// The number of bytes in front of the program's part.
     pub(crate) front: u64,
-    /// Where in the image the donor's own begins.
+    /// The offset of the donor's part in the image.
     pub(crate) own: u64,
-    /// By how much the donor's distances change.
+    /// The change of the donor's distances.
     pub(crate) shift: i64,
 }
 
@@ -51,7 +52,7 @@ impl ThreadStorage {
     /// Variant II: storage ends at the thread pointer. The donor's part goes in front.
     fn in_front(image: &Image<'_>, blob: &Blob, stock: &Segment) -> ThreadStorage {
         let (size, align) = (stock.memory_size, stock.align.max(1));
-        // What musl makes of the stock program's (src/env/__init_tls.c, static_init_tls).
+        // The size that musl reserves for the stock program (src/env/__init_tls.c, static_init_tls).
         let before = size + (0u64.wrapping_sub(size).wrapping_sub(stock.address) & (align - 1));
         let own = &blob.tls;
         let own_align = own.align.max(1);
@@ -105,7 +106,7 @@ impl ThreadStorage {
     }
 }
 
-/// Where variant I puts storage, from the thread pointer, by its address and alignment.
+/// The distance of the storage from the thread pointer in variant I, by its address and alignment.
 pub(crate) fn distance(address: u64, align: u64) -> u64 {
     GAP + (address.wrapping_sub(GAP) & (align - 1))
 }

@@ -1,15 +1,15 @@
-//! A function's instructions, decoded once, and which of them have been executed.
+//! A function's instructions, decoded once, and a record of those that have been executed.
 
 use std::collections::HashMap;
 
 use super::Stop;
 
-/// More than any string function has, with what it calls.
+/// A limit on instructions. No string function has as many, with those that it calls.
 const MOST: usize = 400;
-/// Where nothing follows.
+/// The index of no instruction.
 const NOWHERE: usize = usize::MAX;
 
-/// What an instruction does to the flow of control, and where it leads.
+/// The effect of an instruction on the flow of control, with its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,
@@ -32,7 +32,7 @@ impl Flow {
     }
 }
 
-/// An instruction, and where the one behind it begins.
+/// An instruction, and the address of the one behind it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Decoded<I> {
     pub(super) instruction: I,
@@ -48,18 +48,18 @@ pub(super) struct Step<I> {
     pub(super) flow: Flow,
     /// The index of the instruction behind it.
     pub(super) next: usize,
-    /// The index of the one that it leads to.
+    /// The index of its target.
     pub(super) target: usize,
 }
 
-/// A function as far as direct branches and calls lead.
+/// A function, as far as direct branches and calls lead.
 #[derive(Debug)]
 pub(super) struct Body<I> {
     pub(super) steps: Vec<Step<I>>,
     executed: Vec<bool>,
-    /// Of conditional branches: bit 0, it was taken; bit 1, it was not.
+    /// For conditional branches: bit 0 if it was taken, bit 1 if it was not.
     ways: Vec<u8>,
-    /// Of conditional branches: whether each time it asked for nothing but how the arguments are aligned.
+    /// For conditional branches: whether every time the condition depended only on the alignment of the arguments.
     of_alignment: Vec<bool>,
 }
 
@@ -104,7 +104,7 @@ impl<I> Body<I> {
         Ok(Body { steps, executed: vec![false; count], ways: vec![0; count], of_alignment: vec![true; count] })
     }
 
-    /// Forgets what has been executed.
+    /// Clears the record of what has been executed.
     pub(super) fn forget(&mut self) {
         self.executed.fill(false);
         self.ways.fill(0);
@@ -122,9 +122,9 @@ impl<I> Body<I> {
 
     /// The first instruction that has not been executed, or branch that always went the same way.
     ///
-    /// A branch that asks for the alignment of arguments alone may have one way only, where all alignments have been
-    /// tried: loops up to an aligned address that compilers have unrolled end so. What only the other way leads to is
-    /// left out.
+    /// A branch that only tests the alignment of arguments may always go the same way, since all alignments have been
+    /// tried: unrolled loops up to an aligned address end like that. Code that only the other way leads to is not
+    /// required to run.
     pub(super) fn untested(&self) -> Option<u64> {
         let (mut open, mut seen) = (vec![0], vec![false; self.steps.len()]);
         let mut untested: Option<u64> = None;

@@ -7,15 +7,15 @@ use crate::Program;
 
 /// The smallest page that the kernel protects.
 pub(crate) const PAGE: u64 = 4096;
-/// Where the blocks' regions lie. Neither is a multiple of more than it has to be of the other.
+/// The addresses of the regions for blocks. They have no more alignment in common than they must.
 const BASES: [u64; 2] = [0x7a31_2c00_0000, 0x7b52_ed00_0000];
-/// What a region holds: the longest block, and a page before and behind.
+/// The size of a region: the longest block, and a page before and behind.
 const REGION: usize = 160 * 1024;
 const STACK: u64 = 0x7ffc_1230_0000;
-/// What a function may push, and what lies above its return address.
+/// The size of the stack: what a function may push, and the bytes above its return address.
 const STACK_SIZE: usize = 512;
 
-/// A stretch of addresses with bytes in it.
+/// A range of addresses with its bytes.
 #[derive(Debug)]
 struct Region {
     base: u64,
@@ -31,13 +31,13 @@ impl Region {
     }
 }
 
-/// Everything that a run sees.
+/// All memory that a run can access.
 #[derive(Debug)]
 pub(crate) struct Memory<'a> {
     program: &'a dyn Program,
     regions: [Region; 2],
     stack: Vec<u8>,
-    /// Which bytes of the stack the function has written.
+    /// The bytes of the stack that the function has written.
     set: Vec<bool>,
 }
 
@@ -52,13 +52,13 @@ impl<'a> Memory<'a> {
         self.regions[region].base
     }
 
-    /// A region's bytes, to be laid out and compared.
+    /// A region's bytes, to be prepared and compared.
     pub(crate) fn bytes(&mut self, region: usize, range: Range<u64>) -> &mut [u8] {
         let Region { base, bytes, .. } = &mut self.regions[region];
         &mut bytes[(range.start - *base) as usize..(range.end - *base) as usize]
     }
 
-    /// Allows reads from the pages that hold a byte of `read`, and writes to `write` alone.
+    /// Allows reads from the pages that hold a byte of `read`, and writes only to `write`.
     pub(crate) fn allow(&mut self, region: usize, read: Range<u64>, write: Range<u64>) {
         let region = &mut self.regions[region];
         region.readable = match read.is_empty() {
@@ -68,7 +68,7 @@ impl<'a> Memory<'a> {
         region.writable = write;
     }
 
-    /// Where the return address lies when a function begins: 16 bytes are aligned behind it.
+    /// The address of the return address when a function begins. The address behind it is a multiple of 16.
     pub(super) fn stack_top() -> u64 {
         STACK + STACK_SIZE as u64 - 8
     }
@@ -82,7 +82,7 @@ impl<'a> Memory<'a> {
         (at >= STACK && end <= Memory::stack_top()).then(|| (at - STACK) as usize)
     }
 
-    /// Up to 16 bytes, and which of them have been set.
+    /// Up to 16 bytes, and which of them have been set, as bits.
     pub(super) fn read(&self, at: u64, size: usize) -> Result<(u128, u16), Stop> {
         let mut bytes = [0; 16];
         for region in &self.regions {
@@ -98,7 +98,7 @@ impl<'a> Memory<'a> {
         Ok((u128::from_le_bytes(bytes), known))
     }
 
-    /// A constant of the program, at an address that the instruction says by itself.
+    /// A constant of the program, at an address that the instruction contains.
     pub(super) fn constant(&self, at: u64, size: usize) -> Result<u128, Stop> {
         let mut bytes = [0; 16];
         bytes[..size].copy_from_slice(self.program.constant(at, size).ok_or(Stop::Fault { at })?);

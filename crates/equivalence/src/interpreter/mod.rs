@@ -1,9 +1,10 @@
-//! Instructions, executed one by one on memory that is watched: what a function does with given arguments, and nothing
-//! of it on trust.
+//! Executes instructions one by one on watched memory: the effect of a function with given arguments, with nothing
+//! taken on trust.
 //!
-//! Only what compilers and musl's assembly make string functions of is known here; at anything else the run ends, and
-//! the function counts as unproven. So does whatever the architecture or the calling convention leaves open: a run ends
-//! where a register, a flag or a byte of the stack is used that nobody has set.
+//! Only the instructions that compilers and musl's assembly use for string functions are known. At any other
+//! instruction the run ends, and the function counts as unproven. The same holds for whatever the architecture or the
+//! calling convention leaves undefined: a run ends if it uses a register, a flag or a byte of the stack that was never
+//! set.
 
 mod aarch64;
 mod body;
@@ -23,31 +24,31 @@ use crate::Program;
 /// Why a run, or the reading of a function, ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// An instruction that is not known here.
+    /// An unknown instruction.
     Unknown {
         /// Its address.
         address: u64,
     },
-    /// Where it goes on is not in the code: a jump or a call through a register or a table.
+    /// The target is not in the code: a jump or a call through a register or a table.
     Indirect {
         /// The instruction's address.
         address: u64,
     },
     /// More instructions than a string function has.
     Large,
-    /// Memory that it must not touch.
+    /// An access to memory that the function must not touch.
     Fault {
-        /// What it wanted to touch.
+        /// The address of the access.
         at: u64,
     },
-    /// Something was used that nobody has set.
+    /// The use of a value that was never set.
     Unset {
         /// The instruction's address.
         address: u64,
     },
-    /// The stack, or a register that belongs to the caller, was not as it was.
+    /// The stack, or a register that belongs to the caller, was not restored.
     Convention,
-    /// It did not come to an end.
+    /// The function did not end.
     Endless,
 }
 
@@ -58,56 +59,57 @@ pub(crate) enum Argument {
     Address(u64),
     /// Another number of 64 bits.
     Word(u64),
-    /// A number of 32 bits; the register's others are not the function's to use.
+    /// A number of 32 bits. The function must not use the register's other bits.
     Int(u32),
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome {
     result: u64,
-    /// Which of its bytes have been set.
+    /// The bytes of the result that have been set, as bits.
     known: u8,
-    /// Instructions, and rounds of those that repeat.
+    /// Executed instructions, plus the rounds of those that repeat.
     pub(crate) steps: u64,
 }
 
 impl Outcome {
-    /// 64 bits, if all of them were set.
+    /// All 64 bits; `None` unless all of them were set.
     pub(crate) fn word(&self) -> Option<u64> {
         (self.known == 0xff).then_some(self.result)
     }
 
-    /// The lower 32 bits.
+    /// The lower 32 bits; `None` unless all of them were set.
     pub(crate) fn int(&self) -> Option<i32> {
         (self.known & 15 == 15).then_some(self.result as i32)
     }
 }
 
-/// A function, and what runs it.
+/// A function with its interpreter.
 pub(crate) trait Interpreter<'a>: fmt::Debug {
-    /// Reads the function at an address, as far as direct branches and calls lead, instead of the one before.
+    /// Reads the function at an address, as far as direct branches and calls lead. It replaces the one before.
     fn read(&mut self, start: u64) -> Result<(), Stop>;
 
     fn memory(&mut self) -> &mut Memory<'a>;
 
-    /// Calls the function. What it executes is noted.
+    /// Calls the function, and records what it executes.
     fn call(&mut self, arguments: &[Argument], limit: u64) -> Result<Outcome, Stop>;
 
-    /// Forgets what has been executed.
+    /// Clears the record of what has been executed.
     fn forget(&mut self);
 
     /// The first instruction that has not been executed, or branch that always went the same way.
     fn untested(&self) -> Option<u64>;
 
-    /// Numbers that its instructions compare with, or subtract: where it may treat longer blocks in another way.
+    /// The numbers that its instructions compare with, or subtract: lengths from which it may treat blocks in another
+    /// way.
     fn numbers(&self) -> Vec<u64>;
 
     /// Whether it touches memory other than the stack, as every string function does.
     fn touches_memory(&self) -> bool;
 }
 
-/// The interpreter for a program's architecture, if there is one.
+/// The interpreter for a program's architecture; `None` if there is none.
 pub(crate) fn of<'a>(program: &'a dyn Program) -> Option<Box<dyn Interpreter<'a> + 'a>> {
     match program.arch() {
         Arch::X86_64 => Some(Box::new(processor::Run::<x86_64::Processor<'a>>::new(program))),

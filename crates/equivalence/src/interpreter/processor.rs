@@ -1,4 +1,4 @@
-//! What all processors have in common: how a function is run.
+//! The parts that all processors have in common: running a function.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::body::{Body, Decoded, Flow};
 use super::{Argument, Interpreter, Memory, Outcome, Stop};
 use crate::Program;
 
-/// How many instructions a run has taken, and how many it may.
+/// The number of instructions that a run has taken, and the limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Budget {
     pub(super) steps: u64,
@@ -20,13 +20,13 @@ impl Budget {
     }
 }
 
-/// What instructions of an architecture work on.
+/// The state that an architecture's instructions work on.
 pub(super) trait Processor<'a>: fmt::Debug {
     type Instruction: Copy + fmt::Debug;
 
     fn new(memory: Memory<'a>) -> Self;
 
-    /// The instruction at an address. An error for one that cannot be executed here.
+    /// Decodes the instruction at an address. An error if it cannot be executed here.
     fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Self::Instruction>, Stop>;
 
     /// A number that an instruction compares with or subtracts.
@@ -39,21 +39,23 @@ pub(super) trait Processor<'a>: fmt::Debug {
 
     fn budget(&mut self) -> &mut Budget;
 
-    /// Registers as a caller leaves them: arguments, the stack, and in all others what is nothing's address or length.
+    /// Sets the registers as a caller leaves them: arguments, the stack, and in all others numbers that are no address
+    /// or length in use.
     fn begin(&mut self, arguments: &[Argument]);
 
-    /// The result, and which of its bytes have been set, if stack and registers are as the caller expects them.
+    /// The result, and which of its bytes have been set. An error if stack and registers are not as the caller expects
+    /// them.
     fn end(&self) -> Result<(u64, u8), Stop>;
 
     fn execute(&mut self, instruction: &Self::Instruction) -> Result<(), Stop>;
 
-    /// Whether a conditional branch is taken, and whether that depends on nothing but how the arguments are aligned.
+    /// Whether a conditional branch is taken, and whether that depends only on the alignment of the arguments.
     fn decide(&self, instruction: &Self::Instruction) -> Result<(bool, bool), Stop>;
 
-    /// Does what a call does, but for the jump, and gives what its return has to find.
+    /// Executes a call except for its jump. Returns the address that its return has to find.
     fn enter(&mut self, instruction: &Self::Instruction) -> Result<u64, Stop>;
 
-    /// Does what a return does. `expected` is what [`enter`](Self::enter) gave; nothing at the end of the run.
+    /// Executes a return. `expected` is the address that [`enter`](Self::enter) returned; `None` at the end of the run.
     fn leave(&mut self, instruction: &Self::Instruction, expected: Option<u64>) -> Result<(), Stop>;
 }
 

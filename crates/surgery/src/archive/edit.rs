@@ -1,4 +1,4 @@
-//! Takes members out of an archive and puts one in, leaving every other byte that is not the symbol index's as it was.
+//! Removes members from an archive and inserts one. All bytes except the symbol index stay as they were.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use format::{DonorKind, printable};
 use super::index::Width;
 use super::{Archive, ArchiveError, HEADER, MAGIC, Member};
 
-/// A member to be put into an archive.
+/// A member to insert into an archive.
 #[derive(Debug, Clone)]
 pub struct Insert<'a> {
     before: usize,
@@ -17,11 +17,11 @@ pub struct Insert<'a> {
 }
 
 impl<'a> Insert<'a> {
-    /// `data` under `name`, before the member that now has the ordinal `before`; behind the last one if there is none
-    /// of that ordinal. `symbols` are what the index says that it defines, in this order.
+    /// Inserts `data` as `name` before the member that now has the ordinal `before`, or at the end if no member has it.
+    /// `symbols` are the symbols that the index lists for it, in this order.
     ///
     /// # Errors
-    /// A name that takes the name table, which stays as it is, or a size over ten digits.
+    /// The name would need the name table, which stays as it is; or the size takes more than ten digits.
     pub fn new(before: usize, name: &str, data: &'a [u8], symbols: Vec<&'a [u8]>) -> Result<Self, ArchiveError> {
         let unfit = |found: String| ArchiveError::Name { name: printable(name.as_bytes()), found };
         if name.is_empty() || name.len() > 15 {
@@ -36,7 +36,7 @@ impl<'a> Insert<'a> {
         Ok(Insert { before, name: name.to_owned(), data, symbols })
     }
 
-    /// The donor of a graft. Its name fits.
+    /// Inserts the donor of a graft. Its name always fits.
     pub(crate) fn donor(kind: DonorKind, before: usize, data: &'a [u8], symbols: Vec<&'a [u8]>) -> Self {
         Insert { before, name: kind.member_name().to_owned(), data, symbols }
     }
@@ -45,7 +45,7 @@ impl<'a> Insert<'a> {
         (HEADER + self.data.len()).next_multiple_of(2)
     }
 
-    /// The header is what `ar D` writes: no time, owner 0, mode 0644.
+    /// Writes the member. The header is what `ar D` writes: no time, owner 0, mode 0644.
     fn write(&self, out: &mut Vec<u8>) {
         let name = format!("{}/", self.name);
         out.extend_from_slice(
@@ -75,16 +75,15 @@ impl Piece<'_> {
 }
 
 impl Archive<'_> {
-    /// The archive without the members that have the ordinals in `removed`, and with `insert`. All other members keep
-    /// header and content byte for byte, in their order, and so does the name table. The index keeps its entries in
-    /// their order, but for those of removed members; the inserted member's stand where the member stands. An archive
-    /// without an index stays without.
-    /// An index of 32-bit offsets that do not reach all members becomes one of 64-bit offsets.
+    /// Returns the archive without the members in `removed`, and with `insert`. All other members keep header, content
+    /// and order, byte for byte, and so does the name table. The index keeps its entries in their order, except those
+    /// of removed members; the inserted member's entries stand where the member stands. An archive without an index
+    /// gets none. An index of 32-bit offsets that cannot reach all members becomes one of 64-bit offsets.
     pub fn edit(&self, removed: &BTreeSet<usize>, insert: Option<&Insert<'_>>) -> Vec<u8> {
         self.edit_reaching(u64::from(u32::MAX), removed, insert)
     }
 
-    /// As [`Archive::edit`], with the greatest offset that 32 bits take.
+    /// Like [`Archive::edit`]. `reach` is the greatest offset that 32 bits take.
     fn edit_reaching(&self, reach: u64, removed: &BTreeSet<usize>, insert: Option<&Insert<'_>>) -> Vec<u8> {
         let pieces = self.pieces(removed, insert);
         let symbols = self.symbols(removed, insert);
@@ -144,7 +143,8 @@ impl Archive<'_> {
         pieces
     }
 
-    /// The entries of the edited index: the ordinal that the member had, or `None` for the inserted one; the symbol.
+    /// The entries of the edited index: the ordinal that the member had, or `None` for the inserted one, and the
+    /// symbol.
     fn symbols<'p>(
         &'p self,
         removed: &BTreeSet<usize>,
@@ -187,9 +187,9 @@ impl Archive<'_> {
     }
 }
 
-/// Where everything will be, in bytes from the start of the edited archive.
+/// The positions of everything in the edited archive, in bytes from its start.
 struct Layout {
-    /// Headers of kept members, by the ordinal that they had, from 0. Those of removed members mean nothing.
+    /// Headers of kept members, by the ordinal that they had, from 0. Entries of removed members have no meaning.
     kept: Vec<u64>,
     inserted: u64,
     last_member: u64,

@@ -1,4 +1,4 @@
-//! What can be wrong with an archive, and where.
+//! Errors in an archive, with their place.
 
 use std::fmt;
 
@@ -17,33 +17,33 @@ pub enum ArchiveError {
     /// BSD's form, which macOS uses.
     #[error("an archive in BSD's form (`{evidence}` at offset {offset:#x}), expected System V's")]
     Bsd {
-        /// Of the header that shows it.
+        /// The offset of the header that shows it.
         offset: usize,
         /// The start of a name that only BSD's form has.
         evidence: &'static str,
     },
-    /// Damaged.
+    /// The archive is malformed.
     #[error("{place}: {fault}")]
     Malformed {
-        /// Where.
+        /// The place of the fault.
         place: Place,
-        /// How.
+        /// The fault.
         fault: Fault,
     },
-    /// What is to be inserted cannot be a member.
+    /// The member to insert has a name that does not fit.
     #[error(
         "a member cannot be named `{name}`: found {found}, expected 1 to 15 bytes of printable ASCII without a slash"
     )]
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         found: String,
     },
-    /// What is to be inserted is too large for the header's ten digits.
+    /// The member to insert is too large for the header's ten digits.
     #[error("a member of {size} bytes is larger than an archive can hold")]
     Large {
-        /// In bytes.
+        /// Its size in bytes.
         size: usize,
     },
 }
@@ -71,7 +71,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong at a place.
+/// A fault at a place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The file ends inside a header.
@@ -80,16 +80,16 @@ pub enum Fault {
         /// Bytes that are left.
         found: usize,
     },
-    /// The header's last two bytes.
+    /// The header does not end with the terminator.
     #[error("the header ends with {found}, expected \"`\\n\"")]
     Terminator {
-        /// Quoted.
+        /// The header's last two bytes, quoted.
         found: String,
     },
-    /// The size is no number.
+    /// The size is not a number.
     #[error("the size is {found}, expected a decimal number")]
     Size {
-        /// Quoted.
+        /// The size's field, quoted.
         found: String,
     },
     /// The file ends inside the content.
@@ -100,13 +100,13 @@ pub enum Fault {
         /// Bytes that the header promises.
         expected: u64,
     },
-    /// A reference into the name table that is no number.
+    /// A reference into the name table is not a number.
     #[error("the name is {found}, expected an offset into the name table")]
     NameReference {
-        /// Quoted.
+        /// The name's field, quoted.
         found: String,
     },
-    /// A reference into a name table that does not reach so far, or does not exist.
+    /// A reference lies outside the name table, or there is no name table.
     #[error("the name is at {reference} of the name table, which has {size} bytes")]
     NameOutside {
         /// Offset into the name table.
@@ -114,16 +114,16 @@ pub enum Fault {
         /// Its size.
         size: usize,
     },
-    /// A name in the name table without an end.
+    /// A name in the name table has no end.
     #[error("the name at {reference} of the name table has no end, expected a newline")]
     NameUnterminated {
         /// Offset into the name table.
         reference: u64,
     },
-    /// An empty name.
+    /// The name is empty.
     #[error("the name is empty")]
     NameEmpty,
-    /// An index or a name table that is not at the front, or is there twice.
+    /// The index or the name table is not at the front, or occurs twice.
     #[error("found {found} here, expected it once, before the first member")]
     OutOfPlace {
         /// Which of the two.
@@ -142,17 +142,17 @@ pub enum Fault {
     /// The names in the index end before its entries do.
     #[error("the symbol index has names for {found} symbols, expected {count}")]
     IndexNames {
-        /// Names that are complete.
+        /// The number of complete names.
         found: usize,
         /// Its count of entries.
         count: u64,
     },
-    /// An entry that does not point to a member's header.
+    /// An entry does not point to a member's header.
     #[error("the symbol index has `{symbol}` at offset {target:#x}, where no member starts")]
     IndexTarget {
         /// The entry's symbol.
         symbol: String,
-        /// Where it points.
+        /// The offset that it points to.
         target: u64,
     },
 }

@@ -5,7 +5,7 @@ use format::printable;
 use super::error::Fault;
 use super::{HEADER, Member};
 
-/// Bytes of a number in the index.
+/// The size of a number in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     /// Named `/`.
@@ -31,19 +31,19 @@ impl Width {
     }
 }
 
-/// How a writer fills the index up. GNU ar and llvm-ar count the padding as content, and so no two agree on its end.
+/// How a writer pads the index. GNU ar and llvm-ar count the padding as content, and they disagree on its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Padding<'a> {
-    /// NUL bytes up to a multiple of this, inside.
+    /// NUL bytes up to a multiple of this, counted as content.
     Inside(usize),
-    /// None inside; an odd size is padded as any member's is.
+    /// No padding within the content; an odd size is padded as any member's is.
     Outside,
     /// Something else, kept as it is.
     Kept(&'a [u8]),
 }
 
 impl<'a> Padding<'a> {
-    /// Of an index with `used` bytes and this tail.
+    /// Recognises the padding of an index with `used` bytes and this tail.
     fn recognise(width: Width, used: usize, tail: &'a [u8]) -> Self {
         let (total, zero) = (used + tail.len(), tail.iter().all(|byte| *byte == 0));
         let fits = |alignment: &usize| zero && total.is_multiple_of(*alignment) && tail.len() < *alignment;
@@ -67,10 +67,10 @@ impl<'a> Padding<'a> {
     }
 }
 
-/// A symbol index, its offsets resolved to ordinals.
+/// A symbol index with its offsets resolved to ordinals.
 #[derive(Debug, Clone)]
 pub(super) struct Index<'a> {
-    /// Its header, for the metadata.
+    /// The header, kept for its metadata.
     pub(super) header: &'a [u8],
     pub(super) width: Width,
     /// Ordinal and symbol, in the order of the index.
@@ -107,7 +107,7 @@ impl<'a> Index<'a> {
         Ok(Index { header, width, entries, padding })
     }
 
-    /// Header, content and padding of an index of `entries`: where each one's member starts, and its symbol.
+    /// Writes header, content and padding of an index of `entries`: the offset of a member's header, and the symbol.
     pub(super) fn write(&self, width: Width, entries: &[(u64, &[u8])], out: &mut Vec<u8>) {
         let start = out.len();
         let used = used(width, entries.iter().map(|(_, symbol)| *symbol));
@@ -133,14 +133,14 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Bytes that [`Index::write`] writes for these symbols.
+    /// The number of bytes that [`Index::write`] writes for these symbols.
     pub(super) fn written<'s>(&self, width: Width, symbols: impl Iterator<Item = &'s [u8]>) -> usize {
         let used = used(width, symbols);
         (HEADER + used + self.padding.fill(used).len()).next_multiple_of(2)
     }
 }
 
-/// Bytes of count, offsets and names.
+/// The size of count, offsets and names in bytes.
 fn used<'s>(width: Width, symbols: impl Iterator<Item = &'s [u8]>) -> usize {
     width.bytes() + symbols.map(|symbol| width.bytes() + symbol.len() + 1).sum::<usize>()
 }

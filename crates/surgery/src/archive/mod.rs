@@ -29,9 +29,9 @@ pub struct Archive<'a> {
 /// A member other than the symbol index and the name table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// Its place among the members, from 1. The only identity that a member has: names can be doubled.
+    /// Its position among the members, from 1. This alone identifies a member: names can occur twice.
     pub ordinal: usize,
-    /// Without the terminating slash, from the name table if need be. May be a path.
+    /// Without the terminating slash, from the name table if it is a long one. May be a path.
     pub name: &'a [u8],
     /// Where its header starts, in bytes from the start of the archive.
     pub offset: usize,
@@ -42,7 +42,7 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// The name as text, with what is not UTF-8 replaced.
+    /// The name as text. Bytes that are not UTF-8 are replaced.
     pub fn display_name(&self) -> String {
         format::printable(self.name)
     }
@@ -52,32 +52,32 @@ impl<'a> Archive<'a> {
     /// Reads and checks the structure of an archive: every header, every name, every entry of the index.
     ///
     /// # Errors
-    /// What is not a System V archive, and whatever is damaged, with its offset and member.
+    /// `bytes` are not a System V archive, or are damaged. The error has the offset and the member.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ArchiveError> {
         parse::parse(bytes)
     }
 
-    /// All members in their order: the one with ordinal n is at n - 1.
+    /// All members in their order: ordinal n is at index n - 1.
     pub fn members(&self) -> &[Member<'a>] {
         &self.members
     }
 
-    /// The member with this ordinal.
+    /// The member with this ordinal; `None` if there is none.
     pub fn member(&self, ordinal: usize) -> Option<&Member<'a>> {
         self.members.get(ordinal.checked_sub(1)?)
     }
 
-    /// Whether there is a symbol index. Linkers want one.
+    /// Whether there is a symbol index. Linkers need one.
     pub fn has_index(&self) -> bool {
         self.index.is_some()
     }
 
-    /// The symbol index as pairs of ordinal and symbol, in its order; empty where there is none.
+    /// The symbol index as pairs of ordinal and symbol, in its order; empty if there is none.
     pub fn indexed(&self) -> impl Iterator<Item = (usize, &'a [u8])> + '_ {
         self.index.iter().flat_map(|index| index.entries.iter().copied())
     }
 
-    /// The archive as it was read.
+    /// The bytes that the archive was read from.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

@@ -6,7 +6,7 @@ use super::error::{Fault, Place, quoted};
 use super::index::{Index, Width};
 use super::{Archive, ArchiveError, HEADER, MAGIC, Member};
 
-/// A header with its content, before it is known what it is.
+/// A header with its content, before its name is read.
 struct Record<'a> {
     offset: usize,
     header: &'a [u8],
@@ -14,7 +14,7 @@ struct Record<'a> {
     whole: &'a [u8],
 }
 
-/// The header's sixteen bytes of name, understood.
+/// The header's sixteen bytes of name, decoded.
 enum Name<'a> {
     Index(Width),
     Table,
@@ -72,7 +72,7 @@ fn member<'a>(ordinal: usize, name: &'a [u8], record: &Record<'a>) -> Member<'a>
     Member { ordinal, name, offset: record.offset, data: record.data, whole: record.whole }
 }
 
-/// The name for a message about a record that may be damaged; `None` if it has no readable one.
+/// The name for a message about a record that may be damaged; `None` if it has no readable name.
 fn name_shown(rest: &[u8], table: Option<&NameTable<'_>>) -> Option<String> {
     let trimmed = rest.get(..16)?.trim_ascii_end();
     match trimmed {

@@ -1,19 +1,19 @@
-//! What can be wrong with a donor's object, or with what is asked of it.
+//! Errors of a donor's object, and of the options that are requested of it.
 
 use format::{NoteError, OptionsError};
 
 use relocatable::ObjectError;
 
-/// Why an object is no donor, or cannot be tuned as asked.
+/// Why an object is not a donor, or cannot take the requested options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DonorError {
-    /// No object at all.
+    /// The object is empty.
     #[error("the donor's object is empty")]
     Empty,
     /// Not an object, or one of another architecture.
     #[error("the donor's object: {0}")]
     Object(#[from] ObjectError),
-    /// A section that is missing, or there twice.
+    /// A section is missing, or occurs twice.
     #[error(
         "the donor's object has {found} sections `{name}`, expected 1",
         found = if *found == 0 { "no" } else { "several" }
@@ -21,7 +21,7 @@ pub enum DonorError {
     SectionCount {
         /// The section.
         name: &'static str,
-        /// How many there are; 2 stands for more than one.
+        /// How many there are. 2 stands for more than one.
         found: usize,
     },
     /// The note's section has another type, or is not loaded.
@@ -34,10 +34,10 @@ pub enum DonorError {
         /// `sh_flags`.
         flags: u64,
     },
-    /// A note that cannot be read or written.
+    /// The note cannot be read or written.
     #[error(transparent)]
     Note(#[from] NoteError),
-    /// Options that cannot be read, or set as asked.
+    /// The options cannot be read, or cannot be set as requested.
     #[error(transparent)]
     Options(#[from] OptionsError),
 }

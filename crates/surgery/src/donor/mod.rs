@@ -1,4 +1,4 @@
-//! Donor objects: what they say about themselves, and how options are baked into them.
+//! Donor objects: their notes, and how options are written into them.
 
 mod error;
 
@@ -13,17 +13,17 @@ use sha2::{Digest, Sha256};
 
 use relocatable::{Object, ObjectError, Section, Sections};
 
-/// A donor's object, its note and its options checked.
+/// A donor's object. Its note and its options have been checked.
 #[derive(Debug, Clone)]
 pub struct DonorObject<'a> {
     bytes: &'a [u8],
     kind: DonorKind,
     arch: Arch,
     note: Note,
-    /// Where the note's 512 bytes are.
+    /// The range of the note's 512 bytes.
     description: Range<usize>,
     options: Vec<DonorOption>,
-    /// Where the content of the options' section is; empty for a kind that has none.
+    /// The range of the options section's content; empty for a kind of donor without options.
     table: Range<usize>,
 }
 
@@ -31,7 +31,8 @@ impl<'a> DonorObject<'a> {
     /// Reads and checks a donor's object.
     ///
     /// # Errors
-    /// What is no relocatable object of a known architecture, and a note or options that are missing or malformed.
+    /// `bytes` are not a relocatable object of a known architecture, or the note or the options are missing or
+    /// malformed.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DonorError> {
         if bytes.is_empty() {
             return Err(DonorError::Empty);
@@ -40,7 +41,7 @@ impl<'a> DonorObject<'a> {
         DonorObject::read(bytes, object, OPTIONS_SECTION)
     }
 
-    /// Reads and checks a donor that is linked already, as a shared object.
+    /// Reads and checks a donor that is a shared object.
     ///
     /// # Errors
     /// Those of [`DonorObject::parse`].
@@ -74,35 +75,35 @@ impl<'a> DonorObject<'a> {
         Ok(DonorObject { bytes, kind, arch, note: Note::parse(&section.data[within])?, description, options, table })
     }
 
-    /// What it replaces.
+    /// What the donor replaces: the allocator or the string functions.
     pub fn kind(&self) -> DonorKind {
         self.kind
     }
 
-    /// What it is compiled for.
+    /// The architecture that the donor is compiled for.
     pub fn arch(&self) -> Arch {
         self.arch
     }
 
-    /// What its note says.
+    /// The donor's note.
     pub fn note(&self) -> Note {
         self.note.clone()
     }
 
-    /// What can be set, in the object's order.
+    /// The options that can be set, in the object's order.
     pub fn options(&self) -> Vec<DonorOption> {
         self.options.clone()
     }
 
-    /// SHA-256 of the object with the note's description and the options taken as zero: the same for every choice of
-    /// options.
+    /// SHA-256 of the object, with the note's description and the options taken as zero. It is the same for every
+    /// choice of options.
     pub fn checksum(&self) -> [u8; 32] {
         let mut zeroed = [self.description.clone(), self.table.clone()];
         zeroed.sort_by_key(|range| range.start);
         let mut hash = Sha256::new();
         let mut at = 0;
         for range in zeroed {
-            // A hostile object's two sections can overlap.
+            // In a hostile object the two sections can overlap.
             let (start, end) = (range.start.max(at), range.end.max(at));
             hash.update(&self.bytes[at..start]);
             hash.update(vec![0; end - start]);
@@ -112,11 +113,11 @@ impl<'a> DonorObject<'a> {
         hash.finalize().into()
     }
 
-    /// The object with these options set, later ones over earlier ones, and its note filled in. The same settings give
-    /// the same bytes in whatever order they come.
+    /// Returns the object with these options set and its note filled in. Later settings override earlier ones. The same
+    /// settings give the same bytes in any order.
     ///
     /// # Errors
-    /// An option that the donor does not have, a value out of its range, and options that do not fit into the note.
+    /// The donor does not have an option, a value is out of its range, or the options do not fit into the note.
     pub fn tuned(&self, settings: &[(String, i64)], allograft_version: &str) -> Result<Vec<u8>, DonorError> {
         let mut options = self.options.clone();
         for (name, value) in settings {
@@ -138,8 +139,8 @@ impl<'a> DonorObject<'a> {
     }
 }
 
-/// The note of an object that carries a donor of this kind; `None` if it has no such section, or sections that cannot
-/// be read.
+/// Returns the note of an object that carries a donor of this kind; `None` if it has no such section, or if its
+/// sections cannot be read.
 pub(crate) fn carried(object: &Object<'_>, kind: DonorKind) -> Result<Option<Note>, DonorError> {
     let Ok(sections) = object.sections() else { return Ok(None) };
     let named =

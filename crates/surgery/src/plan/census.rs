@@ -1,4 +1,4 @@
-//! Who defines what and who refers to it, in a whole archive.
+//! The symbol table of a whole archive: for each symbol, the members that define it and those that refer to it.
 
 use std::collections::HashMap;
 
@@ -17,26 +17,27 @@ pub(super) struct Definition<'a> {
     pub(super) visibility: Visibility,
 }
 
-/// What a member is and what it shares.
+/// A member's machine and its shared symbols.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entry<'a> {
-    /// `None` for what is not an ELF object: LLVM bitcode, text.
+    /// `None` for a member that is not an ELF object: LLVM bitcode, text.
     pub(super) machine: Option<Machine>,
-    /// In the order of its symbol table. Of what is not an ELF object: in the order of the archive's index.
+    /// In the order of the member's symbol table; for a member that is not an ELF object, in the order of the archive's
+    /// index.
     pub(super) defines: Vec<Definition<'a>>,
     pub(super) refers: Vec<Id>,
 }
 
-/// Members are counted from 0 here: one less than their ordinal.
+/// The symbol table. Members are counted from 0 here: a position is the ordinal less one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Census<'a> {
     pub(super) entries: Vec<Entry<'a>>,
     ids: HashMap<&'a [u8], Id>,
-    /// By id: who defines it, and whether weakly, in the archive's order.
+    /// By id: the members that define it, and whether weakly, in the archive's order.
     definers: Vec<Vec<(usize, bool)>>,
-    /// By id: who refers to it, weakly or not, in the archive's order.
+    /// By id: the members that refer to it, weakly or not, in the archive's order.
     referrers: Vec<Vec<usize>>,
-    /// By id: whether somebody refers to it other than weakly.
+    /// By id: whether a member refers to it other than weakly.
     wanted: Vec<bool>,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Unreadable {
 }
 
 impl<'a> Census<'a> {
-    /// Of all members; those that cannot be read count as if they were no objects, and are told of.
+    /// Reads all members. Members that cannot be read count as if they were not objects, and are returned as well.
     pub(super) fn take(archive: &Archive<'a>) -> (Census<'a>, Vec<Unreadable>) {
         let members = archive.members();
         let mut census = Census { entries: Vec::with_capacity(members.len()), ..Census::default() };
@@ -61,7 +62,7 @@ impl<'a> Census<'a> {
                 Err(source) => unreadable.push(Unreadable { position, source }),
             }
         }
-        // What cannot be looked into defines what the index says. Nothing tells what it refers to.
+        // A member that is not an object defines what the index says. What it refers to is unknown.
         for (ordinal, symbol) in archive.indexed() {
             if census.entries[ordinal - 1].machine.is_none() {
                 census.define(ordinal - 1, symbol, false, Visibility::Default);
@@ -100,17 +101,17 @@ impl<'a> Census<'a> {
         id
     }
 
-    /// The number of a name that occurs in the archive.
+    /// The number of a name; `None` if the name does not occur in the archive.
     pub(super) fn id(&self, name: &[u8]) -> Option<Id> {
         self.ids.get(name).copied()
     }
 
-    /// Who defines the symbol, and whether weakly.
+    /// The members that define the symbol, and whether weakly.
     pub(super) fn definers(&self, id: Id) -> &[(usize, bool)] {
         &self.definers[id as usize]
     }
 
-    /// Who refers to the symbol.
+    /// The members that refer to the symbol.
     pub(super) fn referrers(&self, id: Id) -> &[usize] {
         &self.referrers[id as usize]
     }
@@ -121,7 +122,7 @@ impl<'a> Census<'a> {
         self.wanted[id as usize] && self.definers(id).is_empty()
     }
 
-    /// Whether some member defines the symbol.
+    /// Whether a member defines the symbol.
     pub(super) fn defines(&self, name: &[u8]) -> bool {
         self.id(name).is_some_and(|id| !self.definers(id).is_empty())
     }

@@ -1,4 +1,4 @@
-//! What must hold after a graft: no symbol lost, none defined twice, the donor's needs met.
+//! Checks of a planned graft: no symbol is lost, none is defined twice, and the donor's needs are met.
 
 use format::family::FORK_HOOK;
 use format::{DonorKind, Note};
@@ -19,7 +19,7 @@ pub(super) fn fork_hook(census: &Census<'_>, excision: &Excision<'_, '_>) -> boo
     })
 }
 
-/// Everything that a member defines is still there when it has gone, or was never for anybody else.
+/// Checks that every symbol of a removed member is still defined, or was only for the removed members.
 pub(super) fn nothing_lost(
     census: &Census<'_>,
     excision: &Excision<'_, '_>,
@@ -46,7 +46,8 @@ pub(super) fn nothing_lost(
                 }
                 continue;
             }
-            // The donor of an earlier graft has had nothing followed: what it defined beyond this one may be wanted.
+            // For an earlier graft's donor no references were followed: members may refer to a symbol that it defines
+            // and this one does not.
             let outside = |referrer: &&usize| !excision.gone(**referrer);
             if let Some(referrer) = census.referrers(symbol.id).iter().find(outside) {
                 return Err(excision.entangled(*referrer, position, symbol));
@@ -63,7 +64,7 @@ pub(super) fn nothing_lost(
     Ok(())
 }
 
-/// Nothing that stays defines what the donor brings, but for what is weak and has its reasons.
+/// Checks that no member that stays defines one of the donor's symbols, except for allowed duplicates.
 pub(super) fn nothing_doubled(
     census: &Census<'_>,
     excision: &Excision<'_, '_>,
@@ -80,7 +81,7 @@ pub(super) fn nothing_doubled(
     Ok(())
 }
 
-/// The donor finds what it refers to, and has what libc calls by itself.
+/// Checks that the donor's undefined symbols are defined, and that it defines the hook that libc calls by itself.
 pub(super) fn donor_complete(
     census: &Census<'_>,
     excision: &Excision<'_, '_>,
@@ -98,12 +99,12 @@ pub(super) fn donor_complete(
     }
     if excision.kind == DonorKind::Strings {
         // Other libraries of the same link define some of these too: the archive leaves them to those (zig), or a
-        // program brings its own. Only a weak one gives way.
+        // program brings its own. Only a weak definition gives way.
         let strong = donated.defines.iter().find(|symbol| symbol.binding != Binding::Weak);
         return strong.map_or(Ok(()), |symbol| Err(Refusal::Strong { donor: donor(), symbol: text(symbol.name) }));
     }
     let hook = FORK_HOOK;
-    // libc's own stand-in hides that it is missing, until a child waits for a lock that nobody holds.
+    // libc's own stand-in hides that the hook is missing, until a child waits for a lock that nobody holds.
     if !donated.provides(hook.as_bytes()) && census.id(hook.as_bytes()).is_some() {
         return Err(Refusal::DonorLacks { donor: donor(), symbol: hook.to_owned() });
     }

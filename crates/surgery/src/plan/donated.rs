@@ -1,4 +1,4 @@
-//! What a donor's object brings and what it needs.
+//! The shared symbols of a donor's object.
 
 use std::collections::HashSet;
 
@@ -6,12 +6,12 @@ use relocatable::{Binding, ObjectError, Symbol, symbols};
 
 /// A donor's shared symbols.
 pub(super) struct Donated<'d> {
-    /// What it defines, in the order of its symbol table.
+    /// The symbols that it defines, in the order of its symbol table.
     pub(super) defines: Vec<Symbol<'d>>,
-    /// What it refers to and must find, in the same order.
+    /// The symbols that it refers to other than weakly, in the same order.
     pub(super) needed: Vec<&'d [u8]>,
     provides: HashSet<&'d [u8]>,
-    /// All that it refers to, weakly or not.
+    /// All symbols that it refers to, weakly or not.
     refers: HashSet<&'d [u8]>,
 }
 

@@ -1,4 +1,4 @@
-//! Which members go: those that define what the donor replaces, and what nothing but them needs.
+//! The removal set: the members that define what the donor replaces, and those that only they need.
 
 use std::collections::HashSet;
 
@@ -9,17 +9,17 @@ use super::donated::Donated;
 use super::{Reason, Refusal, family};
 use crate::archive::Archive;
 
-/// The set of members that go, while it grows.
+/// The removal set, while it grows.
 pub(super) struct Excision<'c, 'a> {
     pub(super) kind: DonorKind,
     archive: &'c Archive<'a>,
     census: &'c Census<'a>,
     donated: &'c Donated<'c>,
-    /// By position: why the member goes; `None` for one that stays.
+    /// By position: why the member is removed; `None` for one that stays.
     pub(super) reasons: Vec<Option<Reason>>,
-    /// Whether somebody else's allocator may go as well.
+    /// Whether an allocator that is not libc's own may be removed as well.
     another_goes: bool,
-    /// Members that have gone and whose symbols have not been followed.
+    /// Members that are in the set and whose symbols have not been followed yet.
     pending: Vec<usize>,
 }
 
@@ -34,22 +34,23 @@ impl<'c, 'a> Excision<'c, 'a> {
         Excision { kind, archive, census, donated, reasons, another_goes: false, pending: Vec::new() }
     }
 
-    /// Lets somebody else's allocator go as libc's own would.
+    /// Allows removing an allocator that is not libc's own.
     pub(super) fn let_another_go(&mut self) {
         self.another_goes = true;
     }
 
-    /// Whether a symbol may be lost with somebody else's allocator: what is for those who call that one by name.
+    /// Whether the symbol may be lost with another allocator: it is only for programs that call that allocator by its
+    /// own names.
     pub(super) fn may_be_lost(&self, symbol: &[u8]) -> bool {
         self.another_goes && !family::is_beside_malloc(symbol)
     }
 
-    /// Only this member goes: the donor of an earlier graft.
+    /// Removes this member only: an earlier graft's donor.
     pub(super) fn replace(&mut self, position: usize) {
         self.reasons[position] = Some(Reason::Graft);
     }
 
-    /// Everything that makes up the archive's own allocator goes.
+    /// Adds every member of the archive's own allocator to the set.
     pub(super) fn allocator(&mut self) -> Result<(), Refusal> {
         self.opaque()?;
         for (position, entry) in self.census.entries.iter().enumerate() {
@@ -70,8 +71,8 @@ impl<'c, 'a> Excision<'c, 'a> {
         Ok(())
     }
 
-    /// Everything that defines one of the donor's string functions goes. That the donor's are weak is what makes others
-    /// of their name bearable: see [`Excision::is_bearable`].
+    /// Adds every member that defines one of the donor's string functions. The donor's definitions are weak, so a
+    /// duplicate definition elsewhere is allowed: see [`Excision::is_bearable`].
     pub(super) fn strings(&mut self) -> Result<(), Refusal> {
         self.opaque()?;
         for (position, entry) in self.census.entries.iter().enumerate() {
@@ -89,8 +90,8 @@ impl<'c, 'a> Excision<'c, 'a> {
         Ok(())
     }
 
-    /// Whether a member may stay although it defines this symbol as the donor does, weakly or not. An allocator's hook
-    /// has a weak stand-in; string functions, those of a compiler's runtime library.
+    /// Whether a member may stay although it defines this symbol, weakly or not, and so does the donor. Allowed are
+    /// weak stand-ins for an allocator's hook, and the string functions of a compiler's runtime library.
     pub(super) fn is_bearable(&self, position: usize, symbol: &[u8], weak: bool) -> bool {
         match self.kind {
             DonorKind::Malloc => weak && family::is_hook(symbol),
@@ -98,22 +99,23 @@ impl<'c, 'a> Excision<'c, 'a> {
         }
     }
 
-    /// Whether a member is a compiler's runtime library that lies in the archive. Its memcpy is for programs without
-    /// libc, and weak.
+    /// Whether a member is part of a compiler's runtime library that lies in the archive. Its memcpy is weak, and for
+    /// programs without libc.
     fn is_of_runtime(&self, position: usize) -> bool {
         let defines = &self.census.entries[position].defines;
         let mut doubled = defines.iter().filter(|symbol| self.donated.provides(symbol.name));
         defines.iter().any(|symbol| family::is_of_runtime(symbol.name)) && doubled.all(|symbol| symbol.weak)
     }
 
-    /// Whether somebody else's allocator stood in for a symbol of the namespace `std`, which the C++ library of the
-    /// same link brings to whoever refers to it: the operators do to `std::get_new_handler`. (Itanium C++ ABI, 5.1.4.)
+    /// Whether the symbol is in the namespace `std`, and another allocator brought its own definition of it. The C++
+    /// library of the same link defines it for every program that refers to it, as the operators do to
+    /// `std::get_new_handler`. (Itanium C++ ABI, 5.1.4.)
     pub(super) fn is_of_cxx(&self, symbol: &[u8]) -> bool {
         self.another_goes && symbol.starts_with(b"_ZSt")
     }
 
-    /// Whether what somebody else's allocator defined strongly may come back weak: C++'s operators, which programs
-    /// replace.
+    /// Whether a symbol that another allocator defined strongly may be weak after the graft. C++'s operators may, since
+    /// programs replace them.
     pub(super) fn may_be_weak(&self, symbol: &[u8]) -> bool {
         self.another_goes && family::is_beside_malloc(symbol)
     }
@@ -127,7 +129,7 @@ impl<'c, 'a> Excision<'c, 'a> {
         self.reasons[position].is_some()
     }
 
-    /// Whether a member that defines this symbol is what the donor replaces.
+    /// Whether a member that defines this symbol is part of what the donor replaces.
     fn makes_a_seed(&self, name: &[u8]) -> bool {
         match self.kind {
             DonorKind::Malloc => family::makes_a_seed(name, true),
@@ -135,7 +137,7 @@ impl<'c, 'a> Excision<'c, 'a> {
         }
     }
 
-    /// Whether the symbol belongs to what the donor replaces, whoever defines it.
+    /// Whether the symbol belongs to what the donor replaces, whichever member defines it.
     fn is_family(&self, name: &[u8]) -> bool {
         match self.kind {
             DonorKind::Malloc => family::is_family(name),
@@ -143,12 +145,12 @@ impl<'c, 'a> Excision<'c, 'a> {
         }
     }
 
-    /// Whether nothing but what goes can want the symbol.
+    /// Whether only removed members can need the symbol.
     pub(super) fn is_inside_name(&self, name: &[u8]) -> bool {
         self.kind == DonorKind::Malloc && family::is_inside(name)
     }
 
-    /// Refuses what the index says is to be replaced and cannot be looked into.
+    /// Refuses an archive whose index names a symbol to be replaced in a member that is not an object with that symbol.
     fn opaque(&self) -> Result<(), Refusal> {
         let objects = self.census.entries.iter().enumerate().filter(|(_, entry)| entry.machine.is_some());
         let seen: HashSet<(usize, &[u8])> = objects
@@ -161,7 +163,7 @@ impl<'c, 'a> Excision<'c, 'a> {
         Err(Refusal::Opaque { ordinal, name, symbol: text(symbol) })
     }
 
-    /// Refuses an allocator that is not libc's own.
+    /// Refuses an allocator that is not libc's own, unless it may be removed.
     fn another(&self, position: usize, defines: &[Definition<'_>]) -> Result<(), Refusal> {
         let known = defines.iter().find_map(|symbol| Some((symbol, family::foreign_allocator(symbol.name)?)));
         let beside = || defines.iter().find(|symbol| family::is_beside_malloc(symbol.name));
@@ -176,7 +178,7 @@ impl<'c, 'a> Excision<'c, 'a> {
         Err(Refusal::AnotherAllocator { ordinal, name, symbol: text(symbol.name), allocator, lost })
     }
 
-    /// Refuses to let somebody else's allocator go with what others may call that know nothing of it.
+    /// Refuses to remove another allocator if that loses symbols that callers outside of it may need.
     fn all_kept(&self, position: usize, defines: &[Definition<'_>]) -> Result<(), Refusal> {
         let elsewhere =
             |symbol: &Definition<'_>| self.census.definers(symbol.id).iter().any(|(definer, _)| *definer != position);
@@ -189,7 +191,8 @@ impl<'c, 'a> Excision<'c, 'a> {
         Err(Refusal::LostWithAnother { ordinal, name, symbols })
     }
 
-    /// What a member's going takes with it: those that need what it defines, and what only it and its like needed.
+    /// Adds the members that follow from a removed one: those that need its symbols, and those that only removed
+    /// members needed.
     fn follow(&mut self, position: usize) -> Result<(), Refusal> {
         let census = self.census;
         for symbol in &census.entries[position].defines {
@@ -216,18 +219,18 @@ impl<'c, 'a> Excision<'c, 'a> {
         Ok(())
     }
 
-    /// Whether some member that stays defines the symbol too.
+    /// Whether a member that stays defines the symbol too.
     pub(super) fn stays_defined(&self, symbol: &Definition<'_>) -> bool {
         self.census.definers(symbol.id).iter().any(|(definer, _)| !self.gone(*definer))
     }
 
-    /// Whether nobody but members that go, and `position` itself, refers to the symbol.
+    /// Whether only removed members, and `position` itself, refer to the symbol.
     pub(super) fn unwanted(&self, symbol: &Definition<'_>, position: usize) -> bool {
         let outside = |referrer: &usize| *referrer != position && !self.gone(*referrer);
         !self.donated.needs(symbol.name) && !self.census.referrers(symbol.id).iter().any(outside)
     }
 
-    /// Whether all that a member defines is of what goes.
+    /// Whether every symbol of a member belongs to what is replaced.
     fn is_inside(&self, position: usize) -> bool {
         let defines = &self.census.entries[position].defines;
         !defines.is_empty()
@@ -238,8 +241,8 @@ impl<'c, 'a> Excision<'c, 'a> {
             })
     }
 
-    /// Whether a member is there for members that go and for nothing else. One that defines what another member has a
-    /// weak stand-in for is not: it may be wanted without being referred to.
+    /// Whether only removed members need a member. A member is not an orphan if it defines a symbol that another member
+    /// has a weak stand-in for: it may be needed without a reference to it.
     fn is_orphan(&self, position: usize) -> bool {
         let defines = &self.census.entries[position].defines;
         !defines.is_empty()

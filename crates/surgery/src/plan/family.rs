@@ -1,12 +1,12 @@
-//! The names of the malloc family, as musl has them from 1.1 to 1.2.6: what makes a member a part of the allocator.
+//! The names of the malloc family in musl 1.1 to 1.2.6: they decide which members are part of the allocator.
 
 use format::family::{BESIDE_MUSL, FORK_HOOK, OF_LIBC, PUBLIC};
 
-/// What musl's `malloc` and `__libc_malloc` call (musl: `src/malloc/lite_malloc.c`). Whoever defines this, or one of
-/// [`OF_LIBC`], is part of the allocator.
+/// The function that musl's `malloc` and `__libc_malloc` call (musl: `src/malloc/lite_malloc.c`). A member that defines
+/// this, or one of [`OF_LIBC`], is part of the allocator.
 const IMPLEMENTATION: &str = "__libc_malloc_impl";
 
-/// What only the allocator's own files refer to. (musl: `src/malloc/`, with `memalign.c`, `calloc.c` and
+/// Symbols that only the allocator's own files refer to. (musl: `src/malloc/`, with `memalign.c`, `calloc.c` and
 /// `lite_malloc.c` of 1.1 for the last three.)
 const INSIDES: [&str; 10] = [
     "__malloc_alloc_meta",
@@ -21,7 +21,7 @@ const INSIDES: [&str; 10] = [
     "__simple_malloc",
 ];
 
-/// What libc defines weakly, doing nothing, for programs without an allocator. (musl: `src/process/fork.c`,
+/// Symbols that libc defines weakly, with no effect, for programs without an allocator. (musl: `src/process/fork.c`,
 /// `src/malloc/calloc.c`.)
 const HOOKS: [&str; 3] = [FORK_HOOK, "__bump_lockptr", "__malloc_allzerop"];
 
@@ -41,27 +41,27 @@ pub(super) fn makes_a_seed(name: &[u8], weak: bool) -> bool {
     among(&PUBLIC, name) || among(&BESIDE_MUSL, name) || is_internal(name) || (!weak && name == FORK_HOOK.as_bytes())
 }
 
-/// Whether the symbol belongs to the allocator, whoever defines it.
+/// Whether the symbol belongs to the allocator, whichever member defines it.
 pub(super) fn is_family(name: &[u8]) -> bool {
     among(&PUBLIC, name) || among(&BESIDE_MUSL, name) || is_internal(name) || is_inside(name)
 }
 
-/// Whether nothing but the allocator can want the symbol.
+/// Whether only the allocator can need the symbol.
 pub(super) fn is_inside(name: &[u8]) -> bool {
     name == IMPLEMENTATION.as_bytes() || among(&INSIDES, name) || among(&HOOKS, name)
 }
 
-/// Whether a weak definition that does nothing may take the allocator's place.
+/// Whether a weak definition without effect may stand in for the symbol.
 pub(super) fn is_hook(name: &[u8]) -> bool {
     among(&HOOKS, name)
 }
 
-/// Whether the symbol is one of the two that always stay.
+/// Whether the symbol is one of the two variables that always stay.
 pub(super) fn is_replaced(name: &[u8]) -> bool {
     among(&REPLACED, name)
 }
 
-/// The allocator that a symbol gives away, if it is one of a few well-known ones.
+/// The allocator that a symbol belongs to, if it is one of a few well-known ones.
 pub(super) fn foreign_allocator(name: &[u8]) -> Option<&'static str> {
     let begins = |start: &str| name.starts_with(start.as_bytes());
     let holds = |part: &str| name.windows(part.len()).any(|window| window == part.as_bytes());
@@ -78,7 +78,8 @@ pub(super) fn foreign_allocator(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether an allocator that defines this symbol was not made for libc: libc defines it elsewhere, or C++ does.
+/// Whether an allocator that defines this symbol was not made for libc, since libc defines the symbol elsewhere or C++
+/// does.
 pub(super) fn is_beside_malloc(name: &[u8]) -> bool {
     // C++'s operators: Itanium C++ ABI, 5.1.3, with any parameters.
     const OPERATORS: [&str; 4] = ["_Znw", "_Zna", "_Zdl", "_Zda"];
@@ -87,11 +88,11 @@ pub(super) fn is_beside_malloc(name: &[u8]) -> bool {
         || OPERATORS.iter().any(|operator| name.starts_with(operator.as_bytes()))
 }
 
-/// What grafts made by hand take out of a libc, since mimalloc's object brings a function of that name or once did.
-/// (swiftlang/swift-docker: `swift-ci/sdks/static-linux/scripts/build.sh`.)
+/// Functions that grafts made by hand take out of a libc, because mimalloc's object brings a function of that name or
+/// once did. (swiftlang/swift-docker: `swift-ci/sdks/static-linux/scripts/build.sh`.)
 pub(super) const USUAL_LOSSES: [&str; 3] = ["strdup", "strndup", "wcsdup"];
 
-/// What a compiler's runtime library defines, and nothing else does.
+/// Symbols that only a compiler's runtime library defines.
 const RUNTIME: [&str; 27] = [
     "__multi3",
     "__muloti4",
@@ -105,7 +106,7 @@ const RUNTIME: [&str; 27] = [
     "__popcountdi2",
     "__clzdi2",
     "__ctzdi2",
-    // Division on 32-bit x86 and ARM, which musl's own functions ask for too.
+    // Division on 32-bit x86 and ARM, which musl's own functions call too.
     "__divdi3",
     "__moddi3",
     "__udivdi3",
@@ -128,7 +129,7 @@ pub(super) fn is_of_runtime(name: &[u8]) -> bool {
     among(&RUNTIME, name) || name.starts_with(b"__aarch64_")
 }
 
-/// Whether a linker or the compiler's runtime library brings the symbol.
+/// Whether the linker or the compiler's runtime library defines the symbol.
 pub(super) fn comes_from_elsewhere(name: &[u8]) -> bool {
     const LINKER: [&str; 14] = [
         "_GLOBAL_OFFSET_TABLE_",

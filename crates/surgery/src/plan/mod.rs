@@ -1,4 +1,4 @@
-//! The plan of a graft: which members of an archive go and what comes in their place, or why that must not be done.
+//! The plan of a graft: the members of an archive to remove and the donor to insert, or a refusal.
 //!
 //! Members are chosen by the symbols that they define and by who refers to them. Their names play no part.
 
@@ -27,39 +27,39 @@ use donated::Donated;
 use excision::Excision;
 use survey::Machines;
 
-/// What is done to an archive.
+/// What a plan does to an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanKind {
-    /// The archive's own allocator goes, or its string functions.
+    /// Removes the archive's own allocator, or its string functions.
     Graft,
-    /// An earlier graft's donor goes.
+    /// Removes an earlier graft's donor.
     Replace {
-        /// What that one's note says.
+        /// The note of the earlier graft's donor.
         previous: Note,
     },
-    /// Nothing: the archive carries this very donor.
+    /// Changes nothing: the archive carries this very donor.
     Unchanged,
 }
 
-/// Why a member goes.
+/// Why a member is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// It defines a function of the malloc family.
     Allocator,
     /// It defines a string function that the donor brings.
     Strings,
-    /// It defines nothing but the allocator's insides, and refers to others of them.
+    /// It defines only internals of the allocator, and refers to others of them.
     Inside,
-    /// Nothing but members that go refers to it.
+    /// Only removed members refer to it.
     Orphan,
     /// It is an earlier graft's donor.
     Graft,
 }
 
-/// A member that goes.
+/// A member to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedMember {
-    /// Its place in the archive as it is.
+    /// Its ordinal in the archive as it is.
     pub ordinal: usize,
     /// Its name, for reading only.
     pub name: String,
@@ -67,22 +67,22 @@ pub struct RemovedMember {
     pub size: usize,
     /// The symbols that it shares, in the order of its table.
     pub defines: Vec<String>,
-    /// Why it goes.
+    /// Why it is removed.
     pub reason: Reason,
 }
 
-/// What will be done to an archive.
+/// The edits of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// What is replaced.
+    /// The kind of functions that are replaced.
     pub donor_kind: DonorKind,
-    /// What the archive is for.
+    /// The archive's architecture.
     pub arch: Arch,
-    /// What is done.
+    /// What the plan does.
     pub kind: PlanKind,
-    /// Members that go, in their order; none when nothing is done.
+    /// The members to remove, in their order; empty if nothing is done.
     pub removed: Vec<RemovedMember>,
-    /// The donor comes in before the member that has this ordinal in the archive as it is: the first that goes.
+    /// The donor is inserted before the member with this ordinal in the archive as it is: the first that is removed.
     pub insert_before: usize,
     /// The donor's note, options filled in.
     pub donor: Note,
@@ -98,21 +98,22 @@ pub struct Plan {
     symbols: Vec<Vec<u8>>,
 }
 
-/// Plans the graft of `donor`, an object with its options filled in, into `archive`: an allocator in place of the
-/// archive's own, or string functions in place of the archive's own. The two do not touch each other: an archive takes
-/// both, in either order, to the same bytes.
+/// Plans the graft of `donor`, an object with its options filled in, into `archive`. An allocator replaces the
+/// archive's own allocator; string functions replace the archive's own string functions. The two are independent: an
+/// archive takes both, and either order gives the same bytes.
 ///
 /// # Errors
-/// Why it must not be done.
+/// The reason to refuse the graft.
 pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
     plan_for(archive, |_| Some(donor), false)
 }
 
-/// The same with the donor that `donor` gives for the archive's architecture; if `another_goes`, in place of somebody
-/// else's allocator too. What that one brings beside the malloc family has to be there without it: see [`restore`].
+/// Like [`plan`], with the donor that `donor` returns for the archive's architecture. With `another_goes`, an allocator
+/// that is not libc's own is replaced too. Its other symbols, beside the malloc family, have to be defined without it:
+/// see [`restore`].
 ///
 /// # Errors
-/// Why it must not be done.
+/// The reason to refuse the graft.
 pub fn plan_for<'d>(
     archive: &Archive<'_>,
     donor: impl FnOnce(Arch) -> Option<&'d [u8]>,
@@ -226,12 +227,12 @@ impl Plan {
         if self.kind == PlanKind::Unchanged || ordinal < self.insert_before {
             return Some(ordinal);
         }
-        // Without the donor; then each member that went and stood before pushes it one on.
+        // First without the donor. Then every removed member that stood before moves the ordinal on by one.
         let kept = ordinal.checked_sub(1).filter(|kept| *kept >= self.insert_before)?;
         Some(self.removed.iter().fold(kept, |origin, member| origin + usize::from(member.ordinal <= origin)))
     }
 
-    /// The grafted archive. `archive` has to be the one that was planned for.
+    /// Returns the grafted archive. `archive` has to be the one that the plan was made for.
     pub fn apply(&self, archive: &Archive<'_>) -> Vec<u8> {
         if self.kind == PlanKind::Unchanged {
             return archive.bytes().to_vec();

@@ -8,25 +8,25 @@ use relocatable::ObjectError;
 /// Why an archive must not be grafted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// glibc's.
+    /// The archive is glibc's.
     #[error("this is glibc's libc.a (it defines {evidence}), expected musl's")]
     Glibc {
         /// Symbols that show it.
         evidence: String,
     },
-    /// Not a C library, or not musl's.
+    /// The archive is not a C library, or not musl's.
     #[error("this is not musl's libc.a: of the symbols that show musl it defines {found}")]
     NotMusl {
         /// Symbols that were found.
         found: String,
     },
-    /// musl without an allocator, as zig 0.16 has it.
+    /// A musl without an allocator, as zig 0.16 has it.
     #[error("this libc.a has no allocator: no member defines `{symbol}`")]
     NoAllocator {
-        /// What is missing.
+        /// The missing symbol.
         symbol: &'static str,
     },
-    /// No string functions at all.
+    /// The archive has no string functions.
     #[error("this libc.a has no string functions: no member defines one that the donor brings")]
     NoStrings,
     /// An object in the archive is damaged.
@@ -36,10 +36,10 @@ pub enum Refusal {
         ordinal: usize,
         /// The member's name.
         name: String,
-        /// What is wrong.
+        /// The error in the object.
         source: ObjectError,
     },
-    /// A part of what goes that is not machine code.
+    /// A member to be removed is not machine code.
     #[error(
         "member {ordinal} `{name}` defines `{symbol}` by the archive's index, but is not an ELF object with that symbol"
     )]
@@ -51,60 +51,60 @@ pub enum Refusal {
         /// The symbol.
         symbol: String,
     },
-    /// No objects at all.
+    /// The archive holds no objects.
     #[error("this archive holds no ELF object among its {members} members")]
     NoObjects {
-        /// How many it has.
+        /// How many members it has.
         members: usize,
     },
-    /// Objects for different machines.
+    /// The archive holds objects for different machines.
     #[error("member {ordinal} `{name}` is for {found}, expected {expected} as member {first} is")]
     MixedMachines {
         /// The ordinal of the first object.
         first: usize,
-        /// What that one is for.
+        /// Its machine.
         expected: String,
         /// The ordinal of the first that differs.
         ordinal: usize,
         /// Its name.
         name: String,
-        /// What it is for.
+        /// Its machine.
         found: String,
     },
-    /// A machine without donors.
+    /// There are no donors for the machine.
     #[error("this archive is for {found}, expected one of {}", Arch::ALL.map(Arch::name).join(", "))]
     Machine {
-        /// What it is for.
+        /// The archive's machine.
         found: String,
     },
-    /// A donor for another machine.
+    /// The donor is for another machine.
     #[error("the donor is for {donor}, expected {archive} as the archive is")]
     DonorArch {
-        /// What the donor is for.
+        /// The donor's architecture.
         donor: Arch,
-        /// What the archive is for.
+        /// The archive's architecture.
         archive: Arch,
     },
     /// There is no donor for the archive's architecture.
     #[error("there is no donor for {arch}")]
     NoDonor {
-        /// What the archive is for.
+        /// The archive's architecture.
         arch: Arch,
     },
-    /// A donor that is none.
+    /// The object is not a donor.
     #[error("{0}")]
     Donor(#[from] DonorError),
-    /// An earlier graft's note that cannot be read.
+    /// An earlier graft's note cannot be read.
     #[error("member {ordinal} `{name}` carries a graft whose note is malformed: {source}")]
     DamagedNote {
         /// The member's ordinal.
         ordinal: usize,
         /// The member's name.
         name: String,
-        /// What is wrong.
+        /// The error in the note.
         source: DonorError,
     },
-    /// Two members with a graft's note.
+    /// Two members carry a graft's note.
     #[error("members {first} and {second} both carry a graft, expected one")]
     SeveralGrafts {
         /// The first one's ordinal.
@@ -112,7 +112,7 @@ pub enum Refusal {
         /// The second one's ordinal.
         second: usize,
     },
-    /// Somebody else's graft.
+    /// The archive carries an allocator that is not libc's own.
     #[error(
         "member {ordinal} `{name}` defines `{symbol}` beside the malloc family: the archive seems to carry \
          another allocator already, {allocator}{}",
@@ -123,14 +123,14 @@ pub enum Refusal {
         ordinal: usize,
         /// The member's name.
         name: String,
-        /// The symbol that gives it away.
+        /// The symbol that shows it.
         symbol: String,
-        /// Which allocator.
+        /// The allocator's name.
         allocator: &'static str,
-        /// What stock has and the archive has lost.
+        /// Functions that stock has and the archive has lost.
         lost: Vec<&'static str>,
     },
-    /// Somebody else's graft that is to go, and brings more than an allocator.
+    /// The other allocator cannot be replaced, because it defines symbols beside the malloc family.
     #[error(
         "without member {ordinal} `{name}`, the allocator that it carries, this archive would have no {}",
         quoted(symbols)
@@ -143,14 +143,14 @@ pub enum Refusal {
         /// The symbols.
         symbols: Vec<String>,
     },
-    /// Something that stays needs the allocator's insides.
+    /// A member that stays needs the allocator's internals.
     #[error(
         "member {ordinal} `{name}` refers to `{symbol}`, which {possessive} member {definer} `{definer_name}` \
          defines and the donor does not",
         possessive = possessive(*kind)
     )]
     Entangled {
-        /// What is replaced.
+        /// The kind of functions that are replaced.
         kind: DonorKind,
         /// The ordinal of the member that refers.
         ordinal: usize,
@@ -163,14 +163,15 @@ pub enum Refusal {
         /// Its name.
         definer_name: String,
     },
-    /// Something that stays would fall back to a stand-in for a part of the allocator, without a word from the linker.
+    /// A member that stays would fall back to its weak stand-in for a part of the allocator, and the linker would not
+    /// report it.
     #[error(
         "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which {possessive} member {definer} \
          `{definer_name}` defines and the donor does not",
         possessive = possessive(*kind)
     )]
     UnknownHook {
-        /// What is replaced.
+        /// The kind of functions that are replaced.
         kind: DonorKind,
         /// The ordinal of the member with the stand-in.
         ordinal: usize,
@@ -183,10 +184,10 @@ pub enum Refusal {
         /// Its name.
         definer_name: String,
     },
-    /// A symbol would be gone.
+    /// A symbol would be lost.
     #[error("member {ordinal} `{name}` of {kind} also defines `{symbol}`, which would be lost")]
     Lost {
-        /// What is replaced.
+        /// The kind of functions that are replaced.
         kind: DonorKind,
         /// The member's ordinal.
         ordinal: usize,
@@ -195,13 +196,13 @@ pub enum Refusal {
         /// The symbol.
         symbol: String,
     },
-    /// A symbol would be there twice.
+    /// A symbol would be defined twice.
     #[error(
         "member {ordinal} `{name}` is not part of {kind} that {go}, but defines `{symbol}`, as the donor does",
         go = go(*kind)
     )]
     Collision {
-        /// What is replaced.
+        /// The kind of functions that are replaced.
         kind: DonorKind,
         /// The member's ordinal.
         ordinal: usize,
@@ -210,7 +211,7 @@ pub enum Refusal {
         /// The symbol.
         symbol: String,
     },
-    /// The donor needs something that the archive has not, or not any more.
+    /// The donor needs a symbol that the archive does not define, or does not define any more.
     #[error("donor `{donor}` needs `{symbol}`, which nothing in the grafted libc.a would define")]
     DonorNeeds {
         /// The donor's name.
@@ -218,7 +219,7 @@ pub enum Refusal {
         /// The symbol.
         symbol: String,
     },
-    /// A donor of string functions that would collide with those of other libraries.
+    /// The donor's string functions are strong, and would collide with those of other libraries.
     #[error("donor `{donor}` defines `{symbol}` strongly, expected weakly: other libraries may define it too")]
     Strong {
         /// The donor's name.
@@ -236,7 +237,7 @@ pub enum Refusal {
     },
 }
 
-/// The replaced functions' name before a noun.
+/// The replaced functions as a possessive before a noun.
 fn possessive(kind: DonorKind) -> &'static str {
     match kind {
         DonorKind::Malloc => "the allocator's",
@@ -244,7 +245,7 @@ fn possessive(kind: DonorKind) -> &'static str {
     }
 }
 
-/// What they do when they are replaced.
+/// The verb for the replaced functions, in singular or plural.
 fn go(kind: DonorKind) -> &'static str {
     match kind {
         DonorKind::Malloc => "goes",
@@ -261,17 +262,17 @@ fn and_has_lost(lost: &[&str]) -> String {
 }
 
 impl Refusal {
-    /// Whether the archive is damaged, rather than sound and unfit.
+    /// Whether the archive is damaged, rather than sound but unfit.
     pub fn is_damage(&self) -> bool {
         matches!(self, Refusal::Member { .. } | Refusal::DamagedNote { .. })
     }
 
-    /// Whether it is about somebody else's allocator.
+    /// Whether the refusal is about an allocator that is not libc's own.
     pub fn is_about_another(&self) -> bool {
         matches!(self, Refusal::AnotherAllocator { .. } | Refusal::LostWithAnother { .. })
     }
 
-    /// What to do instead.
+    /// The remedy.
     pub fn remedy(&self) -> Remedy {
         Remedy::Advice(match self {
             Refusal::Glibc { .. } => {
@@ -311,12 +312,13 @@ impl Refusal {
     }
 }
 
-/// What to do about a refusal. What a program has for it is the program's to say.
+/// The remedy for a refusal. The program that makes the graft words all but [`Remedy::Advice`], since it knows its own
+/// commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// In words, since it takes nothing of a program that makes grafts.
+    /// Advice in words: it names no command of the program.
     Advice(&'static str),
-    /// The libc's malloc is in another library, where members cannot be exchanged: link the donor's object before it.
+    /// The libc's malloc is in another library, whose members cannot be replaced: link the donor's object before it.
     LinkDonor,
     /// Look up the architectures that there are donors for.
     ListArchitectures,
@@ -324,12 +326,13 @@ pub enum Remedy {
     ListOptions,
     /// The donor's build is at fault: take another donor.
     AnotherDonor,
-    /// Take the earlier graft back, or get the archive again.
+    /// Undo the earlier graft, or get the archive again.
     TakeGraftBack,
-    /// Graft the stock archive; or replace the allocator that is there, with a stock archive for what it has lost.
+    /// Graft the stock archive; or replace the present allocator, with a stock archive for the functions that were
+    /// lost.
     ReplaceAnother,
-    /// Name stock archives that have what would be lost.
+    /// Name stock archives that define the symbols that would be lost.
     BringWhatIsLost,
-    /// Graft an allocator alone: the string functions are not musl's.
+    /// Graft only an allocator: the string functions are not musl's.
     WithoutStrings,
 }

@@ -1,4 +1,4 @@
-//! What a `libc.a` with somebody else's allocator has lost, brought back from stock archives.
+//! Restores, from stock archives, the functions that a `libc.a` with another allocator has lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::survey::{self, Libc};
 use crate::archive::{Archive, Insert};
 use relocatable::Machine;
 
-/// A member of a stock archive that comes back.
+/// A member of a stock archive that is restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Returning {
     name: String,
@@ -18,18 +18,18 @@ struct Returning {
     symbols: Vec<Vec<u8>>,
 }
 
-/// What comes back into an archive, and what does not.
+/// The functions to restore in an archive, and those that cannot be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Restoration {
-    /// The functions that come back, sorted.
+    /// The restored functions, sorted.
     pub restored: Vec<String>,
-    /// Functions that stock has, that the archive lacks, and that no stock archive at hand brings; sorted.
+    /// Functions that stock has and the archive lacks, and that no given stock archive defines; sorted.
     pub missing: Vec<String>,
     members: Vec<Returning>,
 }
 
-/// The allocator that somebody has put into an archive in place of libc's own, by name; `None` for libc's own and for a
-/// graft of ours.
+/// The name of the allocator that was put into an archive in place of libc's own; `None` for libc's own and for
+/// allograft's grafts.
 pub fn another_allocator(archive: &Archive<'_>) -> Option<&'static str> {
     if survey::carried(archive).ok()?[0].is_some() {
         return None;
@@ -38,7 +38,7 @@ pub fn another_allocator(archive: &Archive<'_>) -> Option<&'static str> {
     another(&census).map(|(_, allocator)| allocator)
 }
 
-/// The position of the member that is somebody else's allocator.
+/// The position and the allocator of the member that is another allocator.
 fn another(census: &Census<'_>) -> Option<(usize, &'static str)> {
     let seeds = census.entries.iter().enumerate().filter(|(_, entry)| is_of_allocator(entry));
     let mut others = seeds.filter_map(|(position, entry)| {
@@ -53,8 +53,8 @@ fn is_of_allocator(entry: &Entry<'_>) -> bool {
     entry.defines.iter().any(|symbol| family::makes_a_seed(symbol.name, symbol.weak))
 }
 
-/// Finds in `stock` what `archive` lacks or will lack without somebody else's allocator. Archives for other machines,
-/// and a musl of another version, count for nothing.
+/// Finds in `stock` the functions that `archive` lacks, or will lack without its other allocator. Archives for other
+/// machines and musl of another version are ignored.
 pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
     let (census, _) = Census::take(archive);
     let Some((position, _)) = another(&census) else { return Restoration::default() };
@@ -85,7 +85,7 @@ pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
         for (member, entry) in stock.members().iter().zip(&theirs.entries) {
             let shared: Vec<&[u8]> = entry.defines.iter().map(|symbol| symbol.name).collect();
             let wanted = shared.iter().any(|name| needed.contains(name) && !back.contains_key(*name));
-            // A member that is there in part is of another libc.
+            // The archive defines part of this member already: the member is another libc's.
             let strong = entry.defines.iter().filter(|symbol| !symbol.weak);
             let collides = strong.clone().any(|symbol| stays(symbol.name) || back.contains_key(symbol.name));
             if !wanted || collides || is_of_allocator(entry) {
@@ -106,7 +106,7 @@ pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
     restoration
 }
 
-/// A name that a member's header holds. It is for reading only.
+/// A name that fits into a member's header. It is for reading only.
 fn short(name: &[u8]) -> String {
     let file = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let kept: String =
@@ -127,12 +127,12 @@ fn version(archive: &Archive<'_>, census: &Census<'_>) -> Option<Vec<u8>> {
 }
 
 impl Restoration {
-    /// Whether anything comes back.
+    /// Whether anything is restored.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The archive with what comes back at its end, so that every member keeps its ordinal.
+    /// Appends the restored members to the archive, so that every other member keeps its ordinal.
     pub fn apply(&self, bytes: &[u8]) -> Result<Vec<u8>, crate::archive::ArchiveError> {
         let mut bytes = bytes.to_vec();
         for member in &self.members {

@@ -1,4 +1,4 @@
-//! What an archive is: whose libc, for which machine, and whether it carries a graft.
+//! Recognises an archive: its C library, its machine, and the grafts that it carries.
 
 use format::{Arch, DonorKind, Note};
 
@@ -8,7 +8,7 @@ use crate::archive::Archive;
 use crate::donor;
 use relocatable::{Machine, Object, arm};
 
-/// Whose C library an archive is.
+/// The C library that an archive is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Libc {
     /// musl's, or one made from it.
@@ -19,14 +19,14 @@ pub enum Libc {
     Other,
 }
 
-/// What an archive is.
+/// A description of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Survey {
-    /// Whose C library.
+    /// The C library.
     pub libc: Libc,
     /// Symbols that show it.
     pub evidence: Vec<String>,
-    /// What its objects are for; `None` if that is nothing that a graft can be made for, or not all the same.
+    /// The architecture of its objects; `None` if no graft can be made for it, or if the objects differ.
     pub arch: Option<Arch>,
     /// Whether it defines malloc.
     pub allocator: bool,
@@ -36,8 +36,8 @@ pub struct Survey {
     pub carries_strings: Option<Note>,
 }
 
-/// Functions that musl shares among its own files and no other C library has. Not all need be there: zig replaces some
-/// by its own.
+/// Functions that musl shares among its own files and that no other C library has. Some may be missing: zig replaces
+/// some of them.
 const MUSL: [&str; 8] = [
     "__init_libc",
     "__init_tp",
@@ -48,14 +48,14 @@ const MUSL: [&str; 8] = [
     "__unmapself",
     "__pthread_tsd_run_dtors",
 ];
-/// So many of them make it musl.
+/// An archive is musl's if it defines this many of them.
 const MUSL_ENOUGH: usize = 4;
 const GLIBC: [&str; 3] = ["_IO_2_1_stdin_", "__libc_early_init", "gnu_get_libc_version"];
 
-/// Says what an archive is. Objects in it that cannot be read are passed over.
+/// Describes an archive. Objects in it that cannot be read are passed over.
 ///
 /// # Errors
-/// A graft's note that is malformed, or two of one kind.
+/// A graft's note is malformed, or two notes are of one kind.
 pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
     let (census, _) = Census::take(archive);
     let [carries, carries_strings] = carried(archive)?;
@@ -71,16 +71,16 @@ pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
     })
 }
 
-/// The notes of the donors that grafts have put in, of the allocator and of the string functions.
+/// The notes of the allocator and of the string functions that grafts have put in.
 ///
 /// # Errors
-/// A graft's note that is malformed, or two of one kind.
+/// A graft's note is malformed, or two notes are of one kind.
 pub fn carried(archive: &Archive<'_>) -> Result<[Option<Note>; 2], Refusal> {
     let note = |kind| carrier(archive, kind).map(|carrier| carrier.map(|(_, note)| note));
     Ok([note(DonorKind::Malloc)?, note(DonorKind::Strings)?])
 }
 
-/// Whose C library, and the symbols that show it.
+/// The C library, and the symbols that show it.
 pub(super) fn whose(census: &Census<'_>) -> (Libc, Vec<String>) {
     let found = |names: &[&str]| -> Vec<String> {
         names.iter().filter(|name| census.defines(name.as_bytes())).map(|name| (*name).to_owned()).collect()
@@ -98,7 +98,7 @@ pub(super) fn whose(census: &Census<'_>) -> (Libc, Vec<String>) {
 pub(super) struct Machines {
     /// The first object's, with its position.
     pub(super) first: Option<(usize, Machine)>,
-    /// The first that is for another one.
+    /// The first object that is for another machine.
     pub(super) other: Option<(usize, Machine)>,
 }
 
@@ -115,7 +115,7 @@ impl Machines {
     }
 }
 
-/// What keeps an archive of objects for `arch` from being grafted, if its machine says too little.
+/// Why an archive of objects for `arch` cannot be grafted, if the machine in their headers does not tell enough.
 pub(super) fn unsupported(arch: Arch, archive: &Archive<'_>) -> Option<&'static str> {
     let objects = archive.members().iter().filter_map(|member| Object::recognise(member.data));
     if arch == Arch::Arm { arm::unsupported(objects) } else { None }

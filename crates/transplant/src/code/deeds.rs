@@ -1,16 +1,16 @@
-//! What a function does, as far as it tells one function of mallocng from another. The numbers are musl's
+//! Features of the code, as far as they tell one function of mallocng from another. The numbers are musl's
 //! (src/malloc/mallocng/meta.h and the functions' own files), not a compiler's.
 
 use std::collections::BTreeSet;
 
-/// Something that a function does.
+/// A feature of the code of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Deed {
     /// Reads the byte before a block's last two: its slot's index and the bits of its reserved size.
     ReadsIndexByte,
     /// Reads the two bytes before a block: its offset in the group, in units of 16.
     ReadsOffset,
-    /// Writes 255 over the index: free() does, against double frees.
+    /// Writes 255 over the index, as free() does against double frees.
     WritesFreed,
     /// Compares with or loads MMAP_THRESHOLD, 131052, or one less.
     Threshold,
@@ -25,11 +25,11 @@ pub(crate) enum Deed {
     GreatestAlignment,
     /// Makes a system call.
     SystemCall,
-    /// Multiplies, or asks for the upper half of a product.
+    /// Multiplies, or uses the upper half of a product.
     Multiplies,
 }
 
-/// All of it.
+/// All features of a function.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Deeds {
     pub(crate) set: BTreeSet<Deed>,
@@ -42,7 +42,7 @@ impl Deeds {
         self.set.contains(&deed)
     }
 
-    /// What get_meta() does, which finds a block's group from the bytes before it.
+    /// Whether it has the features of get_meta(), which finds a block's group from the bytes before it.
     pub(crate) fn finds_group(&self) -> bool {
         [Deed::TestsAlignment, Deed::ReadsOffset, Deed::ReadsIndexByte].iter().all(|deed| self.has(*deed))
     }

@@ -1,11 +1,11 @@
-//! One function: its instructions, found by following the flow of control from its start.
+//! A function: its instructions, found by following the flow of control from its start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::{Code, Flow, Instruction};
 
-/// A function as far as direct branches lead.
+/// A function, as far as direct branches lead.
 #[derive(Debug, Clone)]
 pub(crate) struct Function {
     pub(crate) start: u64,
@@ -14,17 +14,17 @@ pub(crate) struct Function {
     pub(crate) calls: Vec<(u64, u64)>,
     /// Jumps that leave it: site and target.
     pub(crate) tails: Vec<(u64, u64)>,
-    /// Addresses that it takes or reads or writes, and the instructions that do.
+    /// The addresses that it takes, reads or writes, each with the address of the instruction.
     pub(crate) refers: BTreeSet<(u64, u64)>,
 }
 
-/// More than any function of the family has.
+/// A limit on instructions. No function of the family has as many.
 const MOST_INSTRUCTIONS: usize = 1500;
 /// Jumps farther than this leave the function.
 const SPAN: u64 = 6000;
 
 impl Function {
-    /// Follows the flow of control; nothing if it runs into what is no code, or does not end.
+    /// Follows the flow of control; `None` if it runs into bytes that are not code, or does not end.
     pub(super) fn walk(code: &Code<'_>, start: u64) -> Option<Function> {
         let mut function = Function {
             start,
@@ -45,7 +45,7 @@ impl Function {
                     Flow::Call(Some(target)) => {
                         function.calls.push((at, target));
                         if code.is_start(code.behind_padding(instruction.next)) {
-                            // Compilers put nothing behind a call of what does not return.
+                            // Compilers put nothing behind a call that does not return.
                             break;
                         }
                     }
@@ -74,12 +74,12 @@ impl Function {
         Some(function)
     }
 
-    /// Another function's start, or too far to be a part of this one.
+    /// Whether the target is another function's start, or too far away to be a part of this one.
     fn leaves(&self, code: &Code<'_>, target: u64) -> bool {
         target != self.start && (code.is_start(target) || target.abs_diff(self.start) > SPAN)
     }
 
-    /// The same of a conditional branch. What reads as a call of its target may be other bytes.
+    /// The same for a conditional branch. Bytes that read as a call of its target may be something else.
     fn leaves_by_condition(&self, code: &Code<'_>, target: u64) -> bool {
         match code.machine.leaves_by_condition() || code.is_named(target) {
             true => self.leaves(code, target),
@@ -87,8 +87,8 @@ impl Function {
         }
     }
 
-    /// Whether control gets to a place of this function from the instruction in front of it, or by a conditional
-    /// branch. Then no function begins there. Calls may not return, and padding may be behind one that does not.
+    /// Whether control reaches a place of this function from the instruction in front of it, or by a conditional
+    /// branch. Then no function begins there. A call does not count: it may not return, and padding may follow it.
     fn flows_into(&self, code: &Code<'_>, place: u64) -> bool {
         let flows = |instruction: &Instruction| match instruction.flow {
             Flow::Next => instruction.next == place && !code.machine.is_padding(code.image, instruction),
@@ -98,15 +98,15 @@ impl Function {
         place != self.start && self.instructions.values().any(flows)
     }
 
-    /// Whether a place is a part of this function only, though something seems to branch there from outside.
+    /// Whether a place is a part of this function only, even if bytes outside read as a branch to it.
     pub(crate) fn takes_in(&self, code: &Code<'_>, place: u64) -> bool {
         self.flows_into(code, place) && !self.runs_into(code, place)
     }
 
-    /// Whether control gets to a place of this function only past a call in front of it, padding left out, and
-    /// something outside branches there. Then the call is one that does not return, such as musl's `__stack_chk_fail`,
-    /// which ends in a trap that the compiler takes to return (src/env/__stack_chk_fail.c), and another function begins
-    /// there.
+    /// Whether control reaches a place of this function only past a call in front of it (padding left out), and a
+    /// branch from outside leads there. Then the call does not return, and another function begins there. musl's
+    /// `__stack_chk_fail` is such a call: it ends in a trap, but the compiler assumes that it returns
+    /// (src/env/__stack_chk_fail.c).
     pub(crate) fn runs_into(&self, code: &Code<'_>, place: u64) -> bool {
         let leads = |flow: Flow| matches!(flow, Flow::Jump(Some(to)) | Flow::Conditional(to) if to == place);
         if place == self.start
@@ -142,7 +142,7 @@ impl Function {
         (address < instruction.next).then_some(instruction)
     }
 
-    /// Behind its last instruction.
+    /// The address behind its last instruction.
     pub(crate) fn end(&self) -> u64 {
         self.instructions.values().map(|instruction| instruction.next).max().unwrap_or(self.start)
     }
@@ -151,7 +151,7 @@ impl Function {
         self.refers.range((range.start, 0)..(range.end, 0)).next().is_some()
     }
 
-    /// Addresses that it takes or reads or writes.
+    /// The addresses that it takes, reads or writes.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
         self.refers.iter().map(|(address, _)| *address)
     }
@@ -161,7 +161,7 @@ impl Function {
         self.calls.iter().chain(&self.tails).map(|(_, target)| *target)
     }
 
-    /// Whether its instructions from the start on, without a gap, take so many bytes.
+    /// Whether its instructions from `from` on, without a gap, take this many bytes.
     pub(crate) fn has_room(&self, from: u64, bytes: u64) -> bool {
         let mut at = from;
         while at < from + bytes {

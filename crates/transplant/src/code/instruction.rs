@@ -1,24 +1,24 @@
-//! One instruction, as far as every architecture's has it.
+//! An instruction, as far as it is the same for every architecture.
 
-/// Where an instruction lies, and what is executed after it. What it does is its architecture's to say.
+/// The address of an instruction, and what is executed after it. Its operation is defined per architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Instruction {
     pub(crate) address: u64,
-    /// Behind its last byte.
+    /// The address behind its last byte.
     pub(crate) next: u64,
     pub(crate) flow: Flow,
 }
 
-/// What is executed next. A target is there where the instruction says it itself.
+/// What is executed next. A target is given if the instruction contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// The next one in memory.
+    /// The next instruction in memory.
     Next,
-    /// A function, or the kernel, and then the next one.
+    /// A function or the kernel, and then the next instruction.
     Call(Option<u64>),
     Jump(Option<u64>),
     Conditional(u64),
     Return,
-    /// Nothing: what the compiler knows not to go on.
+    /// Nothing: the compiler knows that control does not continue.
     Trap,
 }

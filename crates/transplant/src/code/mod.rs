@@ -1,4 +1,4 @@
-//! Machine code: where functions begin, what branches where, what refers to an address.
+//! Machine code: starts of functions, branches, and references to an address.
 
 mod aarch64;
 mod deeds;
@@ -21,7 +21,7 @@ use format::Arch;
 use crate::image::{Image, STT_FUNC, Symbol};
 use crate::relocations::Relocations;
 
-/// The code of an architecture; nothing where it is not known how to read it.
+/// The code of an architecture; `None` if this crate cannot read it.
 pub(crate) fn machine(arch: Arch) -> Option<&'static dyn Machine> {
     match arch {
         Arch::X86_64 => Some(&x86_64::X86_64),
@@ -30,8 +30,7 @@ pub(crate) fn machine(arch: Arch) -> Option<&'static dyn Machine> {
     }
 }
 
-/// A jump or a call, found at every place of the code where one could be: those that are none stand for chance, and
-/// only add to what has to be looked at.
+/// A jump or a call, found at every place of the code that reads as one. False positives only cost extra checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Branch {
     /// The address of its first byte.
@@ -43,12 +42,12 @@ pub(crate) struct Branch {
 /// A place in the code that reads as a reference to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reference {
-    /// The address of the bytes that say it, within an instruction.
+    /// The address of the bytes that hold the reference, within an instruction.
     pub(crate) field: u64,
     pub(crate) target: u64,
 }
 
-/// The code of a program, and what has been found out about it.
+/// The code of a program, and the results of its analysis.
 #[derive(Debug)]
 pub(crate) struct Code<'a> {
     pub(crate) machine: &'static dyn Machine,
@@ -56,32 +55,33 @@ pub(crate) struct Code<'a> {
     pub(crate) relocations: &'a Relocations,
     /// Sorted by target.
     branches: Vec<Branch>,
-    /// Where calls lead to.
+    /// Targets of calls.
     called: BTreeSet<u64>,
-    /// Where jumps lead to from so far that no function of the family spans it.
+    /// Targets of jumps from so far away that no function of the family spans the distance.
     far_jumped: BTreeSet<u64>,
     jumped: BTreeSet<u64>,
     /// Functions by the symbol table: address to end.
     named: HashMap<u64, u64>,
     pub(crate) symbols: Vec<Symbol<'a>>,
     functions: HashMap<u64, Option<Function>>,
-    /// Places that were asked whether they are parts of functions.
+    /// Addresses already tested for being parts of functions.
     parts: RefCell<HashMap<u64, bool>>,
-    /// Functions that were asked whether they return.
+    /// Functions already tested for whether they return.
     pub(crate) returning: RefCell<HashMap<u64, bool>>,
-    /// Steps that may still be taken to follow addresses: damaged files must not take forever.
+    /// The steps left for following addresses: damaged files must not take forever.
     pub(crate) steps_left: Cell<u64>,
 }
 
-/// What is not followed within these counts as a reference, so that the program is refused.
+/// The limit on steps. An address that cannot be followed within it counts as a reference, so that the program is
+/// refused.
 const MOST_STEPS: u64 = 30_000_000;
-/// No function of mallocng is longer.
+/// A distance that no function of mallocng spans.
 const FAR: u64 = 3000;
-/// How far before an address the start of its function is looked for.
+/// How far before an address the start of its function is searched.
 const SPAN: u64 = 4096;
 
 impl<'a> Code<'a> {
-    /// Finds every branch. With symbols left out, the program counts as stripped.
+    /// Finds every branch. Without symbols, the program counts as stripped.
     pub(crate) fn of(
         machine: &'static dyn Machine,
         image: &'a Image<'a>,
@@ -118,7 +118,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The branches to that address.
+    /// The branches to this address.
     pub(crate) fn branches_to(&self, target: u64) -> &[Branch] {
         let from = self.branches.partition_point(|branch| branch.target < target);
         let to = self.branches.partition_point(|branch| branch.target <= target);
@@ -131,12 +131,12 @@ impl<'a> Code<'a> {
         self.branches[from..].iter().take_while(move |branch| branch.target < range.end)
     }
 
-    /// Where calls and jumps lead to.
+    /// The targets of calls and jumps.
     pub(crate) fn led_to(&self) -> BTreeSet<u64> {
         self.called.union(&self.jumped).copied().collect()
     }
 
-    /// The same within a range, and where symbols name functions.
+    /// The targets within a range, and the starts of functions that symbols name.
     pub(crate) fn starts_within(&self, range: Range<u64>) -> BTreeSet<u64> {
         let led_to = self.called.range(range.clone()).chain(self.jumped.range(range.clone())).copied();
         led_to.chain(self.named.keys().copied().filter(|start| range.contains(start))).collect()
@@ -150,7 +150,7 @@ impl<'a> Code<'a> {
         found
     }
 
-    /// Every place in the code that holds these bytes.
+    /// Every place in the code with these bytes.
     pub(crate) fn places(&self, wanted: &[u8]) -> Vec<u64> {
         let mut found = Vec::new();
         for (address, bytes) in self.image.executable() {
@@ -164,18 +164,18 @@ impl<'a> Code<'a> {
         self.machine.instruction(address, self.image.from(address))
     }
 
-    /// Whether a function is known to begin there: something calls it, or a symbol says so. What reads as a call may be
-    /// other bytes, and lead to a part of a function.
+    /// Whether a function is known to begin there: something calls it, or a symbol names it. Bytes that read as a call
+    /// may be something else, and lead to a part of a function.
     pub(crate) fn is_start(&self, address: u64) -> bool {
         self.is_named(address) || self.called.contains(&address) && !self.is_part(address)
     }
 
-    /// Whether a symbol says that a function begins there.
+    /// Whether a symbol names a function there.
     pub(crate) fn is_named(&self, address: u64) -> bool {
         self.named.contains_key(&address)
     }
 
-    /// Whether the code there cannot be a function of its own, by what it does.
+    /// Whether the code there cannot be a function of its own, by its instructions.
     pub(crate) fn is_part(&self, address: u64) -> bool {
         if self.is_named(address) {
             return false;
@@ -188,19 +188,19 @@ impl<'a> Code<'a> {
         })
     }
 
-    /// The nearest start of a function at or before an address: what something calls, or a symbol names.
+    /// The nearest start of a function at or before an address: the target of a call, or a place that a symbol names.
     pub(crate) fn start_before(&self, address: u64) -> Option<u64> {
         let called = self.called.range(..=address).next_back().copied();
         let named = self.named.keys().copied().filter(|start| *start <= address).max();
         called.max(named).filter(|start| self.image.is_executable(*start))
     }
 
-    /// Whether a word of the program's data is that address, or becomes it when the program relocates itself.
+    /// Whether a word of the program's data is this address, or becomes it when the program relocates itself.
     pub(crate) fn holds_address(&self, address: u64) -> bool {
         self.relocations.lead_to(address) || !self.image.find(&address.to_le_bytes()).is_empty()
     }
 
-    /// The function that begins at an address, if it reads as one.
+    /// The function that begins at an address; `None` if the code does not read as a function.
     pub(crate) fn function(&mut self, start: u64) -> Option<&Function> {
         if !self.functions.contains_key(&start) {
             let function = self.reads_as_entry(start).then(|| Function::walk(self, start)).flatten();
@@ -214,16 +214,16 @@ impl<'a> Code<'a> {
         Function::walk(self, start)
     }
 
-    /// The function that the byte at an address belongs to. By the symbol table where it says so; else the nearest
-    /// start before it from which the flow of control gets there. `beyond` are ends of functions, where others may
+    /// The start of the function that contains the byte at an address: by the symbol table, if it names one; else the
+    /// nearest start before it from which control reaches the address. `beyond` are ends of functions, where others may
     /// begin that nothing branches to.
     pub(crate) fn enclosing(&mut self, address: u64, beyond: &BTreeSet<u64>) -> Option<u64> {
         let nearest = self.nearest(address, beyond)?;
         Some(self.around(nearest, address))
     }
 
-    /// The start of the function that control gets from to the start of another one by what no function is left by, and
-    /// to an address; that other start if there is none. It had only been told by bytes that read as a branch.
+    /// Corrects `start` if it lies within another function: returns the start of the function that covers `address` and
+    /// takes in `start`, or `start` itself. Such a start was found only by bytes that read as a branch.
     fn around(&mut self, mut start: u64, address: u64) -> u64 {
         if self.machine.leaves_by_condition() || self.is_named(start) {
             return start;
@@ -252,7 +252,7 @@ impl<'a> Code<'a> {
         let near: BTreeSet<u64> =
             self.called.range(low..=address).chain(self.jumped.range(low..=address)).copied().collect();
         let mut weak = None;
-        // What reads as a call may be other bytes: then the place that it leads to may be amid a function.
+        // Bytes that read as a call may be something else: then their target may be in the middle of a function.
         let mut inside = None;
         let mut passed = Vec::new();
         for start in near.into_iter().rev() {
@@ -269,7 +269,7 @@ impl<'a> Code<'a> {
                     && after_an_end
                     && !self.is_part(start));
             match inside {
-                // Control falls into it out of the function here.
+                // Control falls into it from the function here.
                 Some(place) if sure && after_an_end && function.covers(place) => return Some(start),
                 None if sure && (after_an_end || self.named.contains_key(&start)) => return Some(start),
                 None if sure => inside = Some(start),
@@ -277,7 +277,7 @@ impl<'a> Code<'a> {
                 None => weak = Some(start),
             }
         }
-        // What nothing branches to: dead code, or called through a pointer, directly behind a function that is known.
+        // Code that nothing branches to: unreachable, or called through a pointer, directly behind a known function.
         for start in beyond.range(low..=address).rev().copied() {
             let Some(function) = self.function(start).filter(|function| function.covers(address)) else { continue };
             let around = match inside {
@@ -291,7 +291,7 @@ impl<'a> Code<'a> {
         inside.or(weak)
     }
 
-    /// Behind what fills the gap between two functions.
+    /// The address behind the padding between two functions.
     pub(crate) fn behind_padding(&self, end: u64) -> u64 {
         const MOST: usize = 16;
         let mut at = end;
@@ -310,8 +310,8 @@ impl<'a> Code<'a> {
         instructions.into_iter().filter(|address| self.jumped.contains(address) || self.called.contains(address))
     }
 
-    /// Places amid a function that read as the start of one, because something there reads as a call. None where a
-    /// function ends in front of such places.
+    /// Places in the middle of a function that read as the start of one, because some bytes read as a call of them.
+    /// Empty on an architecture where a function ends before such places.
     pub(crate) fn starts_amid(&self, function: &Function) -> BTreeSet<u64> {
         if self.machine.leaves_by_condition() {
             return BTreeSet::new();
@@ -342,17 +342,17 @@ impl<'a> Code<'a> {
         found
     }
 
-    /// Behind a landing pad, if there is one: where a jump may be written.
+    /// The address behind the landing pad, if there is one: the place to write a jump.
     pub(crate) fn behind_landing_pad(&self, start: u64) -> u64 {
         self.machine.behind_landing_pad(self.image, start)
     }
 
-    /// What a function calls that does nothing else.
+    /// The function that a thunk calls; `None` if it does more.
     pub(crate) fn passes_on(&self, start: u64) -> Option<u64> {
         self.machine.passes_on(self, start)
     }
 
-    /// Where a function leads that does nothing but jump, or pass on; the function itself, if it does more.
+    /// The function behind thunks that only jump or call; the function itself if it does more.
     pub(crate) fn through(&self, start: u64) -> u64 {
         let mut at = start;
         for _ in 0..4 {

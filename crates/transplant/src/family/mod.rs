@@ -1,8 +1,7 @@
-//! musl's malloc family in a program: which function has which role, and the proof that no other code touches its
-//! state.
+//! musl's malloc family in a program: the role of each function, and the proof that no other code touches its state.
 //!
-//! A role is found by what a function does, never by its name and never by its bytes; a symbol table, where there is
-//! one, has to agree. `roles` finds the candidates, `state` the allocator's context and every reference to it.
+//! A role is found by a function's behaviour, never by its name or its bytes. A symbol table, if there is one, has to
+//! agree. `roles` finds the candidates; `state` finds the allocator's context and every reference to it.
 
 mod roles;
 mod state;
@@ -15,13 +14,13 @@ use crate::code::{Code, Function};
 use crate::image::Symbol;
 use crate::refusal::Refusal;
 
-/// mallocng's sizes in units of 16 bytes, `__malloc_size_classes` (src/malloc/mallocng/malloc.c).
+/// The sizes of mallocng in units of 16 bytes, `__malloc_size_classes` (src/malloc/mallocng/malloc.c).
 const SIZE_CLASSES: [u16; 48] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 18, 20, 25, 31, 36, 42, 50, 63, 72, 84, 102, 127, 146, 170, 204, 255, 292,
     340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
 ];
 
-/// The names that mallocng's own function of this role has in a symbol table; the public one may be a program's own.
+/// The names of mallocng's own function of this role in a symbol table. The public name may belong to a program's own.
 fn own_names(role: Role) -> &'static [&'static str] {
     match role {
         Role::Malloc => &["__libc_malloc_impl"],
@@ -35,20 +34,20 @@ fn own_names(role: Role) -> &'static [&'static str] {
     }
 }
 
-/// The family in a program.
+/// The malloc family of a program.
 #[derive(Debug)]
 pub(crate) struct Family {
-    /// Where the functions with access to the allocator's state begin; those that the program has.
+    /// The starts of the functions with access to the allocator's state, as far as the program has them.
     pub(crate) core: BTreeMap<Role, u64>,
-    /// Functions of the family that lead to one in `core`: wrappers that only jump, and calloc.
+    /// Functions of the family that call one in `core`: wrappers that only jump, and calloc.
     pub(crate) wrappers: Vec<(Role, u64)>,
     /// Every function whose instructions have been accounted for.
     pub(crate) functions: BTreeMap<u64, Function>,
-    /// Where references to the state were found: how many, and that all are the family's.
+    /// The number of references to the state. All of them are the family's.
     pub(crate) references: usize,
 }
 
-/// Why there is no mallocng: symbols may show that there is no malloc at all. (musl's own names: `src/malloc/`.)
+/// Why mallocng was not found: symbols may show that there is no malloc at all. (musl's own names: `src/malloc/`.)
 fn absent(symbols: &[Symbol<'_>]) -> Refusal {
     const FAMILY: [&[u8]; 8] = [
         b"malloc",
@@ -67,7 +66,7 @@ fn absent(symbols: &[Symbol<'_>]) -> Refusal {
     }
 }
 
-/// Finds the family, or says what is missing.
+/// Finds the family, or returns a refusal that says what is missing.
 pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     let bytes: Vec<u8> = SIZE_CLASSES.into_iter().flat_map(u16::to_le_bytes).collect();
     let tables = code.image.find(&bytes);
@@ -100,15 +99,15 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     let mut family = Family { core, wrappers: Vec::new(), functions: state.functions, references: state.references };
     add_wrappers(code, &mut family);
     own_public_names(code, &family)?;
-    // musl's public `free` is a function that only jumps to `__libc_free` (src/malloc/free.c). It is linked where the
-    // program has none of its own.
+    // musl's public `free` is a function that only jumps to `__libc_free` (src/malloc/free.c). It is linked if the
+    // program has no `free` of its own.
     if code.symbols.is_empty() && !family.wrappers.iter().any(|(role, _)| *role == Role::Free) {
         return Err(Refusal::NoPublicFree);
     }
     Ok(family)
 }
 
-/// A function that runs into the start of another one is not the one that does what was seen.
+/// Refuses a function that runs into the start of another one: then it is not the function with the observed behaviour.
 fn confirm_extents(code: &mut Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), Refusal> {
     for (role, start) in core {
         let Some(function) = code.function(*start).cloned() else { continue };
@@ -119,8 +118,7 @@ fn confirm_extents(code: &mut Code<'_>, core: &BTreeMap<Role, u64>) -> Result<()
     Ok(())
 }
 
-/// Evidence apart from what each function does by itself: realloc makes and frees blocks by the two others, and
-/// aligned_alloc makes them by malloc.
+/// Checks evidence outside of each function's own code: realloc calls malloc and free, and aligned_alloc calls malloc.
 fn confirm_calls(code: &mut Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), Refusal> {
     for (role, called) in
         [(Role::Realloc, Role::Malloc), (Role::Realloc, Role::Free), (Role::AlignedAlloc, Role::Malloc)]
@@ -134,8 +132,8 @@ fn confirm_calls(code: &mut Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), 
     Ok(())
 }
 
-/// A symbol of mallocng's that names another address than the one found is a contradiction, and so is one that names a
-/// function which was not found.
+/// Refuses if a symbol of mallocng's names another address than the one that was found, or names a function that was
+/// not found.
 fn agree_with_symbols(code: &Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(), Refusal> {
     for role in [Role::Malloc, Role::Free, Role::Realloc, Role::AlignedAlloc, Role::UsableSize, Role::IsZero] {
         for name in own_names(role) {
@@ -149,8 +147,9 @@ fn agree_with_symbols(code: &Code<'_>, core: &BTreeMap<Role, u64>) -> Result<(),
     Ok(())
 }
 
-/// Functions that do nothing but jump to one of the core or call it, and calloc: redirected too, they save a jump, and
-/// calloc the clearing of what is clear. Left alone they would work as well, so whatever is not certain is left alone.
+/// Adds functions that only jump to one of the core or call it, and calloc. Redirecting them saves a jump, and in
+/// calloc the clearing of blocks that are zero already. They also work without that, so a function that is uncertain is
+/// left alone.
 fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
     let core = family.core.clone();
     for role in [Role::Malloc, Role::Free, Role::Realloc] {
@@ -180,8 +179,8 @@ fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
     family.wrappers.dedup();
 }
 
-/// The public names, where there are symbols, have to lead to the family, be it through a function of the program's
-/// that counts or checks and calls it: else the program brings an allocator of its own, and musl's serves only musl.
+/// Checks that the public names, if there are symbols, lead to the family. A function of the program's that counts or
+/// checks may come between. Otherwise the program brings its own allocator, and musl's serves only musl.
 fn own_public_names(code: &mut Code<'_>, family: &Family) -> Result<(), Refusal> {
     for (name, role, called) in [
         ("malloc", Role::Malloc, Role::Malloc),

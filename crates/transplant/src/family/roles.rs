@@ -1,4 +1,4 @@
-//! Candidates for each role, by what functions do.
+//! Candidates for each role, by the behaviour of functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,33 +13,34 @@ pub(super) struct Candidates {
     pub(super) found: BTreeMap<Role, Vec<u64>>,
     /// Copies of get_meta() that were not inlined.
     pub(super) group_finders: BTreeSet<u64>,
-    /// Ends of the functions looked at, where others may begin that nothing branches to.
+    /// Ends of the examined functions. Other functions may begin there that nothing branches to.
     pub(super) ends: BTreeSet<u64>,
 }
 
 struct Seen {
     function: Function,
     deeds: Deeds,
-    /// Refers to the size classes itself.
+    /// Whether the function itself refers to the size classes.
     table: bool,
 }
 
-/// What the functions near the allocator's marks are to each other.
+/// The functions near places that only the allocator is likely to have, and how they call each other.
 struct Survey {
     seen: BTreeMap<u64, Seen>,
-    /// Small functions that only look something up in the table, which compilers for size do not inline: get_stride,
-    /// size_to_class.
+    /// Small functions that only look something up in the table and that compilers do not inline when they optimise for
+    /// size: get_stride, size_to_class.
     lookups: BTreeSet<u64>,
     group_finders: BTreeSet<u64>,
     ends: BTreeSet<u64>,
 }
 
-/// The table's ends are compared with, and its entries before the first and behind the last are pointed at.
+/// The addresses at and around the table: code compares with its ends, and points before its first entry and behind its
+/// last.
 fn around(table: u64) -> std::ops::Range<u64> {
     table.saturating_sub(8)..table + 98
 }
 
-/// Finds the candidates: functions that refer to the size classes, and what each does.
+/// Finds the candidates: functions that refer to the size classes, by their features.
 pub(super) fn candidates(code: &mut Code<'_>, table: u64) -> Result<Candidates, Refusal> {
     let mut survey = Survey {
         seen: BTreeMap::new(),
@@ -95,7 +96,7 @@ pub(super) fn candidates(code: &mut Code<'_>, table: u64) -> Result<Candidates, 
 }
 
 impl Survey {
-    /// Looks at the function that an address belongs to.
+    /// Examines the function that an address belongs to.
     fn add(&mut self, code: &mut Code<'_>, place: u64, table: u64) {
         let Some(start) = code.enclosing(place, &self.ends) else { return };
         if self.seen.contains_key(&start) {
@@ -108,12 +109,12 @@ impl Survey {
         self.seen.insert(start, Seen { function, deeds, table: refers });
     }
 
-    /// Refers to the table, by itself or through a lookup.
+    /// Whether a function refers to the table, itself or through a lookup.
     fn knows_table(&self, seen: &Seen) -> bool {
         seen.table || seen.function.leads_to().any(|to| self.lookups.contains(&to))
     }
 
-    /// What it calls, lookups left out.
+    /// The functions that it calls, except lookups.
     fn further<'s>(&'s self, seen: &'s Seen) -> impl Iterator<Item = u64> + 's {
         seen.function.leads_to().filter(|to| !self.lookups.contains(to))
     }
@@ -136,7 +137,7 @@ impl Survey {
         }
         let finds_group = deeds.finds_group();
         let only_reads = finds_group && calls == 0 && seen.deeds.stores == 0;
-        // By itself: a copy of get_meta() that it calls may compare, too.
+        // In its own code only: a copy of get_meta() that it calls may compare, too.
         let reserved = seen.deeds.has(Deed::Reserved);
         match () {
             () if finds_group && deeds.has(Deed::GreatestAlignment) => Some(Role::AlignedAlloc),
@@ -157,7 +158,7 @@ impl Survey {
             }
         }
         self.leave_out_finders(&mut found);
-        // One that only jumps stands for where it jumps to.
+        // A function that only jumps stands for its target.
         for starts in found.values_mut() {
             *starts = starts.iter().map(|start| code.through(*start)).collect();
             for start in starts.iter() {
@@ -175,8 +176,8 @@ impl Survey {
         Candidates { found, group_finders: self.group_finders, ends: self.ends }
     }
 
-    /// __malloc_allzerop with get_meta() inlined looks as get_meta() itself does; it is the copy that no other member
-    /// of the family calls.
+    /// With get_meta() inlined, __malloc_allzerop looks like get_meta() itself. It is the one that no other member of
+    /// the family calls.
     fn leave_out_finders(&self, found: &mut BTreeMap<Role, BTreeSet<u64>>) {
         let zero = found.get(&Role::IsZero).cloned().unwrap_or_default();
         let family: BTreeSet<u64> = found
@@ -193,7 +194,7 @@ impl Survey {
         }
     }
 
-    /// A place inside another candidate that something seems to branch to.
+    /// Removes candidates that lie inside another one: bytes that read as a branch lead to them.
     fn leave_out_labels(&self, found: &mut BTreeMap<Role, BTreeSet<u64>>) {
         let all: Vec<u64> = found.values().flatten().copied().collect();
         for starts in found.values_mut() {
@@ -207,7 +208,8 @@ impl Survey {
         }
     }
 
-    /// Of several mallocs, the real one is called by its relatives; others are parts that were put out of line.
+    /// If there are several mallocs, keeps those that other functions of the family call. The others are parts that a
+    /// compiler put out of line.
     fn leave_out_uncalled(&self, found: &mut BTreeMap<Role, BTreeSet<u64>>) {
         if found.get(&Role::Malloc).is_none_or(|starts| starts.len() < 2) {
             return;
@@ -229,8 +231,8 @@ impl Survey {
     }
 }
 
-/// The start of the calloc that calls __malloc_allzerop at `site`: it multiplies, makes the block by malloc, asks
-/// whether it is clear, once each, and touches nothing of the allocator's (src/malloc/calloc.c).
+/// Returns the start of the calloc that calls __malloc_allzerop at `site`. calloc multiplies, calls malloc, and asks
+/// whether the block is clear, once each, and touches no state of the allocator (src/malloc/calloc.c).
 pub(super) fn is_calloc(code: &mut Code<'_>, site: u64, is_zero: u64, malloc: u64) -> Option<u64> {
     let start = code.enclosing(site, &BTreeSet::new())?;
     if !code.is_start(start) {

@@ -1,8 +1,8 @@
 //! The allocator's state, and the proof that only the family touches it.
 //!
-//! Whoever else reads or writes `__malloc_context` or the size classes would find an allocator that nobody feeds any
-//! more. Every place in the code that reads as a reference to them has to lie in an instruction of the family, or be
-//! shown to be none, or be code that nothing reaches.
+//! Other code that reads or writes `__malloc_context` or the size classes would find an allocator that is no longer in
+//! use. So every place in the code that reads as a reference to them has to lie in an instruction of the family, or be
+//! proven not to be a reference, or lie in unreachable code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::roles::Candidates;
 use crate::code::{Code, Function, Reference};
 use crate::refusal::Refusal;
 
-/// `sizeof(struct malloc_context)` in musl 1.2.1 to 1.2.6, where addresses have 64 bits: 0x398 at least, 0x3a0 at most.
+/// `sizeof(struct malloc_context)` in musl 1.2.1 to 1.2.6 with 64-bit addresses: 0x398 at least, 0x3a0 at most.
 const CONTEXT_SIZE: u64 = 0x3a0;
 /// Offsets in it of `mmap_counter` and of `active` (src/malloc/mallocng/meta.h).
 const MMAP_COUNTER: u64 = 12;
@@ -25,7 +25,7 @@ pub(super) struct State {
     pub(super) fork_hook: Option<u64>,
 }
 
-/// Finds the context and accounts for every reference.
+/// Finds the context and accounts for every reference to it.
 pub(super) fn confine(
     code: &mut Code<'_>,
     core: &BTreeMap<Role, u64>,
@@ -41,7 +41,7 @@ pub(super) fn confine(
     let references: BTreeSet<Reference> = ranges.iter().flat_map(|range| code.references(range.clone())).collect();
 
     let covered = |functions: &BTreeMap<u64, Function>, address: u64| functions.values().any(|f| f.covers(address));
-    // Functions inside: they touch the state and are no entry points. Nobody outside may call them.
+    // Inner functions: they touch the state and are not entry points. No code outside the family may call them.
     let inner: BTreeSet<u64> = functions
         .iter()
         .filter(|(start, function)| {
@@ -49,7 +49,7 @@ pub(super) fn confine(
         })
         .map(|(start, _)| *start)
         .collect();
-    // Nor may anybody call what lies amid one.
+    // Nor may other code call a place in the middle of one.
     let amid = functions.values().filter(|function| ranges.iter().any(|range| function.refers_into(range.clone())));
     let inner: BTreeSet<u64> = amid.flat_map(|function| code.starts_amid(function)).chain(inner).collect();
     let mut strays = BTreeSet::new();
@@ -85,7 +85,7 @@ pub(super) fn confine(
     Ok(State { functions, references: references.len(), fork_hook })
 }
 
-/// A function and what it calls, as deep as the family goes.
+/// Adds a function and those that it calls, as deep as the family goes.
 fn reach(code: &mut Code<'_>, start: u64, depth: usize, functions: &mut BTreeMap<u64, Function>) {
     if functions.contains_key(&start) || depth > 4 {
         return;
@@ -96,8 +96,8 @@ fn reach(code: &mut Code<'_>, start: u64, depth: usize, functions: &mut BTreeMap
     leads.into_iter().for_each(|to| reach(code, to, depth + 1, functions));
 }
 
-/// `__malloc_context`: its first word, the secret, is compared wherever a block's group is found, and malloc uses its
-/// counters and its lists. Where there is a symbol, it has to say the same.
+/// Finds `__malloc_context`. Its first word, the secret, is compared wherever a block's group is found, and malloc uses
+/// its counters and its lists. If there is a symbol, it has to agree.
 fn context(
     code: &Code<'_>,
     core: &BTreeMap<Role, u64>,
@@ -140,11 +140,11 @@ fn context(
     }
 }
 
-/// Whether nothing reaches a function: nobody branches to it, takes its address, or holds it in data. A function that
-/// only dead ones call is as dead.
+/// Whether a function is unreachable: no branch leads to it, no code takes its address, and no data holds it. A
+/// function that only unreachable ones call is unreachable too.
 fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, ends: &BTreeSet<u64>) -> bool {
     let Some(own) = code.function(start).cloned() else { return false };
-    // Into what follows no end, control falls.
+    // Control can fall into a place that does not follow the end of a function.
     let mut entries = code.starts_amid(&own);
     entries.insert(start);
     if entries.iter().any(|entry| code.holds_address(*entry)) || !code.machine.follows_an_end(code.image, start) {
@@ -160,7 +160,7 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
         if family.values().any(|function| function.covers(field)) {
             return false;
         }
-        // A place that is no instruction's is chance.
+        // A place outside of every known function may be a reference: then nothing proves the function unreachable.
         let Some(caller) = code.enclosing(field, ends) else { return false };
         let Some(function) = code.function(caller).cloned() else { return false };
         let Some(instruction) = function.instruction_over(field) else { return false };
@@ -171,8 +171,9 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
     true
 }
 
-/// __malloc_atfork (musl 1.2.2 and later): takes the allocator's lock before a fork, lets it go in the parent, and
-/// makes it anew in the child by writing 0. Told by that, and by the comparison of its one argument with 0.
+/// Finds __malloc_atfork (musl 1.2.2 and later). It takes the allocator's lock before a fork, releases it in the
+/// parent, and resets it in the child by writing 0. It is recognised by that, and by the comparison of its one argument
+/// with 0.
 fn fork_hook(
     code: &mut Code<'_>,
     core: &BTreeMap<Role, u64>,

@@ -1,5 +1,5 @@
-//! Whether a jump can be written over a function's first bytes: they are its own, and nothing jumps behind the first of
-//! them.
+//! Checks whether a jump can be written over a function's first bytes: they belong to the function, and nothing jumps
+//! to them except to the first.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::{Kept, StringEntry};
 use crate::code::{Code, Flow, Function};
 
-/// Notes for each function why it cannot be redirected.
+/// Records for each function why it cannot be redirected.
 pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
     let size = code.machine.jump_size();
     let mut sites: BTreeSet<u64> = taken.iter().copied().collect();
@@ -16,7 +16,7 @@ pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
     for entry in entries {
         let site = code.behind_landing_pad(entry.address);
         let function = code.walk(entry.address).filter(|function| has_room(code, function, site, size));
-        // A symbol behind the landing pad, say.
+        // For example a symbol behind the landing pad.
         let overlaps = sites.range(site.saturating_sub(size - 1)..site + size).next().is_some();
         match function.filter(|_| !overlaps) {
             Some(function) => {
@@ -50,8 +50,8 @@ pub(super) fn check(code: &Code<'_>, found: &mut [StringEntry], taken: &[u64]) {
     }
 }
 
-/// Whether so many bytes are the function's own, or padding within it or behind it that is never executed: nothing that
-/// could be the beginning of another.
+/// Whether the `size` bytes from `site` on are the function's own, or padding within or behind it that is never
+/// executed and cannot be the beginning of another function.
 fn has_room(code: &Code<'_>, function: &Function, site: u64, size: u64) -> bool {
     let mut at = site;
     while at < site + size {
@@ -66,8 +66,9 @@ fn has_room(code: &Code<'_>, function: &Function, site: u64, size: u64) -> bool 
     function.instructions.contains_key(&site)
 }
 
-/// Where nothing from outside may lead: behind the first byte that is written over. If the function itself goes back
-/// there, as a loop does, nowhere behind its beginning: it is not executed any more then.
+/// The places that no branch from outside may lead to: those behind the first overwritten byte. If the function itself
+/// goes back there, as a loop does, it is every place behind its beginning, since none is executed after the
+/// redirection.
 fn unexpected(function: &Function, site: u64, size: u64) -> BTreeSet<u64> {
     let over = site + 1..site + size;
     let goes_back = function.instructions.values().any(|instruction| match instruction.flow {

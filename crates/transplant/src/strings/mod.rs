@@ -1,15 +1,15 @@
-//! The string functions in a program: which of them are proven, and which stay the program's own.
+//! The string functions in a program: those that are proven, and those that stay the program's own.
 //!
-//! With symbols, the functions that carry a string function's name are looked at, and nothing else. Without, every
-//! function that begins where something calls one: what it is says only what it does. Then more is asked, since a
-//! function of the program's own may do the same for other reasons:
+//! In a program with symbols, only functions with a string function's name are examined. Without symbols, every
+//! function that starts where a call leads is examined, and only its behaviour shows what it is. Then more is required,
+//! since a function of the program's own may behave the same for other reasons:
 //!
 //! - A comparison has to give the difference of the bytes, as musl's does, and not only its sign.
-//! - What takes as long for an early hit as for a late one stays: comparisons of secrets are written so. (With symbols,
-//!   too.)
-//! - memcpy is only what musl's allocator leads to: where blocks overlap, somebody else's copy may be meant to repeat
+//! - A function that takes as long for an early hit as for a late one stays: comparisons of secrets are written so.
+//!   (With symbols, too.)
+//! - memcpy is accepted only if musl's allocator calls it. Where blocks overlap, another copy may be meant to repeat
 //!   bytes.
-//! - memcmp has to lie among musl's functions: somebody else's comparison may be told of more bytes than there are.
+//! - memcmp has to lie among musl's functions: another comparison may be given a size that is larger than the blocks.
 //! - bcmp has no result that tells it from other comparisons, and stays.
 
 mod entrance;
@@ -23,14 +23,14 @@ use crate::code::Code;
 use crate::family::Family;
 use crate::image::{STT_FUNC, STT_NOTYPE};
 
-/// A function of the program that is a string function by its name or by what it does.
+/// A function of the program that is a string function by its name or by its behaviour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StringEntry {
-    /// Which.
+    /// Which string function.
     pub function: StringFunction,
-    /// Where it begins, before any base is added.
+    /// The address of its start, before any base is added.
     pub address: u64,
-    /// Why it stays the program's own; nothing: it is redirected.
+    /// Why it stays the program's own; `None` if it is redirected.
     pub kept: Option<Kept>,
 }
 
@@ -40,16 +40,16 @@ pub enum Kept {
     /// Its code is not proven to be the function.
     #[error(transparent)]
     Unproven(#[from] Unproven),
-    /// It does the same, and nothing shows that it is musl's.
+    /// It behaves the same, and nothing shows that it is musl's.
     #[error("nothing shows that it is musl's own, and not one that is meant to do more than its like in musl")]
     Unattached,
     /// There is no room for a jump.
     #[error("it has no room for a jump")]
     NoRoom,
-    /// Something jumps to bytes that would be overwritten.
+    /// A branch leads to bytes that would be overwritten.
     #[error("code at {site:#x} jumps into its beginning")]
     JumpedInto {
-        /// Where from.
+        /// The branch.
         site: u64,
     },
     /// The note on entry points is full.
@@ -60,18 +60,18 @@ pub enum Kept {
 /// Why a string function is neither redirected nor kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
-    /// The donor has none that could take its place.
+    /// The donor has no replacement for it.
     #[error("there is none of ours for this architecture")]
     NotDonated,
     /// No symbol of the program names it.
     #[error("the program has no function of this name")]
     NotNamed,
-    /// The program has no symbols, and what it has may be unlike musl's in its code, or not be there.
+    /// The program has no symbols. Its function may differ from musl's in code, or not exist.
     #[error("no function without a name was recognised as it")]
     NotRecognised,
 }
 
-/// Every string function that is not among those that were found, and why.
+/// Returns every string function that is not in `found`, with the reason.
 pub(crate) fn absent(
     found: &[StringEntry],
     others: &BTreeSet<StringFunction>,
@@ -86,8 +86,8 @@ pub(crate) fn absent(
     StringFunction::all().filter(|function| !listed.contains(function)).map(|one| (one, why(&one))).collect()
 }
 
-/// Finds those of a program's string functions for which there are `others`, in order of their addresses. `taken` are
-/// places where jumps are written already, `room` is how many more there may be.
+/// Finds those string functions of a program that `others` contains, in order of their addresses. `taken` are the
+/// places that already have a jump; `room` is how many more jumps there may be.
 pub(crate) fn find(
     code: &mut Code<'_>,
     family: &Family,
@@ -124,12 +124,12 @@ fn by_name(code: &Code<'_>, others: &BTreeSet<StringFunction>) -> Vec<StringEntr
     named.into_iter().filter_map(entry).collect()
 }
 
-/// Of two names for one function, the one that promises more.
+/// Of two names for one function, the one with the stronger contract.
 fn wider(functions: &BTreeSet<StringFunction>) -> Option<StringFunction> {
     [StringFunction::Memmove, StringFunction::Memcmp].into_iter().find(|function| functions.contains(function))
 }
 
-/// A function may do more than its name says: memcpy may be memmove, and bcmp memcmp.
+/// Proves a named function. It may do more than its name says: memcpy may be memmove, and bcmp may be memcmp.
 fn prove_named(prover: &mut Prover<'_>, address: u64, function: StringFunction) -> Result<(), Unproven> {
     prover.read(address)?;
     let wider = match function {
@@ -143,7 +143,7 @@ fn prove_named(prover: &mut Prover<'_>, address: u64, function: StringFunction) 
     }
 }
 
-/// Whatever is proven among the functions that something calls.
+/// Every string function that is proven among the functions that something calls.
 fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>) -> Vec<StringEntry> {
     let own: BTreeSet<u64> =
         family.core.values().chain(family.wrappers.iter().map(|(_, start)| start)).copied().collect();
@@ -151,7 +151,7 @@ fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>)
     let mut found = Vec::new();
     let Some(mut prover) = Prover::of(code.image, Strictness::Difference) else { return found };
     for start in code.led_to() {
-        // Jumps lead into the middle of functions, too.
+        // Jumps also lead into the middle of functions.
         let begins = code.is_start(start) || code.machine.follows_an_end(code.image, start);
         if own.contains(&start) || !begins {
             continue;
@@ -166,14 +166,14 @@ fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>)
     found
 }
 
-/// What a function without a name is, if it is a string function at all.
+/// Recognises a function without a name; `None` if it is not a string function.
 fn recognised(
     prover: &mut Prover<'_>,
     address: u64,
     others: &BTreeSet<StringFunction>,
     musl: &Musl,
 ) -> Option<StringEntry> {
-    // memmove is memcpy too; bcmp's promise is too weak to be known by.
+    // memmove is memcpy too. bcmp's contract is too weak to recognise it by.
     const ORDER: [StringFunction; 1] = [StringFunction::Memmove];
     let rest =
         StringFunction::all().filter(|function| !matches!(function, StringFunction::Memmove | StringFunction::Bcmp));
@@ -181,7 +181,7 @@ fn recognised(
         let kept = match prover.prove(function) {
             Ok(()) if !musl.has(function, address) => Some(Kept::Unattached),
             Ok(()) => None,
-            // It gives the right results, and is not certain all the same.
+            // It gives the right results, but is still uncertain.
             Err(reason @ (Unproven::ConstantTime | Unproven::Untested { .. } | Unproven::ShortLength)) => {
                 // A memcpy leaves a memmove's branches out.
                 if function == StringFunction::Memcpy { continue } else { Some(Kept::Unproven(reason)) }
@@ -193,9 +193,9 @@ fn recognised(
     None
 }
 
-/// What is known of where musl's functions are, in a program without symbols.
+/// What is known about the place of musl's functions in a program without symbols.
 struct Musl {
-    /// Where its allocator leads to: realloc copies by memcpy, calloc clears by memset.
+    /// The functions that its allocator calls: realloc copies by memcpy, calloc clears by memset.
     led_to: BTreeSet<u64>,
 }
 
@@ -204,9 +204,9 @@ impl Musl {
         Musl { led_to: family.functions.keys().copied().collect() }
     }
 
-    /// Whether a function is musl's, where one of the program's own that does the same could be meant to do more:
-    /// copies where blocks overlap, comparisons of blocks that have fewer bytes than is said. The members of libc.a
-    /// that a program has lie side by side in it, so that what lies between functions of musl's is musl's.
+    /// Whether a function is musl's. This matters where a function of the program's own with the same behaviour may be
+    /// meant to do more: copies of overlapping blocks, comparisons of blocks that are shorter than the given size. The
+    /// linked members of libc.a lie side by side, so a function between two of musl's functions is musl's.
     fn has(&self, function: StringFunction, address: u64) -> bool {
         match function {
             StringFunction::Memcpy => self.led_to.contains(&address),

@@ -1,15 +1,15 @@
-//! A64 instructions on general registers, taken apart (Arm Architecture Reference Manual, C4.1).
+//! Decoding of A64 instructions on general registers (Arm Architecture Reference Manual, C4.1).
 
 use crate::Program;
 use crate::a64::{Word, bit_mask};
 use crate::interpreter::Stop;
 use crate::interpreter::body::{Decoded, Flow};
 
-/// Register 31 in most places: reads as 0, and takes nothing.
+/// Register 31 in most places: reads as 0, and ignores writes.
 pub(super) const ZERO: u32 = 32;
 /// Register 31 in the others: the stack pointer.
 pub(super) const STACK: u32 = 31;
-/// The register that a call leaves the address behind it in.
+/// The register in which a call leaves the return address.
 pub(super) const LINK: usize = 30;
 
 /// An instruction that can be executed.
@@ -37,7 +37,7 @@ pub(super) enum Source {
         shift: Shift,
         by: u32,
     },
-    /// So many bytes, with the sign or with zeros before them, shifted left.
+    /// The lowest bytes of a register, extended with the sign or with zeros, and shifted left.
     Extended {
         register: u32,
         bytes: u32,
@@ -53,7 +53,7 @@ pub(super) enum Bits {
     Xor,
 }
 
-/// What SBFM, BFM and UBFM put around a field.
+/// The bits that SBFM, BFM and UBFM put around a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Around {
     Sign,
@@ -65,7 +65,7 @@ pub(super) enum Around {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Single {
     ReverseBits,
-    /// The bytes of units of so many bytes.
+    /// Reverses the bytes within units of this many bytes.
     ReverseBytes(usize),
     LeadingZeros,
     LeadingSigns,
@@ -86,19 +86,19 @@ pub(super) enum Product {
 pub(super) struct Access {
     pub(super) loads: bool,
     pub(super) registers: [Option<u32>; 2],
-    /// Bytes of one.
+    /// The size of one register's part in bytes.
     pub(super) size: u32,
-    /// To how many bytes the sign is carried on.
+    /// The number of bytes that the sign is extended to.
     pub(super) signed: Option<u32>,
     pub(super) place: Place,
 }
 
-/// Where it leads.
+/// The address of a load or a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The instruction says it by itself.
+    /// An address that the instruction contains.
     Literal(u64),
-    /// From a register, by so much; behind the access the register is changed by `step`.
+    /// A register and an offset. After the access the register is changed by `step`.
     Based {
         base: u32,
         by: i64,
@@ -158,7 +158,7 @@ fn general(word: Word, low: u32) -> u32 {
     }
 }
 
-/// Nothing for what leads nobody knows where.
+/// `None` for an indirect branch.
 fn flow(word: Word) -> Option<Flow> {
     match () {
         () if word.is(0xfc00_0000, 0x1400_0000) => Some(Flow::Jump(word.target(0, 26))),
@@ -340,7 +340,7 @@ fn with_registers(word: Word, wide: bool) -> Option<Operation> {
 }
 
 fn access(word: Word) -> Option<Access> {
-    // Vectors are not known here.
+    // Vector instructions are not known here.
     if word.bit(26) {
         return None;
     }

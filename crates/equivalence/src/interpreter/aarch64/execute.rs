@@ -1,4 +1,4 @@
-//! What instructions do (Arm Architecture Reference Manual, C6.2).
+//! The effect of instructions (Arm Architecture Reference Manual, C6.2).
 
 use super::decode::{Access, Around, Bits, Operation, Place, Product, Shift, Single, Source, Step};
 use super::flags::Flags;
@@ -60,7 +60,7 @@ pub(super) fn execute(p: &mut Processor<'_>, step: &Step) -> Result<(), Stop> {
             };
             let plus = p.get(plus, wide).bits;
             let result = if subtract { plus.wrapping_sub(product) } else { plus.wrapping_add(product) };
-            // Of an upper half no byte is that of the factors' lower ones alone.
+            // Every byte of an upper half depends on all bytes of the factors.
             let known = if known == WHOLE { WHOLE } else { 0 };
             p.set(to, Value::of(result, known), wide);
         }
@@ -78,7 +78,7 @@ pub(super) fn execute(p: &mut Processor<'_>, step: &Step) -> Result<(), Stop> {
                     }
                 }
             };
-            // Which of them it is depends on more.
+            // The choice between them depends on more than alignment.
             p.set(to, Value { of_alignment: OfAlignment::No, of_code: false, ..value }, wide);
         }
         Operation::CompareIf { from, other, condition, otherwise, subtract, wide } => {
@@ -104,7 +104,7 @@ fn whole_bytes(mask: u64) -> u8 {
     (0..8).fold(0, |bytes, byte| bytes | u8::from(mask >> (8 * byte) & 0xff != 0) << byte)
 }
 
-/// The bytes up to the first that is not known: where there are carries, it spoils all above it.
+/// The bytes below the first unknown one. An unknown byte spoils all above it by carries.
 fn lowest(known: u8) -> u8 {
     match known.trailing_ones() {
         8 => WHOLE,
@@ -115,7 +115,7 @@ fn lowest(known: u8) -> u8 {
 /// A second operand.
 fn operand(p: &Processor<'_>, source: Source, wide: bool) -> Value {
     match source {
-        // Whoever looks at immediates alone has looked at nothing else.
+        // An immediate adds no dependency: the result depends on what the other operand depends on.
         Source::Immediate(value) => Value::of(value, WHOLE).with(OfAlignment::Whole),
         Source::Shifted { register, by: 0, .. } => p.get(register, wide),
         Source::Shifted { register, shift, by } => {
@@ -132,7 +132,7 @@ fn operand(p: &Processor<'_>, source: Source, wide: bool) -> Value {
     }
 }
 
-/// So many bits, with the sign or with zeros before them.
+/// Extends the lowest `bits` bits with the sign or with zeros.
 fn extended(value: u64, bits: u32, signed: bool) -> u64 {
     let rest = 64 - bits;
     if signed { ((value << rest).cast_signed() >> rest).cast_unsigned() } else { value << rest >> rest }
@@ -188,7 +188,7 @@ fn logic(
     let is_move = bits == Bits::Or && from == super::decode::ZERO && !invert;
     let of_alignment = match source {
         _ if is_move && matches!(source, Source::Shifted { by: 0, .. }) => other.of_alignment,
-        // The lowest four bits alone are all of it.
+        // The lowest four bits of the other operand are the whole result.
         Source::Immediate(1..16) if bits == Bits::And && one.of_alignment != OfAlignment::No => OfAlignment::Whole,
         _ => one.of_alignment.min(other.of_alignment),
     };
@@ -199,8 +199,8 @@ fn logic(
     p.set(to, Value { bits: result, known, of_alignment, of_code: false }, wide);
 }
 
-/// SBFM, BFM, UBFM: a field from `rotate` to `last` becomes the lowest bits; or the lowest `last + 1` go up, if
-/// `rotate` is greater.
+/// SBFM, BFM, UBFM: a field from `rotate` to `last` becomes the lowest bits; if `rotate` is greater, the lowest `last +
+/// 1` bits move up.
 fn field(p: &mut Processor<'_>, (to, from): (u32, u32), around: Around, (rotate, last): (u32, u32), wide: bool) {
     let bits = if wide { 64 } else { 32 };
     let (value, before) = (p.get(from, wide), p.get(to, wide));
@@ -220,7 +220,7 @@ fn field(p: &mut Processor<'_>, (to, from): (u32, u32), around: Around, (rotate,
             before.bits & !(mask << up) | part << up
         }
     };
-    // The lowest bits of a number that says nothing but alignment.
+    // The lowest bits of a number that depends only on alignment.
     let of_alignment = match (around, value.of_alignment) {
         (Around::Zeros, OfAlignment::Whole) => OfAlignment::Whole,
         (Around::Zeros, OfAlignment::Lowest) if up == 0 && low + width <= 4 => OfAlignment::Whole,
@@ -264,7 +264,7 @@ fn memory(p: &mut Processor<'_>, access: &Access, address: u64) -> Result<(), St
             let needed = u8::MAX >> (8 - size);
             let all = known as u8 & needed == needed;
             let bits = extended(value as u64, 8 * access.size, access.signed.is_some());
-            // Bytes behind those that are loaded are zeros, or signs of the last.
+            // The bytes behind the loaded ones are zeros, or copies of the sign.
             let known = match (all, access.signed) {
                 (true, _) => WHOLE,
                 (false, None) => known as u8 | !needed,

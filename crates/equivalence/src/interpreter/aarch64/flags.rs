@@ -1,6 +1,6 @@
-//! The flags N, Z, C and V, and what conditions ask of them (Arm Architecture Reference Manual, C1.2.4).
+//! The flags N, Z, C and V, and the conditions on them (Arm Architecture Reference Manual, C1.2.4).
 
-/// All four.
+/// The four flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flags {
     pub(super) negative: bool,
@@ -10,19 +10,19 @@ pub(super) struct Flags {
 }
 
 impl Flags {
-    /// As an instruction says them: N is the highest of four bits.
+    /// The flags in an instruction: N is the highest of four bits.
     pub(super) fn of_bits(bits: u32) -> Flags {
         let is = |bit: u32| bits >> bit & 1 == 1;
         Flags { negative: is(3), zero: is(2), carry: is(1), overflow: is(0) }
     }
 
-    /// Of a result that neither carries nor overflows.
+    /// The flags of a result that neither carries nor overflows.
     pub(super) fn of_result(value: u64, wide: bool) -> Flags {
         let negative = value >> if wide { 63 } else { 31 } & 1 == 1;
         Flags { negative, zero: value == 0, carry: false, overflow: false }
     }
 
-    /// The sum of two numbers and a carry, and what it does to the flags (shared pseudocode `AddWithCarry`).
+    /// Returns the sum of two numbers and a carry, with its flags (shared pseudocode `AddWithCarry`).
     pub(super) fn of_sum(one: u64, other: u64, carry: bool, wide: bool) -> (u64, Flags) {
         let bits = if wide { 64 } else { 32 };
         let mask = u64::MAX >> (64 - bits);
@@ -38,7 +38,7 @@ impl Flags {
         (result, flags)
     }
 
-    /// Whether a condition holds: its number as in an instruction.
+    /// Whether a condition holds, by its number in an instruction.
     pub(super) fn hold(self, condition: u32) -> bool {
         let Flags { negative, zero, carry, overflow } = self;
         let holds = match condition >> 1 {

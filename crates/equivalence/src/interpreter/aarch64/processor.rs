@@ -8,15 +8,15 @@ use crate::interpreter::memory::Memory;
 use crate::interpreter::processor::{self, Budget};
 use crate::interpreter::{Argument, Stop};
 
-/// Registers that a function leaves as it found them (Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1).
+/// Registers that a function has to restore (Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1).
 const CALLERS: std::ops::Range<usize> = 19..30;
-/// Where the caller goes on: no address of the program's.
+/// The caller's return address, which is not an address of the program's.
 const RETURN: u64 = 0x5b6e_41c0_2d78;
 
 /// All bytes of a register.
 pub(super) const WHOLE: u8 = 0xff;
 
-/// What a value depends on, where that is nothing but how the pointers that were passed are aligned.
+/// The part of a value that depends only on the alignment of the pointer arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum OfAlignment {
     No,
@@ -30,10 +30,10 @@ pub(super) enum OfAlignment {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Value {
     pub(super) bits: u64,
-    /// Which of its bytes have been set.
+    /// The bytes of it that have been set, as bits.
     pub(super) known: u8,
     pub(super) of_alignment: OfAlignment,
-    /// Whether it is an address that the code says by itself.
+    /// Whether it is an address that the code contains.
     pub(super) of_code: bool,
 }
 
@@ -42,7 +42,7 @@ impl Value {
         Value { bits, known, of_alignment: OfAlignment::No, of_code: false }
     }
 
-    /// Of 32 bits, the upper half counts as set.
+    /// The value as a 32-bit register has it if not `wide`: the upper half counts as set.
     fn of_width(self, wide: bool) -> Value {
         match wide {
             true => self,
@@ -55,17 +55,17 @@ impl Value {
     }
 }
 
-/// What instructions work on.
+/// The state that instructions work on.
 #[derive(Debug)]
 pub(in crate::interpreter) struct Processor<'a> {
-    /// x0 to x30, the stack pointer, and what reads as 0.
+    /// x0 to x30, the stack pointer, and the register that reads as 0.
     registers: [Value; 33],
     pub(super) flags: Option<Flags>,
-    /// Whether the flags depend on nothing but alignment.
+    /// Whether the flags depend only on alignment.
     pub(super) flags_of_alignment: bool,
     pub(super) memory: Memory<'a>,
     budget: Budget,
-    /// What the caller's registers held.
+    /// The values of the caller's registers.
     callers: [u64; CALLERS.end - CALLERS.start],
 }
 
@@ -74,7 +74,7 @@ impl Processor<'_> {
         self.registers[register as usize].of_width(wide)
     }
 
-    /// A register all of whose bytes have to have been set.
+    /// A register's value; an error unless all its bytes have been set.
     pub(super) fn whole(&self, register: u32, wide: bool, address: u64) -> Result<u64, Stop> {
         let value = self.get(register, wide);
         if value.known == WHOLE { Ok(value.bits) } else { Err(Stop::Unset { address }) }
@@ -129,7 +129,7 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
 
     fn begin(&mut self, arguments: &[Argument]) {
         for (register, value) in self.registers.iter_mut().enumerate() {
-            // Something that is nothing else's address or length.
+            // A number that is no address or length in use.
             *value = Value::of(0x9d3f_5a71_c80b_2e64_u64.rotate_left(register as u32 * 3) ^ self.budget.steps, 0);
         }
         self.callers = std::array::from_fn(|at| self.registers[CALLERS.start + at].bits);

@@ -1,5 +1,4 @@
-//! Instructions of every kind that is known here, with random operands, by the interpreter and by a processor (or
-//! QEMU).
+//! Runs instructions of every known kind with random operands, by the interpreter and by a processor (or QEMU).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -36,7 +35,7 @@ impl Program for Nothing {
 /// Registers x0 to x7 are free; x8 has the flags, x9 points into the middle of a block, x10 is a small index.
 const FREE: usize = 8;
 const BLOCK: usize = 512;
-/// What is written down of one instruction: x0 to x7, flags, x9 without the block's address, the block.
+/// The size of the record of one instruction: x0 to x7, flags, x9 without the block's address, the block.
 const RECORD: usize = 8 * (FREE + 2) + BLOCK;
 
 struct Random(u64);
@@ -54,7 +53,7 @@ impl Random {
         (self.next() >> 32) as u32 % limit
     }
 
-    /// A number as functions compute with: small, all ones, few bits, a part of a word.
+    /// A number like those that functions compute with: small, all ones, few bits, a part of a word.
     fn operand(&mut self) -> u64 {
         let value = self.next();
         match self.below(6) {
@@ -68,7 +67,8 @@ impl Random {
     }
 }
 
-/// The fixed bits of each group of instructions, and which bits may be anything; registers are put in afterwards.
+/// The fixed bits of each group of instructions, and the bits that may have any value. Registers are filled in
+/// afterwards.
 const GROUPS: [(u32, u32); 19] = [
     (0x1100_0000, 0xe07f_fc00), // ADD, SUB (immediate)
     (0x1200_0000, 0xe07f_fc00), // AND, ORR, EOR (immediate)
@@ -105,7 +105,7 @@ fn instruction(random: &mut Random) -> (u32, Operation) {
             0x3820_0800 => bits = put(bits, 10, 16),
             0x3800_0000 => bits |= ((random.below(481) + 512 - 240) % 512) << 12,
             0x2880_0000 | 0x2900_0000 | 0x2980_0000 => {
-                // Loading both into one is left open by the architecture.
+                // The architecture leaves undefined what loading both into one register does.
                 let second = random.below(FREE as u32);
                 if second == bits & 31 {
                     continue;
@@ -133,7 +133,7 @@ fn instruction(random: &mut Random) -> (u32, Operation) {
     }
 }
 
-/// What the interpreter makes of an instruction.
+/// The result of an instruction by the interpreter.
 fn interpreted(bits: u32, input: &[u64], block: &[u8]) -> Vec<u8> {
     let mut processor = Processor::new(Memory::new(&Nothing));
     let base = processor.memory().base(0) + 4096;

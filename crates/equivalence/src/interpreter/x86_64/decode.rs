@@ -1,4 +1,4 @@
-//! Which instructions can be executed, and by what.
+//! The instructions that can be executed, and the module that executes each.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
@@ -7,7 +7,7 @@ use crate::Program;
 use crate::interpreter::Stop;
 use crate::interpreter::body::{Decoded, Flow};
 
-/// Whether an operand of x86_64's is a number in the instruction itself.
+/// Whether an operand of an x86_64 instruction is an immediate.
 pub fn is_immediate(kind: OpKind) -> bool {
     matches!(
         kind,
@@ -22,7 +22,7 @@ pub fn is_immediate(kind: OpKind) -> bool {
     )
 }
 
-/// What executes an instruction.
+/// The module that executes an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::interpreter) enum Unit {
     General,
@@ -68,7 +68,7 @@ pub(super) fn touches_memory(instruction: &Instruction) -> bool {
                 && !matches!(instruction.memory_base(), Register::RSP | Register::RIP | Register::None))
 }
 
-/// Nothing for what leads nobody knows where.
+/// `None` for an indirect branch.
 fn flow(instruction: &Instruction) -> Option<Flow> {
     let direct = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64;
     match instruction.flow_control() {
@@ -81,7 +81,7 @@ fn flow(instruction: &Instruction) -> Option<Flow> {
     }
 }
 
-/// What executes an instruction; nothing if none can. Most of a program is told apart by this.
+/// The unit that executes an instruction; `None` if there is none. This alone rejects most functions of a program.
 fn unit(instruction: &Instruction) -> Option<Unit> {
     let mnemonic = instruction.mnemonic();
     let plain = !instruction.has_lock_prefix()
@@ -91,11 +91,11 @@ fn unit(instruction: &Instruction) -> Option<Unit> {
         && !matches!(mnemonic, Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push);
     match () {
         () if !plain || writes_fixed => None,
-        // What it does is in its flow.
+        // The flow is its whole effect.
         () if instruction.flow_control() != FlowControl::Next => Some(Unit::General),
-        // Some names are those of instructions of SSE2, too.
+        // Some names are also those of SSE2 instructions.
         () if instruction.is_string_instruction() => {
-            // By registers of 64 bits, and not by their lower halves.
+            // By registers of 64 bits, not by their lower halves.
             let whole = |kind| matches!(kind, OpKind::MemoryESRDI | OpKind::MemorySegRSI | OpKind::Register);
             let known = repeated::knows(mnemonic) && instruction.op_kinds().all(whole);
             known.then_some(Unit::Repeated)

@@ -26,23 +26,23 @@ pub(super) fn top(size: usize) -> u64 {
 }
 
 impl Flags {
-    /// Sets those in `which` as in `value`.
+    /// Sets the flags in `which` to those of `value`.
     pub(super) fn set(&mut self, which: u8, value: u8) {
         self.value = self.value & !which | value & which;
         self.known |= which;
     }
 
-    /// What the architecture leaves open.
+    /// Marks flags that the architecture leaves undefined as unknown.
     pub(super) fn lose(&mut self, which: u8) {
         self.known &= !which;
     }
 
-    /// A single flag; nothing if it is not known.
+    /// A single flag; `None` if it is not known.
     pub(super) fn get(self, which: u8) -> Option<bool> {
         (self.known & which == which).then_some(self.value & which != 0)
     }
 
-    /// Those that depend on the result alone.
+    /// The flags that depend only on the result.
     pub(super) fn of_result(result: u64, size: usize) -> u8 {
         let mut flags = 0;
         if result & mask(size) == 0 {
@@ -57,7 +57,7 @@ impl Flags {
         flags
     }
 
-    /// Those of a + b + carry.
+    /// The sum a + b + carry, with its flags.
     pub(super) fn of_sum(a: u64, b: u64, carry: bool, size: usize) -> (u64, u8) {
         let wide = u128::from(a & mask(size)) + u128::from(b & mask(size)) + u128::from(carry);
         let result = wide as u64 & mask(size);
@@ -71,7 +71,7 @@ impl Flags {
         (result, flags)
     }
 
-    /// Those of a - b - borrow.
+    /// The difference a - b - borrow, with its flags.
     pub(super) fn of_difference(a: u64, b: u64, borrow: bool, size: usize) -> (u64, u8) {
         let (a, b) = (a & mask(size), b & mask(size));
         let result = a.wrapping_sub(b).wrapping_sub(u64::from(borrow)) & mask(size);
@@ -85,7 +85,7 @@ impl Flags {
         (result, flags)
     }
 
-    /// Whether a condition holds; nothing if a flag that it needs is not known.
+    /// Whether a condition holds; `None` if it needs an unknown flag.
     pub(super) fn hold(self, condition: ConditionCode) -> Option<bool> {
         let get = |which| self.get(which);
         Some(match condition {
@@ -114,7 +114,7 @@ impl Flags {
 mod tests {
     use super::*;
 
-    /// Every sum and difference of two bytes, against arithmetic that has room for them.
+    /// Every sum and difference of two bytes, against arithmetic on wider numbers.
     #[test]
     fn sums_and_differences_of_bytes() {
         for (a, b, carry) in (0..=255u64).flat_map(|a| (0..=255).flat_map(move |b| [(a, b, false), (a, b, true)])) {

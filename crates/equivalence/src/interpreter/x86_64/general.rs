@@ -120,7 +120,7 @@ pub(super) fn execute(processor: &mut Processor<'_>, instruction: &Instruction) 
     let p = processor;
     let unset = Stop::Unset { address: i.ip() };
     let unknown = Stop::Unknown { address: i.ip() };
-    // Constants play no part: what is loaded from none of the pointers depends on more than alignment, or on nothing.
+    // Constants and loaded values are never marked: they depend on nothing, or on more than alignment.
     let of_alignment = match i.mnemonic() {
         Mnemonic::Mov => i.op1_kind() == OpKind::Register && p.is_of_alignment(i, 1),
         Mnemonic::Lea => {
@@ -234,7 +234,7 @@ pub(super) fn execute(processor: &mut Processor<'_>, instruction: &Instruction) 
         }
         mnemonic if is_move_if(mnemonic) => {
             let holds = p.flags.hold(i.condition_code()).ok_or(unset)?;
-            // Memory is read in either case, and the upper half of a register of 32 bits is cleared.
+            // Memory is read in either case, and a 32-bit register's upper half is cleared.
             let (moved, kept) = (p.operand(i, 1)?, p.operand(i, 0)?);
             let (value, known) = if holds { moved } else { kept };
             p.set(i, 0, value, known)
@@ -248,7 +248,8 @@ pub(super) fn execute(processor: &mut Processor<'_>, instruction: &Instruction) 
             if i.mnemonic() != Mnemonic::Tzcnt {
                 p.flags.set(super::flags::ZERO, Flags::of_result(value, Processor::size(i, 1)));
             }
-            // What is left then: the architecture says nothing, and processors without BMI1 read `tzcnt` as `bsf`.
+            // The destination is undefined then: the architecture does not define it, and processors without BMI1 read
+            // `tzcnt` as `bsf`.
             if value == 0 {
                 return p.set(i, 0, 0, 0);
             }
@@ -270,7 +271,7 @@ pub(super) fn execute(processor: &mut Processor<'_>, instruction: &Instruction) 
     }
 }
 
-/// A number of `size` bytes with its sign.
+/// Extends a number of `size` bytes with its sign.
 fn extended(value: u64, size: usize) -> u64 {
     let shift = 64 - 8 * size as u32;
     ((value << shift).cast_signed() >> shift).cast_unsigned()
@@ -280,11 +281,11 @@ fn same_register(i: &Instruction) -> bool {
     i.op0_kind() == OpKind::Register && i.op1_kind() == OpKind::Register && i.op0_register() == i.op1_register()
 }
 
-/// Sums, differences and logic: all of them set every flag, or all but the carry.
+/// Sums, differences and logic: all of them set every flag, or every flag but the carry.
 fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     let size = Processor::size(i, 0);
     let mnemonic = i.mnemonic();
-    // What a register holds plays no part in these.
+    // The result of these does not depend on the register's value.
     if matches!(mnemonic, Mnemonic::Xor | Mnemonic::Sub) && same_register(i) {
         p.flags.set(ALL, Flags::of_result(0, size));
         p.flags_of_alignment = false;
@@ -313,7 +314,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
         Mnemonic::Xor => (a ^ b, Flags::of_result(a ^ b, size)),
         _ => return Err(Stop::Unknown { address: i.ip() }),
     };
-    // A byte that nobody has set spoils its own byte of the result, and where there are carries all above it.
+    // An unset byte spoils its own byte of the result, and all bytes above it if there are carries.
     let known = match mnemonic {
         Mnemonic::And | Mnemonic::Or | Mnemonic::Xor => a_known & b_known,
         _ => lowest(a_known & b_known),
@@ -321,7 +322,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     let which = if matches!(mnemonic, Mnemonic::Inc | Mnemonic::Dec) { ALL & !CARRY } else { ALL };
     let carries = matches!(mnemonic, Mnemonic::Adc | Mnemonic::Sbb);
     let of_alignment = !carries && p.is_of_alignment(i, 0) && (i.op_count() == 1 || p.is_of_alignment(i, 1));
-    // The lowest four bits alone, and not the distance between two pointers, say.
+    // Only for a test of the lowest four bits, and not for the distance between two pointers, for example.
     let asks = matches!(mnemonic, Mnemonic::Test | Mnemonic::And) && is_immediate(i.op1_kind()) && (1..16).contains(&b);
     p.flags_of_alignment = of_alignment && asks;
     match known == WHOLE {
@@ -336,7 +337,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The bytes up to the first that is not known.
+/// The bytes below the first unknown one.
 fn lowest(known: u8) -> u8 {
     mask_of_bytes(known.trailing_ones() as usize)
 }
@@ -347,7 +348,7 @@ fn shift(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     let (value, by) = (p.value(i, 0)?, p.value(i, 1)?);
     let by = by as u32 & if size == 8 { 63 } else { 31 };
     if by == 0 {
-        // No flag changes; of 32 bits the upper half is cleared all the same.
+        // No flag changes, but a 32-bit register's upper half is cleared.
         return p.set(i, 0, value, WHOLE);
     }
     if by >= bits {
@@ -373,7 +374,7 @@ fn shift(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     p.set(i, 0, result, WHOLE)
 }
 
-/// Two or three operands.
+/// Multiplication with two or three operands.
 fn multiply(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     let size = Processor::size(i, 0);
     let (one, other) = match i.op_count() {

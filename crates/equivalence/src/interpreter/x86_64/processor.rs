@@ -19,23 +19,23 @@ pub(super) const RSP: usize = 4;
 pub(super) const RBP: usize = 5;
 pub(super) const RSI: usize = 6;
 pub(super) const RDI: usize = 7;
-/// Registers that a function leaves as it found them (System V ABI, 3.2.1).
+/// Registers that a function has to restore (System V ABI, 3.2.1).
 const CALLERS: [usize; 6] = [3, RBP, 12, 13, 14, 15];
-/// Where arguments are passed.
+/// The registers with the arguments.
 const ARGUMENTS: [usize; 3] = [RDI, RSI, RDX];
 
 /// All bytes of a general register.
 pub(super) const WHOLE: u8 = 0xff;
 
-/// What instructions work on.
+/// The state that instructions work on.
 #[derive(Debug)]
 pub(in crate::interpreter) struct Processor<'a> {
     pub(super) general: [u64; 16],
-    /// For each general register, which of its bytes have been set.
+    /// For each general register, the bytes that have been set, as bits.
     pub(super) known: [u8; 16],
-    /// Registers whose lowest four bits depend on nothing but those of the pointers that were passed.
+    /// Registers whose lowest four bits depend only on those of the pointer arguments.
     pub(super) of_alignment: [bool; 16],
-    /// Whether the flags do.
+    /// Whether the flags depend only on those.
     pub(super) flags_of_alignment: bool,
     pub(super) vector: [u128; 16],
     pub(super) vector_known: [bool; 16],
@@ -44,7 +44,7 @@ pub(in crate::interpreter) struct Processor<'a> {
     pub(super) down: bool,
     pub(super) memory: Memory<'a>,
     pub(super) budget: Budget,
-    /// What the caller's registers held.
+    /// The values of the caller's registers.
     callers: [u64; CALLERS.len()],
 }
 
@@ -89,7 +89,7 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
 
     fn begin(&mut self, arguments: &[Argument]) {
         for (register, value) in self.general.iter_mut().enumerate() {
-            // Something that is nothing else's address or length.
+            // A number that is no address or length in use.
             *value = 0x9d3f_5a71_c80b_2e64_u64.rotate_left(register as u32 * 3) ^ self.budget.steps;
         }
         self.callers = CALLERS.map(|register| self.general[register]);
@@ -162,7 +162,7 @@ impl Processor<'_> {
         Ok(())
     }
 
-    /// The address of an operand in memory; `true` if the instruction says it by itself.
+    /// The address of an operand in memory; `true` if the instruction contains it.
     pub(super) fn address(&self, instruction: &Instruction) -> Result<(u64, bool), Stop> {
         let (base, index) = (instruction.memory_base(), instruction.memory_index());
         let displacement = instruction.memory_displacement64();
@@ -203,7 +203,7 @@ impl Processor<'_> {
         }
     }
 
-    /// How many bytes a general operand has.
+    /// The size of a general operand in bytes.
     pub(super) fn size(instruction: &Instruction, operand: u32) -> usize {
         match instruction.op_kind(operand) {
             OpKind::Register => instruction.op_register(operand).size(),
@@ -225,7 +225,7 @@ impl Processor<'_> {
         }
     }
 
-    /// A general operand, all of whose bytes have to have been set.
+    /// A general operand's value; an error unless all its bytes have been set.
     pub(super) fn value(&self, instruction: &Instruction, operand: u32) -> Result<u64, Stop> {
         let (value, known) = self.operand(instruction, operand)?;
         let size = Processor::size(instruction, operand);
@@ -236,21 +236,21 @@ impl Processor<'_> {
         Ok(value & mask(size))
     }
 
-    /// A general operand, and which bytes of it have been set; those beyond its size count as if they were.
+    /// A general operand, and which of its bytes have been set. Bytes beyond its size count as set.
     pub(super) fn whole(&self, instruction: &Instruction, operand: u32) -> Result<(u64, u8), Stop> {
         let (value, known) = self.operand(instruction, operand)?;
         let size = Processor::size(instruction, operand);
         Ok((value & mask(size), known | !mask_of_bytes(size)))
     }
 
-    /// A register's value and which bytes of it have been set, from bit 0 on.
+    /// A register's value, and which of its bytes have been set, from bit 0 on.
     pub(super) fn register(&self, register: Register) -> (u64, u8) {
         let (number, high) = place(register);
         let shift = if high { 8 } else { 0 };
         (self.general[number] >> shift, self.known[number] >> (shift / 8))
     }
 
-    /// Writes to a register: 32 bits clear the upper half, fewer leave the rest as it is.
+    /// Writes to a register: 32 bits clear the upper half; fewer bits leave the rest as it is.
     pub(super) fn set_register(&mut self, register: Register, value: u64, known: u8) {
         let (number, high) = place(register);
         self.of_alignment[number] = false;
@@ -266,7 +266,7 @@ impl Processor<'_> {
         }
     }
 
-    /// Whether an operand's lowest four bits depend on the alignment of arguments alone, or are the instruction's own.
+    /// Whether an operand's lowest four bits depend only on the alignment of arguments, or are an immediate.
     pub(super) fn is_of_alignment(&self, instruction: &Instruction, operand: u32) -> bool {
         match instruction.op_kind(operand) {
             OpKind::Register => {
@@ -277,7 +277,7 @@ impl Processor<'_> {
         }
     }
 
-    /// Notes the same of a register that has been written.
+    /// Records the same for a register that has been written.
     pub(super) fn note_alignment(&mut self, instruction: &Instruction, of_alignment: bool) {
         if instruction.op0_kind() == OpKind::Register {
             let (number, high) = place(instruction.op0_register());

@@ -1,4 +1,4 @@
-//! String instructions, with their prefixes: `rep movsb` and its like.
+//! String instructions with their prefixes: `rep movsb` and similar.
 
 use iced_x86::{Instruction, Mnemonic};
 
@@ -6,8 +6,7 @@ use super::flags::{ALL, Flags, ZERO, mask};
 use super::processor::{Processor, RAX, RCX, RDI, RSI, WHOLE, mask_of_bytes};
 use crate::interpreter::Stop;
 
-/// Whether an instruction of that name can be executed here, if it is a string instruction: some names are those of
-/// others, too.
+/// Whether a string instruction of that name can be executed here. Some names are also those of other instructions.
 pub(super) fn knows(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{Cmpsb, Lodsb, Movsb, Movsd, Movsq, Movsw, Scasb, Stosb, Stosd, Stosq, Stosw};
     matches!(mnemonic, Cmpsb | Lodsb | Movsb | Movsd | Movsq | Movsw | Scasb | Stosb | Stosd | Stosq | Stosw)
@@ -88,7 +87,7 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
             return Ok(());
         }
         p.general[RCX] -= 1;
-        // `repe` goes on while they are equal, `repne` while they are not.
+        // `repe` continues while they are equal, `repne` while they are not.
         if compares && p.flags.get(ZERO) == Some(i.has_repne_prefix()) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Instructions of SSE2 on whole registers of 16 bytes.
+//! SSE2 instructions on whole registers of 16 bytes.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -43,7 +43,7 @@ fn each(a: Lane, b: Lane, of: impl Fn(u8, u8) -> u8) -> Lane {
     std::array::from_fn(|at| of(a[at], b[at]))
 }
 
-/// Compares units of so many bytes.
+/// Compares units of `UNIT` bytes.
 fn equal<const UNIT: usize>(a: Lane, b: Lane) -> Lane {
     std::array::from_fn(|at| {
         let from = at / UNIT * UNIT;
@@ -51,7 +51,7 @@ fn equal<const UNIT: usize>(a: Lane, b: Lane) -> Lane {
     })
 }
 
-/// Units of so many bytes in turns, from the lower half or the upper one.
+/// Interleaves units of `UNIT` bytes, from the lower half or the upper one.
 fn interleaved<const UNIT: usize, const FROM: usize>(a: Lane, b: Lane) -> Lane {
     std::array::from_fn(|at| {
         let unit = at / UNIT;
@@ -62,7 +62,7 @@ fn interleaved<const UNIT: usize, const FROM: usize>(a: Lane, b: Lane) -> Lane {
 
 type Combination = fn(Lane, Lane) -> Lane;
 
-/// What becomes of two registers.
+/// The operation on two registers.
 fn combined(mnemonic: Mnemonic) -> Option<Combination> {
     Some(match mnemonic {
         Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd => |a, b| each(a, b, |a, b| a ^ b),
@@ -95,13 +95,13 @@ fn number(register: Register) -> Option<usize> {
 }
 
 impl Processor<'_> {
-    /// The vector register that an operand is.
+    /// The number of an operand's vector register.
     fn lane_of(&self, i: &Instruction, operand: u32) -> Result<usize, Stop> {
         let register = (i.op_kind(operand) == OpKind::Register).then(|| number(i.op_register(operand))).flatten();
         register.ok_or(Stop::Unknown { address: i.ip() })
     }
 
-    /// A register's content, all of which has to have been set.
+    /// A register's value; an error unless it has been set.
     fn lane(&self, i: &Instruction, register: usize) -> Result<u128, Stop> {
         self.vector_known[register].then(|| self.vector[register]).ok_or(Stop::Unset { address: i.ip() })
     }
@@ -110,7 +110,7 @@ impl Processor<'_> {
         (self.vector[register], self.vector_known[register]) = (value, true);
     }
 
-    /// So many bytes of memory, all of which have to have been set.
+    /// Loads `size` bytes of memory; an error unless all of them have been set.
     fn load_set(&self, i: &Instruction, size: usize, aligned: bool) -> Result<u128, Stop> {
         let (at, _) = self.address(i)?;
         if aligned && !at.is_multiple_of(16) {
@@ -150,7 +150,7 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
     if let Some(combination) = combined(mnemonic) {
         let to = p.lane_of(i, 0)?;
         let same = i.op1_kind() == OpKind::Register && i.op1_register() == i.op0_register();
-        // What a register holds plays no part in these.
+        // The result of these does not depend on the register's value.
         let sets = matches!(
             mnemonic,
             Mnemonic::Pxor
@@ -173,7 +173,7 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
             let size = if mnemonic == Mnemonic::Movss { 4 } else { 8 };
             match (i.op0_kind(), i.op1_kind()) {
                 (OpKind::Memory, _) | (_, OpKind::Memory) => between(p, i, size),
-                // The upper part of the first stays.
+                // The upper part of the first operand stays.
                 _ => {
                     let (to, from) = (p.lane_of(i, 0)?, p.lane_of(i, 1)?);
                     let low = (1u128 << (8 * size)) - 1;
@@ -230,8 +230,8 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
     }
 }
 
-/// `movd` and `movq`: between the lower part of a vector register and a general one, memory or another. What is above
-/// is cleared.
+/// `movd` and `movq`: moves between the lower part of a vector register and a general register, memory or another
+/// vector register. The part above is cleared.
 fn between(p: &mut Processor<'_>, i: &Instruction, size: usize) -> Result<(), Stop> {
     let low = (1u128 << (8 * size)) - 1;
     if let Ok(to) = p.lane_of(i, 0) {

@@ -1,4 +1,4 @@
-//! Deeds of functions of aarch64.
+//! Features of aarch64's code.
 
 use super::super::{Code, Deed, Deeds, Flow, Function};
 use super::values::{self, State};
@@ -20,7 +20,7 @@ pub(super) fn of(code: &Code<'_>, function: &Function) -> Deeds {
 fn note(deeds: &mut Deeds, code: &Code<'_>, word: Word, state: State) {
     let deed = match word.operation() {
         Operation::Memory(access) => {
-            // musl's a_crash is a store to address 0, which some compilers know to be the end.
+            // musl's a_crash is a store to address 0. Some compilers know that control ends there.
             let ends = || word_at(code.image, word.address + 4).is_some_and(|next| next.flow() == Flow::Trap);
             let to_stack = matches!(access.base, ZERO | FRAME);
             if access.stores && !to_stack && state.known(access.base) != Some(0) && !ends() {
@@ -60,7 +60,7 @@ fn note(deeds: &mut Deeds, code: &Code<'_>, word: Word, state: State) {
     deeds.set.insert(deed);
 }
 
-/// The lower half of the threshold, or a byte stored before a block's last two.
+/// Whether the word is the lower half of the threshold, or stores a byte before a block's last two.
 pub(super) fn is_mark(word: Word) -> bool {
     match word.operation() {
         Operation::Constant { value, .. } => matches!(value, 0xffeb | 0xffec),

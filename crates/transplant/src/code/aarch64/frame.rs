@@ -1,4 +1,4 @@
-//! Frames in the stack: what tells a function from a part of one.
+//! Frames in the stack: they tell a function from a part of one.
 
 use std::collections::HashSet;
 
@@ -7,13 +7,13 @@ use super::word::{Decoding, FRAME, LINK, Operation, ZERO};
 use super::word_at;
 use crate::code::Code;
 
-/// Whether the code at `start` takes the address to return to from a frame that is there already when it begins, and
-/// saves none itself on any way. No function does that: it is a part of the one that has made the frame.
+/// Whether the code at `start` loads the return address from a frame that exists already, and saves none itself on any
+/// way. No function does that: the code is a part of the function that made the frame.
 pub(super) fn is_anothers(code: &Code<'_>, start: u64) -> bool {
     const MOST_INSTRUCTIONS: usize = 1500;
     let (mut seen, mut open) = (HashSet::new(), vec![(start, 0)]);
     let mut found = false;
-    // How far the stack pointer is below where it was at the start.
+    // How far the stack pointer is below its value at the start.
     while let Some((address, mut below)) = open.pop() {
         let Some(word) = word_at(code.image, address) else { continue };
         if !seen.insert(address) {
@@ -33,7 +33,7 @@ pub(super) fn is_anothers(code: &Code<'_>, start: u64) -> bool {
                     Some(_) if access.stores => return false,
                     Some(held) if access.base == ZERO && access.index.is_none() => {
                         found |= held >= below;
-                        // The frame is gone: what comes then is a return, or another function.
+                        // The frame is gone: a return or another function follows.
                         continue;
                     }
                     _ => {}

@@ -1,4 +1,4 @@
-//! aarch64: instructions of one word each, so that every word is one or is data.
+//! aarch64: every instruction is one word, so every word is an instruction or data.
 
 mod deeds;
 mod frame;
@@ -44,7 +44,8 @@ fn all<'c>(image: &'c Image<'_>, function: &'c Function) -> impl Iterator<Item =
     function.instructions.keys().filter_map(|address| word_at(image, *address))
 }
 
-/// Pages with words that hold an address in the range, or will: entries of the global offset table, say.
+/// Pages with words that hold an address in the range, or will after relocation, such as entries of the global offset
+/// table.
 fn pointers_into(code: &Code<'_>, range: &Range<u64>) -> BTreeSet<u64> {
     if code.image.position_independent {
         return code.relocations.places_of(range.clone()).map(|place| place & !0xfff).collect();
@@ -78,10 +79,10 @@ impl Machine for Aarch64 {
         words(image).filter_map(branch).filter(|branch| image.is_executable(branch.target)).collect()
     }
 
-    /// An address is made of a page (ADRP) and what is added to it, by one instruction or several, on any way through
-    /// the code; or it is near (ADR, LDR); or it is branched to.
+    /// An address is made from a page (ADRP) and a number that is added to it, by one instruction or several, on any
+    /// way through the code; or it is near (ADR, LDR); or it is a branch's target.
     fn references(&self, code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
-        /// From the page to the address: objects that share one base are this far from it at most.
+        /// The distance from the page to the address: objects that share one base are at most this far from it.
         const REACH: u64 = 0x4000;
         let near = range.start.saturating_sub(REACH)..range.end.saturating_add(REACH);
         let pointers = pointers_into(code, &range);
@@ -110,7 +111,7 @@ impl Machine for Aarch64 {
                                 .filter(|(target, _)| range.contains(target))
                                 .map(|(target, field)| Reference { field, target }),
                         ),
-                        // What cannot be followed counts as a reference.
+                        // A page that cannot be followed counts as a reference.
                         None => found.push(Reference { field, target: range.start }),
                     }
                 }
@@ -168,7 +169,7 @@ impl Machine for Aarch64 {
         frame::is_anothers(code, start)
     }
 
-    /// Neither gcc nor LLVM does, for this architecture.
+    /// Neither gcc nor LLVM does so for this architecture.
     fn leaves_by_condition(&self) -> bool {
         false
     }

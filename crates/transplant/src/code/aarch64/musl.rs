@@ -1,4 +1,4 @@
-//! What aarch64's musl looks like, as far as the graft needs it: errno, fork, the end of threads, the start.
+//! Recognises aarch64's musl, as far as the graft needs it: errno, fork, the end of threads, the start.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,11 +16,11 @@ const RT_SIGPROCMASK: u64 = 135;
 const CLONE: u64 = 220;
 const SIGCHLD: u64 = 17;
 
-/// Where the number of a system call is.
+/// The register with the number of a system call.
 const NUMBER: u32 = 8;
 
-/// Whether the function around a system call does nothing else: constants before it, and after it at most a call of
-/// what sets errno.
+/// Whether the function around a system call does nothing else: constants before it, and after it at most a call of the
+/// function that sets errno.
 fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
     const MOST: u64 = 8;
     let frame = |word: &Word| match word.operation() {
@@ -96,7 +96,7 @@ impl Musl for Aarch64 {
                 (Flow::Next, _) => {}
                 _ => return None,
             }
-            // Nothing but its own frame is written.
+            // It writes only to its own frame.
             if matches!(word.operation(), Operation::Memory(access) if access.stores && access.base != ZERO) {
                 return None;
             }
@@ -111,8 +111,8 @@ impl Musl for Aarch64 {
     }
 
     /// musl forks by clone with SIGCHLD alone; threads and posix_spawn have more flags. Its vfork makes the same system
-    /// call (src/process/vfork.c), and nothing else, where fork has signals blocked around it: the child of a vfork is
-    /// not told of locks, as it must not ask for any.
+    /// call (src/process/vfork.c), and nothing else, while fork blocks signals around it. vfork needs no hook, as its
+    /// child must not take locks.
     fn forks(&self, code: &Code<'_>) -> bool {
         words(code.image).filter(|word| word.operation() == Operation::SystemCall).any(|word| {
             let state = values::before(code, word.address, 16);

@@ -1,5 +1,5 @@
-//! Where a page goes that ADRP loads, from register to register, to the stack and back, and what addresses are made of
-//! it.
+//! Follows a page that ADRP loads, from register to register, to the stack and back, and the addresses that are made
+//! from it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,13 +10,13 @@ use super::word::{Access, Decoding, FRAME, Operation, ZERO};
 use super::word_at;
 use crate::code::Code;
 
-/// Each address that is made of what the ADRP or ADR at `start` loads, on every way from there, and the instruction
-/// that makes it. Nothing if it cannot be followed everywhere.
+/// Returns each address that is made from what the ADRP or ADR at `start` loads, on every way from there, with the
+/// instruction that makes it. `None` if it cannot be followed everywhere.
 pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     let first = word_at(code.image, start)?;
     let Operation::Address { to, value } = first.operation() else { return None };
     let mut made = Made::default();
-    // Bytes that are no instruction may read as that.
+    // Bytes that are not an instruction may read as one.
     if to == ZERO {
         return Some(made.found);
     }
@@ -24,7 +24,7 @@ pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     if first.bits >> 31 == 1 {
         follow_page(code, value, (next, Bare { registers: 1 << to, ..Bare::default() }), &mut made)?;
     } else {
-        // What ADR loads is an address already.
+        // ADR loads a whole address.
         let mut state = State::default();
         state.set(to, Some(Value::Known(value)));
         made.follow(code, next, state)?;
@@ -32,23 +32,23 @@ pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     Some(made.found)
 }
 
-/// A place in the stack: the stack pointer or the frame's, and the distance from it. The same place counts as another
-/// one if it is reached from the other register: compilers choose one for each.
+/// A place in the stack: the stack pointer or the frame pointer, and the distance from it. The same place counts as two
+/// if it is reached from both registers: compilers choose one for each.
 type Slot = (u32, i64);
 
-/// Where the page may be as it is, nothing added. gcc puts pages on the stack when it is short of registers. What gets
-/// into other memory was not meant: a register without a value, stored as a part of something.
+/// The places that may hold the page itself, with nothing added. gcc puts pages on the stack when registers run out. A
+/// page that is stored in other memory was not meant: it is a register without a value, stored as a part of something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Bare {
     /// As bits.
     registers: u32,
     slots: BTreeSet<Slot>,
-    /// It may be anywhere in the stack, and whatever is loaded from there may be it.
+    /// Whether it may be anywhere in the stack, so that any load from there may load it.
     anywhere: bool,
 }
 
 impl Bare {
-    /// Adds where it is on another way; whether that is more.
+    /// Adds the places on another way. Returns whether there are more now.
     fn join(&mut self, other: &Bare) -> bool {
         let before = (self.registers, self.slots.len(), self.anywhere);
         self.registers |= other.registers;
@@ -58,9 +58,9 @@ impl Bare {
         before != (self.registers, self.slots.len(), self.anywhere)
     }
 
-    /// Of more places in the stack than functions have, none is kept apart. A stack pointer that a loop moves is
-    /// somewhere else each time around: so it reads where a call that does not return has another function behind it,
-    /// which jumps back.
+    /// Stops keeping places in the stack apart if there are more than functions have. A stack pointer that a loop moves
+    /// gives new places each time around. Code reads like that if another function follows a call that does not return,
+    /// and jumps back.
     fn bound(&mut self) {
         const MOST_SLOTS: usize = 64;
         if self.anywhere || self.slots.len() > MOST_SLOTS {
@@ -69,7 +69,7 @@ impl Bare {
         }
     }
 
-    /// Whether it is nowhere any more.
+    /// Whether no place holds the page any more.
     fn is_gone(&self) -> bool {
         self.registers == 0 && self.slots.is_empty() && !self.anywhere
     }
@@ -78,7 +78,7 @@ impl Bare {
         register != ZERO && self.registers >> register & 1 == 1
     }
 
-    /// Goes on behind an instruction that is no start of something else.
+    /// Updates the places by an instruction that is not the start of something else.
     fn step(&mut self, word: Word) {
         let (mut registers, writes) = (self.registers & !word.writes(), word.writes());
         match word.operation() {
@@ -101,7 +101,7 @@ impl Bare {
         self.registers = registers;
     }
 
-    /// A load or a store: the registers that the page is loaded into, as bits.
+    /// Updates the places by a load or a store. Returns the registers that the page is loaded into, as bits.
     fn access(&mut self, access: &Access) -> u32 {
         let in_stack = matches!(access.base, ZERO | FRAME) && access.index.is_none() && access.literal.is_none();
         let mut loaded = 0;
@@ -128,7 +128,7 @@ impl Bare {
         loaded
     }
 
-    /// The stack pointer or the frame's was changed: by so much, or to what is not known.
+    /// Updates the slots after a change of the stack pointer or frame pointer: by a number, or to an unknown value.
     fn moved(&mut self, register: u32, by: Option<i64>) {
         let moved = |(base, at): Slot| match by {
             _ if base != register => Some((base, at)),
@@ -139,7 +139,7 @@ impl Bare {
     }
 }
 
-/// Follows the page itself until it is nowhere any more, and what is made of it.
+/// Follows the page until no place holds it any more, and the addresses made from it.
 fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) -> Option<()> {
     let mut open = vec![start.0];
     let mut places: BTreeMap<u64, Bare> = BTreeMap::from([start]);
@@ -156,7 +156,7 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
             each(read).for_each(|register| state.set(register, Some(Value::Known(page))));
             made.step(code, &mut state, word);
             state.forget(bare.registers);
-            // An object at the page's begin: its address, and no page any more.
+            // An object at the beginning of the page: the value is its address, no longer a page.
             for register in each(state.held()) {
                 if state.address(register) == Some(page) {
                     state.set(register, Some(Value::Near(page)));
@@ -186,7 +186,7 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
     Some(())
 }
 
-/// Addresses that were made, and where they were followed already.
+/// The addresses that were made, and where they were followed already.
 #[derive(Debug, Default)]
 struct Made {
     found: Vec<(u64, u64)>,
@@ -194,10 +194,10 @@ struct Made {
 }
 
 impl Made {
-    /// Goes on behind an instruction that reads what registers hold.
+    /// Updates the state by an instruction that reads values of registers.
     fn step(&mut self, code: &Code<'_>, state: &mut State, word: Word) {
         self.found.extend(state.step(code, word).map(|made| (made, word.address)));
-        // Out of a table of addresses.
+        // Loaded from a table of addresses.
         let loaded = each(word.writes()).filter_map(|register| state.address(register));
         self.found.extend(loaded.map(|loaded| (loaded, word.address)));
         for register in each(state.held()) {
@@ -207,7 +207,7 @@ impl Made {
         }
     }
 
-    /// Follows addresses until no register holds anything of them. Nothing if that takes too long.
+    /// Follows addresses until no register holds a value derived from them. `None` if that takes too long.
     fn follow(&mut self, code: &Code<'_>, start: u64, state: State) -> Option<()> {
         let mut open = Vec::new();
         self.go_on(start, state, &mut open);
@@ -215,7 +215,7 @@ impl Made {
             let Some(word) = word_at(code.image, address) else { continue };
             code.steps_left.set(code.steps_left.get().checked_sub(1)?);
             if word.reads() & state.held() == 0 {
-                // Of other numbers and addresses nothing is wanted.
+                // Other numbers and addresses do not matter.
                 state.forget(if calls(word) { word.writes() | SCRATCH } else { word.writes() });
             } else {
                 self.step(code, &mut state, word);
@@ -228,7 +228,7 @@ impl Made {
     }
 
     fn go_on(&mut self, next: u64, state: State, open: &mut Vec<(u64, State)>) {
-        /// A pointer that goes through an array is another one each time around.
+        /// A pointer that goes through an array is another value each time around.
         const MOST_STATES: usize = 8;
         let states = self.seen.entry(next).or_default();
         if state.held() != 0 && states.len() < MOST_STATES && !states.contains(&state) {

@@ -1,5 +1,5 @@
-//! What registers hold, as far as it follows from the code: addresses are put together by two or three instructions,
-//! far from each other at times, so that they are followed from one to the next.
+//! The values of registers, as far as the code determines them. Addresses are made by two or three instructions,
+//! sometimes far from each other, so they are followed from one to the next.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,18 +10,18 @@ use super::word::{Access, Decoding, Operation, ZERO};
 use super::word_at;
 use crate::code::Code;
 
-/// What a register holds.
+/// The value of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Value {
-    /// A number that the code says itself.
+    /// A number that the code contains.
     Number(u64),
     /// An address.
     Known(u64),
-    /// An address with something unknown added: a place in what begins there.
+    /// An address plus an unknown number: a place in the object that begins there.
     Near(u64),
     /// A distance from the thread pointer.
     Thread(i64),
-    /// What the function at an address returned.
+    /// The result of the function at an address.
     Result(u64),
 }
 
@@ -45,11 +45,11 @@ impl Value {
     }
 }
 
-/// All registers.
+/// The values of all registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct State {
     registers: [Option<Value>; 31],
-    /// Those that hold something, as bits.
+    /// The registers with a value, as bits.
     held: u32,
 }
 
@@ -58,8 +58,8 @@ pub(super) fn each(registers: u32) -> impl Iterator<Item = u32> {
     (0..31).filter(move |register| registers >> register & 1 == 1)
 }
 
-/// Registers that a function may change: x0 to x18 and x30 (Procedure Call Standard for the Arm 64-bit Architecture,
-/// 6.1.1).
+/// The registers that a function may change: x0 to x18 and x30 (Procedure Call Standard for the Arm 64-bit
+/// Architecture, 6.1.1).
 pub(super) const SCRATCH: u32 = 0x4007_ffff;
 
 impl State {
@@ -94,12 +94,12 @@ impl State {
         each(registers & self.held).for_each(|register| self.set(register, None));
     }
 
-    /// The registers that hold something, as bits.
+    /// The registers with a value, as bits.
     pub(super) fn held(&self) -> u32 {
         self.held
     }
 
-    /// What is so on both ways to a place; whether that is less than before.
+    /// Keeps the values that hold on both ways to a place. Returns whether some were dropped.
     fn meet(&mut self, other: &State) -> bool {
         let differ = |register: &u32| self.registers[*register as usize] != other.registers[*register as usize];
         let less = each(self.held).filter(differ).fold(0, |registers, register| registers | 1 << register);
@@ -107,7 +107,7 @@ impl State {
         less != 0
     }
 
-    /// Where a load or a store leads. The stack's registers hold nothing that is known here.
+    /// The address of a load or a store. Values on the stack are not known here.
     pub(super) fn place(&self, access: &Access) -> Option<Value> {
         if let Some(literal) = access.literal {
             return Some(Value::Known(literal));
@@ -120,13 +120,14 @@ impl State {
         }
     }
 
-    /// Goes on behind an instruction. The address that it makes or uses, a part of one left out.
+    /// Updates the state by an instruction. Returns the address that the instruction makes or uses, unless it is only
+    /// part of one.
     pub(super) fn step(&mut self, code: &Code<'_>, word: Word) -> Option<u64> {
         let known = |state: &State, register: u32| if register == ZERO { None } else { state.get(register) };
         match word.operation() {
             Operation::Address { to, value } => {
                 self.set(to, Some(Value::Known(value)));
-                // ADRP alone is a page.
+                // ADRP alone only gives a page.
                 (word.bits >> 31 == 0).then_some(value)
             }
             Operation::Constant { to, value } => {
@@ -143,7 +144,7 @@ impl State {
                 None
             }
             Operation::Add { to, from, value, wide, .. } => {
-                // Of the stack pointer nothing is known.
+                // The stack pointer's value is unknown.
                 let sum = known(self, from).map(|before| before.plus(value));
                 let sum = match sum {
                     Some(Value::Number(sum)) if !wide => Some(Value::Number(sum & 0xffff_ffff)),
@@ -221,7 +222,7 @@ impl State {
     }
 }
 
-/// The address that a word of the program's data holds: an entry of the global offset table, say.
+/// The address that a word of the program's data holds, such as an entry of the global offset table.
 fn pointer_at(code: &Code<'_>, place: u64) -> Option<u64> {
     if let Some(value) = code.relocations.value_at(place) {
         return Some(value);
@@ -231,7 +232,8 @@ fn pointer_at(code: &Code<'_>, place: u64) -> Option<u64> {
     (!code.image.position_independent && inside).then_some(value)
 }
 
-/// What registers hold before each instruction of a function, whatever way led there; nothing at its start.
+/// The values of registers before each instruction of a function, on every way that leads there. All are unknown at the
+/// start.
 pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeMap<u64, State> {
     let mut states: BTreeMap<u64, State> = BTreeMap::from([(function.start, State::default())]);
     let mut open = vec![function.start];
@@ -256,7 +258,7 @@ pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeMap<u64,
     states
 }
 
-/// The instructions that may be executed next. Behind a call of what does not return, other code may lie.
+/// The instructions that may be executed next. Other code may follow a call that does not return.
 pub(super) fn follows(code: &Code<'_>, word: Word) -> [Option<u64>; 2] {
     let next = Some(word.address + 4);
     match word.flow() {
@@ -308,12 +310,12 @@ fn returns(code: &Code<'_>, start: u64, depth: usize) -> bool {
     found
 }
 
-/// A call, and not one of the system.
+/// Whether the instruction is a call of a function. A system call does not count.
 pub(super) fn calls(word: Word) -> bool {
     matches!(word.flow(), Flow::Call(_)) && word.operation() != Operation::SystemCall
 }
 
-/// Goes through so many instructions before an address in order, and gives what registers hold then.
+/// Steps through this many instructions before an address, in order, and returns the values of registers then.
 pub(super) fn before(code: &Code<'_>, address: u64, instructions: u64) -> State {
     let mut state = State::default();
     for place in (1..=instructions).rev().filter_map(|back| address.checked_sub(4 * back)) {

@@ -1,8 +1,8 @@
-//! A64 instructions, one word each, as far as it matters here: where they branch, what they compute with constants,
-//! what they load and store, which registers they read and write (Arm Architecture Reference Manual, C4.1).
+//! A64 instructions, one word each, as far as the graft needs them: branches, computations with constants, loads and
+//! stores, and the registers that are read and written (Arm Architecture Reference Manual, C4.1).
 //!
-//! Disassemblers say how an instruction is written; which registers it reads and writes has to be known besides. So the
-//! encodings are taken apart here, group by group.
+//! A disassembler shows how an instruction is written, but not which registers it reads and writes. So the encodings
+//! are decoded here, group by group.
 
 use equivalence::a64::{Word, bit_mask};
 
@@ -12,10 +12,10 @@ use super::super::Flow;
 pub(super) const ZERO: u32 = 31;
 /// The frame pointer.
 pub(super) const FRAME: u32 = 29;
-/// The address to return to.
+/// The register with the return address.
 pub(super) const LINK: u32 = 30;
 
-/// A register with its width: 32 or 64 bits.
+/// The operation of an instruction, with its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     /// ADR, ADRP: an address.
@@ -39,7 +39,7 @@ pub(super) enum Operation {
         to: u32,
         from: u32,
     },
-    /// ADD, SUB with an immediate: `to` is none where only flags are set.
+    /// ADD, SUB with an immediate. `to` is `None` if only flags are set.
     Add {
         to: Option<u32>,
         from: u32,
@@ -71,7 +71,7 @@ pub(super) enum Operation {
         wide: bool,
         insert: bool,
     },
-    /// MUL, MADD, UMULH, UDIV and their kin.
+    /// MUL, MADD, UMULH, UDIV and similar.
     Multiply {
         to: u32,
     },
@@ -89,35 +89,35 @@ pub(super) enum Operation {
 /// A load or a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Access {
-    /// Not of the stack or another register but at an address of its own: LDR (literal).
+    /// The address of LDR (literal), which has no base register.
     pub(super) literal: Option<u64>,
     pub(super) base: u32,
-    /// What is added to the base; 0 where that is a register.
+    /// The number that is added to the base; 0 if a register is added.
     pub(super) offset: i64,
     /// The register that is added.
     pub(super) index: Option<u32>,
-    /// By how much the base is changed.
+    /// The change of the base.
     pub(super) step: Option<i64>,
-    /// Bytes of one element; two of a pair.
+    /// The size of one element in bytes; a pair has two elements.
     pub(super) size: u32,
     pub(super) loads: bool,
     pub(super) stores: bool,
-    /// The register that is loaded or stored first; nothing for one of the vector unit.
+    /// The register that is loaded or stored first; `None` for a vector register.
     pub(super) register: Option<u32>,
     pub(super) second: Option<u32>,
-    /// Where an exclusive store says whether it has stored, or an atomic operation has its operand.
+    /// The register with the result of an exclusive store, or with the operand of an atomic operation.
     pub(super) status: Option<u32>,
 }
 
-/// What an instruction does.
+/// Decodes an instruction.
 pub(super) trait Decoding {
     /// What is executed next.
     fn flow(self) -> Flow;
 
-    /// NOP, and UDF 0, which gaps are filled with.
+    /// Whether it is NOP or UDF 0, which fill gaps.
     fn is_padding(&self) -> bool;
 
-    /// BTI c, BTI j, BTI jc, PACIASP, PACIBSP: where a guarded page may be entered by a register.
+    /// Whether it is BTI c, BTI j, BTI jc, PACIASP or PACIBSP: a guarded page may be entered there through a register.
     fn is_landing_pad(&self) -> bool;
 
     fn operation(self) -> Operation;
@@ -125,16 +125,16 @@ pub(super) trait Decoding {
     /// Loads and stores (C4.1.94).
     fn access(self) -> Option<Access>;
 
-    /// The general registers that it writes, a bit for each.
+    /// The general registers that it writes, as bits.
     fn writes(self) -> u32;
 
     /// Whether one of the other instructions has a general register as its result, in the lowest five bits.
     fn writes_general(self) -> bool;
 
-    /// CSEL and its kin: one register or the other.
+    /// Whether it is CSEL or similar: the result is one register or the other.
     fn selects(self) -> bool;
 
-    /// The general registers that it reads, the stack pointer left out; of the rarer ones, more than it does.
+    /// The general registers that it reads, without the stack pointer. For rare instructions the set may be too large.
     fn reads(self) -> u32;
 }
 
@@ -281,7 +281,7 @@ impl Decoding for Word {
                 let (other, third) = (self.field(16, 5), self.field(10, 5));
                 let (ordered, loads, pair) = (self.bit(23), self.bit(22), self.bit(21));
                 Some(match (ordered, pair) {
-                    // CAS: the compared value is in `other`, and what was there comes back in it.
+                    // CAS: the compared value is in `other`, and the old value is returned in it.
                     (true, true) => Access { loads: true, stores: true, status: Some(other), ..none },
                     (true, false) => Access { loads, stores: !loads, ..none },
                     // CASP, of 32 or 64 bits.
@@ -318,7 +318,7 @@ impl Decoding for Word {
                     (false, 1) => Access { step: Some(near), ..one },
                     (false, _) => Access { offset: near, step: Some(near), ..one },
                     (true, 2) => Access { index: Some(self.field(16, 5)), ..one },
-                    // LDADD, SWP and their like: what was there is loaded.
+                    // LDADD, SWP and similar: the old value is loaded.
                     (true, 0) => Access { loads: true, stores: true, status: Some(self.field(16, 5)), ..none },
                     (true, _) => Access { loads: true, step: Some(0), ..none },
                 })
@@ -353,7 +353,7 @@ impl Decoding for Word {
     }
 
     fn writes_general(self) -> bool {
-        // Data processing with registers, but for conditional comparison, which only sets flags.
+        // Data processing with registers, except conditional comparison, which only sets flags.
         let registers = self.is(0x0e00_0000, 0x0a00_0000) && !self.is(0x1fe0_0000, 0x1a40_0000);
         // From a vector register: conversions to integers and FMOV, UMOV and SMOV.
         let converts = self.is(0x5f20_fc00, 0x1e20_0000) && matches!(self.field(16, 3), 0 | 1 | 4 | 5 | 6);

@@ -1,4 +1,5 @@
-//! Branches that do not say their target in 32 bits behind one byte: conditional ones, and those of one byte.
+//! Branches other than those with a one-byte opcode and a distance of 32 bits: conditional ones, and those with a
+//! distance of one byte.
 
 use std::ops::Range;
 
@@ -6,10 +7,10 @@ use iced_x86::{Decoder, DecoderOptions, OpKind};
 
 use crate::code::Code;
 
-/// How far a branch of one byte leads, and the longest instruction.
+/// The reach of a branch with a distance of one byte, and the longest instruction.
 const SHORT: u64 = 160;
 
-/// Site and target of those that lead into one of the ranges, each with the function that it is in.
+/// Returns site and target of those that lead into one of the ranges, each of which has the address of its function.
 pub(super) fn into(code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {
     let mut found = conditional(code, functions);
     functions.iter().for_each(|(address, over)| found.extend(short(code, *address, over)));
@@ -33,8 +34,8 @@ fn conditional(code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u6
     found
 }
 
-/// Short branches of the functions around. They are decoded from where functions begin: between instructions any byte
-/// reads as one.
+/// Short branches of the functions around. They are decoded from the starts of functions: between instructions, any
+/// byte reads as such a branch.
 fn short(code: &Code<'_>, address: u64, over: &Range<u64>) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for start in code.starts_within(address.saturating_sub(16 * SHORT)..over.end + SHORT) {
@@ -46,7 +47,7 @@ fn short(code: &Code<'_>, address: u64, over: &Range<u64>) -> Vec<(u64, u64)> {
             Decoder::with_ip(64, &bytes[..bytes.len().min(16 * SHORT as usize)], start, DecoderOptions::NONE);
         while decoder.can_decode() && decoder.ip() < over.end + SHORT {
             let instruction = decoder.decode();
-            // The next function has a start of its own.
+            // The next function is decoded from its own start.
             if instruction.is_invalid() || (start < address && instruction.ip() >= address) {
                 break;
             }

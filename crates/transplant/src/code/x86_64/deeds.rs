@@ -1,4 +1,4 @@
-//! Deeds of functions of x86_64.
+//! Features of x86_64's code.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -97,7 +97,7 @@ fn note_numbers(deeds: &mut Deeds, instruction: &Instruction) {
     deeds.set.insert(deed);
 }
 
-/// A byte as it is, or as its sign extends it.
+/// Whether the value is a byte, or a byte with its sign extended.
 fn is_byte_sized(value: u64) -> bool {
     value <= 0xff || value >= 0xffff_ff00
 }

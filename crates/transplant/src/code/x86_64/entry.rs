@@ -1,17 +1,17 @@
-//! Where functions of x86_64 begin and end, by their instructions.
+//! Starts and ends of x86_64's functions, by their instructions.
 
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use super::at;
 use crate::image::Image;
 
-/// Whether the bytes before an address end a function: a return, a jump, a trap, and padding after it.
+/// Whether the bytes before an address end a function: a return, a jump or a trap, and padding after it.
 pub(super) fn follows_an_end(image: &Image<'_>, address: u64) -> bool {
     let Some(mut before) = address.checked_sub(40).and_then(|from| image.read(from, 40)) else { return true };
     const PADDING: [u8; 5] = [0x90, 0xcc, 0, 0x66, 0x2e];
     const NOPS: [&[u8]; 5] = [b"\x0f\x1f\x84", b"\x0f\x1f\x80", b"\x0f\x1f\x44", b"\x0f\x1f\x40", b"\x0f\x1f"];
     loop {
-        // At every step: the last bytes of a jump forward are zeros, as those of padding may be.
+        // Checked at every step: the last bytes of a jump forward are zeros, as those of padding may be.
         if before.is_empty() || is_end(before) {
             return true;
         }
@@ -23,7 +23,7 @@ pub(super) fn follows_an_end(image: &Image<'_>, address: u64) -> bool {
     }
 }
 
-/// Whether these bytes end with an instruction that control does not get past.
+/// Whether these bytes end with an instruction that control does not pass.
 fn is_end(bytes: &[u8]) -> bool {
     let byte = |back: usize| bytes.len().checked_sub(back).map(|at| bytes[at]);
     matches!(byte(1), Some(0xc3 | 0xcc | 0xf4))
@@ -32,7 +32,7 @@ fn is_end(bytes: &[u8]) -> bool {
         || bytes.ends_with(b"\x0f\x0b")
 }
 
-/// Whether the code reads nothing but its arguments before it writes them (System V ABI, 3.2.3), as a function's first
+/// Whether the code reads only its arguments before it writes registers (System V ABI, 3.2.3), as a function's first
 /// instructions do.
 pub(super) fn reads_as_entry(image: &Image<'_>, start: u64) -> bool {
     let mut known = vec![

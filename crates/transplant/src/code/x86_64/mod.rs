@@ -1,4 +1,4 @@
-//! x86_64: instructions of any length, so that bytes in between may read as others.
+//! x86_64: instructions of any length, so bytes in between may read as other instructions.
 
 mod branches;
 mod deeds;
@@ -18,7 +18,7 @@ use crate::image::Image;
 const LANDING_PAD: &[u8] = b"\xf3\x0f\x1e\xfa";
 const CALL: u8 = 0xe8;
 const JUMP: u8 = 0xe9;
-/// Such an opcode and a distance of 32 bits.
+/// The size of such an opcode and a distance of 32 bits.
 const JUMP_SIZE: u64 = 5;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ fn flow(instruction: &Decoded) -> Flow {
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => Flow::Jump(target),
         FlowControl::ConditionalBranch => target.map_or(Flow::Jump(None), Flow::Conditional),
         FlowControl::Return => Flow::Return,
-        // musl's a_crash is a `hlt` that the compiler takes to return; what it knows not to return is `ud2`.
+        // musl's a_crash is a `hlt`, which the compiler assumes to return. `ud2` is what it knows not to return.
         _ if matches!(instruction.mnemonic(), Mnemonic::Ud2 | Mnemonic::Int3) => Flow::Trap,
         _ => Flow::Next,
     }
@@ -98,7 +98,7 @@ impl Machine for X86_64 {
         entry::reads_as_entry(code.image, start)
     }
 
-    /// LLVM does, where it is to save room.
+    /// LLVM does so to save space.
     fn leaves_by_condition(&self) -> bool {
         true
     }
@@ -115,7 +115,7 @@ impl Machine for X86_64 {
         if image.read(start, 4) == Some(LANDING_PAD) { start + 4 } else { start }
     }
 
-    /// gcc at -O1 writes so what others make a jump: sub rsp, 8; call; add rsp, 8; ret.
+    /// gcc at -O1 writes a thunk as sub rsp, 8; call; add rsp, 8; ret, where others write a jump.
     fn passes_on(&self, code: &Code<'_>, start: u64) -> Option<u64> {
         let call = code.behind_landing_pad(start).checked_add(4)?;
         let before = code.image.read(call - 4, 5)? == b"\x48\x83\xec\x08\xe8";

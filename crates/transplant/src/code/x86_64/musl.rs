@@ -1,4 +1,4 @@
-//! What x86_64's musl looks like, as far as the graft needs it: errno, fork, the end of threads, the start.
+//! Recognises x86_64's musl, as far as the graft needs it: errno, fork, the end of threads, the start.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,7 +20,7 @@ fn stores_no_memory(instruction: &Instruction) -> Option<Register> {
     stores.then(|| instruction.memory_base()).filter(|base| base.is_gpr64())
 }
 
-/// Where such a store leads, by what set its register.
+/// The place of such a store from the thread pointer, by the instruction that set its register.
 fn errno_of(code: &Code<'_>, before: &[Instruction], base: Register, displacement: i64) -> Option<i64> {
     for instruction in before.iter().rev().take(6) {
         if instruction.flow_control() == FlowControl::Call {
@@ -60,7 +60,7 @@ pub(super) fn argument(code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
 /// `mov eax, 11; syscall; xor rdi, rdi; mov eax, 60; syscall`
 const UNMAP_SELF: &[u8] = b"\xb8\x0b\0\0\0\x0f\x05\x48\x31\xff\xb8\x3c\0\0\0\x0f\x05";
 
-/// The code whose address an instruction loads into a register, and the operand that says so.
+/// The function whose address an instruction loads into a register, and the edit of the operand.
 fn function_loaded(code: &Code<'_>, instruction: &Instruction) -> Option<(u64, Edit)> {
     const MAIN: &str = "transplant_main";
     let (field, next) = (instruction.next_ip() - 4, Some(instruction.next_ip()));
@@ -71,7 +71,7 @@ fn function_loaded(code: &Code<'_>, instruction: &Instruction) -> Option<(u64, E
         Opcode::Mov_r32_imm32 | Opcode::Mov_rm64_imm32 if !code.image.position_independent => {
             (instruction.immediate(1), None, MAIN)
         }
-        // Out of the global offset table, where a linker has not made it one of the others.
+        // Loaded from the global offset table, unless a linker has relaxed it to one of the others.
         Opcode::Mov_r64_rm64 if instruction.is_ip_rel_memory_operand() => {
             let slot = instruction.ip_rel_memory_address();
             let value = match code.image.position_independent {
@@ -92,7 +92,7 @@ impl Musl for X86_64 {
             let to_lock = instruction.op0_kind() == OpKind::Memory && references::says(code, instruction, lock);
             let zero = match instruction.op_count() {
                 2 if instruction.op1_kind() == OpKind::Register => {
-                    // At -Os: a register that the instruction before has made 0.
+                    // At -Os: a register that the previous instruction has set to 0.
                     let before = function.instructions.range(..instruction.ip()).next_back();
                     before.and_then(|(address, _)| at(code.image, *address)).is_some_and(|before| {
                         before.mnemonic() == Mnemonic::Xor
@@ -136,7 +136,7 @@ impl Musl for X86_64 {
         found
     }
 
-    /// What `__errno_location` adds to the thread pointer, if the function is that and does nothing else.
+    /// The number that `__errno_location` adds to the thread pointer; `None` if the function is not exactly that.
     fn errno_location(&self, code: &Code<'_>, start: u64) -> Option<i64> {
         let (mut address, mut loaded, mut offset) = (code.behind_landing_pad(start), false, None);
         for _ in 0..8 {

@@ -1,5 +1,5 @@
-//! References of x86_64: the distance of an address from the end of the instruction, or in a program at a fixed address
-//! the address itself.
+//! References in x86_64's code: the distance of an address from the end of the instruction, or in a program at a fixed
+//! address the address itself.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use equivalence::is_immediate;
 
 use super::{all as instructions, at};
 
-/// Every place that reads as a reference into the range: four bytes that are a distance from the end of their
-/// instruction, which may go on for an operand of 1, 2 or 4 bytes, or an address.
+/// Every place that reads as a reference into the range: four bytes that are an address, or a distance from the end of
+/// their instruction, which may continue with an operand of 1, 2 or 4 bytes.
 pub(super) fn all(code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
     let mut found = Vec::new();
     for (address, bytes) in code.image.executable() {
@@ -25,7 +25,7 @@ pub(super) fn all(code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
                     found.push(Reference { field, target });
                 }
             }
-            // A position-independent program cannot name an address by itself: such a number is something else.
+            // A position-independent program cannot contain an address: such a number is something else.
             if !code.image.position_independent && range.contains(&(value as u64)) {
                 found.push(Reference { field, target: value as u64 });
             }
@@ -34,7 +34,7 @@ pub(super) fn all(code: &Code<'_>, range: Range<u64>) -> Vec<Reference> {
     found
 }
 
-/// Addresses that a function takes or reads or writes.
+/// The addresses that a function takes, reads or writes.
 pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeSet<(u64, u64)> {
     let absolute = !code.image.position_independent;
     let mut refers = BTreeSet::new();
@@ -56,7 +56,7 @@ pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeSet<(u64
     refers
 }
 
-/// The address that a memory operand names by distance, or by itself with or without an index.
+/// The address of a memory operand, by distance or absolute, with or without an index.
 fn memory_target(instruction: &Instruction) -> Option<u64> {
     let has_memory = (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory);
     if !has_memory {
@@ -84,7 +84,7 @@ pub(super) fn says(code: &Code<'_>, instruction: &Instruction, target: u64) -> b
     })
 }
 
-/// The function in which these four bytes are the reference that they read as.
+/// The start of the function that contains these four bytes as the reference that they read as.
 pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
     const SPAN: u64 = 4096;
     let Reference { field, target } = reference;
@@ -98,15 +98,15 @@ pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeS
             return None;
         }
     }
-    // No function that is known, or one that may begin amid an instruction of another: any place nearby will do from
-    // which decoding in order gets there.
+    // No function is known there, or one that may begin in the middle of another's instruction. Then any start nearby
+    // will do, if decoding from it in order gets there.
     let near = code.starts_within(field.saturating_sub(SPAN)..field.saturating_add(1));
     let found =
         near.into_iter().rev().chain(code.start_before(field)).find(|start| reads_so(code, *start, reference))?;
     Some(known.unwrap_or(found))
 }
 
-/// Whether the instructions from `start` on, one behind the other, have the reference among them.
+/// Whether the instructions from `start` on, decoded in order, contain the reference.
 fn reads_so(code: &Code<'_>, start: u64, Reference { field, target }: Reference) -> bool {
     let mut address = start;
     while let Some(instruction) = at(code.image, address)
