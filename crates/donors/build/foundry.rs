@@ -126,7 +126,7 @@ impl Foundry {
         let mut line: Vec<OsString> = ["ld.lld", "-shared", "--gc-sections", "--strip-all", "--hash-style=both"]
             .into_iter()
             .chain(["-z", "now", "-z", "relro", "-z", "noexecstack", "-soname", "liballograft.so"])
-            // The note on the bond must be about this file's malloc, whichever malloc comes first when a program is
+            // The note of type 3 must be about this file's malloc, whichever malloc comes first when a program is
             // loaded.
             .chain(["-Bsymbolic", "-o"])
             .map(OsString::from)

@@ -63,7 +63,7 @@ pub enum Hook {
     Empty,
     /// There is none.
     None,
-    /// It cannot be told.
+    /// It is unknown.
     Unknown,
 }
 

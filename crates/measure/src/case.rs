@@ -40,7 +40,7 @@ pub struct Arm {
 pub struct Case {
     /// The name of the program.
     pub name: String,
-    /// The number of threads that it was told to use.
+    /// The number of threads that it is started with.
     pub threads: Option<u32>,
     /// The size of the work, if the same is done in several sizes.
     pub size: Option<u64>,

@@ -64,7 +64,7 @@ pub enum RunError {
     /// It took too long and was ended.
     #[error("it was ended after {:.1} s, which is far longer than stock takes", .0.as_secs_f64())]
     TimeOut(Duration),
-    /// Somebody pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
     /// A part of the measurement does not work on this machine.
@@ -113,7 +113,7 @@ impl std::fmt::Display for Status {
 pub struct Timed {
     /// Its figures.
     pub figures: Figures,
-    /// How it ended.
+    /// The way in which it ended.
     pub end: End,
 }
 
@@ -124,7 +124,7 @@ pub struct Watched {
     pub memory: Option<Memory>,
     /// Seconds from its start to its end.
     pub wall_s: f64,
-    /// How it ended.
+    /// The way in which it ended.
     pub end: End,
 }
 
@@ -133,7 +133,7 @@ pub struct Watched {
 pub struct Counted {
     /// The counts.
     pub calls: Calls,
-    /// How it ended. `None` if the limit ended it.
+    /// The way in which it ended. `None` if the limit ended it.
     pub status: Option<Status>,
 }
 

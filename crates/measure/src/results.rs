@@ -187,7 +187,7 @@ pub struct OfCase<T> {
 pub struct CaseResult {
     /// The name of the program.
     pub name: String,
-    /// The number of threads that it was told to use.
+    /// The number of threads that it is started with.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub threads: Option<u32>,
     /// The size of the work.

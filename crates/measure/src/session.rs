@@ -172,7 +172,7 @@ pub enum SessionError {
     Fails {
         /// Its name.
         arm: String,
-        /// How it ends.
+        /// The way in which it ended.
         status: Status,
         /// The end of its standard error.
         complaint: String,
@@ -182,9 +182,9 @@ pub enum SessionError {
     Changing {
         /// Its name.
         arm: String,
-        /// How it ended.
+        /// The way in which it ended the first time.
         first: Status,
-        /// How it ended the second time.
+        /// The way in which it ended the second time.
         second: Status,
         /// The end of its standard error, the second time.
         complaint: String,
@@ -194,9 +194,9 @@ pub enum SessionError {
     Unsteady {
         /// Its name.
         arm: String,
-        /// What it printed.
+        /// The beginning of its output.
         first: String,
-        /// What it printed the second time.
+        /// The beginning of its output the second time.
         second: String,
     },
 }

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::rust::Rustc;
 
-/// What `cargo allograft bench` takes of `allograft bench`.
+/// The options of `allograft bench` that `cargo allograft bench` accepts.
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo-allograft-bench",

@@ -1,11 +1,11 @@
 //! Decides when there are enough rounds.
 //!
-//! Who looks at a test after every round, and stops when it says yes, finds differences between equal arms far more
-//! often than the test promises. Here the rule looks at the absolute values of the log ratios and at nothing else. If
-//! two arms are the same program, the log ratio of a round is symmetric about 0, so its sign is a fair coin,
-//! independent of its absolute value, and the decision to stop has seen no sign: the signed-rank test, which then asks
-//! about the signs, keeps exactly its level. (With more than two arms the rule sees absolute values of the others too,
-//! which are not wholly independent of the signs; the tests of `session` count false alarms for that case.)
+//! A rule that runs the test after every round, and stops when it rejects, finds differences between equal arms far
+//! more often than the test's level. The rule here looks only at the absolute values of the log ratios. If two arms are
+//! the same program, the log ratio of a round is symmetric about 0. Its sign is then a fair coin, independent of its
+//! absolute value, and the decision to stop has seen no sign. The signed-rank test, which then uses the signs, keeps
+//! exactly its level. (With more than two arms the rule sees absolute values of the others too, which are not wholly
+//! independent of the signs; the tests of `session` count false alarms for that case.)
 
 use super::{median, sorted};
 
