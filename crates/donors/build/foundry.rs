@@ -1,4 +1,4 @@
-//! Builds donors: makes of a recipe one relocatable object that defines only the symbols that the recipe names.
+//! Builds donors: from a recipe, one relocatable object that defines only the symbols that the recipe names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

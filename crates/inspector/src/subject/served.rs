@@ -235,8 +235,8 @@ impl Image<'_, '_> {
         self.unknown(evidence)
     }
 
-    /// Decides by the allocator's own functions beside `malloc`, and by its constants: all that a library shows whose
-    /// symbols are only the names that it exports.
+    /// Decides by the allocator's own functions beside `malloc`, and by its constants. A library that has only the
+    /// symbols that it exports shows no more.
     fn by_exports(&self) -> Option<(&'static str, Source, String)> {
         let all = |names: &[&str]| names.iter().all(|name| self.marks.has(name));
         let others = self.constants.others();
