@@ -1,9 +1,8 @@
-//! Where results and messages go, and how they look: results on standard output, everything else on standard error.
+//! Prints results on standard output and everything else on standard error.
 //!
-//! Nothing else prints. What comes out of a file, a path or another program is escaped here, on its way to the
-//! terminal: a message is one line, and so is each line of a [`Page`] and each cell of a [`Table`]; only styles that
-//! were asked for here reach the terminal. Whoever composes a text has nothing to remember. JSON keeps everything,
-//! escaped as JSON does it.
+//! Nothing else prints. Text from a file, a path or another program is escaped here, on its way to the terminal: a
+//! message is one line, and so is each line of a [`Page`] and each cell of a [`Table`]. Only styles that were requested
+//! here reach the terminal. Callers need not escape anything. JSON keeps all characters, escaped as JSON does it.
 
 mod page;
 mod printable;
@@ -23,7 +22,7 @@ use page::Marks;
 pub(crate) use page::{Cell, Page, Table};
 pub(crate) use printable::{acts, printable};
 
-/// How this run prints.
+/// The output settings of this run.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
@@ -35,7 +34,7 @@ pub(crate) struct Output {
     marks: Marks,
 }
 
-/// The few styles that there are.
+/// The text styles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Style {
     Good,
@@ -79,29 +78,29 @@ impl Output {
         }
     }
 
-    /// For a command line that could not be understood, and whose message is printed already.
+    /// Returns the output of a run whose command line is wrong and whose message is printed already.
     pub(crate) fn json_only() -> Output {
         let (color_out, color_err, marks) = (false, false, Marks::new());
         Output { json: true, quiet: true, verbose: false, color_out, color_err, silent_err: true, marks }
     }
 
-    /// An empty text for standard output.
+    /// Returns an empty text for standard output.
     pub(crate) fn page(&self) -> Page {
         Page::new(self.color_out.then_some(self.marks))
     }
 
-    /// A table without rows, for a page.
+    /// Returns a table without rows, for a page.
     pub(crate) fn table(&self, head: &[&str]) -> Table {
         Table::new(head, self.color_out)
     }
 
-    /// Text for a page, in a style if that is coloured.
+    /// Returns text for a page, in a style if the page is coloured.
     pub(crate) fn paint(&self, style: Style, text: impl Display) -> String {
         let text = printable(text);
         if self.color_out { self.marks.around(style, &text) } else { text }
     }
 
-    /// The marks of a check that passed and of one that failed: words where the locale may not show the signs.
+    /// Returns the marks of a check that passed and of one that failed: words if the locale may not show the signs.
     pub(crate) fn marks(&self) -> (&'static str, &'static str) {
         // POSIX, 8.2: the first of these that is set and not empty decides.
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| {
@@ -111,7 +110,7 @@ impl Output {
         if utf8 { ("✓", "✗") } else { ("ok  ", "FAIL") }
     }
 
-    /// Prints a result that is no JSON: nothing with `--quiet`.
+    /// Prints a result that is not JSON. With `--quiet` it prints nothing.
     pub(crate) fn text(&self, page: &Page) -> Result<(), Failure> {
         if self.quiet { Ok(()) } else { self.raw(page.text()) }
     }
@@ -121,11 +120,11 @@ impl Output {
         self.raw(&printable::json(document))
     }
 
-    /// Prints a text that consists of our own words only, whatever the flags.
+    /// Prints a text of allograft's own words only, whatever the flags.
     pub(crate) fn raw(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // Whoever closed the pipe has seen enough.
+            // A reader that closed the pipe needs no more.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Failure::usage(format!("cannot write to standard output: {error}"))
                     .with_help("make room where standard output goes, or send it elsewhere"))
@@ -141,19 +140,19 @@ impl Output {
         self.json(&text)
     }
 
-    /// A message on standard error that the user should not miss; also with `--quiet`.
+    /// Prints an important message on standard error, even with `--quiet`.
     pub(crate) fn warn(&self, message: impl Display) {
         self.message(Style::Notice, "warning", message);
     }
 
-    /// A message on standard error for who asked for it or has the time.
+    /// Prints a message on standard error, but not with `--quiet`.
     pub(crate) fn note(&self, message: impl Display) {
         if !self.quiet {
             self.message(Style::Faint, "note", message);
         }
     }
 
-    /// Says that another run is waited for, or cannot be kept out.
+    /// Prints that this run waits for another one, or cannot exclude it.
     pub(crate) fn locking(&self, locking: Locking<'_>) {
         match locking {
             Locking::Waiting(folder) => {
@@ -166,7 +165,7 @@ impl Output {
         }
     }
 
-    /// For work that takes over a second: says on standard error what is being done, where somebody may be watching.
+    /// Returns the progress of work that takes over a second, shown on standard error if a user may be watching.
     pub(crate) fn progress(&self) -> Progress {
         let shown = match (self.quiet, io::stderr().is_terminal()) {
             (true, _) => Shown::Nothing,
@@ -179,7 +178,7 @@ impl Output {
 
     fn message(&self, style: Style, label: &str, message: impl Display) {
         if !self.silent_err {
-            // There is nowhere to report that standard error is closed.
+            // An error cannot be reported if standard error is closed.
             let label = match self.color_err {
                 true => format!("\x1b[{}m{label}\x1b[0m", style.code()),
                 false => label.to_owned(),
@@ -188,7 +187,7 @@ impl Output {
         }
     }
 
-    /// An error that does not end the run, and its help.
+    /// Prints an error that does not end the run, and its help.
     pub(crate) fn error(&self, failure: &Failure) {
         self.message(Style::Bad, "error", &failure.message);
         for line in failure.said.iter().filter(|_| !self.silent_err) {
@@ -199,7 +198,7 @@ impl Output {
         }
     }
 
-    /// Ends the run with an error: the message, its help and, with `--json`, the document that says the same.
+    /// Prints the error that ends the run, with its help and, with `--json`, as a document. Returns the exit code.
     pub(crate) fn fail(&self, failure: &Failure) -> ExitCode {
         self.error(failure);
         if self.json {
@@ -209,7 +208,7 @@ impl Output {
     }
 }
 
-/// What is being done just now.
+/// Shows the current activity.
 pub(crate) struct Progress {
     shown: Shown,
 }

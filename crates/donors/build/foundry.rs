@@ -1,4 +1,4 @@
-//! Casts donors: from a recipe to one relocatable object that defines what the recipe says and nothing else.
+//! Builds donors: from a recipe, one relocatable object that defines only the symbols that the recipe names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,9 +13,9 @@ use zigcc::{Zig, ZigTarget};
 
 use crate::recipe::{Recipe, Role, Unit, Upstream};
 
-/// One object has to serve `-static` and `-static-pie` (hence -fPIE), and threads' variables lie at fixed offsets in
-/// both (hence local-exec). Without `-fno-builtin-malloc` and its like, the compiler would see through the family's own
-/// bodies. Unwind tables let a debugger walk out of the allocator.
+/// One object has to serve `-static` and `-static-pie` (hence -fPIE), and thread-local variables have fixed offsets in
+/// both (hence local-exec). Without `-fno-builtin-malloc` and similar flags, the compiler would make assumptions about
+/// the malloc family in its own definitions. Unwind tables let a debugger walk out of the allocator.
 const COMPILE: [&str; 21] = [
     "-c",
     "-O3",
@@ -40,20 +40,22 @@ const COMPILE: [&str; 21] = [
     "-Wno-unused-command-line-argument",
 ];
 
-/// What a shared object has in place of the like above: its code lies anywhere, and it is loaded when the program
-/// starts, so that threads' variables are at offsets which are known then.
+/// The flags of a shared object in place of the corresponding ones above. Its code is loaded at any address. It is
+/// loaded when the program starts, so that the offsets of thread-local variables are known then.
 const COMPILE_SHARED: [&str; 3] = ["-fPIC", "-ftls-model=initial-exec", "-DGRAFT_SHARED"];
 
-/// The environment's variable with one more preprocessor definition for the glue, to measure what a part of it costs.
+/// The environment variable with an additional preprocessor definition for the glue, to measure the cost of a part of
+/// it.
 pub(crate) const DEFINE: &str = "ALLOGRAFT_DONOR_DEFINE";
 
-/// How a unit's language is asked of zig.
+/// zig's arguments for the language of a unit.
 const C: [&str; 2] = ["cc", "-std=gnu17"];
-/// A static program in C has no C++ runtime: nothing may be thrown, looked up by type, or guarded by it.
+/// A static program in C has no C++ runtime: no exceptions, no run-time type information, no guards of static
+/// variables.
 const CXX: [&str; 6] =
     ["c++", "-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fno-use-cxa-atexit"];
 
-/// Why a donor could not be built.
+/// The reason why a donor could not be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FoundryError {
     #[error(transparent)]
@@ -80,11 +82,11 @@ pub(crate) enum FoundryError {
     Worker,
 }
 
-/// The place where donors are cast: zig, the sources and the folder for what comes out.
+/// The tools of a build: zig, the sources and the output folder.
 pub(crate) struct Foundry {
     zig: Zig,
     glue: PathBuf,
-    /// What a donor needs beside it in an executable that is linked already.
+    /// The folder of the code that a donor needs beside it in a linked executable.
     transplant: PathBuf,
     out: PathBuf,
     packages: BTreeMap<String, PathBuf>,
@@ -105,13 +107,13 @@ impl Foundry {
         self.out.join(format!("{}-{}.o", recipe.name, arch.name()))
     }
 
-    /// Where the compressed shared object is put.
+    /// Returns the path of the compressed shared object.
     pub(crate) fn library_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
         self.out.join(format!("{}-{}.so.z", recipe.name, arch.name()))
     }
 
-    /// Compiles and links a shared object, which exports the public names of the family, and needs no library by name:
-    /// one serves musl's programs and glibc's.
+    /// Compiles and links a shared object. It exports the public names of the malloc family, and needs no library by
+    /// name: the same file serves programs of musl and of glibc.
     pub(crate) fn cast_library(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
         let source = self.source(recipe)?;
         let scratch = self.out.join(format!("{}-{}-shared", recipe.name, arch.name()));
@@ -124,7 +126,8 @@ impl Foundry {
         let mut line: Vec<OsString> = ["ld.lld", "-shared", "--gc-sections", "--strip-all", "--hash-style=both"]
             .into_iter()
             .chain(["-z", "now", "-z", "relro", "-z", "noexecstack", "-soname", "liballograft.so"])
-            // So that the note on the bond is about this file's malloc, whichever comes first when a program is loaded.
+            // The note of type 3 must be about this file's malloc, whichever malloc comes first when a program is
+            // loaded.
             .chain(["-Bsymbolic", "-o"])
             .map(OsString::from)
             .collect();
@@ -144,7 +147,8 @@ impl Foundry {
         fs::write(&path, compressed.finish().map_err(file)?).map_err(file)
     }
 
-    /// Compiles, links into one object, throws away what nothing in the family reaches, and makes the rest local.
+    /// Compiles, links into one object, removes what the exported symbols do not reach, and makes all other symbols
+    /// local.
     pub(crate) fn cast(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
         let source = self.source(recipe)?;
         let scratch = self.out.join(format!("{}-{}", recipe.name, arch.name()));
@@ -167,14 +171,14 @@ impl Foundry {
         fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })
     }
 
-    /// Where the blob is put; with string functions, that of both.
+    /// Returns the path of the blob, or of the blob with string functions.
     pub(crate) fn blob_path(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> PathBuf {
         let strings = strings.map_or_else(String::new, |strings| format!("-{}", strings.name));
         self.out.join(format!("{}{strings}-{}.blob", recipe.name, arch.name()))
     }
 
-    /// Links a donor's object, and that of string functions if they are given, with what it needs of a libc to a blob
-    /// for executables that are linked already. The objects have been cast before.
+    /// Links a donor's object, and that of string functions if given, with the parts of libc that it needs, to a blob
+    /// for linked executables. The objects must have been built before.
     pub(crate) fn cast_blob(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> Result<(), FoundryError> {
         let path = self.blob_path(recipe, strings, arch);
         let scratch = path.with_extension("");
@@ -192,7 +196,7 @@ impl Foundry {
             let mut line: Vec<OsString> = C.iter().map(OsString::from).collect();
             line.extend(["-target", arch.triple()].map(OsString::from));
             line.extend(COMPILE.map(OsString::from));
-            // Its memcpy must not become a call of memcpy; and it stands beside code that may mark its landing pads.
+            // Its memcpy must not become a call of memcpy. The code around it may have landing pads.
             line.extend(["-fno-builtin", "-fno-asynchronous-unwind-tables"].map(OsString::from));
             line.extend((arch == Arch::X86_64).then(|| OsString::from("-fcf-protection=full")));
             line.extend(arch.flags().map(OsString::from));
@@ -212,7 +216,7 @@ impl Foundry {
         Ok(())
     }
 
-    /// The folder of the sources: upstream's, once its version has been checked, or the recipe's own.
+    /// Returns the folder of the sources: upstream's, once its version has been checked, or the recipe's own.
     fn source(&self, recipe: &Recipe) -> Result<PathBuf, FoundryError> {
         let Some(Upstream { package, source, evidence, .. }) = &recipe.upstream else {
             return Ok(recipe.folder.clone());
@@ -256,14 +260,14 @@ impl Foundry {
         for folder in include.map(|folder| source.join(folder)).chain(own) {
             line.extend([OsString::from("-I"), folder.into()]);
         }
-        // Paths of this machine must not reach the object, or two builds would differ.
+        // Paths of this machine must not be in the object, or two builds would differ.
         line.push(join("-ffile-prefix-map=", source, "=source"));
         line.extend(headers.map(|headers| join("-ffile-prefix-map=", headers, "=headers")));
         line.extend([unit.path.clone().into(), OsString::from("-o"), object.into()]);
         line
     }
 
-    /// What the unit with the glue has to know of the donor.
+    /// Returns the definitions that describe the donor to the unit with the glue.
     fn identity(&self, recipe: &Recipe) -> [OsString; 6] {
         let kind = recipe.kind;
         [
@@ -271,19 +275,19 @@ impl Foundry {
             format!("-DGRAFT_VERSION=\"{}\"", recipe.version).into(),
             format!("-DGRAFT_NOTE_SECTION=\"{}\"", kind.note_section()).into(),
             format!("-DGRAFT_NOTE_TYPE={}", kind.note_type()).into(),
-            // Sources that need nothing of the glue do not include it, and have the note all the same.
+            // Sources that need nothing else of the glue do not include it, but must have the note.
             "-include".into(),
             self.glue.join("note.h").into(),
         ]
     }
 }
 
-/// The largest page that kernels of an architecture have: what is code and what is data lies on pages of its own then.
+/// Returns the largest page size of an architecture's kernels. With it, code and data never share a page.
 fn page_size(arch: Arch) -> &'static str {
     if arch == Arch::Aarch64 { "max-page-size=65536" } else { "max-page-size=4096" }
 }
 
-/// Fills the templates; gives the folder of what came out, if there are any.
+/// Fills in the templates. Returns the folder of the results, if there are any.
 fn headers(recipe: &Recipe, source: &Path, scratch: &Path) -> Result<Option<PathBuf>, FoundryError> {
     let Some(upstream) = recipe.upstream.as_ref().filter(|upstream| !upstream.templates.is_empty()) else {
         return Ok(None);
@@ -308,8 +312,9 @@ fn damaged(recipe: &Recipe, arch: Arch, source: ObjectError) -> FoundryError {
     FoundryError::Object { donor: recipe.name.clone(), arch: arch.name(), source }
 }
 
-/// What the object will define for others. Of an allocator, the family, whatever else upstream's sources define; ours
-/// define what the recipe says, on this architecture all of it or less.
+/// Returns the symbols that the object will export. For an allocator: the malloc family, no matter what else upstream's
+/// sources define. For allograft's own sources: all that they define, which may be fewer than the recipe names on some
+/// architectures; a symbol that the recipe does not name is an error.
 fn exports(recipe: &Recipe, arch: Arch, objects: &[PathBuf]) -> Result<Vec<String>, FoundryError> {
     if recipe.kind == DonorKind::Malloc {
         return Ok(format::family::donated().map(str::to_owned).collect());
@@ -329,7 +334,8 @@ fn exports(recipe: &Recipe, arch: Arch, objects: &[PathBuf]) -> Result<Vec<Strin
     Ok(exports)
 }
 
-/// `ld.lld -r`: the exported names are the roots, everything that they do not reach goes.
+/// Returns the arguments of `ld.lld -r`: the exported names are the roots, and everything that they do not reach is
+/// removed.
 fn link(exports: &[String], objects: &[PathBuf], merged: &Path) -> Vec<OsString> {
     let mut line: Vec<OsString> =
         ["ld.lld", "-r", "--gc-sections", "--force-group-allocation", "--strip-debug"].map(OsString::from).into();
@@ -343,7 +349,7 @@ fn link(exports: &[String], objects: &[PathBuf], merged: &Path) -> Vec<OsString>
     line
 }
 
-/// The folders of all packages in the lock file, by name. Offline when everything is fetched already.
+/// Returns the folders of all packages in the lock file, by name. Works offline when everything has been fetched.
 fn packages(home: &Path) -> Result<BTreeMap<String, PathBuf>, FoundryError> {
     let metadata = metadata(home, &["--offline"]).or_else(|_| metadata(home, &[]))?;
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();

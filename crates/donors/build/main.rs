@@ -15,8 +15,8 @@ use zigcc::Zig;
 
 fn main() {
     if let Err(error) = build() {
-        // Cargo shows a build script's panic together with everything it printed; an exit code alone shows the message
-        // only.
+        // Cargo shows a build script's panic together with everything it printed. With an exit code it shows only the
+        // message.
         eprintln!("error: {error}");
         std::process::exit(1);
     }
@@ -54,7 +54,7 @@ fn build() -> Result<(), FoundryError> {
     write_if_changed(&out.join("strings.rs"), &catalogue(&strings, &[], &foundry))
 }
 
-/// What an allocator is linked to for executables that are linked already: it alone, and it with string functions.
+/// Returns the blobs of an allocator for linked executables: the allocator alone, and with string functions.
 fn blobs<'a>(recipe: &'a Recipe, strings: &[&'a Recipe]) -> Vec<(&'a Recipe, Option<&'a Recipe>, Arch)> {
     let arches: Vec<Arch> = recipe.arches().filter(|arch| recipe.transplants(*arch)).collect();
     let alone = arches.iter().map(|arch| (recipe, None, *arch));
@@ -65,7 +65,7 @@ fn blobs<'a>(recipe: &'a Recipe, strings: &[&'a Recipe]) -> Vec<(&'a Recipe, Opt
     alone.chain(both).collect()
 }
 
-/// The source of a catalogue: one entry for each recipe, in order of their names.
+/// Returns the source of a catalogue: one entry for each recipe, ordered by name.
 fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> String {
     let mut text = String::from("&[\n");
     for recipe in recipes {
@@ -99,7 +99,7 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
     text + "]\n"
 }
 
-/// Runs `work` on every job, on as many threads as cargo granted; the first error ends it.
+/// Runs `work` on every job, on as many threads as cargo granted. Stops at the first error.
 fn in_parallel<T: Sync>(jobs: &[T], work: impl Fn(&T) -> Result<(), FoundryError> + Sync) -> Result<(), FoundryError> {
     let threads = env::var("NUM_JOBS").ok().and_then(|count| count.parse().ok()).unwrap_or(1);
     let queue = Mutex::new(jobs.iter());

@@ -1,4 +1,4 @@
-//! A donor's recipe: where its source comes from and how it is compiled.
+//! A donor's recipe: the origin of its source and the way to compile it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,57 +14,57 @@ use crate::template::Template;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
-    /// What it replaces.
+    /// The functions that it replaces.
     #[serde(default)]
     pub(crate) kind: DonorKind,
-    /// What users call it.
+    /// Its name for users.
     pub(crate) name: String,
-    /// Upstream's version, checked against `evidence`; where the sources are ours, this crate's own.
+    /// Upstream's version, checked against `evidence`; this crate's own if allograft has the sources.
     #[serde(default = "own_version")]
     pub(crate) version: String,
     /// SPDX expression of the donor's own licence.
     pub(crate) license: String,
-    /// One line on when to take it.
+    /// One line on when to choose it.
     pub(crate) character: String,
-    /// Where upstream's sources are. None: beside the recipe.
+    /// The place of upstream's sources. `None`: they are beside the recipe.
     #[serde(default)]
     pub(crate) upstream: Option<Upstream>,
     /// The file with the glue, relative to the recipe: `donor.c`, or that of the donor that this one is a variant of.
     #[serde(default = "own_glue")]
     glue: PathBuf,
-    /// Files beside the glue that are compiled apart from it.
+    /// Files beside the glue that are compiled separately.
     #[serde(default)]
     units: Vec<PathBuf>,
     /// Preprocessor definitions.
     #[serde(default)]
     define: Vec<String>,
-    /// More arguments for the compiler.
+    /// Further arguments for the compiler.
     #[serde(default)]
     flags: Vec<String>,
-    /// The architectures that upstream supports; all when the recipe names none.
+    /// The architectures that upstream supports. All if the recipe names none.
     #[serde(default)]
     arches: Vec<String>,
-    /// What is particular to one architecture, by its name.
+    /// The settings for one architecture, by its name.
     #[serde(default)]
     arch: BTreeMap<String, Particular>,
-    /// The architectures for which it can be put into an executable that is linked already.
+    /// The architectures for which it can be put into a linked executable.
     #[serde(default)]
     transplants: Vec<String>,
-    /// What the object may define for others to see; of an allocator, the malloc family.
+    /// The symbols that the object may export; of an allocator, the malloc family.
     #[serde(default)]
     pub(crate) exports: Vec<String>,
     /// Sets of options, by name.
     #[serde(default)]
     pub(crate) profiles: BTreeMap<String, Profile>,
-    /// The architectures for which it is made as a shared object as well.
+    /// The architectures for which it is also built as a shared object.
     #[serde(default)]
     shared: Vec<String>,
-    /// The donor's own folder, from where the recipe was read.
+    /// The donor's own folder, which holds the recipe.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
 }
 
-/// What one architecture adds.
+/// The additions for one architecture.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Particular {
@@ -74,12 +74,12 @@ struct Particular {
     flags: Vec<String>,
 }
 
-/// `[profiles.NAME]`: options that serve one purpose together.
+/// `[profiles.NAME]`: a set of options with one purpose.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Profile {
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub(crate) about: String,
-    /// Values of the donor's options, as `--set` takes them. The crate's tests hold them against the object.
+    /// Values of the donor's options, as `--set` accepts them. The crate's tests check them against the object.
     #[serde(flatten)]
     pub(crate) options: BTreeMap<String, i64>,
 }
@@ -94,14 +94,14 @@ pub(crate) struct Unit {
     pub(crate) path: PathBuf,
 }
 
-/// What a unit is to its donor.
+/// The role of a unit in its donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Holds the note, the options and the family.
     Donor,
-    /// Ours, compiled apart from the glue: in another language, say.
+    /// One of allograft's, compiled separately from the glue, for example in another language.
     Beside,
-    /// Upstream's, as it is; `prelude.h` of the donor's folder is read before it.
+    /// One of upstream's, unchanged. `prelude.h` of the donor's folder is included before it.
     Upstream,
 }
 
@@ -119,41 +119,41 @@ fn own_version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
-/// Sources that cargo fetches.
+/// Sources that cargo downloads.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
-    /// The package that they arrive in.
+    /// The package that contains them.
     pub(crate) package: String,
-    /// Upstream's tree inside the package.
+    /// Upstream's folder inside the package.
     pub(crate) source: PathBuf,
-    /// A line of upstream's that states the version.
+    /// A line of upstream's source that states the version.
     pub(crate) evidence: Evidence,
     /// Include folders, relative to `source`.
     pub(crate) include: Vec<PathBuf>,
-    /// Files that are compiled by themselves, relative to `source`; the others are included by the glue.
+    /// Files that are compiled separately, relative to `source`. The glue includes the others.
     #[serde(default)]
     pub(crate) units: Vec<PathBuf>,
-    /// Headers that upstream's configure would make.
+    /// Headers that upstream's configure script would make.
     #[serde(default)]
     pub(crate) templates: Vec<Template>,
-    /// What is put in for the names in the templates.
+    /// The values of the names in the templates.
     #[serde(default)]
     pub(crate) substitute: BTreeMap<String, String>,
 }
 
-/// Where upstream's source says which version it is.
+/// The place in upstream's source that states its version.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Evidence {
-    /// Relative to the source.
+    /// The file, relative to the source.
     pub(crate) file: PathBuf,
-    /// Text that has to stand in that file.
+    /// A text that the file must contain.
     pub(crate) text: String,
 }
 
 impl Recipe {
-    /// Every recipe below `home`, in order of the folders' names.
+    /// Returns every recipe below `home`, in the order of the folders' names.
     pub(crate) fn all(home: &Path) -> Result<Vec<Recipe>, FoundryError> {
         let mut folders: Vec<PathBuf> = fs::read_dir(home)
             .map_err(|source| FoundryError::File { path: home.to_owned(), source })?
@@ -189,7 +189,7 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// The architectures that the donor is built for, in the order in which they are listed.
+    /// Returns the architectures that the donor is built for, in the order of the list.
     pub(crate) fn arches(&self) -> impl Iterator<Item = Arch> {
         let named = |arch: &Arch| self.arches.is_empty() || self.arches.iter().any(|name| name == arch.name());
         Arch::ALL.into_iter().filter(named)
@@ -205,7 +205,7 @@ impl Recipe {
         self.shared.iter().any(|name| name == arch.name())
     }
 
-    /// What is compiled, the glue first. `source` is upstream's folder.
+    /// Returns the units to compile, the glue first. `source` is upstream's folder.
     pub(crate) fn units(&self, source: &Path) -> Vec<Unit> {
         let unit = |role, path| Unit { role, path };
         let mut units = vec![unit(Role::Donor, self.folder.join(&self.glue))];
@@ -215,12 +215,12 @@ impl Recipe {
         units
     }
 
-    /// Preprocessor definitions for `arch`.
+    /// Returns the preprocessor definitions for `arch`.
     pub(crate) fn define_for(&self, arch: Arch) -> impl Iterator<Item = &String> {
         self.define.iter().chain(self.arch.get(arch.name()).into_iter().flat_map(|particular| &particular.define))
     }
 
-    /// Arguments for the compiler for `arch`.
+    /// Returns the compiler's arguments for `arch`.
     pub(crate) fn flags_for(&self, arch: Arch) -> impl Iterator<Item = &String> {
         self.flags.iter().chain(self.arch.get(arch.name()).into_iter().flat_map(|particular| &particular.flags))
     }

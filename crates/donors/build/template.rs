@@ -1,4 +1,4 @@
-//! Headers that upstream's configure would make out of templates: its text with `@name@` replaced, nothing else.
+//! Headers that upstream's configure script would make from templates: their text with each `@name@` replaced.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,13 +8,13 @@ use serde::Deserialize;
 
 use crate::foundry::FoundryError;
 
-/// One header and what it is made of.
+/// A header and its templates.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Template {
-    /// What it is called, relative to a folder that upstream's files find their headers in.
+    /// Its path, relative to a folder in which upstream's files find their headers.
     to: PathBuf,
-    /// Upstream's files, relative to its source, one after the other.
+    /// Upstream's files in order, relative to its source.
     from: Vec<PathBuf>,
 }
 
@@ -22,7 +22,7 @@ impl Template {
     /// Writes the header below `folder`. `values` holds the text for each name.
     ///
     /// # Errors
-    /// A file that cannot be read or written, or a name without a value.
+    /// A file cannot be read or written, or a name has no value.
     pub(crate) fn fill(
         &self,
         source: &Path,
@@ -41,7 +41,8 @@ impl Template {
     }
 }
 
-/// `text` with each `@name@` replaced, or the first name that has no value. An `@` that no name follows stays.
+/// Returns `text` with each `@name@` replaced. The error is the first name without a value. An `@` without a name after
+/// it stays.
 fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -7,33 +7,34 @@ const MAGIC: &[u8] = b"!<arch>\n";
 const THIN_MAGIC: &[u8] = b"!<thin>\n";
 const HEADER: usize = 60;
 
-/// An archive, taken apart.
+/// A parsed archive.
 #[derive(Debug)]
 pub(crate) struct Archive<'a> {
-    /// Without the index and the name table, in order.
+    /// The members in order, without the index and the name table.
     pub(crate) members: Vec<Member<'a>>,
-    /// In the index's own order; empty without an index.
+    /// The index entries in the index's own order. Empty without an index.
     pub(crate) index: Vec<IndexEntry<'a>>,
     pub(crate) has_index: bool,
-    /// The table of long names, or nothing.
+    /// The table of long names. Empty without one.
     pub(crate) long_names: &'a [u8],
 }
 
 #[derive(Debug)]
 pub(crate) struct Member<'a> {
-    /// 1 for the first.
+    /// The number of the member, counted from 1.
     pub(crate) ordinal: usize,
     pub(crate) name: &'a [u8],
     pub(crate) header: &'a [u8],
     pub(crate) data: &'a [u8],
-    /// Where the header starts in the file.
+    /// The offset of the header in the file.
     offset: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct IndexEntry<'a> {
     pub(crate) symbol: &'a [u8],
-    /// The place in [`Archive::members`] of the member that starts where the entry says; nothing when none does.
+    /// The place in [`Archive::members`] of the member that starts at the entry's offset. `None` if no member starts
+    /// there.
     pub(crate) member: Option<usize>,
 }
 
@@ -47,12 +48,12 @@ impl Member<'_> {
     }
 }
 
-/// Whether the file claims to be an archive of either kind.
+/// Whether the file starts as an archive does, thin or not.
 pub(crate) fn is_archive(data: &[u8]) -> bool {
     data.starts_with(MAGIC) || data.starts_with(THIN_MAGIC)
 }
 
-/// What the name field of a header stands for.
+/// The meaning of a name field that names no ordinary member.
 enum Special {
     Index { wide: bool },
     LongNames,
@@ -104,7 +105,8 @@ impl<'a> Archive<'a> {
         Ok(archive)
     }
 
-    /// Count, that many big-endian file offsets, that many NUL-terminated names (System V ABI, chapter 7).
+    /// Reads an index: a count, that many big-endian file offsets, that many NUL-terminated names (System V ABI,
+    /// chapter 7).
     fn read_index(&self, offset: usize, wide: bool, body: &'a [u8]) -> Result<Vec<IndexEntry<'a>>, InspectError> {
         let cut = || broken(offset, "the index ends before its last entry");
         let width = if wide { 8 } else { 4 };
@@ -137,7 +139,8 @@ fn special(name: &[u8]) -> Option<Special> {
     }
 }
 
-/// `name/`, `/offset` into the long names, BSD's `#1/length` before the contents, or a plain name.
+/// Splits a member's name from its contents. The field holds `name/`, `/offset` into the long names, BSD's `#1/length`
+/// with the name before the contents, or a plain name.
 fn name_and_contents<'a>(field: &'a [u8], body: &'a [u8], long_names: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     if let Some(length) = field.strip_prefix(b"#1/") {
         let (name, contents) = body.split_at_checked(decimal(length)?)?;
@@ -153,7 +156,7 @@ fn name_and_contents<'a>(field: &'a [u8], body: &'a [u8], long_names: &'a [u8]) 
     Some((name.strip_suffix(b"/").unwrap_or(name), body))
 }
 
-/// Digits, then blanks.
+/// Parses a decimal number that blanks may follow.
 fn decimal(field: &[u8]) -> Option<usize> {
     let digits = field.trim_ascii_end();
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {

@@ -1,12 +1,12 @@
-//! Numbers at places in a file of either byte order and either word size; nothing where the file ends before.
+//! Reads numbers of either byte order and either word size from a file. `None` where the file ends before.
 
-/// The bytes of an ELF file and how its numbers are laid out.
+/// The bytes of an ELF file and the layout of its numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bytes<'a> {
     pub(crate) data: &'a [u8],
     /// Least significant byte first.
     pub(crate) little: bool,
-    /// Addresses, offsets and sizes have 8 bytes, not 4.
+    /// Addresses, offsets and sizes take 8 bytes, not 4.
     pub(crate) wide: bool,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Bytes<'a> {
         Some(if self.little { u64::from_le_bytes(raw) } else { u64::from_be_bytes(raw) })
     }
 
-    /// A number as wide as an address.
+    /// Returns a number of the width of an address.
     pub(crate) fn word(&self, at: usize) -> Option<u64> {
         if self.wide { self.u64(at) } else { self.u32(at).map(u64::from) }
     }
@@ -50,14 +50,14 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// The text at `at` up to its NUL, or its first 4,096 bytes: millions of symbols may name one endless string.
+/// Returns the text at `at` up to its NUL, or its first 4,096 bytes: millions of symbols may name one endless string.
 pub(crate) fn c_string(data: &[u8], at: usize) -> Option<&[u8]> {
     let rest = data.get(at..)?;
     let rest = rest.get(..4096).unwrap_or(rest);
     Some(memchr::memchr(0, rest).and_then(|end| rest.get(..end)).unwrap_or(rest))
 }
 
-/// Bytes as text that can be printed on one line.
+/// Returns the bytes as text that can be printed on one line.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }

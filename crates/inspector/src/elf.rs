@@ -12,7 +12,7 @@ pub(crate) const PT_INTERP: u32 = 3;
 pub(crate) const PT_NOTE: u32 = 4;
 pub(crate) const PT_GNU_STACK: u32 = 0x6474_e551;
 pub(crate) const PT_GNU_RELRO: u32 = 0x6474_e552;
-/// A segment's flag: it may be executed.
+/// The flag of a segment that may be executed.
 pub(crate) const PF_X: u32 = 1;
 pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
@@ -32,7 +32,7 @@ const SHN_XINDEX: u16 = 0xffff;
 const SHN_ABS: u16 = 0xfff1;
 const SHN_COMMON: u16 = 0xfff2;
 
-/// An ELF file, taken apart. Tables that are outside of the file are left out; [`Elf::damage`] says so.
+/// A parsed ELF file. Tables that lie outside the file are left out; [`Elf::damage`] has the first.
 #[derive(Debug)]
 pub(crate) struct Elf<'a> {
     pub(crate) bytes: Bytes<'a>,
@@ -40,12 +40,12 @@ pub(crate) struct Elf<'a> {
     pub(crate) arch: Arch,
     pub(crate) segments: Vec<Segment<'a>>,
     pub(crate) sections: Vec<Section<'a>>,
-    /// Of `.symtab`.
+    /// The symbols of `.symtab`.
     pub(crate) symbols: Vec<Symbol<'a>>,
-    /// Of `.dynsym`.
+    /// The symbols of `.dynsym`.
     pub(crate) dynamic_symbols: Vec<Symbol<'a>>,
     pub(crate) dynamic: Dynamic<'a>,
-    /// What the headers promise and the file does not hold.
+    /// The first fault of the tables: a table outside the file, an entry that is too small.
     pub(crate) damage: Option<String>,
 }
 
@@ -53,12 +53,12 @@ pub(crate) struct Elf<'a> {
 pub(crate) struct Segment<'a> {
     pub(crate) kind: u32,
     pub(crate) flags: u32,
-    /// Bytes in memory.
+    /// The size in memory, in bytes.
     pub(crate) memory: u64,
     pub(crate) offset: u64,
     pub(crate) address: u64,
     pub(crate) align: u64,
-    /// What is in the file; nothing when the file ends before.
+    /// The contents in the file. `None` if the file ends before their end.
     pub(crate) data: Option<&'a [u8]>,
 }
 
@@ -70,11 +70,11 @@ pub(crate) struct Section<'a> {
     pub(crate) offset: u64,
     pub(crate) link: u32,
     pub(crate) align: u64,
-    /// Empty for a section without contents; nothing when the file ends before its end.
+    /// The contents. Empty for a section without contents, `None` if the file ends before their end.
     pub(crate) data: Option<&'a [u8]>,
 }
 
-/// Where a symbol is defined.
+/// The place of a symbol's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Undefined,
@@ -99,7 +99,7 @@ impl Symbol<'_> {
         self.place != Place::Undefined && self.kind != STT_FILE && self.kind != STT_SECTION
     }
 
-    /// Defined, and visible to other object files.
+    /// Whether the symbol is defined, and visible to other object files.
     pub(crate) fn is_exported(&self) -> bool {
         self.is_defined() && self.binding != STB_LOCAL
     }
@@ -109,21 +109,21 @@ impl Symbol<'_> {
     }
 }
 
-/// What the loader is told.
+/// The dynamic section's entries for the loader.
 #[derive(Debug, Default)]
 pub(crate) struct Dynamic<'a> {
     pub(crate) needed: Vec<&'a [u8]>,
     pub(crate) soname: Option<&'a [u8]>,
-    /// DF_1_PIE of DT_FLAGS_1.
+    /// The flag DF_1_PIE of DT_FLAGS_1.
     pub(crate) pie: bool,
-    /// Everything is bound before the program starts.
+    /// Whether all symbols are bound before the program starts.
     pub(crate) bind_now: bool,
     /// The table of names.
     pub(crate) strings: &'a [u8],
 }
 
 impl<'a> Elf<'a> {
-    /// Reads the header and every table that lies in the file. The error says what is wrong with the header.
+    /// Reads the header and every table that lies in the file. The error describes a fault of the header.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, String> {
         let ident = data.get(..16).ok_or("the file ends within the header")?;
         if !ident.starts_with(b"\x7fELF") {
@@ -281,7 +281,7 @@ impl<'a> Elf<'a> {
         self.dynamic = dynamic;
     }
 
-    /// What is loaded at `address`, to the end of its segment's file contents.
+    /// Returns the loaded bytes at `address`, to the end of its segment's file contents.
     fn at_address(&self, address: u64) -> Option<&'a [u8]> {
         self.segments.iter().filter(|segment| segment.kind == PT_LOAD).find_map(|segment| {
             let inside = usize::try_from(address.checked_sub(segment.address)?).ok()?;
@@ -289,14 +289,15 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// The program that loads this one, without its NUL.
+    /// Returns the path of the program interpreter, without its NUL.
     pub(crate) fn interpreter(&self) -> Option<&'a [u8]> {
         let segment = self.segments.iter().find(|segment| segment.kind == PT_INTERP)?;
         let data = segment.data?;
         Some(data.split(|&byte| byte == 0).next().unwrap_or(data))
     }
 
-    /// The parts of the file that are in memory when it runs (of an object: will be), each byte at most once.
+    /// Returns the parts of the file that are in memory at run time, each byte at most once. For an object: the parts
+    /// that will be.
     pub(crate) fn loaded(&self) -> Vec<&'a [u8]> {
         let mut ranges: Vec<(u64, u64)> = if self.file_type == ET_REL {
             let loaded = self.sections.iter().filter(|section| section.flags & SHF_ALLOC != 0);
@@ -318,7 +319,7 @@ impl<'a> Elf<'a> {
         merged.into_iter().filter_map(|(start, end)| self.bytes.slice(start, end - start)).collect()
     }
 
-    /// The segments with code, and where each is in memory; each byte of the file at most once.
+    /// Returns the executable segments with their addresses; each byte of the file at most once.
     pub(crate) fn executable(&self) -> Vec<(u64, &'a [u8])> {
         let mut parts: Vec<&Segment<'a>> = self
             .segments
@@ -336,11 +337,11 @@ impl<'a> Elf<'a> {
         parts.into_iter().filter_map(|segment| Some((segment.address, segment.data?))).collect()
     }
 
-    /// The contents of the code or data of a symbol of a relocatable object: at most `most` bytes.
+    /// Returns at most `most` bytes of the code or data of a symbol of a relocatable object.
     pub(crate) fn contents_of(&self, symbol: &Symbol<'_>, most: usize) -> &'a [u8] {
         let Place::Section(index) = symbol.place else { return &[] };
         let data = self.sections.get(index as usize).and_then(|section| section.data).unwrap_or_default();
-        // On ARM an odd value says that the function is Thumb code.
+        // On ARM an odd value marks a function in Thumb code.
         let thumb = u64::from(self.arch == Arch::Arm && symbol.kind == STT_FUNC);
         let start = usize::try_from(symbol.value & !thumb).unwrap_or(usize::MAX);
         let length = usize::try_from(symbol.size).unwrap_or(usize::MAX).min(most);
@@ -378,7 +379,7 @@ impl Header {
         })
     }
 
-    /// Where the first section header starts, if it is in the file as a whole.
+    /// Returns the offset of the first section header, if all of it is in the file.
     fn first_section(&self, bytes: &Bytes<'_>) -> Option<usize> {
         bytes.slice(self.section_table, if bytes.wide { 64 } else { 40 })?;
         usize::try_from(self.section_table).ok()
@@ -405,7 +406,7 @@ fn read_segment<'a>(bytes: &Bytes<'a>, at: usize) -> Option<Segment<'a>> {
     })
 }
 
-/// A section header: the place of its name, and the rest.
+/// Reads a section header. Returns the offset of its name, and the section.
 fn read_section<'a>(bytes: &Bytes<'a>, at: usize) -> Option<(u32, Section<'a>)> {
     let header = Bytes { data: bytes.data.get(at..at.checked_add(if bytes.wide { 64 } else { 40 })?)?, ..*bytes };
     let word = if bytes.wide { 8 } else { 4 };

@@ -1,13 +1,13 @@
-//! Why a file could not be read.
+//! The errors of the reader.
 
-/// Why a file gives no answer: it is not of a kind that carries an allocator, or it is damaged.
+/// An error: the file is not of a kind that carries an allocator, or it is damaged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
     /// Neither ELF nor an archive.
     #[error("this is neither an ELF file nor an `ar` archive: it starts with {found}")]
     NotRecognised {
-        /// The first bytes, readable.
+        /// The first bytes, as printable text.
         found: String,
     },
     /// An archive that keeps its members in other files.
@@ -16,15 +16,15 @@ pub enum InspectError {
     /// An archive whose structure is broken.
     #[error("the archive is malformed at byte {offset}: {problem}")]
     Archive {
-        /// Where in the file.
+        /// The offset in the file.
         offset: usize,
-        /// What was found, and what was expected.
+        /// The fault: what was found, and what was expected.
         problem: String,
     },
     /// An ELF file whose structure is broken.
     #[error("the ELF file is malformed: {problem}")]
     Elf {
-        /// What was found, and what was expected.
+        /// The fault: what was found, and what was expected.
         problem: String,
     },
     /// A member of an archive whose structure is broken.
@@ -34,19 +34,19 @@ pub enum InspectError {
         ordinal: usize,
         /// The member's name.
         name: String,
-        /// What was found, and what was expected.
+        /// The fault: what was found, and what was expected.
         problem: String,
     },
     /// A file of a kind that carries no allocator of its own.
     #[error("this ELF file is {found}, not an executable, a shared object or a relocatable object")]
     Kind {
-        /// What it is.
+        /// The kind of file, with an article.
         found: String,
     },
 }
 
 impl InspectError {
-    /// What the user can do about it.
+    /// Returns a remedy for the user.
     pub fn help(&self) -> &'static str {
         match self {
             InspectError::NotRecognised { .. } | InspectError::Kind { .. } => {

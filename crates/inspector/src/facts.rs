@@ -1,4 +1,4 @@
-//! What of a program matters for a graft, beside what allocates in it.
+//! The facts about a program, beside its allocators, that matter for a graft.
 
 use crate::bytes::Bytes;
 use crate::elf::{ET_DYN, ET_REL, Elf, PF_X, PT_DYNAMIC, PT_GNU_RELRO, PT_GNU_STACK, STB_WEAK, Symbol};
@@ -10,12 +10,12 @@ const MUSL_STACK_MAX: u64 = 8 << 20;
 /// Code that is shorter cannot take and release a lock.
 const LEAST_HOOK: u64 = 9;
 
-/// Reads them from the headers and the symbols. `is_graft`: a graft's note is there, and nothing contradicts it.
+/// Reads the facts from the headers and the symbols. `is_graft`: a graft's note is there, and nothing contradicts it.
 pub(crate) fn of_image(elf: &Elf<'_>, kind: Kind, libc: Libc, is_graft: bool) -> Facts {
     let stack = elf.segments.iter().find(|segment| segment.kind == PT_GNU_STACK);
     let program = matches!(kind, Kind::Executable | Kind::Shared);
     let musl = kind == Kind::Executable && libc == Libc::Musl;
-    // musl src/env/__init_tls.c: PT_GNU_STACK raises what a thread gets, up to the greatest.
+    // musl src/env/__init_tls.c: PT_GNU_STACK raises a thread's stack size, up to a maximum.
     let size = |memory: u64| memory.clamp(MUSL_STACK, MUSL_STACK_MAX);
     Facts {
         thread_stack: musl.then(|| size(stack.map_or(0, |stack| stack.memory))),
@@ -25,14 +25,14 @@ pub(crate) fn of_image(elf: &Elf<'_>, kind: Kind, libc: Libc, is_graft: bool) ->
             ET_REL => None,
             file_type => Some(file_type == ET_DYN),
         },
-        // Without the header, Linux takes what the architecture used to have: executable on x86.
+        // Without the header, Linux uses the architecture's old default: executable on x86.
         executable_stack: program.then(|| stack.is_none_or(|stack| stack.flags & PF_X != 0)),
         symbols: !elf.symbols.is_empty(),
         sections: !elf.sections.is_empty(),
     }
 }
 
-/// What an archive has: its members are not linked yet.
+/// Returns the facts of an archive, whose members are not linked yet.
 pub(crate) fn of_archive(hook: Hook) -> Facts {
     Facts {
         thread_stack: None,
@@ -49,13 +49,14 @@ fn relro(elf: &Elf<'_>) -> Relro {
     let dynamic = elf.segments.iter().any(|segment| segment.kind == PT_DYNAMIC);
     match elf.segments.iter().any(|segment| segment.kind == PT_GNU_RELRO) {
         false => Relro::None,
-        // Nothing is bound lazily in a program that no loader binds.
+        // Without a loader nothing is bound lazily.
         true if elf.dynamic.bind_now || elf.dynamic.needed.is_empty() || !dynamic => Relro::Full,
         true => Relro::Partial,
     }
 }
 
-/// musl's fork.lo has a weak one that does nothing, for programs without an allocator that could want it.
+/// Returns the fork hook of a file. musl's fork.lo has a weak one that does nothing, for programs whose allocator needs
+/// none.
 fn hook(elf: &Elf<'_>, kind: Kind) -> Hook {
     let named = |symbol: &&Symbol<'_>| symbol.name == b"__malloc_atfork" && symbol.is_defined();
     match elf.symbols.iter().find(named) {
@@ -65,12 +66,12 @@ fn hook(elf: &Elf<'_>, kind: Kind) -> Hook {
     }
 }
 
-/// What one definition of the hook is worth.
+/// Returns the kind of hook that one definition is.
 pub(crate) fn strength(symbol: &Symbol<'_>) -> Hook {
     if symbol.binding != STB_WEAK && symbol.size >= LEAST_HOOK { Hook::Real } else { Hook::Empty }
 }
 
-/// The newest release of glibc whose symbols a dynamic file asks for: `GLIBC_2.34` in its table of strings.
+/// Returns the newest release of glibc whose symbols a dynamic file needs: `GLIBC_2.34` in its string table.
 pub(crate) fn glibc_version(strings: &Bytes<'_>) -> Option<String> {
     let finder = memchr::memmem::Finder::new(b"GLIBC_2.");
     let newest = finder

@@ -1,22 +1,22 @@
-//! An independent reader: which allocator a file carries, and whether a graft is whole.
+//! An independent reader: which allocator a file carries, and whether a graft is intact.
 //!
 //! It shares no code with the crates that make grafts, not even names and numbers, so that a mistake there is not
-//! repeated here. It reads only: what links and runs programs is the crate `trial`.
+//! repeated here. It only reads; the crate `trial` links and runs programs.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `subject` | what is asked of each kind of file: executables, archives, who serves `malloc` |
-//! | `evidence` | what gives an allocator away: symbols, constants, families of names |
-//! | `code` | the machine code behind `malloc` and its like, as far as it shows whose it is |
+//! | `subject` | what is read of each kind of file: executables, archives, what serves `malloc` |
+//! | `evidence` | evidence of an allocator: symbols, constants, families of names |
+//! | `code` | the machine code behind `malloc` and its like, as evidence of its owner |
 //! | `transplanted` | the note on the entry points of an executable, checked against the code |
 //! | `note` | the notes of a graft |
 //! | [`verify`] | the checks of a graft |
-//! | `report` | what [`inspect`] says of a file |
-//! | `facts` | what of a program matters for a graft, beside what allocates in it |
+//! | `report` | the result of [`inspect`] |
+//! | `facts` | facts about a program, beside its allocators, that matter for a graft |
 //! | `archive`, `library` | static archives and the objects in them |
 //! | `elf` | ELF files |
 //! | `bytes` | numbers and texts in bytes |
-//! | `error` | why a file cannot be read |
+//! | `error` | errors of the reader |
 
 mod archive;
 mod bytes;
@@ -39,10 +39,10 @@ pub use report::{
 
 /// Says which allocator is in a file: an ELF executable, shared object or relocatable object, or a static archive.
 ///
-/// Never guesses: what is not shown by the file itself is `unknown`.
+/// Never guesses: what the file itself does not show is `unknown`.
 ///
 /// # Errors
-/// When the file is of another kind, or too damaged to be read.
+/// The file is of another kind, or too damaged to be read.
 pub fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     if archive::is_archive(bytes) {
         subject::library::inspect(bytes)

@@ -1,4 +1,4 @@
-//! An archive with the symbols of its members, and who provides what.
+//! An archive with the symbols of its members, and the members that define each symbol.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Library<'a> {
 /// An ELF member.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
-    /// The place in [`Archive::members`].
+    /// The member's place in [`Archive::members`].
     pub(crate) place: usize,
     pub(crate) elf: Elf<'a>,
 }
@@ -33,7 +33,7 @@ impl<'a> Part<'a> {
         self.exports().find(|symbol| symbol.name == name)
     }
 
-    /// Whether the symbol table has the name, defined or asked for.
+    /// Whether the symbol table has the name, defined or undefined.
     pub(crate) fn mentions(&self, name: &[u8]) -> bool {
         self.elf.symbols.iter().any(|symbol| symbol.name == name)
     }
@@ -59,7 +59,7 @@ impl<'a> Library<'a> {
         &self.archive.members[part.place]
     }
 
-    /// For messages: the member's ordinal and name.
+    /// Returns the member's ordinal and name, for messages.
     pub(crate) fn label(&self, part: &Part<'a>) -> String {
         self.member(part).label()
     }
@@ -69,8 +69,8 @@ impl<'a> Library<'a> {
         if self.parts.iter().all(|part| part.elf.arch == arch) { arch } else { Arch::Mixed }
     }
 
-    /// The members that define `symbol`, the one that a linker takes first: the index's first, or without an index the
-    /// archive's first.
+    /// Returns the members that define `symbol`. The first is the one that a linker takes: the index's first, or
+    /// without an index the archive's first.
     pub(crate) fn providers(&self, symbol: &[u8]) -> Vec<&Part<'a>> {
         let mut found: Vec<&Part<'a>> = self.parts.iter().filter(|part| part.exported(symbol).is_some()).collect();
         let indexed = self.archive.index.iter().find(|entry| entry.symbol == symbol).and_then(|entry| entry.member);
@@ -80,7 +80,7 @@ impl<'a> Library<'a> {
         found
     }
 
-    /// Every name that a member defines for others, with the places of those members in [`Library::parts`].
+    /// Returns every name that a member exports, with the places of those members in [`Library::parts`].
     pub(crate) fn definitions(&self) -> HashMap<&'a [u8], Vec<usize>> {
         let mut definitions: HashMap<&'a [u8], Vec<usize>> = HashMap::new();
         for (number, part) in self.parts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Reads ELF notes, and those that a graft leaves: one for its allocator, one for its string functions.
+//! Reads ELF notes, and the two that a graft leaves: one for its allocator, one for its string functions.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use crate::elf::{Elf, PT_NOTE, SHT_NOTE};
 use crate::error::InspectError;
 use crate::library::Library;
 
-/// What a graft's note speaks of. Each has a section and a type of its own.
+/// The subject of a graft's note. Each has a section and a note type of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// The allocator.
@@ -18,7 +18,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// The section that holds the note.
+    /// Returns the name of the section that holds the note.
     pub(crate) fn section(self) -> &'static str {
         match self {
             Subject::Malloc => ".note.allograft",
@@ -26,7 +26,7 @@ impl Subject {
         }
     }
 
-    /// The note's type.
+    /// Returns the note's type.
     pub(crate) fn kind(self) -> u32 {
         match self {
             Subject::Malloc => 1,
@@ -43,13 +43,13 @@ pub(crate) const DESCRIPTION_SIZE: usize = 512;
 /// One note, as it lies in the file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawNote<'a> {
-    /// With its NUL, without padding.
+    /// The owner with its NUL, without padding.
     pub(crate) owner: &'a [u8],
     pub(crate) kind: u32,
     pub(crate) description: &'a [u8],
 }
 
-/// What the graft's note says. Keys that are not known here are skipped.
+/// The contents of a graft's note. Unknown keys are skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GraftNote {
     pub(crate) donor: String,
@@ -59,21 +59,21 @@ pub(crate) struct GraftNote {
     pub(crate) allograft: String,
 }
 
-/// Where a graft's `malloc` and `free` ended up when the program was linked: the note of type 3.
+/// Whether `malloc` and `free` were bound to the graft when the program was linked: the note of type 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bond {
-    /// They are the graft's.
+    /// They are bound to the graft's.
     Kept,
-    /// The program has its own.
+    /// They are bound to the program's own.
     Broken,
 }
 
-/// The section of the note that says so.
+/// The section of that note.
 pub(crate) const BOND_SECTION: &str = ".note.allograft.bond";
 const BOND_KIND: u32 = 3;
 
-/// What the linker put into the notes on the bond: four distances, each from its own place, to `malloc`,
-/// `__libc_malloc`, `free` and `__libc_free`. Nothing where there is no such note, or where several disagree.
+/// Reads the values that the linker filled in: four distances, each from its own place, to `malloc`, `__libc_malloc`,
+/// `free` and `__libc_free`. `None` if there is no such note, or if several disagree.
 pub(crate) fn bond(elf: &Elf<'_>) -> Option<Bond> {
     let mut bonds = all(elf).into_iter().filter(|note| note.owner == OWNER && note.kind == BOND_KIND).map(|note| {
         let words = elf.bytes.over(note.description);
@@ -85,9 +85,9 @@ pub(crate) fn bond(elf: &Elf<'_>) -> Option<Bond> {
     bonds.all(|other| other == Some(first)).then_some(first)
 }
 
-/// Splits the contents of a note section or segment; stops at what is no note.
+/// Splits the contents of a note section or segment into notes. Stops at the first that is malformed.
 pub(crate) fn split<'a>(bytes: &Bytes<'a>, align: u64) -> Vec<RawNote<'a>> {
-    // Segments of 8-byte notes (GNU properties) say so; everything else is 4, whatever it says.
+    // Segments of 8-byte notes (GNU properties) declare their alignment; all others have 4, whatever they declare.
     let align = if align == 8 { 8 } else { 4 };
     let mut notes = Vec::new();
     let mut at = 0;
@@ -114,7 +114,7 @@ fn note_at<'a>(bytes: &Bytes<'a>, at: usize, align: usize) -> Option<(RawNote<'a
     Some((note, description_end.checked_next_multiple_of(align)?))
 }
 
-/// All notes of a file, in its segments and its sections. One that is in both is there twice.
+/// Returns all notes of a file, from its segments and its sections. A note that is in both is there twice.
 pub(crate) fn all<'a>(elf: &Elf<'a>) -> Vec<RawNote<'a>> {
     let segments = elf.segments.iter().filter(|segment| segment.kind == PT_NOTE);
     let sections = elf.sections.iter().filter(|section| section.kind == SHT_NOTE);
@@ -132,7 +132,7 @@ pub(crate) fn all<'a>(elf: &Elf<'a>) -> Vec<RawNote<'a>> {
             let data = elf.bytes.over(data);
             notes.extend(split(&data, align));
             if align == 8 {
-                // A linker that put notes of both alignments into one segment.
+                // A linker has put notes of both alignments into one segment.
                 notes.extend(split(&data, 4).into_iter().filter(RawNote::is_of_graft));
             }
         }
@@ -141,7 +141,7 @@ pub(crate) fn all<'a>(elf: &Elf<'a>) -> Vec<RawNote<'a>> {
 }
 
 impl RawNote<'_> {
-    /// Whether a graft has left it, and on this.
+    /// Whether it is a graft's note on the subject.
     pub(crate) fn is_on(&self, subject: Subject) -> bool {
         self.owner == OWNER && self.kind == subject.kind()
     }
@@ -152,7 +152,7 @@ impl RawNote<'_> {
 }
 
 impl GraftNote {
-    /// From the description: `key=value` lines, then NULs. The error says what is missing.
+    /// Parses a description: `key=value` lines, then NULs. The error names what is missing.
     pub(crate) fn parse(description: &[u8]) -> Result<Self, String> {
         let end = description.iter().position(|&byte| byte == 0).unwrap_or(description.len());
         let text = std::str::from_utf8(&description[..end]).map_err(|error| format!("it is no UTF-8: {error}"))?;
@@ -172,7 +172,7 @@ impl GraftNote {
         if note.donor.is_empty() { Err("it names no donor".to_owned()) } else { Ok(note) }
     }
 
-    /// For a line of evidence.
+    /// Returns a summary for a line of evidence.
     pub(crate) fn summary(&self, subject: Subject) -> String {
         let options = if self.options.is_empty() { String::new() } else { format!(" with {}", self.options) };
         format!(
@@ -185,7 +185,7 @@ impl GraftNote {
     }
 }
 
-/// The graft's notes of a file on a subject, each read or said to be broken; equal ones once.
+/// Returns the graft's notes on a subject, each parsed or with its fault. Equal ones are there once.
 pub(crate) fn of_graft(elf: &Elf<'_>, subject: Subject) -> Vec<Result<GraftNote, String>> {
     let mut found = Vec::new();
     for note in all(elf).iter().filter(|note| note.is_on(subject)) {
@@ -197,8 +197,8 @@ pub(crate) fn of_graft(elf: &Elf<'_>, subject: Subject) -> Vec<Result<GraftNote,
     found
 }
 
-/// The texts of the graft's notes in an ELF file or an archive: on its allocator, and on its string functions. Equal
-/// ones once.
+/// Returns the texts of the graft's notes in an ELF file or an archive: on its allocator, and on its string functions.
+/// Equal ones are there once.
 pub(crate) fn texts(file: &[u8]) -> Result<[Vec<String>; 2], InspectError> {
     let mut found = [Vec::new(), Vec::new()];
     let mut add = |elf: &Elf<'_>| {

@@ -1,53 +1,53 @@
-//! What is said about a file: the fields of one `files[]` entry of `inspect --json`, but for the path.
+//! The result for a file: the fields of one `files[]` entry of `inspect --json`, but for the path.
 
 use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 
-/// Everything that is known about a file.
+/// The result of an inspection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// What kind of file it is.
+    /// The kind of file.
     pub kind: Kind,
-    /// For which processor.
+    /// The processor architecture.
     pub arch: Arch,
-    /// How an executable is linked; nothing for other files.
+    /// How an executable is linked. `None` for other files.
     pub link: Option<Link>,
-    /// Whose C library is inside, or is asked for at run time.
+    /// The C library inside, or the one that is loaded at run time.
     pub libc: Libc,
-    /// What serves `malloc`.
+    /// The allocator that serves `malloc`.
     pub malloc: Allocator,
-    /// What serves the language's own blocks (Rust's `#[global_allocator]`, Go's runtime), if that is something else.
+    /// The allocator of the language's own blocks (Rust's `#[global_allocator]`, Go's runtime), if that is another one.
     pub language_allocator: Option<Allocator>,
     /// Whether the string functions are the C library's own.
     pub strings: Strings,
-    /// What speaks for it, where they are ours.
+    /// The evidence, where the string functions are allograft's.
     pub strings_evidence: Vec<Evidence>,
-    /// The C library's release, or what is known of it: `2.36`, `>=2.34`.
+    /// The C library's release, or a bound of it: `2.36`, `>=2.34`.
     pub libc_version: Option<String>,
-    /// What serves the C library's own blocks, where it is something else than what serves `malloc`: musl's allocator
-    /// is still in such a program, and still reached.
+    /// The allocator of the C library's own blocks, if another one serves `malloc`: musl's allocator is still in such a
+    /// program, and still reached.
     pub libc_allocator: Option<Allocator>,
-    /// What else matters for a graft.
+    /// Further facts that matter for a graft.
     pub facts: Facts,
     /// Whether and how another allocator can be put in.
     pub graft: Graft,
 }
 
-/// What else matters for a graft. Nothing, where it does not apply or cannot be told.
+/// Further facts that matter for a graft. `None` where one does not apply or is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Facts {
-    /// Bytes of a thread's stack where the program asks for no other size: of musl programs, from `PT_GNU_STACK`.
+    /// The stack size in bytes of a thread for which the program sets none: of musl programs, from `PT_GNU_STACK`.
     pub thread_stack: Option<u64>,
-    /// What musl's `fork` calls to keep the allocator whole in the child.
+    /// The function that musl's `fork` calls to keep the allocator consistent in the child.
     pub malloc_atfork: Hook,
-    /// What is read-only once the program has been relocated.
+    /// The parts that are read-only after relocation.
     pub relro: Option<Relro>,
     /// Whether it can be loaded at any address.
     pub position_independent: Option<bool>,
     /// Whether the stack may be executed.
     pub executable_stack: Option<bool>,
-    /// Whether the symbol table is there.
+    /// Whether there is a symbol table.
     pub symbols: bool,
     /// Whether there are section headers.
     pub sections: bool,
@@ -63,7 +63,7 @@ pub enum Hook {
     Empty,
     /// There is none.
     None,
-    /// It cannot be told.
+    /// It is unknown.
     Unknown,
 }
 
@@ -82,9 +82,9 @@ pub enum Relro {
 /// Whether and how another allocator can be put in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Graft {
-    /// How.
+    /// How another allocator can be put in.
     pub way: Way,
-    /// In a sentence.
+    /// The reason, as a sentence.
     pub detail: String,
 }
 
@@ -100,11 +100,11 @@ pub enum Way {
     Preload,
     /// There is nothing to replace.
     None,
-    /// It cannot be told.
+    /// It is unknown.
     Unknown,
 }
 
-/// What kind of file it is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -130,7 +130,7 @@ pub enum Link {
     Dynamic,
 }
 
-/// Whose C library.
+/// The C library of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Libc {
@@ -140,35 +140,35 @@ pub enum Libc {
     Glibc,
     /// There is none.
     None,
-    /// It cannot be told.
+    /// It is unknown.
     Unknown,
 }
 
-/// Whose string functions (memcpy, strlen and their kin).
+/// The owner of the string functions (memcpy, strlen and similar).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strings {
     /// The C library's own.
     Stock,
-    /// Ours.
+    /// allograft's.
     Grafted,
-    /// It cannot be told.
+    /// It is unknown.
     Unknown,
 }
 
-/// An allocator, and how it is known that it is this one.
+/// An allocator, and the evidence for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Allocator {
     /// A donor's name, another allocator's (`mallocng`, `jemalloc`, ...: see [`name`]), `none` or `unknown`.
     pub name: String,
     /// Its version, where the evidence carries one.
     pub version: Option<String>,
-    /// What speaks for it, strongest first; what else was seen comes after.
+    /// The evidence, strongest first; other observations follow.
     pub evidence: Vec<Evidence>,
 }
 
 impl Allocator {
-    /// `name` without a version, for this reason.
+    /// Returns the allocator `name` without a version, with this evidence.
     pub(crate) fn named(name: &str, evidence: Vec<Evidence>) -> Self {
         Allocator { name: name.to_owned(), version: None, evidence }
     }
@@ -178,7 +178,7 @@ impl Allocator {
 pub mod name {
     /// musl's, since 1.2.1.
     pub const MALLOCNG: &str = "mallocng";
-    /// musl's until 1.2.0, still to be had as an option.
+    /// musl's until 1.2.0, still available as an option.
     pub const OLDMALLOC: &str = "oldmalloc";
     /// The GNU C library's.
     pub const GLIBC: &str = "glibc";
@@ -188,16 +188,16 @@ pub mod name {
     pub const ZIG: &str = "zig";
     /// There is no allocator in the file.
     pub const NONE: &str = "none";
-    /// It cannot be told.
+    /// It is unknown.
     pub const UNKNOWN: &str = "unknown";
-    /// Every name that a report may have without a note: these, and those of allocators that are known by their marks.
+    /// Every name that a report may have without a note: these, and the allocators that have marks.
     pub const ALL: [&str; 14] = [
         MALLOCNG, OLDMALLOC, GLIBC, GO, ZIG, NONE, UNKNOWN, "mimalloc", "jemalloc", "snmalloc", "rpmalloc", "scudo",
         "tcmalloc", "hardened",
     ];
 
-    /// Whether `name` is a build or a line of releases of `allocator`: `mimalloc3`, `mimalloc-secure`,
-    /// `hardened-light`.
+    /// Whether `name` is a build or a line of releases of `allocator`, as `mimalloc3`, `mimalloc-secure` and
+    /// `hardened-light` are.
     pub(crate) fn is_variant(name: &str, allocator: &str) -> bool {
         name.strip_prefix(allocator).is_some_and(|rest| {
             let number = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
@@ -209,9 +209,9 @@ pub mod name {
 /// One observation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// Where it was seen.
+    /// Its source.
     pub source: Source,
-    /// What was seen.
+    /// A description of it.
     pub detail: String,
 }
 
@@ -221,17 +221,17 @@ impl Evidence {
     }
 }
 
-/// Where evidence is seen, strongest first.
+/// The sources of evidence, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// The note that a graft leaves.
     Note,
-    /// Names: of symbols, of the libraries and the loader that a dynamic file asks for.
+    /// Names of symbols, or of the libraries and the loader of a dynamic file.
     Symbols,
     /// Tables and texts that survive `strip`.
     Constants,
-    /// What the machine code does.
+    /// The behaviour of the machine code.
     Code,
 }
 
@@ -246,8 +246,8 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// A processor architecture, as far as it matters to name it. Not the crate `format`'s: this reader shares nothing with
-/// what makes grafts, and names architectures without donors, too.
+/// A processor architecture. Not the crate `format`'s: this reader shares nothing with the code that makes grafts, and
+/// also names architectures without donors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Arch {
@@ -271,14 +271,14 @@ pub enum Arch {
     LoongArch64,
     /// Another `e_machine`.
     Machine(u16),
-    /// An archive whose members are for different ones.
+    /// An archive whose members are for several architectures.
     Mixed,
     /// An archive without ELF members.
     None,
 }
 
 impl Arch {
-    /// From `e_machine` and the file class.
+    /// Returns the architecture of an `e_machine` and a file class.
     pub(crate) fn new(machine: u16, wide: bool) -> Self {
         match (machine, wide) {
             (62, _) => Arch::X86_64,
@@ -294,7 +294,7 @@ impl Arch {
         }
     }
 
-    /// The name, as in target triples.
+    /// Returns the name, as in target triples.
     pub fn name(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Arch::X86_64 => "x86_64",

@@ -1,16 +1,17 @@
-//! An executable that was grafted after it was linked: its third note names the entry points, and the code confirms it.
+//! An executable that was grafted after linking. Its third note names the entry points, and the code confirms them.
 
 use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
 use crate::note;
 use crate::report::Arch;
 
-/// The type of the note that says which entry points were redirected (docs/note.md).
+/// The type of the note that lists the redirected entry points (docs/note.md).
 const KIND: u32 = 4;
 /// The number of `free` in the note.
 const FREE: u32 = 2;
-/// Numbers of the malloc family end before this.
+/// The first number after those of the malloc family.
 const FAMILY_END: u32 = 9;
-/// What takes the place of each function of the family, by its number less one (crates/donors/transplant/runtime.c).
+/// The donor's symbol that replaces each function of the family, by the function's number less one
+/// (crates/donors/transplant/runtime.c).
 const FAMILY: [&str; 8] = [
     "transplant_malloc",
     "transplant_free",
@@ -21,9 +22,9 @@ const FAMILY: [&str; 8] = [
     "transplant_is_zero",
     "transplant_fork_hook",
 ];
-/// The number of the first string function; the others follow (docs/note.md). An archive's graft brings more of them.
+/// The number of the first string function; the others follow (docs/note.md). The graft of an archive has more of them.
 const FIRST_STRING: u32 = 16;
-/// A copy on purpose: a mistake in the numbers that grafts are made with shows here.
+/// A deliberate copy: it reveals a mistake in the numbers that grafts are made with.
 const STRINGS: [&str; 20] = [
     "memcpy",
     "memmove",
@@ -47,7 +48,7 @@ const STRINGS: [&str; 20] = [
     "strncat",
 ];
 
-/// A function of the program that leads to the donor.
+/// A function of the program that jumps to the donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) address: u64,
@@ -55,7 +56,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The name of the string function that it is, if it is one.
+    /// Returns the name of the string function, if it is one.
     pub(crate) fn string(&self) -> Option<&'static str> {
         STRINGS.get(self.role.checked_sub(FIRST_STRING)? as usize).copied()
     }
@@ -64,17 +65,17 @@ impl Entry {
         (1..FAMILY_END).contains(&self.role)
     }
 
-    /// The linked donor's symbol that takes its place.
+    /// Returns the linked donor's symbol that replaces it.
     pub(crate) fn symbol(&self) -> Option<&'static str> {
         self.string().or_else(|| FAMILY.get(self.role.checked_sub(1)? as usize).copied())
     }
 }
 
-/// What the note says.
+/// The contents of the note.
 #[derive(Debug)]
 pub(crate) struct Transplant {
     pub(crate) entries: Vec<Entry>,
-    /// Where the segment begins that holds the note, which is the donor's.
+    /// The first address of the segment that holds the note, which is the donor's.
     donor: u64,
 }
 
@@ -82,12 +83,12 @@ pub(crate) fn loads<'e, 'a>(elf: &'e Elf<'a>) -> impl Iterator<Item = &'e Segmen
     elf.segments.iter().filter(|segment| segment.kind == PT_LOAD)
 }
 
-/// How many bytes a jump or a call takes.
+/// Returns the size of a jump or a call, in bytes.
 pub(crate) fn jump_size(arch: Arch) -> usize {
     if arch == Arch::Aarch64 { 4 } else { 5 }
 }
 
-/// Where a jump leads; nothing if these bytes are none.
+/// Returns the target of a jump. `None` if these bytes are no jump.
 fn jump_target(arch: Arch, entry: u64, code: &[u8]) -> Option<u64> {
     if arch == Arch::Aarch64 {
         // B: 26 bits, in words.
@@ -101,7 +102,7 @@ fn jump_target(arch: Arch, entry: u64, code: &[u8]) -> Option<u64> {
 }
 
 impl Transplant {
-    /// Nothing where there is no such note.
+    /// Reads the note. `None` if there is none.
     pub(crate) fn of(elf: &Elf<'_>) -> Option<Result<Transplant, String>> {
         let notes = note::all(elf).into_iter().filter(|note| note.owner == note::OWNER && note.kind == KIND);
         let note = notes.map(|note| note.description).next()?;
@@ -131,12 +132,12 @@ impl Transplant {
         }
     }
 
-    /// The address of the donor's first byte. The program's own segments lie before it.
+    /// Returns the address of the donor's first byte. The program's own segments lie before it.
     pub(crate) fn donor(&self) -> u64 {
         self.donor
     }
 
-    /// Where the jump at an entry point leads.
+    /// Returns the target of the jump at an entry point.
     pub(crate) fn target(&self, elf: &Elf<'_>, entry: u64) -> Result<u64, String> {
         let code = loads(elf).filter(|load| load.flags & PF_X != 0).find_map(|load| {
             let from = usize::try_from(entry.checked_sub(load.address)?).ok()?;
@@ -163,23 +164,23 @@ impl Transplant {
         self.entries.iter().all(|entry| self.leads_to(elf, entry.address).is_ok())
     }
 
-    /// The string functions among them.
+    /// Returns the string functions among the entry points.
     pub(crate) fn strings(&self) -> impl Iterator<Item = (u64, &'static str)> + '_ {
         self.entries.iter().filter_map(|entry| Some((entry.address, entry.string()?)))
     }
 
-    /// Entries with a number that means nothing here.
+    /// Returns the entries with an unknown number.
     pub(crate) fn unknown(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| !entry.is_family() && entry.string().is_none())
     }
 
-    /// Whether an entry point begins at an address, behind its landing pad or before it.
+    /// Whether an entry point begins at an address, after its landing pad or before it.
     pub(crate) fn begins_at(&self, address: u64) -> bool {
         self.entries.iter().any(|entry| entry.address == address || entry.address == address + 4)
     }
 
     /// Whether the public `free` is among them. musl's is a function of its own that only jumps to the allocator's
-    /// (src/malloc/free.c), and it is linked where the program has none: so there are two then.
+    /// (src/malloc/free.c). It is linked only where the program has no `free` of its own: then there are two.
     pub(crate) fn has_public_free(&self) -> bool {
         self.entries.iter().filter(|entry| entry.role == FREE).count() >= 2
     }

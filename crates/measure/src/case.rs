@@ -1,55 +1,55 @@
-//! What is compared.
+//! The programs that are compared, and how each is run.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A command to run: what to start, and with what.
+/// A command to run, with its arguments and environment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Invocation {
     /// The program's path, or its name on the command path.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Variables beside those of this process.
+    /// Variables added to those of this process.
     pub environment: Vec<(OsString, OsString)>,
-    /// A server is measured while this command puts load on it; without one, the program itself is.
+    /// The load, for a server: it is measured while the load runs. `None`: the program itself is measured.
     pub load: Option<Load>,
 }
 
-/// How a server is asked. In its own arguments and in this command, `{port}` is a port of this machine that nobody
-/// listens on, another one in each run: on one that was just in use, many servers cannot listen for a minute.
+/// The load of a server. In this command and in the server's own arguments, `{port}` is a free port of this machine, a
+/// different one in each run: many servers cannot listen on a port that was in use within the last minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
-    /// Puts load on the server once it listens, and prints what came of that.
+    /// Puts load on the server once it listens, and prints the results.
     pub command: String,
 }
 
 /// One of the programs that are compared.
 #[derive(Debug, Clone)]
 pub struct Arm {
-    /// What it is called in the results.
+    /// Its name in the results.
     pub name: String,
-    /// How it is run.
+    /// The command that runs it.
     pub invocation: Invocation,
-    /// Why it cannot be, if that is known already: it is in the results with that reason.
+    /// The reason why it cannot run, if that is known in advance. The results contain the arm with that reason.
     pub broken: Option<String>,
 }
 
-/// One comparison: every arm does the same work. The first arm is what the others are compared with.
+/// One comparison: every arm does the same work. The first arm is the one that the others are compared with.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What is run.
+    /// The name of the program.
     pub name: String,
-    /// Threads that it was told to use.
+    /// The number of threads that it is started with.
     pub threads: Option<u32>,
-    /// The size of the work, where the same is done in several sizes.
+    /// The size of the work, if the same is done in several sizes.
     pub size: Option<u64>,
     /// The arms.
     pub arms: Vec<Arm>,
 }
 
 impl Case {
-    /// Its name for people: program, threads and size.
+    /// Returns its name for people: program, threads and size.
     pub fn title(&self) -> String {
         title(&self.name, self.threads, self.size)
     }

@@ -1,4 +1,4 @@
-//! What a run gives.
+//! The interface that runs programs, and the results of a run.
 
 use std::time::{Duration, Instant};
 
@@ -7,30 +7,30 @@ use thiserror::Error;
 
 use crate::case::Invocation;
 
-/// Runs programs. Tests have one that pretends.
+/// Runs programs. Tests use a mock.
 pub trait Executor {
-    /// Runs it once, undisturbed; `limit` is how long it may take.
+    /// Runs a program once, undisturbed, for `limit` at most.
     ///
     /// # Errors
-    /// When it cannot be run or takes too long. However the program ends is no error: it is part of the outcome.
+    /// The program cannot be run or takes too long. A program that fails is no error: its end is part of the result.
     fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<Timed, RunError>;
 
-    /// Runs it once for its memory.
+    /// Runs a program once and measures its memory.
     ///
     /// # Errors
-    /// As [`Executor::time`], and when it cannot be traced.
+    /// As for [`Executor::time`], and when it cannot be traced.
     fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Watched, RunError>;
 
-    /// Runs it once, or until `limit`, and counts the system calls by which allocators wait and get memory.
+    /// Runs a program once, or until `limit`, and counts the system calls by which allocators wait and get memory.
     ///
     /// # Errors
-    /// As [`Executor::memory`]. Time that runs out is no error.
+    /// As for [`Executor::memory`]. A run that reaches `limit` is no error.
     fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Counted, RunError>;
 }
 
-/// Tells the time; tests have one that they turn themselves.
+/// A clock. Tests have one that they set themselves.
 pub trait Clock {
-    /// Time since some moment in the past.
+    /// Returns the time since some moment in the past.
     fn now(&self) -> Duration;
 }
 
@@ -50,47 +50,47 @@ impl Clock for SystemClock {
     }
 }
 
-/// Why there is no outcome.
+/// The reason why a run has no result.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The program does not start.
     #[error("`{program}` cannot be started: {source}")]
     Start {
-        /// What was to be started.
+        /// The program.
         program: String,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It took too long and was ended.
     #[error("it was ended after {:.1} s, which is far longer than stock takes", .0.as_secs_f64())]
     TimeOut(Duration),
-    /// Somebody pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// Something about measuring does not work here.
+    /// A part of the measurement does not work on this machine.
     #[error("{0}")]
     Measuring(String),
-    /// The server or its load did not do what they should.
+    /// The server or its load failed.
     #[error("{0}")]
     Server(String),
 }
 
-/// How a program ended, and what it printed.
+/// The end of a program, and what it printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     /// The exit code, or the number of the signal that ended it.
     pub status: Status,
-    /// SHA-256 of what it printed and every run has to repeat: all of standard output, where nobody says otherwise.
+    /// SHA-256 of the compared output, which every run has to repeat: by default all of standard output.
     pub digest: [u8; 32],
-    /// How many bytes that are.
+    /// The size of the compared output in bytes.
     pub bytes: u64,
-    /// The beginning of that, for messages.
+    /// The beginning of the compared output, for messages.
     pub head: String,
-    /// The end of what it printed on standard error, for messages.
+    /// The end of its standard error, for messages.
     pub complaint: String,
 }
 
-/// How a program ended.
+/// The way in which a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// With this exit code.
@@ -108,32 +108,32 @@ impl std::fmt::Display for Status {
     }
 }
 
-/// A timed run. Everything but `wall_s` is of the program and those of its children that it waited for (`wait4`).
+/// A timed run. Except for `wall_s`, its figures are of the program and of the children that it waited for (`wait4`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
     /// Its figures.
     pub figures: Figures,
-    /// How it ended.
+    /// The way in which it ended.
     pub end: End,
 }
 
-/// A run for memory, which takes a little longer than a timed one.
+/// A run that measures memory. It takes a little longer than a timed one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Watched {
-    /// What it held; nothing where it ended so that it could not be read.
+    /// Its memory. `None` if it ended in a way that prevented the reading.
     pub memory: Option<Memory>,
     /// Seconds from its start to its end.
     pub wall_s: f64,
-    /// How it ended.
+    /// The way in which it ended.
     pub end: End,
 }
 
 /// A run that counts system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
-    /// What was counted.
+    /// The counts.
     pub calls: Calls,
-    /// How it ended; nothing where the limit ended it.
+    /// The way in which it ended. `None` if the limit ended it.
     pub status: Option<Status>,
 }
 
@@ -146,68 +146,68 @@ pub struct Figures {
     pub user_s: f64,
     /// Seconds of processor time in the kernel.
     pub system_s: f64,
-    /// Page faults that needed no disk.
+    /// Page faults without disk access.
     pub minor_faults: u64,
-    /// Page faults that did.
+    /// Page faults with disk access.
     pub major_faults: u64,
-    /// Times that it waited for something.
+    /// The number of times that it waited for something.
     pub voluntary_switches: u64,
-    /// Times that it was made to give way to another program.
+    /// The number of times that it was preempted.
     pub involuntary_switches: u64,
-    /// What the load on a server said.
+    /// The results of the load on a server.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub service: Option<Service>,
 }
 
-/// What the load on a server said.
+/// The results of the load on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Service {
-    /// Answered requests in a second.
+    /// Answered requests per second.
     pub requests_per_second: f64,
-    /// Half of the requests took no longer, in milliseconds.
+    /// The median time of a request, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p50_ms: Option<f64>,
-    /// 90 % of them.
+    /// The 90th percentile.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p90_ms: Option<f64>,
-    /// 99 % of them.
+    /// The 99th percentile.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99_ms: Option<f64>,
 }
 
 impl Figures {
-    /// What is compared: the time, of a server that for one request.
+    /// Returns the figure that is compared: the time; of a server, the time per request.
     pub fn cost(&self) -> f64 {
         self.service.map_or(self.wall_s, |service| 1.0 / service.requests_per_second)
     }
 }
 
-/// What a run for memory gave, in bytes.
+/// The memory of a run, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Most that was resident at any time: of the largest of its processes.
+    /// The most that was resident at any time, of the largest of its processes.
     pub peak_bytes: u64,
-    /// What was still resident when it ended; of a server, a second after the load.
+    /// The memory that was still resident at the end; of a server, a second after the load.
     pub last_bytes: u64,
 }
 
 /// System calls of a run, of all its threads and children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Calls {
-    /// Waiting for a lock, and waking who waits.
+    /// Waiting for a lock, and waking waiters.
     pub futex: u64,
     /// Getting pages.
     pub mmap: u64,
-    /// Giving them back.
+    /// Returning pages.
     pub munmap: u64,
-    /// Giving back what is in them.
+    /// Returning the contents of pages.
     pub madvise: u64,
-    /// Moving them.
+    /// Moving or resizing mappings.
     pub mremap: u64,
-    /// Changing their protection.
+    /// Changing the protection of pages.
     pub mprotect: u64,
     /// Moving the end of the heap.
     pub brk: u64,
-    /// Whether the program came to its end; otherwise there are at least as many.
+    /// Whether the program ran to its end. If not, the counts are lower bounds.
     pub complete: bool,
 }

@@ -1,16 +1,16 @@
-//! Compares programs that should do the same: runs in random order within rounds, paired statistics, memory, system
+//! Compares programs that do the same work: runs in random order within rounds, paired statistics, memory, system
 //! calls.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `case` | what is compared: arms and the commands that run them |
-//! | `executor` | what a run gives, whoever runs it: processes, or a mock in tests |
-//! | `session` | checks, rounds and the end of them |
+//! | `case` | the arms of a comparison and the commands that run them |
+//! | `executor` | the interface to runs and their results: processes, or a mock in tests |
+//! | `session` | checks, rounds and when to stop them |
 //! | `statistics` | ratios, intervals, tests, when to stop |
 //! | `process` | real runs: timed, traced for memory and for system calls, servers under load |
-//! | `machine` | what machine this is, and what else it was doing |
-//! | `results` | the document that is kept: every raw run |
-//! | `recommendation` | what to take |
+//! | `machine` | facts about the machine, and what else it was doing |
+//! | `results` | the document with every raw run |
+//! | `recommendation` | the choice of an arm |
 //! | `report` | HTML, Markdown and CSV of a document |
 
 pub mod case;

@@ -1,19 +1,19 @@
-//! What machine this is, and what else it was doing while something was measured.
+//! Facts about the machine, and what else it was doing during a measurement.
 
 use std::fs;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
-/// Facts that figures depend on. What the machine does not tell is not there.
+/// Facts that figures depend on. Those that the machine does not report are absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// Its architecture, as Rust names it.
     pub arch: String,
-    /// The processor's own name.
+    /// The processor's model name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub processor: Option<String>,
-    /// Processors that this process may use.
+    /// The number of processors that this process may use.
     pub processors: usize,
     /// Bytes of main memory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -21,18 +21,18 @@ pub struct Machine {
     /// The kernel's release.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel: Option<String>,
-    /// Whether it is a virtual one (x86 tells).
+    /// Whether it is a virtual machine (only x86 reports that).
     pub is_virtual: bool,
-    /// What decides its clock frequency.
+    /// The governor of its clock frequency.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub governor: Option<String>,
-    /// Whether the kernel hands out huge pages: `always`, `madvise` or `never`.
+    /// When the kernel uses huge pages: `always`, `madvise` or `never`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub huge_pages: Option<String>,
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the facts about this machine.
     pub fn this() -> Machine {
         let information = read("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {
@@ -56,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// In a line.
+    /// Returns a description on one line.
     pub fn description(&self) -> String {
         let mut parts = vec![self.processor.clone().unwrap_or_else(|| self.arch.clone())];
         parts.push(format!("{} processors", self.processors));
@@ -81,22 +81,22 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// What disturbed a measurement. What the machine does not tell is not there.
+/// Other work of the machine during a measurement. Figures that the machine does not report are absent.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// Processes that wanted to run, on average of the minute before.
+    /// The number of processes ready to run, averaged over the minute before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub load_before: Option<f64>,
-    /// Share of all processor time that programs other than the measured ones took, 0 to 1.
+    /// The share of all processor time that other programs than the measured ones used, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub others: Option<f64>,
-    /// Share of all processor time that the machine under this virtual one took away, 0 to 1.
+    /// The share of all processor time that the hypervisor took from this machine, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stolen: Option<f64>,
 }
 
 impl Disturbance {
-    /// Of two spans of time: the load before the first, the worse of the two otherwise.
+    /// Combines two spans of time: the load before the first, the greater of both for the other figures.
     #[must_use]
     pub fn and(self, later: Disturbance) -> Disturbance {
         let worse = |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).max_by(f64::total_cmp);
@@ -107,7 +107,7 @@ impl Disturbance {
         }
     }
 
-    /// In words, where there was any worth mentioning.
+    /// Returns a description, if the disturbance was large enough.
     pub fn description(&self) -> Option<String> {
         let mut parts = Vec::new();
         if let Some(others) = self.others.filter(|others| *others > 0.05) {
@@ -122,7 +122,7 @@ impl Disturbance {
     }
 }
 
-/// Looks at the machine before and after.
+/// Observes the machine during a measurement.
 #[derive(Debug)]
 pub struct Watch {
     load: Option<f64>,
@@ -131,16 +131,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins.
+    /// Starts the observation.
     pub fn start() -> Watch {
         let load = read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok());
         Watch { load, ticks: Ticks::now(), own: own_seconds() }
     }
 
-    /// What happened since.
+    /// Returns the disturbance since the start.
     pub fn finish(self) -> Disturbance {
         let since = Ticks::now().zip(self.ticks).map(|(now, before)| now.since(before)).filter(|since| since.all > 0.0);
-        // USER_HZ is 100 on every architecture of ours.
+        // USER_HZ is 100 on every architecture that allograft supports.
         let own = (own_seconds() - self.own) * 100.0;
         Disturbance {
             load_before: self.load,
@@ -177,7 +177,7 @@ impl Ticks {
     }
 }
 
-/// Processor time of this process and of its children that have ended.
+/// Returns the processor time of this process and of its children that have ended.
 fn own_seconds() -> f64 {
     let seconds = |who| {
         getrusage(who).map_or(0.0, |usage| {

@@ -1,11 +1,11 @@
-//! What to take.
+//! The choice of an arm.
 
 use serde::{Deserialize, Serialize};
 
 use crate::results::{ArmResult, CaseResult, to_f64};
 use crate::statistics::{Ratio, holm};
 
-/// What is wanted.
+/// The objective of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -18,7 +18,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// As it is typed.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Objective::Speed => "speed",
@@ -28,52 +28,52 @@ impl Objective {
     }
 }
 
-/// How much memory a balanced choice may take, to stock's.
+/// The greatest peak of a balanced choice, relative to stock's.
 pub const MOST_MEMORY: f64 = 1.25;
-/// How much more than stock it may take in any case, in bytes: of a small program, a multiple is memory that nobody
-/// would miss.
+/// The greatest peak of a balanced choice above stock's, in bytes, even if the ratio is exceeded: the extra memory of a
+/// small program matters to nobody.
 pub const MEMORY_ALLOWANCE: u64 = 16 << 20;
-/// A change has to be worth it: less time than this of stock's.
+/// The greatest time of a worthwhile change, relative to stock's.
 const WORTH_TIME: f64 = 0.97;
-/// Less memory than this of stock's.
+/// The greatest peak of a worthwhile change, relative to stock's.
 const WORTH_MEMORY: f64 = 0.95;
-/// Who wants memory accepts so much more time.
+/// The greatest time that the objective of memory accepts, relative to stock's.
 const MOST_TIME: f64 = 1.05;
-/// Arms whose times differ less than by this are equally fast: the one that needs less memory is taken.
+/// Arms whose times differ by less than this are equally fast. The one with less memory is chosen.
 const AS_FAST: f64 = 1.02;
-/// With fewer rounds the test cannot say yes when there are several arms.
+/// The least number of rounds with which the test can find a difference among several arms.
 const ENOUGH: usize = 8;
 /// The level of the test, for all arms together.
 const LEVEL: f64 = 0.05;
 
-/// What to take, and why.
+/// The chosen arm, and the reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// The arm's name; `stock`: keep what you have.
+    /// The arm's name; `stock`: change nothing.
     pub arm: String,
     /// A sentence or two with the figures.
     pub reason: String,
-    /// What applies it; nothing for stock.
+    /// The command that applies it. `None` for stock.
     pub command: Option<String>,
-    /// What was wanted.
+    /// The objective.
     pub objective: Objective,
-    /// The arms that no other one beats in both time and peak memory.
+    /// The arms that no other arm beats in both time and peak memory.
     pub pareto: Vec<String>,
 }
 
-/// An arm that may be taken.
+/// An arm that may be chosen.
 struct Candidate<'r> {
     arm: &'r ArmResult,
     time: Ratio,
-    /// How likely its difference is by chance, all arms considered.
+    /// The p-value of its difference, corrected for the number of arms.
     corrected: f64,
     memory: Option<Needed>,
 }
 
-/// Peak memory beside stock's, both known.
+/// Peak memory compared with stock's; both are known.
 #[derive(Clone, Copy)]
 struct Needed {
-    /// To stock's.
+    /// Relative to stock's.
     ratio: f64,
     peak: u64,
     stock: u64,
@@ -85,7 +85,7 @@ impl Needed {
         Some(Needed { ratio, peak, stock: stock.peak_memory_bytes? })
     }
 
-    /// Within either of the limits of a balanced choice.
+    /// Whether it is within one of the limits of a balanced choice.
     fn is_bearable(self) -> bool {
         self.ratio <= MOST_MEMORY || self.peak <= self.stock.saturating_add(MEMORY_ALLOWANCE)
     }
@@ -104,12 +104,12 @@ impl std::fmt::Display for Needed {
     }
 }
 
-/// Both limits, as in `at most {limits}`.
+/// Returns both limits, for `at most {limits}`.
 fn limits() -> String {
     format!("{MOST_MEMORY} times stock's or {} MiB above it, whichever is more", MEMORY_ALLOWANCE >> 20)
 }
 
-/// Chooses among the arms, the first of which is stock. Nothing when there is no other that was measured.
+/// Chooses among the arms, the first of which is stock. `None` if no other arm was measured.
 pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective) -> Option<Recommendation> {
     let candidates = candidates(arms);
     if candidates.is_empty() {
@@ -147,7 +147,7 @@ impl Candidate<'_> {
         self.time.value <= WORTH_TIME && self.corrected < LEVEL
     }
 
-    /// Lower is better where times are equal.
+    /// Returns the memory for sorting among equal times: lower is better.
     fn memory_or_unknown(&self) -> f64 {
         self.memory.map_or(f64::INFINITY, |memory| memory.ratio)
     }
@@ -170,7 +170,7 @@ fn choose<'c, 'r>(candidates: &'c [Candidate<'r>], objective: Objective) -> Opti
     as_fast.min_by(|one, other| one.memory_or_unknown().total_cmp(&other.memory_or_unknown()))
 }
 
-/// `0.44 (95 % interval 0.42 to 0.46)`.
+/// Formats as `0.44 (95 % interval 0.42 to 0.46)`.
 fn interval(ratio: &Ratio) -> String {
     match (ratio.low, ratio.high) {
         (Some(low), Some(high)) => format!("{:.2} (95 % interval {low:.2} to {high:.2})", ratio.value),
@@ -222,7 +222,7 @@ fn keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective
         let those = candidates.iter().filter(move |candidate| candidate.is_faster() || !faster);
         those.min_by(|one, other| one.time.value.total_cmp(&other.time.value))
     };
-    // What is faster for sure is worth more words than what may be faster still by chance.
+    // Prefer to mention an arm that is certainly faster, rather than one that may be faster still by chance.
     let best = best(true).or_else(|| best(false));
     let mut text = "Keep what you have: ".to_owned();
     match (objective, best) {
@@ -265,7 +265,7 @@ fn keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective
     text
 }
 
-/// Among those that can be taken, by time and peak memory.
+/// Returns the Pareto-optimal arms among the eligible ones, by time and peak memory.
 fn pareto(arms: &[ArmResult]) -> Vec<String> {
     let point = |arm: &ArmResult| Some((arm.ratio_to_stock?.value, to_f64(arm.peak_memory_bytes?)));
     let eligible = || arms.iter().filter(|arm| arm.origin.eligible && arm.failure.is_none());
@@ -289,7 +289,7 @@ mod tests {
         (megabytes * 1e6) as u64
     }
 
-    /// Arms with these peaks in bytes, stock's first; all others need half of its time.
+    /// Returns arms with these peaks in bytes, stock's first. The others take half of stock's time.
     fn of_peaks(peaks: &[Option<u64>]) -> Vec<ArmResult> {
         let stock = peaks[0];
         let arm_of = |(number, peak): (usize, &Option<u64>)| ArmResult {
@@ -312,7 +312,7 @@ mod tests {
             },
             failure: None,
             median_wall_s: Some(time),
-            // Stock needs 100 MB, where no allowance decides.
+            // Stock needs 100 MB, so the allowance does not decide.
             peak_memory_bytes: memory.map(|memory| bytes(memory * 100.0)),
             ratio_to_stock: Some(Ratio {
                 value: time,
@@ -361,7 +361,8 @@ mod tests {
             arms.extend(others);
             recommend(&arms, &[], Objective::Balanced).unwrap()
         };
-        // Clearly faster, but by too little; faster by much, but perhaps by chance; faster, but hungry; memory unknown.
+        // One is certainly faster, but by too little; one by much, but perhaps by chance; one needs too much memory; of
+        // one the memory is unknown.
         for other in [
             arm("little", 0.98, 0.0001, Some(1.0)),
             arm("chance", 0.8, 0.2, Some(1.0)),
@@ -373,18 +374,17 @@ mod tests {
             assert_eq!((kept.arm.as_str(), kept.command), ("stock", None), "{name}");
             assert!(kept.reason.starts_with("Keep what you have") && kept.reason.contains(&name), "{}", kept.reason);
         }
-        // What is faster for sure is told, not what may be faster still by chance.
+        // The reason names the arm that is certainly faster, not the one that may be faster still by chance.
         let told = kept(vec![arm("chance", 0.4, 0.2, Some(1.0)), arm("hungry", 0.5, 0.0001, Some(2.0))]).reason;
         assert!(told.contains("hungry is the first of what is faster (0.50"), "{told}");
-        // One of twenty is below 5 % by chance.
+        // One of twenty arms is below 5 % by chance.
         let many =
             (0..20).map(|number| arm(&format!("donor {number}"), 0.9, if number == 0 { 0.04 } else { 0.5 }, Some(1.0)));
         assert_eq!(kept(many.collect()).arm, "stock");
         assert!(recommend(&arms()[..1], &[], Objective::Speed).is_none());
     }
 
-    /// 16 MiB more than stock are nothing that somebody would miss, whatever multiple of a small program's memory they
-    /// are.
+    /// Regression test: 16 MiB more than stock are acceptable, whatever multiple of a small program's memory they are.
     #[test]
     fn memory_may_grow_by_a_quarter_or_by_an_allowance() {
         let take = |peaks: &[Option<u64>]| {
@@ -400,11 +400,11 @@ mod tests {
         let told = "its peak memory is 9.39 times stock's (18.8 MB against 2.0 MB), and may be at most 1.25 times stock's or 16 MiB \
                     above it, whichever is more";
         assert!(reason.contains(told) && reason.contains("`--for speed`"), "{reason}");
-        // Of a large program the quarter is more.
+        // For a large program the quarter is more than that.
         let (large, quarter) = (400_000_000, 500_000_000);
         assert_eq!(take(&[Some(large), Some(quarter)]).0, "donor 1");
         assert_eq!(take(&[Some(large), Some(quarter + 1)]).0, "stock");
-        // Of two that are as fast, the one that needs less; one whose memory nobody knows is not taken.
+        // Of two equally fast arms, the one that needs less memory. An arm with unknown memory is not chosen.
         assert_eq!(take(&[Some(stock), Some(stock * 4), Some(stock * 2), None]).0, "donor 2");
         for unknown in [&[Some(stock), None][..], &[None, Some(stock)], &[None, None]] {
             let (arm, reason) = take(unknown);
@@ -417,7 +417,8 @@ mod tests {
         assert!(kept.arm == "stock" && kept.reason.contains("nothing is faster than stock by 3 %"), "{}", kept.reason);
     }
 
-    /// A server that was measured: two megabytes of stock's were a reason once to stay seven times as slow.
+    /// Regression test, from a measured server: two megabytes more than stock's were once a reason to stay seven times
+    /// as slow.
     #[test]
     fn a_small_server_is_not_kept_from_the_cure() {
         let measured = |name: &str, time: f64, low: f64, high: f64, megabytes: f64| ArmResult {

@@ -1,4 +1,4 @@
-//! The document that is kept: what was measured on what, every raw run, and what follows from them.
+//! The results document: what was measured and where, every raw run, and the conclusions.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,66 +10,67 @@ use crate::recommendation::Recommendation;
 use crate::session::{ArmRuns, Plan, Run, Session, Stopped, log_ratios};
 use crate::statistics::{Method, Ratio, Spread, geometric_mean, median};
 
-/// The version of the document: fields may be added, never renamed.
+/// The version of the document. Fields may be added, never renamed.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Everything about a comparison.
+/// The results of a comparison.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Results {
     /// The version of the document, 1.
     pub schema_version: u32,
-    /// The version of the program that measured.
+    /// The version of allograft that measured.
     pub allograft: String,
-    /// What was measured.
+    /// The measured programs.
     pub input: Input,
-    /// On what.
+    /// The machine.
     pub machine: Machine,
-    /// How much.
+    /// The amount of measuring.
     pub plan: Plan,
     /// The arms, stock first.
     pub arms: Vec<ArmResult>,
     /// The comparisons.
     pub cases: Vec<CaseResult>,
-    /// What to take; nothing when there is nothing to choose from.
+    /// The choice of an arm. `None` if there is nothing to choose from.
     pub recommendation: Option<Recommendation>,
-    /// What whoever reads the figures should know.
+    /// Warnings for readers of the figures.
     pub warnings: Vec<String>,
-    /// Whether somebody ended it early.
+    /// Whether the user ended it early.
     pub interrupted: bool,
 }
 
 impl Results {
-    /// The results with as many digits as are kept, six: what is shown now is then what is shown of the kept file
-    /// later.
+    /// Returns the results rounded to the six digits that the document keeps, so that a report now equals a report from
+    /// the document later.
     ///
     /// # Errors
-    /// Those of JSON, which holds every figure that can be measured.
+    /// JSON errors. JSON can hold every figure that can be measured.
     pub fn as_kept(&self) -> Result<Results, serde_json::Error> {
         let mut document = serde_json::to_value(self)?;
         round(&mut document);
         serde_json::from_value(document)
     }
 
-    /// The document, as [`document`] writes it.
+    /// Returns the document, as [`document`] writes it.
     ///
     /// # Errors
-    /// As [`Results::as_kept`].
+    /// As for [`Results::as_kept`].
     pub fn json(&self) -> Result<String, serde_json::Error> {
         document(self)
     }
 }
 
-/// `value` as JSON in which every list and every object that holds no other one stands on one line: a run is one line.
+/// Returns `value` as JSON. A list or an object without another one inside is on one line, so a run takes one line.
 ///
 /// # Errors
-/// When `value` cannot be written as JSON.
+/// `value` cannot be written as JSON.
 pub fn document(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut text = String::new();
     lines(&serde_json::to_value(value)?, 0, &mut text);
     Ok(text + "\n")
 }
 
-/// Digits of a figure that are kept: a run of an hour to the hundredth of a second, far more than any run repeats.
+/// The number of digits of a figure in the document: a run of an hour to the hundredth of a second, far more than any
+/// run repeats.
 const DIGITS: usize = 6;
 
 fn round(value: &mut Value) {
@@ -112,137 +113,137 @@ fn lines(value: &Value, depth: usize, text: &mut String) {
     text.push(close);
 }
 
-/// What was measured.
+/// The measured programs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Input {
     /// `program`, `server`, `executable`, `preloaded`, `cargo` or `suite`.
     pub kind: String,
-    /// The commands as they were typed, by what they do.
+    /// The commands as they were typed, each with its purpose.
     pub commands: Vec<(String, String)>,
-    /// The libc that was grafted, as it was given.
+    /// The grafted libc, as the user named it.
     pub host: String,
     /// SHA-256 of the stock libc.
     pub host_sha256: String,
 }
 
-/// How an arm came about.
+/// The origin of an arm.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Origin {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The donor's name; nothing for stock, glibc and string functions alone.
+    /// The donor's name. `None` for stock, glibc and string functions alone.
     pub donor: Option<String>,
     /// The donor's version.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub version: Option<String>,
-    /// Whether it has our string functions.
+    /// Whether it has allograft's string functions.
     pub strings: bool,
-    /// Options of the donor that were baked in.
+    /// The donor's options that were set.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub options: Vec<(String, i64)>,
-    /// The command that makes it of the host; nothing for what cannot be had that way.
+    /// The command that makes it from the host. `None` if there is no such command.
     pub command: Option<String>,
-    /// Whether it can be taken: stock and everything that has a command.
+    /// Whether it may be chosen: stock and every arm with a command.
     pub eligible: bool,
 }
 
-/// An arm over all comparisons.
+/// The results of an arm over all comparisons.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ArmResult {
-    /// How it came about.
+    /// Its origin.
     #[serde(flatten)]
     pub origin: Origin,
-    /// Why it is out of the comparison.
+    /// The reason why it is excluded.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<String>,
-    /// The median time of a run in seconds; over several cases their sum.
+    /// The median time of a run in seconds; over several cases the sum.
     pub median_wall_s: Option<f64>,
-    /// The greatest peak of all cases.
+    /// The greatest peak over all cases.
     pub peak_memory_bytes: Option<u64>,
     /// Time, paired by round; over several cases the geometric mean.
     pub ratio_to_stock: Option<Ratio>,
-    /// Peak, of the greatest of all cases.
+    /// The ratio of the greatest peaks.
     pub memory_ratio_to_stock: Option<f64>,
     /// Every timed run.
     pub runs: Vec<OfCase<Run>>,
-    /// Runs before those.
+    /// The runs before those, which do not count.
     pub warm_up: Vec<OfCase<Figures>>,
-    /// Runs for memory.
+    /// The runs that measured memory.
     pub memory_runs: Vec<OfCase<Memory>>,
 }
 
-/// Something that belongs to one of the cases.
+/// A value for one of the cases.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OfCase<T> {
-    /// Its place in the list of cases.
+    /// The case's place in the list.
     pub case: usize,
-    /// What it is.
+    /// The value.
     #[serde(flatten)]
     pub of: T,
 }
 
-/// One comparison.
+/// The results of one comparison.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CaseResult {
-    /// What was run.
+    /// The name of the program.
     pub name: String,
-    /// Threads that it was told to use.
+    /// The number of threads that it is started with.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub threads: Option<u32>,
     /// The size of the work.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub size: Option<u64>,
-    /// Why it ended.
+    /// The reason why it ended.
     pub stopped: Stopped,
-    /// Whole rounds.
+    /// The number of whole rounds.
     pub rounds: usize,
-    /// The exit code of stock, which every run of every arm repeated.
+    /// The exit code of stock, which every run of every arm had to repeat.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exit_code: Option<i32>,
-    /// Where that is not 0: the end of what stock says on standard error.
+    /// The end of stock's standard error, if that code is not 0.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub complaint: Option<String>,
-    /// What else the machine did.
+    /// Other work of the machine.
     pub disturbance: Disturbance,
-    /// Why small differences cannot be told here.
+    /// The reason why small differences cannot be detected here.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub too_noisy: Option<String>,
-    /// In the order of the arms.
+    /// The arms, in order.
     pub arms: Vec<CaseArm>,
 }
 
-/// An arm in one comparison. What was not measured is not there.
+/// An arm in one comparison. Values that were not measured are absent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CaseArm {
     /// Its name.
     pub name: String,
-    /// Why it is out.
+    /// The reason why it is excluded.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<String>,
     /// Wall time in seconds; of a server, the time for one request.
     pub cost_s: Option<Spread>,
-    /// That, to stock's in the same rounds.
+    /// Time relative to stock's in the same rounds.
     pub ratio_to_stock: Option<Ratio>,
-    /// The other figures of timed runs: medians, but means of user and system time, which some kernels count in ticks
-    /// that are longer than a short run.
+    /// The other figures of timed runs: means of user and system time, which some kernels count in ticks longer than a
+    /// short run; medians of the rest.
     pub typical: Option<Figures>,
-    /// Median of the peaks.
+    /// The median of the peaks.
     pub peak_memory_bytes: Option<u64>,
-    /// Median of what was still resident at the end.
+    /// The median of the memory still resident at the end.
     pub last_memory_bytes: Option<u64>,
-    /// Why there is no memory.
+    /// The reason why there are no memory figures.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub no_memory: Option<String>,
     /// System calls.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub calls: Option<Calls>,
-    /// Why there are none.
+    /// The reason why there are no counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub no_calls: Option<String>,
 }
 
 impl CaseResult {
-    /// What one comparison came to.
+    /// Returns the results of one comparison.
     pub fn of(case: &Case, session: &Session, plan: &Plan, disturbance: Disturbance) -> CaseResult {
         let arms: Vec<CaseArm> = case
             .arms
@@ -271,13 +272,13 @@ impl CaseResult {
         }
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn title(&self) -> String {
         title(&self.name, self.threads, self.size)
     }
 
-    /// How its runs ended, where that may not be what was meant: a linter ends so, and so does a program that was
-    /// called wrongly.
+    /// Describes how its runs ended, if the user may not have meant that: a linter ends with an error code, and so does
+    /// a program that was called wrongly.
     pub fn ending(&self) -> Option<String> {
         let code = self.exit_code.filter(|code| *code != 0)?;
         let said = self.complaint.as_ref().map_or(String::new(), |said| format!("; stock says `{said}`"));
@@ -336,7 +337,8 @@ fn typical(runs: &[Figures]) -> Option<Figures> {
     })
 }
 
-/// Intervals so many times as wide as they should be, and that wide at least, cannot tell what users ask.
+/// Intervals that are at least so many times as wide as wanted, and at least that wide, are useless for users'
+/// questions.
 const FAR_TOO_WIDE: (f64, f64) = (2.0, 0.03);
 
 fn too_noisy(arms: &[CaseArm], plan: &Plan, disturbance: &Disturbance) -> Option<String> {
@@ -357,7 +359,7 @@ fn too_noisy(arms: &[CaseArm], plan: &Plan, disturbance: &Disturbance) -> Option
     Some(format!("differences below {:.0} % cannot be told: {why}", widest * 100.0))
 }
 
-/// The arms over all comparisons, from what each session gave. `origins` in the order of the arms.
+/// Returns the arms over all comparisons, from the result of each session. `origins` is in the order of the arms.
 pub fn arms(origins: &[Origin], cases: &[CaseResult], sessions: &[Session]) -> Vec<ArmResult> {
     let mut arms: Vec<ArmResult> =
         origins.iter().enumerate().map(|(at, origin)| arm(at, origin, cases, sessions)).collect();
@@ -403,8 +405,8 @@ fn of_cases<T: Copy>(sessions: &[Session], arm: usize, runs: fn(&ArmRuns) -> &Ve
     sessions.iter().enumerate().flat_map(of_case).collect()
 }
 
-/// How an arm copes with more work: its time for the greatest size over that for the least, divided by the ratio of the
-/// sizes. 1 is as much longer as there is more to do.
+/// Returns how an arm copes with more work: its time for the greatest size over its time for the least, divided by the
+/// ratio of the sizes. 1 means that time grows as the work does.
 pub fn degradation(cases: &[CaseResult], arm: usize) -> Option<f64> {
     let sized = || cases.iter().filter_map(|case| Some((case.size?, case.arms.get(arm)?.cost_s?.median)));
     let (least, greatest) = (sized().min_by_key(|(size, _)| *size)?, sized().max_by_key(|(size, _)| *size)?);
@@ -424,7 +426,7 @@ mod tests {
     use super::*;
     use crate::report::samples;
 
-    /// The published figures, all written by [`document`]: whoever adds some by another writer adds four lines a run.
+    /// All published figures must be written by [`document`]: another writer would take four lines a run.
     #[test]
     fn published_figures_have_a_line_for_each_run() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");

@@ -1,4 +1,4 @@
-//! One comparison: how much is measured, what comes of it, and why it ended.
+//! One comparison: how much to measure, the results, and the reason for its end.
 
 mod comparison;
 
@@ -15,25 +15,26 @@ pub use comparison::{Comparison, Until};
 /// How much to measure.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
-    /// What the order of runs is drawn with.
+    /// The seed of the random order of runs.
     pub seed: u64,
-    /// Rounds before which it does not stop, unless the budget is spent.
+    /// The least number of rounds, unless the budget is spent before.
     pub least_rounds: usize,
-    /// Rounds after which it stops.
+    /// The greatest number of rounds.
     pub most_rounds: usize,
-    /// Time for everything. A round that would probably end later is not begun, but for the first. Of several
-    /// comparisons: for all of them together.
+    /// The time for everything. No round but the first begins if it would probably end later. Several comparisons share
+    /// it.
     #[serde(rename = "budget_s", with = "in_seconds")]
     pub budget: Duration,
-    /// The half width that intervals should have: 0.01 is about 1 %.
+    /// The wanted half width of intervals: 0.01 is about 1 %.
     pub precision: f64,
-    /// Runs before those that count, for each arm; one at least, in which its answer is checked, and its memory read.
+    /// The number of runs of each arm before those that count. At least one is made, to check its output and read its
+    /// memory.
     pub warm_up: usize,
-    /// Runs for memory, for each arm.
+    /// The number of runs of each arm that measure memory.
     pub memory_runs: usize,
     /// Whether system calls are counted.
     pub count_calls: bool,
-    /// Whether all arms have to print the same.
+    /// Whether all arms must print the same.
     pub compare_output: bool,
 }
 
@@ -67,80 +68,79 @@ impl Default for Plan {
     }
 }
 
-/// What a session works with.
+/// The environment of a session.
 pub struct Tools<'t> {
     /// Runs the arms.
     pub executor: &'t mut dyn Executor,
     /// Tells the time for the budget.
     pub clock: &'t dyn Clock,
-    /// Hears what is being done.
+    /// Receives reports of progress.
     pub observer: &'t mut dyn FnMut(Progress<'_>),
-    /// Whether somebody wants it to end.
+    /// Whether the user wants it to end.
     pub interrupted: &'t dyn Fn() -> bool,
 }
 
-/// What is being done.
+/// The current activity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Progress<'p> {
-    /// Its first runs.
+    /// The first runs of this arm.
     Checking(&'p str),
-    /// Runs for memory.
+    /// Memory runs of this arm.
     Memory(&'p str),
-    /// Runs that count system calls.
+    /// Runs of this arm that count system calls.
     Calls(&'p str),
     /// A timed round.
     Round {
-        /// From 1 on.
+        /// The round's number, from 1 on.
         round: usize,
-        /// At most so long, if it is known.
+        /// The longest time left, if it is known.
         left: Option<Duration>,
     },
 }
 
-/// What was measured of one arm. What could not be measured is not there.
+/// The measurements of one arm. Those that could not be made are absent.
 #[derive(Debug, Clone, Default)]
 pub struct ArmRuns {
-    /// Why it is out of the comparison.
+    /// The reason why it is excluded.
     pub failure: Option<String>,
-    /// Runs that do not count.
+    /// The runs that do not count.
     pub warm_up: Vec<Figures>,
-    /// Runs that do.
+    /// The timed runs.
     pub runs: Vec<Run>,
-    /// Runs of their own.
+    /// The runs that measured memory.
     pub memory: Vec<Memory>,
-    /// Why there are none.
+    /// The reason why there are none.
     pub no_memory: Option<String>,
-    /// A run of its own.
+    /// The run that counted system calls.
     pub calls: Option<Calls>,
-    /// Why there is none.
+    /// The reason why there is none.
     pub no_calls: Option<String>,
 }
 
 /// A timed run that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// From 0 on. Runs of the same round are compared with each other.
+    /// The round's number, from 0 on. Runs of the same round are compared with each other.
     pub round: usize,
     /// Its place in the round, from 0 on.
     pub position: usize,
-    /// What it took.
+    /// Its figures.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// A comparison as it came out.
+/// The result of a comparison.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// In the order of the case's arms.
+    /// The arms, in the order of the case.
     pub arms: Vec<ArmRuns>,
-    /// How the first arm ended when its answer was kept, and what it said: what all runs repeated. Nothing for servers,
-    /// which are ended.
+    /// The end and the output of the first arm, which all runs had to repeat. `None` for servers, which we end.
     pub end: Option<End>,
-    /// Why it ended.
+    /// The reason for its end.
     pub stopped: Stopped,
 }
 
-/// Why a comparison ended.
+/// The reason why a comparison ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stopped {
@@ -148,23 +148,23 @@ pub enum Stopped {
     Narrow,
     /// The next round would not have fitted into the budget.
     Budget,
-    /// There are as many rounds as there may be.
+    /// The greatest number of rounds is reached.
     Rounds,
-    /// Somebody wanted it to.
+    /// The user ended it.
     Interrupted,
     /// The first arm failed in a round.
     Failed,
 }
 
-/// Why there is nothing to compare with.
+/// The reason why a comparison is impossible.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// The first arm does not run.
+    /// The first arm cannot be run.
     #[error("{arm}: {source}")]
     Run {
         /// Its name.
         arm: String,
-        /// Why.
+        /// The error.
         source: RunError,
     },
     /// A signal ends the first arm.
@@ -172,31 +172,31 @@ pub enum SessionError {
     Fails {
         /// Its name.
         arm: String,
-        /// How it ends.
+        /// The way in which it ended.
         status: Status,
-        /// What it says.
+        /// The end of its standard error.
         complaint: String,
     },
-    /// The first arm ends otherwise each time.
+    /// The first arm ends differently each time.
     #[error("{arm} does not end the same way twice: with {first}, then with {second}{}", complained(.complaint))]
     Changing {
         /// Its name.
         arm: String,
-        /// How it ended.
+        /// The way in which it ended the first time.
         first: Status,
-        /// How it ended the second time.
+        /// The way in which it ended the second time.
         second: Status,
-        /// What it said then.
+        /// The end of its standard error, the second time.
         complaint: String,
     },
-    /// The first arm prints something else each time.
+    /// The first arm prints something different each time.
     #[error("{arm} does not print the same twice: `{first}`, then `{second}`")]
     Unsteady {
         /// Its name.
         arm: String,
-        /// What it printed.
+        /// The beginning of its output.
         first: String,
-        /// What it printed the second time.
+        /// The beginning of its output the second time.
         second: String,
     },
 }
@@ -205,11 +205,11 @@ fn complained(complaint: &str) -> String {
     if complaint.is_empty() { String::new() } else { format!(": {complaint}") }
 }
 
-/// Compares the arms of `case`, as long as the budget of `plan` lasts.
+/// Compares the arms of `case` within the budget of `plan`.
 ///
 /// # Errors
-/// When the first arm cannot be measured. Another one that ends otherwise than the first, or prints something else, is
-/// taken out.
+/// The first arm cannot be measured. Another arm that ends differently from the first, or prints something different,
+/// is only excluded.
 pub fn compare(case: &Case, plan: &Plan, tools: &mut Tools<'_>) -> Result<Session, SessionError> {
     let until = tools.clock.now() + plan.budget;
     let mut comparison = Comparison::new(case, plan.clone());
@@ -218,7 +218,7 @@ pub fn compare(case: &Case, plan: &Plan, tools: &mut Tools<'_>) -> Result<Sessio
     Ok(comparison.finish())
 }
 
-/// Logarithms of the ratios of runs in the same rounds.
+/// Returns the logarithms of the ratios of runs in the same rounds.
 pub fn log_ratios(runs: &[Run], to: &[Run]) -> Vec<f64> {
     let mut ratios = Vec::with_capacity(runs.len());
     let mut others = to.iter().peekable();

@@ -1,21 +1,21 @@
-//! How an attempt to link and run a program failed.
+//! A failed attempt to link and run a program.
 
-/// In what way: two failures that are alike here have one cause, as far as can be told.
+/// The kind of a failure. Two failures of one kind have the same cause, as far as that can be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// A file could not be written or read; it says nothing of the archive.
+    /// A file could not be written or read. The archive is not the cause.
     Machine,
-    /// The linker refused.
+    /// The linker failed.
     Link,
-    /// It was linked, and is not what it should be.
+    /// It was linked, but its contents are wrong.
     Contents,
     /// It could not be started.
     Start,
     /// It ended with this exit code.
     Exit(i32),
-    /// It died of this signal.
+    /// A signal ended it.
     Signal(i32),
-    /// It had to be killed.
+    /// It exceeded the time limit and was killed.
     Hang,
 }
 

@@ -1,12 +1,12 @@
-//! Links conformance programs against a graft and runs them, by the linkers, emulators and start files that the machine
-//! has.
+//! Links conformance programs against a graft and runs them, with the linkers, emulators and start files of this
+//! machine.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `linker` | linkers, which of them a machine has, and their command lines |
-//! | `references` | an object that does nothing but ask for names |
-//! | `run` | running a program, under an emulator where it needs one, within a time |
-//! | `failure` | how a program failed, to compare it with stock |
+//! | `linker` | linkers, which of them this machine has, and their command lines |
+//! | `references` | an object that only refers to symbols |
+//! | `run` | runs of a program, under an emulator if need be, with a time limit |
+//! | `failure` | kinds of failures, to compare a failure with stock's |
 
 mod failure;
 mod linker;
@@ -25,19 +25,19 @@ use failure::{Failure, Manner};
 use linker::{Linker, Mode, StartFiles};
 use run::Runner;
 
-/// Programs that are tried with every linker and in every mode.
+/// The programs that are tried with every linker and in every mode.
 const SLICE: [&str; 3] = ["family", "libc_callers", "threads"];
 
-/// The program that carries most of the family, and no `malloc` of its own.
+/// The program that uses most of the malloc family, and has no `malloc` of its own.
 const PLAIN: &str = "family";
 
-/// The functions of libc that hand-made grafts have lost or collided with.
+/// The functions of libc that manual grafts have lost or that have collided with the donor's.
 const DUPLICATORS: [&str; 3] = ["wcsdup", "strdup", "strndup"];
 
-/// How programs for another architecture are run.
+/// The way in which programs for another architecture are run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Emulator {
-    /// With `qemu-ARCH-static` or `qemu-ARCH` from the command path.
+    /// With `qemu-ARCH-static` or `qemu-ARCH` on the command path.
     #[default]
     Auto,
     /// With this program.
@@ -46,23 +46,23 @@ pub enum Emulator {
     Never,
 }
 
-/// What to try.
+/// The options of a trial.
 #[derive(Default)]
 pub struct TrialOptions<'a> {
-    /// The stock archive: a program that fails there too says nothing about the graft.
+    /// The stock archive. A program that fails with it too says nothing about the graft.
     pub stock: Option<PathBuf>,
-    /// How programs for another architecture are run.
+    /// The way in which programs for another architecture are run.
     pub emulator: Emulator,
-    /// Every program with every linker in every mode, not only a slice of them.
+    /// Tries every program with every linker in every mode, not only a selection.
     pub thorough: bool,
-    /// Only the programs of these names; all when it is empty.
+    /// The names of the programs to try. All if it is empty.
     pub only: Vec<String>,
-    /// The length of the programs' loops in percent of the full one.
+    /// The length of the programs' loops, in percent of the full length.
     pub scale_percent: Option<u32>,
-    /// Only these linkers. Otherwise those that `$ALLOGRAFT_LINKERS` names (paths, separated as in `$PATH`), else those
-    /// found on the command path.
+    /// The linkers to use. `None`: those that `$ALLOGRAFT_LINKERS` names (paths, separated as in `$PATH`), else those
+    /// on the command path.
     pub linkers: Option<Vec<PathBuf>>,
-    /// Told what is about to be done.
+    /// Receives a description of each step before it begins.
     pub progress: Option<&'a dyn Fn(&str)>,
 }
 
@@ -79,12 +79,12 @@ impl fmt::Debug for TrialOptions<'_> {
     }
 }
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrialOutcome {
-    /// One for each program that was linked and run.
+    /// A check for each program that was linked and run.
     pub checks: Vec<Check>,
-    /// What the machine has no means for.
+    /// The checks for which the machine lacks the means.
     pub not_run: Vec<NotRun>,
 }
 
@@ -100,7 +100,7 @@ fn check(name: String, ok: bool, detail: String) -> Check {
 
 /// Links the conformance programs against the archive at `libc` and runs them.
 ///
-/// Never fails as a whole: what cannot be done is in [`TrialOutcome::not_run`].
+/// Never fails as a whole: checks that cannot be made are in [`TrialOutcome::not_run`].
 pub fn trial(libc: &Path, arch: Arch, options: &TrialOptions<'_>) -> TrialOutcome {
     let mut outcome = TrialOutcome::default();
     if let Err(reason) = Trial::prepare(libc, arch, options, &mut outcome).map(|trial| trial.run(&mut outcome)) {
@@ -109,11 +109,11 @@ pub fn trial(libc: &Path, arch: Arch, options: &TrialOptions<'_>) -> TrialOutcom
     outcome
 }
 
-/// One object to link and run.
+/// An object to link and run.
 struct Case<'p> {
     name: &'p str,
     object: &'p [u8],
-    /// Names to ask for before the program does, or after the archive was searched once.
+    /// Names to refer to before the program does, or after the archive has been searched once.
     named_first: &'p [&'p str],
     named_last: &'p [&'p str],
     seconds: u32,
@@ -128,9 +128,9 @@ struct Trial<'o> {
     runner: Option<Runner>,
     suite: format::Arch,
     folder: TempDir,
-    /// The donor's name, when the archive is a graft of ours.
+    /// The donor's name, if the archive is a graft.
     donor: Option<String>,
-    /// Whether the archive's string functions are ours.
+    /// Whether the archive's string functions are allograft's.
     strings: bool,
 }
 
@@ -143,7 +143,7 @@ impl<'o> Trial<'o> {
     ) -> Result<Self, String> {
         let suite = format::Arch::from_name(&arch.name())
             .ok_or_else(|| format!("there are no conformance programs for {arch}"))?;
-        // A linker runs in a folder of its own.
+        // A linker runs in its own folder.
         let libc =
             std::path::absolute(libc).map_err(|error| format!("cannot tell where `{}` is: {error}", libc.display()))?;
         let folder = tempfile::Builder::new()
@@ -205,7 +205,7 @@ impl<'o> Trial<'o> {
         self.options.only.is_empty() || self.options.only.iter().any(|only| only == name)
     }
 
-    /// Names wcsdup, strdup and strndup before anything else, and after the archive has been searched once.
+    /// Refers to wcsdup, strdup and strndup before anything else, and after the archive has been searched once.
     fn duplicators(&self, linker: &Linker, outcome: &mut TrialOutcome) {
         let Some(program) = conformance::find("libc_callers").filter(|program| self.wanted(program.name)) else {
             return;
@@ -219,7 +219,7 @@ impl<'o> Trial<'o> {
         self.judge(&case("wcsdup, strdup, strndup named last", &[], &DUPLICATORS), linker, Mode::Static, outcome);
     }
 
-    /// Links and runs a case, and says what came of it.
+    /// Links and runs a case, and records the result.
     fn judge(&self, case: &Case<'_>, linker: &Linker, mode: Mode, outcome: &mut TrialOutcome) {
         let name = format!("{} ({}, {mode})", case.name, linker.name);
         if let Some(progress) = self.options.progress {
@@ -235,7 +235,7 @@ impl<'o> Trial<'o> {
         };
         match self.attempt(case, linker, mode, stock, false) {
             Ok(_) => outcome.checks.push(check(name, false, format!("{} (on stock it works)", failure.detail))),
-            // Only the same end excuses the graft: a crash is no excuse for a hang.
+            // Only the same failure of stock excuses the graft: a crash does not excuse a hang.
             Err(on_stock) if on_stock.manner == failure.manner => {
                 outcome
                     .leave_out(name, format!("stock fails too, so it says nothing of the graft: {}", failure.detail));
@@ -288,7 +288,7 @@ impl<'o> Trial<'o> {
         Ok(format!("linked, ran in {seconds:.1} s"))
     }
 
-    /// The linked program has the symbols that were asked for, and says by its note which donor it carries.
+    /// Checks that the linked program has the named symbols, and that its note names the donor.
     fn carries(&self, case: &Case<'_>, bytes: &[u8]) -> Result<(), String> {
         let program =
             object::File::parse(bytes).map_err(|problem| format!("the linked program is malformed: {problem}"))?;

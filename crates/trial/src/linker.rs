@@ -1,4 +1,4 @@
-//! Linkers: which ones there are, and how each is told to make a static program.
+//! Linkers: which ones the machine has, and their command lines for a static program.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -16,7 +16,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// Its start file in musl.
+    /// Returns its start file in musl.
     pub(crate) fn start_file(self) -> &'static str {
         match self {
             Mode::Static => "crt1.o",
@@ -34,37 +34,37 @@ impl fmt::Display for Mode {
     }
 }
 
-/// How a linker is talked to.
+/// The form of a linker's command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// `ld` and everything that takes its arguments.
+    /// `ld` and every linker with the same arguments.
     Direct,
     /// A C compiler.
     Driver,
-    /// zig, which has lld inside.
+    /// zig, which contains lld.
     Zig,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Linker {
-    /// For the names of checks.
+    /// The linker's name in checks.
     pub(crate) name: String,
     program: PathBuf,
     manner: Manner,
 }
 
-/// What one link takes.
+/// The files of a link.
 pub(crate) struct Inputs<'i> {
     pub(crate) start: &'i StartFiles,
-    /// Before the archive.
+    /// The objects before the archive.
     pub(crate) first: &'i [PathBuf],
     pub(crate) libc: &'i Path,
-    /// After the archive; it is searched again for them.
+    /// The objects after the archive. The archive is searched again for them.
     pub(crate) last: &'i [PathBuf],
     pub(crate) output: &'i Path,
 }
 
-/// Names to look for on the command path: a whole toolchain's own linker first, which is what most users have.
+/// Returns the names to look for on the command path. A toolchain's own linker comes first, since most users have one.
 pub(crate) fn looked_for(arch: Arch) -> Vec<String> {
     let mut names = Vec::new();
     if is_native(arch) {
@@ -83,7 +83,7 @@ pub(crate) fn is_native(arch: Arch) -> bool {
     arch.name() == std::env::consts::ARCH
 }
 
-/// The linkers to use for `arch`: those given, those that the environment names, or those on the command path.
+/// Returns the linkers to use for `arch`: those given, those that the environment names, or those on the command path.
 pub(crate) fn find(given: Option<&[PathBuf]>, arch: Arch) -> Vec<Linker> {
     let named = std::env::var_os("ALLOGRAFT_LINKERS").filter(|paths| !paths.is_empty());
     let programs: Vec<PathBuf> = match (given, named) {
@@ -94,7 +94,7 @@ pub(crate) fn find(given: Option<&[PathBuf]>, arch: Arch) -> Vec<Linker> {
     programs.into_iter().map(Linker::new).filter(|linker| linker.works_for(arch)).collect()
 }
 
-/// The program of that name on the command path.
+/// Returns the program of that name on the command path.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
@@ -115,7 +115,8 @@ impl Linker {
         Linker { name, program, manner }
     }
 
-    /// lld and mold link for every architecture; a GNU ld says for which ones it was built.
+    /// Whether the linker links for `arch`. lld and mold link for every architecture; a GNU ld names those it was built
+    /// for.
     fn works_for(&self, arch: Arch) -> bool {
         let answer = |argument: &str| -> Option<String> {
             let output = Command::new(&self.program).arg(argument).stdin(Stdio::null()).output().ok()?;
@@ -131,7 +132,7 @@ impl Linker {
         }
     }
 
-    /// Links, or says why not.
+    /// Links a program. The error is the reason why it failed.
     pub(crate) fn link(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch, folder: &Path) -> Result<(), String> {
         let mut command = Command::new(&self.program);
         command.args(self.arguments(inputs, mode, arch)).current_dir(folder).stdin(Stdio::null());
@@ -163,7 +164,7 @@ impl Linker {
                 }
                 words(&mut arguments, &["-static", "--eh-frame-hdr"]);
                 if mode == Mode::StaticPie {
-                    // What linkers collect as garbage must not take the note with it.
+                    // Garbage collection in the linker must not remove the note.
                     words(&mut arguments, &["-pie", "--no-dynamic-linker", "-z", "text", "--gc-sections"]);
                 }
                 ("--start-group", "--end-group")
@@ -185,7 +186,7 @@ impl Linker {
     }
 }
 
-/// GNU ld's name for the way of linking for an architecture; lld and mold know it too.
+/// Returns GNU ld's name of its emulation for an architecture; lld and mold know it too.
 fn emulation(arch: Arch) -> Option<&'static str> {
     match arch {
         Arch::X86_64 => Some("elf_x86_64"),
@@ -197,14 +198,14 @@ fn emulation(arch: Arch) -> Option<&'static str> {
     }
 }
 
-/// The files that stand around every program: those beside the archive, or our own.
+/// The start and end files of every program: those beside the archive, or allograft's own.
 pub(crate) struct StartFiles {
     start: PathBuf,
-    /// For static-pie; there is none of our own.
+    /// The start file for static-pie. allograft has none of its own.
     relocating_start: Option<PathBuf>,
     prologue: Option<PathBuf>,
     epilogue: Option<PathBuf>,
-    /// What compilers call by themselves.
+    /// The functions that compilers call implicitly.
     pub(crate) runtime: PathBuf,
 }
 
@@ -221,7 +222,7 @@ impl StartFiles {
                 own
             }
         };
-        // Half a pair would be worse than none: musl's archive stands in for both.
+        // One file of the pair without the other is wrong: then musl's archive replaces both.
         let (prologue, epilogue) = (beside("crti.o"), beside("crtn.o"));
         let both = prologue.is_some() && epilogue.is_some();
         Ok(StartFiles {

@@ -1,4 +1,4 @@
-//! The smallest relocatable object that asks for given symbols, so that a linker has to find them.
+//! A minimal relocatable object that refers to given symbols, so that a linker has to find them.
 
 use format::Arch;
 use object::write::{Error, Object, Symbol, SymbolSection};
@@ -6,20 +6,20 @@ use object::{
     Architecture, BinaryFormat, Endianness, FileFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope, elf,
 };
 
-/// An ELF object without code, with one undefined symbol for each name.
+/// Returns an ELF object without code, with one undefined symbol for each name.
 pub(crate) fn object(arch: Arch, names: &[&str]) -> Result<Vec<u8>, Error> {
     let none = elf::FileFlags::default();
     let (architecture, e_flags) = match arch {
         Arch::X86_64 => (Architecture::X86_64, none),
         Arch::Aarch64 => (Architecture::Aarch64, none),
-        // Doubles in registers: what does not say so does not link with what does.
+        // Floating-point arguments in registers: objects with and without this flag do not link with each other.
         Arch::Riscv64 => (Architecture::Riscv64, elf::EF_RISCV_FLOAT_ABI_DOUBLE),
         Arch::I686 => (Architecture::I386, none),
         Arch::Arm => (Architecture::Arm, elf::EF_ARM_EABI_VER5),
     };
     let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
     object.flags = FileFlags::Elf { os_abi: elf::ELFOSABI_NONE, abi_version: 0, e_flags };
-    // Without this one a GNU ld takes the stack for executable, and warns.
+    // Without this section a GNU ld makes the stack executable, and warns.
     object.add_section(Vec::new(), b".note.GNU-stack".to_vec(), SectionKind::Other);
     for name in names {
         object.add_symbol(Symbol {

@@ -13,13 +13,13 @@ use crate::Emulator;
 use crate::failure::{Failure, Manner};
 use crate::linker::{is_native, on_path};
 
-/// A program's own watchdog rings before; this one is for programs that shut their ears.
+/// The time after a program's own watchdog, for programs that do not react to it.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// How programs for one architecture are started here.
+/// The way in which programs for one architecture are started here.
 #[derive(Debug)]
 pub(crate) struct Runner {
-    /// Nothing where the machine runs them itself.
+    /// `None` if the machine runs them itself.
     emulator: Option<PathBuf>,
     scale_percent: Option<u32>,
 }
@@ -43,17 +43,17 @@ impl Runner {
         Ok(Runner { emulator, scale_percent })
     }
 
-    /// Runs `program` in `folder` and tells how many seconds it took; one that takes longer than `seconds` and a grace
-    /// is killed.
+    /// Runs `program` in `folder` and returns its time in seconds. A program that takes longer than `seconds` and a
+    /// grace period is killed.
     pub(crate) fn run(&self, program: &Path, folder: &Path, seconds: u32) -> Result<f64, Failure> {
         let limit = Duration::from_secs(u64::from(seconds)) + GRACE;
         let failed = |error| Err(Failure::new(Manner::Start, format!("does not start: {error}")));
         self.run_within(program, folder, limit).unwrap_or_else(failed)
     }
 
-    /// The outer error is about starting and waiting, the inner one about how it ended.
+    /// Runs a program. The outer error concerns starting and waiting, the inner one how the program ended.
     fn run_within(&self, program: &Path, folder: &Path, limit: Duration) -> io::Result<Result<f64, Failure>> {
-        // Files, not pipes: a program that writes much must not wait for a reader.
+        // Files, not pipes: a program that writes a lot must not wait for a reader.
         let (out, err) = (folder.join("stdout"), folder.join("stderr"));
         let mut command = match &self.emulator {
             Some(emulator) => Command::new(emulator),
@@ -63,7 +63,7 @@ impl Runner {
             command.arg(program);
         }
         command.current_dir(folder).stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
-        // An allocator reads variables of its own; the outcome must not hang on what the user has set.
+        // An allocator reads its own variables. The result must not depend on the user's environment.
         command.env_clear().env("TMPDIR", folder);
         for kept in ["PATH", "ALLOGRAFT_SCALE", "ALLOGRAFT_HANG_SECONDS"] {
             command.envs(std::env::var_os(kept).map(|value| (kept, value)));
@@ -71,7 +71,7 @@ impl Runner {
         if let Some(percent) = self.scale_percent {
             command.env("ALLOGRAFT_SCALE", percent.to_string());
         }
-        // A group of its own, so that its children can be ended with it.
+        // Its own process group, so that its children can be ended with it.
         command.process_group(0);
         let begin = Instant::now();
         let mut child = command.spawn()?;
@@ -87,7 +87,7 @@ impl Runner {
     }
 }
 
-/// Waits for the end, or kills the whole group when the time is over.
+/// Waits for the end. Kills the whole group when the time is over, and then returns `None`.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let begin = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -97,7 +97,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
         }
         if begin.elapsed() >= limit {
             if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-                // The group may have ended by itself in this moment.
+                // The group may have ended at this moment.
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
             child.wait()?;
@@ -116,7 +116,7 @@ fn ended(status: ExitStatus) -> (Manner, String) {
     }
 }
 
-/// The end of what was said, in one line.
+/// Returns the end of a file on one line.
 fn tail(path: &Path) -> Option<String> {
     const MOST: u64 = 600;
     let mut file = File::open(path).ok()?;
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_environment_is_clean_and_scaled() {
-        // Cargo sets this one for every test, so it would be there.
+        // Cargo sets this variable for every test, so an inherited environment would contain it.
         let clean = "test \"$ALLOGRAFT_SCALE\" = 7 && test -z \"$CARGO_MANIFEST_DIR\"";
         let ended = run(clean, Duration::from_secs(60));
         assert!(ended.is_ok(), "{ended:?}");

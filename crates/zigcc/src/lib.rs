@@ -1,4 +1,4 @@
-//! Finds zig and runs its C compiler; used while allograft is built, never by allograft itself.
+//! Finds zig and runs its C compiler. Only the build of allograft uses it, never allograft itself.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,22 +6,23 @@ use std::process::Command;
 
 pub use format::Arch;
 
-/// The release of zig that donors are built with. Pinned, since donor objects have to repeat byte for byte.
+/// The release of zig that donors are built with. It is fixed because donor objects have to be reproducible byte for
+/// byte.
 pub const VERSION: &str = "0.15.2";
 
-/// The Python package that brings this release, as `pip` takes it.
+/// The Python package with this release, as an argument of `pip install`.
 pub const WHEEL: &str = "ziglang==0.15.2";
 
-/// How zig's compiler is told of an architecture.
+/// The arguments of zig's compiler for an architecture.
 pub trait ZigTarget: Copy {
-    /// zig's target triple for static musl programs.
+    /// Returns zig's target triple for static musl programs.
     fn triple(self) -> &'static str;
 
-    /// The argument of `zig cc` and `zig build-obj` that chooses the processor, so that the code runs on every one that
-    /// distributions serve under the architecture's name: zig's own choice takes SSE2 on i686 and NEON on arm.
+    /// Returns the argument of `zig cc` and `zig build-obj` that chooses the processor. The code then runs on every
+    /// processor that distributions support for the architecture: zig's default uses SSE2 on i686 and NEON on arm.
     fn processor(self) -> Option<&'static str>;
 
-    /// Arguments of `zig cc` for this architecture, to come after more general ones.
+    /// Returns arguments of `zig cc` for this architecture. They come after more general ones.
     fn flags(self) -> impl Iterator<Item = &'static str>;
 }
 
@@ -40,14 +41,13 @@ impl ZigTarget for Arch {
         match self {
             Arch::X86_64 | Arch::Aarch64 | Arch::Riscv64 => None,
             Arch::I686 => Some("-mcpu=i686"),
-            // VFPv3-D16; the thread's pointer lies in a register of the processor's, which the kernel sets on every
-            // ARMv7.
+            // VFPv3-D16; the thread pointer is in a register of the processor, which the kernel sets on every ARMv7.
             Arch::Arm => Some("-mcpu=baseline-neon-d32+read_tp_tpidruro"),
         }
     }
 
     fn flags(self) -> impl Iterator<Item = &'static str> {
-        // ARM's unwind tables ask for functions of an unwinder, which a static program in C does not link.
+        // ARM's unwind tables refer to functions of an unwinder, which a static program in C does not link.
         let unwind: &[&str] = match self {
             Arch::Arm => &["-fno-unwind-tables", "-fno-asynchronous-unwind-tables"],
             _ => &[],
@@ -56,7 +56,7 @@ impl ZigTarget for Arch {
     }
 }
 
-/// Why a compilation could not be done.
+/// A failed compilation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No zig of the pinned release was found.
@@ -66,23 +66,23 @@ pub enum Error {
          or set ALLOGRAFT_ZIG to the executable"
     )]
     Missing {
-        /// The places that were tried, for the message.
+        /// The places that were searched, for the message.
         looked: String,
     },
     /// zig could not be started.
     #[error("cannot run `{zig}`: {source}")]
     Start {
-        /// The executable.
+        /// The zig executable.
         zig: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// zig ran and said no.
+    /// zig ran and failed.
     #[error("`{command}` failed:\n{stderr}")]
     Failed {
         /// The command line.
         command: String,
-        /// What it printed.
+        /// Its standard error.
         stderr: String,
     },
 }
@@ -95,11 +95,11 @@ pub struct Zig {
 }
 
 impl Zig {
-    /// Looks at `$ALLOGRAFT_ZIG`, then at `tools` (where `cargo xtask setup` puts it), then at the command path, and
-    /// takes the first one of release [`VERSION`]. `cache` is where zig keeps its own compiled files.
+    /// Searches `$ALLOGRAFT_ZIG`, then `tools` (where `cargo xtask setup` installs it), then the command path, and
+    /// returns the first zig of release [`VERSION`]. `cache` is the folder for zig's own compiled files.
     ///
     /// # Errors
-    /// [`Error::Missing`] with the places tried.
+    /// [`Error::Missing`] with the places that were searched.
     pub fn find(tools: &Path, cache: &Path) -> Result<Zig, Error> {
         let in_tools = installed_path(tools);
         let candidates =
@@ -117,22 +117,22 @@ impl Zig {
         Err(Error::Missing { looked: looked.join(", ") })
     }
 
-    /// The executable.
+    /// Returns the path of the executable.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// A command for this zig with its caches inside the build folder, so that it needs no home folder.
+    /// Returns a command for this zig with its caches inside the build folder, so that it needs no home folder.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env("ZIG_GLOBAL_CACHE_DIR", &self.cache).env("ZIG_LOCAL_CACHE_DIR", &self.cache);
         command
     }
 
-    /// Runs zig with these arguments and returns what it printed on stdout.
+    /// Runs zig with these arguments and returns its standard output.
     ///
     /// # Errors
-    /// [`Error::Start`] or [`Error::Failed`], the latter with everything that zig printed on stderr.
+    /// [`Error::Start`] or [`Error::Failed`], the latter with zig's standard error.
     pub fn run<I, S>(&self, arguments: I) -> Result<Vec<u8>, Error>
     where
         I: IntoIterator<Item = S>,
@@ -151,18 +151,19 @@ impl Zig {
     }
 }
 
-/// Where `cargo xtask setup` puts the pinned zig below the folder of tools.
+/// Returns the path below the folder of tools where `cargo xtask setup` installs zig.
 pub fn installed_path(tools: &Path) -> PathBuf {
     tools.join(format!("ziglang-{VERSION}")).join("ziglang").join("zig")
 }
 
-/// The folder of tools in the build folder of the workspace that `manifest_dir` (a package's folder) belongs to.
+/// Returns the folder of tools in the build folder of the workspace that `manifest_dir` (a package's folder) belongs
+/// to.
 pub fn tools_folder(manifest_dir: &Path) -> PathBuf {
     build_folder(manifest_dir).join("tools")
 }
 
-/// `target` in the workspace that holds `manifest_dir`: tools and fixtures live there even when CARGO_TARGET_DIR points
-/// elsewhere, so that every way to call cargo finds the same ones.
+/// Returns `target` in the workspace that holds `manifest_dir`. Tools and fixtures are there even when CARGO_TARGET_DIR
+/// names another folder, so that every call of cargo finds the same ones.
 pub fn build_folder(manifest_dir: &Path) -> PathBuf {
     let root = manifest_dir.ancestors().find(|folder| folder.join("Cargo.lock").is_file()).unwrap_or(manifest_dir);
     root.join("target")

@@ -1,4 +1,4 @@
-//! The command line of `cargo allograft`: options of ours, wherever they stand, and a command of cargo's.
+//! The command line of `cargo allograft`: allograft's options, at any place, and a cargo command.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -46,29 +46,29 @@ Examples:
   cargo allograft install ripgrep --target x86_64-unknown-linux-musl
   cargo allograft bench --donors all -- --input data.txt     measure the program with every donor: see `bench --help`";
 
-/// Options that take a value, and are ours after a command as well.
+/// allograft's options with a value that are accepted after the cargo command too.
 const OURS: [&str; 4] = ["--donor", "--strings", "--donor-profile", "--set"];
 
-/// Whether a value follows that option of ours, if it is one.
+/// Whether `name` is one of allograft's options that take a value.
 pub(super) fn takes_value(name: &str) -> bool {
     OURS.contains(&name)
 }
 
-/// What to do.
+/// The parsed command line.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
-    /// What goes in; the options of the profile among the settings.
+    /// The donor. The settings contain the options of its profile.
     pub(super) donor: Option<&'static donors::Donor>,
     pub(super) strings: bool,
     pub(super) settings: Vec<(String, i64)>,
     pub(super) command: CargoCommand,
-    /// What cargo gets after its command, without what follows `--`.
+    /// The arguments after the cargo command, up to `--`.
     pub(super) options: Vec<OsString>,
-    /// `--` and what follows it.
+    /// `--` and the arguments after it.
     pub(super) rest: Vec<OsString>,
 }
 
-/// A command of cargo's that links programs.
+/// A cargo command that links programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CargoCommand {
     Build,
@@ -101,13 +101,13 @@ impl CargoCommand {
     }
 }
 
-/// Reads the command line, without the program's name and cargo's word for it. The error is that of the parser: help,
-/// version, wrong usage.
+/// Parses the command line without the program's name and cargo's word for it. The error is the parser's: help,
+/// version, or wrong usage.
 pub(super) fn parse(arguments: &[OsString]) -> Result<Arguments, clap::Error> {
     Arguments::try_parse_from(std::iter::once("cargo-allograft".into()).chain(ours_first(arguments)))
 }
 
-/// The same words with our options, and their values, in front.
+/// Returns the same arguments with allograft's options and their values first.
 fn ours_first(arguments: &[OsString]) -> Vec<OsString> {
     let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
     let (mut ours, mut rest) = (Vec::new(), Vec::new());
@@ -145,7 +145,7 @@ impl Arguments {
 }
 
 impl Order {
-    /// The values of an option of cargo's, by its name, in both of its forms.
+    /// Returns the values of a cargo option, by its name, in both of its forms.
     pub(super) fn values(&self, name: &str) -> Vec<OsString> {
         let mut values = Vec::new();
         let mut words = self.options.iter();
@@ -163,7 +163,7 @@ impl Order {
         self.options.iter().any(|word| names.iter().any(|name| word == name))
     }
 
-    /// The folder of an option such as `--target-dir`.
+    /// Returns the folder that an option such as `--target-dir` names.
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         self.values(name).pop().map(PathBuf::from)
     }

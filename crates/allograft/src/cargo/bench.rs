@@ -1,4 +1,5 @@
-//! `cargo allograft bench --donors ...`: the project's program, compiled once, linked once for each arm, and measured.
+//! `cargo allograft bench --donors ...`: compiles the project's program once, links it once for each arm, and measures
+//! the results.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,7 +23,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::rust::Rustc;
 
-/// What `cargo allograft bench` takes of `allograft bench`.
+/// The options of `allograft bench` that `cargo allograft bench` accepts.
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo-allograft-bench",
@@ -56,15 +57,15 @@ After `--`: the program's arguments, or a whole command that says {out}; {thread
 
 Exit code 1 if an arm fails, or gives another answer or another exit code than stock.";
 
-/// Of `allograft bench`, by the names of its fields: what cargo decides here. They are refused with our usage, as cargo
-/// has nothing of that name either.
+/// The fields of `allograft bench`'s options that cargo decides here. These options are refused with a usage message,
+/// as cargo has none of these names either.
 const CARGO_DECIDES: [&str; 8] = ["suite", "host", "build", "build_glibc", "cc", "include", "quick", "from"];
 
-/// Cargo has them as well, so they ask for nothing.
+/// Options that cargo has as well. They alone do not select this command.
 const SHARED: [&str; 3] = ["color", "quiet", "verbose"];
 
 impl Measuring {
-    /// The command line's parser, which shows what has a meaning here.
+    /// Returns the parser of the command line, with only the options that have a meaning here.
     fn parser() -> clap::Command {
         let parser = Measuring::command().about(ABOUT).long_about(ABOUT_AT_LENGTH).after_help(AFTER_HELP);
         parser.mut_args(|argument| match argument.get_id().as_str() {
@@ -88,7 +89,7 @@ impl Measuring {
     }
 }
 
-/// Options of `allograft bench`, as they are typed, and whether a value follows.
+/// Returns the options of `allograft bench` as they are typed, each with whether it takes a value.
 fn options() -> Vec<(String, bool)> {
     let parser = Measuring::command();
     let options = parser.get_arguments().filter(|argument| !["quiet", "verbose"].contains(&argument.get_id().as_str()));
@@ -97,8 +98,8 @@ fn options() -> Vec<(String, bool)> {
     options.filter_map(option).collect()
 }
 
-/// Whether these words ask for it: the command is `bench`, and an option of `allograft bench` or the question for help
-/// is there.
+/// Whether the arguments ask for this command: the cargo command is `bench`, and there is an option of `allograft
+/// bench` or a request for help.
 pub(super) fn asked(words: &[OsString]) -> bool {
     let options = options();
     let (mut is_bench, mut asks) = (false, false);
@@ -112,7 +113,7 @@ pub(super) fn asked(words: &[OsString]) -> bool {
         if takes_value && name == text {
             own.next();
         } else if !text.starts_with('-') && !is_bench {
-            // What comes first of all that is no option is the command.
+            // The first argument that is no option is the command.
             is_bench = text == "bench";
             if !is_bench {
                 return false;
@@ -122,7 +123,7 @@ pub(super) fn asked(words: &[OsString]) -> bool {
     is_bench && asks
 }
 
-/// Cargo's words, and ours.
+/// Splits the arguments into cargo's and allograft's.
 fn parted(words: &[OsString]) -> (Vec<OsString>, Vec<OsString>) {
     let options = options();
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
@@ -140,7 +141,7 @@ fn parted(words: &[OsString]) -> (Vec<OsString>, Vec<OsString>) {
                 }
             }
         }
-        // It is cargo's as well: no progress of ours beside none of cargo's. And what asks for help asks for ours.
+        // Cargo has these too. `--quiet` holds for both; help is allograft's.
         if matches!(name, "-q" | "--quiet" | "-h" | "--help") {
             ours.push(word.clone());
         }
@@ -215,7 +216,7 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
     bench.run_linked(Linked { arms: &arms, programs, command, host: &host, folder }, output)
 }
 
-/// Has cargo build the one program, and the wrappers link it for every arm; the program as cargo names it.
+/// Builds the one program with cargo. The wrappers link it for every arm. Returns the program as cargo names it.
 fn link(
     order: &Order,
     configuration: &Configuration,
@@ -239,7 +240,7 @@ fn link(
     let text = serde_json::to_string(&session)
         .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))?;
     let mut order_of_cargo = cargo(&Order { rest: Vec::new(), ..order.clone() });
-    // This folder is a new one each time, so that cargo links again what it has linked before.
+    // This folder is new each time, so cargo links again what it has linked before.
     order_of_cargo.env(wrapper::folder_variable(name), &stock);
     order_of_cargo.env(wrapper::VARIABLE, text).env("RUSTC_WORKSPACE_WRAPPER", &itself);
     order_of_cargo.args(["--message-format", "json-render-diagnostics"]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -266,7 +267,7 @@ fn link(
     }
 }
 
-/// That the arm's program carries what it should.
+/// Checks that the arm's program contains the expected allocator and string functions.
 fn check(arm: &Arm, host: &Host, program: &Path) -> Result<(), Failure> {
     match &arm.libc {
         Libc::Graft(graft) => {
@@ -331,7 +332,7 @@ mod tests {
         assert!(Measuring::parse(&ours).unwrap().global.quiet);
     }
 
-    /// Whoever adds an option to `allograft bench` adds it here, or says that cargo decides it.
+    /// A new option of `allograft bench` must be added here, or to those that cargo decides.
     #[test]
     fn every_option_of_bench_is_ours() {
         let options = options();

@@ -1,7 +1,7 @@
-//! What cargo's configuration says, as far as it concerns us: `build.target` and the programs that cargo calls.
+//! Reads cargo's configuration: `build.target` and the programs that cargo calls.
 //!
 //! Cargo reads `.cargo/config.toml` of the current folder and of those above it, then that of its home; nearer files
-//! win (The Cargo Book, Configuration). `cargo config get` would tell, and is not stable.
+//! win (The Cargo Book, Configuration). `cargo config get` would print it, but is not stable.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,23 +11,23 @@ use toml::{Table, Value};
 
 use crate::failure::Failure;
 
-/// All of it, the strongest first: `--config`, then files. The environment is looked at apart.
+/// The whole configuration, the strongest source first: `--config`, then files. The environment is read elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Configuration {
-    /// Each with the folder that its paths are relative to.
+    /// The sources, each with the folder that its paths are relative to.
     sources: Vec<(Option<PathBuf>, Table)>,
 }
 
 impl Configuration {
-    /// Reads what cargo reads when it is called in `folder` with these values of `--config`.
+    /// Reads the configuration of cargo in `folder` with these values of `--config`.
     pub(super) fn read(folder: &Path, given: &[OsString]) -> Result<Configuration, Failure> {
         let mut sources = Vec::new();
-        // Later ones win over earlier ones.
+        // Later values win over earlier ones.
         for text in given.iter().rev() {
             let path = folder.join(text);
             match path.is_file() {
                 true => sources.push((Some(folder.to_owned()), table(&path)?)),
-                // What is neither is cargo's to complain about.
+                // Cargo itself reports a value that is neither.
                 false => sources.extend(text.to_str().and_then(|text| Some((None, text.parse::<Table>().ok()?)))),
             }
         }
@@ -45,12 +45,12 @@ impl Configuration {
         Ok(Configuration { sources })
     }
 
-    /// The first value of `build.KEY`, and the folder that a path in it is relative to.
+    /// Returns the first value of `build.KEY`, and the folder that a path in it is relative to.
     fn build(&self, key: &str) -> Option<(&Value, Option<&Path>)> {
         self.sources.iter().find_map(|(folder, table)| Some((table.get("build")?.get(key)?, folder.as_deref())))
     }
 
-    /// `build.target`: one or several.
+    /// Returns `build.target`: one or several.
     pub(super) fn targets(&self) -> Vec<String> {
         match self.build("target") {
             Some((Value::String(target), _)) => vec![target.clone()],
@@ -61,14 +61,14 @@ impl Configuration {
         }
     }
 
-    /// A program that cargo calls, by the environment's variable, else by `build.KEY`.
+    /// Returns a program that cargo calls, from the environment variable, else from `build.KEY`.
     pub(super) fn program(&self, variable: &str, key: &str) -> Option<OsString> {
         if let Some(program) = std::env::var_os(variable).filter(|program| !program.is_empty()) {
             return Some(program);
         }
         let (value, folder) = self.build(key)?;
         let name = value.as_str().filter(|name| !name.is_empty())?;
-        // A bare name is looked up on the command path.
+        // A bare name is searched on the command path.
         Some(match folder {
             Some(folder) if name.contains('/') => folder.join(name).into(),
             _ => name.into(),

@@ -9,8 +9,9 @@ use super::arguments::Order;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Makes the graft of `libc` below `folder`, unless it is there already, and returns the folder with it as `libc.a`.
-/// Its name is a part of its checksum, so that another donor, other options or another libc have another folder.
+/// Grafts `libc` into a folder below `folder`, unless that graft exists already, and returns its folder, which holds it
+/// as `libc.a`. The folder's name is a part of the graft's checksum, so that another donor, other options or another
+/// libc have another folder.
 pub(super) fn make(
     folder: &Path,
     target: &str,

@@ -1,10 +1,10 @@
 //! `cargo allograft`: cargo's own commands, with programs linked against a private grafted copy of the target's
 //! `libc.a`.
 //!
-//! Cargo is told to call this program in rustc's place for the packages of the workspace (RUSTC_WORKSPACE_WRAPPER),
-//! where it changes one thing: programs for the target get the folder of the grafted copy as the first one that is
-//! searched for libraries. So the user's flags, linkers and configuration stay what they are, dependencies are compiled
-//! once for stock and graft together, and a change of donor links programs anew and compiles nothing.
+//! Cargo calls this program instead of rustc for the packages of the workspace (RUSTC_WORKSPACE_WRAPPER). It changes
+//! one thing: programs for the target get the folder of the grafted copy as the first one that is searched for
+//! libraries. So the user's flags, linkers and configuration stay unchanged, dependencies are compiled once for stock
+//! and graft together, and a change of donor links programs again without compiling.
 
 mod arguments;
 mod bench;
@@ -19,13 +19,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The program `cargo-allograft`, in any of its parts.
+/// Runs the program `cargo-allograft`, in any of its roles.
 pub fn cargo() -> ExitCode {
     crate::signals::survive_limit_on_files();
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     let arguments: Vec<OsString> = arguments.collect();
-    // Cargo gives a subcommand its own name first.
+    // Cargo passes the name of a subcommand first.
     let asked = arguments.first().is_some_and(|first| first == "allograft");
     if let Some(relink) = relink::Relink::of_environment().filter(|_| !asked) {
         return relink.link(&arguments);
@@ -41,7 +41,7 @@ pub fn cargo() -> ExitCode {
     }
 }
 
-/// Whether cargo calls a wrapper: with the compiler, whatever it is called, or another wrapper first.
+/// Whether cargo calls a wrapper: the first argument is the compiler, whatever its name, or another wrapper.
 fn is_compiler(first: &OsStr) -> bool {
     !first.as_encoded_bytes().starts_with(b"-") && arguments::CargoCommand::of(first).is_none()
 }

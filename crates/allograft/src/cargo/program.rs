@@ -1,4 +1,4 @@
-//! A linked program, and whether it carries what it should.
+//! Checks that a linked program contains the expected allocator and string functions.
 
 use std::fs;
 use std::path::Path;
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// What programs have to carry.
+/// The expected contents of programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Expected {
-    /// The donor's name; nothing where only string functions are grafted.
+    /// The donor's name. `None` if only string functions are grafted.
     pub(super) malloc: Option<String>,
-    /// Whether the string functions have to be ours.
+    /// Whether the string functions must be allograft's.
     pub(super) strings: bool,
 }
 
-/// Inspects the program; what it carries, in words.
+/// Inspects the program. Returns a description of its allocator and string functions.
 ///
 /// # Errors
-/// Exit code 1 and what it carries instead.
+/// Exit code 1, with a description of what it contains instead.
 pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure> {
     let shown = path.display();
     let bytes = fs::read(path).map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
@@ -36,7 +36,7 @@ pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure>
     }
     let malloc = &report.malloc;
     match &expected.malloc {
-        // A program that allocates nothing needs no allocator.
+        // A program that never allocates needs no allocator.
         Some(wanted) if malloc.name != *wanted && malloc.name != name::NONE => {
             Err(no(format!("`{shown}` carries the malloc `{}`, expected `{wanted}`", malloc.name)).with_help(
                 "something on its link line brings a malloc, or a libc, of its own: `allograft inspect` says what is known of it",
@@ -54,7 +54,7 @@ fn no(message: String) -> Failure {
     Failure { exit_code: 1, ..Failure::usage(message) }
 }
 
-/// `mimalloc 2.5.2 and strings`.
+/// Returns a description such as `mimalloc 2.5.2 and strings`.
 fn words(report: &Report) -> String {
     let malloc = &report.malloc;
     let mut words = malloc.name.to_string();

@@ -1,7 +1,7 @@
-//! In the linker's place, for `cargo allograft bench`: the link line of a program is run once for each arm.
+//! Replaces the linker for `cargo allograft bench`: runs the link line of a program once for each arm.
 //!
-//! Everything before that, the whole compilation, is done once. rustc removes its object files right after the link, so
-//! whoever wants to link them again has to do it then.
+//! The whole compilation before that is done once. rustc removes its object files right after the link, so further
+//! links must be done at that time.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,24 +13,25 @@ use serde::{Deserialize, Serialize};
 use super::wrapper::{cannot_run, exit_code};
 use crate::failure::Failure;
 
-/// The variable by which this program knows that it stands for the linker.
+/// The environment variable that tells this program to act as the linker.
 const VARIABLE: &str = "CARGO_ALLOGRAFT_RELINK";
-/// In an arm's folder: what the linker said when it failed.
+/// The file in an arm's folder with the linker's message if it failed.
 const COMPLAINT: &str = "complaint";
 
-/// How programs are linked again.
+/// The settings for linking programs again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Relink {
-    /// A link to this program; its name is filled in from the real linker's, by which rustc knows its kind.
+    /// The folder for links to this program. A link has the name of the real linker, by which rustc recognises its
+    /// kind.
     pub(super) links: PathBuf,
     /// The real linker.
     pub(super) linker: PathBuf,
-    /// The folders of all arms, that of stock first. In each: `lib`, a folder with `libc.a`, and `bin`, where programs
-    /// go.
+    /// The folders of all arms, stock's first. Each contains `lib`, a folder with `libc.a`, and `bin`, the folder of
+    /// linked programs.
     pub(super) arms: Vec<PathBuf>,
 }
 
-/// The folder of an arm's libc.
+/// Returns the folder of an arm's libc.
 pub(super) fn lib(arm: &Path) -> PathBuf {
     arm.join("lib")
 }
@@ -40,7 +41,7 @@ impl Relink {
         serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
     }
 
-    /// Lets rustc call this program instead of `linker`.
+    /// Makes rustc call this program instead of `linker`.
     pub(super) fn arrange(&self, linker: &OsStr, compiler: &mut Command) -> Result<(), Failure> {
         let cannot =
             |error: std::io::Error| Failure::usage(format!("cannot link in `{}`: {error}", self.links.display()));
@@ -56,12 +57,12 @@ impl Relink {
         option.push(&link);
         let text = serde_json::to_string(&Relink { linker: linker.into(), ..self.clone() })
             .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))?;
-        // The last one wins.
+        // The last such option wins.
         compiler.arg("-C").arg(option).env(VARIABLE, text);
         Ok(())
     }
 
-    /// As the linker: the program as it was asked for, with stock's libc, then that of each arm.
+    /// Acts as the linker: links the requested program with stock's libc, then with that of each arm.
     pub(super) fn link(&self, arguments: &[OsString]) -> ExitCode {
         let mut command = Command::new(&self.linker);
         let status = match command.args(arguments).env_remove(VARIABLE).status() {
@@ -75,7 +76,7 @@ impl Relink {
                 Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
                 Err(error) => error.to_string(),
             };
-            // Without the file, the missing program says enough.
+            // If the file cannot be written, the missing program is message enough.
             let _ = fs::write(arm.join(COMPLAINT), complaint);
         }
         exit_code(status)
@@ -109,10 +110,10 @@ impl Relink {
         Command::new(&self.linker).args(words).env_remove(VARIABLE).stdin(Stdio::null()).output()
     }
 
-    /// The program of an arm that cargo calls `name`, or why there is none.
+    /// Returns the arm's program that cargo calls `name`. The error is the reason why there is none.
     pub(super) fn program(arm: &Path, name: &OsStr) -> Result<PathBuf, String> {
         let crate_name = name.to_string_lossy().replace('-', "_");
-        // rustc adds a dash and a number.
+        // rustc appends a dash and a number.
         let linked =
             fs::read_dir(arm.join("bin")).into_iter().flatten().flatten().map(|entry| entry.path()).find(|path| {
                 let file = path.file_name().unwrap_or_default().to_string_lossy().replace('-', "_");
@@ -123,7 +124,7 @@ impl Relink {
             Some(last) => format!("it cannot be linked: {last}"),
             None => "it was not linked".to_owned(),
         })?;
-        // Programs may look at what they are called.
+        // Programs may depend on their own name.
         let program = arm.join(name);
         fs::rename(&linked, &program).map_err(|error| format!("cannot rename `{}`: {error}", linked.display()))?;
         Ok(program)
@@ -135,7 +136,8 @@ fn is_number(rest: &str) -> bool {
         .is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The arguments of a file, a line each, with blanks and backslashes escaped as rustc does it.
+/// Returns the arguments of a file for an arm. The file has one argument a line, with blanks and backslashes escaped as
+/// rustc does it.
 fn of_arm_in_list(list: &str, stock: &Path, own: &Path, bin: &Path) -> String {
     let escaped = |path: &Path| path.to_string_lossy().replace('\\', "\\\\").replace(' ', "\\ ");
     let (stock, own) = (escaped(stock), escaped(own));
@@ -155,7 +157,7 @@ fn of_arm_in_list(list: &str, stock: &Path, own: &Path, bin: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// A linker that writes its words into its output, and fails where that is told by a file.
+    /// A linker that writes its arguments to its output, and fails if a file says so.
     #[test]
     fn the_line_is_run_once_for_each_arm() {
         let folder = tempfile::Builder::new().prefix("allograft re link ").tempdir().unwrap();

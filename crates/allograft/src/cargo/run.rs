@@ -1,4 +1,4 @@
-//! One `cargo allograft`: the graft is made, cargo is called, what it linked is looked at.
+//! One run of `cargo allograft`: makes the graft, calls cargo, and checks the linked programs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -88,13 +88,13 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
     conclude(ended?, &order, report.path(), output)
 }
 
-/// Runs cargo. With `build`, looks at every program that it names, those of earlier runs as well.
+/// Runs cargo. With `build`, checks every program that cargo names, including those of earlier runs.
 fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -> Result<ExitCode, Failure> {
     let own_format = !order.values("--message-format").is_empty();
     if order.command != CargoCommand::Build || own_format {
         return cargo.status().map(exit_code).map_err(|error| no_cargo(&error));
     }
-    // Messages for people stay what they are, on standard error.
+    // Messages for people stay unchanged, on standard error.
     cargo.args(["--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
     let mut child = cargo.spawn().map_err(|error| no_cargo(&error))?;
     let mut programs = Vec::new();
@@ -112,7 +112,7 @@ fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -
     Ok(exit_code(status))
 }
 
-/// What the wrappers told.
+/// Evaluates the wrappers' report.
 pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Output) -> Result<ExitCode, Failure> {
     let text = fs::read_to_string(report).unwrap_or_default();
     for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
@@ -128,7 +128,7 @@ pub(super) fn conclude(code: ExitCode, order: &Order, report: &Path, output: &Ou
     Ok(code)
 }
 
-/// Cargo's own command with the user's arguments.
+/// Returns the cargo command with the user's arguments.
 pub(super) fn cargo(order: &Order) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.arg(order.command.name()).args(&order.options).args(&order.rest);
@@ -143,7 +143,7 @@ pub(super) fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot write in `{}`: {error}", path.display()))
 }
 
-/// The targets that cargo builds for: what rustc is told, nothing without `--target`, and the triple.
+/// Returns the targets that cargo builds for: each as rustc gets it (empty without `--target`), and its triple.
 pub(super) fn targets(
     order: &mut Order,
     configuration: &Configuration,
@@ -186,11 +186,11 @@ pub(super) fn targets(
     Ok(targets)
 }
 
-/// Where grafted copies lie.
+/// The place of grafted copies.
 pub(super) enum Place {
     /// In the project's target folder.
     Target(PathBuf),
-    /// `cargo install` of a package that is not here has no such folder.
+    /// A temporary folder: `cargo install` of a remote package has no target folder.
     Passing(TempDir),
 }
 
@@ -220,7 +220,7 @@ impl Place {
     }
 }
 
-/// As cargo tells it.
+/// Returns the target folder, as cargo reports it.
 fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["metadata", "--no-deps", "--format-version", "1"]);
@@ -243,7 +243,7 @@ fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
     folder.ok_or_else(|| Failure::usage("`cargo metadata` did not say where the target folder is"))
 }
 
-/// The real one: the user's, else the toolchain's.
+/// Returns the real rustdoc: the user's, else the toolchain's.
 pub(super) fn rustdoc(configuration: &Configuration, rustc: &Rustc) -> Result<PathBuf, Failure> {
     if let Some(rustdoc) = configuration.program("RUSTDOC", "rustdoc") {
         return Ok(rustdoc.into());
@@ -252,14 +252,14 @@ pub(super) fn rustdoc(configuration: &Configuration, rustc: &Rustc) -> Result<Pa
     Ok(if own.is_file() { own } else { "rustdoc".into() })
 }
 
-/// A link to this program under the name by which it knows that it stands for rustdoc.
+/// Returns a link to this program, by whose name it knows that it has to act as rustdoc.
 fn link_as_rustdoc(place: &Place, itself: &Path) -> Result<PathBuf, Failure> {
     let folder = place.folder().join("bin");
     let link = folder.join("rustdoc");
     if fs::read_link(&link).is_ok_and(|to| to == itself) {
         return Ok(link);
     }
-    // Several of these may run at once: the name is free or leads to one that is whole.
+    // Several runs may do this at once: the link either does not exist or is complete.
     let made = fs::create_dir_all(&folder).and_then(|()| {
         let new = folder.join(format!("rustdoc-{}", std::process::id()));
         let _ = fs::remove_file(&new);

@@ -1,4 +1,4 @@
-//! In rustc's and rustdoc's place: programs for the target get the grafted libc first, everything else goes through
+//! Replaces rustc and rustdoc: programs for the target get the grafted libc first, everything else is passed on
 //! unchanged.
 
 use std::collections::BTreeMap;
@@ -18,21 +18,21 @@ use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// The variable that holds the session for whoever cargo calls.
+/// The environment variable that passes the session to the programs that cargo calls.
 pub(super) const VARIABLE: &str = "CARGO_ALLOGRAFT_SESSION";
 
-/// What one `cargo allograft` tells the compilers that its cargo calls.
+/// The settings of one `cargo allograft` for the compilers that its cargo calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Session {
-    /// The folder of the grafted `libc.a` by target, without `--target` by an empty name.
+    /// The folder of the grafted `libc.a` for each target. Without `--target` the target's name is empty.
     pub(super) folders: BTreeMap<String, PathBuf>,
     pub(super) expected: Expected,
     /// The user's own wrapper, which calls rustc.
     pub(super) next: Option<PathBuf>,
     pub(super) rustdoc: PathBuf,
-    /// A file that takes a line for each program.
+    /// The report: a file with a line for each program.
     pub(super) report: PathBuf,
-    /// Links every program again for each arm: then the folders are those of stock, and nothing is expected.
+    /// Links every program again for each arm. Then the folders are stock's, and programs are not checked.
     pub(super) relink: Option<Relink>,
 }
 
@@ -40,24 +40,25 @@ pub(super) struct Session {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Told {
-    /// A program that was linked and carries what it should.
+    /// A program that was linked and passed the check.
     Carries { program: PathBuf, what: String },
-    /// One that does not, or was not linked for a reason of ours.
+    /// One that failed the check, or was not linked because of an error of allograft's.
     Failed(Failure),
 }
 
-/// The variable with a target's folder. Cargo notes its value with each program, and links anew when it has changed.
+/// Returns the environment variable with a target's folder. Cargo records its value with each program, and links again
+/// when it changes.
 pub(super) fn folder_variable(target: &str) -> String {
     format!("CARGO_ALLOGRAFT_LIBC_{}", target.replace(['-', '.'], "_").to_uppercase())
 }
 
 impl Session {
-    /// The one that this process is part of.
+    /// Returns the session that this process belongs to.
     pub(super) fn of_environment() -> Option<Session> {
         serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
     }
 
-    /// As `RUSTC_WORKSPACE_WRAPPER`: `arguments` are rustc and its own.
+    /// Acts as `RUSTC_WORKSPACE_WRAPPER`: `arguments` are rustc and its arguments.
     pub(super) fn rustc(&self, arguments: &[OsString]) -> ExitCode {
         let unit = Unit::read(arguments);
         let target = unit.target.as_deref().unwrap_or_default();
@@ -71,7 +72,7 @@ impl Session {
             None => Command::new(&arguments[0]),
         };
         let Some(folder) = linked else { return replaced_by(compiler.args(&arguments[1..])) };
-        // The first folder wins, before those of build scripts and of the toolchain.
+        // The first folder wins over those of build scripts and of the toolchain.
         compiler.arg("-L").arg(search(folder)).args(&arguments[1..]);
         match self.link(&unit, target, &mut compiler) {
             Ok(code) => code,
@@ -95,10 +96,10 @@ impl Session {
         }
         let Some(program) = &unit.program else { return Ok(ExitCode::SUCCESS) };
         let what = match &self.relink {
-            // Whoever links it again looks at what came of that.
+            // The caller that links it again checks the results.
             Some(_) => String::new(),
             None => program::check(program, &self.expected).inspect_err(|_| {
-                // Cargo must not take it for done.
+                // Otherwise cargo would take it for complete.
                 let _ = fs::remove_file(program);
             })?,
         };
@@ -113,7 +114,7 @@ impl Session {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// As `RUSTDOC`, which links the programs of documentation tests.
+    /// Acts as `RUSTDOC`, which links the programs of documentation tests.
     pub(super) fn rustdoc(&self, arguments: &[OsString]) -> ExitCode {
         let unit = Unit::read(arguments);
         let mut rustdoc = Command::new(&self.rustdoc);
@@ -125,7 +126,7 @@ impl Session {
     }
 
     fn tell(&self, told: &Told) {
-        // Without the line, cargo's own failure stays, with its message alone.
+        // Without the line, cargo's own failure remains, with its message only.
         let Ok(mut line) = serde_json::to_string(told) else { return };
         line.push('\n');
         let file = File::options().create(true).append(true).open(&self.report);
@@ -139,13 +140,13 @@ fn search(folder: &Path) -> OsString {
     text
 }
 
-/// Goes on as that program.
+/// Replaces this process with that program.
 fn replaced_by(command: &mut Command) -> ExitCode {
     let error = command.exec();
     cannot_run(command.get_program(), &error)
 }
 
-/// Ends a process that stands for another program, which does not start.
+/// Ends a process that acts as another program, if that program does not start.
 pub(super) fn cannot_run(program: &OsStr, error: &std::io::Error) -> ExitCode {
     let quiet = Global { json: false, quiet: true, verbose: false, color: ColorChoice::Auto };
     Output::new(&quiet).error(&Failure::usage(format!("cannot run `{}`: {error}", program.to_string_lossy())));
@@ -154,12 +155,12 @@ pub(super) fn cannot_run(program: &OsStr, error: &std::io::Error) -> ExitCode {
 
 pub(super) fn exit_code(status: std::process::ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
-    // As shells say it.
+    // As shells report it.
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// zig's C compiler links a libc of its own, whatever folders it is given. Its plain linker does not.
+/// Refuses zig's C compiler, which links a libc of its own and ignores library folders. Its plain linker does not.
 fn refuse_linker(linker: &OsStr) -> Result<(), Failure> {
     let said = Command::new(linker).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
     let name = Path::new(linker).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -178,11 +179,11 @@ fn refuse_linker(linker: &OsStr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What rustc is asked to make, as far as it matters here.
+/// The parts of rustc's command line that matter here.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Unit {
     target: Option<String>,
-    /// Whether it makes a program.
+    /// Whether rustc links a program.
     links: bool,
     linker: Option<OsString>,
     program: Option<PathBuf>,
@@ -227,10 +228,10 @@ impl Unit {
     }
 }
 
-/// Options of rustc that cargo gives in two words, and that matter here.
+/// The options of rustc that matter here and that cargo passes as two arguments.
 const TAKES_VALUE: [&str; 7] = ["--target", "--crate-name", "--out-dir", "--crate-type", "--emit", "-C", "--codegen"];
 
-/// With the words of argument files, a line each, which cargo uses when there are too many.
+/// Returns the arguments with those of argument files, one a line, which cargo uses when there are too many.
 fn expanded(arguments: &[OsString]) -> Vec<OsString> {
     let mut words = Vec::new();
     for word in arguments {
@@ -273,8 +274,8 @@ mod tests {
     fn zig_is_told_by_its_name_and_by_what_it_says() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("cc-wrapper");
-        // By another process: what this one has open for writing, a child of another test's holds for a moment too, and
-        // nothing can be started that is open for writing.
+        // Another process writes it. A file that this process has open for writing stays open in the child of another
+        // test for a moment too, and a file that is open for writing cannot be executed.
         let says = "echo '#!/bin/sh\necho clang version 20.1.2 [https://github.com/ziglang/zig-bootstrap x]' >\"$0\"; chmod +x \"$0\"";
         let written = std::process::Command::new("sh").args(["-ec", says]).arg(&script).status().unwrap();
         assert!(written.success());

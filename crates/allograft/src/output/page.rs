@@ -1,5 +1,5 @@
-//! Results for people, line by line. What is written on a line stays on it: whatever a file, a path or another program
-//! brings into it can neither begin another line, nor colour it, nor tell the terminal anything.
+//! Results for people, line by line. Text from a file, a path or another program stays on its line: it cannot begin
+//! another line, change colours, or control the terminal.
 
 use std::fmt::{self, Display, Write};
 use std::hash::{BuildHasher, RandomState};
@@ -9,8 +9,7 @@ use comfy_table::{Attribute, CellAlignment, Color, ContentArrangement, presets};
 use super::Style;
 use super::printable::{acts, printable};
 
-/// How text that a [`Page`] takes is coloured: by marks that nobody outside of this run knows, so that no file can hold
-/// them.
+/// The marks of styles in the text of a [`Page`]. They are random in each run, so that no file can contain them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Marks {
     secret: u64,
@@ -21,13 +20,13 @@ impl Marks {
         Marks { secret: RandomState::new().hash_one(std::process::id()) }
     }
 
-    /// `text` with the marks of a style around it.
+    /// Returns `text` with the marks of a style around it.
     pub(super) fn around(self, style: Style, text: &str) -> String {
         let mark = |code: &str| format!("\x1b{:016x}{code}m", self.secret);
         format!("{}{text}{}", mark(style.code()), mark("0"))
     }
 
-    /// The terminal's sequence for the mark that `rest` starts with, and the mark's length.
+    /// Returns the terminal sequence for the mark that `rest` starts with, and the mark's length.
     fn sequence(self, rest: &str) -> Option<(String, usize)> {
         let code = rest.strip_prefix(&format!("\x1b{:016x}", self.secret))?;
         let code = &code[..code.find('m')?];
@@ -40,7 +39,7 @@ impl Marks {
 #[derive(Debug)]
 pub(crate) struct Page {
     text: String,
-    /// Nothing where it is not coloured.
+    /// `None` if the page is not coloured.
     marks: Option<Marks>,
 }
 
@@ -49,7 +48,7 @@ impl Page {
         Page { text: String::new(), marks }
     }
 
-    /// Takes one line; `writeln!` and `write!` call this. It does not fail: the result is what those macros expect.
+    /// Adds one line; `writeln!` and `write!` call this. It cannot fail: the return type is what those macros expect.
     pub(crate) fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> fmt::Result {
         let line = line.to_string();
         let mut rest = line.strip_suffix('\n').unwrap_or(&line);
@@ -71,15 +70,15 @@ impl Page {
         Ok(())
     }
 
-    /// An empty line.
+    /// Adds an empty line.
     pub(crate) fn blank(&mut self) {
         self.text.push('\n');
     }
 
-    /// A table, without blanks at the ends of its lines.
+    /// Adds a table, without blanks at the ends of its lines.
     pub(crate) fn table(&mut self, table: &Table) {
         for line in table.inner.lines() {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(self.text, "{}", line.trim_end());
         }
     }
@@ -96,7 +95,7 @@ pub(crate) struct Table {
     color: bool,
 }
 
-/// What a cell of a [`Table`] says.
+/// The contents of a cell of a [`Table`].
 #[derive(Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -125,7 +124,7 @@ impl Table {
         Table { inner, color }
     }
 
-    /// Breaks long cells so that the table fits the terminal.
+    /// Wraps long cells so that the table fits the terminal.
     pub(crate) fn fitting(mut self) -> Table {
         self.inner.set_content_arrangement(ContentArrangement::Dynamic);
         self
@@ -147,7 +146,7 @@ impl Table {
         self.inner.add_row(row);
     }
 
-    /// Blanks between the columns.
+    /// Sets the number of blanks between the columns.
     pub(crate) fn spaced(mut self, blanks: u16) -> Table {
         for column in self.inner.column_iter_mut() {
             column.set_padding((0, blanks));
@@ -155,7 +154,7 @@ impl Table {
         self
     }
 
-    /// Every column but the first to the right, as numbers are written.
+    /// Aligns every column but the first to the right, for numbers.
     pub(crate) fn numbers(mut self) -> Table {
         for column in self.inner.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -1,16 +1,16 @@
-//! Text that comes out of a file, a path or another program, made safe to print.
+//! Makes text from a file, a path or another program safe to print.
 
 use std::fmt::Display;
 
-/// Whether a terminal would act on this character rather than show it: control characters (C0, DEL, C1), ends of lines
-/// and paragraphs, and what changes the direction of text (Unicode's property `Bidi_Control`).
+/// Whether a terminal would act on this character rather than show it: control characters (C0, DEL, C1), line and
+/// paragraph separators, and characters that change the direction of text (Unicode's property `Bidi_Control`).
 pub(crate) fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` on one line, as a terminal shows it without acting on any of it: `\n`, `\t`, `\u{1b}` in place of such
-/// characters.
+/// Returns `text` on one line, so that a terminal shows it without acting on any of it: with `
+/// `, `\t`, `\u{1b}` in place of such characters.
 pub(crate) fn printable(text: impl Display) -> String {
     let text = text.to_string();
     if !text.contains(acts) {
@@ -25,8 +25,8 @@ pub(crate) fn printable(text: impl Display) -> String {
     })
 }
 
-/// The same JSON with such characters in the form `\u009b`. JSON allows them in strings only, and serde escapes those
-/// below the blank; the line ends between values stay.
+/// Returns the same JSON with such characters in the form `\u009b`. JSON allows them only in strings, where serde has
+/// escaped those below the blank. Line ends between values stay.
 pub(super) fn json(document: &str) -> String {
     let mut shown = String::with_capacity(document.len());
     for character in document.chars() {

@@ -12,11 +12,11 @@
 //! | `<!-- skip: why -->` | the next block is not run |
 //! | `<!-- run` ... `-->` | commands that readers need not see |
 //!
-//! A block in `sh` is a script that has to succeed. In a `console` block, each line with `$ ` in front is a command (`> `
-//! goes on with it), which has to succeed, or end with what a comment `# exit code 1` at its end says; what follows is
-//! all that it prints, but that `...` stands for anything, on a line of its own for any lines; a command that nothing
-//! follows may print what it likes. The folder is `/src` in what is printed. What stands before the first `## ` is run
-//! at the start of every section.
+//! A block in `sh` is a script that has to succeed. In a `console` block, each line with `$ ` in front is a command (`>
+//! ` goes on with it), which has to succeed, or end with what a comment `# exit code 1` at its end says; what follows
+//! is all that it prints, but that `...` stands for anything, on a line of its own for any lines; a command that
+//! nothing follows may print what it likes. The folder is `/src` in what is printed. What stands before the first `## `
+//! is run at the start of every section.
 
 mod page;
 mod shell;

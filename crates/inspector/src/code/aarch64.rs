@@ -7,7 +7,8 @@ fn words<'a>(start: u64, data: &'a [u8]) -> impl Iterator<Item = (u64, u32)> + '
     words.enumerate().map(move |(index, word)| (start.wrapping_add(4 * index as u64), word))
 }
 
-/// The address that a field of `bits` bits from `low` on, in words from the instruction, leads to.
+/// Returns the address that a branch leads to. Its field has `bits` bits from bit `low` on, and counts words from the
+/// instruction.
 fn target(address: u64, word: u32, low: u32, bits: u32) -> u64 {
     let field = ((word << (32 - low - bits)) as i32) >> (32 - bits);
     address.wrapping_add_signed(i64::from(field) * 4)
@@ -26,7 +27,7 @@ pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Step> {
         // TBZ, TBNZ
         branch = Some(target(address, word, 5, 14));
     } else if word & 0xfe00_0000 == 0xd600_0000 {
-        // BR, RET and their kin; of these only BLR and its kin (opc 1 and 9) come back.
+        // BR, RET and similar; of these only BLR and its variants (opc 1 and 9) return.
         falls_through = word >> 21 & 0b0111 == 1;
     } else if word & 0xffe0_001f == 0xd420_0000 || word >> 16 == 0 {
         // BRK, UDF
@@ -35,8 +36,8 @@ pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Step> {
     Some(Step { length: 4, falls_through, target: branch, store: store(word) })
 }
 
-/// STURB Wt, [Xn, #-3] and STURH Wt, [Xn, #-2]. That the byte is 0xff is in another instruction: the pair, one after
-/// the other on the same register, is asked for instead.
+/// STURB Wt, [Xn, #-3] and STURH Wt, [Xn, #-2]. Another instruction loads the 0xff. Therefore this looks for the pair
+/// instead: one store after the other, on the same register.
 fn store(word: u32) -> Option<Store> {
     let base = word >> 5 & 31;
     match word & 0xffff_fc00 {
@@ -47,7 +48,7 @@ fn store(word: u32) -> Option<Store> {
     }
 }
 
-/// Where 16 zero bits are stored at -2, and near it a byte at -3 of the same register.
+/// Returns the addresses of stores of 16 zero bits at -2 that have a store of a byte at -3 of the same register nearby.
 pub(super) fn marks(parts: &[(u64, &[u8])], most: usize) -> Vec<u64> {
     let mut found = Vec::new();
     for (start, data) in parts {
@@ -66,7 +67,7 @@ pub(super) fn marks(parts: &[(u64, &[u8])], most: usize) -> Vec<u64> {
     found
 }
 
-/// Functions that are nothing but a jump, and where to; a landing pad may be before it.
+/// Returns the functions that consist of one jump, each with its target. A landing pad may precede the jump.
 pub(super) fn jumps(parts: &[(u64, &[u8])], mut wanted: impl FnMut(u64) -> bool, most: usize) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for (start, data) in parts {

@@ -1,6 +1,6 @@
-//! The machine code of a program, as far as it tells what serves `malloc` where there are no symbols.
+//! Analyses a program's machine code to find what serves `malloc` where there are no symbols.
 //!
-//! docs/inspect.md says what is looked for and why it is proof.
+//! docs/inspect.md says what the code looks for and why that is proof.
 
 mod aarch64;
 mod x86;
@@ -10,50 +10,50 @@ use std::collections::{HashMap, HashSet};
 use crate::elf::Elf;
 use crate::report::Arch;
 
-/// Instructions that are followed from the start of a function: musl's `free` has some 250.
+/// The most instructions that are followed from the start of a function: musl's `free` has some 250.
 const MOST_INSTRUCTIONS: usize = 1_500;
-/// Places that look like the one in musl's `free`, and jumps to there: with more of them nothing is proven.
+/// The most places that look like the one in musl's `free`, and the most jumps to them. With more, nothing is proven.
 const MOST_CANDIDATES: usize = 4_096;
-/// Places near a mark that something jumps to: each is followed.
+/// The most jump targets near a mark: each is followed.
 const MOST_TARGETS: usize = 8_192;
-/// Jumps to what frees as mallocng does.
+/// The most jumps to functions that free as mallocng does.
 const MOST_JUMPS: usize = 24;
-/// Bytes between the start of `free` and its mark: some 500 in fact.
+/// The most bytes between the start of `free` and its mark: some 500 in fact.
 const REACH: u64 = 0x1000;
 
-/// The executable parts of a file, and where each lies in memory.
+/// The executable parts of a file and their addresses in memory.
 #[derive(Debug)]
 pub(crate) struct Code<'a> {
     arch: Arch,
     parts: Vec<(u64, &'a [u8])>,
 }
 
-/// One instruction, as far as it matters which comes next.
+/// One instruction, as far as control flow and `free` need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
     /// Bytes.
     length: u64,
-    /// Whether the next one in memory may be executed after it; a call counts as returning.
+    /// Whether control may reach the next instruction in memory. A call counts as returning.
     falls_through: bool,
-    /// Where it jumps, if it says so itself. Not of calls.
+    /// The target of a direct jump. `None` for calls and indirect jumps.
     target: Option<u64>,
-    /// What it does to the block that `free` is given.
+    /// Its store to the block that `free` is given, if any.
     store: Option<Store>,
 }
 
-/// A store to a fixed place before an address in a register.
+/// A store at a fixed distance before an address in a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Store {
-    /// Of 0xff to the byte at -3: mallocng's mark of a free slot.
+    /// A store of 0xff to the byte at -3: mallocng's mark of a free slot.
     Mark { base: u32 },
-    /// To the 16 bits at -2: the offset of the group, taken back.
+    /// A store to the 16 bits at -2, which clears the offset of the group.
     Offset { base: u32 },
 }
 
-/// mallocng's `free`, and the function in front of it.
+/// mallocng's `free`, and the public function that jumps to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreeOfMallocng {
-    /// musl's `free`, which does nothing but jump to `__libc_free` (musl src/malloc/free.c).
+    /// musl's `free`, which only jumps to `__libc_free` (musl src/malloc/free.c).
     pub(crate) public: u64,
     /// `__libc_free`.
     pub(crate) internal: u64,
@@ -69,7 +69,7 @@ impl<'a> Code<'a> {
         known.then(|| Code { arch: elf.arch, parts: elf.executable() })
     }
 
-    /// The bytes at an address, to the end of its part.
+    /// Returns the bytes from an address to the end of its part.
     pub(crate) fn at(&self, address: u64) -> Option<&'a [u8]> {
         self.parts.iter().find_map(|(start, data)| {
             let inside = usize::try_from(address.checked_sub(*start)?).ok()?;
@@ -86,8 +86,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Every instruction that can be reached from `start` without a return or a jump through a register, in the order
-    /// of addresses; nothing when there are too many.
+    /// Returns every instruction that can be reached from `start` without a return or a jump through a register,
+    /// ordered by address. `None` if there are too many.
     fn reachable(&self, start: u64) -> Option<Vec<(u64, Step)>> {
         let mut seen = HashSet::new();
         let mut waiting = vec![start];
@@ -108,8 +108,8 @@ impl<'a> Code<'a> {
         Some(steps)
     }
 
-    /// Whether the function at `start` does to a block what mallocng's `free` does, and nothing else in musl: it marks
-    /// the slot before it as free and takes back the offset (musl src/malloc/mallocng/free.c).
+    /// Whether the function at `start` does to a block what only mallocng's `free` does in musl: it marks the slot
+    /// before it as free and clears the offset (musl src/malloc/mallocng/free.c).
     fn frees_as_mallocng(&self, start: u64) -> bool {
         let Some(steps) = self.reachable(start) else { return false };
         let stores: Vec<(u64, Store)> =
@@ -121,8 +121,8 @@ impl<'a> Code<'a> {
         })
     }
 
-    /// Finds musl's own `free` in a program without symbols. `is_named` says whether something outside of the code
-    /// names an address: a pointer, or a symbol.
+    /// Finds musl's own `free` in a program without symbols. `is_named` says whether a pointer or a symbol outside the
+    /// code names an address.
     pub(crate) fn free_of_mallocng(&self, is_named: impl Fn(u64) -> bool) -> Option<FreeOfMallocng> {
         let mut marks = match self.arch {
             Arch::X86_64 | Arch::I686 => x86::marks(&self.parts, MOST_CANDIDATES),
@@ -132,12 +132,13 @@ impl<'a> Code<'a> {
             return None;
         }
         marks.sort_unstable();
-        // `free` begins less than this before its mark; gcc may also put the rest of it behind.
+        // `free` begins less than this before its mark, or after it where gcc has split the function.
         let near = |target: u64| {
             let after = marks.partition_point(|&mark| mark < target.saturating_sub(REACH));
             marks.get(after).is_some_and(|mark| mark.abs_diff(target) <= REACH)
         };
-        // Others may do nothing but jump to `free`, and are not it. Many more places jump to somewhere near a mark.
+        // Other functions may consist of a jump to `free` without being it. Many more places jump to somewhere near a
+        // mark.
         let mut frees: HashMap<u64, bool> = HashMap::new();
         let mut leads_to_free = |target: u64| {
             near(target)
@@ -161,19 +162,19 @@ impl<'a> Code<'a> {
         }
         let mut candidates: Vec<FreeOfMallocng> =
             jumps.into_iter().map(|(public, internal)| FreeOfMallocng { public, internal }).collect();
-        // Each of them costs a look through the whole file; musl's functions that end in a jump to `free` are few.
+        // Each candidate costs a scan of the whole file; musl has few functions that end in a jump to `free`.
         if candidates.len() > MOST_JUMPS {
             return None;
         }
         candidates.retain(|free| is_named(free.public) || self.is_called(free.public));
-        // One program has one libc: with two, it is not known which is which.
+        // One program has one libc. With two candidates it is unknown which one is right.
         match candidates.as_slice() {
             [one] => Some(*one),
             _ => None,
         }
     }
 
-    /// Whether a call, or a function's last jump, goes there.
+    /// Whether a call, or the last jump of a function, leads to `address`.
     fn is_called(&self, address: u64) -> bool {
         match self.arch {
             Arch::X86_64 | Arch::I686 => x86::is_called(&self.parts, address),
@@ -181,7 +182,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The functions that the code in `length` bytes at `start` calls or jumps to, itself left out.
+    /// Returns the functions that the code in `length` bytes at `start` calls or jumps to, without itself.
     pub(crate) fn callees(&self, start: u64, length: u64) -> Vec<u64> {
         let end = start.saturating_add(length.min(0x4000));
         let Some(bytes) = self.at(start) else { return Vec::new() };
@@ -201,7 +202,8 @@ impl<'a> Code<'a> {
 mod tests {
     use super::*;
 
-    /// GNU ld's programs for aarch64 were not told for that: each branch within a function near a mark counted.
+    /// Regression test: GNU ld's programs for aarch64 were not recognised, because every branch within a function near
+    /// a mark counted.
     #[test]
     fn branches_near_a_mark_that_lead_to_no_free_are_left_out() {
         const RETURN: u32 = 0xd65f_03c0;
@@ -209,7 +211,7 @@ mod tests {
             // bl 1; b 2; then the function: sturb w2, [x6, #-3]; sturh wzr, [x6, #-2]; ret
             let mut words: Vec<u32> = vec![0x9400_0001, 0x1400_0001, 0x381f_d0c2, 0x781f_e0df, RETURN];
             for _ in 0..areas {
-                // A byte and 16 bits at the same distances in code that ends otherwise, and loops around them.
+                // A byte and 16 bits at the same distances, in code that ends differently, and loops around them.
                 words.extend([0x1400_0000; 900]);
                 words.extend([0x381f_d0c2, 0x781f_e0df, RETURN]);
             }
@@ -218,7 +220,7 @@ mod tests {
         };
         const { assert!(900 * 6 > MOST_CANDIDATES) };
         assert_eq!(found(6), Some(FreeOfMallocng { public: 0x1004, internal: 0x1008 }));
-        // Not all of them can be looked at then.
+        // There are too many of them to look at each.
         const { assert!(900 * 10 > MOST_TARGETS) };
         assert_eq!(found(10), None);
     }

@@ -38,7 +38,8 @@ fn store(instruction: &Instruction) -> Option<Store> {
     }
 }
 
-/// Where 0xff is stored to a byte at -3: `c6 /0`, a register and a displacement of 8 bits, the constant.
+/// Returns the addresses of stores of 0xff to a byte at -3: `c6 /0`, a register and a displacement of 8 bits, the
+/// constant.
 pub(super) fn marks(parts: &[(u64, &[u8])], most: usize) -> Vec<u64> {
     let mut found = Vec::new();
     for (start, data) in parts {
@@ -52,14 +53,16 @@ pub(super) fn marks(parts: &[(u64, &[u8])], most: usize) -> Vec<u64> {
     found
 }
 
-/// A displacement of 32 bits from the end of the instruction that it closes.
+/// Returns the target of the 32-bit displacement at `at`. It is the last field of its instruction and counts from the
+/// instruction's end.
 fn target(start: u64, data: &[u8], at: usize) -> Option<u64> {
     let raw = data.get(at..at.checked_add(4)?)?;
     let displacement = i32::from_le_bytes(raw.try_into().ok()?);
     Some(start.wrapping_add(at as u64 + 4).wrapping_add_signed(displacement.into()))
 }
 
-/// Functions that are nothing but a jump, and where to: `e9` and a displacement, behind `endbr64` where there is one.
+/// Returns the functions that consist of one jump, each with its target: `e9` and a displacement, after `endbr64` if
+/// there is one.
 pub(super) fn jumps(parts: &[(u64, &[u8])], mut wanted: impl FnMut(u64) -> bool, most: usize) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for (start, data) in parts {

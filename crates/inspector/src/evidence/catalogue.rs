@@ -1,7 +1,7 @@
-//! What is known of each allocator: the marks that survive `strip`, with the file of its sources that has them.
+//! The marks of each allocator that survive `strip`, each with the source file that has it.
 //!
-//! Marks are kept veiled and unveiled at run time: this program, too, is a file that somebody inspects, and must not
-//! carry the marks of allocators that are not in it. docs/contributing/evidence.md says how to add one.
+//! Marks are stored complemented and restored at run time: this program, too, is a file that somebody inspects, and
+//! must not carry the marks of allocators that are not in it. docs/contributing/evidence.md says how to add one.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ pub(crate) enum Origin {
     Glibc,
     Mimalloc,
     Jemalloc,
-    /// jemalloc as the Rust crate builds it: its functions have a prefix, so that it is not `malloc`.
+    /// jemalloc as the Rust crate builds it. Its functions have a prefix, so it is not `malloc`.
     JemallocPrefixed,
     Snmalloc,
     Rpmalloc,
@@ -21,19 +21,19 @@ pub(crate) enum Origin {
     Tcmalloc,
     Hardened,
     Go,
-    /// musl itself, whatever its allocator.
+    /// musl itself, with any allocator.
     Musl,
-    /// Rust's standard library: not an allocator, but who calls one.
+    /// Rust's standard library: a caller of an allocator, not an allocator.
     Rust,
 }
 
 impl Origin {
-    /// Whether it could serve `malloc`.
+    /// Whether this can serve `malloc`.
     pub(crate) fn serves_malloc(self) -> bool {
         !matches!(self, Origin::JemallocPrefixed | Origin::Go | Origin::Musl | Origin::Rust)
     }
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Origin::Mallocng => "mallocng",
@@ -52,7 +52,8 @@ impl Origin {
         }
     }
 
-    /// How many different marks have to be there: one where the mark is a table that nothing else has.
+    /// Returns the number of different marks that prove the origin: one where the mark is a table that nothing else
+    /// has.
     pub(crate) fn enough(self) -> usize {
         match self {
             Origin::Mallocng | Origin::Oldmalloc | Origin::Rpmalloc | Origin::JemallocPrefixed | Origin::Musl => 1,
@@ -62,28 +63,28 @@ impl Origin {
     }
 }
 
-/// Bytes that an allocator leaves in every file that it is in.
+/// Bytes that are in every file that contains the allocator.
 pub(crate) struct Mark {
     pub(crate) origin: Origin,
     veiled: &'static [u8],
     pub(crate) what: &'static str,
-    /// What more the mark says: a release or a line of releases that it is new in, and gone after.
+    /// The release, or line of releases, that the mark proves: no other one has it.
     pub(crate) version: Option<&'static str>,
 }
 
 impl Mark {
-    /// The bytes as they lie in a file.
+    /// Returns the bytes as they are in a file.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         unveil(self.veiled)
     }
 }
 
 fn unveil(bytes: &'static [u8]) -> Vec<u8> {
-    // Without the barrier the compiler may unveil when it builds.
+    // Without the barrier the compiler may restore the bytes at build time.
     black_box(bytes).iter().map(|byte| !byte).collect()
 }
 
-/// Every byte complemented.
+/// Complements every byte.
 const fn veiled<const N: usize>(plain: &[u8; N]) -> [u8; N] {
     let mut bytes = [0; N];
     let mut at = 0;
@@ -94,7 +95,7 @@ const fn veiled<const N: usize>(plain: &[u8; N]) -> [u8; N] {
     bytes
 }
 
-/// Numbers of `width` bytes each as they lie in a little-endian file, veiled.
+/// Complements numbers of `width` bytes each, in little-endian order.
 const fn veiled_numbers<const N: usize, const BYTES: usize>(plain: &[u64; N], width: usize) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     let mut at = 0;
@@ -123,8 +124,8 @@ static BIN_TABLE: [u8; 60] = veiled(&[
 ]);
 
 /// mimalloc src/init.c, `MI_PAGE_QUEUES_EMPTY`: the block sizes of queues of 640 to 2,048 words, each between the null
-/// pointers that the queue starts with. A queue of mimalloc 2 is two pointers and the size, one of mimalloc 3 has a
-/// count between them.
+/// pointers that a queue starts with. A queue of mimalloc 2 is two pointers and the size; one of mimalloc 3 has a count
+/// between them.
 const fn queues<const BYTES: usize>(words: usize, word: usize) -> [u8; BYTES] {
     let sizes = [640, 768, 896, 1024, 1280, 1536, 1792, 2048];
     let mut bytes = [0xff; BYTES];
@@ -177,8 +178,8 @@ macro_rules! table {
     };
 }
 
-/// A mark that is a text. Linkers merge texts that end alike, so that what is before one is anything, and only the NUL
-/// after it can be counted on.
+/// A mark that is a text. Linkers merge texts with equal ends. Therefore any byte may precede a text, and only the NUL
+/// after it is certain.
 macro_rules! text {
     ($origin:ident, $text:literal, $what:literal) => {
         Mark {
@@ -193,7 +194,7 @@ macro_rules! text {
     };
 }
 
-/// Go cmd/link: the start of the build information.
+/// Go cmd/link: returns the start of the build information.
 pub(crate) fn go_build_information() -> Vec<u8> {
     static MAGIC: &[u8] = &veiled(b"\xff Go buildinf:");
     unveil(MAGIC)
@@ -256,7 +257,7 @@ pub(crate) static MARKS: &[Mark] = &[
     text!(Snmalloc, b"Failed to initialise snmalloc.\0", "snmalloc's message on its page map"),
     text!(Snmalloc, b"Failed to initialise thread local allocator.\0", "snmalloc's message on thread-local allocators"),
     text!(Snmalloc, b"Heap corruption - free list corrupted!\0", "snmalloc's message on free lists"),
-    // rpmalloc 2 rpmalloc/rpmalloc.c. rpmalloc 1 makes its table when it starts, and has no texts.
+    // rpmalloc 2 rpmalloc/rpmalloc.c. rpmalloc 1 computes its table at start, and has no texts.
     table!(Rpmalloc, RPMALLOC_CLASSES, "rpmalloc 2's table of size classes"),
     // LLVM compiler-rt lib/scudo/standalone: report.cpp, flags_parser.cpp, primary64.h.
     text!(Scudo, b"Scudo ERROR: ", "scudo's prefix of errors"),

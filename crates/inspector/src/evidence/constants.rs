@@ -1,4 +1,4 @@
-//! Finds the marks of [`super::catalogue`] in a file, and the versions that some allocators leave beside them.
+//! Finds the marks of [`super::catalogue`] in a file, and the version texts of some allocators.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use memchr::memmem::find;
 
 use super::catalogue::{MARKS, Origin, go_build_information};
 
-/// What was found in a file.
+/// The marks and versions found in a file.
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
     found: Vec<(Origin, Vec<&'static str>)>,
@@ -17,7 +17,7 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
-    /// Looks through the parts of a file that are loaded.
+    /// Searches the loaded parts of a file.
     pub(crate) fn of(parts: &[&[u8]]) -> Self {
         let mut seen = vec![false; MARKS.len()];
         for part in parts {
@@ -35,7 +35,7 @@ impl Constants {
             lines.extend(mark.version);
         }
         constants.found.retain(|(origin, details)| details.len() >= origin.enough());
-        // The prefix is only a prefix: what is behind it has to be there too.
+        // A matching prefix is not enough: jemalloc itself has to be there too.
         let jemalloc = constants.has(Origin::Jemalloc);
         constants.found.retain(|(origin, _)| *origin != Origin::JemallocPrefixed || jemalloc);
         if constants.has(Origin::Mimalloc) {
@@ -57,17 +57,17 @@ impl Constants {
         self.found.iter().any(|(found, _)| *found == origin)
     }
 
-    /// Every origin with what was seen of it.
+    /// Returns every origin that was found, with a description of its marks.
     pub(crate) fn found(&self) -> impl Iterator<Item = (Origin, String)> + '_ {
         self.found.iter().map(|(origin, details)| (*origin, details.join("; ")))
     }
 
-    /// What was seen of one origin.
+    /// Returns a description of the marks of one origin.
     pub(crate) fn details(&self, origin: Origin) -> Option<String> {
         self.found().find(|(found, _)| *found == origin).map(|(_, details)| details)
     }
 
-    /// The version of the allocator of that name, where a constant tells it.
+    /// Returns the version of the named allocator, if a constant states it.
     pub(crate) fn version(&self, name: &str) -> Option<String> {
         match name {
             "jemalloc" => self.jemalloc_version.clone(),
@@ -77,7 +77,8 @@ impl Constants {
         }
     }
 
-    /// Allocators that are in the file, but for musl's and the Go runtime's: what may serve `malloc`, or a language.
+    /// Returns the allocators in the file, without musl's and the Go runtime's: those that may serve `malloc` or a
+    /// language.
     pub(crate) fn others(&self) -> Vec<(Origin, String)> {
         let prefixed = self.has(Origin::JemallocPrefixed);
         let known = [Origin::Mallocng, Origin::Oldmalloc, Origin::Glibc];
@@ -91,17 +92,17 @@ impl Constants {
     }
 }
 
-/// All marks at once: a file is read once, however many there are.
+/// Searches for all marks at once, so that a file is read only once.
 fn searcher() -> &'static AhoCorasick {
     static SEARCHER: OnceLock<AhoCorasick> = OnceLock::new();
     SEARCHER.get_or_init(|| {
         let marks = MARKS.iter().map(|mark| mark.bytes());
-        // Marks are constants of this program, which its tests search for: they can be built.
+        // The marks are constants of this program and its tests search for them, so this cannot fail.
         AhoCorasick::new(marks).expect("the marks make a searcher")
     })
 }
 
-/// `5.3.0-0-g` and 40 hexadecimal digits (jemalloc's JEMALLOC_VERSION): each part before the first dash.
+/// Finds jemalloc's JEMALLOC_VERSION, `5.3.0-0-g` and 40 hexadecimal digits. Returns each part before the first dash.
 fn jemalloc_versions(data: &[u8]) -> Vec<String> {
     let mut versions = Vec::new();
     let mut from = 0;
@@ -123,8 +124,8 @@ fn jemalloc_versions(data: &[u8]) -> Vec<String> {
     versions
 }
 
-/// Go since 1.18 writes the version in line, 32 bytes after the start of its build information (debug/buildinfo), which
-/// is aligned to 16 bytes.
+/// Finds the version in Go's build information. Since 1.18 it follows in line, 32 bytes after the start
+/// (debug/buildinfo). The start is aligned to 16 bytes.
 fn go_version(data: &[u8]) -> Option<String> {
     let start = find(data, &go_build_information())?;
     let inline = data.get(start + 15)? & 2 != 0;
@@ -170,7 +171,7 @@ mod tests {
     fn this_program_does_not_carry_the_marks_that_it_looks_for() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let found: Vec<Origin> = Constants::of(&[&program]).found.iter().map(|(origin, _)| *origin).collect();
-        // Tests have the texts of Rust's library in them, as every program in Rust does.
+        // Tests contain the texts of Rust's library, as every Rust program does.
         assert_eq!(found, [Origin::Rust]);
     }
 

@@ -1,4 +1,4 @@
-//! Whose function a symbol is, and whose functions the code behind `malloc` leads to.
+//! Maps symbols to allocators, and finds the allocator that the code behind `malloc` calls.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,12 +6,12 @@ use crate::code::Code;
 use crate::elf::{Elf, Place, Symbol};
 use crate::report::name;
 
-/// How far calls are followed from a function.
+/// The depth to which calls are followed from a function.
 const DEPTH: usize = 2;
-/// How many functions are looked into.
+/// The most functions that are analysed.
 const MOST: usize = 400;
 
-/// How each allocator's functions are called: C names by how they begin, C++ names by their outermost namespace.
+/// The names of each allocator's functions: prefixes of C names, outermost namespaces of C++ names.
 const FAMILIES: &[(&str, &[&str], &[&str])] = &[
     // Not `__libc_malloc_impl`: the bump allocator of programs that never free has that name too.
     (name::MALLOCNG, &["__malloc_alloc_meta"], &[]),
@@ -24,7 +24,7 @@ const FAMILIES: &[(&str, &[&str], &[&str])] = &[
     ("tcmalloc", &["tc_"], &["8tcmalloc", "17tcmalloc_internal"]),
 ];
 
-/// Whose function has that name.
+/// Returns the allocator that a function of that name belongs to.
 pub(crate) fn family(symbol: &[u8]) -> Option<&'static str> {
     let (_, whose) =
         FAMILIES.iter().map(|(whose, plain, spaces)| ((plain, spaces), *whose)).find(|((plain, spaces), _)| {
@@ -34,8 +34,8 @@ pub(crate) fn family(symbol: &[u8]) -> Option<&'static str> {
     Some(whose)
 }
 
-/// Whether a mangled C++ name is of that namespace: `_ZN`, qualifiers, the namespace (Itanium C++ ABI, 5.1.4); names of
-/// things within functions start with another `Z`.
+/// Whether a mangled C++ name is in a namespace: `_ZN`, qualifiers, the namespace (Itanium C++ ABI, 5.1.4). Names of
+/// entities within functions start with another `Z`.
 fn is_within(symbol: &[u8], space: &[u8]) -> bool {
     let Some(mut rest) = symbol.strip_prefix(b"_Z") else { return false };
     while let Some(inner) = rest.strip_prefix(b"Z") {
@@ -45,7 +45,7 @@ fn is_within(symbol: &[u8], space: &[u8]) -> bool {
     rest.strip_prefix(b"K").unwrap_or(rest).starts_with(space)
 }
 
-/// A symbol as people read it: the names of Rust and of C++ without their mangling.
+/// Returns a symbol's demangled name, for Rust and for C++.
 pub(crate) fn readable(symbol: &[u8]) -> String {
     let text = String::from_utf8_lossy(symbol.get(..512).unwrap_or(symbol));
     let plain = match rustc_demangle::try_demangle(&text) {
@@ -60,8 +60,8 @@ pub(crate) fn readable(symbol: &[u8]) -> String {
     if shown.len() < plain.len() { format!("{shown}...") } else { shown }
 }
 
-/// The one allocator whose functions are called from `start`, directly or through others, and one of these functions.
-/// Nothing when there are several: a wrapper may ask one for its own books and another one for the blocks.
+/// Returns the one allocator whose functions are called from `start`, directly or through others, and one of these
+/// functions. `None` if there are several: a wrapper may ask one for its own records and another one for the blocks.
 pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str, String)> {
     let code = Code::of(elf)?;
     let functions: HashMap<u64, &Symbol<'_>> = elf
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(family(b"_ZN8snmalloc4PoolIvE7acquireEv"), Some("snmalloc"));
         assert_eq!(family(b"_ZZN5scudo4initEvE4once"), Some("scudo"));
         assert_eq!(family(b"_ZNK8tcmalloc4Span3endEv"), Some("tcmalloc"));
-        // An argument's type is no namespace.
+        // The type of an argument is no namespace of the function.
         assert_eq!(family(b"_Z4useN8snmalloc4PoolE"), None);
         assert_eq!(family(b"mixer"), None);
     }

@@ -1,5 +1,4 @@
-//! What speaks for an allocator: symbols, and constants that survive `strip`. The graft's note is read in
-//! [`crate::note`].
+//! Evidence of an allocator: symbols, and constants that survive `strip`. [`crate::note`] reads the graft's note.
 
 pub(crate) mod catalogue;
 pub(crate) mod constants;

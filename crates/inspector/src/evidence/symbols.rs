@@ -1,4 +1,5 @@
-//! Tells allocators apart by the symbols around `malloc`: whose insides are there, and which of them it is one with.
+//! Identifies allocators by the symbols around `malloc`: whose internals are there, and which of them `malloc` belongs
+//! to.
 
 use std::collections::HashMap;
 
@@ -7,8 +8,8 @@ use memchr::memmem;
 use crate::elf::{Place, STB_GLOBAL, STB_LOCAL, Symbol};
 use crate::report::name;
 
-/// Symbols worth a look, by exact name. Sources: musl src/malloc, glibc malloc/malloc.c, and the allocators' public
-/// headers.
+/// The symbols that are searched for, by exact name. Sources: musl src/malloc, glibc malloc/malloc.c, and the
+/// allocators' public headers.
 const WANTED: &[&str] = &[
     "malloc",
     "free",
@@ -59,10 +60,10 @@ const WANTED: &[&str] = &[
     "__strchrnul",
 ];
 
-/// What musl's files of string functions share among themselves (musl: src/string/). Nobody else has these.
+/// Names that musl's string functions share among themselves (musl: src/string/). Only musl has these.
 const MUSL_STRINGS: [&str; 4] = ["__memrchr", "__stpcpy", "__stpncpy", "__strchrnul"];
 
-/// Parts of mangled names.
+/// Parts of mangled names that are searched for.
 const PARTS: &[(&str, Part)] = &[
     ("__rust_alloc", Part::Rust),
     ("__rust_no_alloc_shim", Part::Rust),
@@ -81,32 +82,32 @@ enum Part {
     Zig,
 }
 
-/// The symbols of one file that matter here.
+/// The wanted symbols of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Marks<'a> {
     defined: HashMap<&'static str, Symbol<'a>>,
-    /// Names that it asks of other files.
+    /// Names that the file needs from others.
     needed: Vec<&'static str>,
     parts: Vec<Part>,
 }
 
-/// What the symbols say of `malloc`.
+/// The result of the symbols for `malloc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is this one, for this reason.
+    /// It is this allocator, for this reason.
     Is(&'static str, String),
-    /// There is a `malloc`, and it is not known whose; or it is known to have no name here.
+    /// There is a `malloc`, of an unknown allocator or of one without a name here.
     Unnamed(String),
     /// The program has its own `malloc`, and libc's allocator is there for libc's own blocks.
     Beside {
-        /// What is known of its `malloc`.
+        /// A description of its `malloc`.
         malloc: String,
         /// libc's allocator.
         libc: &'static str,
-        /// What shows it.
+        /// The evidence.
         detail: String,
     },
-    /// Nothing in the symbols speaks of an allocator.
+    /// No symbol is evidence of an allocator.
     Silent,
 }
 
@@ -121,7 +122,7 @@ impl<'a> Marks<'a> {
         for symbol in symbols {
             if let Some(&name) = wanted.get(symbol.name) {
                 if symbol.is_defined() {
-                    // A visible definition is what others get; a local one may be of any file of the program.
+                    // Other files get a visible definition; a local one may be of any file of the program.
                     let known = marks.defined.get(name);
                     if known.is_none_or(|known| known.binding == STB_LOCAL) {
                         marks.defined.insert(name, *symbol);
@@ -149,7 +150,7 @@ impl<'a> Marks<'a> {
         self.needed.contains(&name)
     }
 
-    /// Whether both names are defined, and as the same thing.
+    /// Whether both names are defined, at the same address.
     pub(crate) fn same(&self, one: &str, other: &str) -> bool {
         match (self.defined.get(one), self.defined.get(other)) {
             (Some(one), Some(other)) => {
@@ -159,8 +160,8 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Whether `malloc` is the libc's own (of a graft or of glibc, where both names are one), or another; nothing when
-    /// either name is missing.
+    /// Whether `malloc` is libc's own (of a graft or of glibc, where both names are one). `None` if either name is
+    /// missing.
     pub(crate) fn malloc_is_libcs(&self) -> Option<bool> {
         (self.has("malloc") && self.has("__libc_malloc")).then(|| self.same("malloc", "__libc_malloc"))
     }
@@ -169,12 +170,12 @@ impl<'a> Marks<'a> {
         self.has("__libc_start_main") && (self.has("__init_libc") || self.has("__libc_start_init"))
     }
 
-    /// How many of the names are there that musl's string functions share. A program has those that it needs.
+    /// Returns how many of the names that musl's string functions share are there. A program has those that it needs.
     pub(crate) fn musl_strings(&self) -> usize {
         MUSL_STRINGS.iter().filter(|name| self.has(name)).count()
     }
 
-    /// Whether all of them are.
+    /// Whether all of those names are there.
     pub(crate) fn has_all_musl_strings(&self) -> bool {
         self.musl_strings() == MUSL_STRINGS.len()
     }
@@ -183,12 +184,12 @@ impl<'a> Marks<'a> {
         ["_IO_2_1_stdout_", "_nl_C_locobj", "__libc_setup_tls"].iter().any(|name| self.has(name))
     }
 
-    /// Whether the symbol table is there at all: a stripped program says nothing by what is missing.
+    /// Whether the symbol table is there at all. In a stripped program a missing name proves nothing.
     pub(crate) fn has_program(&self) -> bool {
         self.has("_start")
     }
 
-    /// Whether the symbols show a program, and no libc that starts it.
+    /// Whether the symbols show a program, but no libc that starts it.
     pub(crate) fn has_program_without_libc(&self) -> bool {
         (self.has_program() || self.is_go()) && !self.has("__libc_start_main") && !self.needs("__libc_start_main")
     }
@@ -197,7 +198,7 @@ impl<'a> Marks<'a> {
         self.has("runtime.mallocgc")
     }
 
-    /// What serves `malloc`.
+    /// Returns the allocator that serves `malloc`, by the symbols.
     pub(crate) fn verdict(&self) -> Verdict {
         let is = |name, detail: &str| Verdict::Is(name, detail.to_owned());
         if self.same("malloc", "__libc_malloc") && self.has("_int_malloc") && self.has("main_arena") {
@@ -232,7 +233,8 @@ impl<'a> Marks<'a> {
         })
     }
 
-    /// musl's own: its `malloc` is weak since 1.2.1 (src/malloc/lite_malloc.c), so a strong one is the program's.
+    /// Returns the result for musl. Its `malloc` is weak since 1.2.1 (src/malloc/lite_malloc.c), so a strong one is the
+    /// program's.
     fn verdict_on_musl(&self) -> Option<Verdict> {
         let malloc = self.defined.get("malloc");
         let overridden =
@@ -249,7 +251,7 @@ impl<'a> Marks<'a> {
         } else {
             return None;
         };
-        // The compiler may have put the program's own into its callers.
+        // The compiler may have inlined the program's own.
         if malloc.is_none() {
             return Some(Verdict::Beside {
                 malloc: "there is no symbol `malloc`, so that it is not known what there was".to_owned(),
@@ -272,31 +274,31 @@ impl<'a> Marks<'a> {
         Some(Verdict::Is(found, format!("{detail}{served}")))
     }
 
-    /// Whether the program is Rust's.
+    /// Whether this is a Rust program.
     pub(crate) fn is_rust(&self) -> bool {
         [Part::Rust, Part::RustGlobal, Part::RustDefault].iter().any(|part| self.parts.contains(part))
             || self.has("rust_eh_personality")
             || self.has("rust_begin_unwind")
     }
 
-    /// Whether Rust's default allocator is in it, which is `malloc`, and no other is named.
+    /// Whether Rust's default allocator is in it, which is `malloc`, and no other one is named.
     pub(crate) fn has_rust_default(&self) -> bool {
         self.parts.contains(&Part::RustDefault) && !self.has_rust_global()
     }
 
-    /// Whether a Rust program names its allocator with `#[global_allocator]`. Often only a wrapper that counts and asks
-    /// the system.
+    /// Whether a Rust program names its allocator with `#[global_allocator]`. It is often only a wrapper that counts
+    /// and then calls the system's allocator.
     pub(crate) fn has_rust_global(&self) -> bool {
         self.parts.contains(&Part::RustGlobal)
     }
 
-    /// The Rust crate's jemalloc, whose prefix keeps it from being `malloc`.
+    /// Returns a symbol of the Rust crate's jemalloc, whose prefix keeps it from being `malloc`.
     pub(crate) fn prefixed_jemalloc(&self) -> Option<&'static str> {
         let functions = ["_rjem_sdallocx", "_rjem_mallocx", "_rjem_malloc"];
         functions.into_iter().find(|name| self.has(name)).filter(|_| !self.same("malloc", "_rjem_malloc"))
     }
 
-    /// Whether a symbol of another allocator than the C library's is there.
+    /// Returns an allocator beside the C library's whose symbol is there, and that symbol.
     pub(crate) fn other_allocator(&self) -> Option<(&'static str, &'static str)> {
         let known = [
             ("mi_malloc", "mimalloc"),
@@ -309,12 +311,12 @@ impl<'a> Marks<'a> {
         known.into_iter().find(|(symbol, _)| self.has(symbol) && !self.same("malloc", symbol))
     }
 
-    /// The symbol of that name, where it is defined.
+    /// Returns the symbol of that name, if it is defined.
     pub(crate) fn symbol(&self, name: &str) -> Option<&Symbol<'a>> {
         self.defined.get(name)
     }
 
-    /// Whether none of the family's names is there.
+    /// Whether all names of the malloc family are missing.
     pub(crate) fn has_no_malloc(&self) -> bool {
         ["malloc", "free", "__libc_malloc", "__libc_free", "__libc_malloc_impl"]
             .iter()

@@ -35,12 +35,13 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     Ok(image.report())
 }
 
-/// A position-independent program says so in its dynamic section, or asks for a loader; a library has a name.
+/// Returns the file's kind, and how it is linked. A position-independent program has a flag in its dynamic section or
+/// an interpreter; a library has a name.
 fn kind_and_link(elf: &Elf<'_>) -> Result<(Kind, Option<Link>), InspectError> {
     let loader = elf.interpreter().is_some();
     Ok(match elf.file_type {
         ET_REL => (Kind::Object, None),
-        // How the program in it was linked is packed too.
+        // UPX has packed the information on how the program was linked, too.
         ET_EXEC | ET_DYN if is_packed_by_upx(elf) => (Kind::Executable, None),
         ET_EXEC if loader || !elf.dynamic.needed.is_empty() => (Kind::Executable, Some(Link::Dynamic)),
         ET_EXEC => (Kind::Executable, Some(Link::Static)),
@@ -53,7 +54,7 @@ fn kind_and_link(elf: &Elf<'_>) -> Result<(Kind, Option<Link>), InspectError> {
     })
 }
 
-/// Whether UPX has made it of a program: nothing but segments to load, with UPX's mark behind the headers (UPX 4
+/// Whether UPX has packed the program: it has only segments to load, with UPX's mark after the headers (UPX 4
 /// src/p_lx_elf.h, l_info). Libraries keep their dynamic section.
 fn is_packed_by_upx(elf: &Elf<'_>) -> bool {
     let start = elf.bytes.data.get(..4096).unwrap_or(elf.bytes.data);
@@ -70,9 +71,9 @@ pub(super) struct Image<'e, 'a> {
     pub(super) marks: Marks<'a>,
     pub(super) constants: Constants,
     pub(super) notes: Vec<Result<GraftNote, String>>,
-    /// Whose `malloc` the linker took, as the graft's second note has it.
+    /// The owner of the `malloc` that the linker took, by the graft's note of type 3.
     pub(super) bond: Option<Bond>,
-    /// Those on string functions.
+    /// The notes on string functions.
     strings: Vec<Result<GraftNote, String>>,
 }
 
@@ -104,7 +105,7 @@ impl Image<'_, '_> {
         }
     }
 
-    /// Whether it is loaded by itself, and has all of its code in it.
+    /// Whether it is loaded by itself, and contains all of its code.
     pub(super) fn is_static(&self) -> bool {
         matches!(self.link, Some(Link::Static | Link::StaticPie))
     }
@@ -120,7 +121,7 @@ impl Image<'_, '_> {
             || matches!(self.strings.as_slice(), [Ok(_)])
             || self.marks.has_musl_parts()
             || [Origin::Mallocng, Origin::Oldmalloc, Origin::Musl].iter().any(|&mark| self.constants.has(mark));
-        // glibc's start files carry the note of the least kernel that they want (csu/abi-note.c).
+        // glibc's start files carry a note with the oldest kernel that they support (csu/abi-note.c).
         let abi_note = note::all(self.elf)
             .iter()
             .any(|note| note.owner == b"GNU\0" && note.kind == 1 && note.description.get(..4) == Some(&[0; 4]));
@@ -134,7 +135,7 @@ impl Image<'_, '_> {
         }
     }
 
-    /// By the loader, else by the libraries.
+    /// Returns the libc that the interpreter names, else the one that the libraries name.
     fn libc_asked_for(&self) -> Libc {
         let loader = self.elf.interpreter().unwrap_or_default();
         let named = |text: &[u8], part: &[u8]| memchr::memmem::find(text, part).is_some();
@@ -154,15 +155,16 @@ impl Image<'_, '_> {
         }
     }
 
-    /// musl has none in a program; a dynamic one that wants glibc says which release it wants at least.
+    /// Returns libc's release. musl leaves none in a program; a dynamic program for glibc names the oldest release that
+    /// it works with.
     fn libc_version(&self, libc: Libc) -> Option<String> {
         let dynamic = self.link == Some(Link::Dynamic) || self.kind == Kind::Shared;
         let strings = self.elf.bytes.over(self.elf.dynamic.strings);
         (libc == Libc::Glibc && dynamic).then(|| facts::glibc_version(&strings)).flatten()
     }
 
-    /// A Go program that Go's own linker made of nothing but Go: it has the table of functions that stack traces need,
-    /// and none of what C's start files bring.
+    /// Whether it is a Go program that Go's own linker made of Go code alone: it has the function table that stack
+    /// traces need, and nothing of C's start files.
     pub(super) fn is_pure_go(&self) -> bool {
         let section = |name: &[u8]| self.elf.sections.iter().any(|section| section.name == name);
         let of_c: [&[u8]; 5] = [b".init", b".init_array", b".fini", b".ctors", b".eh_frame"];
@@ -173,7 +175,8 @@ impl Image<'_, '_> {
             && !of_c.into_iter().any(section)
     }
 
-    /// Whether Go's linker, or C's after it, has left Go's sections: `graft` refuses such programs by the same marks.
+    /// Whether it has sections of Go's linker, even if C's linker followed. `graft` refuses such programs by the same
+    /// marks.
     fn has_go_sections(&self) -> bool {
         self.elf.sections.iter().any(|section| {
             let note = section.kind == SHT_NOTE
@@ -182,10 +185,11 @@ impl Image<'_, '_> {
         })
     }
 
-    /// By their note. A program from a graft without one has musl's own, since every program has some string function;
-    /// and so has one that shows what musl's share among themselves.
+    /// Returns the owner of the string functions, by their note. Without one, a program from a graft has musl's own,
+    /// since every program has some string function; so has a program with the names that musl's share among
+    /// themselves.
     ///
-    /// Where they were put in after the program was linked, entry points of the program's own have to lead there.
+    /// In an executable that was grafted after linking, entry points of the program must also jump to them.
     fn strings(&self) -> Strings {
         match self.strings.as_slice() {
             [Ok(_)] => match Transplant::of(self.elf) {
@@ -201,12 +205,12 @@ impl Image<'_, '_> {
         }
     }
 
-    /// The note, and the functions that jump to ours.
+    /// Returns the evidence: the note, and the functions that jump to allograft's.
     fn strings_evidence(&self) -> Vec<Evidence> {
         let ([Ok(note)], Strings::Grafted) = (self.strings.as_slice(), self.strings()) else { return Vec::new() };
         let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Strings))];
         if let Some(Ok(transplant)) = Transplant::of(self.elf) {
-            // A program may have several of one function.
+            // A program may have several entry points of one function.
             let mut names: Vec<&str> = Vec::new();
             let all = transplant.strings().map(|(_, name)| name);
             let count = all
@@ -222,7 +226,7 @@ impl Image<'_, '_> {
         evidence
     }
 
-    /// Whether another allocator can be put in, and how.
+    /// Returns whether another allocator can be put in, and how.
     fn graft(&self, malloc: &str) -> Graft {
         let (way, detail) = match (self.kind, self.link) {
             (Kind::Object, _) => (Way::None, "an object has whatever malloc it is linked with".to_owned()),

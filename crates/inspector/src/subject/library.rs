@@ -1,4 +1,4 @@
-//! Inspects a static archive: which of its members a linker takes `malloc` from.
+//! Inspects a static archive: finds the members that a linker takes `malloc` from.
 
 use std::collections::HashSet;
 
@@ -36,8 +36,8 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     })
 }
 
-/// Ours, where the member that a linker takes has their note; musl's own, where no member has one and all that musl's
-/// share among themselves is there.
+/// Returns the owner of the string functions: allograft, if the member that a linker takes has its note; musl, if no
+/// member has one and all names that musl's share among themselves are there.
 fn strings(library: &Library<'_>, libc: Libc, all: &Marks<'_>) -> Strings {
     let noted: Vec<_> = library
         .parts
@@ -53,7 +53,7 @@ fn strings(library: &Library<'_>, libc: Libc, all: &Marks<'_>) -> Strings {
     }
 }
 
-/// What a program linked from it has for `malloc`.
+/// Returns the allocator of a program that is linked against the archive.
 fn malloc(library: &Library<'_>) -> Allocator {
     let providers = library.providers(b"malloc");
     let Some(first) = providers.first() else {
@@ -89,7 +89,8 @@ fn malloc(library: &Library<'_>) -> Allocator {
     Allocator { evidence, ..allocator }
 }
 
-/// musl's weak `malloc` is in lite_malloc; which allocator comes with it shows in what `free` and `realloc` pull in.
+/// Returns the allocator behind musl's weak `malloc`, which is in lite_malloc. The members that `free` and `realloc`
+/// pull in show which one it is.
 fn malloc_of_musl(library: &Library<'_>, lite: &Part<'_>) -> Allocator {
     let provides = format!("member {} defines `malloc`", library.label(lite));
     let unknown = |detail: &str| {
@@ -130,7 +131,7 @@ fn malloc_of_musl(library: &Library<'_>, lite: &Part<'_>) -> Allocator {
     allocator
 }
 
-/// The `__malloc_atfork` that a program linked from it has: the strong one, if there is one.
+/// Returns the `__malloc_atfork` of a program that is linked against the archive: the strong one, if there is one.
 fn hook(library: &Library<'_>) -> Hook {
     let hooks: Vec<Hook> =
         library.parts.iter().filter_map(|part| part.exported(b"__malloc_atfork")).map(facts::strength).collect();
@@ -141,7 +142,7 @@ fn hook(library: &Library<'_>) -> Hook {
     }
 }
 
-/// Whether `allograft graft` takes it; its own rules are stricter, and say why.
+/// Returns whether `allograft graft` takes the archive. Its own rules are stricter, and give the reason.
 fn graft(library: &Library<'_>, libc: Libc, malloc: &str) -> Graft {
     let tied = library.parts.iter().any(|part| part.mentions(b"__malloc_tls_default"));
     let (way, detail) = match libc {
@@ -154,7 +155,7 @@ fn graft(library: &Library<'_>, libc: Libc, malloc: &str) -> Graft {
     Graft { way, detail: detail.to_owned() }
 }
 
-/// Which of musl's allocators a member defines or uses the insides of.
+/// Returns which of musl's allocators a member defines or uses internals of.
 fn insides(part: &Part<'_>) -> Option<&'static str> {
     let kinds = [(name::MALLOCNG, &b"__malloc_context"[..]), (name::OLDMALLOC, b"__bin_chunk")];
     kinds.into_iter().find(|(_, inside)| part.mentions(inside)).map(|(kind, _)| kind)

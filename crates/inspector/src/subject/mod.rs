@@ -1,4 +1,4 @@
-//! What is asked of each kind of file: one ELF file, or an archive of many.
+//! Inspects each kind of file: one ELF file, or an archive of many.
 
 pub(crate) mod image;
 pub(crate) mod library;

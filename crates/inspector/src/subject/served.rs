@@ -1,4 +1,4 @@
-//! Who serves `malloc` in an ELF file, who serves the language's own blocks, and who serves libc's.
+//! Finds the allocators that serve `malloc`, the language's own blocks, and libc's own blocks in an ELF file.
 
 use crate::bytes::printable;
 use crate::code::Code;
@@ -11,7 +11,8 @@ use crate::report::{Allocator, Evidence, Kind, Libc, Link, Source, name};
 use crate::subject::image::Image;
 use crate::transplanted::Transplant;
 
-/// Shared objects that have no malloc for others, but for glibc's own: with these alone, malloc is glibc's.
+/// Shared objects that define no malloc for others, except glibc's libc. A program that has only these gets glibc's
+/// malloc.
 const WITHOUT_MALLOC: &[&str] = &[
     "libc.so.6",
     "libm.so.6",
@@ -31,7 +32,7 @@ const WITHOUT_MALLOC: &[&str] = &[
     "libz.so.1",
 ];
 
-/// Shared objects that are allocators, by how their names begin.
+/// Prefixes of the names of shared objects that are allocators.
 const ALLOCATORS: &[(&str, &str)] = &[
     ("libmimalloc", "mimalloc"),
     ("libjemalloc", "jemalloc"),
@@ -42,10 +43,10 @@ const ALLOCATORS: &[(&str, &str)] = &[
     ("libscudo", "scudo"),
 ];
 
-/// Who serves what.
+/// The allocator of each kind of block.
 pub(super) struct Served {
     pub(super) malloc: Allocator,
-    /// libc's own blocks, where that is somebody else.
+    /// The allocator of libc's own blocks, if it is another one.
     pub(super) libc: Option<Allocator>,
 }
 
@@ -83,8 +84,8 @@ impl Image<'_, '_> {
         }
     }
 
-    /// Grafted after it was linked: the entry points of musl's allocator jump to the donor. The program's own blocks
-    /// come from there too, if its public names lead to musl's.
+    /// Reads an executable that was grafted after linking: the entry points of musl's allocator jump to the donor. The
+    /// program's own blocks come from the donor too, if its public names lead to musl's.
     fn by_jumps(&self, note: &GraftNote, transplant: Result<Transplant, String>) -> Served {
         let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
         let transplant = match transplant {
@@ -118,7 +119,8 @@ impl Image<'_, '_> {
         Served { malloc: self.unknown(donor.evidence.clone()), libc: Some(donor) }
     }
 
-    /// The note says what libc's own blocks come from. Whether `malloc` does too, the linker has decided.
+    /// Reads a graft's note, which names the allocator of libc's own blocks. The linker has decided whether `malloc` is
+    /// the same.
     fn by_note(&self, note: &GraftNote) -> Served {
         let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
         let symbols = self.marks.malloc_is_libcs();
@@ -132,7 +134,7 @@ impl Image<'_, '_> {
             )),
             None => {}
         }
-        // An object's distances are filled in when it is linked.
+        // In an object the distances are not filled in yet: the linker does that.
         let bond = self.bond.filter(|_| self.kind != Kind::Object);
         match bond {
             Some(Bond::Kept) => evidence.push(Evidence::new(
@@ -184,7 +186,7 @@ impl Image<'_, '_> {
         }
     }
 
-    /// What the symbols say, or the rest of the file where there are none.
+    /// Decides by the symbols, or by the rest of the file where there are none.
     fn by_symbols(&self) -> Served {
         match self.marks.verdict() {
             Verdict::Is(name @ (name::MALLOCNG | name::OLDMALLOC), detail) if !self.malloc_is_musls() => Served {
@@ -200,8 +202,8 @@ impl Image<'_, '_> {
         }
     }
 
-    /// Whether a weak `malloc` is musl's, which does nothing but call `__libc_malloc_impl` (musl
-    /// src/malloc/lite_malloc.c): a program's own may be weak too.
+    /// Whether a weak `malloc` is musl's, which only calls `__libc_malloc_impl` (musl src/malloc/lite_malloc.c). A
+    /// program's own may be weak too.
     fn malloc_is_musls(&self) -> bool {
         let (Some(malloc), Some(inside)) = (self.marks.symbol("malloc"), self.marks.symbol("__libc_malloc_impl"))
         else {
@@ -217,11 +219,11 @@ impl Image<'_, '_> {
         }
     }
 
-    /// A `malloc` that has no other name: the functions that it calls are somebody's.
+    /// Returns the allocator behind a `malloc` without another name, by the functions that it calls.
     fn by_callees(&self, detail: String) -> Allocator {
         let reached = self.marks.symbol("malloc").and_then(|malloc| families::reached(self.elf, malloc));
         let mut evidence = of(Source::Symbols, detail);
-        // Any allocator may call what asks libc for a block of libc's own, such as atexit.
+        // Any allocator may call libc functions that need a block of libc's own, such as atexit.
         if let Some((whose, function)) = reached.filter(|(whose, _)| ![name::MALLOCNG, name::GLIBC].contains(whose)) {
             evidence.insert(0, Evidence::new(Source::Code, format!("`malloc` calls `{function}`")));
             return self.named(whose, evidence);
@@ -233,8 +235,8 @@ impl Image<'_, '_> {
         self.unknown(evidence)
     }
 
-    /// By functions beside `malloc` that are one allocator's own, and its constants: what a library shows that has the
-    /// names of what it offers, and no others.
+    /// Decides by the allocator's own functions beside `malloc`, and by its constants. A library that has only the
+    /// symbols that it exports shows no more.
     fn by_exports(&self) -> Option<(&'static str, Source, String)> {
         let all = |names: &[&str]| names.iter().all(|name| self.marks.has(name));
         let others = self.constants.others();
@@ -258,15 +260,15 @@ impl Image<'_, '_> {
         if soname == b"libc.so.6" && alias && self.constants.has(Origin::Glibc) && others.is_empty() {
             return Some((name::GLIBC, Source::Symbols, "`malloc` is `__libc_malloc` in libc.so.6".to_owned()));
         }
-        // musl's libc.so, whose `free` is for others to call.
+        // musl's libc.so exports `free`.
         if self.kind == Kind::Shared && self.constants.has(Origin::Mallocng) && self.constants.has(Origin::Musl) {
             return self.free_of_mallocng().map(|detail| (name::MALLOCNG, Source::Code, detail));
         }
         None
     }
 
-    /// Code that is proof, constants where they are, and nothing else: any other allocator may be there for a language,
-    /// or for a caller that names it.
+    /// Decides by code that is proof and by constants that cannot be elsewhere, and by nothing else. Any other
+    /// allocator may be there for a language, or for a caller that names it.
     fn without_symbols(&self) -> Allocator {
         if let Some(detail) = self.constants.details(Origin::Mallocng)
             && let Some(free) = self.free_of_mallocng()
@@ -275,8 +277,8 @@ impl Image<'_, '_> {
             evidence.push(Evidence::new(Source::Code, free));
             return Allocator::named(name::MALLOCNG, evidence);
         }
-        // glibc's malloc is a strong symbol of the file that has these texts (malloc/malloc.c), so that a program that
-        // brings its own malloc cannot have that file beside it.
+        // glibc's malloc is a strong symbol of the file that has these texts (malloc/malloc.c). Therefore a program
+        // with its own malloc cannot contain that file.
         if let Some(detail) = self.constants.details(Origin::Glibc).filter(|_| self.is_static()) {
             return Allocator::named(name::GLIBC, of(Source::Constants, detail));
         }
@@ -292,7 +294,7 @@ impl Image<'_, '_> {
         self.unknown(Vec::new())
     }
 
-    /// What of the code shows that musl's `free` is the one that the program calls.
+    /// Returns the evidence in the code that the program calls musl's `free`.
     fn free_of_mallocng(&self) -> Option<String> {
         let code = Code::of(self.elf)?;
         let loaded = self.elf.loaded();
@@ -309,7 +311,7 @@ impl Image<'_, '_> {
         ))
     }
 
-    /// A dynamic program has its `malloc` from the first library that has one.
+    /// Returns the allocator of a dynamic program: its `malloc` comes from the first library that has one.
     fn libraries(&self) -> Allocator {
         if self.kind == Kind::Shared {
             if self.marks.needs("malloc") || self.elf.dynamic_symbols.iter().any(|symbol| symbol.is_needed()) {
@@ -322,7 +324,7 @@ impl Image<'_, '_> {
         let is_plain = |library: &[u8]| {
             WITHOUT_MALLOC.iter().any(|known| known.as_bytes() == library) || library.starts_with(b"ld-linux")
         };
-        // Whatever comes before it may have a malloc too, and would be asked first.
+        // A library before it may have a malloc too, and would be searched first.
         if let Some(first) = needed.iter().find(|library| !is_plain(library))
             && let Some((_, allocator)) = ALLOCATORS.iter().find(|(start, _)| first.starts_with(start.as_bytes()))
         {
@@ -354,7 +356,7 @@ impl Image<'_, '_> {
         }
     }
 
-    /// What serves the language's own blocks, if that is not `malloc`.
+    /// Returns the allocator of the language's own blocks, if that is not `malloc`.
     pub(super) fn language(&self, malloc: &Allocator) -> Option<Allocator> {
         if self.marks.is_go() || self.constants.has(Origin::Go) {
             let go = match self.marks.is_go() {
@@ -378,7 +380,7 @@ impl Image<'_, '_> {
         self.another_for_rust(malloc)
     }
 
-    /// "unknown" for a Rust program with an allocator in it that may be what it uses.
+    /// Returns "unknown" for a Rust program that contains an allocator that it may use.
     fn another_for_rust(&self, malloc: &Allocator) -> Option<Allocator> {
         let (origin, detail) =
             self.constants.others().into_iter().find(|(origin, _)| !name::is_variant(&malloc.name, origin.name()))?;
@@ -387,8 +389,8 @@ impl Image<'_, '_> {
         Some(Allocator::named(name::UNKNOWN, of(Source::Constants, detail)))
     }
 
-    /// Rust calls its allocator through `__rust_alloc`; where the compiler has left nothing of that, the prefix of the
-    /// crate's jemalloc is what tells.
+    /// Returns the allocator of a Rust program. Rust calls it through `__rust_alloc`. Where the compiler has left
+    /// nothing of that, the prefix of the crate's jemalloc is the evidence.
     fn language_of_rust(&self, malloc: &Allocator) -> Option<Allocator> {
         if self.marks.has_rust_default() && self.constants.others().is_empty() {
             return None;
@@ -421,7 +423,7 @@ impl Image<'_, '_> {
         Some(Allocator::named(name::UNKNOWN, of(Source::Symbols, detail)))
     }
 
-    /// An allocator that is known, with the constants that confirm it and the version that they carry.
+    /// Returns a known allocator, with the constants that confirm it and the version that they state.
     fn named(&self, name: &str, evidence: Vec<Evidence>) -> Allocator {
         let mut allocator = Allocator::named(name, evidence);
         let confirming = self.constants.found().filter(|(origin, _)| origin.name() == name);
@@ -430,7 +432,7 @@ impl Image<'_, '_> {
         allocator
     }
 
-    /// "unknown", with everything that was seen.
+    /// Returns "unknown", with all observations.
     fn unknown(&self, mut evidence: Vec<Evidence>) -> Allocator {
         for (origin, detail) in self.constants.found().filter(|(origin, _)| origin.serves_malloc()) {
             let detail =

@@ -1,4 +1,4 @@
-//! Checks that one allocator is in the archive, that nothing of the old one is, and that fork is looked after.
+//! Checks that one allocator is in the archive, that no part of the old one is, and that fork has a hook.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,8 +9,8 @@ use crate::elf::{SHT_REL, SHT_RELA, STB_GLOBAL, Symbol};
 use crate::library::{Library, Part};
 use crate::report::Arch;
 
-/// The insides of musl's allocators: mallocng, oldmalloc, lite_malloc. `__bump_lockptr` is not among them: fork's
-/// member has a weak one of its own.
+/// Internals of musl's allocators: mallocng, oldmalloc, lite_malloc. `__bump_lockptr` is not among them: fork's member
+/// has a weak one of its own.
 const INSIDES: [&str; 11] = [
     "__malloc_context",
     "__malloc_size_classes",
@@ -28,7 +28,7 @@ const INSIDES: [&str; 11] = [
 /// Code that is shorter cannot take and release a lock.
 const LEAST_HOOK: u64 = 9;
 
-/// Each function of the family comes from one member.
+/// Checks that each function of the family comes from one member.
 pub(super) fn one_provider(graft: &Library<'_>) -> Check {
     let definitions = graft.definitions();
     let mut complaints = Vec::new();
@@ -47,7 +47,7 @@ pub(super) fn one_provider(graft: &Library<'_>) -> Check {
     })
 }
 
-/// Nobody defines the old allocator's insides, and nobody asks for what is gone.
+/// Checks that no member defines internals of the old allocator, and that none needs what was removed.
 pub(super) fn no_trace(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Check {
     let definitions = graft.definitions();
     let mut complaints = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn no_trace(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Chec
         let text = printable(name);
         let gone = match known_by_stock.get(name) {
             Some(&defined) => defined,
-            // Asked for by nobody in stock: the donor's own needs are a check of their own.
+            // Stock does not have the name. A separate check covers the donor's own needs.
             None => INSIDES.iter().any(|inside| inside.as_bytes() == name) || text.starts_with("__malloc_"),
         };
         if gone {
@@ -71,7 +71,7 @@ pub(super) fn no_trace(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Chec
     Check::unless("no-trace", complaints, || "nothing of the old allocator is left, and nobody asks for it".to_owned())
 }
 
-/// Names that members ask for and no member defines, each with the first that asks.
+/// Returns the names that members need and no member defines, each with the first member that needs it.
 pub(super) fn unresolved<'l, 'a>(
     library: &'l Library<'a>,
     definitions: &HashMap<&'a [u8], Vec<usize>>,
@@ -86,7 +86,7 @@ pub(super) fn unresolved<'l, 'a>(
     found
 }
 
-/// Every global name of an archive, and whether a member defines it.
+/// Returns every global name of an archive, and whether a member defines it.
 pub(super) fn known_names<'a>(library: &Library<'a>) -> HashMap<&'a [u8], bool> {
     let mut names = HashMap::new();
     for symbol in library.parts.iter().flat_map(|part| &part.elf.symbols) {
@@ -99,7 +99,7 @@ pub(super) fn known_names<'a>(library: &Library<'a>) -> HashMap<&'a [u8], bool> 
     names
 }
 
-/// The donor has a fork hook that does something, and fork calls it.
+/// Checks that the donor has a fork hook that does something, and that fork calls it.
 pub(super) fn fork_hook(graft: &Library<'_>, donor: &Donor) -> Check {
     let fails = |detail: &str| Check::new("fork-hook", false, detail);
     let part = donor.part(graft);
@@ -131,13 +131,13 @@ fn is_hook(symbol: &Symbol<'_>) -> bool {
     symbol.name == b"__malloc_atfork" && symbol.binding != 0
 }
 
-/// Whether the function is nothing but a return, behind a landing pad at most.
+/// Whether the function consists of a return, after a landing pad at most.
 fn only_returns(arch: Arch, code: &[u8]) -> bool {
     let (pads, returns): (&[&[u8]], &[&[u8]]) = match arch {
         Arch::X86_64 => (&[b"\xf3\x0f\x1e\xfa"], &[b"\xc3", b"\xf3\xc3"]),
         Arch::Aarch64 => (&[b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5"], &[b"\xc0\x03\x5f\xd6"]),
         Arch::I686 => (&[b"\xf3\x0f\x1e\xfb"], &[b"\xc3", b"\xf3\xc3"]),
-        // `bx lr`, as ARM and as Thumb code has it.
+        // `bx lr`, in ARM code and in Thumb code.
         Arch::Arm => (&[], &[b"\x1e\xff\x2f\xe1", b"\x70\x47"]),
         Arch::Riscv64 => (&[], &[b"\x82\x80", b"\x67\x80\x00\x00"]),
         _ => return false,
@@ -146,7 +146,7 @@ fn only_returns(arch: Arch, code: &[u8]) -> bool {
     returns.iter().any(|instruction| code.starts_with(instruction))
 }
 
-/// Whether a relocation of the member is against its symbol of that index.
+/// Whether a relocation of the member refers to its symbol number `index`.
 fn is_used(part: &Part<'_>, index: usize) -> bool {
     let tables = part.elf.sections.iter().filter(|section| [SHT_RELA, SHT_REL].contains(&section.kind));
     let mut tables = tables.map(|section| (section.kind, part.elf.bytes.over(section.data.unwrap_or_default())));

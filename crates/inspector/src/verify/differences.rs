@@ -1,4 +1,4 @@
-//! What is another thing in a graft than in stock, symbol by symbol, and why.
+//! The symbols that differ between a graft and stock, with the reasons.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -11,29 +11,29 @@ use crate::elf::{STB_WEAK, STV_HIDDEN, Symbol};
 use crate::library::{Library, Part};
 use crate::note::Subject;
 
-/// A symbol that is another thing in the graft than in stock.
+/// A symbol whose definition in the graft differs from stock's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Its name.
     pub symbol: String,
-    /// What it was; nothing when stock has none.
+    /// Its definition in stock. `None` if stock has none.
     pub before: Option<Definition>,
-    /// What it is; nothing when the graft has none.
+    /// Its definition in the graft. `None` if the graft has none.
     pub after: Option<Definition>,
-    /// Why; nothing when there is no reason for it.
+    /// The reason. `None` if the difference is unexplained.
     pub why: Option<&'static str>,
 }
 
-/// What a symbol is in an archive.
+/// The definition of a symbol in an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Definition {
     /// The first member that defines it: its ordinal and name.
     pub member: String,
-    /// Whether a program's own takes its place without a word.
+    /// Whether a program's own definition replaces it without an error.
     pub weak: bool,
-    /// Whether it is seen by libc only.
+    /// Whether only libc sees it.
     pub hidden: bool,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
@@ -48,7 +48,7 @@ impl Definition {
     }
 }
 
-/// Each name with the first member that defines it, as the strongest binding that it has there.
+/// Each name with the first member that defines it, and the strongest definition there.
 type Definitions<'l, 'a> = BTreeMap<&'a [u8], (&'l Part<'a>, &'l Symbol<'a>)>;
 
 fn definitions<'l, 'a>(library: &'l Library<'a>) -> Definitions<'l, 'a> {
@@ -56,7 +56,7 @@ fn definitions<'l, 'a>(library: &'l Library<'a>) -> Definitions<'l, 'a> {
     for part in &library.parts {
         for symbol in part.exports() {
             let known = found.entry(symbol.name).or_insert((part, symbol));
-            // A linker takes the first member; that has a strong symbol where a weak one only stands in.
+            // A linker takes the first member; it has a strong symbol where a weak one is only a default.
             if known.1.binding == STB_WEAK && symbol.binding != STB_WEAK && known.0.place != part.place {
                 *known = (part, symbol);
             }
@@ -65,7 +65,7 @@ fn definitions<'l, 'a>(library: &'l Library<'a>) -> Definitions<'l, 'a> {
     found
 }
 
-/// Every difference, in the order of names.
+/// Returns every difference, ordered by name.
 pub(super) fn between(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>) -> Vec<Difference> {
     let (before, after) = (definitions(stock), definitions(graft));
     let asked = asked_for(graft);
@@ -85,7 +85,7 @@ pub(super) fn between(graft: &Library<'_>, donors: &[Donor], stock: &Library<'_>
         let hidden = is.is_some_and(|(_, symbol)| symbol.visibility == STV_HIDDEN);
         let why = match (donor, is) {
             (Some(subject), _) => reason(subject, name, was.is_some(), hidden),
-            // What is gone is an inside of the old allocator: hidden, and nobody is left who asks for it.
+            // A missing symbol was internal to the old allocator: hidden, and no member needs it any more.
             (None, None) => (was.is_some_and(|(_, symbol)| symbol.visibility == STV_HIDDEN) && !asked.contains(name))
                 .then_some("an inside of the old one: only members that went with it asked for it"),
             (None, Some((_, symbol))) => (symbol.binding == STB_WEAK)
@@ -106,7 +106,7 @@ fn asked_for<'a>(library: &Library<'a>) -> HashSet<&'a [u8]> {
     symbols.filter(|symbol| symbol.is_needed()).map(|symbol| symbol.name).collect()
 }
 
-/// Why a donor defines a name.
+/// Returns the reason why a donor defines a name.
 fn reason(subject: Subject, name: &[u8], was_there: bool, hidden: bool) -> Option<&'static str> {
     let is = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
     match subject {
@@ -123,13 +123,13 @@ fn reason(subject: Subject, name: &[u8], was_there: bool, hidden: bool) -> Optio
             Some("the donor's string function; weak, so that a program may still bring its own")
         }
         Subject::Strings if is(&STRINGS) => Some("a string function that stock has not"),
-        // musl's assembly has some of its own: `__memcpy_fwd_alias_1` (src/string/x86_64/memmove.s).
+        // musl's assembly has some local names: `__memcpy_fwd_alias_1` (src/string/x86_64/memmove.s).
         Subject::Strings if hidden && name.starts_with(b"__") => Some("libc's own name of the donor's string function"),
         _ => None,
     }
 }
 
-/// Good when every difference has a reason.
+/// Passes when every difference has a reason.
 pub(super) fn check(differences: &[Difference]) -> Check {
     let unexplained = differences.iter().filter(|difference| difference.why.is_none());
     let complaints = unexplained.map(|difference| {

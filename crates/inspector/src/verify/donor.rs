@@ -1,4 +1,4 @@
-//! Checks on a donor's member: its note, its options, what it defines and what it asks for.
+//! Checks on a donor's member: its note, its options, its definitions and its undefined symbols.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -14,14 +14,14 @@ use crate::note::{self, DESCRIPTION_SIZE, GraftNote, Subject};
 const OPTIONS_SECTION: &[u8] = b".rodata.allograft.options";
 /// "ARGO", read as a little-endian number.
 const OPTIONS_MAGIC: u32 = 0x4f47_5241;
-/// Bytes before the first entry of the options block.
+/// The size in bytes of the header of the options block.
 const OPTIONS_HEADER: usize = 16;
-/// Bytes of one entry.
+/// The size in bytes of an entry.
 const OPTION_SIZE: usize = 64;
-/// Bytes of an option's name, with at least one NUL.
+/// The size in bytes of an option's name, with at least one NUL.
 const OPTION_NAME: usize = 32;
 
-/// What linkers define by themselves.
+/// Names that linkers define.
 const OF_LINKERS: [&[u8]; 13] = [
     b"_GLOBAL_OFFSET_TABLE_",
     b"_DYNAMIC",
@@ -41,7 +41,7 @@ const OF_LINKERS: [&[u8]; 13] = [
 /// The member that carries a note.
 pub(super) struct Donor {
     pub(super) subject: Subject,
-    /// The place in [`Library::parts`].
+    /// The member's place in [`Library::parts`].
     pub(super) number: usize,
     pub(super) note: GraftNote,
     /// The number of the note's section.
@@ -54,7 +54,7 @@ impl Donor {
     }
 }
 
-/// The sections that hold a note on the subject: the numbers of the part and of the section in it.
+/// Returns the sections that hold a note on the subject: the numbers of the part and of the section in it.
 fn sections(graft: &Library<'_>, subject: Subject) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (number, part) in graft.parts.iter().enumerate() {
@@ -65,12 +65,12 @@ fn sections(graft: &Library<'_>, subject: Subject) -> Vec<(usize, usize)> {
     found
 }
 
-/// Whether some member claims to be a donor.
+/// Whether a member has a note on the subject.
 pub(super) fn is_there(graft: &Library<'_>, subject: Subject) -> bool {
     !sections(graft, subject).is_empty()
 }
 
-/// There is one note on the subject in the archive, and it is well formed.
+/// Checks that the archive has one note on the subject, and that it is well formed.
 pub(super) fn note(name: &str, graft: &Library<'_>, subject: Subject) -> (Check, Option<Donor>) {
     let fails = |detail: String| (Check::new(name, false, detail), None);
     let found = sections(graft, subject);
@@ -97,7 +97,7 @@ pub(super) fn note(name: &str, graft: &Library<'_>, subject: Subject) -> (Check,
     }
 }
 
-/// Where the description of the note starts in its section.
+/// The offset of the note's description in its section.
 const DESCRIPTION: usize = 24;
 
 fn well_formed(part: &Part<'_>, section: &Section<'_>, subject: Subject) -> Result<GraftNote, String> {
@@ -136,7 +136,7 @@ fn well_formed(part: &Part<'_>, section: &Section<'_>, subject: Subject) -> Resu
 /// The keys of the note, in order.
 const KEYS: [&str; 5] = ["donor", "version", "options", "object", "allograft"];
 
-/// The donor's bytes are those that the note has the checksum of.
+/// Checks that the donor's bytes have the checksum that the note states.
 pub(super) fn checksum(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
     let part = donor.part(graft);
     let mut bytes = graft.member(part).data.to_vec();
@@ -160,7 +160,8 @@ pub(super) fn checksum(name: &str, graft: &Library<'_>, donor: &Donor) -> Check 
     }
 }
 
-/// The options block is well formed, its values are in range, and those that were set are in the note.
+/// Checks that the options block is well formed, that its values are in range, and that the note names those that were
+/// set.
 pub(super) fn options(graft: &Library<'_>, donor: &Donor) -> Check {
     const NAME: &str = "options";
     let part = donor.part(graft);
@@ -238,7 +239,7 @@ fn read_options(block: &Bytes<'_>) -> Result<BTreeMap<String, DonorOption>, Stri
     Ok(options)
 }
 
-/// The donor defines what a graft has to define, as it has to, and nothing else.
+/// Checks that the donor defines all that a graft must define, with the right binding and visibility, and nothing else.
 pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     let part = donor.part(graft);
     let mut complaints = Vec::new();
@@ -248,7 +249,7 @@ pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
         let (binding, visibility) = if public { (STB_WEAK, 0) } else { (STB_GLOBAL, STV_HIDDEN) };
         let expected = if public { "weak and of default visibility" } else { "strong and hidden" };
         match part.exported(name.as_bytes()) {
-            // Donors of earlier releases have none.
+            // Donors of earlier releases lack these.
             None if BESIDE_MUSL.contains(name) => {}
             None => complaints.push(format!("`{name}` is not defined")),
             Some(symbol) if symbol.binding != binding || symbol.visibility != visibility => {
@@ -265,8 +266,8 @@ pub(super) fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     Check::unless("exports", complaints, || format!("{} names, no other", part.exports().count()))
 }
 
-/// What the donor asks for is in the archive, or comes from the linker, or other members ask for it too and have it
-/// from another library: zig's libc.a leaves memcpy to its compiler's runtime.
+/// Checks that every undefined symbol of the donor is defined in the archive or by the linker, or that other members
+/// need it too and get it from another library: zig's libc.a leaves memcpy to its compiler's runtime.
 pub(super) fn needs(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
     let definitions = graft.definitions();
     let part = donor.part(graft);
@@ -289,10 +290,10 @@ pub(super) fn needs(name: &str, graft: &Library<'_>, donor: &Donor) -> Check {
     Check::unless(name, complaints.collect(), || format!("{} symbols, all to be had", needed.len()))
 }
 
-/// Whether a name is one of the functions that compilers call for what a processor has no instruction for, and bring in
-/// a library of their own: an operation, one or two modes of operands and a digit, as `__umoddi3` (GCC internals, "The
+/// Whether a name is one of a compiler's support functions, which replace missing instructions and come with a library
+/// of the compiler's own: an operation, one or two modes of operands and a digit, as `__umoddi3` (GCC internals, "The
 /// GCC low-level runtime library"); on arm `__aeabi_` and a name (Run-time ABI for the Arm Architecture); on aarch64 an
-/// atomic operation out of line.
+/// out-of-line atomic operation.
 fn is_of_compiler(name: &[u8]) -> bool {
     const MODES: [&[u8]; 7] = [b"si", b"di", b"ti", b"sf", b"df", b"xf", b"tf"];
     if name.starts_with(b"__aeabi_") || name.starts_with(b"__aarch64_") {

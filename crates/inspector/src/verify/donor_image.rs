@@ -1,5 +1,5 @@
-//! The donor in a grafted executable, compared with the linked donor that it was made from. No code of the editor's is
-//! used: the layout is read from the donor's own symbols, sections and relocations.
+//! Compares the donor in a grafted executable with the linked donor that it was made from. It uses no code of the
+//! editor's: the donor's own symbols, sections and relocations give the layout.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use crate::report::Arch;
 use crate::transplanted::{Transplant, loads};
 
 const PT_TLS: u32 = 7;
-/// Bytes of a note before what it says, and of what it says (docs/note.md).
+/// The size in bytes of a note's header, and of its description (docs/note.md).
 const NOTE_HEADER: u64 = 24;
 const NOTE_TEXT: u64 = 512;
-/// The options block: a header, then rows; in each row the value, and whether it is set (docs/options-block.md).
+/// The options block: a header, then rows. A row has the value, and a flag whether it is set (docs/options-block.md).
 const OPTIONS_HEADER: u64 = 16;
 const OPTIONS_ROW: u64 = 64;
 const OPTION_VALUE: Range<u64> = 32..40;
 const OPTION_SET: Range<u64> = 56..60;
-/// `struct transplant_parameters` (crates/donors/transplant/parameters.h): its words, by their place.
+/// `struct transplant_parameters` (crates/donors/transplant/parameters.h): its words, by their index.
 pub(super) const PARAMETERS: u64 = 29;
 const SELF_TEST: u64 = 13;
 
-/// Whether the three segments of the donor in the executable `graft` hold the linked donor `donor`, and whatever a
-/// graft fills in makes sense; with the stock file `stock`, whether it fits that.
+/// Checks that the three segments of the donor in the executable `graft` hold the linked donor `donor`, and that the
+/// fields that a graft fills in are valid; with the stock file `stock`, that they fit it.
 ///
 /// # Errors
-/// Files that are no ELF files.
+/// A file is no ELF file.
 pub fn donor_image(graft: &[u8], donor: &[u8], stock: Option<&[u8]>) -> Result<Check, InspectError> {
     let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
     let (elf, donor) = (parse(graft)?, parse(donor)?);
@@ -43,12 +43,12 @@ pub fn donor_image(graft: &[u8], donor: &[u8], stock: Option<&[u8]>) -> Result<C
     })
 }
 
-/// The donor as it was linked.
+/// The linked donor.
 struct Linked<'d, 'a> {
     elf: &'d Elf<'a>,
     code: &'d Segment<'a>,
     data: &'d Segment<'a>,
-    /// The end of its data in memory, in whole pages.
+    /// The end of its data in memory, rounded up to whole pages.
     end: u64,
 }
 
@@ -60,7 +60,7 @@ impl<'d, 'a> Linked<'d, 'a> {
         (parts.next().is_none() && code.address == 0 && end < 1 << 32).then_some(Linked { elf, code, data, end })
     }
 
-    /// The donor's memory from its first byte on, as the file says.
+    /// Returns the donor's memory image, from its first byte on, as the file defines it.
     fn memory(&self) -> Vec<u8> {
         let mut memory = vec![0; usize::try_from(self.end).unwrap_or(0)];
         for part in [self.code, self.data] {
@@ -78,7 +78,7 @@ impl<'d, 'a> Linked<'d, 'a> {
         found.map(|symbol| symbol.value).ok_or_else(|| format!("the linked donor has no symbol `{name}`"))
     }
 
-    /// Address and size of a section.
+    /// Returns the address range of a section.
     fn section(&self, name: &str) -> Option<Range<u64>> {
         let section = self.elf.sections.iter().find(|section| section.name == name.as_bytes())?;
         let part = [self.code, self.data].into_iter().find(|part| {
@@ -89,7 +89,7 @@ impl<'d, 'a> Linked<'d, 'a> {
         Some(start..start.checked_add(section.data?.len() as u64)?)
     }
 
-    /// What a graft writes into the donor.
+    /// Returns the ranges that a graft writes in the donor.
     fn filled_in(&self) -> Result<Vec<Range<u64>>, String> {
         let mut ranges = Vec::new();
         for name in [".note.allograft", ".note.allograft.strings"] {
@@ -104,12 +104,13 @@ impl<'d, 'a> Linked<'d, 'a> {
             ranges.extend([OPTION_VALUE, OPTION_SET].map(|part| row + part.start..row + part.end));
         }
         let parameters = self.symbol("transplant_parameters")?;
-        // Magic and format are the donor's own.
+        // Magic and format are already in the donor.
         ranges.push(parameters + 16..parameters + 8 * PARAMETERS);
         Ok(ranges)
     }
 
-    /// Where the code has a distance from the thread pointer: the address of four bytes, and which of their bits.
+    /// Returns the fields in code that hold a distance from the thread pointer: the address of four bytes, and a mask
+    /// of their bits.
     fn thread_distances(&self) -> Vec<(u64, u32)> {
         let tables =
             self.elf.sections.iter().filter(|section| section.kind == SHT_RELA && section.flags & SHF_ALLOC == 0);
@@ -196,14 +197,14 @@ fn compare(
     Ok(complaints)
 }
 
-/// Takes the graft's distances over into `wanted`, if all of them have changed by the same.
+/// Copies the graft's distances into `wanted`, if all of them have changed by the same amount.
 fn thread_distances(linked: &Linked<'_, '_>, found: &[u8], wanted: &mut [u8]) -> Option<String> {
     let mut shift = None;
     for (place, bits) in linked.thread_distances() {
         let place = usize::try_from(place).ok()?;
         let word = |bytes: &[u8]| bytes.get(place..)?.first_chunk().map(|word| u32::from_le_bytes(*word));
         let (now, before) = (word(found)?, word(wanted)?);
-        // Parts of a distance do not say by how much all of it has changed.
+        // A field with a part of a distance does not show by how much the whole distance has changed.
         if bits == u32::MAX && *shift.get_or_insert(now.wrapping_sub(before)) != now.wrapping_sub(before) {
             return Some(format!(
                 "the distance from the thread pointer at {place:#x} of the donor does not fit the others"
@@ -214,7 +215,7 @@ fn thread_distances(linked: &Linked<'_, '_>, found: &[u8], wanted: &mut [u8]) ->
     None
 }
 
-/// What the graft tells the donor about the program.
+/// Checks the fields that describe the program to the donor.
 fn parameters(
     elf: &Elf<'_>,
     linked: &Linked<'_, '_>,
@@ -260,7 +261,7 @@ fn parameters(
     let told = [storage.address.wrapping_sub(base), image.len() as u64, storage.memory, storage.align];
     expect("thread-local storage", (14..18).map(word).eq(told));
 
-    // Behind the donor's data: the image of thread-local storage, then the words to relocate, then nothing.
+    // After the donor's data: the image of thread-local storage, then the words to relocate, then zeros.
     let inside = |address: u64| usize::try_from(address.checked_sub(split)?).ok().filter(|at| *at <= data.len());
     let (table, count) = (word(4), word(5));
     let ends = |size: u64| table.checked_add(size).and_then(inside);
@@ -293,14 +294,14 @@ fn parameters(
     Ok(complaints)
 }
 
-/// The first word of each entry of a table, and another one.
+/// Returns the first word of each entry of a table, and the word at `second`.
 fn pairs(elf: &Elf<'_>, table: &[u8], size: usize, second: usize) -> Vec<(u64, u64)> {
     let entries = table.chunks_exact(size).map(|entry| elf.bytes.over(entry));
     entries.filter_map(|entry| Some((entry.u64(0)?, entry.u64(second)?))).collect()
 }
 
-/// Thread-local storage begins as both were: the program's part, and the donor's before it (x86_64) or behind it; zeros
-/// between.
+/// Checks that thread-local storage begins as both images do: the donor's part before the program's (x86_64) or after
+/// it, with zeros between.
 fn storage_image(elf: &Elf<'_>, linked: &Linked<'_, '_>, image: &[u8], stock: Option<&Elf<'_>>) -> Option<String> {
     let of = |elf: &Elf<'_>| {
         let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS);

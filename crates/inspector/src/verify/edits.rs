@@ -1,5 +1,5 @@
-//! The edits of a grafted executable beside its entry points: where a thread ends, and where main is handed to libc.
-//! Each is one operand of one instruction that stock has, too.
+//! The edits of a grafted executable beside its entry points: at the end of a thread, and where main's address is
+//! passed to libc. Each edit is one operand of one instruction that stock has, too.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::error::InspectError;
 use crate::report::Arch;
 use crate::transplanted::{Transplant, jump_size, loads};
 
-/// Bytes of the longest x86 instruction (Intel SDM, volume 2, 2.3.11).
+/// The longest x86 instruction, in bytes (Intel SDM, volume 2, 2.3.11).
 const LONGEST: u64 = 15;
-/// Bytes of an operand that a graft writes.
+/// The size in bytes of an operand that a graft writes.
 const FIELD: u64 = 4;
 
-/// How an instruction names an address.
+/// The way in which an instruction names an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
     /// It calls it.
@@ -30,7 +30,7 @@ pub(super) enum Naming {
     Word,
 }
 
-/// An instruction that names another address than in stock, and is the same otherwise.
+/// An instruction that names another address than in stock, and is otherwise the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Edit {
     /// The bytes that may differ.
@@ -42,11 +42,11 @@ pub(super) struct Edit {
     pub(super) after: u64,
 }
 
-/// Whether the graft names the donor where it has to and nowhere else: `donor` is the donor as it was linked. What the
-/// donor is told of the program ([`super::donor_image`]) says what stock names there.
+/// Checks that the graft names the donor where it must and nowhere else. `donor` is the linked donor. The fields that
+/// describe the program to the donor ([`super::donor_image`]) say what stock names at these places.
 ///
 /// # Errors
-/// Files that are no ELF files.
+/// A file is no ELF file.
 pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
     let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
     let (elf, donor, stock) = (parse(graft)?, parse(donor)?, parse(stock)?);
@@ -63,7 +63,7 @@ pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, I
     })
 }
 
-/// What is wrong with the edits beside the entry points.
+/// Returns the faults of the edits beside the entry points.
 fn expected(elf: &Elf<'_>, transplant: &Transplant, donor: &Elf<'_>, stock: &Elf<'_>) -> Result<Vec<String>, String> {
     let base = transplant.donor();
     let told = Told::of(elf, donor, base)?;
@@ -106,7 +106,7 @@ fn expected(elf: &Elf<'_>, transplant: &Transplant, donor: &Elf<'_>, stock: &Elf
     Ok(complaints)
 }
 
-/// What the donor is told of the program: addresses.
+/// The addresses in the fields that describe the program to the donor.
 struct Told {
     main: u64,
     key_destructors: Option<u64>,
@@ -127,8 +127,8 @@ impl Told {
     }
 }
 
-/// The words of stock that hold main's address when it runs, where one of its instructions may load it from: written
-/// there, or by a relocation (R_X86_64_RELATIVE: place, type and value; System V ABI, x86-64, 4.4).
+/// Returns the words of stock that hold main's address at run time, from which an instruction may load it: written in
+/// the file, or by a relocation (R_X86_64_RELATIVE: place, type and value; System V ABI, x86-64, 4.4).
 fn slots(stock: &Elf<'_>, main: u64) -> Vec<u64> {
     let relocation = [8_u64.to_le_bytes(), main.to_le_bytes()].concat();
     let mut found = Vec::new();
@@ -150,8 +150,8 @@ fn symbol(donor: &Elf<'_>, name: &str) -> Result<u64, String> {
     found.map(|symbol| symbol.value).ok_or_else(|| format!("the linked donor has no symbol `{name}`"))
 }
 
-/// The addresses of the bytes in code that are others than in stock and belong to no entry point, those of one edit
-/// behind each other. Of a file that differs everywhere, the first few.
+/// Returns the addresses of code bytes that differ from stock and belong to no entry point. Those of one edit follow
+/// each other. Of a file that differs everywhere, only the first few.
 pub(super) fn changes(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Vec<u64> {
     const MOST: usize = 4096;
     let size = jump_size(graft.arch) as u64;
@@ -174,7 +174,7 @@ pub(super) fn changes(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant)
     found
 }
 
-/// The places at which two blocks differ, as far as both have bytes.
+/// Returns the places at which two blocks differ, up to the end of the shorter one.
 pub(super) fn differences<'d>(one: &'d [u8], other: &'d [u8]) -> impl Iterator<Item = usize> + 'd {
     const STEP: usize = 4096;
     let steps = one.chunks(STEP).zip(other.chunks(STEP)).enumerate().filter(|(_, (one, other))| one != other);
@@ -184,8 +184,8 @@ pub(super) fn differences<'d>(one: &'d [u8], other: &'d [u8]) -> impl Iterator<I
     })
 }
 
-/// The ways to read a changed byte in code, at `address`, as an edit: none if it is no operand. x86 instructions have
-/// no fixed places, so that there may be several; the graft's own has to be among them.
+/// Returns the possible edits that explain a changed byte of code at `address`; none if it is no operand. x86
+/// instructions have no fixed places, so there may be several; the graft's own must be among them.
 pub(super) fn at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
     let (Some((start, before)), Some((same, after))) = (code(stock, address), code(graft, address)) else {
         return Vec::new();
@@ -204,7 +204,7 @@ pub(super) fn at(stock: &Elf<'_>, graft: &Elf<'_>, address: u64) -> Vec<Edit> {
     }
 }
 
-/// The segment with code that holds an address: where it begins, and its bytes.
+/// Returns the executable segment that holds an address: its address, and its bytes.
 fn code<'a>(elf: &Elf<'a>, address: u64) -> Option<(u64, &'a [u8])> {
     let load = loads(elf).find(|load| {
         load.flags & PF_X != 0 && address.wrapping_sub(load.address) < load.data.map_or(0, <[u8]>::len) as u64
@@ -212,7 +212,7 @@ fn code<'a>(elf: &Elf<'a>, address: u64) -> Option<(u64, &'a [u8])> {
     Some((load.address, load.data?))
 }
 
-/// The edit of the instruction that begins at `at`. Its operand is its last four bytes.
+/// Returns the edit of the instruction at `at`, whose operand is its last four bytes.
 fn x86(before: &[u8], after: &[u8], start: u64, at: u64) -> Option<Edit> {
     let decode = |bytes: &[u8]| {
         let from = usize::try_from(at - start).ok()?;
@@ -231,7 +231,7 @@ fn x86(before: &[u8], after: &[u8], start: u64, at: u64) -> Option<Edit> {
     (naming == same).then_some(Edit { field: end - FIELD..end, naming, before, after })
 }
 
-/// The address that an instruction's last four bytes name.
+/// Returns the address that an instruction's last four bytes name.
 fn named(instruction: &Instruction) -> Option<(Naming, u64)> {
     use iced_x86::Mnemonic;
     let relative = instruction.is_ip_rel_memory_operand();
@@ -249,7 +249,7 @@ fn named(instruction: &Instruction) -> Option<(Naming, u64)> {
     }
 }
 
-/// The edit of the branch at `at`: B or BL, with a distance of 26 bits in words (Arm ARM, C6.2).
+/// Returns the edit of the branch at `at`: B or BL, with a distance of 26 bits in words (Arm ARM, C6.2).
 fn aarch64(before: &[u8], after: &[u8], start: u64, at: u64) -> Option<Edit> {
     let word = |bytes: &[u8]| {
         let from = usize::try_from(at.checked_sub(start)?).ok()?;

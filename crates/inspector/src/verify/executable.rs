@@ -1,5 +1,5 @@
-//! Reads a grafted executable again: the donor is there, each entry point leads to it, and the rest is the program's
-//! own.
+//! Reads a grafted executable again: checks that the donor is there, that each entry point jumps to it, and that all
+//! other bytes are the program's own.
 
 use super::Check;
 use super::edits::{self, Edit, differences};
@@ -10,13 +10,14 @@ use crate::note::{self, Subject};
 use crate::transplanted::{Transplant, jump_size, loads};
 
 const PF_W: u32 = 2;
-/// The call at a thread's end, and the operand that names main or the branch to __libc_start_main.
+/// The call at the end of a thread, and the operand that names main or the branch to __libc_start_main.
 const MOST_EDITS: usize = 2;
 
-/// Static checks of an executable that was grafted after it was linked; with its stock file, that nothing else changed.
+/// Returns static checks of an executable that was grafted after linking; with its stock file, also that nothing else
+/// changed.
 ///
 /// # Errors
-/// Files that are no ELF files, or too damaged to be read.
+/// A file is no ELF file, or too damaged to be read.
 pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
     let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
     let elf = parse(graft)?;
@@ -53,7 +54,7 @@ pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, Insp
     Ok(checks)
 }
 
-/// The string functions jump to the donor's, and where there are symbols, they are what these say.
+/// Checks that the string functions jump to the donor's, and that symbols, where there are any, agree on their names.
 fn string_entries(elf: &Elf<'_>, transplant: &Transplant, noted: bool) -> Check {
     let mut complaints: Vec<String> =
         transplant.strings().filter_map(|(address, _)| transplant.leads_to(elf, address).err()).collect();
@@ -64,9 +65,9 @@ fn string_entries(elf: &Elf<'_>, transplant: &Transplant, noted: bool) -> Check 
         complaints.push("there is a note on string functions, and none is redirected".to_owned());
     }
     for (address, name) in transplant.strings().filter(|_| !elf.symbols.is_empty()) {
-        // A landing pad may come before the jump.
+        // A landing pad may precede the jump.
         let at = |symbol: &&Symbol<'_>| symbol.value == address || symbol.value.checked_add(4) == Some(address);
-        // musl keeps some to itself under the name with two underscores.
+        // musl's internal names of some have two underscores before them.
         let says = |symbol: &Symbol<'_>| symbol.name.strip_prefix(b"__").unwrap_or(symbol.name) == name.as_bytes();
         if !elf.symbols.iter().filter(at).any(|symbol| symbol.is_defined() && says(symbol)) {
             complaints.push(format!("no symbol says that the function at {address:#x} is {name}"));
@@ -78,8 +79,8 @@ fn string_entries(elf: &Elf<'_>, transplant: &Transplant, noted: bool) -> Check 
     })
 }
 
-/// The donor's segments can be written or executed, never both. What the program's own can is the program's matter: a
-/// graft leaves their permissions as they were.
+/// Checks that no segment of the donor's can be both written and executed. A graft leaves the permissions of the
+/// program's own segments as they were.
 fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
     let both: Vec<u64> =
         loads(elf).filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0).map(|load| load.address).collect();
@@ -92,8 +93,8 @@ fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
     })
 }
 
-/// Everything that stock loads is loaded from the same addresses with the same bytes, but for the jumps and at most two
-/// operands that name something of the donor's now.
+/// Checks that everything that stock loads is loaded at the same addresses with the same bytes, except the jumps and at
+/// most two operands that now name a place in the donor.
 fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Check {
     let size = jump_size(graft.arch) as u64;
     let mut complaints = Vec::new();
@@ -113,7 +114,7 @@ fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Check
         }
         for at in differences(before, after) {
             let address = load.address + at as u64;
-            // The file's header is loaded with the first segment; it names the new start and the new tables.
+            // The file header is loaded with the first segment; it names the new entry point and the new tables.
             let in_header = load.offset == 0 && at < 64;
             let in_entry = transplant.entries.iter().any(|entry| address.wrapping_sub(entry.address) < size);
             let in_other = others.iter().any(|edit| edit.field.contains(&address));

@@ -1,6 +1,5 @@
-//! The file of a grafted executable as a whole, compared with its stock file: not a byte is lost, moved or added but
-//! what a graft writes. What is loaded is compared by its address elsewhere ([`super::executable`],
-//! [`super::donor_image`]).
+//! Compares the whole file of a grafted executable with its stock file: no byte is lost, moved or added beside what a
+//! graft writes. [`super::executable`] and [`super::donor_image`] compare the loaded bytes by address.
 
 use std::ops::Range;
 
@@ -11,7 +10,8 @@ use crate::error::InspectError;
 use crate::report::Arch;
 use crate::transplanted::loads;
 
-/// Bytes of the headers and of a symbol (64-bit; gABI, "ELF Header", "Program Header", "Sections" and "Symbol Table").
+/// Sizes of the headers and of a symbol, in bytes (64-bit; gABI, "ELF Header", "Program Header", "Sections" and "Symbol
+/// Table").
 const ELF_HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SECTION_HEADER: usize = 64;
@@ -21,15 +21,15 @@ const PT_TLS: u32 = 7;
 const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;
-/// What a graft adds: three segments of the donor's and the note, and six sections.
+/// The additions of a graft: three segments of the donor's and the note, and six sections.
 const NEW_LOADS: usize = 3;
 const NEW_SECTIONS: usize = 6;
 
-/// Whether the file `graft`, as it was written, is the file `stock` with a donor behind it. One that was stripped since
-/// is not.
+/// Checks that the file `graft`, as it was written, is the file `stock` followed by a donor. The check fails for a file
+/// that has been stripped since.
 ///
 /// # Errors
-/// Files that are no ELF files.
+/// A file is no ELF file.
 pub fn whole_file(graft: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
     let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
     let (elf, stock) = (parse(graft)?, parse(stock)?);
@@ -46,7 +46,7 @@ pub fn whole_file(graft: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
     })
 }
 
-/// The ELF header is stock's but for the entry point, the places of the tables and their counts.
+/// Checks that the ELF header is stock's, except the entry point, the offsets of the tables and their counts.
 fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     for range in [0..24, 48..56, 58..60, 62..64] {
         let header = |elf: &Elf<'_>| elf.bytes.data.get(range.clone()).map(<[u8]>::to_vec);
@@ -57,7 +57,7 @@ fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The raw entries of a table.
+/// Returns the raw entries of a table.
 fn table<'a>(elf: &Elf<'a>, at: u64, count: usize, size: usize) -> Vec<&'a [u8]> {
     let bytes = elf.bytes.slice(at, (count * size) as u64).unwrap_or_default();
     bytes.chunks_exact(size).collect()
@@ -67,8 +67,8 @@ fn programs<'a>(elf: &Elf<'a>) -> Vec<&'a [u8]> {
     table(elf, elf.bytes.word(32).unwrap_or(0), elf.segments.len(), PROGRAM_HEADER)
 }
 
-/// The program headers are stock's and the donor's; thread-local storage and the place of the headers themselves are
-/// new.
+/// Checks that the program headers are stock's and the donor's. Thread-local storage and the address of the headers
+/// themselves are new.
 fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     let own = |elf: &Elf<'_>, index: usize| [PT_TLS, PT_PHDR].contains(&elf.segments[index].kind);
     let (mut open, theirs) = (programs(elf).into_iter().enumerate().collect::<Vec<_>>(), programs(stock));
@@ -105,8 +105,8 @@ fn program_headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     }
 }
 
-/// Whether a new segment says of itself what is so: its bytes lie where they are loaded from, its two addresses are
-/// one, and what is no segment to load is for reading.
+/// Whether a new segment's header is true: its offset matches its address, its two addresses are equal, and a segment
+/// that is not loaded is read-only.
 fn in_place(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8]) -> bool {
     let load = loads(elf).find(|load| segment.address.wrapping_sub(load.address) < load.memory.max(1));
     let offset = load.map(|load| load.offset.wrapping_add(segment.address.wrapping_sub(load.address)));
@@ -118,8 +118,8 @@ fn in_place(elf: &Elf<'_>, segment: &Segment<'_>, raw: &[u8]) -> bool {
         && (segment.kind != PT_PHDR || is_table)
 }
 
-/// What stock has in the file and does not load is still there; zeros fill up to the donor. Returns where the donor's
-/// part of the file ends.
+/// Checks that the bytes of stock that are not loaded are still there, and that zeros fill the space up to the donor.
+/// Returns the end of the donor's part of the file.
 fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
     let (found, wanted) = (elf.bytes.data, stock.bytes.data);
     let is_new = |load: &&Segment<'_>| loads(stock).all(|other| other.address != load.address);
@@ -170,8 +170,8 @@ fn range(offset: u64, length: usize) -> Option<Range<usize>> {
     Some(start..start.checked_add(length)?)
 }
 
-/// A number that grows as the values of symbols in thread-local storage have to, for the variables to keep their
-/// distance from the thread pointer (musl, src/env/__init_tls.c, static_init_tls).
+/// Returns a number that grows by as much as the values of symbols in thread-local storage must, so that the variables
+/// keep their distance from the thread pointer (musl, src/env/__init_tls.c, static_init_tls).
 fn storage(elf: &Elf<'_>) -> Option<u64> {
     const GAP: u64 = 16;
     let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?;
@@ -179,13 +179,13 @@ fn storage(elf: &Elf<'_>) -> Option<u64> {
     Some(match elf.arch {
         // The storage ends at the thread pointer.
         Arch::X86_64 => size.wrapping_add(0u64.wrapping_sub(size).wrapping_sub(start) & mask),
-        // It begins behind it.
+        // It begins after the thread pointer.
         _ => 0u64.wrapping_sub(GAP.wrapping_add(start.wrapping_sub(GAP) & mask)),
     })
 }
 
-/// How far a symbol of thread-local storage has moved, if it differs in its section and its value only: the program's
-/// storage is a part of the new one. A symbol of the section itself moves by nothing.
+/// Returns how far a symbol of thread-local storage has moved, if only its section and its value differ: the program's
+/// storage is a part of the new one. A section symbol moves by 0.
 fn moved(elf: &Elf<'_>, stock: &Elf<'_>, found: &[u8], wanted: &[u8]) -> Option<u64> {
     let (found, wanted) = (found.first_chunk::<SYMBOL>()?, wanted.first_chunk::<SYMBOL>()?);
     let section = |elf: &Elf<'_>, symbol: &[u8; SYMBOL]| {
@@ -195,15 +195,15 @@ fn moved(elf: &Elf<'_>, stock: &Elf<'_>, found: &[u8], wanted: &[u8]) -> Option<
     };
     let ((_, was_empty), (index, is_empty)) = (section(stock, wanted)?, section(elf, found)?);
     let value = |symbol: &[u8; SYMBOL]| u64::from_le_bytes(*symbol[8..].first_chunk().unwrap_or(&[0; 8]));
-    // Where the storage begins as zeros, and is not in the file.
+    // The part of the storage that begins as zeros is not in the file.
     let image = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?.data?.len() as u64;
     let empty = if wanted[4] & 15 == STT_TLS { value(found) >= image } else { was_empty };
     let same = found[..6] == wanted[..6] && found[16..] == wanted[16..];
     (same && index >= stock.sections.len() && is_empty == empty).then(|| value(found).wrapping_sub(value(wanted)))
 }
 
-/// Behind the donor come the names of the sections, then their headers, then nothing. Without sections nothing comes at
-/// all.
+/// Checks the end of the file: after the donor come the names of the sections, then their headers, and no more. Without
+/// sections, no bytes follow the donor.
 fn sections(elf: &Elf<'_>, stock: &Elf<'_>, donor: usize) -> Result<(), String> {
     let size = elf.bytes.data.len();
     if stock.sections.is_empty() {
@@ -226,7 +226,7 @@ fn sections(elf: &Elf<'_>, stock: &Elf<'_>, donor: usize) -> Result<(), String> 
         let mut wanted = wanted.to_vec();
         let flags = stock.sections[index].flags;
         if index == names {
-            // Its place and its size.
+            // The section's offset and size.
             wanted[24..40].copy_from_slice(&found[24..40]);
         } else if flags & SHF_TLS != 0 {
             wanted[8..16].copy_from_slice(&(flags & !SHF_TLS).to_le_bytes());

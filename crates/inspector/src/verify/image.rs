@@ -1,21 +1,21 @@
-//! Compares what a grafted executable loads with what it should load, byte for byte.
+//! Compares what a grafted executable loads with what it must load, byte for byte.
 
 use super::Check;
 use crate::elf::{Elf, PT_LOAD, Segment};
 use crate::error::InspectError;
 use crate::transplanted::loads;
 
-/// Bytes of the ELF header and of a program header (64-bit; gABI, "ELF Header" and "Program Header").
+/// Sizes of the ELF header and of a program header, in bytes (64-bit; gABI, "ELF Header" and "Program Header").
 const ELF_HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
-/// Where a program header has its place in the file, which `strip` may change.
+/// The bytes of a program header that hold the file offset, which `strip` may change.
 const FILE_OFFSET: std::ops::Range<usize> = 8..16;
 
-/// Whether the executable `graft` is `expected`, which was made of `stock`: the whole file, or, if it has been stripped
-/// since, everything that is loaded from it.
+/// Checks that the executable `graft` is `expected`, which was made from `stock`: the whole file, or, if it has been
+/// stripped since, everything that is loaded.
 ///
 /// # Errors
-/// Files that are no ELF files.
+/// A file is no ELF file.
 pub fn same_image(graft: &[u8], expected: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
     let name = "bytes";
     if graft == expected {
@@ -33,7 +33,7 @@ pub fn same_image(graft: &[u8], expected: &[u8], stock: &[u8]) -> Result<Check, 
             complaints.push(format!("the segment at {:#x} is not all in the file", found.address));
             continue;
         }
-        // What is compared elsewhere, or not at all, is the same on both sides.
+        // Ranges that are compared elsewhere, or not at all, are made equal on both sides.
         let mut wanted_data = wanted_data.to_vec();
         let unused = unused.start.saturating_sub(found.address)..unused.end.saturating_sub(found.address);
         for range in [own_headers(&elf, found), unused.start as usize..unused.end as usize] {
@@ -49,7 +49,7 @@ pub fn same_image(graft: &[u8], expected: &[u8], stock: &[u8]) -> Result<Check, 
     Ok(Check::unless(name, complaints, || format!("all {loaded} bytes that are loaded are as they have to be")))
 }
 
-/// Where two blocks begin to differ; `None` if they are equal.
+/// Returns the first place where two blocks differ. `None` if they are equal.
 pub(super) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     const STEP: usize = 4096;
     let same = one.chunks(STEP).zip(other.chunks(STEP)).take_while(|(one, other)| one == other).count() * STEP;
@@ -59,8 +59,8 @@ pub(super) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     position.or((one.len() != other.len()).then_some(one.len().min(other.len()))).map(|at| same + at)
 }
 
-/// Where stock's program headers were, if they have been cleared: a graft has its own elsewhere, and `strip` clears
-/// what no section and no header speaks of.
+/// Returns the range of stock's program headers, if they have been cleared: a graft has its own elsewhere, and `strip`
+/// clears bytes that no section and no header covers.
 pub(super) fn cleared_table(graft: &Elf<'_>, stock: &Elf<'_>) -> std::ops::Range<u64> {
     let size = stock.segments.len() * PROGRAM_HEADER;
     let found = loads(stock).find(|load| load.offset == 0).and_then(|load| {
@@ -74,7 +74,7 @@ pub(super) fn cleared_table(graft: &Elf<'_>, stock: &Elf<'_>) -> std::ops::Range
     found.unwrap_or(0..0)
 }
 
-/// The part of a segment that is a header of the file itself, compared by its fields in [`headers`].
+/// Returns the part of a segment that is a header of the file itself. [`headers`] compares its fields.
 fn own_headers(elf: &Elf<'_>, segment: &Segment<'_>) -> std::ops::Range<usize> {
     let size = segment.data.map_or(0, <[u8]>::len);
     if segment.offset == 0 {
@@ -87,10 +87,10 @@ fn own_headers(elf: &Elf<'_>, segment: &Segment<'_>) -> std::ops::Range<usize> {
     }
 }
 
-/// What differs in the headers, but for where things lie in the file.
+/// Returns the differences of the headers, except in file offsets.
 fn headers(elf: &Elf<'_>, right: &Elf<'_>) -> Vec<String> {
     let mut complaints = Vec::new();
-    // Up to e_phoff, then from e_flags to e_phnum.
+    // The bytes up to e_phoff, then from e_flags to e_phnum.
     for (from, to) in [(0, 32), (48, 58)] {
         let (found, wanted) = (elf.bytes.data.get(from..to), right.bytes.data.get(from..to));
         let differs = found
@@ -125,7 +125,7 @@ fn headers(elf: &Elf<'_>, right: &Elf<'_>) -> Vec<String> {
         let kind = if segment.kind == PT_LOAD { "loads" } else { "is about" };
         complaints.push(format!("program header {index}, which {kind} {:#x}, is another", segment.address));
     }
-    // What is loaded is compared by its bytes; the rest lies in the file where those bytes do.
+    // Loaded segments are compared by their bytes; the others lie within those bytes.
     let others = elf.segments.iter().zip(&right.segments).filter(|(found, _)| found.kind != PT_LOAD);
     let misplaced = others.filter(|(found, wanted)| {
         let load = loads(elf).find(|load| found.address.wrapping_sub(load.address) < load.memory && found.memory != 0);

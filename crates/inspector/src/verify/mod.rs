@@ -1,4 +1,4 @@
-//! Reads a graft again: static checks on the archive, and programs that are linked against it and run.
+//! Reads a graft again: static checks of an archive and of an executable.
 
 mod allocator;
 mod differences;
@@ -27,14 +27,14 @@ use crate::error::InspectError;
 use crate::library::Library;
 use crate::note::Subject;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Short and stable.
+    /// A short, stable name.
     pub name: String,
-    /// Whether it is as it has to be.
+    /// Whether it passed.
     pub ok: bool,
-    /// What was found; what was expected, if that is something else.
+    /// The finding, and the expectation if that differs.
     pub detail: String,
 }
 
@@ -43,7 +43,7 @@ impl Check {
         Check { name: name.into(), ok, detail: detail.into() }
     }
 
-    /// Good when there is nothing to complain about.
+    /// Passes if there are no complaints.
     pub(crate) fn unless(name: &str, complaints: Vec<String>, good: impl FnOnce() -> String) -> Self {
         if complaints.is_empty() {
             Check::new(name, true, good())
@@ -53,16 +53,16 @@ impl Check {
     }
 }
 
-/// Something that was not looked at.
+/// A check that was not made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotRun {
-    /// What it would have been.
+    /// The name of the check.
     pub name: String,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a graft has to define for programs: weak, of default visibility.
+/// The symbols that a graft must define for programs: weak, of default visibility.
 pub(crate) const PUBLIC: [&str; 11] = [
     "malloc",
     "calloc",
@@ -77,16 +77,16 @@ pub(crate) const PUBLIC: [&str; 11] = [
     "malloc_usable_size",
 ];
 
-/// What a graft may define for programs that were written for glibc: weak, of default visibility. Stock has none of it.
+/// The symbols that a graft may define for programs written for glibc: weak, of default visibility. Stock has none.
 pub(crate) const BESIDE_MUSL: [&str; 2] = ["malloc_trim", "mallopt"];
 
-/// What a graft has to define for libc's own blocks: strong, hidden.
+/// The symbols that a graft must define for libc's own blocks: strong, hidden.
 pub(crate) const INTERNAL: [&str; 4] = ["__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_free"];
 
-/// What a graft has to define for the rest of libc: strong, hidden.
+/// The symbols that a graft must define for the rest of libc: strong, hidden.
 pub(crate) const HOOKS: [&str; 2] = ["__malloc_donate", "__malloc_atfork"];
 
-/// What grafted string functions are: weak, of default visibility. Not all are there on every architecture.
+/// The string functions of a graft: weak, of default visibility. Not all exist on every architecture.
 pub(crate) const STRINGS: [&str; 22] = [
     "memcpy",
     "memmove",
@@ -112,18 +112,18 @@ pub(crate) const STRINGS: [&str; 22] = [
     "strncat",
 ];
 
-/// Those of them that musl has in good assembly for aarch64, where they stay musl's own.
+/// The string functions that stay musl's own on aarch64, where musl has good assembly for them.
 pub(crate) const STRINGS_OF_MUSL: [&str; 2] = ["memcpy", "memset"];
 
-/// What the rest of musl calls them by: weak, hidden.
+/// musl's internal names of string functions: weak, hidden.
 pub(crate) const STRINGS_INTERNAL: [&str; 4] = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
 
-/// What [`compare`] finds.
+/// The result of [`explain`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
-    /// In the order in which they were made.
+    /// The checks, in the order in which they were made.
     pub checks: Vec<Check>,
-    /// Every symbol that is another thing than in stock; nothing without stock.
+    /// Every symbol whose definition differs from stock's. Empty without stock.
     pub differences: Vec<Difference>,
 }
 
@@ -132,15 +132,15 @@ pub struct Comparison {
 /// An archive that is no graft fails the check `note`; that is no error.
 ///
 /// # Errors
-/// When one of the archives cannot be read.
+/// One of the archives cannot be read.
 pub fn compare(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
     explain(graft, stock).map(|comparison| comparison.checks)
 }
 
-/// The same, with every difference and its reason.
+/// Checks as [`compare`] does, and also returns every difference with its reason.
 ///
 /// # Errors
-/// As [`compare`].
+/// As for [`compare`].
 pub fn explain(graft: &[u8], stock: Option<&[u8]>) -> Result<Comparison, InspectError> {
     let graft = Library::read(graft)?;
     let stock = stock.map(Library::read).transpose()?;
@@ -171,7 +171,7 @@ pub fn explain(graft: &[u8], stock: Option<&[u8]>) -> Result<Comparison, Inspect
     Ok(Comparison { checks, differences })
 }
 
-/// Up to eight complaints in one line.
+/// Returns up to eight complaints in one line.
 pub(crate) fn listed(complaints: &[String]) -> String {
     let shown = complaints.len().min(8);
     let mut text = complaints[..shown].join("; ");

@@ -1,4 +1,4 @@
-//! Compares a graft with the stock archive that it was made of.
+//! Compares a graft with the stock archive that it was made from.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,11 +10,11 @@ use crate::bytes::printable;
 use crate::elf::STV_HIDDEN;
 use crate::library::{Library, Part};
 
-/// How the members of the graft lie in stock.
+/// The correspondence between the members of the graft and of stock.
 struct Alignment {
-    /// Places in stock of the members that the graft has not.
+    /// Places in stock of the members that the graft lacks.
     removed: BTreeSet<usize>,
-    /// Places in the graft of members that stock has not, at that point of its order; donors left out.
+    /// Places in the graft of members that stock lacks at that point of its order, without donors.
     foreign: Vec<usize>,
 }
 
@@ -35,7 +35,7 @@ fn fingerprint(member: &Member<'_>) -> u64 {
     hasher.finish()
 }
 
-/// Each member of the graft is the next one of stock that has the same bytes.
+/// Matches each member of the graft with the next one of stock that has the same bytes.
 fn align(graft: &[Member<'_>], donors: &BTreeSet<usize>, stock: &[Member<'_>]) -> Alignment {
     let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
     for (place, member) in stock.iter().enumerate() {
@@ -59,7 +59,8 @@ fn align(graft: &[Member<'_>], donors: &BTreeSet<usize>, stock: &[Member<'_>]) -
     Alignment { removed, foreign }
 }
 
-/// What does not go is there, byte for byte, in its order; each donor is where the first member was that it replaces.
+/// Checks that every member that was not removed is there, byte for byte and in order, and that each donor is at the
+/// place of the first member that it replaces.
 fn members_kept(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, alignment: &Alignment) -> Check {
     let mut complaints: Vec<String> = alignment
         .foreign
@@ -80,7 +81,7 @@ fn members_kept(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, 
     })
 }
 
-/// Donors that are not where the first removed member of stock was that defines something of theirs.
+/// Returns donors that are not at the place of the first removed member of stock that defines one of their symbols.
 fn misplaced(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, alignment: &Alignment) -> Vec<String> {
     let removed = |part: &&Part<'_>| alignment.removed.contains(&part.place);
     let mut firsts = Vec::new();
@@ -91,7 +92,8 @@ fn misplaced(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, ali
     firsts.sort_unstable();
     let mut complaints = Vec::new();
     for (before, (first, donor)) in firsts.iter().enumerate() {
-        // Members of stock that went before it moved it to the front, donors that came in before it to the back.
+        // Members of stock that were removed before it move it to the front; donors that were added before it move it
+        // to the back.
         if first - alignment.removed.range(..first).count() + before != *donor {
             complaints.push(format!(
                 "the donor is member {}, and the first one that it replaces was {}",
@@ -102,13 +104,13 @@ fn misplaced(graft: &Library<'_>, donors: &[&Part<'_>], stock: &Library<'_>, ali
     complaints
 }
 
-/// Whether a name belongs to an allocator in musl's terms: the functions, and the hooks.
+/// Whether a name is a function or a hook of an allocator in musl.
 fn is_family(name: &[u8]) -> bool {
     let hooks = HOOKS.iter().chain(&["__malloc_allzerop"]);
     PUBLIC.iter().chain(&BESIDE_MUSL).chain(&INTERNAL).chain(hooks).any(|known| known.as_bytes() == name)
 }
 
-/// Hidden names of removed members that only removed members ask for.
+/// Returns the hidden names of removed members that only removed members need.
 fn insides<'a>(stock: &Library<'a>, removed: &BTreeSet<usize>) -> HashSet<&'a [u8]> {
     let mut names: HashSet<&[u8]> = HashSet::new();
     for part in stock.parts.iter().filter(|part| removed.contains(&part.place)) {
@@ -122,12 +124,12 @@ fn insides<'a>(stock: &Library<'a>, removed: &BTreeSet<usize>) -> HashSet<&'a [u
     names
 }
 
-/// A removed member defines nothing that others live on.
+/// Checks that no removed member defines a symbol that other members need.
 fn removed_members(stock: &Library<'_>, donors: &[&Part<'_>], alignment: &Alignment) -> Check {
     let insides = insides(stock, &alignment.removed);
     let (gone, kept): (Vec<&Part<'_>>, Vec<&Part<'_>>) =
         stock.parts.iter().partition(|part| alignment.removed.contains(&part.place));
-    // What another member of stock has too (fork's weak stand-ins) is not lost.
+    // A name that another member of stock defines too (fork's weak defaults) is not lost.
     let kept: HashSet<&[u8]> = kept.iter().flat_map(|part| part.exports()).map(|symbol| symbol.name).collect();
     let mut complaints = Vec::new();
     for &place in alignment.removed.iter().filter(|&&place| !stock.archive.members[place].is_elf()) {
@@ -147,14 +149,14 @@ fn removed_members(stock: &Library<'_>, donors: &[&Part<'_>], alignment: &Alignm
     })
 }
 
-/// Every name that stock defined is defined, but for the allocator's insides.
+/// Checks that every name that stock defines is defined, except the allocator's internals.
 fn symbols_kept(graft: &Library<'_>, stock: &Library<'_>, alignment: &Alignment) -> Check {
     let after = graft.definitions();
     let before = stock.definitions();
     let insides = insides(stock, &alignment.removed);
     let lost: BTreeSet<&[u8]> = before.keys().copied().filter(|name| !after.contains_key(name)).collect();
     let (expected, complaints): (Vec<&[u8]>, Vec<&[u8]>) = lost.into_iter().partition(|name| {
-        // Only what is all hidden cannot be named by a program.
+        // A program cannot name a symbol only if all definitions of it are hidden.
         insides.contains(name)
     });
     let complaints = complaints.iter().map(|name| format!("stock defined `{}`, and nobody does now", printable(name)));

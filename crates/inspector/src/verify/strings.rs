@@ -1,4 +1,4 @@
-//! Checks that the grafted string functions are whole, alone, and weak.
+//! Checks that the grafted string functions are complete, are the only ones, and are weak.
 
 use super::allocator::{known_names, unresolved};
 use super::donor::{self, Donor};
@@ -9,7 +9,7 @@ use crate::library::{Library, Part};
 use crate::note::Subject;
 use crate::report::Arch;
 
-/// All checks on string functions, and their donor's member; nothing where the graft has none.
+/// Returns all checks of string functions, and their donor's member. No checks and `None` if the graft has none.
 pub(super) fn checks(graft: &Library<'_>, stock: Option<&Library<'_>>) -> (Vec<Check>, Option<Donor>) {
     if !donor::is_there(graft, Subject::Strings) {
         return (Vec::new(), None);
@@ -26,8 +26,8 @@ pub(super) fn checks(graft: &Library<'_>, stock: Option<&Library<'_>>) -> (Vec<C
     (checks, donor)
 }
 
-/// The functions are there, and every name gives way to one of another file: zig's runtime libraries define some of
-/// them strongly, and a program may bring its own.
+/// Checks that the functions are there, and that every name yields to another file's: zig's runtime libraries define
+/// some of them strongly, and a program may have its own.
 fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     let part = donor.part(graft);
     let optional = |name: &str| part.elf.arch == Arch::Aarch64 && STRINGS_OF_MUSL.contains(&name);
@@ -36,7 +36,7 @@ fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     let mut complaints: Vec<String> = missing.map(|name| format!("`{name}` is not defined")).collect();
     for symbol in part.exports() {
         let name = printable(symbol.name);
-        // musl keeps to itself what begins with two underscores.
+        // In musl, names that begin with two underscores are internal.
         let (visibility, expected) = match name.starts_with("__") {
             true => (STV_HIDDEN, "weak and hidden"),
             false => (0, "weak and of default visibility"),
@@ -48,7 +48,7 @@ fn exports(graft: &Library<'_>, donor: &Donor) -> Check {
     Check::unless("strings-exports", complaints, || format!("{} names, all weak", part.exports().count()))
 }
 
-/// Nobody beside the donor defines what it does.
+/// Checks that only the donor defines its functions.
 fn one_provider(graft: &Library<'_>, donor: &Donor) -> Check {
     let definitions = graft.definitions();
     let mut complaints = Vec::new();
@@ -64,14 +64,14 @@ fn one_provider(graft: &Library<'_>, donor: &Donor) -> Check {
     })
 }
 
-/// A compiler's runtime library that lies in the archive: it has a weak memcpy for programs without libc.
+/// Whether the member is a compiler's runtime library: it has a weak memcpy for programs without libc.
 fn is_runtime(part: &Part<'_>) -> bool {
     let own = ["__multi3", "__divti3", "__udivti3"].iter().any(|name| part.exported(name.as_bytes()).is_some());
     let strings = || part.exports().filter(|symbol| STRINGS.iter().any(|name| name.as_bytes() == symbol.name));
     own && strings().all(|symbol| symbol.binding == STB_WEAK)
 }
 
-/// Nobody asks for what went with the old ones.
+/// Checks that no member needs a symbol that was removed with the old string functions.
 fn references(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Check {
     let known = stock.map(known_names).unwrap_or_default();
     let mut complaints = Vec::new();

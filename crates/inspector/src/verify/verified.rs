@@ -1,5 +1,5 @@
-//! Bytes that have been read again and found to be whole. Nothing else makes them, so that who takes nothing but these
-//! cannot place what has not been verified.
+//! Bytes that have been read again and verified. Only this module makes them, so code that accepts nothing else cannot
+//! write bytes that have not been verified.
 
 use std::fmt;
 
@@ -15,18 +15,18 @@ pub struct Verified {
     sha256: String,
 }
 
-/// What is kept of verified bytes when they are dropped: enough to know them again.
+/// A fingerprint of verified bytes that outlives them: enough to recognise them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seal {
     sha256: String,
 }
 
-/// Why bytes are not verified.
+/// The reason why bytes are not verified.
 #[derive(Debug)]
 pub enum Unsound {
     /// They cannot be read.
     Unreadable(InspectError),
-    /// These checks failed: at least one.
+    /// These checks failed; there is at least one.
     Failed(Vec<Check>),
 }
 
@@ -51,20 +51,20 @@ impl From<InspectError> for Unsound {
 }
 
 impl Verified {
-    /// Verifies a grafted archive; with the stock archive that it was made of, completely.
+    /// Verifies a grafted archive; with the stock archive that it was made from, completely.
     ///
     /// # Errors
-    /// The checks that it does not pass.
+    /// The checks that failed.
     pub fn archive(graft: Vec<u8>, stock: Option<&[u8]>) -> Result<Verified, Unsound> {
         let checks = compare(&graft, stock)?;
         Verified::unless_failed(graft, checks)
     }
 
-    /// Verifies an executable that was grafted after it was linked. `stock` is what it was made of, and `donor` the
-    /// donor as it was linked. Nothing is run.
+    /// Verifies an executable that was grafted after linking. `stock` is the executable before the graft, and `donor`
+    /// the linked donor. Nothing is run.
     ///
     /// # Errors
-    /// The checks that it does not pass.
+    /// The checks that failed.
     pub fn executable(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
         let mut checks = executable(&graft, Some(stock))?;
         checks.push(donor_image(&graft, donor, Some(stock))?);
@@ -74,10 +74,10 @@ impl Verified {
     }
 
     /// Verifies a file that holds donors and no host: an object, an archive of one, or a shared object. `notes` are the
-    /// texts of the notes that it has to carry, of an allocator and of string functions.
+    /// texts of the notes that it must carry, of an allocator and of string functions.
     ///
     /// # Errors
-    /// The checks that it does not pass.
+    /// The checks that failed.
     pub fn donors(file: Vec<u8>, notes: [Option<&str>; 2]) -> Result<Verified, Unsound> {
         let found = note::texts(&file)?;
         let kinds = ["note", "strings-note"];
@@ -109,25 +109,25 @@ impl Verified {
         &self.bytes
     }
 
-    /// Their SHA-256, in hexadecimal.
+    /// Returns their SHA-256, in hexadecimal.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// Remembers the bytes.
+    /// Returns a fingerprint of the bytes.
     pub fn seal(&self) -> Seal {
         Seal { sha256: self.sha256.clone() }
     }
 }
 
 impl Seal {
-    /// The same bytes again, made anew; `None` if they are others.
+    /// Returns `bytes` as verified if they are the same as before; else `None`.
     pub fn confirm(&self, bytes: Vec<u8>) -> Option<Verified> {
         let sha256 = sha256(&bytes);
         (sha256 == self.sha256).then_some(Verified { bytes, sha256 })
     }
 
-    /// Their SHA-256, in hexadecimal.
+    /// Returns their SHA-256, in hexadecimal.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }

@@ -1,4 +1,4 @@
-//! Checks on the archive as a whole: its index and its architecture.
+//! Checks of the whole archive: its index and its architecture.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use crate::bytes::printable;
 use crate::library::Library;
 use crate::report::Arch;
 
-/// The index names what the members define, no more and no less.
+/// Checks that the index names exactly what the members define.
 pub(super) fn index(graft: &Library<'_>) -> Check {
     const NAME: &str = "index";
     if !graft.archive.has_index {
@@ -24,7 +24,7 @@ pub(super) fn index(graft: &Library<'_>) -> Check {
             continue;
         };
         indexed.insert((place, entry.symbol));
-        // Members that are no ELF files (bitcode) are not looked into.
+        // Members that are no ELF files (bitcode) are not read.
         if exports.get(&place).is_some_and(|exports| !exports.contains(entry.symbol)) {
             let member = graft.archive.members[place].label();
             complaints.push(format!("member {member} does not define `{symbol}`, for which the index names it"));
@@ -44,7 +44,7 @@ pub(super) fn index(graft: &Library<'_>) -> Check {
     })
 }
 
-/// All members are for one processor.
+/// Checks that all members are for one architecture.
 pub(super) fn architecture(graft: &Library<'_>) -> Check {
     const NAME: &str = "architecture";
     let Some(first) = graft.parts.first() else {

@@ -1,14 +1,13 @@
-//! A filter of system calls that stops a traced program at those that are counted, and lets all others pass at full
-//! speed.
+//! A seccomp filter that stops a traced program at the counted system calls, and lets all others pass at full speed.
 
 use libc::{sock_filter, sock_fprog};
 
 use crate::executor::Calls;
 
-/// Where a call is counted.
+/// The field that counts a system call.
 type Field = fn(&mut Calls) -> &mut u64;
 
-/// What is counted, by number.
+/// The counted system calls, by number.
 const COUNTED: [(libc::c_long, Field); 7] = [
     (libc::SYS_futex, |calls| &mut calls.futex),
     #[cfg(not(target_arch = "arm"))]
@@ -22,14 +21,14 @@ const COUNTED: [(libc::c_long, Field); 7] = [
     (libc::SYS_brk, |calls| &mut calls.brk),
 ];
 
-/// Counts the call at that place of the list, which the filter hands over with the stop.
+/// Counts the system call at `place` of the list, which the filter passes on with the stop.
 pub(super) fn count(calls: &mut Calls, place: usize) {
     if let Some((_, field)) = COUNTED.get(place) {
         *field(calls) += 1;
     }
 }
 
-/// The program of the filter: for each counted call a comparison and an answer (seccomp(2)).
+/// Returns the filter's program: for each counted call a comparison and a result (seccomp(2)).
 pub(super) fn program() -> Vec<sock_filter> {
     let statement = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
     // `nr` is the first field of struct seccomp_data.
@@ -49,8 +48,8 @@ pub(super) fn program() -> Vec<sock_filter> {
     program
 }
 
-/// Puts the filter on this process, its threads and its children to come. Async-signal-safe: system calls and nothing
-/// else.
+/// Installs the filter on this process and on its future threads and children. Async-signal-safe: it only makes system
+/// calls.
 #[expect(unsafe_code, reason = "seccomp filters are installed by prctl with a pointer")]
 pub(super) fn install(program: &[sock_filter]) -> std::io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| std::io::ErrorKind::InvalidInput)?;

@@ -1,4 +1,4 @@
-//! Real runs.
+//! Runs of real processes.
 
 mod filter;
 mod server;
@@ -21,24 +21,24 @@ pub use spawn::end_group;
 /// Runs programs as processes of their own process group.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
-    /// The folder that programs run in. `None`: this process's.
+    /// The working folder of programs. `None`: this process's.
     pub folder: Option<PathBuf>,
-    /// The variables of programs, those of an [`Invocation`] aside. `None`: this process's.
+    /// The environment of programs, to which an [`Invocation`] adds. `None`: this process's.
     pub environment: Option<Vec<(OsString, OsString)>>,
-    /// What of a program's output every run has to repeat.
+    /// The part of a program's output that every run has to repeat.
     pub compared: Compared,
-    /// Once set, what runs is ended, and nothing more is run.
+    /// Once it is set, running programs are ended, and no more are started.
     pub interrupted: Arc<AtomicBool>,
 }
 
-/// What of a program's output every run has to repeat. The default is all of standard output.
+/// The part of a program's output that every run has to repeat. The default is all of standard output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compared {
-    /// Standard error as well, behind standard output.
+    /// Includes standard error, after standard output.
     pub errors: bool,
-    /// The lines in sorted order: for threads that print their lines as they come.
+    /// Sorts the lines first: for programs whose threads print in any order.
     pub sorted: bool,
-    /// All lines but those that begin so.
+    /// Leaves out lines with this prefix.
     pub without: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Compared {
 }
 
 impl Processes {
-    /// Ends what runs, and runs nothing more, once the flag is set.
+    /// Returns an executor that ends running programs, and starts no more, once the flag is set.
     pub fn until(interrupted: Arc<AtomicBool>) -> Processes {
         Processes { interrupted, ..Processes::default() }
     }

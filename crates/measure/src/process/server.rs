@@ -1,4 +1,5 @@
-//! A server under load: started, waited for, asked, looked at when it has calmed down, and ended.
+//! Measures a server under load: starts it, waits until it listens, runs the load, reads its memory when it is idle
+//! again, and ends it.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -14,14 +15,14 @@ use super::{Processes, spawn, timed, traced};
 use crate::case::{Invocation, Load};
 use crate::executor::{End, Memory, RunError, Service, Status, Timed};
 
-/// A server that does not listen after this time is not going to.
+/// The time in which a server must listen.
 const READY: Duration = Duration::from_secs(120);
-/// Memory is read so long after the load is over.
+/// The time between the end of the load and the reading of memory.
 const CALM: Duration = Duration::from_secs(1);
-/// Between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// One run: the figures are those of the server, the time is that of the load.
+/// Runs a server once: the figures are the server's, the time is the load's.
 pub(super) fn run(
     invocation: &Invocation,
     load: &Load,
@@ -50,19 +51,20 @@ pub(super) fn run(
     let memory = calm.unwrap_or(Err(RunError::Interrupted))?;
     figures.wall_s = wall.as_secs_f64();
     figures.service = Some(said);
-    // Servers print when they were asked by whom, and were ended by us: neither says whether they are the same.
+    // The output of a server depends on its requests, and we end it: neither its output nor its status can be compared.
     end = End { status: Status::Exit(0), digest: [0; 32], bytes: 0, head: String::new(), ..end };
     Ok((Timed { figures, end }, memory))
 }
 
-/// One that nobody listens on now; should another program take it before the server does, the server says so.
+/// Returns a port that is free now. If another program takes it before the server does, the server reports that.
 fn free_port() -> Result<u16, RunError> {
     let port = reserved().map(|(_, port)| port);
     port.map_err(|error| RunError::Server(format!("no port of this machine is to be had: {error}")))
 }
 
-/// A socket on a free port. It never listens: what another thread starts at this moment holds a copy of it until its
-/// exec, and would be taken for the server. Nor does it keep the server from its port, if that does not mind.
+/// Returns a socket bound to a free port. It never listens: a process that another thread starts at this moment holds a
+/// copy of it until its exec, and would be taken for the server. A server that sets SO_REUSEADDR can still bind the
+/// port.
 fn reserved() -> rustix::io::Result<(OwnedFd, u16)> {
     let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     net::sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -75,13 +77,13 @@ fn filled(argument: &OsString, port: u16) -> OsString {
     argument.to_str().map_or_else(|| argument.clone(), |text| text.replace("{port}", &port.to_string()).into())
 }
 
-/// Whether somebody listens there. A connection may get that very port at its own end, and reach itself.
+/// Whether a process listens on the port. The local end of a connection may get the same port, and connect to itself.
 fn listens(port: u16) -> bool {
     let connection = TcpStream::connect(("127.0.0.1", port));
     connection.is_ok_and(|connection| connection.local_addr().is_ok_and(|own| own.port() != port))
 }
 
-/// Waits until somebody listens.
+/// Waits until a process listens on the port.
 fn ready(server: u32, port: u16, processes: &Processes) -> Result<(), RunError> {
     let began = Instant::now();
     while !listens(port) {
@@ -112,7 +114,7 @@ fn ask(load: &Load, port: u16, limit: Duration, processes: &Processes) -> Result
     })
 }
 
-/// What the load command prints on standard output.
+/// Runs the load command and returns its standard output.
 fn output(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<String, RunError> {
     let mut command = Command::new(&invocation.program);
     command.args(&invocation.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -121,8 +123,8 @@ fn output(invocation: &Invocation, limit: Duration, processes: &Processes) -> Re
     let said = child.stdout.take().map(read_apart);
     let complained = child.stderr.take().map(read_apart);
     let waited = timed::wait(child.id(), limit, processes);
-    // What it left behind in the background would hold the pipes. Before its end is taken note of: until then nobody
-    // else can have its number.
+    // Background processes of the load would keep the pipes open. End them before waiting for the child: until then no
+    // other process group can have its number.
     spawn::end_group(child.id());
     let status = child.wait().map_err(|_| RunError::Server("how the load command ended was lost".to_owned()))?;
     let text = |reader: Option<std::thread::JoinHandle<Vec<u8>>>| {
@@ -137,11 +139,11 @@ fn output(invocation: &Invocation, limit: Duration, processes: &Processes) -> Re
     Ok(said)
 }
 
-/// Reads all of it, in a thread of its own.
+/// Reads to the end in a thread of its own.
 fn read_apart(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What cannot be read was not said.
+        // Unreadable output counts as missing.
         let _ = from.read_to_end(&mut bytes);
         bytes
     })
@@ -155,8 +157,8 @@ fn stop(server: u32) {
     }
 }
 
-/// Reads what a load generator says: a JSON document with `requests_per_second` and, in milliseconds, `p50_ms`,
-/// `p90_ms` and `p99_ms`; or what wrk prints (percentiles with its `--latency`).
+/// Parses the output of a load generator: a JSON document with `requests_per_second` and, in milliseconds, `p50_ms`,
+/// `p90_ms` and `p99_ms`; or the output of wrk (percentiles with its `--latency`).
 pub fn service(said: &str) -> Option<Service> {
     let json = said.find('{').and_then(|at| serde_json::from_str::<Value>(said[at..].trim()).ok());
     let service = match json {
@@ -180,7 +182,7 @@ pub fn service(said: &str) -> Option<Service> {
     (service.requests_per_second.is_finite() && service.requests_per_second > 0.0).then_some(service)
 }
 
-/// wrk's units.
+/// Converts wrk's units.
 fn milliseconds(text: &str) -> Option<f64> {
     let units = [("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("m", 60e3)];
     units.iter().find_map(|(unit, scale)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * scale))

@@ -1,4 +1,4 @@
-//! Starting a program, and what it prints.
+//! Starts programs and collects their output.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,10 +12,10 @@ use super::{Compared, Processes};
 use crate::case::Invocation;
 use crate::executor::{End, RunError, Status};
 
-/// So much of an output is kept for messages.
+/// The number of bytes of an output that messages show.
 const SHOWN: usize = 300;
 
-/// What a program prints goes to files in memory: nobody has to read while it runs, as a pipe would want it.
+/// The output of a program, in memory-backed files: unlike a pipe, they need no reader while it runs.
 pub(super) struct Outputs {
     out: File,
     err: File,
@@ -33,14 +33,14 @@ impl Outputs {
         copy.map(Stdio::from).map_err(|error| RunError::Measuring(format!("the output cannot be kept: {error}")))
     }
 
-    /// The end of a program that ended with `status`, after the value that `wait4` gives.
+    /// Returns the end of a program, from the status that `wait4` gives.
     pub(super) fn end(mut self, status: i32, processes: &Processes) -> End {
         let status = if libc::WIFSIGNALED(status) {
             Status::Signal(libc::WTERMSIG(status))
         } else {
             Status::Exit(libc::WEXITSTATUS(status))
         };
-        // What cannot be read back counts as not printed: it differs from what the first arm printed, if that can be.
+        // Unreadable output counts as empty. It then differs from the first arm's, if that is readable.
         let (mut digest, mut bytes, head) = digest(&mut self.out);
         if processes.compared != Compared::default() {
             let mut printed = whole(&mut self.out);
@@ -65,7 +65,7 @@ fn whole(file: &mut File) -> Vec<u8> {
     bytes
 }
 
-/// SHA-256 and length of the file, and its beginning.
+/// Returns the SHA-256 and the length of the file, and its beginning.
 fn digest(file: &mut File) -> ([u8; 32], u64, Vec<u8>) {
     let mut hash = Sha256::new();
     let mut bytes = 0;
@@ -85,7 +85,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().replace('\n', " | ")
 }
 
-/// The command, in a process group of its own, so that all of it can be ended; input is empty.
+/// Returns the command, in a process group of its own so that all of it can be ended, with empty input.
 pub(super) fn command(invocation: &Invocation, outputs: &Outputs, processes: &Processes) -> Result<Command, RunError> {
     let mut command = Command::new(&invocation.program);
     if let Some(folder) = &processes.folder {
@@ -100,7 +100,7 @@ pub(super) fn command(invocation: &Invocation, outputs: &Outputs, processes: &Pr
     Ok(command)
 }
 
-/// Starts it.
+/// Starts the command.
 pub(super) fn start(command: &mut Command) -> Result<std::process::Child, RunError> {
     command
         .spawn()
@@ -110,7 +110,7 @@ pub(super) fn start(command: &mut Command) -> Result<std::process::Child, RunErr
 /// Ends the process group of a child that has not been waited for yet.
 pub fn end_group(group: u32) {
     if let Ok(group) = i32::try_from(group) {
-        // It may have ended meanwhile; that is as well.
+        // An error means that it has ended meanwhile, which is just as good.
         let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), nix::sys::signal::Signal::SIGKILL);
     }
 }

@@ -1,4 +1,4 @@
-//! A run that nothing disturbs.
+//! A timed, undisturbed run.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::{Processes, spawn};
 use crate::case::Invocation;
 use crate::executor::{Figures, RunError, Timed};
 
-/// Runs it to its end.
+/// Runs the program to its end.
 pub(super) fn run(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Timed, RunError> {
     let outputs = spawn::Outputs::new()?;
     let mut command = spawn::command(invocation, &outputs, processes)?;
@@ -18,8 +18,8 @@ pub(super) fn run(invocation: &Invocation, limit: Duration, processes: &Processe
     let child = spawn::start(&mut command)?;
     let waited = wait(child.id(), limit, processes);
     let wall = began.elapsed();
-    // What it left behind in the background would disturb the next run. Before its end is taken note of: until then
-    // nobody else can have its number.
+    // Background processes would disturb the next run. End them before waiting for the child: until then no other
+    // process group can have its number.
     spawn::end_group(child.id());
     let (status, mut figures) = reap(child.id())?;
     waited?;
@@ -38,7 +38,7 @@ pub(super) fn wait(pid: u32, limit: Duration, processes: &Processes) -> Result<(
             return Err(RunError::Interrupted);
         }
         let Some(left) = limit.checked_sub(began.elapsed()) else { return Err(RunError::TimeOut(limit)) };
-        // A signal ends the wait, but may come right before it: look up now and then.
+        // A signal ends the wait, but may arrive just before it. Therefore wake up now and then.
         let nap = Timespec { tv_sec: left.as_secs().min(5).cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
         match poll(&mut [PollFd::new(&file, PollFlags::IN)], Some(&nap)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -48,7 +48,7 @@ pub(super) fn wait(pid: u32, limit: Duration, processes: &Processes) -> Result<(
     }
 }
 
-/// Takes the figures of an ended child from the system, and the child with them.
+/// Reaps an ended child and returns its figures.
 #[expect(unsafe_code, reason = "wait4 gives the figures of one child, and nix has no wrapper of it")]
 pub(super) fn reap(pid: u32) -> Result<(i32, Figures), RunError> {
     let mut status = 0;

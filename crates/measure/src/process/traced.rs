@@ -1,8 +1,8 @@
-//! Runs under ptrace: memory, read when the program ends, and counts of system calls.
+//! Runs under ptrace: measures memory when the program ends, and counts system calls.
 //!
 //! `ru_maxrss` would not do for memory: it is inherited over exec, so a small program reports the size of the process
-//! that started it. The kernel stops a traced process at its exit, when its memory is still there and its own mark can
-//! be read.
+//! that started it. The kernel stops a traced process at its exit, when its memory is still there and its own maximum
+//! can be read.
 
 use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
@@ -20,7 +20,7 @@ use super::{Processes, filter, spawn};
 use crate::case::Invocation;
 use crate::executor::{Calls, Counted, Memory, RunError, Status, Watched};
 
-/// Looks at memory when each process of the program ends; nothing else is slowed but their starts.
+/// Reads memory when each process of the program ends. Only the starts of processes are slower than usual.
 pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Watched, RunError> {
     let mut found: Option<Memory> = None;
     let options = [Options::PTRACE_O_TRACEEXIT, Options::PTRACE_O_TRACEFORK, Options::PTRACE_O_TRACEVFORK];
@@ -46,17 +46,17 @@ pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Proce
     }
 }
 
-/// As `wait4` gives it.
+/// Returns the status as `wait4` encodes it.
 fn raw(status: WaitStatus) -> i32 {
     match status {
         WaitStatus::Exited(_, code) => code << 8,
         WaitStatus::Signaled(_, signal, _) => signal as i32,
-        // `attend` returns at nothing else.
+        // `attend` returns only the statuses above.
         _ => 0xff,
     }
 }
 
-/// Counts, in all threads and children.
+/// Counts the system calls of all threads and children.
 pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Counted, RunError> {
     let mut calls = Calls::default();
     let options = [
@@ -81,7 +81,7 @@ pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Proces
     }
 }
 
-/// How a traced run came to its end.
+/// The end of a traced run.
 enum Ended {
     Itself(WaitStatus, spawn::Outputs),
     Late,
@@ -95,7 +95,7 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RunError {
     move |error| RunError::Measuring(format!("{what}: {error}"))
 }
 
-/// Runs it to its end, and calls `stopped` at every event of one of its processes or threads.
+/// Runs the program to its end, and calls `stopped` at every event of one of its processes or threads.
 fn follow(
     invocation: &Invocation,
     options: &[Options],
@@ -108,13 +108,13 @@ fn follow(
     let mut command = spawn::command(invocation, &outputs, processes)?;
     let child = traced(&mut command, filter)?;
     let root = Pid::from_raw(child.id().cast_signed());
-    // The exec stops it first.
+    // The first stop is at the exec.
     if !matches!(waitpid(root, None), Ok(WaitStatus::Stopped(_, Signal::SIGTRAP))) {
         spawn::end_group(child.id());
         let _ = waitpid(root, None);
         return Err(measuring("the program did not stop at its exec"));
     }
-    // With TRACEEXEC a further exec of the program's own is an event, not a signal that would kill it.
+    // With TRACEEXEC, a later exec of the program is an event, not a signal that would kill it.
     let always = [Options::PTRACE_O_TRACEEXEC, Options::PTRACE_O_EXITKILL];
     ptrace::setoptions(root, options.iter().copied().chain(always).collect()).map_err(failed("tracing fails"))?;
     let began = Instant::now();
@@ -130,7 +130,7 @@ fn follow(
     }
 }
 
-/// Starts it stopped at its exec, traced by this thread.
+/// Starts the program, stopped at its exec and traced by this thread.
 #[expect(unsafe_code, reason = "what runs between fork and exec is for the caller to vouch for")]
 fn traced(command: &mut Command, filter: Option<Vec<libc::sock_filter>>) -> Result<std::process::Child, RunError> {
     // SAFETY: the hook makes system calls on memory that is there already, which is safe between fork and exec.
@@ -146,18 +146,18 @@ fn traced(command: &mut Command, filter: Option<Vec<libc::sock_filter>>) -> Resu
     spawn::start(command)
 }
 
-/// Lets every stopped process and thread go on, until the first one has ended.
+/// Continues every stopped process and thread, until the first process has ended.
 fn attend(root: Pid, stopped: &mut dyn FnMut(Pid, i32)) -> Result<WaitStatus, RunError> {
-    // Of this thread only: other threads may have children of their own.
+    // Wait for children of this thread only: other threads may have their own.
     let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
-    // A new thread begins with a SIGSTOP that is not the program's own.
+    // A new thread begins with a SIGSTOP that does not come from the program.
     let mut known = HashSet::from([root]);
     loop {
         let status = match waitpid(Pid::from_raw(-1), Some(flags)) {
             Err(Errno::EINTR) => continue,
             status => status.map_err(failed("the program cannot be waited for"))?,
         };
-        // One that ended meanwhile cannot be let go on.
+        // Continuing fails if the process has ended meanwhile.
         match status {
             WaitStatus::PtraceEvent(pid, _, event) => {
                 stopped(pid, event);
@@ -176,7 +176,7 @@ fn attend(root: Pid, stopped: &mut dyn FnMut(Pid, i32)) -> Result<WaitStatus, Ru
     }
 }
 
-/// Ends a program that takes too long, or when somebody wants that; while it is there.
+/// Ends a running program that takes too long, or when the user interrupts.
 struct Guard(Option<(mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
 
 impl Guard {
@@ -200,7 +200,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if let Some((over, watch)) = self.0.take() {
             drop(over);
-            // It has nothing to panic over.
+            // The thread does not panic.
             let _ = watch.join();
         }
     }

@@ -1,8 +1,8 @@
-//! A line for each arm of each case, after RFC 4180.
+//! CSV after RFC 4180: a line for each arm of each case.
 
 use crate::results::Results;
 
-/// What could not be measured is an empty field.
+/// Returns the table. A field that could not be measured is empty.
 pub fn csv(results: &Results) -> String {
     let mut text = "case,threads,size,arm,rounds,median_s,q1_s,q3_s,ratio,ratio_low,ratio_high,p_value,user_s,system_s,\
                     peak_memory_bytes,last_memory_bytes,minor_faults,major_faults,voluntary_switches,\

@@ -1,9 +1,9 @@
-//! Figures as people read them: three digits, and a unit.
+//! Figures for people: three digits, and a unit.
 
 use crate::results::to_f64;
 use crate::statistics::Ratio;
 
-/// A time: `1.23 s`, `45.6 ms`, `12.3 µs`.
+/// Formats a time: `1.23 s`, `45.6 ms`, `12.3 µs`.
 pub fn seconds(seconds: f64) -> String {
     let (figure, unit) = match seconds.abs() {
         0.0 => return "0".to_owned(),
@@ -14,7 +14,7 @@ pub fn seconds(seconds: f64) -> String {
     format!("{} {unit}", three_digits(figure))
 }
 
-/// Memory: `12.3 MB`, in powers of 1,000.
+/// Formats memory: `12.3 MB`, in powers of 1,000.
 pub fn bytes(bytes: u64) -> String {
     let bytes = to_f64(bytes);
     if bytes >= 999.5e6 {
@@ -26,7 +26,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A count: `12`, `3,456`, `7.0 M`.
+/// Formats a count: `12`, `3,456`, `7.0 M`.
 pub fn count(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
@@ -35,7 +35,7 @@ pub fn count(count: u64) -> String {
     }
 }
 
-/// A ratio and its interval: `0.44 (0.42–0.46)`.
+/// Formats a ratio and its interval: `0.44 (0.42–0.46)`.
 pub fn ratio(ratio: &Ratio) -> String {
     let digits = if ratio.half_width().is_some_and(|half| half < 0.002) { 3 } else { 2 };
     match (ratio.low, ratio.high) {
@@ -45,7 +45,7 @@ pub fn ratio(ratio: &Ratio) -> String {
     }
 }
 
-/// One amount as a ratio to another: `1.23`.
+/// Formats one amount as a ratio to another: `1.23`.
 pub fn quotient(amount: u64, to: u64) -> String {
     if to == 0 { "-".to_owned() } else { format!("{:.2}", to_f64(amount) / to_f64(to)) }
 }

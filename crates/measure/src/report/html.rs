@@ -1,4 +1,4 @@
-//! One page that needs nothing else: no network, no script.
+//! A self-contained HTML page, without network or scripts.
 
 mod chart;
 mod page;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::results::{CaseResult, Results};
 
-/// The report as a file for browsers: recommendation, charts, tables, what was measured on what.
+/// Returns the page: recommendation, charts, tables, circumstances of the measurement.
 pub fn html(results: &Results) -> String {
     let mut body = String::new();
     body.push_str(&head(results));
@@ -36,7 +36,7 @@ pub fn html(results: &Results) -> String {
     }
     for case in &results.cases {
         let rounds = if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(body, "<section><h2>{} <small>{rounds}</small></h2>", escaped(&case.title()));
         if let Some(ending) = &case.ending() {
             let _ = write!(body, "<p class=\"warning\">{}.</p>", escaped(ending));
@@ -52,7 +52,7 @@ pub fn html(results: &Results) -> String {
     page::page("allograft bench", &body)
 }
 
-/// Cases of the same program, in the order of the first of each.
+/// Returns the cases by program, in the order of each program's first case.
 fn programs(results: &Results) -> Vec<(&str, Vec<&CaseResult>)> {
     let mut programs: Vec<(&str, Vec<&CaseResult>)> = Vec::new();
     for case in &results.cases {
@@ -68,7 +68,7 @@ fn head(results: &Results) -> String {
     let mut text = "<header><h1>Which allocator?</h1>".to_owned();
     if let Some(recommendation) = &results.recommendation {
         let name = if recommendation.arm == "stock" { "Keep stock" } else { &recommendation.arm };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "<div class=\"verdict\"><p class=\"choice\">{}<small>for {}</small></p><p>{}</p>",
@@ -96,7 +96,7 @@ fn figure(title: &str, caption: &str, chart: &str) -> String {
     format!("<section><h2>{title}</h2><p class=\"quiet\">{caption}</p>{chart}</section>")
 }
 
-/// For text and for attribute values.
+/// Escapes for text and for attribute values.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -105,7 +105,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Not allowed in XML, and nothing to see.
+            // Control characters are not allowed in XML, and invisible.
             letter if letter.is_control() && letter != '\n' && letter != '\t' => escaped.push('\u{fffd}'),
             letter => escaped.push(letter),
         }

@@ -1,4 +1,4 @@
-//! Tables for a pull request or a README.
+//! Markdown tables for a pull request or a README.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use super::figures::{bytes, quotient, ratio, seconds};
 use super::overview;
 use crate::results::{CaseArm, CaseResult, Results};
 
-/// The recommendation, tables of ratios if there are several cases, and a table for each of them.
+/// Returns the recommendation, tables of ratios if there are several cases, and a table for each case.
 pub fn markdown(results: &Results) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     if let Some(recommendation) = &results.recommendation {
         let _ = writeln!(
             text,
@@ -45,7 +45,7 @@ fn table(case: &CaseResult) -> String {
     );
     for arm in &case.arms {
         let name = escaped(&arm.name);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match (&arm.failure, arm.cost_s, arm.typical) {
             (None, Some(cost), Some(figures)) => writeln!(
                 text,

@@ -1,4 +1,4 @@
-//! Results for people.
+//! Results for people: HTML, Markdown and CSV.
 
 mod csv;
 mod figures;
@@ -59,7 +59,7 @@ mod tests {
             assert!(text.contains(figure), "{figure}");
         }
         assert!(text.contains("ends with exit code 3, with stock and in every run; stock says `3 <findings>`"));
-        // Numbers that are none would be drawn somewhere.
+        // A NaN or an infinity would be drawn somewhere.
         assert!(!page.contains("NaN") && !page.contains("inf"), "a number that is none");
         let numbers =
             document.descendants().flat_map(|node| node.attributes()).filter(|attribute| attribute.name() == "width");

@@ -1,4 +1,4 @@
-//! Several comparisons in two tables: programs as rows, arms as columns.
+//! Several comparisons in two tables, with programs as rows and arms as columns.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use super::markdown::escaped;
 use crate::results::{CaseArm, CaseResult, Results};
 use crate::statistics::median;
 
-/// Time and peak memory of every arm in every case as ratio to stock's, and stock's own; below it how they were
-/// measured.
+/// Returns time and peak memory of every arm in every case, relative to stock's, with stock's own, and a sentence on
+/// the method.
 pub fn overview(results: &Results) -> String {
     format!("{}{}\n", tables(results), method(results))
 }
@@ -25,7 +25,7 @@ pub(super) fn tables(results: &Results) -> String {
     text.push_str(&table(results, |stock| stock.cost_s.map(|cost| seconds(cost.median)), time));
     let all = |at: usize| results.arms[at].ratio_to_stock.map(|ratio| format!("{:.2}", ratio.value));
     let cells: Vec<String> = (1..results.arms.len()).map(|at| all(at).unwrap_or_else(dash)).collect();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "| geometric mean | | {} |", cells.join(" | "));
     text.push_str("\nPeak memory as ratio to stock's:\n\n");
     text.push_str(&table(results, |stock| stock.peak_memory_bytes.map(bytes), memory));
@@ -51,13 +51,13 @@ fn table(
         });
         let first = case.arms.first().and_then(&stock).unwrap_or_else(dash);
         let cells: Vec<String> = std::iter::once(first).chain(others).collect();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "| {} | {} |", escaped(&case.title()), cells.join(" | "));
     }
     text
 }
 
-/// The machine, and what the figures are, in a sentence.
+/// Returns a sentence on the machine and the meaning of the figures.
 pub(super) fn method(results: &Results) -> String {
     let rounds = results.cases.iter().map(|case| case.rounds);
     let rounds = match (rounds.clone().min(), rounds.max()) {

@@ -1,4 +1,4 @@
-//! Results to render, made up.
+//! Invented results for tests of the reports.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use crate::recommendation::{Objective, recommend};
 use crate::results::{CaseResult, Input, Origin, Results, SCHEMA_VERSION, arms};
 use crate::session::{ArmRuns, Plan, Run, Session, Stopped};
 
-/// Two programs, one with one and eight threads, the other in two sizes; one arm fails. Its name wants escaping.
+/// Returns two programs, one with one and eight threads, the other in two sizes. One arm fails; its name needs
+/// escaping.
 pub(crate) fn results() -> Results {
     let names = ["stock", "mimalloc", "rpmalloc", "a<b&\"c\""];
     let cases =

@@ -1,7 +1,7 @@
-//! Checks, runs for memory and system calls, then timed rounds until enough is known.
+//! Checks, runs for memory and system calls, then timed rounds until the intervals are narrow enough.
 //!
-//! In two parts, so that several comparisons share a budget: [`Comparison::open`] does what a comparison cannot do
-//! without, [`Comparison::go_on`] makes it more exact.
+//! There are two phases, so that several comparisons can share a budget: [`Comparison::open`] makes the minimum of
+//! measurements, [`Comparison::go_on`] makes the result more precise.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use crate::case::Case;
 use crate::executor::{Counted, End, Figures, RunError, Status, Watched};
 use crate::statistics::{median, narrow_enough, rounds_needed};
 
-/// An arm other than the first may take so many times as long as that one, and so much more, before it is ended.
+/// The limit for an arm other than the first: this many times the first arm's time, plus this time.
 const PATIENCE: (u32, Duration) = (20, Duration::from_secs(30));
-/// System calls are counted only where so many rounds fit into the budget.
+/// The least number of rounds that must fit into the budget for system calls to be counted.
 const ROUNDS_FOR_CALLS: f64 = 12.0;
-/// Nothing runs for longer than this.
+/// The limit for any run.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 
-/// Moments of the clock.
+/// The deadlines of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Until {
-    /// A round that would probably end later is not begun.
+    /// No round begins that would probably end later.
     pub aim: Duration,
-    /// What runs then is ended, and its round does not count.
+    /// A run that lasts until then is ended, and its round does not count.
     pub end: Option<Duration>,
 }
 
-/// A comparison under way.
+/// A comparison in progress.
 #[derive(Debug)]
 pub struct Comparison<'s> {
     case: &'s Case,
     plan: Plan,
     arms: Vec<ArmRuns>,
-    /// How long the last run of each arm took, in seconds.
+    /// The duration of the last run of each arm, in seconds.
     lasted: Vec<f64>,
-    /// How long one may take.
+    /// The limit for a run.
     limit: Duration,
-    /// When everything has to end.
+    /// The time at which everything has to end.
     end: Option<Duration>,
     expected: Option<End>,
     random: fastrand::Rng,
@@ -46,7 +46,8 @@ pub struct Comparison<'s> {
 }
 
 impl<'s> Comparison<'s> {
-    /// Nothing has run yet. The budget of `plan` is whoever's who calls the parts.
+    /// Returns a comparison before its first run. The budget of `plan` is not used: the caller passes deadlines to each
+    /// phase.
     pub fn new(case: &'s Case, plan: Plan) -> Comparison<'s> {
         Comparison {
             case,
@@ -63,11 +64,11 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    /// Checks what the arms print, reads their memory, and runs one round. Nothing runs at `end` or later: without
-    /// that, it is done in any case.
+    /// Checks the output of the arms, measures their memory, and runs one round. Nothing runs after `end`; with `None`
+    /// there is no deadline.
     ///
     /// # Errors
-    /// When the first arm cannot be measured.
+    /// The first arm cannot be measured.
     pub fn open(&mut self, end: Option<Duration>, tools: &mut Tools<'_>) -> Result<(), SessionError> {
         self.end = end;
         match self.check(tools) {
@@ -87,17 +88,18 @@ impl<'s> Comparison<'s> {
         Ok(())
     }
 
-    /// Whole rounds so far.
+    /// Returns the number of whole rounds so far.
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// Why the first arm failed in a round, if it did: there is nothing to compare with then.
+    /// Returns the reason why the first arm failed in a round, if it did. The comparison cannot go on then.
     pub fn failed(&self) -> Option<&str> {
         self.arms[0].failure.as_deref().filter(|_| self.stopped == Stopped::Failed)
     }
 
-    /// More runs for memory, system calls, and rounds until enough is known or the time is over.
+    /// Runs more for memory, counts system calls, and makes rounds until the intervals are narrow enough or the time is
+    /// over.
     pub fn go_on(&mut self, until: Until, tools: &mut Tools<'_>) {
         if self.rounds == 0 || matches!(self.stopped, Stopped::Interrupted | Stopped::Failed) {
             return;
@@ -108,7 +110,7 @@ impl<'s> Comparison<'s> {
         self.stopped = self.more_rounds(until.aim, tools);
     }
 
-    /// What there is.
+    /// Returns the results so far.
     pub fn finish(self) -> Session {
         let is_server = self.case.arms.first().is_some_and(|arm| arm.invocation.load.is_some());
         Session { arms: self.arms, end: self.expected.filter(|_| !is_server), stopped: self.stopped }
@@ -122,22 +124,22 @@ impl<'s> Comparison<'s> {
         self.end.is_some_and(|end| tools.clock.now() >= end)
     }
 
-    /// How long a run may take that begins now, and whether that is less than it should be.
+    /// Returns the limit for a run that begins now, and whether the deadline shortens it.
     fn limit(&self, tools: &Tools<'_>) -> (Duration, bool) {
         let left = self.end.map(|end| end.saturating_sub(tools.clock.now()));
         left.filter(|left| *left < self.limit).map_or((self.limit, false), |left| (left, true))
     }
 
-    /// The arms that are still in the comparison, in random order.
+    /// Returns the remaining arms in random order.
     fn order(&mut self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.arms.len()).filter(|arm| self.arms[*arm].failure.is_none()).collect();
         self.random.shuffle(&mut order);
         order
     }
 
-    /// Runs every arm for the first time, the first one twice, and compares what they say. The first run of each is one
-    /// for memory: under ptrace a program does the same, and two runs for one would be a third of the least time that a
-    /// comparison takes.
+    /// Runs every arm for the first time, the first one twice, and compares their output. The first run of each also
+    /// measures memory: under ptrace a program does the same, and a second run would add a third to the least time of a
+    /// comparison.
     fn check(&mut self, tools: &mut Tools<'_>) -> Result<(), SessionError> {
         let first = self.check_first(tools)?;
         self.expected = Some(first);
@@ -149,7 +151,7 @@ impl<'s> Comparison<'s> {
             (tools.observer)(Progress::Checking(self.name(arm)));
             let watched = self.watched(arm, tools);
             let right = watched.as_ref().is_some_and(|watched| self.wrong(arm, &watched.end).is_none());
-            // Where tracing does not work, or the program does not under it, a plain run decides.
+            // Where tracing does not work, or the program fails under it, a plain run decides.
             let plain = if right { self.plan.warm_up.saturating_sub(1) } else { self.plan.warm_up.max(1) };
             for _ in 0..plain {
                 if (tools.interrupted)() || self.is_over(tools) || self.arms[arm].failure.is_some() {
@@ -166,8 +168,8 @@ impl<'s> Comparison<'s> {
         Ok(())
     }
 
-    /// Whatever exit code the first arm has is what every run has to repeat: linters end with one that is not 0 when
-    /// all is well with them. Only a program that a signal ends has failed.
+    /// Runs the first arm. Its exit code, whatever it is, must be repeated by every run: linters end with a code other
+    /// than 0 when they find something. Only a program that a signal ends has failed.
     fn check_first(&mut self, tools: &mut Tools<'_>) -> Result<End, SessionError> {
         (tools.observer)(Progress::Checking(self.name(0)));
         let watched = self.watched(0, tools);
@@ -195,7 +197,7 @@ impl<'s> Comparison<'s> {
                     let (first, second, complaint) = (first.status, *status, complaint.clone());
                     return Err(SessionError::Changing { arm, first, second, complaint });
                 }
-                // It ends otherwise where it is traced, or each time: another plain run tells.
+                // It ends differently under tracing, or each time. Another plain run decides.
                 let reason = format!("traced it ends with {}, and with {status} otherwise", first.status);
                 self.arms[0].no_memory = Some(reason);
                 (expected, left) = (None, left.max(1));
@@ -215,7 +217,7 @@ impl<'s> Comparison<'s> {
         expected.ok_or(SessionError::Run { arm: self.name(0).to_owned(), source: RunError::Interrupted })
     }
 
-    /// A run for memory; nothing where there is none to be had, with the reason.
+    /// Runs an arm for its memory. If that fails, records the reason and returns `None`.
     fn watched(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<Watched> {
         if self.plan.memory_runs == 0 || self.arms[arm].no_memory.is_some() {
             return None;
@@ -224,7 +226,7 @@ impl<'s> Comparison<'s> {
         match tools.executor.memory(&self.case.arms[arm].invocation, limit) {
             Ok(watched) => return Some(watched),
             Err(RunError::Interrupted) => {}
-            // It is the budget that is over, or a plain run that will say so.
+            // The budget is spent, or a plain run will report the same.
             Err(RunError::TimeOut(_)) if cut => {}
             Err(error @ (RunError::TimeOut(_) | RunError::Start { .. } | RunError::Server(_))) if arm != 0 => {
                 self.arms[arm].failure = Some(error.to_string()).filter(|_| !(tools.interrupted)());
@@ -245,7 +247,7 @@ impl<'s> Comparison<'s> {
         }
     }
 
-    /// One run of an arm. One that fails is taken out, with the reason.
+    /// Runs an arm once. If that fails, excludes the arm with the reason and returns `None`.
     fn timed(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<Figures> {
         let (limit, cut) = self.limit(tools);
         let failure = match tools.executor.time(&self.case.arms[arm].invocation, limit) {
@@ -260,7 +262,7 @@ impl<'s> Comparison<'s> {
             Err(RunError::TimeOut(_)) if cut => return None,
             Err(error) => error.to_string(),
         };
-        // Ctrl-C may reach the program before it reaches us.
+        // Ctrl-C may reach the program before it reaches this process.
         if !(tools.interrupted)() {
             self.arms[arm].failure = Some(failure);
         }
@@ -271,7 +273,7 @@ impl<'s> Comparison<'s> {
         self.expected.as_ref().is_none_or(|expected| expected.status == status)
     }
 
-    /// What is wrong about a run's end, if it is not what the first arm's was.
+    /// Returns how the end of a run differs from the first arm's. `None` if they are equal.
     fn wrong(&self, arm: usize, end: &End) -> Option<String> {
         let expected = self.expected.as_ref()?;
         if !self.is_expected(end.status) {
@@ -283,14 +285,14 @@ impl<'s> Comparison<'s> {
         (!same).then(|| format!("prints `{}`, and {} prints `{}`", end.head, self.name(0), expected.head))
     }
 
-    /// How often a round fits into what is left of the time.
+    /// Returns how many rounds fit into the time that is left.
     fn rounds_left(&self, aim: Duration, tools: &Tools<'_>) -> f64 {
         let each = self.round_time().as_secs_f64();
         let left = aim.saturating_sub(tools.clock.now()).as_secs_f64();
         if each > 0.0 { left / each } else { f64::INFINITY }
     }
 
-    /// More of them, up to a quarter of the time.
+    /// Makes more runs for memory, for up to a quarter of the time.
     fn memory(&mut self, aim: Duration, tools: &mut Tools<'_>) {
         let share = self.rounds_left(aim, tools) / 4.0;
         let fitting = (1..self.plan.memory_runs).rev().find(|runs| to_f64(*runs) <= share);
@@ -309,14 +311,14 @@ impl<'s> Comparison<'s> {
                         self.arms[arm].memory.push(memory);
                     }
                     Err(RunError::Interrupted) => return,
-                    // There is one already; whether the arm still works, the rounds will show.
+                    // There is one already. The rounds will show whether the arm still works.
                     Ok(_) | Err(_) => {}
                 }
             }
         }
     }
 
-    /// Counting costs a stop for each call; where there are millions, a part of the program has to do.
+    /// Counts system calls. Each costs a stop: of programs with millions, only the first part is counted.
     fn calls(&mut self, aim: Duration, tools: &mut Tools<'_>) {
         if !self.plan.count_calls {
             return;
@@ -374,7 +376,7 @@ impl<'s> Comparison<'s> {
         Stopped::Rounds
     }
 
-    /// A round, and why it was the last one, if it was.
+    /// Makes a round. Returns the reason if it was the last one.
     fn counted_round(&mut self, tools: &mut Tools<'_>) -> Option<Stopped> {
         let began = tools.clock.now();
         if !self.round(self.rounds, tools) {
@@ -389,7 +391,7 @@ impl<'s> Comparison<'s> {
         None
     }
 
-    /// Says no when it was interrupted: a round counts whole or not at all.
+    /// Makes a round. Returns false if it was interrupted: a partial round does not count.
     fn round(&mut self, round: usize, tools: &mut Tools<'_>) -> bool {
         let mut done = Vec::new();
         for (position, arm) in self.order().into_iter().enumerate() {
@@ -408,7 +410,7 @@ impl<'s> Comparison<'s> {
         true
     }
 
-    /// How long a round takes, by those before, or by the runs before the first.
+    /// Returns the duration of a round, from the rounds so far, or from the runs before them.
     fn round_time(&self) -> Duration {
         if let Ok(rounds @ 1..) = u32::try_from(self.rounds) {
             return self.in_rounds / rounds;
@@ -423,7 +425,7 @@ impl<'s> Comparison<'s> {
         if !of_arms.is_empty() {
             return of_arms;
         }
-        // Nothing to compare with: its own spread.
+        // With only one arm, its own spread is used.
         let costs: Vec<f64> = self.arms[0].runs.iter().map(|run| run.figures.cost()).collect();
         let middle = median(&costs);
         vec![costs.iter().map(|cost| (cost / middle).ln()).collect()]

@@ -1,4 +1,4 @@
-//! Sessions with programs of known cost on a clock that the tests turn.
+//! Tests sessions with programs of known cost, on a clock that the tests set.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use crate::case::{Arm, Invocation};
 use crate::executor::{Counted, End, Timed, Watched};
 use crate::statistics::Ratio;
 
-/// Time that passes only when a program runs.
+/// A clock that advances only when a program runs.
 #[derive(Clone, Default)]
 struct Turned(Rc<Cell<Duration>>);
 
@@ -18,25 +18,24 @@ impl Clock for Turned {
     }
 }
 
-/// Programs of known cost on a noisy machine: whatever the noise, it is the machine's, so it is the same for all arms.
+/// Programs of known cost on a noisy machine. The noise is the machine's, so it is the same for all arms.
 struct Mock {
     clock: Turned,
-    /// Seconds of each arm, whose program is its number.
+    /// The seconds of each arm. An arm's program is its number.
     costs: Vec<f64>,
     noise: Noise,
     random: fastrand::Rng,
     ran: Rc<RefCell<Vec<usize>>>,
-    /// What an arm prints, where that is not what the others do.
+    /// The output of arms that print something different.
     prints: Vec<(usize, &'static str)>,
-    /// The number of the run that breaks off, and the arm that does.
+    /// The number of the run that fails, and the arm that does.
     breaks: Option<(usize, usize)>,
-    /// Exit codes of the runs of an arm in turn, those for memory among them, the last one for all that follow. 0 for
-    /// the others.
+    /// The exit codes of an arm's runs in turn, including runs for memory; the last code is repeated. 0 for other arms.
     codes: Vec<(usize, Vec<i32>)>,
     asked: Rc<RefCell<Vec<usize>>>,
 }
 
-/// Of a run, as standard deviation on the logarithmic scale; now and then one takes far longer; and a slow drift.
+/// The noise of a run: standard deviation on the logarithmic scale, rare far longer runs, and a slow drift.
 #[derive(Clone, Copy, Default)]
 struct Noise {
     deviation: f64,
@@ -93,7 +92,7 @@ impl Executor for Mock {
         Ok(Timed { figures: Figures { wall_s, ..Figures::default() }, end: self.end(arm) })
     }
 
-    /// Takes no time here, so that the tests of budgets and rounds count timed runs alone.
+    /// Takes no time here, so that the tests of budgets and rounds count timed runs only.
     fn memory(&mut self, invocation: &Invocation, _: Duration) -> Result<Watched, RunError> {
         let arm: usize = invocation.program.to_str().unwrap().parse().unwrap();
         let memory = Some(Memory { peak_bytes: 1 << 20, last_bytes: 1 << 10 });
@@ -131,7 +130,7 @@ fn ratio(session: &Session, arm: usize) -> Ratio {
     Ratio::of_logs(&log_ratios(&session.arms[arm].runs, &session.arms[0].runs)).unwrap()
 }
 
-/// 200 comparisons of equal arms. At 5 % ten should look different; by chance 2 to 20 may (all but 3 in 1,000 cases).
+/// 200 comparisons of equal arms. At 5 % about ten look different; by chance 2 to 20 may (all but 3 in 1,000 cases).
 #[test]
 fn equal_arms_look_different_as_often_as_the_test_says() {
     for (name, noise, arms) in [
@@ -145,7 +144,7 @@ fn equal_arms_look_different_as_often_as_the_test_says() {
             let mut mock = Mock::new(&vec![0.5; arms], noise, seed);
             let session = run(&mut mock, &plan(seed)).unwrap();
             stopped_early += usize::from(session.stopped == Stopped::Narrow);
-            // The last arm, so that in the case of four it is one among others.
+            // The last arm: in the case of four arms it is one among several.
             let ratio = ratio(&session, arms - 1);
             tested += 1;
             alarms += usize::from(ratio.p_value < 0.05);
@@ -154,7 +153,7 @@ fn equal_arms_look_different_as_often_as_the_test_says() {
         println!("{name}: {alarms} false alarms in {tested}; {stopped_early} stopped by the rule");
         assert!((2..=20).contains(&alarms), "{name}: {alarms} false alarms in {tested}");
         assert!(missed <= 20, "{name}: 1 was outside of {missed} intervals of {tested}");
-        // Otherwise stopping was not put to the test.
+        // Otherwise the test would not cover early stopping.
         assert!(stopped_early > 150, "{name}: {stopped_early}");
     }
 }
@@ -189,7 +188,7 @@ fn the_order_is_random_within_rounds() {
     let mut mock = Mock::new(&[0.1; 4], Noise::default(), 1);
     let exact = Plan { most_rounds: 40, least_rounds: 40, ..plan(7) };
     let session = run(&mut mock, &exact).unwrap();
-    // Once the first arm, whose other first run is for memory, as are those of the others.
+    // The first arm runs once more: its other first run measures memory, as do those of the others.
     let ran = mock.ran.borrow()[1..].to_vec();
     let rounds: Vec<&[usize]> = ran.chunks(4).collect();
     assert_eq!(rounds.len(), 40);
@@ -209,7 +208,7 @@ fn the_order_is_random_within_rounds() {
             assert_eq!(session.arms[*arm].runs[round].position, position);
         }
     }
-    // The seed makes the order; another one makes another.
+    // The seed determines the order; another seed gives another order.
     let order = |seed: u64| {
         let mut mock = Mock::new(&[0.1; 4], Noise::default(), 1);
         run(&mut mock, &Plan { seed, ..exact.clone() }).unwrap();
@@ -227,13 +226,13 @@ fn the_budget_is_kept() {
     assert_eq!(session.stopped, Stopped::Budget);
     let spent = mock.clock.now().as_secs_f64();
     assert!((50.0..63.0).contains(&spent), "{spent}");
-    // One round there is in any case.
+    // There is always one round.
     let session = run(&mut Mock::new(&[1.0, 1.0], REALISTIC, 3), &Plan { budget: Duration::ZERO, ..plan }).unwrap();
     assert_eq!(session.arms[1].runs.len(), 1);
 }
 
-/// Two comparisons with one budget: either has its first round before any has a second, and nothing runs when it is
-/// over.
+/// Two comparisons with one budget: each has its first round before any has a second, and nothing runs after the budget
+/// is spent.
 #[test]
 fn comparisons_share_a_budget() {
     let costs = [1.0, 2.0, 1.0];
@@ -242,7 +241,7 @@ fn comparisons_share_a_budget() {
     let cases = [case(3), case(3), case(3)];
     let mut comparisons: Vec<Comparison<'_>> = cases.iter().map(|case| Comparison::new(case, plan(5))).collect();
     let mut tools = Tools { executor: &mut mock, clock: &clock, observer: &mut |_| {}, interrupted: &|| false };
-    // One run of the first arm and a round: some 5 s for each of them. The third does not fit.
+    // One run of the first arm and a round take some 5 s for each of them. The third does not fit.
     let end = Duration::from_secs(12);
     for (number, comparison) in comparisons.iter_mut().enumerate() {
         comparison.open((number > 0).then_some(end), &mut tools).unwrap();
@@ -269,7 +268,7 @@ fn who_answers_differently_is_out() {
     let failure = session.arms[1].failure.as_deref().unwrap();
     assert_eq!(failure, "prints `something else`, and arm 0 prints `same`");
     assert!(session.arms[1].runs.is_empty() && session.arms[2].runs.len() >= 10);
-    // Unless nobody minds.
+    // Unless the output is not compared.
     let mut mock = Mock::new(&[0.1; 3], REALISTIC, 1);
     mock.prints.push((1, "something else"));
     let session = run(&mut mock, &Plan { compare_output: false, ..plan(1) }).unwrap();
@@ -296,7 +295,7 @@ fn a_first_arm_that_fails_is_an_error() {
     assert_eq!(error.to_string(), "arm 0 ends with signal 11");
 }
 
-/// A linter that finds something ends with 1, and that is no failure.
+/// A linter that finds something ends with 1, which is no failure.
 #[test]
 fn the_exit_code_of_the_first_arm_is_what_all_repeat() {
     let ended = |codes: &[(usize, &[i32])]| {
@@ -307,19 +306,19 @@ fn the_exit_code_of_the_first_arm_is_what_all_repeat() {
     let session = ended(&[(0, &[3]), (1, &[3])]).unwrap();
     assert!(session.arms.iter().all(|arm| arm.failure.is_none() && arm.runs.len() >= 10 && arm.memory.len() == 3));
     assert_eq!(session.end.map(|end| end.status), Some(Status::Exit(3)));
-    // Another arm that does not: from the start, and later.
+    // Another arm ends differently: from the start, and later.
     for codes in [&[(0, &[3][..]), (1, &[0])][..], &[(0, &[3]), (1, &[3, 3, 3, 3, 3, 0])]] {
         let session = ended(codes).unwrap();
         assert_eq!(session.arms[1].failure.as_deref(), Some("ends with exit code 0, not with exit code 3 as arm 0"));
         assert!(session.arms[0].runs.len() >= 10);
     }
-    // The first arm itself: both codes are named.
+    // The first arm itself does: the error names both codes.
     let error = ended(&[(0, &[1, 2, 1])]).unwrap_err();
     assert_eq!(error.to_string(), "arm 0 does not end the same way twice: with exit code 2, then with exit code 1");
     let session = ended(&[(0, &[1, 1, 1, 1, 1, 2])]).unwrap();
     assert_eq!(session.stopped, Stopped::Failed);
     assert_eq!(session.arms[0].failure.as_deref(), Some("ends with exit code 2, not with exit code 1 as before"));
-    // One that ends otherwise only where it is traced is measured all the same, but for its memory.
+    // One that ends differently only under tracing is measured, except for its memory.
     let session = ended(&[(0, &[1, 0]), (1, &[1, 0])]).unwrap();
     assert!(session.arms.iter().all(|arm| arm.failure.is_none() && arm.runs.len() >= 10));
     assert_eq!(
@@ -336,7 +335,7 @@ fn an_interrupted_session_keeps_whole_rounds() {
         executor: &mut mock,
         clock: &clock,
         observer: &mut |_| {},
-        // In the middle of the third round.
+        // This is in the middle of the third round.
         interrupted: &|| ran.borrow().len() > 2 + 2 * 3,
     };
     let session = compare(&case(3), &plan(1), &mut tools).unwrap();

@@ -1,4 +1,4 @@
-//! Figures of repeated runs: middle and spread, paired ratios, when to stop.
+//! Statistics of repeated runs: median and spread, paired ratios, when to stop.
 
 mod ratio;
 mod signed_rank;
@@ -10,7 +10,7 @@ pub use stopping::{narrow_enough, rounds_needed};
 
 use serde::{Deserialize, Serialize};
 
-/// Middle and spread of some figures, in their unit.
+/// Median and spread of some figures, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The median.
@@ -26,7 +26,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Nothing for no figures.
+    /// Returns the spread of some figures. `None` for no figures.
     pub fn of(figures: &[f64]) -> Option<Spread> {
         let sorted = sorted(figures);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
@@ -35,7 +35,7 @@ impl Spread {
     }
 }
 
-/// The median; not a number for no figures.
+/// Returns the median. NaN for no figures.
 pub fn median(figures: &[f64]) -> f64 {
     quantile(&sorted(figures), 0.5)
 }
@@ -46,7 +46,7 @@ fn sorted(figures: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// By linear interpolation between the neighbours (Hyndman and Fan's type 7).
+/// Interpolates linearly between the neighbours (Hyndman and Fan's type 7).
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     if sorted.is_empty() {
         return f64::NAN;

@@ -1,31 +1,31 @@
-//! How much one arm differs from another: the middle of the ratios within rounds, an interval, a test.
+//! The difference between two arms: the middle of the ratios within rounds, an interval, a test.
 
 use serde::{Deserialize, Serialize};
 
 use super::signed_rank;
 
-/// A ratio of two arms, paired by round: a round in which the machine was slow for both weighs no more than another.
+/// A ratio of two arms, paired by round. A round in which the machine was slow for both weighs no more than another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The estimate; below 1 is less (time, memory) than the other arm.
     pub value: f64,
-    /// Lower end of the 95 % interval; nothing for fewer than two rounds.
+    /// Lower end of the 95 % interval. `None` for fewer than two rounds.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: Option<f64>,
-    /// Two-sided: how likely a difference at least as clear is, were the arms the same program.
+    /// The two-sided p-value: the probability of a difference at least as clear if the arms were the same program.
     pub p_value: f64,
-    /// Where interval and test come from.
+    /// The method of interval and test.
     pub method: Method,
 }
 
-/// How an interval was got.
+/// The method of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Wilcoxon's signed-rank test and Hodges and Lehmann's estimate, on log ratios: from 6 rounds on.
     SignedRank,
-    /// Student's t on log ratios: for 2 to 5 rounds, with which the other one cannot reject anything at 5 %.
+    /// Student's t on log ratios: for 2 to 5 rounds, too few for the signed-rank test to reject anything at 5 %.
     StudentT,
     /// The geometric mean of several ratios, their intervals combined as those of independent figures.
     Combined,
@@ -39,17 +39,17 @@ pub enum Method {
 const T: [f64; 4] = [12.706_205, 4.302_653, 3.182_446, 2.776_445];
 
 impl Ratio {
-    /// That of an arm to itself.
+    /// The ratio of an arm to itself.
     pub const ITSELF: Ratio =
         Ratio { value: 1.0, low: Some(1.0), high: Some(1.0), p_value: 1.0, method: Method::Itself };
 
-    /// Of `figures` to those of another arm in the same rounds, all above 0. Nothing for no rounds.
+    /// Returns the ratio of `figures` to those of another arm in the same rounds, all above 0. `None` for no rounds.
     pub fn paired(figures: &[f64], to: &[f64]) -> Option<Ratio> {
         let logs: Vec<f64> = figures.iter().zip(to).map(|(figure, to)| (figure / to).ln()).collect();
         Ratio::of_logs(&logs)
     }
 
-    /// Of the logarithms of the ratios within rounds.
+    /// Returns the ratio from the logarithms of the ratios within rounds. `None` for no rounds.
     pub fn of_logs(logs: &[f64]) -> Option<Ratio> {
         if logs.len() < 2 {
             let value = logs.first()?.exp();
@@ -68,7 +68,7 @@ impl Ratio {
         })
     }
 
-    /// Half of the interval's width on the logarithmic scale: 0.01 is about 1 %.
+    /// Returns half of the interval's width on the logarithmic scale: 0.01 is about 1 %.
     pub fn half_width(&self) -> Option<f64> {
         Some((self.high?.ln() - self.low?.ln()) / 2.0)
     }
@@ -82,7 +82,7 @@ impl Ratio {
     }
 }
 
-/// By Student's t. The p-value is told apart from 5 % only, which is all that so few rounds can say.
+/// Estimates by Student's t, for 2 to 5 rounds.
 fn few(logs: &[f64]) -> Ratio {
     let count = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / count;
@@ -98,8 +98,8 @@ fn few(logs: &[f64]) -> Ratio {
     }
 }
 
-/// Two-sided tail of Student's distribution with 1 to 4 degrees of freedom (closed forms: Abramowitz and Stegun,
-/// 26.7.3-4).
+/// Returns the two-sided tail of Student's distribution with 1 to 4 degrees of freedom (closed forms: Abramowitz and
+/// Stegun, 26.7.3-4).
 fn student_tail(t: f64, freedom: usize) -> f64 {
     if t.is_infinite() {
         return 0.0;
@@ -115,7 +115,7 @@ fn student_tail(t: f64, freedom: usize) -> f64 {
     (1.0 - inside).clamp(0.0, 1.0)
 }
 
-/// One ratio for several comparisons of the same two arms, each of which weighs the same.
+/// Combines several comparisons of the same two arms, with equal weights.
 pub fn geometric_mean(ratios: &[Ratio]) -> Option<Ratio> {
     match ratios {
         [] => None,

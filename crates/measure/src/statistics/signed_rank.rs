@@ -4,13 +4,14 @@
 //! nothing, so the log ratio of a round is symmetric about 0 whatever the machine's noise looks like. That is all that
 //! the test supposes. Why it survives stopping early is said in `stopping`.
 
-/// Up to so many rounds the distribution is counted out; beyond, the normal one is used, which agrees to three digits.
+/// Up to this number of rounds the distribution is computed exactly. Beyond, the normal one is used, which agrees to
+/// three digits.
 const EXACT: usize = 60;
 /// The 97.5 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_985;
 
-/// Two-sided p-value of the hypothesis that `differences` are symmetric about 0. Zeros are left out, equal ranks
-/// shared; 1 when nothing is left.
+/// Returns the two-sided p-value of the hypothesis that `differences` are symmetric about 0. Zeros are left out, and
+/// equal values share their ranks. 1 if nothing is left.
 pub(super) fn p_value(differences: &[f64]) -> f64 {
     let mut nonzero: Vec<f64> = differences.iter().copied().filter(|difference| *difference != 0.0).collect();
     nonzero.sort_by(|one, other| one.abs().total_cmp(&other.abs()));
@@ -26,7 +27,8 @@ pub(super) fn p_value(differences: &[f64]) -> f64 {
     (2.0 * tail).min(1.0)
 }
 
-/// Twice the rank of each, so that the mean rank of equal ones is whole. `sorted` by absolute value.
+/// Returns twice the rank of each value, so that the mean rank of equal ones is whole. `sorted` is ordered by absolute
+/// value.
 fn doubled_ranks(sorted: &[f64]) -> Vec<usize> {
     let mut ranks = vec![0; sorted.len()];
     let mut start = 0;
@@ -35,20 +37,20 @@ fn doubled_ranks(sorted: &[f64]) -> Vec<usize> {
         while end < sorted.len() && sorted[end].abs() == sorted[start].abs() {
             end += 1;
         }
-        // Ranks start + 1 to end; their mean, doubled.
+        // The ranks from start + 1 to end have this mean, doubled.
         ranks[start..end].fill(start + 1 + end);
         start = end;
     }
     ranks
 }
 
-/// The probability that the ranks with a positive sign add up to `most` or less, each sign a fair coin.
+/// Returns the probability that the ranks with a positive sign add up to `most` or less, each sign a fair coin.
 fn exact_tail(ranks: &[usize], most: usize) -> f64 {
     let ways = ways(ranks);
     ways[..=most].iter().sum::<f64>() / 2f64.powi(ranks.len() as i32)
 }
 
-/// In how many ways some of the ranks add up to each sum.
+/// Returns in how many ways some of the ranks add up to each sum.
 fn ways(ranks: &[usize]) -> Vec<f64> {
     let mut ways = vec![0.0; ranks.iter().sum::<usize>() + 1];
     ways[0] = 1.0;
@@ -62,8 +64,8 @@ fn ways(ranks: &[usize]) -> Vec<f64> {
     ways
 }
 
-/// The same by the normal distribution, corrected for continuity. Shared ranks are in the variance: it is a sum of
-/// squares.
+/// Returns the same by the normal distribution, corrected for continuity. The variance is a sum of squares, so it
+/// accounts for shared ranks.
 fn normal_tail(ranks: &[usize], most: usize) -> f64 {
     let mean = ranks.iter().sum::<usize>() as f64 / 2.0;
     let variance: f64 = ranks.iter().map(|rank| (*rank as f64).powi(2) / 4.0).sum();
@@ -71,8 +73,9 @@ fn normal_tail(ranks: &[usize], most: usize) -> f64 {
     libm::erfc(z / std::f64::consts::SQRT_2) / 2.0
 }
 
-/// Hodges and Lehmann's estimate of the middle of `differences`, with the interval of the shifts that the test does not
-/// reject at 5 %. No interval for fewer than 6: even the most extreme signs have a probability of more than 5 % then.
+/// Returns Hodges and Lehmann's estimate of the middle of `differences`, with the interval of the shifts that the test
+/// does not reject at 5 %. No interval for fewer than 6: even the most extreme signs have a probability of more than 5
+/// % then.
 pub(super) fn estimate(differences: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     if differences.is_empty() {
         return None;
@@ -86,7 +89,7 @@ pub(super) fn estimate(differences: &[f64]) -> Option<(f64, Option<(f64, f64)>)>
     Some((super::quantile(&averages, 0.5), interval))
 }
 
-/// How many Walsh averages are outside of the interval at either end.
+/// Returns how many Walsh averages lie outside the interval at either end.
 fn left_out(rounds: usize) -> Option<usize> {
     if rounds < 6 {
         return None;
@@ -102,7 +105,7 @@ fn left_out(rounds: usize) -> Option<usize> {
     let mut tail = 0.0;
     for (sum, ways) in ways(&ranks).iter().enumerate() {
         tail += ways / all;
-        // `sum` is the first one that may not be left out; as many averages lie below it.
+        // `sum` is the first that may not be left out. As many averages lie below it.
         if tail > 0.025 {
             return Some(sum.saturating_sub(1));
         }
@@ -110,7 +113,7 @@ fn left_out(rounds: usize) -> Option<usize> {
     None
 }
 
-/// Holm's correction: p-values that hold together, for as many comparisons as there are.
+/// Applies Holm's correction: returns p-values that account for the number of comparisons.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|one, other| p_values[*one].total_cmp(&p_values[*other]));
@@ -136,7 +139,7 @@ mod tests {
         assert!((p_value(&depression) - 0.039_062_5).abs() < 1e-9, "{}", p_value(&depression));
         assert_eq!(p_value(&[0.0, 0.0]), 1.0);
         assert_eq!(p_value(&[]), 1.0);
-        // Two equal ones with opposite signs say nothing.
+        // Two equal values with opposite signs are no evidence.
         assert_eq!(p_value(&[1.0, -1.0]), 1.0);
     }
 

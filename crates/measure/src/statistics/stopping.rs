@@ -1,11 +1,11 @@
-//! When there are rounds enough.
+//! Decides when there are enough rounds.
 //!
-//! Who looks at a test after every round, and stops when it says yes, finds differences between equal arms far more
-//! often than the test promises. Here the rule looks at the absolute values of the log ratios and at nothing else. If
-//! two arms are the same program, the log ratio of a round is symmetric about 0, so its sign is a fair coin,
-//! independent of its absolute value, and the decision to stop has seen no sign: the signed-rank test, which then asks
-//! about the signs, keeps exactly its level. (With more than two arms the rule sees absolute values of the others too,
-//! which are not wholly independent of the signs; the tests of `session` count false alarms for that case.)
+//! A rule that runs the test after every round, and stops when it rejects, finds differences between equal arms far
+//! more often than the test's level. The rule here looks only at the absolute values of the log ratios. If two arms are
+//! the same program, the log ratio of a round is symmetric about 0. Its sign is then a fair coin, independent of its
+//! absolute value, and the decision to stop has seen no sign. The signed-rank test, which then uses the signs, keeps
+//! exactly its level. (With more than two arms the rule sees absolute values of the others too, which are not wholly
+//! independent of the signs; the tests of `session` count false alarms for that case.)
 
 use super::{median, sorted};
 
@@ -13,18 +13,18 @@ use super::{median, sorted};
 const FOLDED_MEDIAN: f64 = 0.674_490;
 /// The median distance of such absolute values from their median.
 const FOLDED_MAD: f64 = 0.399_06;
-/// Half an interval of 95 % is so many standard errors, by the normal distribution and the efficiency of the estimate.
+/// Half the width of a 95 % interval in standard errors, by the normal distribution and the efficiency of the estimate.
 const WIDTH: f64 = 1.96 * 1.023;
-/// A big difference need not be known as exactly as a small one: so much of it is enough.
+/// The precision that is enough for a large difference, as a share of the difference.
 const OF_THE_DIFFERENCE: f64 = 0.1;
 
-/// Whether every arm's interval is about as narrow as it has to be: `target` to either side on the logarithmic scale,
-/// or a tenth of the difference where that is more. `log_ratios`: for each arm one for each round.
+/// Whether every arm's interval is about narrow enough: `target` to either side on the logarithmic scale, or a tenth of
+/// the difference where that is more. `log_ratios`: for each arm one for each round.
 pub fn narrow_enough(log_ratios: &[Vec<f64>], target: f64) -> bool {
     log_ratios.iter().all(|logs| !logs.is_empty() && rounds_for(logs, target) <= to_f64(logs.len()))
 }
 
-/// The rounds that it will take in all, by what is known so far; nothing before the second.
+/// Returns the estimated total number of rounds. `None` before the second round.
 pub fn rounds_needed(log_ratios: &[Vec<f64>], target: f64) -> Option<f64> {
     let known = log_ratios.iter().filter(|logs| logs.len() >= 2).map(|logs| rounds_for(logs, target));
     known.max_by(f64::total_cmp)
@@ -34,7 +34,7 @@ fn rounds_for(logs: &[f64], target: f64) -> f64 {
     let absolute: Vec<f64> = sorted(&logs.iter().map(|log| log.abs()).collect::<Vec<_>>());
     let middle = median(&absolute);
     let distances: Vec<f64> = absolute.iter().map(|one| (one - middle).abs()).collect();
-    // Either is the standard deviation where there is no difference; the first is far too great where there is one.
+    // Both estimate the standard deviation if there is no difference; with a difference the first is far too great.
     let deviation = (middle / FOLDED_MEDIAN).min(median(&distances) / FOLDED_MAD);
     let wanted = target.max(middle * OF_THE_DIFFERENCE);
     (WIDTH * deviation / wanted).powi(2)
@@ -69,7 +69,7 @@ mod tests {
         assert!(narrow_enough(std::slice::from_ref(&steady), 0.01));
         assert!(!narrow_enough(&[steady.clone(), noisy.clone()], 0.01));
         assert!(rounds_needed(&[steady, noisy], 0.01).unwrap() > 100.0);
-        // Twice as fast, within a percent or so: that is known well enough.
+        // Twice as fast, within about a percent: that is precise enough.
         assert!(narrow_enough(&[vec![-0.69, -0.70, -0.68, -0.71]], 0.01));
     }
 }

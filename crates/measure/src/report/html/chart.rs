@@ -1,4 +1,4 @@
-//! Charts as SVG, written by hand: what they need is little, and it has to look the same everywhere.
+//! Charts as SVG, written by hand: they need little, and must look the same everywhere.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use super::escaped;
 use crate::report::figures::seconds;
 use crate::results::{CaseResult, Results, degradation as degradation_of};
 
-/// Width of every chart in its own units; browsers scale it to the page.
+/// The width of every chart in its own units. Browsers scale it to the page.
 const WIDTH: f64 = 900.0;
-/// Room for names at the left of bars.
+/// The width for names to the left of bars.
 const NAMES: f64 = 190.0;
-/// Room for figures at their right.
+/// The width for figures to their right.
 const FIGURES: f64 = 150.0;
 const ROW: f64 = 24.0;
 
@@ -18,7 +18,7 @@ fn open(height: f64, label: &str) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">", escaped(label))
 }
 
-/// Round numbers from 0 to `most`, about five of them, and the least round one that is not below `most`.
+/// Returns about five round numbers from 0 to `most`, and the least round number that is not below `most`.
 fn ticks(most: f64) -> (Vec<f64>, f64) {
     let rough = most.max(f64::MIN_POSITIVE) / 5.0;
     let power = 10f64.powf(rough.log10().floor());
@@ -34,7 +34,7 @@ fn ticks(most: f64) -> (Vec<f64>, f64) {
     (ticks, count * step)
 }
 
-/// Time by arm: the median as a bar, the quartiles as a whisker.
+/// Draws time by arm: the median as a bar, the quartiles as a whisker.
 pub(super) fn times(case: &CaseResult) -> String {
     let rows: Vec<_> = case.arms.iter().filter_map(|arm| Some((arm, arm.cost_s?))).collect();
     let most = rows.iter().map(|(_, cost)| cost.q3).fold(0.0, f64::max);
@@ -43,7 +43,7 @@ pub(super) fn times(case: &CaseResult) -> String {
     let mut text = open(bottom + 22.0, &format!("time by arm: {}", case.title()));
     let x = |value: f64| NAMES + (WIDTH - NAMES - FIGURES) * value / most;
     for tick in ticks {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "<line class=\"grid\" x1=\"{0:.1}\" y1=\"0\" x2=\"{0:.1}\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{0:.1}\" \
@@ -90,7 +90,7 @@ struct Point<'r> {
     memory: f64,
 }
 
-/// Powers of 2 that span `figures` and 1: ratios are as far from 1 upwards as downwards.
+/// Returns powers of 2 that span `figures` and 1. On that scale a ratio and its inverse are equally far from 1.
 fn powers(figures: impl Iterator<Item = f64>) -> Vec<f64> {
     let (mut low, mut high): (f64, f64) = (-1.0, 1.0);
     for figure in figures {
@@ -99,7 +99,7 @@ fn powers(figures: impl Iterator<Item = f64>) -> Vec<f64> {
     }
     let step = ((high - low) / 8.0).ceil().max(1.0);
     let mut ticks = Vec::new();
-    // 1 is one of them.
+    // 1 is one of the powers.
     let mut at = (low / step).floor() * step;
     while at < high + step {
         ticks.push(at.exp2());
@@ -108,7 +108,7 @@ fn powers(figures: impl Iterator<Item = f64>) -> Vec<f64> {
     ticks
 }
 
-/// Memory against time, to stock, with the line of those that nothing beats.
+/// Draws memory against time, relative to stock, with the line of the Pareto-optimal arms.
 pub(super) fn trade_off(results: &Results) -> Option<String> {
     let points: Vec<Point<'_>> = results
         .arms
@@ -132,7 +132,7 @@ pub(super) fn trade_off(results: &Results) -> Option<String> {
     let y = |memory: f64| bottom - (bottom - top) * share(&up, memory);
     let mut text = open(430.0, "memory against time");
     axes(&mut text, &across, &up, &x, &y, (left, right, top, bottom));
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(text, "<path class=\"one\" d=\"M{:.1} {top}V{bottom}M{left} {:.1}H{right}\"/>", x(1.0), y(1.0));
     let pareto =
         results.recommendation.as_ref().map(|recommendation| recommendation.pareto.as_slice()).unwrap_or_default();
@@ -154,14 +154,14 @@ pub(super) fn trade_off(results: &Results) -> Option<String> {
     Some(text)
 }
 
-/// The points and their names, with a line between the two where they are apart.
+/// Draws the points and their names. A line connects a point to a name that is not beside it.
 fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>, y: Scale<'_>, within: (f64, f64)) {
     let taken = results.recommendation.as_ref().map(|recommendation| recommendation.arm.as_str());
     let places: Vec<(f64, f64)> = points.iter().map(|point| (x(point.time), y(point.memory))).collect();
     let labels = labels(&places, within.0, within.1);
     for ((x, y), label) in places.iter().zip(&labels) {
         if (label - 4.0 - y).abs() > 6.0 {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "<path class=\"leader\" d=\"M{x:.1} {y:.1}L{:.1} {:.1}\"/>", x + 10.0, label - 4.0);
         }
     }
@@ -183,14 +183,14 @@ fn dots(text: &mut String, results: &Results, points: &[Point<'_>], x: Scale<'_>
     }
 }
 
-/// Where names beside points go, so that those of points near each other do not lie on each other: moved apart
-/// downwards, the highest first, then back up where that went below the chart.
+/// Returns the heights of names beside points, so that names of close points do not overlap. The highest point comes
+/// first. A name goes to the nearest free height below or above its point, but not below the chart if above is free.
 fn labels(points: &[(f64, f64)], top: f64, bottom: f64) -> Vec<f64> {
     const LINE: f64 = 14.0;
-    /// About the width of a name.
+    /// The approximate width of a name.
     const REACH: f64 = 110.0;
-    /// A line lower is far enough, whatever adding it lost: else the search below comes back to the same place for
-    /// ever.
+    /// The tolerance for a line that is low enough except for rounding. Without it, the search below could return to
+    /// the same place for ever.
     const LOST: f64 = 1e-6;
     let mut order: Vec<usize> = (0..points.len()).collect();
     order.sort_by(|one, other| points[*one].1.total_cmp(&points[*other].1));
@@ -225,7 +225,7 @@ type Scale<'s> = &'s dyn Fn(f64) -> f64;
 fn axes(text: &mut String, across: &[f64], up: &[f64], x: Scale<'_>, y: Scale<'_>, frame: (f64, f64, f64, f64)) {
     let (left, right, top, bottom) = frame;
     for tick in across {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "<line class=\"grid\" x1=\"{0:.1}\" y1=\"{top}\" x2=\"{0:.1}\" y2=\"{bottom}\"/><text class=\"tick\" x=\"{0:.1}\" y=\"{1}\" \
@@ -248,13 +248,13 @@ fn axes(text: &mut String, across: &[f64], up: &[f64], x: Scale<'_>, y: Scale<'_
     }
 }
 
-/// A round number without zeros at its end.
+/// Formats a round number without trailing zeros.
 fn plain(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Time by number of threads, a line for each arm. Nothing when there is only one number.
+/// Draws time by number of threads, a line for each arm. `None` if there is only one number.
 pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String> {
     let size = cases.first()?.size;
     let mut swept: Vec<(u32, &CaseResult)> =
@@ -271,7 +271,7 @@ pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String
     let y = |time: f64| bottom - (bottom - top) * time / most;
     let mut text = open(366.0, "time by number of threads");
     for tick in time_ticks {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "<line class=\"grid\" x1=\"{left}\" y1=\"{0:.1}\" x2=\"{right}\" y2=\"{0:.1}\"/><text class=\"tick\" x=\"{1}\" y=\"{2:.1}\" \
@@ -324,7 +324,7 @@ pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String
     Some(text + "</svg>")
 }
 
-/// How each arm copes with more work.
+/// Draws how each arm copes with more work.
 pub(super) fn degradation(results: &Results) -> Option<String> {
     let figures: Vec<(&str, f64)> = results
         .arms
@@ -338,7 +338,7 @@ pub(super) fn degradation(results: &Results) -> Option<String> {
     let x = |value: f64| NAMES + (WIDTH - NAMES - FIGURES) * value / most;
     let mut text = open(bottom + 22.0, "degradation by arm");
     for tick in ticks {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "<line class=\"grid\" x1=\"{0:.1}\" y1=\"0\" x2=\"{0:.1}\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{0:.1}\" y=\"{1:.1}\" \
@@ -390,7 +390,7 @@ mod tests {
         assert!(wide.len() < 10 && wide.contains(&1.0) && wide[wide.len() - 1] >= 600.0, "{wide:?}");
     }
 
-    /// Sums of fractions are rounded: names in a row have to come to an end all the same.
+    /// Sums of fractions are rounded. The placing of names in a row must end all the same.
     #[test]
     fn names_find_a_place_whatever_the_fractions() {
         let mut random = fastrand::Rng::with_seed(14);

@@ -1,6 +1,6 @@
-//! The frame of the page, and how it looks.
+//! The frame of the page, and its style.
 
-/// Colours are named once for each theme. `--arm-N` are Okabe and Ito's, which colour-blind readers can tell apart,
+/// Each theme names its colours once. `--arm-N` are Okabe and Ito's, which colour-blind readers can distinguish,
 /// lightened for the dark theme.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--paper:#fff;--ink:#1c1e21;--quiet:#5c636b;--line:#d9dde2;--panel:#f4f6f8;--good:#0b6b3a;--bad:#a8322a;\
@@ -44,7 +44,7 @@ body{max-width:none;padding:0;font-size:10.5pt;-webkit-print-color-adjust:exact;
 .verdict{border:1px solid #bbb;border-left:4px solid var(--accent)}.wide{overflow:visible}table{font-size:8pt}th,td{padding:.15rem .3rem}\
 .matrix{font-size:6.5pt}.matrix th,.matrix td{padding:.08rem .12rem}tr{break-inside:avoid}thead{display:table-header-group}}";
 
-/// The page is XML as well as HTML, so that anything can check and read it.
+/// Returns the page. It is XML as well as HTML, so that any tool can check and read it.
 pub(super) fn page(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \

@@ -7,7 +7,8 @@ use crate::report::figures::{bytes, count, quotient, ratio, seconds};
 use crate::results::{CaseArm, CaseResult, Results};
 use crate::statistics::Ratio;
 
-/// Ratios of every arm in every case: a row for each case, a column for each arm, so that a suite fits on a page.
+/// Returns the ratios of every arm in every case: a row for each case, a column for each arm, so that a suite fits on a
+/// page.
 pub(super) fn overview(results: &Results) -> String {
     let mut text =
         "<section><h2>Everything</h2><p class=\"quiet\">Time to stock's; below it peak memory to stock's. The last \
@@ -15,7 +16,7 @@ pub(super) fn overview(results: &Results) -> String {
             .to_owned();
     for arm in &results.arms {
         let name = escaped(&arm.origin.name);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "<th{}>{name}</th>", chosen(results, &arm.origin.name));
     }
     text.push_str("</tr></thead><tbody>");
@@ -54,7 +55,7 @@ fn memory(arm: &CaseArm, case: &CaseResult) -> String {
     peaks.map_or("-".to_owned(), |(peak, stock)| quotient(peak, stock))
 }
 
-/// Everything about one case.
+/// Returns the tables of one case.
 pub(super) fn case(case: &CaseResult, results: &Results) -> String {
     let is_server = case.arms.iter().any(|arm| arm.typical.is_some_and(|figures| figures.service.is_some()));
     let mut heads = vec![
@@ -77,7 +78,7 @@ pub(super) fn case(case: &CaseResult, results: &Results) -> String {
     let mut text =
         format!("<div class=\"wide\"><table class=\"dense\"><thead><tr>{}</tr></thead><tbody>", heads.concat());
     for arm in &case.arms {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "<tr{}><td>{}</td>", chosen(results, &arm.name), escaped(&arm.name));
         if let Some(failure) = &arm.failure {
             let _ = write!(text, "<td class=\"text worse\" colspan=\"{}\">{}</td></tr>", columns - 1, escaped(failure));
@@ -133,7 +134,7 @@ fn p_value(p: f64) -> String {
     if p < 0.001 { "&lt; 0.001".to_owned() } else { format!("{p:.3}") }
 }
 
-/// What was measured, on what, and how.
+/// Returns what was measured, on which machine, and how.
 pub(super) fn circumstances(results: &Results) -> String {
     let mut lines = vec![("machine", results.machine.description())];
     let disturbed = results.cases.iter().find_map(|case| case.disturbance.description());
@@ -162,7 +163,7 @@ pub(super) fn circumstances(results: &Results) -> String {
     lines.push(("allograft", results.allograft.clone()));
     let mut text = "<section><h2>What was measured</h2><dl>".to_owned();
     for (name, line) in lines {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(&line));
     }
     text + "</dl></section>"
