@@ -28,6 +28,24 @@ fn output(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
+/// strip clears stock's program headers, which a graft does not use. They may lie in the segment with the code.
+#[test]
+fn a_graft_that_was_stripped_later_is_whole() {
+    let lab = Lab::new();
+    for layout in [&[][..], &["-z", "noseparate-code"]] {
+        let build = Build { link: layout, ..Build::PLAIN };
+        build.program(
+            &lab.path(""),
+            "stock",
+            "#include <stdlib.h>\nint main(void) { free(realloc(malloc(9), 99)); return 0; }\n",
+        );
+        lab.run(["graft", "stock", "-o", "graft"]).exits(0);
+        tool(Command::new("strip").arg("-s").arg(lab.path("graft")));
+        let ran = lab.run(["verify", "graft", "--stock", "stock"]);
+        assert!(ran.exits(0).out.contains("self-test: passed"), "{layout:?}");
+    }
+}
+
 #[test]
 fn grafted_in_place_and_given_back() {
     let lab = Lab::new();

@@ -5,12 +5,11 @@ use std::ops::Range;
 
 use super::Check;
 use super::image::first_difference;
-use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_RELA, Segment};
+use crate::elf::{Elf, PF_X, PT_TLS, SHF_ALLOC, SHT_RELA, Segment};
 use crate::error::InspectError;
 use crate::report::Arch;
 use crate::transplanted::{Transplant, loads};
 
-const PT_TLS: u32 = 7;
 /// The size in bytes of a note's header, and of its description (docs/note.md).
 const NOTE_HEADER: u64 = 24;
 const NOTE_TEXT: u64 = 512;
@@ -74,8 +73,7 @@ impl<'d, 'a> Linked<'d, 'a> {
     }
 
     fn symbol(&self, name: &str) -> Result<u64, String> {
-        let found = self.elf.symbols.iter().find(|symbol| symbol.is_defined() && symbol.name == name.as_bytes());
-        found.map(|symbol| symbol.value).ok_or_else(|| format!("the linked donor has no symbol `{name}`"))
+        symbol(self.elf, name)
     }
 
     /// Returns the address range of a section.
@@ -128,6 +126,12 @@ impl<'d, 'a> Linked<'d, 'a> {
         }
         found
     }
+}
+
+/// Returns the value of a symbol that the linked donor defines.
+pub(super) fn symbol(donor: &Elf<'_>, name: &str) -> Result<u64, String> {
+    let found = donor.symbols.iter().find(|symbol| symbol.is_defined() && symbol.name == name.as_bytes());
+    found.map(|symbol| symbol.value).ok_or_else(|| format!("the linked donor has no symbol `{name}`"))
 }
 
 fn compare(

@@ -6,8 +6,9 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 use super::Check;
-use super::donor_image::PARAMETERS;
-use crate::elf::{Elf, PF_X};
+use super::donor_image::{PARAMETERS, symbol};
+use super::image::{ELF_HEADER, cleared_table, differences, same_size};
+use crate::elf::{Elf, PF_X, Segment};
 use crate::error::InspectError;
 use crate::report::Arch;
 use crate::transplanted::{Transplant, jump_size, loads};
@@ -145,43 +146,48 @@ fn slots(stock: &Elf<'_>, main: u64) -> Vec<u64> {
     found
 }
 
-fn symbol(donor: &Elf<'_>, name: &str) -> Result<u64, String> {
-    let found = donor.symbols.iter().find(|symbol| symbol.is_defined() && symbol.name == name.as_bytes());
-    found.map(|symbol| symbol.value).ok_or_else(|| format!("the linked donor has no symbol `{name}`"))
+/// The bytes of the program that a graft may change beside its edits: the file header, which names the new entry point
+/// and the new tables, the jumps at the entry points, and stock's program headers where `strip` has cleared them.
+pub(super) struct Allowed<'t> {
+    transplant: &'t Transplant,
+    jump: u64,
+    unused: Range<u64>,
 }
 
-/// Returns the addresses of code bytes that differ from stock and belong to no entry point. Those of one edit follow
-/// each other. Of a file that differs everywhere, only the first few.
-pub(super) fn changes(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Vec<u64> {
-    const MOST: usize = 4096;
-    let size = jump_size(graft.arch) as u64;
-    let mut found = Vec::new();
-    for load in loads(stock).filter(|load| load.flags & PF_X != 0) {
-        let same = loads(graft).find(|other| other.address == load.address);
-        let (before, after) = (load.data.unwrap_or_default(), same.and_then(|load| load.data).unwrap_or_default());
-        for at in differences(before, after) {
-            let address = load.address + at as u64;
-            let in_header = load.offset == 0 && at < 64;
-            let in_entry = transplant.entries.iter().any(|entry| address.wrapping_sub(entry.address) < size);
-            if !in_header && !in_entry {
-                found.push(address);
-            }
-            if found.len() == MOST {
-                return found;
-            }
-        }
+impl<'t> Allowed<'t> {
+    pub(super) fn of(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &'t Transplant) -> Allowed<'t> {
+        Allowed { transplant, jump: jump_size(graft.arch) as u64, unused: cleared_table(graft, stock) }
     }
-    found
+
+    /// Whether a segment of stock's is as long in the graft, but for program headers that `strip` has cut off.
+    pub(super) fn same_size(&self, before: &Segment<'_>, after: &Segment<'_>) -> bool {
+        same_size(after, before, &self.unused)
+    }
+
+    /// Returns the addresses of the other bytes that differ between a segment of stock's and the same one of the graft.
+    pub(super) fn others<'s>(
+        &'s self,
+        before: &'s Segment<'_>,
+        after: &'s Segment<'_>,
+    ) -> impl Iterator<Item = u64> + 's {
+        let changed = differences(before.data.unwrap_or_default(), after.data.unwrap_or_default());
+        changed.map(|at| (at, before.address + at as u64)).filter_map(move |(at, address)| {
+            let in_header = before.offset == 0 && at < ELF_HEADER;
+            let in_entry =
+                || self.transplant.entries.iter().any(|entry| address.wrapping_sub(entry.address) < self.jump);
+            (!in_header && !self.unused.contains(&address) && !in_entry()).then_some(address)
+        })
+    }
 }
 
-/// Returns the places at which two blocks differ, up to the end of the shorter one.
-pub(super) fn differences<'d>(one: &'d [u8], other: &'d [u8]) -> impl Iterator<Item = usize> + 'd {
-    const STEP: usize = 4096;
-    let steps = one.chunks(STEP).zip(other.chunks(STEP)).enumerate().filter(|(_, (one, other))| one != other);
-    steps.flat_map(|(index, (one, other))| {
-        let pairs = one.iter().zip(other).enumerate().filter(|(_, (one, other))| one != other);
-        pairs.map(move |(at, _)| index * STEP + at)
-    })
+/// Returns the addresses of code bytes that differ from stock and that the graft may not change but by its edits. Of a
+/// file that differs everywhere, only the first few.
+fn changes(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Vec<u64> {
+    const MOST: usize = 4096;
+    let allowed = Allowed::of(graft, stock, transplant);
+    let code = loads(stock).filter(|load| load.flags & PF_X != 0);
+    let pairs = code.filter_map(|load| Some((load, loads(graft).find(|other| other.address == load.address)?)));
+    pairs.flat_map(|(before, after)| allowed.others(before, after)).take(MOST).collect()
 }
 
 /// Returns the possible edits that explain a changed byte of code at `address`; none if it is no operand. x86

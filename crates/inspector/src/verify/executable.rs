@@ -2,12 +2,11 @@
 //! other bytes are the program's own.
 
 use super::Check;
-use super::edits::{self, Edit, differences};
-use super::image::cleared_table;
+use super::edits::{self, Allowed, Edit};
 use crate::elf::{Elf, PF_X, Symbol};
 use crate::error::InspectError;
 use crate::note::{self, Subject};
-use crate::transplanted::{Transplant, jump_size, loads};
+use crate::transplanted::{Transplant, loads};
 
 const PF_W: u32 = 2;
 /// The call at the end of a thread, and the operand that names main or the branch to __libc_start_main.
@@ -96,29 +95,22 @@ fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
 /// Checks that everything that stock loads is loaded at the same addresses with the same bytes, except the jumps and at
 /// most two operands that now name a place in the donor.
 fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Check {
-    let size = jump_size(graft.arch) as u64;
+    let allowed = Allowed::of(graft, stock, transplant);
     let mut complaints = Vec::new();
     let mut others: Vec<Edit> = Vec::new();
-    let unused = cleared_table(graft, stock);
     let donor = transplant.donor();
     let end = loads(graft).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
     for load in loads(stock) {
-        let Some(same) = loads(graft).find(|other| (other.address, other.memory) == (load.address, load.memory)) else {
+        let Some(same) = loads(graft).find(|other| other.address == load.address) else {
             complaints.push(format!("stock's segment at {:#x} is not there", load.address));
             continue;
         };
-        let (before, after) = (load.data.unwrap_or_default(), same.data.unwrap_or_default());
-        if before.len() != after.len() || load.flags != same.flags {
+        if !allowed.same_size(load, same) || load.flags != same.flags {
             complaints.push(format!("the segment at {:#x} has another size or other permissions", load.address));
             continue;
         }
-        for at in differences(before, after) {
-            let address = load.address + at as u64;
-            // The file header is loaded with the first segment; it names the new entry point and the new tables.
-            let in_header = load.offset == 0 && at < 64;
-            let in_entry = transplant.entries.iter().any(|entry| address.wrapping_sub(entry.address) < size);
-            let in_other = others.iter().any(|edit| edit.field.contains(&address));
-            if in_header || in_entry || in_other || unused.contains(&address) {
+        for address in allowed.others(load, same) {
+            if others.iter().any(|edit| edit.field.contains(&address)) {
                 continue;
             }
             let edit = edits::at(stock, graft, address).into_iter().find(|edit| (donor..end).contains(&edit.after));

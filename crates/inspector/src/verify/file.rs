@@ -4,20 +4,16 @@
 use std::ops::Range;
 
 use super::Check;
-use super::edits::differences;
-use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHT_NOBITS, SHT_SYMTAB, Segment};
+use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
+use crate::elf::{Elf, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
 use crate::error::InspectError;
 use crate::report::Arch;
 use crate::transplanted::loads;
 
-/// Sizes of the headers and of a symbol, in bytes (64-bit; gABI, "ELF Header", "Program Header", "Sections" and "Symbol
-/// Table").
-const ELF_HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
+/// Sizes of a section header and of a symbol, in bytes (64-bit; gABI, "Sections" and "Symbol Table").
 const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 const PT_PHDR: u32 = 6;
-const PT_TLS: u32 = 7;
 const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;

@@ -1,15 +1,19 @@
 //! Compares what a grafted executable loads with what it must load, byte for byte.
 
+use std::ops::Range;
+
 use super::Check;
 use crate::elf::{Elf, PT_LOAD, Segment};
 use crate::error::InspectError;
 use crate::transplanted::loads;
 
 /// Sizes of the ELF header and of a program header, in bytes (64-bit; gABI, "ELF Header" and "Program Header").
-const ELF_HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
+pub(super) const ELF_HEADER: usize = 64;
+pub(super) const PROGRAM_HEADER: usize = 56;
 /// The bytes of a program header that hold the file offset, which `strip` may change.
-const FILE_OFFSET: std::ops::Range<usize> = 8..16;
+const FILE_OFFSET: Range<usize> = 8..16;
+/// Those that hold the sizes in the file and in memory.
+const SIZES: Range<usize> = 32..48;
 
 /// Checks that the executable `graft` is `expected`, which was made from `stock`: the whole file, or, if it has been
 /// stripped since, everything that is loaded.
@@ -24,17 +28,17 @@ pub fn same_image(graft: &[u8], expected: &[u8], stock: &[u8]) -> Result<Check, 
     let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
     let (elf, right) = (parse(graft)?, parse(expected)?);
     let unused = cleared_table(&elf, &parse(stock)?);
-    let mut complaints = headers(&elf, &right);
+    let mut complaints = headers(&elf, &right, &unused);
     let mut loaded = 0;
     for (found, wanted) in loads(&elf).zip(loads(&right)) {
         let (found_data, wanted_data) = (found.data.unwrap_or_default(), wanted.data.unwrap_or_default());
         loaded += wanted_data.len();
-        if found_data.len() != wanted_data.len() {
+        if !same_size(found, wanted, &unused) {
             complaints.push(format!("the segment at {:#x} is not all in the file", found.address));
             continue;
         }
         // Ranges that are compared elsewhere, or not at all, are made equal on both sides.
-        let mut wanted_data = wanted_data.to_vec();
+        let mut wanted_data = wanted_data[..found_data.len()].to_vec();
         let unused = unused.start.saturating_sub(found.address)..unused.end.saturating_sub(found.address);
         for range in [own_headers(&elf, found), unused.start as usize..unused.end as usize] {
             let range = range.start.min(found_data.len())..range.end.min(found_data.len());
@@ -49,33 +53,50 @@ pub fn same_image(graft: &[u8], expected: &[u8], stock: &[u8]) -> Result<Check, 
     Ok(Check::unless(name, complaints, || format!("all {loaded} bytes that are loaded are as they have to be")))
 }
 
-/// Returns the first place where two blocks differ. `None` if they are equal.
-pub(super) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
+/// Returns the places at which two blocks differ, up to the end of the shorter one.
+pub(super) fn differences<'d>(one: &'d [u8], other: &'d [u8]) -> impl Iterator<Item = usize> + 'd {
     const STEP: usize = 4096;
-    let same = one.chunks(STEP).zip(other.chunks(STEP)).take_while(|(one, other)| one == other).count() * STEP;
-    let rest = |block: &[u8]| block.get(same..).unwrap_or_default().to_vec();
-    let (one, other) = (rest(one), rest(other));
-    let position = one.iter().zip(&other).position(|(one, other)| one != other);
-    position.or((one.len() != other.len()).then_some(one.len().min(other.len()))).map(|at| same + at)
+    let steps = one.chunks(STEP).zip(other.chunks(STEP)).enumerate().filter(|(_, (one, other))| one != other);
+    steps.flat_map(|(index, (one, other))| {
+        let pairs = one.iter().zip(other).enumerate().filter(|(_, (one, other))| one != other);
+        pairs.map(move |(at, _)| index * STEP + at)
+    })
 }
 
-/// Returns the range of stock's program headers, if they have been cleared: a graft has its own elsewhere, and `strip`
-/// clears bytes that no section and no header covers.
-pub(super) fn cleared_table(graft: &Elf<'_>, stock: &Elf<'_>) -> std::ops::Range<u64> {
+/// Returns the first place where two blocks differ. `None` if they are equal.
+pub(super) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
+    differences(one, other).next().or((one.len() != other.len()).then_some(one.len().min(other.len())))
+}
+
+/// Returns the range of stock's program headers, if they are gone: a graft has its own elsewhere, and `strip` clears
+/// bytes that no section and no header covers, or cuts them off where they end a segment.
+pub(super) fn cleared_table(graft: &Elf<'_>, stock: &Elf<'_>) -> Range<u64> {
     let size = stock.segments.len() * PROGRAM_HEADER;
     let found = loads(stock).find(|load| load.offset == 0).and_then(|load| {
         let start = stock.bytes.word(32)?;
-        let from = usize::try_from(start).ok()?;
         let same = loads(graft).find(|other| other.address == load.address)?;
-        let table = same.data?.get(from..from.checked_add(size)?)?;
+        let rest = same.data?.get(usize::try_from(start).ok()?..)?;
         let address = load.address.checked_add(start)?;
-        table.iter().all(|byte| *byte == 0).then_some(address..address.checked_add(size as u64)?)
+        rest.iter().take(size).all(|byte| *byte == 0).then_some(address..address.checked_add(size as u64)?)
     });
     found.unwrap_or(0..0)
 }
 
+/// Whether a segment is as long as the one that is wanted, in the file and in memory, but for the range `unused` at its
+/// end.
+pub(super) fn same_size(found: &Segment<'_>, wanted: &Segment<'_>, unused: &Range<u64>) -> bool {
+    let size = |segment: &Segment<'_>| segment.data.map_or(0, <[u8]>::len) as u64;
+    let end = |segment: &Segment<'_>| segment.address.saturating_add(segment.memory);
+    let is_cut = found.address == wanted.address
+        && size(found) == found.memory
+        && size(wanted) == wanted.memory
+        && unused.start <= end(found)
+        && (end(found)..=unused.end).contains(&end(wanted));
+    is_cut || (size(found), found.memory) == (size(wanted), wanted.memory)
+}
+
 /// Returns the part of a segment that is a header of the file itself. [`headers`] compares its fields.
-fn own_headers(elf: &Elf<'_>, segment: &Segment<'_>) -> std::ops::Range<usize> {
+fn own_headers(elf: &Elf<'_>, segment: &Segment<'_>) -> Range<usize> {
     let size = segment.data.map_or(0, <[u8]>::len);
     if segment.offset == 0 {
         return 0..ELF_HEADER.min(size);
@@ -87,8 +108,9 @@ fn own_headers(elf: &Elf<'_>, segment: &Segment<'_>) -> std::ops::Range<usize> {
     }
 }
 
-/// Returns the differences of the headers, except in file offsets.
-fn headers(elf: &Elf<'_>, right: &Elf<'_>) -> Vec<String> {
+/// Returns the differences of the headers, except in file offsets, and in the sizes of a segment without the range
+/// `unused` at its end.
+fn headers(elf: &Elf<'_>, right: &Elf<'_>, unused: &Range<u64>) -> Vec<String> {
     let mut complaints = Vec::new();
     // The bytes up to e_phoff, then from e_flags to e_phnum.
     for (from, to) in [(0, 32), (48, 58)] {
@@ -110,9 +132,13 @@ fn headers(elf: &Elf<'_>, right: &Elf<'_>) -> Vec<String> {
     let table = |elf: &Elf<'_>| {
         let start = usize::try_from(elf.bytes.word(32)?).ok()?;
         let bytes = elf.bytes.data.get(start..start.checked_add(elf.segments.len() * PROGRAM_HEADER)?)?;
-        let entries = bytes.chunks_exact(PROGRAM_HEADER).map(|entry| {
+        let entries = bytes.chunks_exact(PROGRAM_HEADER).enumerate().map(|(index, entry)| {
             let mut entry = entry.to_vec();
             entry[FILE_OFFSET].fill(0);
+            let pair = elf.segments.get(index).zip(right.segments.get(index));
+            if pair.is_some_and(|(found, wanted)| found.kind == PT_LOAD && same_size(found, wanted, unused)) {
+                entry[SIZES].fill(0);
+            }
             entry
         });
         Some(entries.collect::<Vec<_>>())
