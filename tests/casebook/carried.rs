@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
@@ -15,7 +15,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// How a program is compiled.
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-flto"];
 
-fn main() {
+fn main() -> ExitCode {
     let bench = Arc::new(Bench::new());
     let mut trials = Vec::new();
     let donors = donors::all().iter().map(|donor| Donors::both(donor.name)).chain([Donors::STOCK]);
@@ -49,7 +49,7 @@ fn main() {
             }
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn check(bench: &Bench, donors: Donors, way: Way, level: &str) -> Result<(), String> {

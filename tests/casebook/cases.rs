@@ -1,5 +1,6 @@
 //! Every case with every donor, linked in every way.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
@@ -14,7 +15,7 @@ fn is_slow(way: Way) -> bool {
     !fixtures::native(way.host.arch()) && way != fast
 }
 
-fn main() {
+fn main() -> ExitCode {
     let bench = Arc::new(Bench::new());
     let mut trials = Vec::new();
     for case in Case::all() {
@@ -36,7 +37,7 @@ fn main() {
             trials.push(trial(&bench, &case, Donors::STOCK, way));
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// As users get them: every allocator, with string functions beside it. One of the two alone is for cases that ask for

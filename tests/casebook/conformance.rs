@@ -2,6 +2,7 @@
 //! programs and architectures in the slow one, which keeps what came of each run for the table of the docs.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,7 +26,7 @@ const NATIVE: Host = Host::Debian(Arch::X86_64);
 const LONG: [(&str, &str, &str); 2] =
     [("pipeline", "ALLOGRAFT_PIPELINE_SECONDS", "60"), ("short_threads", "ALLOGRAFT_THREADS", "100000")];
 
-fn main() {
+fn main() -> ExitCode {
     let bench = Arc::new(Bench::new());
     let mut trials = Vec::new();
     let mut cells = Vec::new();
@@ -56,7 +57,7 @@ fn main() {
     {
         eprintln!("cannot keep the results for the table: {error}");
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// The slow tier's ways for a donor, and how much of the work is done in each.

@@ -2,7 +2,7 @@
 //! stripped.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use fixtures::corpus::{self, Released};
@@ -13,14 +13,14 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// needs.
 const SOON: Duration = Duration::from_secs(300);
 
-fn main() {
+fn main() -> ExitCode {
     let mut trials = Vec::new();
     for released in corpus::listed() {
         let name = format!("corpus/{}", released.name);
         let trial = Trial::test(name, move || check(&released).map_err(Failed::from));
         trials.push(trial.with_ignored_flag(true));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn check(released: &Released) -> Result<(), String> {

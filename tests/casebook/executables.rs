@@ -2,7 +2,7 @@
 //! the symbol table and without it, as both linkers make them. A part in the default tier, the matrix in the slow one.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Host};
@@ -18,7 +18,7 @@ const PART: &str = "15";
 /// What the default tier runs: the family, threads that end, forks, and what libc itself allocates.
 const FAST: [&str; 6] = ["family", "threads", "thread_exit", "fork_owners", "libc_callers", "sandbox"];
 
-fn main() {
+fn main() -> ExitCode {
     let bench = Arc::new(Bench::new());
     let debian = Host::Debian(Arch::X86_64);
     let mut ways = Vec::new();
@@ -63,7 +63,7 @@ fn main() {
             trials.push(Trial::test(name, run).with_ignored_flag(true));
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn strip(path: &Path) -> Result<(), String> {

@@ -3,6 +3,7 @@
 //! one.
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Host};
@@ -22,7 +23,7 @@ const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "lib
 /// zig's compiler and its musl, which it builds as the program is built.
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
 
-fn main() {
+fn main() -> ExitCode {
     let bench = Arc::new(Bench::new());
     let way = |host, mode| Way { host, linker: Linker::Lld, mode };
     let debian = Host::Debian(Arch::Aarch64);
@@ -89,7 +90,7 @@ fn main() {
             trials.push(Trial::test(name, run).with_ignored_flag(true));
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// The program compiled and linked by zig alone.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, ExitCode, Output};
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
@@ -16,7 +16,7 @@ use serde_json::Value;
 const WAY: Way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
 
 /// Without libtest, which swallows the notes of a test that passes.
-fn main() {
+fn main() -> ExitCode {
     let tests: [(&str, fn()); 4] = [
         ("figures_are_those_of_the_program", figures_are_those_of_the_program),
         ("text_and_json_are_chosen_by_the_variable", text_and_json_are_chosen_by_the_variable),
@@ -29,7 +29,7 @@ fn main() {
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
 /// A program of `tests/statistics` with every allocator, each in an empty folder of its own.

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
@@ -26,7 +27,7 @@ enum Subject {
     Paths,
 }
 
-fn main() {
+fn main() -> ExitCode {
     let bench = Arc::new(Bench::new());
     let mut trials = Vec::new();
     let exist = |arch: &Arch| Donors { malloc: None, strings: true }.exist_for(*arch);
@@ -52,7 +53,7 @@ fn main() {
             }
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn prove(bench: &Bench, subject: Subject, way: Way, arguments: [&str; 2]) -> Result<(), String> {

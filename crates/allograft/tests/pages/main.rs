@@ -25,12 +25,13 @@ mod workspace;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use page::{Page, Section};
 
-fn main() {
+fn main() -> ExitCode {
     let mut trials = vec![
         Trial::test("harness/what_is_printed", || check(shell::self_check())),
         Trial::test("harness/what_is_read", || check(page::self_check())),
@@ -45,7 +46,7 @@ fn main() {
         let page = Page::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         trials.extend(page.sections.into_iter().map(|section| trial(&name, section)));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// The pages in a folder, in order of their names.
