@@ -6,6 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -69,10 +70,31 @@ UNUSED static void check_print(const char *format, ...) {
 
 #define NOTE(...) check_print("note: " __VA_ARGS__)
 
+// What each thread does at this moment, in the kernel's words (proc(5), /proc/pid/task/tid/stat and syscall): its state, the
+// time that it took, the system call that it waits in. Calls nothing that allocates.
+static void check_print_threads(void) {
+	static char entries[4096];
+	int tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY);
+	for (int got; tasks >= 0 && (got = getdents(tasks, (struct dirent *)entries, sizeof entries)) > 0;) {
+		for (int at = 0; at < got;) {
+			struct dirent *entry = (struct dirent *)(entries + at);
+			at += entry->d_reclen;
+			for (int i = 0; i < 2 && entry->d_name[0] != '.'; i++) {
+				char path[64], text[300];
+				snprintf(path, sizeof path, "/proc/self/task/%.20s/%s", entry->d_name, i ? "syscall" : "stat");
+				int file = open(path, O_RDONLY);
+				ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+				if (length > 0) text[length] = 0, check_print("thread %.20s: %s%s", entry->d_name, text, strchr(text, '\n') ? "" : "\n");
+				close(file);
+			}
+		}
+	}
+}
+
 static void check_hang(int signal_number) {
 	(void)signal_number;
-	static const char text[] = "FAIL: " PROGRAM_NAME ": hang\n";
-	if (write(check_stderr, text, sizeof text - 1) < 0) _exit(3);
+	check_print("FAIL: %s: hang\n", PROGRAM_NAME);
+	check_print_threads();
 	_exit(3);
 }
 

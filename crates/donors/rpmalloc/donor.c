@@ -339,6 +339,10 @@ static void donor_set_up(void)
 	rpmalloc_config_t config = {.span_map_count = (size_t)donor_option(graft_option_arena_reserve) / 64};
 	rpmalloc_initialize_config(&config);
 	_memory_thread_heap = 0;
+	/* No thread is the main one, which would change the list of free heaps without its lock. Where upstream cannot ask for the
+	 * thread's pointer (riscv64), it takes the heap for the thread's number: 0 when a thread has let go of it, which is also
+	 * what nobody has set here. */
+	_rpmalloc_main_thread_id = UINTPTR_MAX;
 	_rpmalloc_heap_initialize(&donor_first_heap);
 	_rpmalloc_heap_orphan(&donor_first_heap, 0);
 	/* Not behind the gate: it takes a lock of libc's, which a fork holds when it shuts the gate. */
