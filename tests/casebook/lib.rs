@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`bench`](mod@bench) | real `libc.a`s, grafts of them, and compilers |
 //! | [`case`] | a case as its folder says it |
-//! | [`finished`] | programs that are linked already, grafted and run |
+//! | [`finished`] | linked executables, grafted and run |
 //! | [`link`] | ways to link a program |
 //! | [`record`] | the conformance results that are kept |
 

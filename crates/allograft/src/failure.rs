@@ -1,5 +1,8 @@
 //! An error as the user sees it: a message, what to do about it, an exit code.
 
+use std::io;
+use std::path::Path;
+
 use hosts::{Pending, Stuck};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +28,12 @@ impl Failure {
     /// What would not be safe, or would do nothing: exit code 3.
     pub(crate) fn refused(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), said: Vec::new(), help: None, exit_code: 3 }
+    }
+
+    /// Returns what makes a failure of an error with the file or folder at `path`: `verb` is what could not be done.
+    pub(crate) fn io(verb: &str, path: &Path) -> impl Fn(io::Error) -> Failure {
+        let what = format!("cannot {verb} `{}`", path.display());
+        move |error| Failure::usage(format!("{what}: {error}"))
     }
 
     /// What another program said for itself: its first line ends the message, the others come below.

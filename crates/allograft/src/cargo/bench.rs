@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
@@ -15,7 +14,7 @@ use super::arguments::{self, CargoCommand, Order};
 use super::configuration::Configuration;
 use super::program::{self, Expected};
 use super::relink::{self, Relink};
-use super::run::{Place, cannot_make, cargo, conclude, no_cargo, rustdoc, targets};
+use super::run::{Place, build, cargo, conclude, targets};
 use super::wrapper::{self, Session};
 use crate::arguments::{Global, tell};
 use crate::command::bench::{Arm, Bench, Host, Libc, Linked, typed};
@@ -192,7 +191,7 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
     let arms = bench.arms_to_link(host.arch)?;
     let place = Place::of(&order)?;
     let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(place.folder());
-    let folder = folder.map_err(|error| cannot_make(place.folder(), &error))?;
+    let folder = folder.map_err(Failure::io("write in", place.folder()))?;
     let homes: Vec<PathBuf> = (0..arms.len()).map(|number| folder.path().join(format!("arm{number}"))).collect();
     for (arm, home) in arms.iter().zip(&homes) {
         host.copy(arm, &relink::lib(home))?;
@@ -225,32 +224,18 @@ fn link(
     folder: &Path,
     homes: &[PathBuf],
 ) -> Result<PathBuf, Failure> {
-    let itself =
-        std::env::current_exe().map_err(|error| Failure::usage(format!("cannot find this program: {error}")))?;
     let stock = relink::lib(&homes[0]);
-    let next = configuration.program("RUSTC_WORKSPACE_WRAPPER", "rustc-workspace-wrapper").map(PathBuf::from);
-    let session = Session {
+    let mut session = Session {
         folders: BTreeMap::from([(name.to_owned(), stock.clone())]),
-        expected: Expected { malloc: None, strings: false },
-        next: next.filter(|next| *next != itself),
-        rustdoc: rustdoc(configuration, rustc)?,
         report: folder.join("report"),
         relink: Some(Relink { links: folder.join("links"), linker: PathBuf::new(), arms: homes.to_vec() }),
+        ..Session::default()
     };
-    let text = serde_json::to_string(&session)
-        .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))?;
-    let mut order_of_cargo = cargo(&Order { rest: Vec::new(), ..order.clone() });
+    let mut cargo = cargo(&Order { rest: Vec::new(), ..order.clone() });
+    session.begin(&mut cargo, configuration, rustc)?;
     // This folder is new each time, so cargo links again what it has linked before.
-    order_of_cargo.env(wrapper::folder_variable(name), &stock);
-    order_of_cargo.env(wrapper::VARIABLE, text).env("RUSTC_WORKSPACE_WRAPPER", &itself);
-    order_of_cargo.args(["--message-format", "json-render-diagnostics"]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = order_of_cargo.spawn().map_err(|error| no_cargo(&error))?;
-    let mut programs = Vec::new();
-    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-        let message: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        programs.extend(message["executable"].as_str().map(PathBuf::from));
-    }
-    let status = child.wait().map_err(|error| no_cargo(&error))?;
+    cargo.env(wrapper::folder_variable(name), &stock).stdin(Stdio::null());
+    let (programs, status) = build(cargo)?;
     let quiet = Output::new(&Global { json: false, quiet: true, verbose: false, color: clap::ColorChoice::Never });
     conclude(ExitCode::SUCCESS, order, &session.report, &quiet)?;
     if !status.success() {
@@ -276,7 +261,7 @@ fn check(arm: &Arm, host: &Host, program: &Path) -> Result<(), Failure> {
             program::check(program, &Expected { malloc, strings }).map(|_| ())
         }
         _ => {
-            let what = program::check(program, &Expected { malloc: None, strings: false })?;
+            let what = program::check(program, &Expected::default())?;
             match donors::all().iter().find(|donor| what.split(' ').next() == Some(donor.name)) {
                 None => Ok(()),
                 Some(donor) => Err(Failure::usage(format!(

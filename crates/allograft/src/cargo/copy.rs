@@ -27,7 +27,7 @@ pub(super) fn make(
         dry_run,
         ..Request::default()
     };
-    fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
+    fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
     let planned = hosts::graft(libc, &request(folder.join("libc.a"), true))?;
     let Some(host) = planned.hosts.first() else { return Err(hosts::Error::NothingToGraft.into()) };
     for note in &host.notes {
@@ -37,12 +37,8 @@ pub(super) fn make(
     let file = copy.join("libc.a");
     let there = fs::read(&file).is_ok_and(|bytes| hosts::sha256(&bytes) == host.graft_sha256);
     if !there {
-        fs::create_dir_all(&copy).map_err(|error| cannot(&copy, &error))?;
+        fs::create_dir_all(&copy).map_err(Failure::io("make", &copy))?;
         hosts::graft(libc, &request(file, false))?;
     }
     Ok(copy)
-}
-
-fn cannot(folder: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("cannot make `{}`: {error}", folder.display()))
 }

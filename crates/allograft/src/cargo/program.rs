@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 
 /// The expected contents of programs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Expected {
     /// The donor's name. `None` if only string functions are grafted.
     pub(super) malloc: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Expected {
 /// Exit code 1, with a description of what it contains instead.
 pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure> {
     let shown = path.display();
-    let bytes = fs::read(path).map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
+    let bytes = fs::read(path).map_err(Failure::io("read", path))?;
     let report = inspector::inspect(&bytes)
         .map_err(|error| Failure::usage(format!("cannot inspect `{shown}`: {error}")).with_help(error.help()))?;
     if report.link == Some(Link::Dynamic) {

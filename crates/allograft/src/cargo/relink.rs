@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use super::wrapper::{cannot_run, exit_code};
+use super::wrapper::{cannot_run, exit_code, written};
 use crate::failure::Failure;
 
 /// The environment variable that tells this program to act as the linker.
@@ -55,8 +55,7 @@ impl Relink {
         }
         let mut option = OsString::from("linker=");
         option.push(&link);
-        let text = serde_json::to_string(&Relink { linker: linker.into(), ..self.clone() })
-            .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))?;
+        let text = written(&Relink { linker: linker.into(), ..self.clone() })?;
         // The last such option wins.
         compiler.arg("-C").arg(option).env(VARIABLE, text);
         Ok(())

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use clap::ColorChoice;
 use clap::error::ErrorKind;
@@ -45,7 +45,7 @@ pub(super) fn main(words: &[OsString]) -> ExitCode {
 
 fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
     if order.has(&["--help", "-h"]) {
-        let status = cargo(&order).status().map_err(|error| no_cargo(&error))?;
+        let status = cargo(&order).status().map_err(no_cargo)?;
         return Ok(exit_code(status));
     }
     let here = std::env::current_dir().map_err(|error| Failure::usage(format!("no current folder: {error}")))?;
@@ -67,22 +67,10 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
         folders.insert(name.clone(), folder);
     }
     let report = tempfile::Builder::new().prefix("report-").tempfile_in(place.folder());
-    let report = report.map_err(|error| cannot_make(place.folder(), &error))?;
+    let report = report.map_err(Failure::io("write in", place.folder()))?;
     let expected = Expected { malloc: order.donor.map(|donor| donor.name.to_owned()), strings: order.strings };
-    let itself =
-        std::env::current_exe().map_err(|error| Failure::usage(format!("cannot find this program: {error}")))?;
-    let next = configuration.program("RUSTC_WORKSPACE_WRAPPER", "rustc-workspace-wrapper").map(PathBuf::from);
-    let session = Session {
-        folders,
-        expected,
-        next: next.filter(|next| *next != itself),
-        rustdoc: rustdoc(&configuration, &rustc)?,
-        report: report.path().to_owned(),
-        relink: None,
-    };
-    let text = serde_json::to_string(&session)
-        .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))?;
-    calls.env(wrapper::VARIABLE, text).env("RUSTC_WORKSPACE_WRAPPER", &itself);
+    let mut session = Session { folders, expected, report: report.path().to_owned(), ..Session::default() };
+    let itself = session.begin(&mut calls, &configuration, &rustc)?;
     calls.env("RUSTDOC", link_as_rustdoc(&place, &itself)?);
     let ended = call(calls, &order, &session, output);
     conclude(ended?, &order, report.path(), output)
@@ -92,17 +80,9 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
 fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -> Result<ExitCode, Failure> {
     let own_format = !order.values("--message-format").is_empty();
     if order.command != CargoCommand::Build || own_format {
-        return cargo.status().map(exit_code).map_err(|error| no_cargo(&error));
+        return cargo.status().map(exit_code).map_err(no_cargo);
     }
-    // Messages for people stay unchanged, on standard error.
-    cargo.args(["--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
-    let mut child = cargo.spawn().map_err(|error| no_cargo(&error))?;
-    let mut programs = Vec::new();
-    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
-        let message: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        programs.extend(message["executable"].as_str().map(PathBuf::from));
-    }
-    let status = child.wait().map_err(|error| no_cargo(&error))?;
+    let (programs, status) = build(cargo)?;
     if status.success() {
         for path in &programs {
             let what = program::check(path, &session.expected)?;
@@ -110,6 +90,19 @@ fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -
         }
     }
     Ok(exit_code(status))
+}
+
+/// Runs cargo's `build`. Returns the programs that it names, those of earlier runs too, and how it ended.
+pub(super) fn build(mut cargo: Command) -> Result<(Vec<PathBuf>, ExitStatus), Failure> {
+    // Messages for people stay unchanged, on standard error.
+    cargo.args(["--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
+    let mut child = cargo.spawn().map_err(no_cargo)?;
+    let mut programs = Vec::new();
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
+        let message: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        programs.extend(message["executable"].as_str().map(PathBuf::from));
+    }
+    Ok((programs, child.wait().map_err(no_cargo)?))
 }
 
 /// Evaluates the wrappers' report.
@@ -135,12 +128,8 @@ pub(super) fn cargo(order: &Order) -> Command {
     command
 }
 
-pub(super) fn no_cargo(error: &std::io::Error) -> Failure {
+fn no_cargo(error: std::io::Error) -> Failure {
     Failure::usage(format!("cannot run cargo: {error}"))
-}
-
-pub(super) fn cannot_make(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("cannot write in `{}`: {error}", path.display()))
 }
 
 /// Returns the targets that cargo builds for: each as rustc gets it (empty without `--target`), and its triple.
@@ -203,12 +192,12 @@ impl Place {
             (Some(folder), _) => std::path::absolute(&folder).unwrap_or(folder),
             (None, CargoCommand::Install) if order.path("--path").is_none() => {
                 let folder = tempfile::Builder::new().prefix("cargo-allograft-").tempdir();
-                return folder.map(Place::Passing).map_err(|error| cannot_make(&std::env::temp_dir(), &error));
+                return folder.map(Place::Passing).map_err(Failure::io("write in", &std::env::temp_dir()));
             }
             (None, _) => target_folder(order)?,
         };
         let folder = target.join("allograft");
-        fs::create_dir_all(&folder).map_err(|error| cannot_make(&folder, &error))?;
+        fs::create_dir_all(&folder).map_err(Failure::io("write in", &folder))?;
         Ok(Place::Target(folder))
     }
 
@@ -233,7 +222,7 @@ fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
             command.arg(name).arg(value);
         }
     }
-    let output = command.stdin(Stdio::null()).output().map_err(|error| no_cargo(&error))?;
+    let output = command.stdin(Stdio::null()).output().map_err(no_cargo)?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Err(Failure::usage("`cargo metadata` failed").saying(said.trim_start_matches("error: ")));
@@ -241,15 +230,6 @@ fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let folder = metadata["target_directory"].as_str().map(PathBuf::from);
     folder.ok_or_else(|| Failure::usage("`cargo metadata` did not say where the target folder is"))
-}
-
-/// Returns the real rustdoc: the user's, else the toolchain's.
-pub(super) fn rustdoc(configuration: &Configuration, rustc: &Rustc) -> Result<PathBuf, Failure> {
-    if let Some(rustdoc) = configuration.program("RUSTDOC", "rustdoc") {
-        return Ok(rustdoc.into());
-    }
-    let own = rustc.sysroot()?.join("bin").join("rustdoc");
-    Ok(if own.is_file() { own } else { "rustdoc".into() })
 }
 
 /// Returns a link to this program, by whose name it knows that it has to act as rustdoc.
@@ -266,5 +246,5 @@ fn link_as_rustdoc(place: &Place, itself: &Path) -> Result<PathBuf, Failure> {
         std::os::unix::fs::symlink(itself, &new)?;
         fs::rename(&new, &link)
     });
-    made.map(|()| link).map_err(|error| cannot_make(&folder, &error))
+    made.map(|()| link).map_err(Failure::io("write in", &folder))
 }

@@ -12,17 +12,19 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::ColorChoice;
 use serde::{Deserialize, Serialize};
 
+use super::configuration::Configuration;
 use super::program::{self, Expected};
 use super::relink::Relink;
 use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::rust::Rustc;
 
 /// The environment variable that passes the session to the programs that cargo calls.
 pub(super) const VARIABLE: &str = "CARGO_ALLOGRAFT_SESSION";
 
 /// The settings of one `cargo allograft` for the compilers that its cargo calls.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Session {
     /// The folder of the grafted `libc.a` for each target. Without `--target` the target's name is empty.
     pub(super) folders: BTreeMap<String, PathBuf>,
@@ -34,6 +36,12 @@ pub(super) struct Session {
     pub(super) report: PathBuf,
     /// Links every program again for each arm. Then the folders are stock's, and programs are not checked.
     pub(super) relink: Option<Relink>,
+}
+
+/// Returns the settings as the value of an environment variable.
+pub(super) fn written(settings: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(settings)
+        .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))
 }
 
 /// A line of the report.
@@ -56,6 +64,29 @@ impl Session {
     /// Returns the session that this process belongs to.
     pub(super) fn of_environment() -> Option<Session> {
         serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
+    }
+
+    /// Makes `cargo` call this program in place of rustc, with this session. The programs behind it are those of
+    /// `configuration` and `rustc`. Returns the path of this program.
+    ///
+    /// # Errors
+    /// When one of them cannot be found.
+    pub(super) fn begin(
+        &mut self,
+        cargo: &mut Command,
+        configuration: &Configuration,
+        rustc: &Rustc,
+    ) -> Result<PathBuf, Failure> {
+        let itself =
+            std::env::current_exe().map_err(|error| Failure::usage(format!("cannot find this program: {error}")))?;
+        let next = configuration.program("RUSTC_WORKSPACE_WRAPPER", "rustc-workspace-wrapper").map(PathBuf::from);
+        self.next = next.filter(|next| *next != itself);
+        self.rustdoc = match configuration.program("RUSTDOC", "rustdoc") {
+            Some(rustdoc) => rustdoc.into(),
+            None => Some(rustc.sysroot()?.join("bin/rustdoc")).filter(|own| own.is_file()).unwrap_or("rustdoc".into()),
+        };
+        cargo.env(VARIABLE, written(self)?).env("RUSTC_WORKSPACE_WRAPPER", &itself);
+        Ok(itself)
     }
 
     /// Acts as `RUSTC_WORKSPACE_WRAPPER`: `arguments` are rustc and its arguments.

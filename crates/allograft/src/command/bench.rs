@@ -1,7 +1,7 @@
 //! `allograft bench`: what a program, or the suite, gains by each donor on this machine.
 
 mod arms;
-mod finished;
+mod executable;
 mod host;
 mod measuring;
 mod preloaded;
@@ -13,8 +13,7 @@ mod table;
 mod template;
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,6 +30,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 pub(crate) use arms::{Arm, Libc};
 pub(crate) use host::Host;
+pub(crate) use template::quoted;
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
 ///
@@ -41,7 +41,7 @@ pub(crate) use host::Host;
 ///
 /// Arms: stock, strings (string functions alone), donors as `graft` puts them in, and of those variants: mimalloc:small
 /// (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions), mimalloc:strings (with
-/// them, in a program that is linked already); glibc. `all` is strings and every donor, `profiles` every donor with
+/// them, in a linked executable); glibc. `all` is strings and every donor, `profiles` every donor with
 /// each of its profiles.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -49,7 +49,7 @@ pub(crate) use host::Host;
   allograft bench --donors stock,mimalloc,mimalloc:small --threads 1,2,8 --build '...' -- --threads {threads}
   allograft bench --build '...' --html report.html --save results.json -- input.txt
   allograft bench --build '...' --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
-  allograft bench -- ./program --self-test                   a program that is linked already, static or dynamic
+  allograft bench -- ./program --self-test                   a linked program, static or dynamic
   allograft bench --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/' -- ./server
   allograft bench map larson --donors stock,mimalloc,glibc   programs of the suite
   allograft bench --from results.json --markdown table.md
@@ -227,7 +227,7 @@ impl Bench {
     /// The budget is that of the work.
     fn plan(&self) -> Plan {
         let mut plan = Plan {
-            seed: self.seed.unwrap_or_else(fresh_seed),
+            seed: self.seed.unwrap_or_else(|| fastrand::u64(SEEDS)),
             precision: self.precision / 100.0,
             compare_output: !self.any_output,
             ..Plan::default()
@@ -267,11 +267,8 @@ impl Bench {
     }
 }
 
-fn fresh_seed() -> u64 {
-    // Any number does; one that JSON readers hold exactly.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::from(now.subsec_nanos()) ^ (now.as_secs() << 20) & ((1 << 52) - 1)
-}
+/// Seeds are numbers that JSON readers hold exactly.
+const SEEDS: std::ops::Range<u64> = 0..1 << 52;
 
 /// Ctrl-C and `kill` set the flag; a second time they end the process as they would have.
 fn interruption() -> Result<Arc<AtomicBool>, Failure> {
@@ -287,13 +284,8 @@ fn interruption() -> Result<Arc<AtomicBool>, Failure> {
 
 /// The command as it would be typed.
 pub(crate) fn typed(command: &[OsString]) -> String {
-    let words: Vec<String> = command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
+    let words: Vec<String> = command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
     words.join(" ")
-}
-
-/// The text of a file.
-fn text(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
 }
 
 #[cfg(test)]

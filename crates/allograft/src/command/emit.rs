@@ -14,7 +14,7 @@ use serde::Serialize;
 use surgery::archive::{Archive, Insert};
 
 use crate::choice::Choice;
-use crate::command::graft::shell_quoted;
+use crate::command::graft::{named, shell_quoted};
 use crate::failure::{Failure, told};
 use crate::json::{self, Snippet};
 use crate::output::{Output, Page, Style};
@@ -199,20 +199,12 @@ impl Emit {
     }
 
     fn summary(&self, made: &Made, out: &Path, snippets: &[Snippet], output: &Output) -> Page {
-        let mut parts: Vec<String> = made
-            .malloc
-            .iter()
-            .map(|note| match note.options.as_str() {
-                "" => format!("{} {}", note.donor, note.version),
-                options => format!("{} {} ({options})", note.donor, note.version),
-            })
-            .collect();
-        parts.extend(made.strings.as_ref().map(|_| "strings".to_owned()));
+        let brings = named(made.malloc.as_ref(), made.strings.is_some());
         let path = shell_quoted(&out.display().to_string());
         let word = output.paint(Style::Good, "emitted");
         let mut text = output.page();
         // Writing to a page does not fail.
-        let _ = writeln!(text, "{word}  {path}  {}  {}", self.target.arch, parts.join(" and "));
+        let _ = writeln!(text, "{word}  {path}  {}  {}", self.target.arch, brings);
         for snippet in snippets {
             text.blank();
             let _ = writeln!(text, "{}", output.paint(Style::Strong, format_args!("{}:", snippet.name)));

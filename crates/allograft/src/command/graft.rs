@@ -12,6 +12,7 @@ use hosts::{Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking,
 use surgery::plan::{Plan, RemovedMember};
 
 use crate::choice::Choice;
+use crate::command::bench::quoted;
 use crate::failure::{Failure, told};
 use crate::json;
 use crate::output::{Output, Page, Style, acts};
@@ -27,7 +28,7 @@ use crate::target::located;
 /// none of them if one cannot be. Grafting a graft replaces its donors; the same again changes nothing. Where the
 /// string functions cannot be exchanged, the allocator still is, with a warning.
 ///
-/// An executable that is linked already is refused unless every function of musl's allocator is found in it and nothing
+/// A linked executable is refused unless every function of musl's allocator is found in it and nothing
 /// else touches that allocator's state; the graft passes a self-test before it takes the stock file's place. It keeps
 /// its string functions, unless `--strings on` asks for those to be exchanged that are proven by their code.
 ///
@@ -44,7 +45,7 @@ use crate::target::located;
   allograft graft sdk.artifactbundle.tar.gz -o grafted.artifactbundle.tar.gz
   allograft graft swift:swift-6.1.2-RELEASE_static-linux-0.0.1    an installed Swift SDK
   allograft graft --root build/rootfs /usr/lib                    in the root folder of an image
-  allograft graft ./server --try -- --version          a program that is linked already
+  allograft graft ./server --try -- --version          a linked executable
   allograft graft ./server --strings on                its string functions too, as far as they are proven
 
 Programs have to be linked again to get the new allocator: build systems do not always notice that libc.a changed.")]
@@ -167,7 +168,7 @@ fn text_of(path: &Path) -> String {
 }
 
 /// `mimalloc 2.5.2 (purge_delay=0) and strings`: what is in a graft.
-fn named(malloc: Option<&Note>, strings: bool) -> String {
+pub(super) fn named(malloc: Option<&Note>, strings: bool) -> String {
     let malloc = malloc.map(|note| match note.options.as_str() {
         "" => format!("{} {}", note.donor, note.version),
         options => format!("{} {} ({options})", note.donor, note.version),
@@ -282,14 +283,8 @@ fn next_steps_of(text: &mut Page, path: &Path, backup: Option<&Path>, changed: b
 
 /// What is done next with a packed bundle.
 fn steps_of_bundle(text: &mut Page, bundle: &Bundle, output: &Output) {
+    next_steps_of(text, &bundle.path, bundle.backup.as_deref(), true, output);
     let path = shell_quoted(&text_of(&bundle.path));
-    if let Some(backup) = &bundle.backup {
-        step(text, output, "backup:", &text_of(backup));
-    }
-    step(text, output, "verify:", &format!("allograft verify {path}"));
-    if bundle.backup.is_some() {
-        step(text, output, "undo:", &format!("allograft undo {path}"));
-    }
     if let Some(sha256) = &bundle.sha256 {
         step(text, output, "install:", &format!("swift sdk install {path}"));
         step(text, output, "", &format!("from a URL: swift sdk install URL --checksum {sha256}"));
@@ -299,19 +294,16 @@ fn steps_of_bundle(text: &mut Page, bundle: &Bundle, output: &Output) {
 /// A word that a POSIX shell takes for `text`, to be printed: what a terminal would act on is in the form `$'\033'`.
 /// (POSIX.1-2024, XCU 2.2.4.)
 pub(crate) fn shell_quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@%,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else if !text.contains(acts) {
-        format!("'{}'", text.replace('\'', r"'\''"))
+    if !text.contains(acts) {
+        quoted(text)
     } else {
-        let quoted = |c: char| match c {
+        let escaped = |c: char| match c {
             '\n' => r"\n".to_owned(),
             '\'' | '\\' => format!("\\{c}"),
             _ if acts(c) => c.to_string().bytes().map(|byte| format!("\\{byte:03o}")).collect(),
             _ => c.to_string(),
         };
-        format!("$'{}'", text.chars().map(quoted).collect::<String>())
+        format!("$'{}'", text.chars().map(escaped).collect::<String>())
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use hosts::Unpacked;
 use inspector::InspectError;
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
 use trial::TrialOptions;
@@ -47,14 +48,6 @@ pub(crate) struct Verify {
     /// Run every program with every linker in every mode, not only a selection
     #[arg(long, conflicts_with = "static_only")]
     thorough: bool,
-}
-
-/// A graft to verify.
-struct Graft {
-    /// What it is called in messages.
-    name: PathBuf,
-    libc: PathBuf,
-    stock: Option<PathBuf>,
 }
 
 /// What was found out about one graft.
@@ -104,13 +97,9 @@ impl Verify {
     }
 
     /// What is to be verified, that of a packed bundle unpacked below `scratch`.
-    fn grafts(&self, scratch: &Path) -> Result<Vec<Graft>, Failure> {
+    fn grafts(&self, scratch: &Path) -> Result<Vec<Unpacked>, Failure> {
         let target = located(&self.target, self.root.as_deref())?;
-        if let Some(unpacked) = hosts::unpack_grafts(&target, scratch)? {
-            let grafts: Vec<Graft> = unpacked
-                .into_iter()
-                .map(|unpacked| Graft { name: unpacked.name, libc: unpacked.libc, stock: unpacked.stock })
-                .collect();
+        if let Some(grafts) = hosts::unpack_grafts(&target, scratch)? {
             return match grafts.is_empty() {
                 true => Err(hosts::Error::NoGraft { folder: target }.into()),
                 false => Ok(grafts),
@@ -119,13 +108,13 @@ impl Verify {
         let mut grafts = Vec::new();
         for libc in hosts::grafts_in(&target)? {
             let stock = if self.stock.is_some() { None } else { hosts::stock_of(&libc)? };
-            grafts.push(Graft { name: libc.clone(), libc, stock });
+            grafts.push(Unpacked { name: libc.clone(), libc, stock });
         }
         Ok(grafts)
     }
 
-    fn verify(&self, graft: Graft, output: &Output) -> Result<Verified, Failure> {
-        let Graft { name: path, libc, mut stock } = graft;
+    fn verify(&self, graft: Unpacked, output: &Output) -> Result<Verified, Failure> {
+        let Unpacked { name: path, libc, mut stock } = graft;
         let executable = hosts::is_executable(&libc)?;
         if let (Some(backup), false) = (&stock, executable)
             && let Some(allocator) = hosts::another_allocator_in(backup)?
@@ -138,8 +127,9 @@ impl Verify {
             stock = None;
         }
         let stock = self.stock.clone().or(stock);
-        let graft_bytes = read(&libc)?;
-        let stock_bytes = stock.as_deref().map(read).transpose()?;
+        let graft_bytes = fs::read(&libc).map_err(Failure::io("read", &libc))?;
+        let stock_bytes =
+            stock.as_deref().map(|stock| fs::read(stock).map_err(Failure::io("read", stock))).transpose()?;
         if executable {
             let (checks, not_run) = executable::verify(&path, &graft_bytes, stock_bytes.as_deref(), self.static_only)?;
             return Ok(Verified { path, stock, checks, differences: Vec::new(), not_run });
@@ -176,10 +166,6 @@ impl Verify {
 
 fn not_run(name: &str, reason: &str) -> NotRun {
     NotRun { name: name.to_owned(), reason: reason.to_owned() }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
 }
 
 fn listing(verified: &[Verified], output: &Output) -> Page {

@@ -69,7 +69,7 @@ impl Bench {
         format!("'{}'", self.libc.parent().unwrap().display())
     }
 
-    /// With the program linked already, as `finished`, with stock musl.
+    /// With the program linked, as `finished`, with stock musl.
     fn finished() -> Bench {
         let bench = Bench::new();
         let build = bench.build(&bench.libdir()).replace("{object}", "").replace("{out}", "finished");
@@ -280,7 +280,7 @@ fn a_finished_program_is_grafted_and_measured() {
     assert_eq!(fs::read(bench.lab.path("finished")).unwrap(), before);
 }
 
-/// What is linked already keeps its string functions unless it is asked for others: both ways are measured, and the
+/// A linked executable keeps its string functions unless it is asked for others: both ways are measured, and the
 /// command that is recommended does what was.
 #[test]
 fn a_finished_program_is_measured_with_string_functions_too() {
@@ -453,7 +453,7 @@ fn a_server_is_measured_by_its_load() {
     assert_eq!(arm(&document, "mimalloc")["ratio_to_stock"]["value"], 1.0);
 }
 
-/// A program that is linked already can be a server as well: a static one is grafted, a dynamic one is preloaded into.
+/// A linked program can be a server as well: a static one is grafted, a dynamic one is preloaded into.
 #[test]
 fn a_finished_server_is_measured_by_its_load() {
     let bench = Bench::finished();

@@ -1,4 +1,4 @@
-//! Executables that are linked already: grafted, tried, looked at, given back.
+//! Linked executables: grafted, tried, looked at, given back.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,4 +1,4 @@
-//! `--strings on` for executables that are linked already: what is exchanged, what is said of it, what is refused.
+//! `--strings on` for linked executables: what is exchanged, what is said of it, what is refused.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -42,7 +42,7 @@ pub(crate) struct Graft {
 pub(super) enum Place {
     /// A libc.a: with a donor, string functions go in.
     Archive,
-    /// A program that is linked already: they do so only where somebody asks for them.
+    /// A linked executable: they go in only on request.
     Executable,
     /// What is loaded before libc: they never do.
     Shared,
@@ -88,6 +88,30 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch, place: Place) -> Result<
         }
     }
     Ok(arms)
+}
+
+/// The arms of that list, stock first, for a kind of program: those that are not stock need a donor that `fits`.
+///
+/// # Errors
+/// For any other arm, with `help`.
+pub(super) fn fitting(
+    list: &[String],
+    arch: Arch,
+    place: Place,
+    fits: impl Fn(&donors::Donor) -> bool,
+    program: &str,
+    help: &str,
+) -> Result<Vec<Arm>, Failure> {
+    let arms = read(Some(list), arch, place)?;
+    let unfit = arms.iter().find(|arm| match &arm.libc {
+        Libc::Stock => false,
+        Libc::Graft(graft) => !graft.donor.is_some_and(&fits),
+        Libc::Glibc | Libc::Bump => true,
+    });
+    match unfit {
+        None => Ok(arms),
+        Some(arm) => Err(Failure::usage(format!("{program} has no arm `{}`", arm.name)).with_help(help)),
+    }
 }
 
 fn offered(arch: Arch) -> impl Iterator<Item = &'static donors::Donor> {
@@ -249,7 +273,7 @@ mod tests {
         graft_into(Place::Archive, text)
     }
 
-    /// What is linked already keeps its string functions unless the command says otherwise.
+    /// A linked executable keeps its string functions unless the command says otherwise.
     #[test]
     fn string_functions_are_asked_for_where_they_do_not_come_by_themselves() {
         let command = |text| graft_into(Place::Executable, text).command("./server");

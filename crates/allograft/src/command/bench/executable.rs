@@ -1,10 +1,10 @@
-//! A program that is linked already: grafted into files of their own, one for each arm, and run with the user's
-//! arguments.
+//! A linked executable: grafted into a file of its own for each arm, and run with the user's arguments.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use donors::Donor;
 use format::Arch;
 use hosts::Request;
 
@@ -13,7 +13,7 @@ use super::preparation::native;
 use crate::failure::Failure;
 
 /// The program, as it is.
-pub(super) struct Finished {
+pub(super) struct Executable {
     /// As it was given.
     pub(super) typed: String,
     path: PathBuf,
@@ -21,12 +21,12 @@ pub(super) struct Finished {
     pub(super) sha256: String,
 }
 
-impl Finished {
+impl Executable {
     /// Finds the program as a shell would.
     ///
     /// # Errors
     /// When it cannot be read, is no program, or is one for other machines.
-    pub(super) fn find(command: &OsString) -> Result<Finished, Failure> {
+    pub(super) fn find(command: &OsString) -> Result<Executable, Failure> {
         let path = on_path(command).unwrap_or_else(|| PathBuf::from(command));
         let typed = command.to_string_lossy().into_owned();
         if !hosts::is_executable(&path)? {
@@ -34,14 +34,13 @@ impl Finished {
                 "name a static executable, or say how the program is built: `--build 'CMD with {libdir} and {out}'`",
             ));
         }
-        let bytes =
-            fs::read(&path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
+        let bytes = fs::read(&path).map_err(Failure::io("read", &path))?;
         // Of one that is not understood, the graft says why.
         let arch = inspector::inspect(&bytes).ok().and_then(|report| Arch::from_name(&report.arch.name()));
         let arch = arch.unwrap_or(Arch::X86_64);
         native(&typed, arch)?;
         let sha256 = hosts::sha256(&bytes);
-        Ok(Finished { typed, path, arch, sha256 })
+        Ok(Executable { typed, path, arch, sha256 })
     }
 
     /// Stock and the arms of that list; without one, every donor that goes into executables, alone and with string
@@ -59,24 +58,17 @@ impl Finished {
                 ),
             },
         };
-        let arms = arms::read(Some(&list), self.arch, Place::Executable)?;
-        let unfit = arms.iter().find(|arm| match &arm.libc {
-            Libc::Stock => false,
-            Libc::Graft(graft) => graft.donor.is_none_or(|donor| donor.blob(self.arch).is_none()),
-            Libc::Glibc | Libc::Bump => true,
-        });
-        match unfit {
-            None => Ok((arms, without)),
-            Some(arm) => Err(Failure::usage(format!("a program that is linked already has no arm `{}`", arm.name))
-                .with_help(format!(
-                    "these go into executables: {}; with `:strings` behind them, string functions too",
-                    every.join(", ")
-                ))),
-        }
+        let help = format!(
+            "these go into executables: {}; with `:strings` behind them, string functions too",
+            every.join(", ")
+        );
+        let fits = |donor: &Donor| donor.blob(self.arch).is_some();
+        let arms = arms::fitting(&list, self.arch, Place::Executable, fits, "a linked executable", &help)?;
+        Ok((arms, without))
     }
 
     /// The donors that go into executables.
-    fn offered(&self) -> impl Iterator<Item = &'static donors::Donor> {
+    fn offered(&self) -> impl Iterator<Item = &'static Donor> {
         let arch = self.arch;
         donors::all().iter().filter(move |donor| donor.blob(arch).is_some())
     }
@@ -90,8 +82,8 @@ impl Finished {
 
     /// The arm's program, in `folder`: stock is copied too, so that all start from the same kind of place.
     pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
-        let cannot = |error: std::io::Error| Failure::usage(format!("cannot write `{}`: {error}", folder.display()));
-        fs::create_dir_all(folder).map_err(cannot)?;
+        let cannot = Failure::io("write", folder);
+        fs::create_dir_all(folder).map_err(&cannot)?;
         // Some programs look at what they were called.
         let out = folder.join(self.path.file_name().unwrap_or_default());
         match &arm.libc {

@@ -49,8 +49,7 @@ impl Host {
         let stock = hosts::stock_of(&libc)?;
         let stock_is_beside = stock.is_some();
         let stock = stock.unwrap_or_else(|| libc.clone());
-        let bytes =
-            fs::read(&stock).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", stock.display())))?;
+        let bytes = fs::read(&stock).map_err(Failure::io("read", &stock))?;
         let report = inspector::inspect(&bytes).map_err(|error| {
             Failure::usage(format!("`{}` is no libc.a: {error}", stock.display()))
                 .with_help("`--host` takes the libc.a of a musl")
@@ -67,9 +66,7 @@ impl Host {
             Failure::usage(format!("`{}` is for {}, and there are no donors for that", stock.display(), report.arch))
         })?;
         let folder = libc.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = folder
-            .canonicalize()
-            .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", folder.display())))?;
+        let folder = folder.canonicalize().map_err(Failure::io("read", folder))?;
         let sha256 = hosts::sha256(&bytes);
         Ok(Host { typed: libc.display().to_string(), libc, folder, stock, sha256, arch })
     }
@@ -92,26 +89,26 @@ impl Host {
 
     /// A folder like the host's for an arm: its libc.a grafted, everything else linked to.
     pub(crate) fn copy(&self, arm: &Arm, folder: &Path) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::usage(format!("cannot make `{}`: {error}", folder.display()));
-        fs::create_dir_all(folder).map_err(failed)?;
+        let failed = Failure::io("make", folder);
+        fs::create_dir_all(folder).map_err(&failed)?;
         let libc = folder.join("libc.a");
-        for entry in fs::read_dir(&self.folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
+        for entry in fs::read_dir(&self.folder).map_err(&failed)? {
+            let entry = entry.map_err(&failed)?;
             let name = entry.file_name();
             if name == "libc.a" {
                 continue;
             }
             if Path::new(&name).extension().is_some_and(|ending| ending == "specs") {
-                self.specs(&entry.path(), &folder.join(&name), folder).map_err(failed)?;
+                self.specs(&entry.path(), &folder.join(&name), folder).map_err(&failed)?;
             } else {
-                symlink(entry.path(), folder.join(&name)).map_err(failed)?;
+                symlink(entry.path(), folder.join(&name)).map_err(&failed)?;
             }
         }
         match &arm.libc {
             // A graft is made of its stock file, where there is one beside it.
             Libc::Graft(graft) => hosts::graft(&self.libc, &graft.request(libc)).map(|_| ())?,
             Libc::Stock | Libc::Glibc | Libc::Bump => {
-                fs::copy(&self.stock, &libc).map(|_| ()).map_err(failed)?;
+                fs::copy(&self.stock, &libc).map(|_| ()).map_err(&failed)?;
             }
         }
         Ok(())

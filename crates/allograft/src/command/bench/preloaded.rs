@@ -44,7 +44,7 @@ impl Preloaded {
     /// # Errors
     /// For a dynamic program that no donor can be loaded into.
     pub(super) fn find(command: &[OsString]) -> Result<Option<Preloaded>, Failure> {
-        let path = super::finished::on_path(&command[0]).unwrap_or_else(|| PathBuf::from(&command[0]));
+        let path = super::executable::on_path(&command[0]).unwrap_or_else(|| PathBuf::from(&command[0]));
         let typed = command[0].to_string_lossy().into_owned();
         let Ok(bytes) = fs::read(&path) else { return Ok(None) };
         let Ok(report) = inspector::inspect(&bytes) else { return Ok(None) };
@@ -89,23 +89,15 @@ impl Preloaded {
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
         let offered = donors::all().iter().filter(|donor| donor.library(self.arch).is_some());
         let every: Vec<String> = offered.map(|donor| donor.name.to_owned()).collect();
-        let arms = arms::read(Some(list.unwrap_or(&every)), self.arch, arms::Place::Shared)?;
-        let unfit = arms.iter().find(|arm| match &arm.libc {
-            Libc::Stock => false,
-            Libc::Graft(graft) => !graft.donor.is_some_and(|donor| every.iter().any(|name| name == donor.name)),
-            Libc::Glibc | Libc::Bump => true,
-        });
-        match unfit {
-            None => Ok(arms),
-            Some(arm) => Err(Failure::usage(format!("a dynamic program has no arm `{}`", arm.name))
-                .with_help(format!("these can be preloaded: {}", every.join(", ")))),
-        }
+        let help = format!("these can be preloaded: {}", every.join(", "));
+        let fits = |donor: &donors::Donor| donor.library(self.arch).is_some();
+        let list = list.unwrap_or(&every);
+        arms::fitting(list, self.arch, arms::Place::Shared, fits, "a dynamic program", &help)
     }
 
     /// The arm's shared object in `folder`, tried out; an empty path for stock.
     pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
-        let Libc::Graft(Graft { donor: Some(donor), .. }) = &arm.libc else { return Ok(PathBuf::new()) };
-        let Libc::Graft(graft) = &arm.libc else { return Ok(PathBuf::new()) };
+        let Libc::Graft(graft @ Graft { donor: Some(donor), .. }) = &arm.libc else { return Ok(PathBuf::new()) };
         let library = folder.join(format!("lib{}.so", donor.name));
         if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
             let message =
@@ -113,9 +105,8 @@ impl Preloaded {
             return Err(Failure::usage(message).with_help("set TMPDIR to a folder without them"));
         }
         let (bytes, _) = tuning::library(donor, self.arch, &graft.options())?;
-        let cannot = |error: std::io::Error| Failure::usage(format!("cannot write `{}`: {error}", library.display()));
-        fs::create_dir_all(folder).map_err(cannot)?;
-        fs::write(&library, bytes).map_err(cannot)?;
+        let cannot = Failure::io("write", &library);
+        fs::create_dir_all(folder).and_then(|()| fs::write(&library, bytes)).map_err(cannot)?;
         self.takes(donor.name, &library)?;
         Ok(library)
     }

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use format::Arch;
 use measure::case::{self, Case, Invocation};
 use measure::results::{Input, Origin};
+use tempfile::TempDir;
 
 use super::arms::{self, Arm, Libc, Place};
-use super::finished::Finished;
+use super::executable::Executable;
 use super::host::Host;
 use super::preloaded::Preloaded;
 use super::program::{Line, Recipe};
@@ -28,12 +29,12 @@ impl Bench {
         if !self.command.is_empty() {
             return match Preloaded::find(&self.command)? {
                 Some(program) => self.prepare_preloaded(program, output, interrupted),
-                None => self.prepare_finished(output, interrupted),
+                None => self.prepare_executable(output, interrupted),
             };
         }
         if self.server.is_some() {
             return Err(Failure::usage("there is no server to start").with_help(
-                "name one that is linked already behind `--`, or say how it is built: `--build 'CMD with {libdir} and {out}'`",
+                "name a linked one behind `--`, or say how it is built: `--build 'CMD with {libdir} and {out}'`",
             ));
         }
         let host = Host::find(self.host.as_deref())?;
@@ -49,33 +50,22 @@ impl Bench {
     }
 
     /// The program as it is, and grafted.
-    fn prepare_finished(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
+    fn prepare_executable(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
         let line = self.line(&self.command[1..]);
         self.reaches(&line)?;
-        let finished = Finished::find(&self.command[0])?;
-        let (arms, without_strings) = finished.arms(self.donors.as_deref())?;
+        let executable = Executable::find(&self.command[0])?;
+        let (arms, without_strings) = executable.arms(self.donors.as_deref())?;
         let folder = scratch()?;
         // Refused for one donor, refused for all.
         let needed = 2;
         let made = make_all(&arms, needed, output, interrupted, |arm, number| {
-            finished.make(arm, &folder.path().join(format!("arm{number}")))
+            executable.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
-        Ok(Work {
-            cases: self.cases(&arms, &made, |program, threads| line.invocation(program, threads)),
-            origins: arms.iter().map(|arm| arm.origin(&finished.typed, true)).collect(),
-            input: Input {
-                kind: "executable".to_owned(),
-                commands: self.commands("command"),
-                host: finished.typed,
-                host_sha256: finished.sha256,
-            },
-            budget: self.budget.unwrap_or(OF_A_PROGRAM),
-            warnings: without_strings
-                .map(|reason| format!("no arm has string functions: {reason}"))
-                .into_iter()
-                .collect(),
-            _folder: folder,
-        })
+        let cases = self.cases(&arms, &made, |program, threads| line.invocation(program, threads));
+        let origins = arms.iter().map(|arm| arm.origin(&executable.typed, true)).collect();
+        let input = input("executable", self.commands("command"), executable.typed, executable.sha256);
+        let warning = without_strings.map(|reason| format!("no arm has string functions: {reason}"));
+        Ok(Work { warnings: warning.into_iter().collect(), ..self.work(cases, origins, input, folder) })
     }
 
     /// The program as it is, alone and with donors loaded before its libc.
@@ -92,19 +82,11 @@ impl Bench {
         let made = make_all(&arms, 1, output, interrupted, |arm, number| {
             program.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
-        Ok(Work {
-            cases: self.cases(&arms, &made, |library, threads| program.invocation(&line, library, threads)),
-            origins: arms.iter().map(|arm| program.origin(arm, line.server.map(|(server, _)| server))).collect(),
-            input: Input {
-                kind: "preloaded".to_owned(),
-                commands: self.commands("command"),
-                host: format!("{} ({})", program.typed, program.libc()),
-                host_sha256: program.sha256,
-            },
-            budget: self.budget.unwrap_or(OF_A_PROGRAM),
-            warnings: Vec::new(),
-            _folder: folder,
-        })
+        let cases = self.cases(&arms, &made, |library, threads| program.invocation(&line, library, threads));
+        let origins = arms.iter().map(|arm| program.origin(arm, line.server.map(|(server, _)| server))).collect();
+        let host = format!("{} ({})", program.typed, program.libc());
+        let input = input("preloaded", self.commands("command"), host, program.sha256);
+        Ok(self.work(cases, origins, input, folder))
     }
 
     /// The arms, for programs that are linked elsewhere with musl. Asked before anything is built.
@@ -139,14 +121,9 @@ impl Bench {
             ..arm.origin(&host.typed, host.has_strings())
         };
         let commands = [("build".to_owned(), command.clone())].into_iter().chain(self.commands("arguments")).collect();
-        let work = Work {
-            cases: self.cases(arms, &programs, |program, threads| line.invocation(program, threads)),
-            origins: arms.iter().map(origin).collect(),
-            input: input("cargo", commands, host),
-            budget: self.budget.unwrap_or(OF_A_PROGRAM),
-            warnings: Vec::new(),
-            _folder: folder,
-        };
+        let cases = self.cases(arms, &programs, |program, threads| line.invocation(program, threads));
+        let input = input("cargo", commands, host.typed.clone(), host.sha256.clone());
+        let work = self.work(cases, arms.iter().map(origin).collect(), input, folder);
         self.measure(work, output, &interruption()?)
     }
 
@@ -175,18 +152,12 @@ impl Bench {
         Ok(())
     }
 
-    /// Words after the program that nobody would get.
-    fn no_words_for_server(&self, words: &[OsString]) -> Result<(), Failure> {
-        match self.server.is_some() && !words.is_empty() {
-            false => Ok(()),
-            true => Err(Failure::usage(format!("`{}` would not reach the server", typed(words)))
-                .with_help("what it takes belongs into its command: `--server '{out} --port {port} ...'`")),
-        }
-    }
-
     /// What is to reach the program has to have a way to it: numbers of threads, and words.
     fn reaches(&self, line: &Line<'_>) -> Result<(), Failure> {
-        self.no_words_for_server(line.words)?;
+        if line.server.is_some() && !line.words.is_empty() {
+            return Err(Failure::usage(format!("`{}` would not reach the server", typed(line.words)))
+                .with_help("what it takes belongs into its command: `--server '{out} --port {port} ...'`"));
+        }
         if self.threads.is_empty() || line.takes_threads() {
             return Ok(());
         }
@@ -201,15 +172,11 @@ impl Bench {
         programs: &[Result<PathBuf, String>],
         invoke: impl Fn(&Path, Option<u32>) -> Invocation,
     ) -> Vec<Case> {
-        let threads: Vec<Option<u32>> = match self.threads.as_slice() {
-            [] => vec![None],
-            threads => threads.iter().copied().map(Some).collect(),
-        };
         let case = |threads| {
             let arms = case_arms(arms, programs, |program| invoke(program, threads));
             Case { name: "program".to_owned(), threads, size: None, arms }
         };
-        threads.into_iter().map(case).collect()
+        each_or_none(&self.threads).map(case).collect()
     }
 
     fn prepare_program(&self, build: &str, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
@@ -231,15 +198,20 @@ impl Bench {
         commands.extend(self.build_glibc.iter().map(|build| ("build with glibc".to_owned(), build.clone())));
         commands.extend(self.commands("arguments"));
         let kind = if self.server.is_some() { "server" } else { "program" };
-        Ok(Work {
-            cases: self.cases(&arms, &built, |program, threads| line.invocation(program, threads)),
-            origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
-            input: input(kind, commands, &host),
-            budget: self.budget.unwrap_or(OF_A_PROGRAM),
-            warnings: Vec::new(),
-            _folder: folder,
-        })
+        let cases = self.cases(&arms, &built, |program, threads| line.invocation(program, threads));
+        let origins = arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect();
+        Ok(self.work(cases, origins, input(kind, commands, host.typed, host.sha256), folder))
     }
+
+    fn work(&self, cases: Vec<Case>, origins: Vec<Origin>, input: Input, folder: TempDir) -> Work {
+        let budget = self.budget.unwrap_or(OF_A_PROGRAM);
+        Work { cases, origins, input, budget, warnings: Vec::new(), _folder: folder }
+    }
+}
+
+/// Each of them; where there are none, once nothing.
+pub(super) fn each_or_none<T: Copy>(given: &[T]) -> impl Iterator<Item = Option<T>> + Clone + '_ {
+    given.is_empty().then_some(None).into_iter().chain(given.iter().copied().map(Some))
 }
 
 /// Foreign programs would run under an emulator, whose times say nothing.
@@ -251,13 +223,13 @@ pub(super) fn native(typed: &str, arch: Arch) -> Result<(), Failure> {
     Err(Failure::usage(message).with_help("measure on a machine of that architecture: rankings do not carry over"))
 }
 
-pub(super) fn scratch() -> Result<tempfile::TempDir, Failure> {
+pub(super) fn scratch() -> Result<TempDir, Failure> {
     let folder = tempfile::Builder::new().prefix("allograft-bench-").tempdir();
     folder.map_err(|error| Failure::usage(format!("cannot make a folder for the programs: {error}")))
 }
 
-pub(super) fn input(kind: &str, commands: Vec<(String, String)>, host: &Host) -> Input {
-    Input { kind: kind.to_owned(), commands, host: host.typed.clone(), host_sha256: host.sha256.clone() }
+pub(super) fn input(kind: &str, commands: Vec<(String, String)>, host: String, host_sha256: String) -> Input {
+    Input { kind: kind.to_owned(), commands, host, host_sha256 }
 }
 
 /// The program of each arm, or why there is none. Without the first, `needed` ones there is nothing to compare.
@@ -302,11 +274,10 @@ pub(super) fn case_arms(
     built: &[Result<PathBuf, String>],
     invoke: impl Fn(&Path) -> Invocation,
 ) -> Vec<case::Arm> {
-    let arm = |(arm, built): (&Arm, &Result<PathBuf, String>)| match built {
-        Ok(program) => case::Arm { name: arm.name.clone(), invocation: invoke(program), broken: None },
-        Err(reason) => {
-            case::Arm { name: arm.name.clone(), invocation: Invocation::default(), broken: Some(reason.clone()) }
-        }
+    let arm = |(arm, built): (&Arm, &Result<PathBuf, String>)| case::Arm {
+        name: arm.name.clone(),
+        invocation: built.as_ref().map_or_else(|_| Invocation::default(), |program| invoke(program)),
+        broken: built.as_ref().err().cloned(),
     };
     arms.iter().zip(built).map(arm).collect()
 }

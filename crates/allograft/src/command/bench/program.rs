@@ -46,8 +46,7 @@ impl Recipe<'_> {
     /// Builds the arm's program in `folder`; the error is a sentence on why it is not there.
     pub(super) fn make(&self, arm: &Arm, host: &Host, folder: &Path) -> Result<PathBuf, Failure> {
         let (libdir, out) = (folder.join("lib"), folder.join("program"));
-        fs::create_dir_all(folder)
-            .map_err(|error| Failure::usage(format!("cannot make `{}`: {error}", folder.display())))?;
+        fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
         let mut template = self.build;
         let mut objects = Vec::new();
         match &arm.libc {
@@ -94,8 +93,7 @@ fn write_objects(graft: &Graft, host: &Host, folder: &Path) -> Result<Vec<PathBu
         let options = if is_strings { Vec::new() } else { graft.options() };
         let (tuned, _) = tuning::object(donor, host.arch, &options)?;
         let path = folder.join(format!("{}.o", donor.name));
-        fs::write(&path, tuned)
-            .map_err(|error| Failure::usage(format!("cannot write `{}`: {error}", path.display())))?;
+        fs::write(&path, tuned).map_err(Failure::io("write", &path))?;
         paths.push(path);
     }
     Ok(paths)

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// # Errors
 /// When the file is not what `--save` wrote, or is of a later version.
 pub(super) fn read(path: &Path) -> Result<Results, Failure> {
-    let text = super::text(path)?;
+    let text = fs::read_to_string(path).map_err(Failure::io("read", path))?;
     let failed = |problem: String| {
         Failure::usage(format!("`{}` holds no results: {problem}", path.display()))
             .with_help("`--from` takes what `allograft bench --save FILE` or `--json` wrote")
@@ -55,15 +55,15 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
 
 /// Writes the file whole, or not at all.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::usage(format!("cannot write `{}`: {error}", path.display()));
+    let failed = Failure::io("write", path);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_file = fs::symlink_metadata(path).map_or(true, |file| file.is_file());
     if !is_file {
         // A pipe, a device, a link: written through.
         return fs::write(path, text).map_err(failed);
     }
-    let file = tempfile::Builder::new().permissions(permissions()).tempfile_in(folder).map_err(failed)?;
-    fs::write(file.path(), text).map_err(failed)?;
+    let file = tempfile::Builder::new().permissions(permissions()).tempfile_in(folder).map_err(&failed)?;
+    fs::write(file.path(), text).map_err(&failed)?;
     file.persist(path).map(|_| ()).map_err(|error| failed(error.error))
 }
 

@@ -11,7 +11,7 @@ use measure::case::{Case, Invocation};
 
 use super::arms::{self, Arm, Libc};
 use super::host::Host;
-use super::preparation::{case_arms, input, make_all, native, scratch};
+use super::preparation::{case_arms, each_or_none, input, make_all, native, scratch};
 use super::{Work, template};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -110,9 +110,8 @@ pub(super) fn prepare(
     let mut cases = Vec::new();
     for workload in &workloads {
         let threads = if choice.threads.is_empty() { workload.threads } else { choice.threads };
-        let sizes =
-            if workload.sizes.is_empty() { vec![None] } else { workload.sizes.iter().copied().map(Some).collect() };
-        for (threads, size) in threads.iter().flat_map(|threads| sizes.iter().map(move |size| (*threads, *size))) {
+        let sizes = each_or_none(workload.sizes);
+        for (threads, size) in threads.iter().flat_map(|threads| sizes.clone().map(move |size| (*threads, size))) {
             let invoke = |home: &Path| workload.invocation(home, threads, size, choice.quick);
             let arms = case_arms(&arms, &built, invoke);
             cases.push(Case { name: workload.name.to_owned(), threads: Some(threads), size, arms });
@@ -121,13 +120,17 @@ pub(super) fn prepare(
     Ok(Work {
         cases,
         origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
-        input: input("suite", vec![("compiler".to_owned(), compiler.version())], host),
+        input: input(
+            "suite",
+            vec![("compiler".to_owned(), compiler.version())],
+            host.typed.clone(),
+            host.sha256.clone(),
+        ),
         budget: budget.unwrap_or(Duration::from_secs(3600)),
-        warnings: choice
-            .quick
-            .then(|| "--quick shows whether everything runs, not how fast".to_owned())
-            .into_iter()
-            .collect(),
+        warnings: match choice.quick {
+            true => vec!["--quick shows whether everything runs, not how fast".to_owned()],
+            false => Vec::new(),
+        },
         _folder: folder,
     })
 }

@@ -1,7 +1,5 @@
 //! Commands with places in them: `{libdir}`, `{object}`, `{out}`, `{threads}`, `{port}`.
 
-use std::fmt::Write;
-
 /// The template with every `{name}` of the list replaced. Other braces stay as they are: shells have their own.
 pub(super) fn filled(template: &str, places: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(template.len());
@@ -26,16 +24,13 @@ pub(super) fn has(template: &str, place: &str) -> bool {
     template.contains(&format!("{{{place}}}"))
 }
 
-/// The text as one word of a shell command.
-pub(super) fn quoted(text: &str) -> String {
+/// The text as one word of a command for any POSIX shell.
+pub(crate) fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
+    match !text.is_empty() && text.bytes().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
-    let mut quoted = String::new();
-    // Writing to a string does not fail.
-    let _ = write!(quoted, "'{}'", text.replace('\'', "'\\''"));
-    quoted
 }
 
 #[cfg(test)]
