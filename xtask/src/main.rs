@@ -2,6 +2,7 @@
 
 mod conformance;
 mod demo;
+mod policy;
 mod programs;
 mod selection;
 mod test;
@@ -46,7 +47,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "ci",
         arguments: "[--tested]",
-        help: "what CI runs: fmt, clippy, test, most of test-slow, demo --quick (--tested: test has just run)",
+        help: "what CI runs: fmt, clippy, licences, test, most of test-slow, demo --quick (--tested: test has just run)",
         run: test::ci,
     },
     Task {

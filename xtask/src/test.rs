@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use xtask::{command, corpus, rust, setup, toolchains};
 
 use crate::selection::Selection;
-use crate::{conformance, demo, programs};
+use crate::{conformance, demo, policy, programs};
 
 /// `cargo xtask test [NAME [FILTER]..]`: every test that is not marked `#[ignore]`, in every package, or of one package
 /// or one of its test programs. What cargo takes for `cargo test` is taken, too.
@@ -67,6 +67,8 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
         let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
         command::run(&mut command::cargo(&arguments))
     })?;
+    step("oldest Rust", policy::oldest_rust)?;
+    step("dependencies", policy::dependencies)?;
     if !tested {
         step("test", || fast(&[]))?;
     }

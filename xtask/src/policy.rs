@@ -1,0 +1,70 @@
+//! What the workspace promises of its dependencies and of the Rust that it needs, held by CI.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use xtask::{command, setup};
+
+/// The checker of dependencies. It is built without the code that fetches advisories.
+const CARGO_DENY: &str = "0.20.2";
+
+/// Checks the licences, the sources and the versions of all dependencies against `deny.toml`, with a cargo-deny of its
+/// own in the folder of tools, which the first call builds (some minutes).
+///
+/// # Errors
+/// When a dependency breaks a rule, or cargo-deny cannot be built.
+pub(crate) fn dependencies() -> Result<()> {
+    let folder = fixtures::tools().join("cargo-deny");
+    let program = folder.join(format!("{CARGO_DENY}/bin/cargo-deny"));
+    let _lock = setup::lock(&fixtures::tools().join(".cargo-deny.lock"))?;
+    if !program.is_file() {
+        let mut install = command::cargo(&["install", "cargo-deny", "--version", CARGO_DENY, "--locked", "--debug"]);
+        install.args(["--no-default-features", "--quiet", "--root"]).arg(folder.join(CARGO_DENY));
+        setup::announce("cargo-deny (built once, a minute or two)", || command::run(&mut install))?;
+    }
+    let mut check = Command::new(program);
+    check.current_dir(xtask::workspace::root()).args(["--locked", "--offline", "--log-level", "warn"]);
+    command::run(check.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))
+}
+
+/// Builds everything with the oldest Rust that `Cargo.toml` states. Where that is the Rust which runs this, the other
+/// steps have done so.
+///
+/// # Errors
+/// When it does not build, or rustup does not have that Rust.
+pub(crate) fn oldest_rust() -> Result<()> {
+    let stated = env!("CARGO_PKG_RUST_VERSION");
+    let rustc = command::output(Command::new("rustc").arg("--version"))?;
+    if is_version(&rustc, stated).with_context(|| format!("`rustc --version` says {rustc:?}"))? {
+        return Ok(());
+    }
+    let toolchain = format!("+{stated}");
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(xtask::workspace::root()).arg(&toolchain);
+    if command::output(cargo.arg("--version")).is_err() {
+        bail!("Cargo.toml states Rust {stated}, and there is none: `rustup toolchain install {stated}`");
+    }
+    let mut check = Command::new("cargo");
+    check.current_dir(xtask::workspace::root()).arg(toolchain);
+    command::run(check.args(["check", "--workspace", "--all-targets", "--locked", "--quiet"]))
+}
+
+/// Whether what rustc says of itself (`rustc 1.95.0 (...)`) is the version `stated`, which may leave out the last part.
+fn is_version(rustc: &str, stated: &str) -> Result<bool> {
+    let version = rustc.split_whitespace().nth(1).context("there is no version in it")?;
+    Ok(version == stated || version.strip_prefix(stated).is_some_and(|rest| rest.starts_with('.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_parts() {
+        assert!(is_version("rustc 1.95.0 (59807616e 2026-04-14)\n", "1.95").unwrap());
+        assert!(is_version("rustc 1.95.1", "1.95.1").unwrap());
+        assert!(!is_version("rustc 1.950.0", "1.95").unwrap());
+        assert!(!is_version("rustc 1.96.0-nightly", "1.95").unwrap());
+        assert!(is_version("rustc", "1.95").is_err());
+    }
+}
