@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::{env, fs, io, thread};
 
+use format::Compressed;
 use zigcc::{Arch, Zig, ZigTarget};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -96,6 +97,12 @@ fn build() -> Result<(), Failure> {
         }
     }
     run_all(&zig, jobs)?;
+    for arch in Arch::ALL {
+        for program in &programs {
+            let object = out.join(arch.name()).join(format!("{}.o", program.name));
+            fs::write(object.with_extension("o.z"), Compressed::of(&fs::read(&object)?)?)?;
+        }
+    }
 
     for arch in Arch::ALL {
         let folder = out.join(arch.name());
@@ -222,12 +229,12 @@ fn link_folder(original: &Path, _link: &Path) -> io::Result<()> {
 
 /// The Rust source of the table that the crate includes.
 fn table(programs: &[Program]) -> Result<String, std::fmt::Error> {
-    let mut code = String::from("static PROGRAMS: &[Program] = &[\n");
+    let mut code = format!("static PROGRAMS: [Program; {}] = [\n", programs.len());
     for Program { name, about, seconds } in programs {
         writeln!(code, "    Program {{ name: {name:?}, about: {about:?}, seconds: {seconds},")?;
         writeln!(code, "        source: include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/programs/{name}.c\")),")?;
         let objects = Arch::ALL.map(|arch| {
-            format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}/{name}.o\")).as_slice()", arch.name())
+            format!("Compressed::new(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}/{name}.o.z\")))", arch.name())
         });
         writeln!(code, "        objects: [{}] }},", objects.join(", "))?;
     }

@@ -1,6 +1,6 @@
 //! C programs that a grafted libc has to survive, built for every architecture.
 
-use format::Arch;
+use format::{Arch, Compressed};
 
 /// One program. It takes no arguments, prints one line `ok NAME` and leaves with 0, or prints a line that begins with
 /// `FAIL: ` on stderr and leaves with anything else; a hang ends with 3 when its watchdog rings.
@@ -18,14 +18,14 @@ pub struct Program {
     /// How many seconds it may take at scale 100 on a slow or emulated machine.
     pub seconds: u32,
     source: &'static str,
-    objects: [&'static [u8]; Arch::ALL.len()],
+    objects: [Compressed; Arch::ALL.len()],
 }
 
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 
 /// Every program, by name.
 pub fn programs() -> &'static [Program] {
-    PROGRAMS
+    &PROGRAMS
 }
 
 /// The program of that name.
@@ -35,9 +35,9 @@ pub fn find(name: &str) -> Option<&'static Program> {
 
 impl Program {
     /// The relocatable object, position-independent. It links with any musl from 1.2.2 on.
-    pub fn object(&self, arch: Arch) -> &'static [u8] {
+    pub fn object(&self, arch: Arch) -> &[u8] {
         // In the order of `Arch::ALL`, which is that of the variants.
-        self.objects[arch as usize]
+        self.objects[arch as usize].bytes()
     }
 }
 

@@ -82,8 +82,8 @@ impl Donors {
     /// Whether there is everything of it for an architecture.
     pub fn exist_for(self, arch: Arch) -> bool {
         match self.malloc {
-            Some(name) => donors::find(name).is_some_and(|donor| donor.object(arch).is_some()),
-            None => !self.strings || donors::strings().object(arch).is_some(),
+            Some(name) => donors::find(name).is_some_and(|donor| donor.supports(arch)),
+            None => !self.strings || donors::strings().supports(arch),
         }
     }
 

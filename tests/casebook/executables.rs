@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     ways.push(Way { host: Host::Zig(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static });
     let mut trials = Vec::new();
     for program in conformance::programs() {
-        for donor in donors::all().iter().filter(|donor| !donor.blobs.is_empty()) {
+        for donor in donors::all().iter().filter(|donor| donor.has_blobs()) {
             for (index, way) in ways.iter().enumerate() {
                 for stripped in [false, true] {
                     let fast = FAST.contains(&program.name)

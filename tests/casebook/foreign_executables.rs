@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let layouts: [(&str, &[&str]); 2] = [("", &[]), ("/one-segment", &["--no-rosegment"])];
     let mut trials = Vec::new();
     for program in conformance::programs() {
-        for donor in donors::all().iter().filter(|donor| donor.blob(Arch::Aarch64).is_some()) {
+        for donor in donors::all().iter().filter(|donor| donor.has_blob(Arch::Aarch64)) {
             for (index, way) in ways.into_iter().enumerate() {
                 for (layout, flags) in layouts {
                     for stripped in [false, true] {

@@ -33,7 +33,7 @@ pub(crate) fn object(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> R
 /// As [`object`].
 pub(crate) fn library(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
     let library = donor.library(arch).ok_or_else(|| {
-        let all = donors::all().iter().filter(|donor| donor.library(arch).is_some());
+        let all = donors::all().iter().filter(|donor| donor.has_library(arch));
         let having: Vec<&str> = all.map(|donor| donor.name).collect();
         Failure::refused(format!(
             "donor `{}` cannot be preloaded on {arch}: it is built and tested for static programs only",
@@ -45,7 +45,7 @@ pub(crate) fn library(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> 
         ))
     })?;
     let unfit = unfit(donor);
-    let tuned = DonorObject::parse_library(&library)
+    let tuned = DonorObject::parse_library(library)
         .and_then(|library| library.tuned(settings, hosts::VERSION))
         .map_err(&unfit)?;
     let note = DonorObject::parse_library(&tuned).map_err(&unfit)?.note();

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -107,9 +106,9 @@ impl Foundry {
         self.out.join(format!("{}-{}.o", recipe.name, arch.name()))
     }
 
-    /// Returns the path of the compressed shared object.
+    /// Returns the path of the shared object.
     pub(crate) fn library_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
-        self.out.join(format!("{}-{}.so.z", recipe.name, arch.name()))
+        self.out.join(format!("{}-{}.so", recipe.name, arch.name()))
     }
 
     /// Compiles and links a shared object. It exports the public names of the malloc family, and needs no library by
@@ -119,7 +118,7 @@ impl Foundry {
         let scratch = self.out.join(format!("{}-{}-shared", recipe.name, arch.name()));
         fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
         let headers = headers(recipe, &source, &scratch)?;
-        let (exports, library) = (scratch.join("exports"), scratch.join("library.so"));
+        let (exports, library) = (scratch.join("exports"), self.library_path(recipe, arch));
         let public: Vec<&str> = format::family::donated().filter(|name| !name.starts_with('_')).collect();
         let text = format!("{{ global: {}; local: *; }};\n", public.join("; "));
         fs::write(&exports, text).map_err(|source| FoundryError::File { path: exports.clone(), source })?;
@@ -140,11 +139,7 @@ impl Foundry {
             line.push(object.into());
         }
         self.zig.run(line)?;
-        let path = self.library_path(recipe, arch);
-        let file = |source| FoundryError::File { path: path.clone(), source };
-        let mut compressed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
-        compressed.write_all(&read(&library)?).map_err(file)?;
-        fs::write(&path, compressed.finish().map_err(file)?).map_err(file)
+        Ok(())
     }
 
     /// Compiles, links into one object, removes what the exported symbols do not reach, and makes all other symbols

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{env, fs};
 
-use format::{Arch, DonorKind};
+use format::{Arch, Compressed, DonorKind};
 use foundry::{Foundry, FoundryError};
 use recipe::{Profile, Recipe};
 use zigcc::Zig;
@@ -50,8 +50,27 @@ fn build() -> Result<(), FoundryError> {
     let blobs: Vec<(&Recipe, Option<&Recipe>, Arch)> =
         allocators.iter().flat_map(|recipe| blobs(recipe, &strings)).collect();
     in_parallel(&blobs, |(recipe, strings, arch)| foundry.cast_blob(recipe, *strings, *arch))?;
+    let objects = jobs.iter().map(|(recipe, arch)| foundry.object_path(recipe, *arch));
+    let shared = jobs.iter().filter(|(recipe, arch)| recipe.is_shared(*arch));
+    let libraries = shared.map(|(recipe, arch)| foundry.library_path(recipe, *arch));
+    let linked = blobs.iter().map(|(recipe, strings, arch)| foundry.blob_path(recipe, *strings, *arch));
+    let files: Vec<PathBuf> = objects.chain(libraries).chain(linked).collect();
+    in_parallel(&files, |file| compress(file))?;
     write_if_changed(&out.join("catalogue.rs"), &catalogue(&allocators, &strings, &foundry))?;
     write_if_changed(&out.join("strings.rs"), &catalogue(&strings, &[], &foundry))
+}
+
+/// Returns the path of a file's compressed form, which is what the program embeds.
+fn compressed(path: &Path) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(".z");
+    path.into()
+}
+
+fn compress(path: &Path) -> Result<(), FoundryError> {
+    let file = |source| FoundryError::File { path: path.to_owned(), source };
+    let bytes = fs::read(path).and_then(|bytes| Compressed::of(&bytes)).map_err(file)?;
+    fs::write(compressed(path), bytes).map_err(file)
 }
 
 /// Returns the blobs of an allocator for linked executables: the allocator alone, and with string functions.
@@ -65,38 +84,42 @@ fn blobs<'a>(recipe: &'a Recipe, strings: &[&'a Recipe]) -> Vec<(&'a Recipe, Opt
     alone.chain(both).collect()
 }
 
-/// Returns the source of a catalogue: one entry for each recipe, ordered by name.
+/// Returns the source of a catalogue: one entry for each recipe, ordered by name. It is a block, with an item for each
+/// file before the entries.
 fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> String {
-    let mut text = String::from("&[\n");
+    let (mut items, mut entries) = (String::new(), String::new());
+    let mut count = 0;
+    let mut list = |files: Vec<(Arch, PathBuf)>| -> String {
+        let file = |(arch, path): (Arch, PathBuf)| {
+            count += 1;
+            items += &format!("static FILE_{count}: Compressed = Compressed::new(include_bytes!({path:?}));\n");
+            format!("(Arch::{arch:?}, &FILE_{count}), ")
+        };
+        files.into_iter().map(file).collect()
+    };
     for recipe in recipes {
         let Recipe { kind, name, version, license, character, .. } = recipe;
-        text += &format!(
-            "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?}, character: {character:?}, objects: &[\n"
-        );
-        for arch in recipe.arches() {
-            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.object_path(recipe, arch));
-        }
-        text += "], blobs: &[\n";
         let linked = if recipe.kind == DonorKind::Malloc { blobs(recipe, strings) } else { Vec::new() };
-        for (_, _, arch) in linked.iter().filter(|(_, strings, _)| strings.is_none()) {
-            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.blob_path(recipe, None, *arch));
-        }
-        text += "], blobs_with_strings: &[\n";
-        for (_, strings, arch) in linked.iter().filter(|(_, strings, _)| strings.is_some()) {
-            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.blob_path(recipe, *strings, *arch));
-        }
-        text += "], libraries: &[\n";
-        for arch in recipe.arches().filter(|arch| recipe.is_shared(*arch)) {
-            text += &format!("(Arch::{arch:?}, include_bytes!({:?})),\n", foundry.library_path(recipe, arch));
-        }
-        text += "], profiles: &[\n";
+        let (both, alone): (Vec<_>, Vec<_>) = linked.into_iter().partition(|(_, strings, _)| strings.is_some());
+        let blob = |(recipe, strings, arch)| (arch, compressed(&foundry.blob_path(recipe, strings, arch)));
+        let objects =
+            list(recipe.arches().map(|arch| (arch, compressed(&foundry.object_path(recipe, arch)))).collect());
+        let alone = list(alone.into_iter().map(blob).collect());
+        let both = list(both.into_iter().map(blob).collect());
+        let shared = recipe.arches().filter(|arch| recipe.is_shared(*arch));
+        let libraries = list(shared.map(|arch| (arch, compressed(&foundry.library_path(recipe, arch)))).collect());
+        entries += &format!(
+            "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?},\n\
+             character: {character:?}, objects: &[{objects}], blobs: &[{alone}], blobs_with_strings: &[{both}],\n\
+             libraries: &[{libraries}], profiles: &[\n"
+        );
         for (name, Profile { about, options }) in &recipe.profiles {
             let options: Vec<(&String, &i64)> = options.iter().collect();
-            text += &format!("Profile {{ name: {name:?}, about: {about:?}, options: &{options:?} }},\n");
+            entries += &format!("Profile {{ name: {name:?}, about: {about:?}, options: &{options:?} }},\n");
         }
-        text += "] },\n";
+        entries += "] },\n";
     }
-    text + "]\n"
+    format!("{{\n{items}&[\n{entries}]\n}}\n")
 }
 
 /// Runs `work` on every job, on as many threads as cargo granted. Stops at the first error.

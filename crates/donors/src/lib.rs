@@ -3,10 +3,8 @@
 //! A donor is a folder of this crate with a recipe and its glue in C. It needs no other registration: `build/` finds
 //! the recipes, builds an object for each architecture, and writes the catalogue below.
 
-use std::io::Read;
-
 use format::options::{self, OPTIONS_SECTION};
-use format::{Arch, DonorKind, DonorOption, OptionsError};
+use format::{Arch, Compressed, DonorKind, DonorOption, OptionsError};
 use relocatable::{Object, Section, Sections};
 
 /// An allocator, or a set of string functions, compiled for grafting.
@@ -23,15 +21,26 @@ pub struct Donor {
     /// One line on when to choose it.
     pub character: &'static str,
     /// The relocatable object for each architecture.
-    pub objects: &'static [(Arch, &'static [u8])],
+    objects: Files,
     /// The donor linked for linked executables, for each architecture where that is supported.
-    pub blobs: &'static [(Arch, &'static [u8])],
+    blobs: Files,
     /// The donor and the string functions linked for linked executables, for each architecture where that is supported.
-    pub blobs_with_strings: &'static [(Arch, &'static [u8])],
-    /// The shared object for each architecture, compressed (zlib, RFC 1950).
-    libraries: &'static [(Arch, &'static [u8])],
+    blobs_with_strings: Files,
+    /// The shared object for each architecture.
+    libraries: Files,
     /// Sets of options beside the donor's own defaults, by name.
     pub profiles: &'static [Profile],
+}
+
+/// A file for each architecture that there is one for.
+type Files = &'static [(Arch, &'static Compressed)];
+
+fn file(files: Files, arch: Arch) -> Option<&'static [u8]> {
+    files.iter().find(|(of, _)| *of == arch).map(|(_, file)| file.bytes())
+}
+
+fn has(files: Files, arch: Arch) -> bool {
+    files.iter().any(|(of, _)| *of == arch)
 }
 
 /// A set of options with one purpose.
@@ -76,17 +85,17 @@ pub fn find(name: &str) -> Option<&'static Donor> {
 impl Donor {
     /// Returns the object for that architecture. `None` if the donor does not support it.
     pub fn object(&self, arch: Arch) -> Option<&'static [u8]> {
-        self.objects.iter().find(|(of, _)| *of == arch).map(|(_, object)| *object)
+        file(self.objects, arch)
     }
 
     /// Returns the blob for a linked executable of that architecture. `None` if the donor does not support that.
     pub fn blob(&self, arch: Arch) -> Option<&'static [u8]> {
-        self.blobs.iter().find(|(of, _)| *of == arch).map(|(_, blob)| *blob)
+        file(self.blobs, arch)
     }
 
     /// Returns the blob with the string functions. `None` as for [`Donor::blob`].
     pub fn blob_with_strings(&self, arch: Arch) -> Option<&'static [u8]> {
-        self.blobs_with_strings.iter().find(|(of, _)| *of == arch).map(|(_, blob)| *blob)
+        file(self.blobs_with_strings, arch)
     }
 
     /// Returns the architectures that this donor supports.
@@ -94,14 +103,30 @@ impl Donor {
         self.objects.iter().map(|(arch, _)| *arch)
     }
 
+    /// Whether there is an object for that architecture.
+    pub fn supports(&self, arch: Arch) -> bool {
+        has(self.objects, arch)
+    }
+
+    /// Whether it goes into linked executables of that architecture.
+    pub fn has_blob(&self, arch: Arch) -> bool {
+        has(self.blobs, arch)
+    }
+
+    /// Whether it goes into linked executables of any architecture.
+    pub fn has_blobs(&self) -> bool {
+        !self.blobs.is_empty()
+    }
+
+    /// Whether there is a shared object for that architecture.
+    pub fn has_library(&self, arch: Arch) -> bool {
+        has(self.libraries, arch)
+    }
+
     /// Returns the shared object for that architecture, if there is one. It can be loaded before libc in programs of
     /// musl, and of glibc where addresses have 64 bits.
-    pub fn library(&self, arch: Arch) -> Option<Vec<u8>> {
-        let (_, compressed) = self.libraries.iter().find(|(of, _)| *of == arch)?;
-        let mut library = Vec::new();
-        // The build has compressed it; the tests of this crate decompress it.
-        flate2::read::ZlibDecoder::new(*compressed).read_to_end(&mut library).ok()?;
-        Some(library)
+    pub fn library(&self, arch: Arch) -> Option<&'static [u8]> {
+        file(self.libraries, arch)
     }
 
     /// Returns the options of a profile; none for [`DEFAULT_PROFILE`]. `None` if the donor has no profile of that name.
@@ -121,7 +146,7 @@ impl Donor {
         if !self.kind.has_options() {
             return Ok(Vec::new());
         }
-        let object = self.objects.first().and_then(|(_, object)| Object::recognise(object));
+        let object = self.objects.first().and_then(|(_, object)| Object::recognise(object.bytes()));
         let sections = object.and_then(|object| object.sections().ok());
         let named = |section: &&Section<'_>| section.name == OPTIONS_SECTION.as_bytes();
         options::parse(sections.iter().flat_map(Sections::iter).find(named).map_or(&[], |section| section.data))

@@ -9,7 +9,7 @@ use surgery::donor::DonorObject;
 fn allocators_define_the_family_and_nothing_else() {
     let expected: BTreeSet<&str> = format::family::donated().collect();
     for donor in donors::all() {
-        for (arch, object) in donor.objects {
+        for (arch, object) in donor.arches().filter_map(|arch| Some((arch, donor.object(arch)?))) {
             let symbols = relocatable::symbols(object).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
             let shared = symbols.iter().filter(|symbol| symbol.defined && symbol.is_shared());
             let names: Vec<String> = shared.map(|symbol| String::from_utf8_lossy(symbol.name).into_owned()).collect();
@@ -27,7 +27,7 @@ fn profiles_hold_options_of_their_donors() {
             assert!(!profile.about.is_empty(), "{} of {}", profile.name, donor.name);
             let settings: Vec<(String, i64)> =
                 profile.options.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-            for (arch, object) in donor.objects {
+            for (arch, object) in donor.arches().filter_map(|arch| Some((arch, donor.object(arch)?))) {
                 let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&settings, "0"));
                 if let Err(error) = tuned {
                     panic!("profile `{}` of `{}` for {arch:?}: {error}", profile.name, donor.name);
@@ -45,7 +45,7 @@ fn every_shared_object_unpacks_and_takes_the_objects_options() {
     for donor in donors::all() {
         for arch in donor.arches() {
             let Some(library) = donor.library(arch) else { continue };
-            let parsed = DonorObject::parse_library(&library).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
+            let parsed = DonorObject::parse_library(library).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
             assert_eq!((parsed.arch(), parsed.note().donor.as_str()), (arch, donor.name));
             let names = |options: Vec<format::DonorOption>| -> Vec<String> {
                 options.into_iter().map(|option| option.name).collect()

@@ -5,6 +5,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `arch` | the architectures that there are donors for |
+//! | `compressed` | files that are kept compressed in a program |
 //! | `kind` | what a donor replaces: the malloc family or string functions |
 //! | [`family`] | the names of the malloc family that a donor defines |
 //! | [`note`] | the note that names the donor: its layout, reading and writing it |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod arch;
+mod compressed;
 pub mod entries;
 pub mod family;
 mod kind;
@@ -27,6 +29,7 @@ mod printable;
 mod string_function;
 
 pub use arch::Arch;
+pub use compressed::Compressed;
 pub use entries::Role;
 pub use kind::DonorKind;
 pub use note::{Note, NoteError};

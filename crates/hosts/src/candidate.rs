@@ -30,7 +30,7 @@ pub fn candidates<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = C
         named.as_ref().is_some_and(|(malloc, _)| malloc.donor == donor.name)
     };
     let arch = transplant::arch(graft);
-    let goes_in = |donor: &&donors::Donor| arch.is_some_and(|arch| donor.blob(arch).is_some());
+    let goes_in = |donor: &&donors::Donor| arch.is_some_and(|arch| donor.has_blob(arch));
     let mut donors: Vec<_> = donors::all().iter().filter(goes_in).collect();
     donors.sort_by_key(|donor| !is_named(&named, donor));
     let ways = donors.into_iter().flat_map(move |donor| [with_strings, !with_strings].map(|strings| (donor, strings)));

@@ -425,7 +425,7 @@ impl Error {
             Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
             Error::NoBlob { .. } => {
                 let having: Vec<&str> =
-                    donors::all().iter().filter(|donor| !donor.blobs.is_empty()).map(|donor| donor.name).collect();
+                    donors::all().iter().filter(|donor| donor.has_blobs()).map(|donor| donor.name).collect();
                 format!("these can: {}", having.join(", "))
             }
             Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),

@@ -33,7 +33,8 @@ impl<'a> Planner<'a> {
         let planner = Planner { request, watch, stock, tuned: BTreeMap::new() };
         match request.donor {
             Some(donor) => {
-                for (_, object) in donor.objects {
+                // Options and their ranges are the same for every architecture.
+                if let Some(object) = donor.arches().next().and_then(|arch| donor.object(arch)) {
                     planner.tune(donor, object)?;
                 }
             }

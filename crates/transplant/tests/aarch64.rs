@@ -285,7 +285,7 @@ fn a_blob_for_another_architecture_is_not_taken() {
     let object = DonorObject::parse(donor.object(Arch::X86_64).unwrap()).unwrap();
     let other = Blob::parse(donor.blob(Arch::X86_64).unwrap(), &object.note(), &object.options()).unwrap();
     assert!(plan(&FAMILY, &other, false).is_err());
-    donors::all().iter().filter(|donor| donor.blob(Arch::Aarch64).is_some()).for_each(|donor| drop(blob(donor.name)));
+    donors::all().iter().filter(|donor| donor.has_blob(Arch::Aarch64)).for_each(|donor| drop(blob(donor.name)));
 }
 
 proptest! {

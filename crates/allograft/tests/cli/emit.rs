@@ -152,7 +152,7 @@ fn dynamic(lab: &Lab) -> PathBuf {
 fn a_shared_object_is_preloaded_into_programs_of_glibc() {
     let lab = Lab::new();
     let program = dynamic(&lab);
-    let donors = donors::all().iter().filter(|donor| donor.library(format::Arch::X86_64).is_some());
+    let donors = donors::all().iter().filter(|donor| donor.has_library(format::Arch::X86_64));
     let names: Vec<&str> = donors.map(|donor| donor.name).collect();
     for expected in
         ["jemalloc", "mimalloc", "mimalloc-secure", "mimalloc3", "rpmalloc", "scudo", "snmalloc", "snmalloc-checks"]
@@ -186,9 +186,7 @@ fn a_shared_object_is_preloaded_into_programs_of_glibc() {
 fn a_shared_object_is_preloaded_into_programs_of_musl() {
     let (lab, loader) = (Lab::new(), fixtures::musl_loader(Arch::X86_64));
     let program = dynamic_with_musl(&lab, PROGRAM, "program");
-    for name in
-        donors::all().iter().filter(|donor| donor.library(format::Arch::X86_64).is_some()).map(|donor| donor.name)
-    {
+    for name in donors::all().iter().filter(|donor| donor.has_library(format::Arch::X86_64)).map(|donor| donor.name) {
         let target = ["emit", "--target", "x86_64-linux-musl", "--as", "shared", "-q", "--donor", name];
         lab.run(target).exits(0);
         for _ in 0..5 {

@@ -115,11 +115,11 @@ pub(super) fn fitting(
 }
 
 fn offered(arch: Arch) -> impl Iterator<Item = &'static donors::Donor> {
-    donors::all().iter().filter(move |donor| donor.object(arch).is_some())
+    donors::all().iter().filter(move |donor| donor.supports(arch))
 }
 
 fn all(arch: Arch) -> Vec<String> {
-    let strings = donors::strings().object(arch).map(|_| STRINGS.to_owned());
+    let strings = donors::strings().supports(arch).then(|| STRINGS.to_owned());
     strings.into_iter().chain(offered(arch).map(|donor| donor.name.to_owned())).collect()
 }
 
@@ -153,7 +153,7 @@ fn one(text: &str, arch: Arch, place: Place) -> Result<Arm, Failure> {
                     known()
                 ))
             })?;
-            if donor.object(arch).is_none() {
+            if !donor.supports(arch) {
                 return Err(Failure::usage(format!("donor `{name}` is not for {arch}")));
             }
             let strings = place.has_strings();

@@ -62,7 +62,7 @@ impl Executable {
             "these go into executables: {}; with `:strings` behind them, string functions too",
             every.join(", ")
         );
-        let fits = |donor: &Donor| donor.blob(self.arch).is_some();
+        let fits = |donor: &Donor| donor.has_blob(self.arch);
         let arms = arms::fitting(&list, self.arch, Place::Executable, fits, "a linked executable", &help)?;
         Ok((arms, without))
     }
@@ -70,7 +70,7 @@ impl Executable {
     /// The donors that go into executables.
     fn offered(&self) -> impl Iterator<Item = &'static Donor> {
         let arch = self.arch;
-        donors::all().iter().filter(move |donor| donor.blob(arch).is_some())
+        donors::all().iter().filter(move |donor| donor.has_blob(arch))
     }
 
     /// Why its string functions stay what they are, if that is so.

@@ -73,7 +73,7 @@ impl Host {
 
     /// Whether there are string functions of ours for it.
     pub(crate) fn has_strings(&self) -> bool {
-        donors::strings().object(self.arch).is_some()
+        donors::strings().supports(self.arch)
     }
 
     /// The folder of its headers, where that can be told.

@@ -87,10 +87,10 @@ impl Preloaded {
 
     /// Stock and the arms of that list; without one, every donor that can be preloaded.
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
-        let offered = donors::all().iter().filter(|donor| donor.library(self.arch).is_some());
+        let offered = donors::all().iter().filter(|donor| donor.has_library(self.arch));
         let every: Vec<String> = offered.map(|donor| donor.name.to_owned()).collect();
         let help = format!("these can be preloaded: {}", every.join(", "));
-        let fits = |donor: &donors::Donor| donor.library(self.arch).is_some();
+        let fits = |donor: &donors::Donor| donor.has_library(self.arch);
         let list = list.unwrap_or(&every);
         arms::fitting(list, self.arch, arms::Place::Shared, fits, "a dynamic program", &help)
     }

@@ -87,7 +87,7 @@ fn write_objects(graft: &Graft, host: &Host, folder: &Path) -> Result<Vec<PathBu
     for donor in graft.donor.into_iter().chain(strings) {
         let is_strings = std::ptr::eq(donor, donors::strings());
         // Those that are for every allocator are not for every architecture.
-        if is_strings && donor.object(host.arch).is_none() {
+        if is_strings && !donor.supports(host.arch) {
             continue;
         }
         let options = if is_strings { Vec::new() } else { graft.options() };
