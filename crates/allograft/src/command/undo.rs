@@ -23,7 +23,8 @@ use crate::target::located;
 
 If the host carries no graft, there is nothing to undo; this is no error.")]
 pub(crate) struct Undo {
-    /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, or swift:ID
+    /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or
+    /// rust:TRIPLE
     target: PathBuf,
     /// The root folder of an image that holds the target. The target's path starts there, and symbolic links are read
     /// as in the image
