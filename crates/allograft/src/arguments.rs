@@ -16,22 +16,22 @@ Exit codes:
   1  the check says no
   2  wrong usage, or input that cannot be read or is malformed
   3  refused, because it would not be safe
-  4  failed, and what had been done could not all be taken back; the message says which files are changed
-After 1, 2 and 3 every file is exactly as it was before.
+  4  failed, and not everything could be taken back; the message says which files are changed
+After 1, 2 and 3, every file is exactly as it was before.
 
 Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a   graft in place, with a backup
   allograft verify /usr/lib/x86_64-linux-musl/libc.a  link and run programs against it
-  allograft undo /usr/lib/x86_64-linux-musl/libc.a    stock again, byte for byte
-  allograft inspect ./server --expect mimalloc        what is in this executable?";
+  allograft undo /usr/lib/x86_64-linux-musl/libc.a    restore stock, byte for byte
+  allograft inspect ./server --expect mimalloc        check which allocator an executable carries";
 
 /// Where help lists the flags that every command takes.
 const GLOBAL: &str = "Global options";
 
 /// Transplants a modern allocator into static musl toolchains
 ///
-/// A static musl program allocates through musl's malloc, which is slow with several threads. allograft replaces
-/// it inside of the toolchain's libc.a, so that every program that is linked from it has the new one.
+/// A static musl program allocates through musl's malloc, which is slow with several threads. allograft replaces it
+/// inside the toolchain's libc.a. Every program that you link with that libc.a then has the new allocator.
 #[derive(Debug, Parser)]
 #[command(name = "allograft", version, after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -50,7 +50,7 @@ pub(crate) struct Global {
     /// Print errors only
     #[arg(short, long, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say more
+    /// Print more detail
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) verbose: bool,
     /// When to use colours

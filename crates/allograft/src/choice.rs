@@ -14,17 +14,16 @@ const NONE: &str = "none";
 /// those of the fields.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Choice {
-    /// The allocator to put in: see `allograft donors`; `none`: string functions only
+    /// The allocator to put in: see `allograft donors`. `none`: string functions only
     #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
     donor: String,
-    /// Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on; off for
-    /// executables]
+    /// Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for executables]
     #[arg(long, value_name = "WHETHER", value_enum)]
     strings: Option<Switch>,
-    /// Bake in a set of options of the donor: see `allograft donors`
+    /// Bake in one of the donor's sets of options: see `allograft donors`
     #[arg(long, value_name = "NAME", default_value = donors::DEFAULT_PROFILE, value_parser = PossibleValuesParser::new(donors::PROFILES))]
     profile: String,
-    /// Bake an option of the donor in, whatever the profile says of it; can be given several times
+    /// Bake in an option of the donor; overrides the profile; can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<(String, i64)>,
 }

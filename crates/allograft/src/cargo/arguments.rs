@@ -8,10 +8,10 @@ use clap::Parser;
 use crate::choice::Choice;
 use crate::failure::Failure;
 
-/// Cargo's build, run, test, bench and install, with a modern allocator in every program
+/// Run cargo's build, run, test, bench or install with a modern allocator in every program
 ///
-/// Programs for a musl target are linked with a private grafted copy of the target's libc.a. It lies in the project's
-/// target folder; the toolchain and everything else stay untouched. Each program is inspected when it is linked: one
+/// Links programs for a musl target with a private grafted copy of the target's libc.a. The copy lies in the project's
+/// target folder; the toolchain and everything else stay untouched. Inspects each program when it is linked; a program
 /// without the donor is an error.
 #[derive(Debug, Parser)]
 #[command(
@@ -25,17 +25,17 @@ use crate::failure::Failure;
 pub(super) struct Arguments {
     #[command(flatten)]
     choice: Choice,
-    /// A command of cargo's and its arguments
+    /// A cargo command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     cargo: Vec<OsString>,
 }
 
 /// `--profile` is cargo's.
-const PROFILE: &str = "Bake in a set of options of the donor: see `allograft donors` (`--profile` is cargo's)";
+const PROFILE: &str = "Bake in one of the donor's sets of options: see `allograft donors` (`--profile` is cargo's)";
 
 const AFTER_HELP: &str = "\
-The options may stand before or after the command, up to `--`. Without `--target`, and without one in cargo's
-configuration, programs are for the musl target of this machine.
+The options may come before or after the command, up to `--`. Without `--target`, and without a target in cargo's
+configuration, programs are built for the musl target of this machine.
 
 Exit codes: 0 done; 1 a program does not carry the donor; 2 wrong usage; 3 refused; otherwise cargo's own.
 

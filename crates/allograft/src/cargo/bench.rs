@@ -41,10 +41,12 @@ const ABOUT: &str = "Measure a Cargo project's program with stock musl and with 
 const ABOUT_AT_LENGTH: &str = "\
 Measure a Cargo project's program with stock musl and with each donor
 
-Compiles the project once, in the release profile unless another is named, links its program once for each arm, and measures that \
-as `allograft bench` does. Every other option is cargo's own: --bin NAME, --target TRIPLE, --features ...
+Compiles the project once, in the release profile unless you name another. Links its program once for each arm, and \
+measures the results as `allograft bench` does. All other options are cargo's own: --bin NAME, --target TRIPLE, \
+--features ...
 
-Any option below asks for this. Without one, `cargo allograft bench` is `cargo bench` with a donor in every benchmark.";
+Any option below selects this command. Without one, `cargo allograft bench` is `cargo bench` with a donor in every \
+benchmark.";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -52,9 +54,10 @@ Examples:
   cargo allograft bench --donors mimalloc,mimalloc3 --bin server --target x86_64-unknown-linux-musl -- --self-test
   cargo allograft bench --donors all --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/'
 
-After `--`: the program's arguments, or a whole command that says {out}; {threads} in it is each number of --threads.
+After `--` come the program's arguments, or a whole command that contains {out}. In it, {threads} is replaced by each
+number of --threads.
 
-Exit code 1 if an arm fails, or gives another answer or another exit code than stock.";
+Exit code 1 if an arm fails, or differs from stock in output or exit code.";
 
 /// The fields of `allograft bench`'s options that cargo decides here. These options are refused with a usage message,
 /// as cargo has none of these names either.

@@ -34,15 +34,14 @@ pub(crate) use template::quoted;
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
 ///
-/// Builds the program once for each arm, against a private copy of the libc's folder: the host stays as it is. Checks
-/// that all arms give the same output and exit code as stock, whatever that is, then runs them in random order within
-/// rounds until the intervals are narrow enough or the budget is spent. Memory and system calls are measured in runs of
-/// their own.
+/// Builds the program once for each arm, against a private copy of the libc's folder. The host stays as it is. Checks
+/// that all arms give the same output and exit code as stock. Then runs them in random order within rounds, until the
+/// intervals are narrow enough or the budget is spent. Memory and system calls are measured in separate runs.
 ///
-/// Arms: stock, strings (string functions alone), donors as `graft` puts them in, and of those variants: mimalloc:small
-/// (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions), mimalloc:strings (with
-/// them, in a linked executable); glibc. `all` is strings and every donor, `profiles` every donor with
-/// each of its profiles.
+/// Arms: stock; strings (string functions alone); glibc; donors as `graft` puts them in. A donor has variants:
+/// mimalloc:small (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions),
+/// mimalloc:strings (with them, in a linked executable). `all` is strings and every donor; `profiles` is every donor
+/// with each of its profiles.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft bench --build 'gcc -O2 -static -specs {libdir}/musl-gcc.specs main.c -o {out}' -- input.txt
@@ -54,80 +53,80 @@ pub(crate) use template::quoted;
   allograft bench map larson --donors stock,mimalloc,glibc   programs of the suite
   allograft bench --from results.json --markdown table.md
 
-In --build: {libdir} is a folder like the host's with the arm's libc.a, {object} the donor's object file (nothing for
-stock), {out} where the program has to go. After `--`: the program's arguments, or a whole command that says {out};
-{threads} in it is each number of --threads. Ctrl-C ends the measuring and keeps what there is.
+In --build, {libdir} is a folder like the host's with the arm's libc.a; {object} is the donor's object files (empty for
+stock); {out} is the path for the program. After `--` come the program's arguments, or a whole command that contains
+{out}. In it, {threads} is replaced by each number of --threads. Ctrl-C ends the measuring and keeps the results so far.
 
-Exit code 1 if an arm fails, or gives another answer or another exit code than stock.")]
+Exit code 1 if an arm fails, or differs from stock in output or exit code.")]
 pub(crate) struct Bench {
-    /// Programs of the suite; without any, and without --build, all of them
+    /// Programs of the suite [default: all of them, if there is no --build]
     #[arg(value_name = "SUITE", value_parser = suite::names(), conflicts_with_all = ["build", "server", "from"])]
     suite: Vec<String>,
-    /// The libc.a to graft, or its folder; without it, the musl of this machine
+    /// The libc.a to graft, or its folder [default: the musl of this machine]
     #[arg(long, value_name = "LIBC")]
     host: Option<PathBuf>,
     /// The arms to compare with stock [default: all]
     #[arg(long, value_name = "ARM,...", value_delimiter = ',')]
     donors: Option<Vec<String>>,
-    /// How the program is built, with {libdir} or {object}, and {out}
+    /// The command that builds the program, with {libdir} or {object}, and {out}
     #[arg(long, value_name = "CMD")]
     build: Option<String>,
-    /// How it is built with glibc, with {out}: adds the arm `glibc`
+    /// The command that builds it for glibc, with {out}; adds the arm `glibc`
     #[arg(long, value_name = "CMD", requires = "build")]
     build_glibc: Option<String>,
-    /// How the program is started as a server, with {out} and {port}
+    /// The command that starts the program as a server, with {out} and {port}
     #[arg(long, value_name = "CMD", requires = "load")]
     server: Option<String>,
-    /// What puts load on the server at {port} and prints wrk's report, or JSON with `requests_per_second`
+    /// The command that loads the server at {port}; prints wrk's report, or JSON with `requests_per_second`
     #[arg(long, value_name = "CMD", requires = "server")]
     load: Option<String>,
     /// Numbers of threads to run with: {threads} in the arguments, or --threads-var
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
-    /// The environment variable by which the program takes its number of threads
+    /// The environment variable that gives the program its number of threads
     #[arg(long, value_name = "NAME", requires = "threads")]
     threads_var: Option<String>,
-    /// What is wanted: `balanced` is the fastest that takes at most 1.25 times stock's peak memory, or at most 16 MiB
-    /// more
+    /// The goal of the recommendation. `balanced`: the fastest with at most 1.25 times stock's peak memory, or at most
+    /// 16 MiB more
     #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Wanted::Balanced)]
     wanted: Wanted,
-    /// Time for everything but building: 90s, 10m, 1h [default: 5m, for the suite 1h]
+    /// Time for everything except building: 90s, 10m, 1h [default: 5m, for the suite 1h]
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
-    /// Stop when intervals reach no farther than this to either side, in percent
+    /// Stop when intervals reach no further than this to either side, in percent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     precision: f64,
-    /// At most so many rounds
+    /// The greatest number of rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
-    /// Repeat the order of an earlier comparison
+    /// Repeat the random order of an earlier run
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Do not compare what the arms print
+    /// Do not compare the arms' output
     #[arg(long)]
     any_output: bool,
     /// The C compiler for the suite [default: $CC, else cc]
     #[arg(long, value_name = "CC")]
     cc: Option<PathBuf>,
-    /// musl's headers, for the suite; without it, looked for beside the host
+    /// musl's headers, for the suite [default: looked for beside the host]
     #[arg(long, value_name = "FOLDER")]
     include: Option<PathBuf>,
-    /// Let the suite's programs do little, to see whether everything runs
+    /// Shorten the suite's programs, only to check that everything runs
     #[arg(long, conflicts_with_all = ["build", "server", "from"])]
     quick: bool,
-    /// Write a report that browsers show
+    /// Write an HTML report
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write tables for a pull request
+    /// Write Markdown tables, for a pull request
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write a line for each arm and case
+    /// Write CSV with a line for each arm and case
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Keep everything that was measured, every run included, as JSON
+    /// Write all results as JSON, including every run
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Measure nothing; show what --save or --json gave
+    /// Measure nothing; show results of --save or --json
     #[arg(long, value_name = "FILE", conflicts_with_all = ["build", "server", "donors", "host", "threads"])]
     from: Option<PathBuf>,
     /// Arguments of the built program, or a command with {out}; without --build, a program and its arguments

@@ -24,9 +24,9 @@ use crate::tuning;
 
 /// Write a donor as a file to link or to preload, and print how to use it
 ///
-/// For programs whose libc.a is not to be touched, or not to be had. An object put on the link line takes the place of
-/// libc's malloc, and of its string functions; so does the same as an archive, for build systems that take libraries
-/// only. A shared object is preloaded into dynamic programs, of musl or of glibc.
+/// Use this if you cannot or do not want to change libc.a. An object on the link line replaces libc's malloc and its
+/// string functions. An archive does the same, for build systems that take only libraries. A shared object is preloaded
+/// into dynamic programs, of musl or of glibc.
 #[derive(Debug, Args)]
 #[command(mut_arg("strings", |strings| strings.help(STRINGS)), after_help = "Examples:
   allograft emit --target x86_64-linux-musl
@@ -34,23 +34,24 @@ use crate::tuning;
   allograft emit --target x86_64-unknown-linux-musl --as archive
   allograft emit --target x86_64-linux-gnu --as shared
 
-The target may be spelled as Rust, clang, Swift or zig do.")]
+Spell the target as Rust, clang, Swift or zig do.")]
 pub(crate) struct Emit {
     #[command(flatten)]
     choice: Choice,
-    /// What the program is built for, such as x86_64-linux-musl
+    /// The target of the program, such as x86_64-linux-musl
     #[arg(long, value_name = "TRIPLE", value_parser = Triple::parse)]
     target: Triple,
     /// The kind of file
     #[arg(long = "as", value_name = "KIND", value_enum, default_value_t = Form::Object)]
     form: Form,
-    /// The file to write; without it allograft.o or liballograft.a in the current folder
+    /// The file to write [default: allograft.o, liballograft.a or liballograft.so in the current folder]
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
 }
 
 /// Of `--strings`, whose default depends on the form.
-const STRINGS: &str = "Whether to put fast string functions (memcpy, strlen and their like) in as well [default: on, but in a shared object]";
+const STRINGS: &str =
+    "Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for shared objects]";
 
 /// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -58,14 +59,14 @@ const STRINGS: &str = "Whether to put fast string functions (memcpy, strlen and 
 pub(crate) enum Form {
     /// One relocatable object, for any link line
     Object,
-    /// The same as a library, for -l
+    /// The same as a static library, for -l
     Archive,
     /// A shared object, for LD_PRELOAD
     Shared,
 }
 
 impl Form {
-    /// What the file is called when nobody says.
+    /// The default name of the file.
     fn file(self) -> &'static str {
         match self {
             Form::Object => "allograft.o",

@@ -20,20 +20,19 @@ use crate::progress::Bar;
 use crate::signals::Cleanup;
 use crate::target::located;
 
-/// Put a modern allocator and fast string functions into a musl libc.a, in place of musl's; or an allocator into a
-/// program
+/// Replace musl's allocator and string functions in a libc.a, or the allocator in a linked executable
 ///
-/// The target is recognised by its content: a static archive; a static executable; a folder (toolchain, sysroot,
-/// unpacked SDK) or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip), of which every musl libc.a is grafted, or
-/// none of them if one cannot be. Grafting a graft replaces its donors; the same again changes nothing. Where the
-/// string functions cannot be exchanged, the allocator still is, with a warning.
+/// The target is recognised by its content. It may be a static archive, a static executable, a folder (toolchain,
+/// sysroot, unpacked SDK), or a packed Swift SDK bundle (.artifactbundle.tar.gz, .zip). In a folder or bundle, every
+/// musl libc.a is grafted, or none if one cannot be. Grafting a graft replaces its donors; the same graft again changes
+/// nothing. If the string functions cannot be exchanged, the allocator still is, with a warning.
 ///
-/// A linked executable is refused unless every function of musl's allocator is found in it and nothing
-/// else touches that allocator's state; the graft passes a self-test before it takes the stock file's place. It keeps
-/// its string functions, unless `--strings on` asks for those to be exchanged that are proven by their code.
+/// A linked executable is refused unless every function of musl's allocator is found in it and nothing else touches
+/// that allocator's state. The graft has to pass a self-test before it replaces the stock file. The executable keeps
+/// its string functions; `--strings on` exchanges those that are proven by their code.
 ///
-/// In place, the stock file stays beside the graft as libc.a.allograft-stock for `allograft undo`; of a packed bundle,
-/// the whole bundle.
+/// A graft in place leaves the stock file beside it, as libc.a.allograft-stock, for `allograft undo`. For a packed
+/// bundle, this is the whole bundle.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a
@@ -46,36 +45,36 @@ use crate::target::located;
   allograft graft swift:swift-6.1.2-RELEASE_static-linux-0.0.1    an installed Swift SDK
   allograft graft --root build/rootfs /usr/lib                    in the root folder of an image
   allograft graft ./server --try -- --version          a linked executable
-  allograft graft ./server --strings on                its string functions too, as far as they are proven
+  allograft graft ./server --strings on                also the string functions that are proven
 
-Programs have to be linked again to get the new allocator: build systems do not always notice that libc.a changed.")]
+Link your programs again to give them the new allocator: build systems do not always notice that libc.a changed.")]
 pub(crate) struct Graft {
-    /// The libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, rust:TRIPLE for a target
-    /// of the Rust toolchain, or swift:ID for an installed Swift SDK
+    /// A libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, rust:TRIPLE for a target of
+    /// the Rust toolchain, or swift:ID for an installed Swift SDK
     target: PathBuf,
-    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the
-    /// image
+    /// The root folder of an image that holds the target. The target's path starts there, and symbolic links are read
+    /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     #[command(flatten)]
     choice: Choice,
-    /// Write the graft to a file (for a folder: to a copy of it), and leave the target untouched
+    /// Write the graft to this file (for a folder: to a copy of it), and leave the target untouched
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
     /// Replace an allocator that somebody else has put into a libc.a
     #[arg(long)]
     force: bool,
-    /// With --force: a stock archive, or a folder with a libc.a or libc++abi.a under it, to bring back what that libc.a
-    /// has lost; can be given several times
+    /// With --force: a stock archive, or a folder with a libc.a or libc++abi.a under it, to bring back functions that
+    /// the target's libc.a has lost; can be given several times
     #[arg(long, value_name = "FILE", requires = "force")]
     stock: Vec<PathBuf>,
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Of an executable for another architecture: graft it although nothing here can run its self-test
+    /// Graft an executable for another architecture even if nothing here can run its self-test
     #[arg(long)]
     untested: bool,
-    /// Of an executable: run stock and graft with the arguments after `--`, and compare, before anything is replaced
+    /// For an executable: before anything is replaced, run stock and graft with the arguments after `--`, and compare
     #[arg(long = "try", conflicts_with = "dry_run")]
     trial: bool,
     /// For `--try`: the program's own arguments

@@ -17,23 +17,23 @@ use crate::json;
 use crate::output::Output;
 use crate::target::located;
 
-/// Tell which allocator each file carries, its version, and how that is known
+/// Tell which allocator each file carries, its version, and the evidence
 ///
-/// Any ELF file or static archive will do: stripped ones, and ones that allograft has not made. In a folder, every
-/// ELF file and archive under it is inspected; symbolic links are not followed there. What the file does not show is
-/// `unknown`, never guessed.
+/// Takes any ELF file or static archive, stripped or not, whether or not allograft made it. In a folder, it inspects
+/// every ELF file and archive, and follows no symbolic links. If the file does not show the allocator, the answer is
+/// `unknown`; it never guesses.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft inspect ./server
-  allograft inspect ./server --expect mimalloc   exit code 1 unless it is that one
+  allograft inspect ./server --expect mimalloc   exit code 1 unless it is mimalloc
   allograft inspect build/bin                    a table of every executable, library and archive under it
   allograft inspect --json /usr/lib/x86_64-linux-musl/libc.a")]
 pub(crate) struct Inspect {
-    /// Executables, libraries, objects, archives, folders of them, packed Swift SDK bundles, or swift:ID
+    /// Executables, libraries, objects, archives, folders with these, packed Swift SDK bundles, or swift:ID
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Exit with 1 unless every file's malloc is this one: a donor's name, mallocng, oldmalloc, glibc, go,
-    /// zig, another allocator's, none, unknown
+    /// Exit with 1 unless every file's malloc is this one: a donor's name, mallocng, oldmalloc, glibc, go, zig, another
+    /// allocator's name, none, or unknown
     #[arg(long, value_name = "NAME")]
     expect: Option<String>,
 }

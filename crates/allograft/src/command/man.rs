@@ -8,13 +8,13 @@ use crate::arguments::Arguments;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Print the manual page, of the program or of one command
+/// Print the manual page of the program or of one command
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft man > ~/.local/share/man/man1/allograft.1
   allograft man graft | man -l -")]
 pub(crate) struct Man {
-    /// The command that the page is about
+    /// The command to print the page of
     command: Option<String>,
 }
 

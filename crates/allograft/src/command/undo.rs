@@ -14,19 +14,20 @@ use crate::target::located;
 
 /// Give a grafted host its stock file back, byte for byte
 ///
-/// Restores the backup beside the host, with its mode, owner and times. Refuses when the host has changed since the
-/// graft. In a folder, all hosts are checked before the first one is restored.
+/// Restores the backup beside the host, with its mode, owner and times. Refuses if the host has changed since the
+/// graft. In a folder, checks all hosts before it restores the first one.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft undo /usr/lib/x86_64-linux-musl/libc.a
   allograft undo ~/.rustup/toolchains/stable-x86_64-unknown-linux-gnu
 
-A host that carries no graft is nothing to undo, which is no error.")]
+If the host carries no graft, there is nothing to undo; this is no error.")]
 pub(crate) struct Undo {
-    /// The grafted libc.a, a folder with grafts under it, a packed Swift SDK bundle, or swift:ID
+    /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or
+    /// rust:TRIPLE
     target: PathBuf,
-    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the
-    /// image
+    /// The root folder of an image that holds the target. The target's path starts there, and symbolic links are read
+    /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }

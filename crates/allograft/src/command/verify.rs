@@ -18,34 +18,34 @@ use crate::json;
 use crate::output::{Output, Page, Style};
 use crate::target::located;
 
-/// Check a graft with code of its own, then link and run programs against it
+/// Check a graft with independent code, then link and run programs against it
 ///
-/// Reads the graft again: exactly one provider for each function of the malloc family, no symbol lost that stock
-/// had, every difference from stock for a reason (`-v` lists them), no trace of the old allocator, the fork hook
-/// present. Then links the conformance programs with the linkers that it finds and runs them, foreign architectures
-/// under qemu-user. What could not be run is said.
+/// Reads the graft again. Each function of the malloc family must have exactly one provider; no symbol of stock may be
+/// lost; every difference from stock must have a reason (`-v` lists them); no trace of the old allocator may be left;
+/// the fork hook must be present. Then links the conformance programs with the linkers that it finds and runs them, for
+/// foreign architectures under qemu-user. Lists what it could not run.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft verify /usr/lib/x86_64-linux-musl/libc.a
   allograft verify out/libc.a --stock /usr/lib/x86_64-linux-musl/libc.a
   allograft verify sysroot --static-only --json
 
-Exit code 1 if any check fails. What was not run is no failure; look for `not run` or `not_run`.")]
+Exit code 1 if any check fails. A check that was not run is no failure: look for `not run` or `not_run`.")]
 pub(crate) struct Verify {
     /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or
     /// rust:TRIPLE
     target: PathBuf,
-    /// The target lies in the root folder of an image: its path starts there, and symbolic links are read as in the
-    /// image
+    /// The root folder of an image that holds the target. The target's path starts there, and symbolic links are read
+    /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Compare against this stock libc.a rather than the backup beside the graft
+    /// Compare with this stock libc.a instead of the backup beside the graft
     #[arg(long, value_name = "FILE")]
     stock: Option<PathBuf>,
     /// Do not link and run programs
     #[arg(long)]
     static_only: bool,
-    /// Run every program with every linker in every mode, not only a selection
+    /// Run every program with every linker in every mode, instead of a selection
     #[arg(long, conflicts_with = "static_only")]
     thorough: bool,
 }
