@@ -1,7 +1,8 @@
 //! Inputs for the functions on blocks: memcpy and memmove, memset, memcmp and bcmp, memchr and memrchr.
 
+use crate::Unproven;
 use crate::interpreter::Argument::{Address, Int, Word};
-use crate::proof::{Prover, SHORT, Unproven, aligned, alignments, every_two_bytes, neighbours};
+use crate::proof::{Prover, SHORT, aligned, alignments, every_two_bytes, neighbours};
 
 /// A length with more than 32 bits.
 const WIDE: u64 = 1 << 32;

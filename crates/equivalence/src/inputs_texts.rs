@@ -1,8 +1,9 @@
 //! Inputs for the functions on strings: strlen and strnlen, strchr and similar, strcmp and strncmp, strcpy and similar,
 //! strcat and strncat.
 
+use crate::Unproven;
 use crate::interpreter::Argument::{Address, Int, Word};
-use crate::proof::{Prover, SHORT, Unproven, aligned, alignments, every_two_bytes, neighbours};
+use crate::proof::{Prover, SHORT, aligned, alignments, every_two_bytes, neighbours};
 use format::StringFunction;
 
 /// A length with more than 32 bits, of which the lower 32 are 0.

@@ -7,75 +7,11 @@
 
 use std::ops::Range;
 
-use crate::Program;
 use crate::inputs_blocks as blocks;
 use crate::inputs_texts as texts;
-use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE, Stop};
+use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE};
+use crate::{Program, Unproven};
 use format::StringFunction;
-
-/// Why a function is not proven to be the string function that it was taken for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unproven {
-    /// The interpreter does not know an instruction.
-    #[error("the instruction at {address:#x} is not one that string functions are proven with")]
-    Unknown {
-        /// The instruction's address.
-        address: u64,
-    },
-    /// The target of a jump or a call is not in the code.
-    #[error("where the code goes on from {address:#x} is in a register or a table")]
-    Indirect {
-        /// The instruction's address.
-        address: u64,
-    },
-    /// It has more code than a string function has.
-    #[error("its code is too long to be followed")]
-    Large,
-    /// Its result is not the function's.
-    #[error("it gives another result")]
-    Result,
-    /// It touches memory that the function does not touch.
-    #[error("it touches memory that the function leaves alone")]
-    Memory,
-    /// It depends on something other than its arguments.
-    #[error("it uses at {address:#x} what nobody has set")]
-    Unset {
-        /// The address of the instruction that uses an unset value.
-        address: u64,
-    },
-    /// It does not keep the calling convention.
-    #[error("it leaves the stack or its caller's registers in another state")]
-    Convention,
-    /// It does not end.
-    #[error("it does not come to an end")]
-    Endless,
-    /// It takes as long for a difference at the beginning as for one at the end.
-    #[error("it goes through the whole block when the first byte decides: that may be on purpose")]
-    ConstantTime,
-    /// It uses fewer than 64 bits of a length.
-    #[error("it does not look at all 64 bits of a length")]
-    ShortLength,
-    /// No input has reached a part of its code.
-    #[error("no input executes all there is at {address:#x}")]
-    Untested {
-        /// The instruction, or the branch that always went the same way.
-        address: u64,
-    },
-}
-
-impl From<Stop> for Unproven {
-    fn from(stop: Stop) -> Unproven {
-        match stop {
-            Stop::Unknown { address } => Unproven::Unknown { address },
-            Stop::Indirect { address } => Unproven::Indirect { address },
-            Stop::Large => Unproven::Large,
-            Stop::Fault { .. } => Unproven::Memory,
-            Stop::Unset { address } => Unproven::Unset { address },
-            Stop::Convention => Unproven::Convention,
-            Stop::Endless => Unproven::Endless,
-        }
-    }
-}
 
 /// The required result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +103,7 @@ impl<'a> Prover<'a> {
     /// # Errors
     /// The code cannot be followed.
     pub fn read(&mut self, start: u64) -> Result<(), Unproven> {
-        Ok(self.interpreter.read(start)?)
+        self.interpreter.read(start)
     }
 
     /// Whether it touches memory other than the stack, as every string function does.
@@ -199,7 +135,7 @@ impl<'a> Prover<'a> {
             F::Strcat | F::Strncat => texts::appends(self, function == F::Strncat),
         }?;
         match self.interpreter.untested() {
-            Some(address) => Err(Unproven::Untested { address }),
+            Some(address) => Err(Unproven::Untested(address)),
             None => Ok(()),
         }
     }
@@ -256,7 +192,7 @@ impl<'a> Prover<'a> {
     }
 
     /// Runs the function. `bytes` is the number of bytes that it has to examine.
-    pub(crate) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Stop> {
+    pub(crate) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Unproven> {
         self.interpreter.call(arguments, STEPS + STEPS_PER_BYTE * bytes as u64)
     }
 
@@ -281,9 +217,9 @@ impl<'a> Prover<'a> {
     /// 64 bits it leaves the blocks; if it uses fewer it returns.
     pub(crate) fn runs_out(&mut self, arguments: &[Argument], bytes: usize) -> Result<(), Unproven> {
         match self.call(arguments, bytes) {
-            Err(Stop::Fault { .. }) => Ok(()),
+            Err(Unproven::Memory) => Ok(()),
             Ok(_) => Err(Unproven::ShortLength),
-            Err(stop) => Err(stop.into()),
+            Err(other) => Err(other),
         }
     }
 }

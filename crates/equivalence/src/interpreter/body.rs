@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Stop;
+use crate::Unproven;
 
 /// A limit on instructions. No string function has as many, with those that it calls.
 const MOST: usize = 400;
@@ -71,14 +71,14 @@ impl<I> Default for Body<I> {
 
 impl<I> Body<I> {
     /// Follows the flow of control from `start` on. The first instruction has the index 0.
-    pub(super) fn read(start: u64, decode: impl Fn(u64) -> Result<Decoded<I>, Stop>) -> Result<Body<I>, Stop> {
+    pub(super) fn read(start: u64, decode: impl Fn(u64) -> Result<Decoded<I>, Unproven>) -> Result<Body<I>, Unproven> {
         let mut steps: Vec<Step<I>> = Vec::new();
         let mut places: HashMap<u64, usize> = HashMap::new();
         let mut open = vec![start];
         while let Some(mut at) = open.pop() {
             while !places.contains_key(&at) {
                 if steps.len() == MOST {
-                    return Err(Stop::Large);
+                    return Err(Unproven::Large);
                 }
                 let Decoded { instruction, flow, behind } = decode(at)?;
                 places.insert(at, steps.len());

@@ -1,9 +1,8 @@
 //! Decoding of A64 instructions on general registers (Arm Architecture Reference Manual, C4.1).
 
-use crate::Program;
 use crate::a64::{Word, bit_mask};
-use crate::interpreter::Stop;
 use crate::interpreter::body::{Decoded, Flow};
+use crate::{Program, Unproven};
 
 /// Register 31 in most places: reads as 0, and ignores writes.
 pub(super) const ZERO: u32 = 32;
@@ -137,16 +136,16 @@ pub(super) enum Operation {
     Return { register: u32 },
 }
 
-pub(super) fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
-    let unknown = Stop::Unknown { address };
+pub(super) fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
+    let unknown = Unproven::Unknown(address);
     let bits = program.code(address).first_chunk().filter(|_| address.is_multiple_of(4));
     take_apart(address, u32::from_le_bytes(*bits.ok_or(unknown)?))
 }
 
-pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Stop> {
+pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Unproven> {
     let word = Word { address, bits };
-    let flow = flow(word).ok_or(Stop::Indirect { address })?;
-    let operation = operation(word, flow).ok_or(Stop::Unknown { address })?;
+    let flow = flow(word).ok_or(Unproven::Indirect(address))?;
+    let operation = operation(word, flow).ok_or(Unproven::Unknown(address))?;
     Ok(Decoded { instruction: Step { address, operation }, flow, behind: address + 4 })
 }
 
