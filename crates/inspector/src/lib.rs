@@ -52,6 +52,6 @@ pub fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         let start = bytes.get(..8).unwrap_or(bytes);
         let found =
             if start.is_empty() { "nothing: it is empty".to_owned() } else { format!("`{}`", bytes::printable(start)) };
-        Err(InspectError::NotRecognised { found })
+        Err(InspectError::NotRecognised(found))
     }
 }

@@ -7,6 +7,7 @@ use crate::bytes::Bytes;
 use crate::elf::{Elf, PT_NOTE, SHT_NOTE};
 use crate::error::InspectError;
 use crate::library::Library;
+use crate::report::{Allocator, Evidence};
 
 /// The subject of a graft's note. Each has a section and a note type of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,6 +173,12 @@ impl GraftNote {
         if note.donor.is_empty() { Err("it names no donor".to_owned()) } else { Ok(note) }
     }
 
+    /// Returns the donor, with this evidence.
+    pub(crate) fn allocator(&self, evidence: Vec<Evidence>) -> Allocator {
+        let version = Some(self.version.clone()).filter(|text| !text.is_empty());
+        Allocator { name: self.donor.clone(), version, evidence }
+    }
+
     /// Returns a summary for a line of evidence.
     pub(crate) fn summary(&self, subject: Subject) -> String {
         let options = if self.options.is_empty() { String::new() } else { format!(" with {}", self.options) };
@@ -214,7 +221,7 @@ pub(crate) fn texts(file: &[u8]) -> Result<[Vec<String>; 2], InspectError> {
     };
     match archive::is_archive(file) {
         true => Library::read(file)?.parts.iter().for_each(|part| add(&part.elf)),
-        false => add(&Elf::parse(file).map_err(|problem| InspectError::Elf { problem })?),
+        false => add(&Elf::parse(file).map_err(InspectError::Elf)?),
     }
     Ok(found)
 }

@@ -3,6 +3,7 @@
 use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
 use crate::note;
 use crate::report::Arch;
+use crate::verify::STRINGS;
 
 /// The type of the note that lists the redirected entry points (docs/note.md).
 const KIND: u32 = 4;
@@ -24,29 +25,9 @@ const FAMILY: [&str; 8] = [
 ];
 /// The number of the first string function; the others follow (docs/note.md). The graft of an archive has more of them.
 const FIRST_STRING: u32 = 16;
-/// A deliberate copy: it reveals a mistake in the numbers that grafts are made with.
-const STRINGS: [&str; 20] = [
-    "memcpy",
-    "memmove",
-    "memset",
-    "memcmp",
-    "bcmp",
-    "memchr",
-    "memrchr",
-    "strlen",
-    "strnlen",
-    "strchr",
-    "strchrnul",
-    "strrchr",
-    "strcmp",
-    "strncmp",
-    "stpcpy",
-    "strcpy",
-    "stpncpy",
-    "strncpy",
-    "strcat",
-    "strncat",
-];
+/// The string functions without a number. [`STRINGS`] is a deliberate copy: it reveals a mistake in the numbers that
+/// grafts are made with.
+const WITHOUT_NUMBER: [&str; 2] = ["memmem", "strstr"];
 
 /// A function of the program that jumps to the donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +39,8 @@ pub(crate) struct Entry {
 impl Entry {
     /// Returns the name of the string function, if it is one.
     pub(crate) fn string(&self) -> Option<&'static str> {
-        STRINGS.get(self.role.checked_sub(FIRST_STRING)? as usize).copied()
+        let mut numbered = STRINGS.into_iter().filter(|name| !WITHOUT_NUMBER.contains(name));
+        numbered.nth(self.role.checked_sub(FIRST_STRING)? as usize)
     }
 
     pub(crate) fn is_family(&self) -> bool {
@@ -107,6 +89,11 @@ impl Transplant {
         let notes = note::all(elf).into_iter().filter(|note| note.owner == note::OWNER && note.kind == KIND);
         let note = notes.map(|note| note.description).next()?;
         Some(Transplant::read(elf, note))
+    }
+
+    /// Reads the note; an error if there is none.
+    pub(crate) fn required(elf: &Elf<'_>) -> Result<Transplant, String> {
+        Transplant::of(elf).unwrap_or_else(|| Err("there is no note on the entry points".to_owned()))
     }
 
     fn read(elf: &Elf<'_>, note: &[u8]) -> Result<Transplant, String> {

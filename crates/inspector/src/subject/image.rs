@@ -12,14 +12,13 @@ use crate::report::{Arch, Evidence, Graft, Kind, Libc, Link, Report, Source, Str
 use crate::transplanted::Transplant;
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
-    let elf = Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem })?;
+    let elf = Elf::parse(bytes).map_err(InspectError::Elf)?;
     let (kind, link) = kind_and_link(&elf)?;
     if let Some(damage) = elf.damage.as_ref().filter(|_| kind == Kind::Object || elf.segments.is_empty()) {
-        return Err(InspectError::Elf { problem: damage.clone() });
+        return Err(InspectError::Elf(damage.clone()));
     }
     if let Some(cut) = elf.segments.iter().position(|segment| segment.data.is_none()) {
-        let problem = format!("segment {cut} goes beyond the end of the file");
-        return Err(InspectError::Elf { problem });
+        return Err(InspectError::Elf(format!("segment {cut} goes beyond the end of the file")));
     }
     let image = Image {
         packed_by_upx: is_packed_by_upx(&elf),
@@ -49,8 +48,8 @@ fn kind_and_link(elf: &Elf<'_>) -> Result<(Kind, Option<Link>), InspectError> {
         ET_DYN if loader => (Kind::Executable, Some(Link::Dynamic)),
         ET_DYN if elf.dynamic.pie && elf.dynamic.needed.is_empty() => (Kind::Executable, Some(Link::StaticPie)),
         ET_DYN => (Kind::Shared, None),
-        4 => return Err(InspectError::Kind { found: "a core dump".to_owned() }),
-        other => return Err(InspectError::Kind { found: format!("of type {other}") }),
+        4 => return Err(InspectError::Kind("a core dump".to_owned())),
+        other => return Err(InspectError::Kind(format!("of type {other}"))),
     })
 }
 

@@ -103,11 +103,7 @@ impl Image<'_, '_> {
         let count = transplant.entries.iter().filter(|entry| entry.is_family()).count();
         evidence
             .push(Evidence::new(Source::Code, format!("{count} functions of musl's malloc family jump to the donor")));
-        let donor = Allocator {
-            name: note.donor.clone(),
-            version: Some(note.version.clone()).filter(|text| !text.is_empty()),
-            evidence,
-        };
+        let donor = note.allocator(evidence);
         let public = match (self.marks.symbol("malloc"), self.marks.symbol("free")) {
             (Some(malloc), Some(free)) => transplant.begins_at(malloc.value) && transplant.begins_at(free.value),
             (None, None) => transplant.has_public_free(),
@@ -151,11 +147,7 @@ impl Image<'_, '_> {
             )),
             None => {}
         }
-        let donor = Allocator {
-            name: note.donor.clone(),
-            version: Some(note.version.clone()).filter(|text| !text.is_empty()),
-            evidence,
-        };
+        let donor = note.allocator(evidence);
         let kept = match (symbols, bond) {
             (Some(true), None | Some(Bond::Kept)) | (None, Some(Bond::Kept)) => true,
             // A donor's object or a library of donors, whose names are not bound yet.

@@ -6,6 +6,7 @@ use super::donor::Donor;
 use super::{BESIDE_MUSL, Check, INTERNAL, PUBLIC};
 use crate::bytes::printable;
 use crate::elf::{SHT_REL, SHT_RELA, STB_GLOBAL, Symbol};
+use crate::facts::LEAST_HOOK;
 use crate::library::{Library, Part};
 use crate::report::Arch;
 
@@ -24,9 +25,6 @@ const INSIDES: [&str; 11] = [
     "__malloc0",
     "__memalign_impl",
 ];
-
-/// Code that is shorter cannot take and release a lock.
-const LEAST_HOOK: u64 = 9;
 
 /// Checks that each function of the family comes from one member.
 pub(super) fn one_provider(graft: &Library<'_>) -> Check {

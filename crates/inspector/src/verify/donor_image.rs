@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::Check;
 use super::image::first_difference;
+use super::{Check, parse};
 use crate::elf::{Elf, PF_X, PT_TLS, SHF_ALLOC, SHT_RELA, Segment};
 use crate::error::InspectError;
 use crate::report::Arch;
@@ -28,18 +28,14 @@ const SELF_TEST: u64 = 13;
 /// # Errors
 /// A file is no ELF file.
 pub fn donor_image(graft: &[u8], donor: &[u8], stock: Option<&[u8]>) -> Result<Check, InspectError> {
-    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
-    let (elf, donor) = (parse(graft)?, parse(donor)?);
     let stock = stock.map(parse).transpose()?;
-    let found = match Transplant::of(&elf) {
-        Some(Ok(transplant)) => compare(&elf, &transplant, &donor, stock.as_ref()),
-        Some(Err(problem)) => Err(problem),
-        None => Err("there is no note on the entry points".to_owned()),
-    };
-    Ok(match found {
-        Ok(complaints) => Check::unless("donor", complaints, || "its code and data are the donor's".to_owned()),
-        Err(problem) => Check::new("donor", false, problem),
-    })
+    Ok(check(&parse(graft)?, &parse(donor)?, stock.as_ref()))
+}
+
+pub(super) fn check(elf: &Elf<'_>, donor: &Elf<'_>, stock: Option<&Elf<'_>>) -> Check {
+    let found = Transplant::required(elf).and_then(|transplant| compare(elf, &transplant, donor, stock));
+    let complaints = found.unwrap_or_else(|problem| vec![problem]);
+    Check::unless("donor", complaints, || "its code and data are the donor's".to_owned())
 }
 
 /// The linked donor.

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
-use super::Check;
 use super::donor_image::{PARAMETERS, symbol};
 use super::image::{ELF_HEADER, cleared_table, differences, same_size};
+use super::{Check, parse};
 use crate::elf::{Elf, PF_X, Segment};
 use crate::error::InspectError;
 use crate::report::Arch;
@@ -49,18 +49,13 @@ pub(super) struct Edit {
 /// # Errors
 /// A file is no ELF file.
 pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
-    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
-    let (elf, donor, stock) = (parse(graft)?, parse(donor)?, parse(stock)?);
-    let found = match Transplant::of(&elf) {
-        Some(Ok(transplant)) => expected(&elf, &transplant, &donor, &stock),
-        Some(Err(problem)) => Err(problem),
-        None => Err("there is no note on the entry points".to_owned()),
-    };
-    Ok(match found {
-        Ok(complaints) => Check::unless("redirections", complaints, || {
-            "each entry point leads to its function of the donor, and so do main and the end of threads".to_owned()
-        }),
-        Err(problem) => Check::new("redirections", false, problem),
+    Ok(check(&parse(graft)?, &parse(donor)?, &parse(stock)?))
+}
+
+pub(super) fn check(elf: &Elf<'_>, donor: &Elf<'_>, stock: &Elf<'_>) -> Check {
+    let found = Transplant::required(elf).and_then(|transplant| expected(elf, &transplant, donor, stock));
+    Check::unless("redirections", found.unwrap_or_else(|problem| vec![problem]), || {
+        "each entry point leads to its function of the donor, and so do main and the end of threads".to_owned()
     })
 }
 

@@ -1,8 +1,8 @@
 //! Reads a grafted executable again: checks that the donor is there, that each entry point jumps to it, and that all
 //! other bytes are the program's own.
 
-use super::Check;
 use super::edits::{self, Allowed, Edit};
+use super::{Check, parse};
 use crate::elf::{Elf, PF_X, Symbol};
 use crate::error::InspectError;
 use crate::note::{self, Subject};
@@ -18,39 +18,33 @@ const MOST_EDITS: usize = 2;
 /// # Errors
 /// A file is no ELF file, or too damaged to be read.
 pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
-    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
-    let elf = parse(graft)?;
-    let mut checks = Vec::new();
-    let transplant = match Transplant::of(&elf) {
-        Some(Ok(transplant)) => {
-            checks.push(writable_code(&elf, Some(&transplant)));
-            transplant
-        }
-        problem => {
-            checks.push(writable_code(&elf, None));
-            let problem = problem
-                .map_or_else(|| "there is no note on the entry points".to_owned(), |p| p.err().unwrap_or_default());
-            checks.push(Check::new("entries", false, problem));
-            return Ok(checks);
-        }
+    let stock = stock.map(parse).transpose()?;
+    Ok(checks(&parse(graft)?, stock.as_ref()))
+}
+
+pub(super) fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
+    let transplant = match Transplant::required(elf) {
+        Ok(transplant) => transplant,
+        Err(problem) => return vec![writable_code(elf, None), Check::new("entries", false, problem)],
     };
+    let mut checks = vec![writable_code(elf, Some(&transplant))];
     let of_family = || transplant.entries.iter().filter(|entry| entry.is_family());
     let mut complaints: Vec<String> =
-        of_family().filter_map(|entry| transplant.leads_to(&elf, entry.address).err()).collect();
+        of_family().filter_map(|entry| transplant.leads_to(elf, entry.address).err()).collect();
     complaints.extend(
         transplant.unknown().map(|entry| format!("what the entry point {:#x} is, nobody knows", entry.address)),
     );
     checks.push(Check::unless("entries", complaints, || {
         format!("{} functions of musl's malloc family jump into the donor's segment", of_family().count())
     }));
-    let noted = !note::of_graft(&elf, Subject::Strings).is_empty();
+    let noted = !note::of_graft(elf, Subject::Strings).is_empty();
     if noted || transplant.strings().next().is_some() {
-        checks.push(string_entries(&elf, &transplant, noted));
+        checks.push(string_entries(elf, &transplant, noted));
     }
     if let Some(stock) = stock {
-        checks.push(unchanged(&elf, &parse(stock)?, &transplant));
+        checks.push(unchanged(elf, stock, &transplant));
     }
-    Ok(checks)
+    checks
 }
 
 /// Checks that the string functions jump to the donor's, and that symbols, where there are any, agree on their names.
