@@ -21,7 +21,7 @@ pub(crate) fn errno_offset(code: &Code<'_>, family: &Family) -> Result<i64, Refu
     }
     match found.iter().copied().collect::<Vec<_>>().as_slice() {
         [offset] if code.machine.errno_range().contains(offset) => Ok(*offset),
-        other => Err(Refusal::Errno { found: other.len() }),
+        other => Err(Refusal::Errno(other.len())),
     }
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct ThreadEnd {
 /// thread's keys and then, at once, blocks signals. So the wanted call is the one directly before the call of a
 /// function that makes the system call rt_sigprocmask. There has to be exactly one such pair.
 pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refusal> {
-    let missing = |found| Err(Refusal::ThreadEnd { found });
+    let missing = |found| Err(Refusal::ThreadEnd(found));
     let unmap = code.machine.unmap_selves(code);
     let unmap = match unmap.as_slice() {
         [] if [b"pthread_create".as_slice(), b"__pthread_create"].iter().all(|name| code.named(name).is_empty()) => {
@@ -129,7 +129,7 @@ pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Resu
         !own
     });
     match makers.first() {
-        Some((site, _)) => Err(Refusal::OwnThreads { address: *site }),
+        Some((site, _)) => Err(Refusal::OwnThreads(*site)),
         None => Ok(()),
     }
 }
@@ -197,6 +197,6 @@ pub(crate) fn main(code: &Code<'_>) -> Result<Handover, Refusal> {
     let named = code.named(b"main");
     match found.as_slice() {
         [one] if named.is_empty() || named.contains(&one.main) => Ok(*one),
-        other => Err(Refusal::Main { found: other.len() }),
+        other => Err(Refusal::Main(other.len())),
     }
 }

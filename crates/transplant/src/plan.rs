@@ -64,7 +64,7 @@ pub fn plan(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<
 
 fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Trouble> {
     let image = Image::parse(program)?;
-    let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture { found: image.arch.to_string() })?;
+    let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     if blob.arch != image.arch {
         return Err(BlobError::Layout(format!("it is for {}, and the program for {}", blob.arch, image.arch)).into());
     }
@@ -166,7 +166,7 @@ fn redirected(
             .filter_map(|entry| Some(format!("{} at {:#x}: {}", entry.function, entry.address, entry.kept?)))
             .collect();
         let found = if reasons.is_empty() { "none was found".to_owned() } else { reasons.join("; ") };
-        return Err(Refusal::Strings { found }.into());
+        return Err(Refusal::Strings(found).into());
     }
     for entry in found.iter().filter(|entry| entry.kept.is_none()) {
         let site = code.behind_landing_pad(entry.address);

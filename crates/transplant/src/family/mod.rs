@@ -73,7 +73,7 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     let table = match tables.as_slice() {
         [] => return Err(absent(&code.image.symbols())),
         [table] => table,
-        several => return Err(Refusal::Table { found: several.len() }),
+        several => return Err(Refusal::Table(several.len())),
     };
     let candidates = roles::candidates(code, *table)?;
     let mut core = BTreeMap::new();
@@ -86,7 +86,7 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     }
     for role in [Role::Malloc, Role::Free] {
         if !core.contains_key(&role) {
-            return Err(Refusal::Missing { role });
+            return Err(Refusal::Missing(role));
         }
     }
     confirm_extents(code, &core)?;

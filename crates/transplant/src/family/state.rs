@@ -136,7 +136,7 @@ fn context(
         ([one], []) => Ok(*one..*one + CONTEXT_SIZE),
         ([one], [name]) if one == name => Ok(*one..*one + CONTEXT_SIZE),
         ([one], _) => Err(Refusal::Symbol { name: "__malloc_context", address: named[0], found: Some(*one) }),
-        (_, _) => Err(Refusal::Context { found: likely.len() }),
+        (_, _) => Err(Refusal::Context(likely.len())),
     }
 }
 

@@ -18,70 +18,29 @@ pub(super) const LINK: u32 = 30;
 /// The operation of an instruction, with its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// ADR, ADRP: an address.
-    Address {
-        to: u32,
-        value: u64,
-    },
-    /// MOVZ, MOVN, and ORR of an immediate with the zero register.
-    Constant {
-        to: u32,
-        value: u64,
-    },
-    /// MOVK: 16 bits of a register, the others kept.
-    Keep {
-        to: u32,
-        value: u64,
-        mask: u64,
-    },
-    /// ORR with the zero register.
-    Move {
-        to: u32,
-        from: u32,
-    },
-    /// ADD, SUB with an immediate. `to` is `None` if only flags are set.
-    Add {
-        to: Option<u32>,
-        from: u32,
-        value: i64,
-        flags: bool,
-        wide: bool,
-    },
-    /// ADD, SUB of registers, shifted or extended.
-    Sum {
-        to: Option<u32>,
-        one: u32,
-        other: u32,
-        subtract: bool,
-        plain: bool,
-    },
-    /// AND, ORR, EOR with an immediate.
-    Logic {
-        to: Option<u32>,
-        from: u32,
-        value: u64,
-        and: bool,
-    },
-    /// UBFM, SBFM, BFM: shifts and fields.
-    Field {
-        to: u32,
-        from: u32,
-        rotate: u32,
-        last: u32,
-        wide: bool,
-        insert: bool,
-    },
-    /// MUL, MADD, UMULH, UDIV and similar.
-    Multiply {
-        to: u32,
-    },
-    /// MRS of TPIDR_EL0.
-    ThreadPointer {
-        to: u32,
-    },
-    /// SVC.
+    // ADR, ADRP: an address.
+    Address { to: u32, value: u64 },
+    // MOVZ, MOVN, and ORR of an immediate with the zero register.
+    Constant { to: u32, value: u64 },
+    // MOVK: 16 bits of a register, the others kept.
+    Keep { to: u32, value: u64, mask: u64 },
+    // ORR with the zero register.
+    Move { to: u32, from: u32 },
+    // ADD, SUB with an immediate. `to` is `None` if only flags are set.
+    Add { to: Option<u32>, from: u32, value: i64, flags: bool, wide: bool },
+    // ADD, SUB of registers, shifted or extended.
+    Sum { to: Option<u32>, one: u32, other: u32, subtract: bool, plain: bool },
+    // AND, ORR, EOR with an immediate.
+    Logic { to: Option<u32>, from: u32, value: u64, and: bool },
+    // UBFM, SBFM, BFM: shifts and fields.
+    Field { to: u32, from: u32, rotate: u32, last: u32, wide: bool, insert: bool },
+    // MUL, MADD, UMULH, UDIV and similar.
+    Multiply { to: u32 },
+    // MRS of TPIDR_EL0.
+    ThreadPointer { to: u32 },
+    // SVC.
     SystemCall,
-    /// A load or a store.
+    // A load or a store.
     Memory(Access),
     Other,
 }

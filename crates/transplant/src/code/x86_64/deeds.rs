@@ -45,53 +45,32 @@ fn note_memory(deeds: &mut Deeds, instruction: &Instruction) {
         return;
     }
     let displacement = instruction.memory_displacement64() as i64;
-    let size = instruction.memory_size().size();
-    match (size, displacement, mnemonic) {
-        (1, -3, Mnemonic::Movzx | Mnemonic::Cmp | Mnemonic::Test) => {
-            deeds.set.insert(Deed::ReadsIndexByte);
-        }
-        (1, -3, Mnemonic::Mov | Mnemonic::And) if !first => {
-            deeds.set.insert(Deed::ReadsIndexByte);
-        }
-        (2, -2, Mnemonic::Movzx | Mnemonic::Mov) if !first => {
-            deeds.set.insert(Deed::ReadsOffset);
-        }
-        _ => {}
-    }
-    if (size, displacement, mnemonic) == (1, -3, Mnemonic::Mov)
-        && first
-        && is_immediate(instruction.op1_kind())
-        && instruction.immediate(1) & 0xff == 0xff
-    {
-        deeds.set.insert(Deed::WritesFreed);
-    }
+    let freed = || is_immediate(instruction.op1_kind()) && instruction.immediate(1) & 0xff == 0xff;
+    let deed = match (instruction.memory_size().size(), displacement, mnemonic) {
+        (1, -3, Mnemonic::Movzx | Mnemonic::Cmp | Mnemonic::Test) => Deed::ReadsIndexByte,
+        (1, -3, Mnemonic::Mov | Mnemonic::And) if !first => Deed::ReadsIndexByte,
+        (2, -2, Mnemonic::Movzx | Mnemonic::Mov) if !first => Deed::ReadsOffset,
+        (1, -3, Mnemonic::Mov) if freed() => Deed::WritesFreed,
+        _ => return,
+    };
+    deeds.set.insert(deed);
 }
 
 fn note_numbers(deeds: &mut Deeds, instruction: &Instruction) {
     let mnemonic = instruction.mnemonic();
-    match mnemonic {
-        Mnemonic::Syscall => {
-            deeds.set.insert(Deed::SystemCall);
-        }
-        Mnemonic::Mul | Mnemonic::Mulx | Mnemonic::Imul | Mnemonic::Div => {
-            deeds.set.insert(Deed::Multiplies);
-        }
-        _ => {}
-    }
-    let Some(last) = instruction.op_count().checked_sub(1) else { return };
-    if !is_immediate(instruction.op_kind(last)) {
-        return;
-    }
-    let value = instruction.immediate(last);
+    let last = instruction.op_count().checked_sub(1).filter(|last| is_immediate(instruction.op_kind(*last)));
+    let value = last.map(|last| instruction.immediate(last));
     let deed = match (mnemonic, value) {
-        (Mnemonic::Cmp | Mnemonic::Mov, 0x1ffeb | 0x1ffec) => Deed::Threshold,
-        (Mnemonic::Cmp, 0x2f | 0x30) => Deed::CountsClasses,
-        (Mnemonic::Cmp, 4..=6) => Deed::Reserved,
-        (Mnemonic::Cmp, _) if matches!(value & 0xff, 0x9f | 0xa0 | 0xbf | 0xc0) && is_byte_sized(value) => {
+        (Mnemonic::Cmp | Mnemonic::Mov, Some(0x1ffeb | 0x1ffec)) => Deed::Threshold,
+        (Mnemonic::Cmp, Some(0x2f | 0x30)) => Deed::CountsClasses,
+        (Mnemonic::Cmp, Some(4..=6)) => Deed::Reserved,
+        (Mnemonic::Cmp, Some(value)) if matches!(value & 0xff, 0x9f | 0xa0 | 0xbf | 0xc0) && is_byte_sized(value) => {
             Deed::Reserved
         }
-        (Mnemonic::Test, 0xf) => Deed::TestsAlignment,
-        (Mnemonic::Shr, 35) | (_, 0x7_ffff_ffff) => Deed::GreatestAlignment,
+        (Mnemonic::Test, Some(0xf)) => Deed::TestsAlignment,
+        (Mnemonic::Shr, Some(35)) | (_, Some(0x7_ffff_ffff)) => Deed::GreatestAlignment,
+        (Mnemonic::Syscall, _) => Deed::SystemCall,
+        (Mnemonic::Mul | Mnemonic::Mulx | Mnemonic::Imul | Mnemonic::Div, _) => Deed::Multiplies,
         _ => return,
     };
     deeds.set.insert(deed);

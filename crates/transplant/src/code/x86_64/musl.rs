@@ -199,35 +199,28 @@ impl Musl for X86_64 {
                 Register::R10 => 2,
                 _ => 3,
             };
-            match instruction.mnemonic() {
-                Mnemonic::Mov
-                    if instruction.op1_kind() != OpKind::Register && instruction.op1_kind() != OpKind::Memory =>
-                {
-                    if let Some(register) = registers.get_mut(slot) {
-                        *register = Some(instruction.immediate(1));
-                    }
+            let value = match instruction.mnemonic() {
+                Mnemonic::Mov if !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory) => {
+                    instruction.immediate(1)
                 }
-                Mnemonic::Xor if instruction.op0_register() == instruction.op1_register() => {
-                    if let Some(register) = registers.get_mut(slot) {
-                        *register = Some(0);
-                    }
-                }
+                Mnemonic::Xor if instruction.op0_register() == instruction.op1_register() => 0,
                 Mnemonic::Pop => {
                     let pushed = function.instructions.range(..instruction.ip()).next_back();
-                    let pushed = pushed.and_then(|(address, _)| at(code.image, *address));
-                    let value = pushed
+                    let pushed = pushed
+                        .and_then(|(address, _)| at(code.image, *address))
                         .filter(|before| before.mnemonic() == Mnemonic::Push && before.op0_kind() != OpKind::Register);
-                    if let (Some(register), Some(value)) = (registers.get_mut(slot), value) {
-                        *register = Some(value.immediate(0));
-                    }
+                    let Some(pushed) = pushed else { continue };
+                    pushed.immediate(0)
                 }
-                Mnemonic::Syscall => {
+                Mnemonic::Syscall if registers == [Some(14), Some(0), Some(8)] => {
                     calls += 1;
-                    if registers != [Some(14), Some(0), Some(8)] {
-                        return false;
-                    }
+                    continue;
                 }
-                _ => {}
+                Mnemonic::Syscall => return false,
+                _ => continue,
+            };
+            if let Some(register) = registers.get_mut(slot) {
+                *register = Some(value);
             }
         }
         calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
