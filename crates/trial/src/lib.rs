@@ -13,7 +13,6 @@ mod linker;
 mod references;
 mod run;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use inspector::verify::{Check, NotRun};
@@ -66,19 +65,6 @@ pub struct TrialOptions<'a> {
     pub progress: Option<&'a dyn Fn(&str)>,
 }
 
-impl fmt::Debug for TrialOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrialOptions")
-            .field("stock", &self.stock)
-            .field("emulator", &self.emulator)
-            .field("thorough", &self.thorough)
-            .field("only", &self.only)
-            .field("scale_percent", &self.scale_percent)
-            .field("linkers", &self.linkers)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The result of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrialOutcome {
@@ -92,10 +78,6 @@ impl TrialOutcome {
     fn leave_out(&mut self, name: impl Into<String>, reason: impl Into<String>) {
         self.not_run.push(NotRun { name: name.into(), reason: reason.into() });
     }
-}
-
-fn check(name: String, ok: bool, detail: String) -> Check {
-    Check { name, ok, detail }
 }
 
 /// Links the conformance programs against the archive at `libc` and runs them.
@@ -226,15 +208,15 @@ impl<'o> Trial<'o> {
             progress(&name);
         }
         let failure = match self.attempt(case, linker, mode, &self.libc, true) {
-            Ok(detail) => return outcome.checks.push(check(name, true, detail)),
+            Ok(detail) => return outcome.checks.push(Check::new(name, true, detail)),
             Err(failure) if failure.manner == Manner::Machine => return outcome.leave_out(name, failure.detail),
             Err(failure) => failure,
         };
         let Some(stock) = self.options.stock.as_deref() else {
-            return outcome.checks.push(check(name, false, failure.detail));
+            return outcome.checks.push(Check::new(name, false, failure.detail));
         };
         match self.attempt(case, linker, mode, stock, false) {
-            Ok(_) => outcome.checks.push(check(name, false, format!("{} (on stock it works)", failure.detail))),
+            Ok(_) => outcome.checks.push(Check::new(name, false, format!("{} (on stock it works)", failure.detail))),
             // Only the same failure of stock excuses the graft: a crash does not excuse a hang.
             Err(on_stock) if on_stock.manner == failure.manner => {
                 outcome
@@ -242,7 +224,7 @@ impl<'o> Trial<'o> {
             }
             Err(on_stock) => {
                 let detail = format!("{} (stock fails too, in another way: {})", failure.detail, on_stock.detail);
-                outcome.checks.push(check(name, false, detail));
+                outcome.checks.push(Check::new(name, false, detail));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Linkers: which ones the machine has, and their command lines for a static program.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -134,8 +134,8 @@ impl Linker {
 
     /// Links a program. The error is the reason why it failed.
     pub(crate) fn link(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch, folder: &Path) -> Result<(), String> {
-        let mut command = Command::new(&self.program);
-        command.args(self.arguments(inputs, mode, arch)).current_dir(folder).stdin(Stdio::null());
+        let mut command = self.command(inputs, mode, arch);
+        command.current_dir(folder).stdin(Stdio::null());
         let output =
             command.output().map_err(|error| format!("`{}` does not start: {error}", self.program.display()))?;
         if output.status.success() && inputs.output.is_file() {
@@ -146,43 +146,36 @@ impl Linker {
         Err(format!("does not link ({}): {}", output.status, errors.join(" | ")))
     }
 
-    fn arguments(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = Vec::new();
-        let words = |arguments: &mut Vec<OsString>, words: &[&str]| arguments.extend(words.iter().map(OsString::from));
+    fn command(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch) -> Command {
+        let mut command = Command::new(&self.program);
         let (open, close) = match self.manner {
             Manner::Driver => {
-                words(&mut arguments, &["-nostdlib", "-nostartfiles"]);
-                words(&mut arguments, if mode == Mode::Static { &["-static", "-no-pie"] } else { &["-static-pie"] });
+                command.args(["-nostdlib", "-nostartfiles"]);
+                command.args(if mode == Mode::Static { &["-static", "-no-pie"][..] } else { &["-static-pie"] });
                 ("-Wl,--start-group", "-Wl,--end-group")
             }
             Manner::Direct | Manner::Zig => {
-                if self.manner == Manner::Zig {
-                    words(&mut arguments, &["ld.lld"]);
-                }
-                if let Some(emulation) = emulation(arch) {
-                    words(&mut arguments, &["-m", emulation]);
-                }
-                words(&mut arguments, &["-static", "--eh-frame-hdr"]);
+                command.args((self.manner == Manner::Zig).then_some("ld.lld"));
+                command.args(emulation(arch).into_iter().flat_map(|emulation| ["-m", emulation]));
+                command.args(["-static", "--eh-frame-hdr"]);
                 if mode == Mode::StaticPie {
                     // Garbage collection in the linker must not remove the note.
-                    words(&mut arguments, &["-pie", "--no-dynamic-linker", "-z", "text", "--gc-sections"]);
+                    command.args(["-pie", "--no-dynamic-linker", "-z", "text", "--gc-sections"]);
                 }
                 ("--start-group", "--end-group")
             }
         };
-        arguments.extend([OsString::from("-o"), inputs.output.into()]);
-        arguments.extend(inputs.start.before(mode).map(OsString::from));
-        arguments.extend(inputs.first.iter().map(OsString::from));
-        let archives = |arguments: &mut Vec<OsString>| {
-            arguments.extend([OsString::from(open), inputs.libc.into(), (&inputs.start.runtime).into(), close.into()]);
+        let archives = |command: &mut Command| {
+            command.arg(open).arg(inputs.libc).arg(&inputs.start.runtime).arg(close);
         };
-        archives(&mut arguments);
+        command.arg("-o").arg(inputs.output).args(inputs.start.before(mode)).args(inputs.first);
+        archives(&mut command);
         if !inputs.last.is_empty() {
-            arguments.extend(inputs.last.iter().map(OsString::from));
-            archives(&mut arguments);
+            command.args(inputs.last);
+            archives(&mut command);
         }
-        arguments.extend(inputs.start.after().map(OsString::from));
-        arguments
+        command.args(inputs.start.after());
+        command
     }
 }
 
