@@ -2,7 +2,7 @@
 
 use crate::Unproven;
 use crate::interpreter::Argument::{Address, Int, Word};
-use crate::proof::{Prover, SHORT, aligned, alignments, every_two_bytes, neighbours};
+use crate::proof::{Prover, SHORT, aligned, alignments, neighbours};
 
 /// A length with more than 32 bits.
 const WIDE: u64 = 1 << 32;
@@ -174,21 +174,7 @@ fn every_pair(prover: &mut Prover<'_>, order: bool) -> Result<(), Unproven> {
     for (region, block) in [(0, one), (1, other)] {
         prover.allow(region, block..block + 1, block..block);
     }
-    for (a, b) in every_two_bytes() {
-        prover.bytes(0, one..one + 1)[0] = a;
-        prover.bytes(1, other..other + 1)[0] = b;
-        let arguments = [Address(one), Address(other), Word(1)];
-        match order {
-            true => drop(prover.orders(&arguments, 1, a, b)?),
-            false => {
-                let outcome = prover.call(&arguments, 1)?;
-                if (outcome.int() == Some(0)) != (a == b) {
-                    return Err(Unproven::Result);
-                }
-            }
-        }
-    }
-    Ok(())
+    prover.every_pair(one, other, Some(1), order)
 }
 
 /// Compares two blocks that differ in one place, and, to mislead, in others behind it. Returns the steps that it took.
@@ -219,12 +205,7 @@ fn difference(
         }
     }
     let arguments = [Address(one), Address(other), Word(n as u64)];
-    if order {
-        return prover.orders(&arguments, n, a, b);
-    }
-    let outcome = prover.call(&arguments, n)?;
-    let equal = outcome.int().ok_or(Unproven::Result)? == 0;
-    if equal == place.is_none() { Ok(outcome.steps) } else { Err(Unproven::Result) }
+    prover.compares(&arguments, n, (a, b), order)
 }
 
 /// memchr, and with `last` memrchr. Only the lowest byte of the second argument counts.

@@ -3,7 +3,7 @@
 
 use crate::Unproven;
 use crate::interpreter::Argument::{Address, Int, Word};
-use crate::proof::{Prover, SHORT, aligned, alignments, every_two_bytes, neighbours};
+use crate::proof::{Prover, SHORT, aligned, alignments, neighbours};
 use format::StringFunction;
 
 /// A length with more than 32 bits, of which the lower 32 are 0.
@@ -155,14 +155,7 @@ fn every_value(prover: &mut Prover<'_>, function: StringFunction) -> Result<(), 
 /// Strings of a single byte: every value against every other.
 fn every_pair(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unproven> {
     let (one, other) = (lay_out(prover, 0, 1, 5, false, 1, 7), lay_out(prover, 1, 1, 9, false, 1, 8));
-    for (a, b) in every_two_bytes() {
-        prover.bytes(0, one..one + 1)[0] = a;
-        prover.bytes(1, other..other + 1)[0] = b;
-        let mut arguments = vec![Address(one), Address(other)];
-        arguments.extend(limited.then_some(Word(9)));
-        prover.orders(&arguments, 2, a, b)?;
-    }
-    Ok(())
+    prover.every_pair(one, other, limited.then_some(9), true)
 }
 
 /// Pairs of bytes whose order depends on their type; some with the end of one string.

@@ -51,11 +51,6 @@ pub(crate) fn alignments(n: usize) -> Vec<(u64, u64)> {
     }
 }
 
-/// Every pair of bytes.
-pub(crate) fn every_two_bytes() -> impl Iterator<Item = (u8, u8)> {
-    (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b)))
-}
-
 /// A pair of bytes that differ in one bit, are neighbours, are complements, or have some other distance: 12 turns for
 /// each byte.
 pub(crate) fn neighbours(turn: usize) -> (u8, u8) {
@@ -204,13 +199,37 @@ impl<'a> Prover<'a> {
 
     /// Runs the function, and expects the result of a comparison of these two bytes.
     pub(crate) fn orders(&mut self, arguments: &[Argument], bytes: usize, one: u8, other: u8) -> Result<u64, Unproven> {
+        self.compares(arguments, bytes, (one, other), true)
+    }
+
+    /// The same; without `order` it only matters whether the result is 0.
+    pub(crate) fn compares(
+        &mut self,
+        arguments: &[Argument],
+        bytes: usize,
+        (one, other): (u8, u8),
+        order: bool,
+    ) -> Result<u64, Unproven> {
         let outcome = self.call(arguments, bytes)?;
         let (found, expected) = (outcome.int().ok_or(Unproven::Result)?, i32::from(one) - i32::from(other));
         let agrees = match self.strictness {
+            _ if !order => (found == 0) == (expected == 0),
             Strictness::Difference => found == expected,
             Strictness::Sign => found.signum() == expected.signum(),
         };
         if agrees { Ok(outcome.steps) } else { Err(Unproven::Result) }
+    }
+
+    /// Compares the byte at `one` with that at `other`, in the two regions: every value with every other.
+    pub(crate) fn every_pair(&mut self, one: u64, other: u64, limit: Option<u64>, order: bool) -> Result<(), Unproven> {
+        let mut arguments = vec![Argument::Address(one), Argument::Address(other)];
+        arguments.extend(limit.map(Argument::Word));
+        for (a, b) in (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b))) {
+            self.bytes(0, one..one + 1)[0] = a;
+            self.bytes(1, other..other + 1)[0] = b;
+            self.compares(&arguments, 2, (a, b), order)?;
+        }
+        Ok(())
     }
 
     /// Runs the function with a length that is larger than the blocks, and nothing that ends it earlier. If it uses all

@@ -20,20 +20,23 @@ impl Budget {
     }
 }
 
-/// The state that an architecture's instructions work on.
-pub(super) trait Processor<'a>: fmt::Debug {
-    type Instruction: Copy + fmt::Debug;
-
-    fn new(memory: Memory<'a>) -> Self;
-
+/// An instruction that can be executed.
+pub(super) trait Instruction: Copy + fmt::Debug {
     /// Decodes the instruction at an address. An error if it cannot be executed here.
-    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Self::Instruction>, Unproven>;
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Self>, Unproven>;
 
     /// A number that an instruction compares with or subtracts.
-    fn number(instruction: &Self::Instruction) -> Option<u64>;
+    fn number(&self) -> Option<u64>;
 
     /// Whether an instruction touches memory other than the stack.
-    fn touches_memory(instruction: &Self::Instruction) -> bool;
+    fn touches_memory(&self) -> bool;
+}
+
+/// The state that an architecture's instructions work on.
+pub(super) trait Processor<'a>: fmt::Debug {
+    type Instruction: Instruction;
+
+    fn new(memory: Memory<'a>) -> Self;
 
     fn memory(&mut self) -> &mut Memory<'a>;
 
@@ -69,7 +72,7 @@ pub(super) struct Run<'a, P: Processor<'a>> {
 
 impl<'a, P: Processor<'a>> Run<'a, P> {
     pub(super) fn new(program: &'a dyn Program) -> Self {
-        Run { program, processor: P::new(Memory::new(program)), body: Body::default() }
+        Run { program, processor: P::new(Memory::new(program)), body: Body { steps: Vec::new() } }
     }
 
     fn run(&mut self) -> Result<(), Unproven> {
@@ -115,7 +118,7 @@ impl<'a, P: Processor<'a>> Run<'a, P> {
 
 impl<'a, P: Processor<'a>> Interpreter<'a> for Run<'a, P> {
     fn read(&mut self, start: u64) -> Result<(), Unproven> {
-        self.body = Body::read(start, |address| P::decode(self.program, address))?;
+        self.body = Body::read(start, |address| P::Instruction::decode(self.program, address))?;
         Ok(())
     }
 
@@ -141,13 +144,13 @@ impl<'a, P: Processor<'a>> Interpreter<'a> for Run<'a, P> {
     }
 
     fn numbers(&self) -> Vec<u64> {
-        let mut found: Vec<u64> = self.body.steps.iter().filter_map(|step| P::number(&step.instruction)).collect();
+        let mut found: Vec<u64> = self.body.steps.iter().filter_map(|step| step.instruction.number()).collect();
         found.sort_unstable();
         found.dedup();
         found
     }
 
     fn touches_memory(&self) -> bool {
-        self.body.steps.iter().any(|step| P::touches_memory(&step.instruction))
+        self.body.steps.iter().any(|step| step.instruction.touches_memory())
     }
 }

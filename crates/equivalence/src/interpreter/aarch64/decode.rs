@@ -2,6 +2,7 @@
 
 use crate::a64::{Word, bit_mask};
 use crate::interpreter::body::{Decoded, Flow};
+use crate::interpreter::processor;
 use crate::{Program, Unproven};
 
 /// Register 31 in most places: reads as 0, and ignores writes.
@@ -136,10 +137,30 @@ pub(super) enum Operation {
     Return { register: u32 },
 }
 
-pub(super) fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
-    let unknown = Unproven::Unknown(address);
-    let bits = program.code(address).first_chunk().filter(|_| address.is_multiple_of(4));
-    take_apart(address, u32::from_le_bytes(*bits.ok_or(unknown)?))
+impl processor::Instruction for Step {
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
+        let unknown = Unproven::Unknown(address);
+        let bits = program.code(address).first_chunk().filter(|_| address.is_multiple_of(4));
+        take_apart(address, u32::from_le_bytes(*bits.ok_or(unknown)?))
+    }
+
+    fn number(&self) -> Option<u64> {
+        match self.operation {
+            Operation::Add { other: Source::Immediate(value), .. }
+            | Operation::Logic { other: Source::Immediate(value), flags: true, .. }
+            | Operation::CompareIf { other: Source::Immediate(value), .. }
+            | Operation::Constant { value, .. } => Some((value as i64).unsigned_abs()),
+            Operation::Branch(Condition::Bit { bit, .. }) => Some(1 << bit),
+            _ => None,
+        }
+    }
+
+    fn touches_memory(&self) -> bool {
+        matches!(self.operation, Operation::Memory(Access { place, .. }) if match place {
+            Place::Literal(_) => false,
+            Place::Based { base, .. } | Place::Index { base, .. } => base != STACK,
+        })
+    }
 }
 
 pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Unproven> {
@@ -397,24 +418,4 @@ fn access(word: Word) -> Option<Access> {
         }
         () => None,
     }
-}
-
-/// A number that an instruction compares with or adds.
-pub(super) fn number(step: &Step) -> Option<u64> {
-    match step.operation {
-        Operation::Add { other: Source::Immediate(value), .. }
-        | Operation::Logic { other: Source::Immediate(value), flags: true, .. }
-        | Operation::CompareIf { other: Source::Immediate(value), .. }
-        | Operation::Constant { value, .. } => Some((value as i64).unsigned_abs()),
-        Operation::Branch(Condition::Bit { bit, .. }) => Some(1 << bit),
-        _ => None,
-    }
-}
-
-/// Whether an instruction touches memory other than the stack.
-pub(super) fn touches_memory(step: &Step) -> bool {
-    matches!(step.operation, Operation::Memory(Access { place, .. }) if match place {
-        Place::Literal(_) => false,
-        Place::Based { base, .. } | Place::Index { base, .. } => base != STACK,
-    })
 }

@@ -1,12 +1,11 @@
 //! Registers, and one run of a function.
 
-use super::decode::{self, Condition, LINK, Operation, STACK, Step, ZERO};
+use super::decode::{Condition, LINK, Operation, STACK, Step, ZERO};
 use super::flags::Flags;
+use crate::Unproven;
 use crate::interpreter::Argument;
-use crate::interpreter::body::Decoded;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::processor::{self, Budget};
-use crate::{Program, Unproven};
 
 /// Registers that a function has to restore (Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1).
 const CALLERS: std::ops::Range<usize> = 19..30;
@@ -105,18 +104,6 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
             budget: Budget::default(),
             callers: [0; CALLERS.end - CALLERS.start],
         }
-    }
-
-    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
-        decode::decode(program, address)
-    }
-
-    fn number(step: &Step) -> Option<u64> {
-        decode::number(step)
-    }
-
-    fn touches_memory(step: &Step) -> bool {
-        decode::touches_memory(step)
     }
 
     fn memory(&mut self) -> &mut Memory<'a> {

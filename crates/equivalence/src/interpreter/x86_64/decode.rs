@@ -4,6 +4,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use super::{Processor, general, repeated, vector};
 use crate::interpreter::body::{Decoded, Flow};
+use crate::interpreter::processor;
 use crate::{Program, Unproven};
 
 /// Whether an operand of an x86_64 instruction is an immediate.
@@ -31,34 +32,39 @@ pub(in crate::interpreter) struct Step {
     pub(super) execution: Execution,
 }
 
-pub(super) fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
-    let bytes = program.code(address);
-    let bytes = &bytes[..bytes.len().min(15)];
-    let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
-    let execution = execution(&instruction).filter(|_| !instruction.is_invalid()).ok_or(Unproven::Unknown(address))?;
-    let flow = flow(&instruction).ok_or(Unproven::Indirect(address))?;
-    Ok(Decoded { instruction: Step { instruction, execution }, flow, behind: instruction.next_ip() })
-}
-
-pub(super) fn number(instruction: &Instruction) -> Option<u64> {
-    let last = instruction.op_count().saturating_sub(1);
-    match instruction.mnemonic() {
-        Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Add | Mnemonic::Test
-            if last == 1 && is_immediate(instruction.op_kind(last)) =>
-        {
-            Some((instruction.immediate(last) as i64).unsigned_abs())
-        }
-        Mnemonic::Lea => Some((instruction.memory_displacement64() as i64).unsigned_abs()),
-        _ => None,
+impl processor::Instruction for Step {
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
+        let bytes = program.code(address);
+        let bytes = &bytes[..bytes.len().min(15)];
+        let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+        let execution =
+            execution(&instruction).filter(|_| !instruction.is_invalid()).ok_or(Unproven::Unknown(address))?;
+        let flow = flow(&instruction).ok_or(Unproven::Indirect(address))?;
+        Ok(Decoded { instruction: Step { instruction, execution }, flow, behind: instruction.next_ip() })
     }
-}
 
-pub(super) fn touches_memory(instruction: &Instruction) -> bool {
-    instruction.mnemonic() != Mnemonic::Lea
-        && instruction.mnemonic() != Mnemonic::Nop
-        && (instruction.is_string_instruction()
-            || (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory)
-                && !matches!(instruction.memory_base(), Register::RSP | Register::RIP | Register::None))
+    fn number(&self) -> Option<u64> {
+        let instruction = &self.instruction;
+        let last = instruction.op_count().saturating_sub(1);
+        match instruction.mnemonic() {
+            Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Add | Mnemonic::Test
+                if last == 1 && is_immediate(instruction.op_kind(last)) =>
+            {
+                Some((instruction.immediate(last) as i64).unsigned_abs())
+            }
+            Mnemonic::Lea => Some((instruction.memory_displacement64() as i64).unsigned_abs()),
+            _ => None,
+        }
+    }
+
+    fn touches_memory(&self) -> bool {
+        let instruction = &self.instruction;
+        instruction.mnemonic() != Mnemonic::Lea
+            && instruction.mnemonic() != Mnemonic::Nop
+            && (instruction.is_string_instruction()
+                || (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory)
+                    && !matches!(instruction.memory_base(), Register::RSP | Register::RIP | Register::None))
+    }
 }
 
 /// `None` for an indirect branch.

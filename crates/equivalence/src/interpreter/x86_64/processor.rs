@@ -2,13 +2,12 @@
 
 use iced_x86::{Instruction, OpKind, Register};
 
-use super::decode::{self, Step, unknown, unset};
+use super::decode::{Step, unknown, unset};
 use super::flags::{Flags, mask};
 use crate::interpreter::Argument;
-use crate::interpreter::body::Decoded;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::processor::{self, Budget};
-use crate::{Program, Unproven, is_immediate};
+use crate::{Unproven, is_immediate};
 
 pub(super) const RAX: usize = 0;
 pub(super) const RCX: usize = 1;
@@ -63,18 +62,6 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
             budget: Budget::default(),
             callers: [0; CALLERS.len()],
         }
-    }
-
-    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
-        decode::decode(program, address)
-    }
-
-    fn number(step: &Step) -> Option<u64> {
-        decode::number(&step.instruction)
-    }
-
-    fn touches_memory(step: &Step) -> bool {
-        decode::touches_memory(&step.instruction)
     }
 
     fn memory(&mut self) -> &mut Memory<'a> {
