@@ -21,7 +21,6 @@ mod program;
 mod proof;
 mod unproven;
 
-pub use interpreter::is_immediate;
 pub use program::Program;
 pub use proof::{Prover, Strictness};
 pub use unproven::Unproven;

@@ -1,5 +1,7 @@
 //! The whole plan of a graft: what a program contains, and the edits.
 
+use std::collections::BTreeSet;
+
 use format::{Arch, Role, StringFunction, entries, parameters};
 
 use crate::blob::{Blob, BlobError};
@@ -104,15 +106,12 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     if let Some(pair) = sites.windows(2).find(|pair| pair[1].0 - pair[0].0 < machine.jump_size()) {
         return Err(Refusal::NoRoom { role: pair[0].1, address: pair[0].0 }.into());
     }
-    let strings = match blob.has_strings() {
-        true => redirected(&mut code, &family, &mut jumps, blob)?,
-        false => Vec::new(),
-    };
-    let donated = StringFunction::all().filter(|function| blob.brings(*function)).collect();
-    let strings_absent = match blob.has_strings() {
-        true => strings::absent(&strings, &donated, !code.symbols.is_empty()),
-        false => Vec::new(),
-    };
+    let (mut strings, mut strings_absent) = (Vec::new(), Vec::new());
+    if blob.has_strings() {
+        let donated = StringFunction::all().filter(|function| blob.brings(*function)).collect();
+        strings = redirected(&mut code, &family, &mut jumps, blob, &donated)?;
+        strings_absent = strings::absent(&strings, &donated, !code.symbols.is_empty());
+    }
 
     let parameters = Parameters {
         errno_offset,
@@ -153,12 +152,12 @@ fn redirected(
     family: &Family,
     jumps: &mut Vec<Jump>,
     blob: &Blob,
+    donated: &BTreeSet<StringFunction>,
 ) -> Result<Vec<StringEntry>, Trouble> {
     let room = blob.room()?;
     let taken: Vec<u64> = jumps.iter().map(|jump| jump.site).collect();
     let entries = jumps.iter().filter(|jump| jump.number.is_some()).count();
-    let others = StringFunction::all().filter(|function| blob.brings(*function)).collect();
-    let found = strings::find(code, family, &others, &taken, room.saturating_sub(entries));
+    let found = strings::find(code, family, donated, &taken, room.saturating_sub(entries));
     if !found.iter().any(|entry| entry.kept.is_none()) {
         let reasons: Vec<String> = found
             .iter()

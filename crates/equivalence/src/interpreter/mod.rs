@@ -17,7 +17,6 @@ use std::fmt;
 use format::Arch;
 
 pub(crate) use memory::{Memory, PAGE};
-pub use x86_64::is_immediate;
 
 use crate::{Program, Unproven};
 

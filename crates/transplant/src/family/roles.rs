@@ -57,32 +57,22 @@ pub(super) fn candidates(code: &mut Code<'_>, table: u64) -> Result<Candidates, 
     for place in places {
         survey.add(code, place, table);
     }
-    survey.lookups = survey
-        .seen
-        .iter()
-        .filter(|(_, seen)| {
-            let tells = [Deed::TestsAlignment, Deed::ReadsIndexByte, Deed::Threshold];
-            seen.table
-                && seen.deeds.stores == 0
-                && seen.function.calls.is_empty()
-                && seen.function.instructions.len() < 60
-                && !tells.iter().any(|deed| seen.deeds.has(*deed))
-        })
-        .map(|(start, _)| *start)
-        .collect();
-    survey.group_finders = survey
-        .seen
-        .iter()
-        .filter(|(_, seen)| {
-            survey.knows_table(seen)
-                && seen.deeds.finds_group()
-                && seen.deeds.stores == 0
-                && survey.further(seen).next().is_none()
-                && seen.deeds.has(Deed::CountsClasses)
-                && !seen.deeds.has(Deed::Reserved)
-        })
-        .map(|(start, _)| *start)
-        .collect();
+    survey.lookups = survey.starts(|seen| {
+        let tells = [Deed::TestsAlignment, Deed::ReadsIndexByte, Deed::Threshold];
+        seen.table
+            && seen.deeds.stores == 0
+            && seen.function.calls.is_empty()
+            && seen.function.instructions.len() < 60
+            && !tells.iter().any(|deed| seen.deeds.has(*deed))
+    });
+    survey.group_finders = survey.starts(|seen| {
+        survey.knows_table(seen)
+            && seen.deeds.finds_group()
+            && seen.deeds.stores == 0
+            && survey.further(seen).next().is_none()
+            && seen.deeds.has(Deed::CountsClasses)
+            && !seen.deeds.has(Deed::Reserved)
+    });
     let callers: Vec<u64> = survey
         .group_finders
         .iter()
@@ -107,6 +97,11 @@ impl Survey {
         let deeds = code.machine.deeds(code, &function);
         let refers = function.refers_into(around(table));
         self.seen.insert(start, Seen { function, deeds, table: refers });
+    }
+
+    /// The starts of the functions that have a property.
+    fn starts(&self, has: impl Fn(&Seen) -> bool) -> BTreeSet<u64> {
+        self.seen.iter().filter(|(_, seen)| has(seen)).map(|(start, _)| *start).collect()
     }
 
     /// Whether a function refers to the table, itself or through a lookup.

@@ -32,18 +32,9 @@ pub(super) enum Shift {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     Immediate(u64),
-    Shifted {
-        register: u32,
-        shift: Shift,
-        by: u32,
-    },
-    /// The lowest bytes of a register, extended with the sign or with zeros, and shifted left.
-    Extended {
-        register: u32,
-        bytes: u32,
-        signed: bool,
-        by: u32,
-    },
+    Shifted { register: u32, shift: Shift, by: u32 },
+    // The lowest bytes of a register, extended with the sign or with zeros, and shifted left.
+    Extended { register: u32, bytes: u32, signed: bool, by: u32 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,18 +87,11 @@ pub(super) struct Access {
 /// The address of a load or a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// An address that the instruction contains.
+    // An address that the instruction contains.
     Literal(u64),
-    /// A register and an offset. After the access the register is changed by `step`.
-    Based {
-        base: u32,
-        by: i64,
-        step: Option<i64>,
-    },
-    Index {
-        base: u32,
-        index: Source,
-    },
+    // A register and an offset. After the access the register is changed by `step`.
+    Based { base: u32, by: i64, step: Option<i64> },
+    Index { base: u32, index: Source },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,21 +7,6 @@ use crate::interpreter::body::{Decoded, Flow};
 use crate::interpreter::processor;
 use crate::{Program, Unproven};
 
-/// Whether an operand of an x86_64 instruction is an immediate.
-pub fn is_immediate(kind: OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Immediate8
-            | OpKind::Immediate8to16
-            | OpKind::Immediate8to32
-            | OpKind::Immediate8to64
-            | OpKind::Immediate16
-            | OpKind::Immediate32
-            | OpKind::Immediate32to64
-            | OpKind::Immediate64
-    )
-}
-
 /// Executes an instruction.
 pub(in crate::interpreter) type Execution = fn(&mut Processor<'_>, &Instruction) -> Result<(), Unproven>;
 
@@ -45,12 +30,9 @@ impl processor::Instruction for Step {
 
     fn number(&self) -> Option<u64> {
         let instruction = &self.instruction;
-        let last = instruction.op_count().saturating_sub(1);
         match instruction.mnemonic() {
-            Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Add | Mnemonic::Test
-                if last == 1 && is_immediate(instruction.op_kind(last)) =>
-            {
-                Some((instruction.immediate(last) as i64).unsigned_abs())
+            Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Add | Mnemonic::Test => {
+                instruction.try_immediate(1).ok().map(|number| (number as i64).unsigned_abs())
             }
             Mnemonic::Lea => Some((instruction.memory_displacement64() as i64).unsigned_abs()),
             _ => None,

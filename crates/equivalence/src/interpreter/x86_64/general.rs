@@ -3,9 +3,9 @@
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
 use super::decode::{Execution, unknown, unset};
-use super::flags::{ALL, CARRY, Flags, OVERFLOW, ZERO, mask, top};
+use super::flags::{ALL, CARRY, Flags, OVERFLOW, ZERO, flag, mask, top};
 use super::processor::{Processor, RAX, RBP, RDX, RSP, WHOLE, mask_of_bytes};
-use crate::{Unproven, is_immediate};
+use crate::Unproven;
 
 /// Returns the execution of an instruction; `None` if it cannot be executed here.
 pub(super) fn execution(i: &Instruction) -> Option<Execution> {
@@ -20,18 +20,14 @@ pub(super) fn execution(i: &Instruction) -> Option<Execution> {
         M::Mov => |p, i| {
             let of_alignment = i.op1_kind() == OpKind::Register && p.is_of_alignment(i, 1);
             let (value, known) = p.operand(i, 1)?;
-            p.set(i, 0, value, known)?;
-            p.note_alignment(i, of_alignment);
-            Ok(())
+            p.set_first(i, value, known, of_alignment)
         },
         M::Lea => |p, i| {
             let mut registers = [i.memory_base(), i.memory_index()].into_iter().filter(|it| *it != Register::None);
             let of_alignment = registers.all(|register| register.is_gpr64() && p.of_alignment[register.number()])
                 && i.memory_index_scale() == 1;
             let (address, _) = p.address(i)?;
-            p.set(i, 0, address, WHOLE)?;
-            p.note_alignment(i, of_alignment);
-            Ok(())
+            p.set_first(i, address, WHOLE, of_alignment)
         },
         M::Movzx => |p, i| p.set(i, 0, p.value(i, 1)?, WHOLE),
         M::Movsx | M::Movsxd => |p, i| p.set(i, 0, extended(p.value(i, 1)?, Processor::size(i, 1)), WHOLE),
@@ -138,7 +134,7 @@ fn test_bit(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     let set = value >> (bit % (8 * Processor::size(i, 0) as u64)) & 1 == 1;
     p.flags_of_alignment = false;
     p.flags.lose(ALL & !ZERO);
-    p.flags.set(CARRY, if set { CARRY } else { 0 });
+    p.flags.set(CARRY, flag(set, CARRY));
     Ok(())
 }
 
@@ -194,7 +190,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     let carries = matches!(mnemonic, Mnemonic::Adc | Mnemonic::Sbb);
     let of_alignment = !carries && p.is_of_alignment(i, 0) && (i.op_count() == 1 || p.is_of_alignment(i, 1));
     // Only for a test of the lowest four bits, and not for the distance between two pointers, for example.
-    let asks = matches!(mnemonic, Mnemonic::Test | Mnemonic::And) && is_immediate(i.op1_kind()) && (1..16).contains(&b);
+    let asks = matches!(mnemonic, Mnemonic::Test | Mnemonic::And) && matches!(i.try_immediate(1), Ok(1..16));
     p.flags_of_alignment = of_alignment && asks;
     match known == WHOLE {
         true => p.flags.set(which, flags),
@@ -203,9 +199,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     if matches!(mnemonic, Mnemonic::Cmp | Mnemonic::Test) {
         return Ok(());
     }
-    p.set(i, 0, result, known)?;
-    p.note_alignment(i, of_alignment);
-    Ok(())
+    p.set_first(i, result, known, of_alignment)
 }
 
 /// The bytes below the first unknown one.
@@ -225,7 +219,6 @@ fn shift(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     if by >= bits {
         return Err(unknown(i));
     }
-    let flag = |set: bool| if set { CARRY } else { 0 };
     let signed = extended(value, size).cast_signed();
     let (result, carry) = match i.mnemonic() {
         Mnemonic::Shl => (value << by, value >> (bits - by) & 1 == 1),
@@ -240,7 +233,7 @@ fn shift(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     };
     let result = result & mask(size);
     p.flags_of_alignment = false;
-    p.flags.set(ALL & !OVERFLOW, Flags::of_result(result, size) | flag(carry));
+    p.flags.set(ALL & !OVERFLOW, Flags::of_result(result, size) | flag(carry, CARRY));
     p.flags.lose(OVERFLOW);
     p.set(i, 0, result, WHOLE)
 }

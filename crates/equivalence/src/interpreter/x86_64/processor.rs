@@ -4,10 +4,10 @@ use iced_x86::{Instruction, OpKind, Register};
 
 use super::decode::{Step, unknown, unset};
 use super::flags::{Flags, mask};
+use crate::Unproven;
 use crate::interpreter::Argument;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::processor::{self, Budget};
-use crate::{Unproven, is_immediate};
 
 pub(super) const RAX: usize = 0;
 pub(super) const RCX: usize = 1;
@@ -213,8 +213,7 @@ impl Processor<'_> {
                 let (value, known) = self.load(instruction, Processor::size(instruction, operand).min(8))?;
                 Ok((value as u64, known as u8))
             }
-            kind if is_immediate(kind) => Ok((instruction.immediate(operand), WHOLE)),
-            _ => Err(unknown(instruction)),
+            _ => Ok((instruction.try_immediate(operand).map_err(|_| unknown(instruction))?, WHOLE)),
         }
     }
 
@@ -266,16 +265,24 @@ impl Processor<'_> {
                 let (number, high) = place(instruction.op_register(operand));
                 !high && self.of_alignment[number]
             }
-            kind => is_immediate(kind),
+            _ => instruction.try_immediate(operand).is_ok(),
         }
     }
 
-    /// Records the same for a register that has been written.
-    pub(super) fn note_alignment(&mut self, instruction: &Instruction, of_alignment: bool) {
+    /// Writes to the first operand, and records the same for it if it is a register.
+    pub(super) fn set_first(
+        &mut self,
+        instruction: &Instruction,
+        value: u64,
+        known: u8,
+        of_alignment: bool,
+    ) -> Result<(), Unproven> {
+        self.set(instruction, 0, value, known)?;
         if instruction.op0_kind() == OpKind::Register {
             let (number, high) = place(instruction.op0_register());
             self.of_alignment[number] = of_alignment && !high;
         }
+        Ok(())
     }
 
     /// Writes to a general operand.

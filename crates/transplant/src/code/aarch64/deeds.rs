@@ -4,7 +4,7 @@ use super::super::{Code, Deed, Deeds, Flow, Function};
 use super::values::{self, State};
 use equivalence::a64::Word;
 
-use super::word::{Decoding, FRAME, Operation, ZERO};
+use super::word::{FRAME, Operation, ZERO, flow, operation};
 use super::word_at;
 
 pub(super) fn of(code: &Code<'_>, function: &Function) -> Deeds {
@@ -18,10 +18,10 @@ pub(super) fn of(code: &Code<'_>, function: &Function) -> Deeds {
 }
 
 fn note(deeds: &mut Deeds, code: &Code<'_>, word: Word, state: State) {
-    let deed = match word.operation() {
+    let deed = match operation(word) {
         Operation::Memory(access) => {
             // musl's a_crash is a store to address 0. Some compilers know that control ends there.
-            let ends = || word_at(code.image, word.address + 4).is_some_and(|next| next.flow() == Flow::Trap);
+            let ends = || word_at(code.image, word.address + 4).is_some_and(|next| flow(next) == Flow::Trap);
             let to_stack = matches!(access.base, ZERO | FRAME);
             if access.stores && !to_stack && state.known(access.base) != Some(0) && !ends() {
                 deeds.stores += 1;
@@ -62,7 +62,7 @@ fn note(deeds: &mut Deeds, code: &Code<'_>, word: Word, state: State) {
 
 /// Whether the word is the lower half of the threshold, or stores a byte before a block's last two.
 pub(super) fn is_mark(word: Word) -> bool {
-    match word.operation() {
+    match operation(word) {
         Operation::Constant { value, .. } => matches!(value, 0xffeb | 0xffec),
         Operation::Memory(access) => access.stores && (access.size, access.offset) == (1, -3) && access.base != ZERO,
         _ => false,

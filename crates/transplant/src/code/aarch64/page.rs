@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::values::{SCRATCH, State, Value, calls, each, follows};
 use equivalence::a64::Word;
 
-use super::word::{Access, Decoding, FRAME, Operation, ZERO};
+use super::word::{Access, FRAME, Operation, ZERO, operation, reads, selects, writes};
 use super::word_at;
 use crate::code::Code;
 
@@ -14,7 +14,7 @@ use crate::code::Code;
 /// instruction that makes it. `None` if it cannot be followed everywhere.
 pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     let first = word_at(code.image, start)?;
-    let Operation::Address { to, value } = first.operation() else { return None };
+    let Operation::Address { to, value } = operation(first) else { return None };
     let mut made = Made::default();
     // Bytes that are not an instruction may read as one.
     if to == ZERO {
@@ -80,8 +80,8 @@ impl Bare {
 
     /// Updates the places by an instruction that is not the start of something else.
     fn step(&mut self, word: Word) {
-        let (mut registers, writes) = (self.registers & !word.writes(), word.writes());
-        match word.operation() {
+        let (mut registers, writes) = (self.registers & !writes(word), writes(word));
+        match operation(word) {
             Operation::Move { to, from } if self.holds(from) && to != ZERO => registers |= 1 << to,
             Operation::Memory(access) => {
                 registers |= self.access(&access);
@@ -93,7 +93,7 @@ impl Bare {
                 self.moved(to, (to == from).then_some(value));
             }
             Operation::Logic { to: Some(ZERO), .. } | Operation::Sum { to: Some(ZERO), .. } => self.moved(ZERO, None),
-            _ if word.selects() && word.reads() & self.registers != 0 => registers |= writes,
+            _ if selects(word) && reads(word) & self.registers != 0 => registers |= writes,
             _ if calls(word) => registers &= !SCRATCH,
             _ if writes >> FRAME & 1 == 1 => self.moved(FRAME, None),
             _ => {}
@@ -148,7 +148,7 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
             continue;
         };
         code.steps_left.set(code.steps_left.get().checked_sub(1)?);
-        let read = word.reads() & bare.registers;
+        let read = reads(word) & bare.registers;
         let following = follows(code, word);
         bare.step(word);
         if read != 0 {
@@ -198,7 +198,7 @@ impl Made {
     fn step(&mut self, code: &Code<'_>, state: &mut State, word: Word) {
         self.found.extend(state.step(code, word).map(|made| (made, word.address)));
         // Loaded from a table of addresses.
-        let loaded = each(word.writes()).filter_map(|register| state.address(register));
+        let loaded = each(writes(word)).filter_map(|register| state.address(register));
         self.found.extend(loaded.map(|loaded| (loaded, word.address)));
         for register in each(state.held()) {
             if matches!(state.get(register), Some(Value::Result(_) | Value::Thread(_))) {
@@ -214,9 +214,9 @@ impl Made {
         while let Some((address, mut state)) = open.pop() {
             let Some(word) = word_at(code.image, address) else { continue };
             code.steps_left.set(code.steps_left.get().checked_sub(1)?);
-            if word.reads() & state.held() == 0 {
+            if reads(word) & state.held() == 0 {
                 // Other numbers and addresses do not matter.
-                state.forget(if calls(word) { word.writes() | SCRATCH } else { word.writes() });
+                state.forget(if calls(word) { writes(word) | SCRATCH } else { writes(word) });
             } else {
                 self.step(code, &mut state, word);
             }

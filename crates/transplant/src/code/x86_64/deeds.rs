@@ -3,8 +3,6 @@
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Deed, Deeds, Function};
-use equivalence::is_immediate;
-
 use super::all;
 use crate::image::Image;
 
@@ -25,19 +23,9 @@ fn note_memory(deeds: &mut Deeds, instruction: &Instruction) {
         return;
     }
     let base = instruction.memory_base();
-    let writes = matches!(
-        mnemonic,
-        Mnemonic::Mov
-            | Mnemonic::Add
-            | Mnemonic::Sub
-            | Mnemonic::Or
-            | Mnemonic::And
-            | Mnemonic::Xor
-            | Mnemonic::Inc
-            | Mnemonic::Dec
-            | Mnemonic::Xchg
-            | Mnemonic::Cmpxchg
-    );
+    use Mnemonic as M;
+    let writes =
+        matches!(mnemonic, M::Mov | M::Add | M::Sub | M::Or | M::And | M::Xor | M::Inc | M::Dec | M::Xchg | M::Cmpxchg);
     if first && writes && !matches!(base, Register::RSP | Register::RBP) {
         deeds.stores += 1;
     }
@@ -45,7 +33,7 @@ fn note_memory(deeds: &mut Deeds, instruction: &Instruction) {
         return;
     }
     let displacement = instruction.memory_displacement64() as i64;
-    let freed = || is_immediate(instruction.op1_kind()) && instruction.immediate(1) & 0xff == 0xff;
+    let freed = || instruction.try_immediate(1).is_ok_and(|value| value & 0xff == 0xff);
     let deed = match (instruction.memory_size().size(), displacement, mnemonic) {
         (1, -3, Mnemonic::Movzx | Mnemonic::Cmp | Mnemonic::Test) => Deed::ReadsIndexByte,
         (1, -3, Mnemonic::Mov | Mnemonic::And) if !first => Deed::ReadsIndexByte,
@@ -58,8 +46,7 @@ fn note_memory(deeds: &mut Deeds, instruction: &Instruction) {
 
 fn note_numbers(deeds: &mut Deeds, instruction: &Instruction) {
     let mnemonic = instruction.mnemonic();
-    let last = instruction.op_count().checked_sub(1).filter(|last| is_immediate(instruction.op_kind(*last)));
-    let value = last.map(|last| instruction.immediate(last));
+    let value = instruction.op_count().checked_sub(1).and_then(|last| instruction.try_immediate(last).ok());
     let deed = match (mnemonic, value) {
         (Mnemonic::Cmp | Mnemonic::Mov, Some(0x1ffeb | 0x1ffec)) => Deed::Threshold,
         (Mnemonic::Cmp, Some(0x2f | 0x30)) => Deed::CountsClasses,

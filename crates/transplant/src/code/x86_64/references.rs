@@ -7,8 +7,6 @@ use std::ops::Range;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Code, Function, Reference};
-use equivalence::is_immediate;
-
 use super::{all as instructions, at};
 
 /// Every place that reads as a reference into the range: four bytes that are an address, or a distance from the end of
@@ -44,13 +42,9 @@ pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeSet<(u64
         {
             refers.insert((target, instruction.ip()));
         }
-        for op in (0..instruction.op_count()).filter(|_| absolute) {
-            if is_immediate(instruction.op_kind(op)) && instruction.mnemonic() == Mnemonic::Mov {
-                let value = instruction.immediate(op);
-                if value > 0x1_0000 {
-                    refers.insert((value, instruction.ip()));
-                }
-            }
+        if absolute && instruction.mnemonic() == Mnemonic::Mov {
+            let values = (0..instruction.op_count()).filter_map(|op| instruction.try_immediate(op).ok());
+            refers.extend(values.filter(|value| *value > 0x1_0000).map(|value| (value, instruction.ip())));
         }
     }
     refers
