@@ -31,7 +31,7 @@ use crate::thread_storage::ThreadStorage;
 
 /// Everything that goes into a grafted file.
 #[derive(Debug)]
-pub(crate) struct Inset<'a> {
+pub(crate) struct Parts<'a> {
     pub(crate) machine: &'static dyn Machine,
     pub(crate) image: &'a Image<'a>,
     pub(crate) relocations: &'a Relocations,
@@ -64,8 +64,8 @@ pub(crate) struct Parameters {
 }
 
 /// Returns the grafted file.
-pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
-    let Inset { machine, image, relocations, location, mut blob, jumps, main, parameters: given } = inset;
+pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
+    let Parts { machine, image, relocations, location, mut blob, jumps, main, parameters: given } = parts;
     let page = machine.page();
     let first = image.loads().map(|load| load.address).min().unwrap_or(0);
     let Location { base, offset } = location;
@@ -173,7 +173,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
 
 /// Why no file was made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum PlanError {
     #[error(transparent)]
     Refusal(#[from] Refusal),
     #[error(transparent)]
@@ -192,7 +192,7 @@ struct Place {
 }
 
 /// Writes the note of redirected entry points (docs/note.md): distances, each from its own place.
-fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), Trouble> {
+fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), PlanError> {
     let at = blob.symbol("transplant_entries")? + note::HEAD as u64;
     if entries.len() > blob.room()? {
         return Err(BlobError::Layout("it has no room for the entry points".to_owned()).into());

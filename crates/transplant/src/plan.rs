@@ -8,7 +8,7 @@ use crate::blob::{Blob, BlobError};
 use crate::code::{self, Code, Flow};
 use crate::family::{self, Family};
 use crate::image::Image;
-use crate::layout::{Inset, Jump, Parameters, Trouble, assemble};
+use crate::layout::{Jump, Parameters, Parts, PlanError, assemble};
 use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
@@ -59,12 +59,12 @@ pub struct Plan {
 pub fn plan(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Plan, Refusal>, BlobError> {
     match planned(program, blob, as_if_stripped) {
         Ok(plan) => Ok(Ok(plan)),
-        Err(Trouble::Refusal(refusal)) => Ok(Err(refusal)),
-        Err(Trouble::Blob(error)) => Err(error),
+        Err(PlanError::Refusal(refusal)) => Ok(Err(refusal)),
+        Err(PlanError::Blob(error)) => Err(error),
     }
 }
 
-fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Trouble> {
+fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, PlanError> {
     let image = Image::parse(program)?;
     let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     if blob.arch != image.arch {
@@ -78,7 +78,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     libc::check_fork(&code, &family)?;
     let end = libc::thread_end(&mut code)?;
     libc::check_threads(&mut code, end)?;
-    let handover = libc::main(&code)?;
+    let main_call = libc::main(&code)?;
 
     let mut entries: Vec<Entry> = Vec::new();
     let mut jumps = Vec::new();
@@ -116,21 +116,21 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     let parameters = Parameters {
         errno_offset,
         key_destructors: end.map(|end| end.destructors),
-        main: handover.main,
+        main: main_call.main,
         calls: calls(&code, &family),
     };
     let symbols = !code.symbols.is_empty();
-    let inset = Inset {
+    let parts = Parts {
         machine,
         image: &image,
         relocations: &relocations,
         location: Location::of(&code),
         blob: blob.clone(),
         jumps,
-        main: handover.edit,
+        main: main_call.edit,
         parameters,
     };
-    let graft = assemble(inset)?;
+    let graft = assemble(parts)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
     Ok(Plan {
         arch: image.arch,
@@ -153,7 +153,7 @@ fn redirected(
     jumps: &mut Vec<Jump>,
     blob: &Blob,
     donated: &BTreeSet<StringFunction>,
-) -> Result<Vec<StringEntry>, Trouble> {
+) -> Result<Vec<StringEntry>, PlanError> {
     let room = blob.room()?;
     let taken: Vec<u64> = jumps.iter().map(|jump| jump.site).collect();
     let entries = jumps.iter().filter(|jump| jump.number.is_some()).count();

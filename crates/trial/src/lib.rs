@@ -20,7 +20,7 @@ use inspector::{Arch, Source, Strings, name};
 use object::{Object, ObjectSymbol};
 use tempfile::TempDir;
 
-use failure::{Failure, Manner};
+use failure::{Failure, FailureKind};
 use linker::{Linker, Mode, StartFiles};
 use run::Runner;
 
@@ -209,7 +209,7 @@ impl<'o> Trial<'o> {
         }
         let failure = match self.attempt(case, linker, mode, &self.libc, true) {
             Ok(detail) => return outcome.checks.push(Check::new(name, true, detail)),
-            Err(failure) if failure.manner == Manner::Machine => return outcome.leave_out(name, failure.detail),
+            Err(failure) if failure.kind == FailureKind::Machine => return outcome.leave_out(name, failure.detail),
             Err(failure) => failure,
         };
         let Some(stock) = self.options.stock.as_deref() else {
@@ -218,7 +218,7 @@ impl<'o> Trial<'o> {
         match self.attempt(case, linker, mode, stock, false) {
             Ok(_) => outcome.checks.push(Check::new(name, false, format!("{} (on stock it works)", failure.detail))),
             // Only the same failure of stock excuses the graft: a crash does not excuse a hang.
-            Err(on_stock) if on_stock.manner == failure.manner => {
+            Err(on_stock) if on_stock.kind == failure.kind => {
                 outcome
                     .leave_out(name, format!("stock fails too, so it says nothing of the graft: {}", failure.detail));
             }
@@ -237,7 +237,8 @@ impl<'o> Trial<'o> {
         libc: &Path,
         graft: bool,
     ) -> Result<String, Failure> {
-        let machine = |what: &str, error: std::io::Error| Failure::new(Manner::Machine, format!("{what}: {error}"));
+        let machine =
+            |what: &str, error: std::io::Error| Failure::new(FailureKind::Machine, format!("{what}: {error}"));
         let folder =
             tempfile::tempdir_in(self.folder.path()).map_err(|error| machine("cannot make a folder", error))?;
         let put = |name: &str, bytes: &[u8]| -> Result<PathBuf, Failure> {
@@ -248,7 +249,7 @@ impl<'o> Trial<'o> {
         let mut first = Vec::new();
         let references = |names: &[&str]| {
             references::object(self.suite, names)
-                .map_err(|error| Failure::new(Manner::Machine, format!("cannot make an object: {error}")))
+                .map_err(|error| Failure::new(FailureKind::Machine, format!("cannot make an object: {error}")))
         };
         if !case.named_first.is_empty() {
             first.push(put("first.o", &references(case.named_first)?)?);
@@ -260,10 +261,10 @@ impl<'o> Trial<'o> {
         }
         let executable = folder.path().join("program");
         let inputs = linker::Inputs { start: &self.start, first: &first, libc, last: &last, output: &executable };
-        linker.link(&inputs, mode, self.arch, folder.path()).map_err(|said| Failure::new(Manner::Link, said))?;
+        linker.link(&inputs, mode, self.arch, folder.path()).map_err(|said| Failure::new(FailureKind::Link, said))?;
         if graft {
             let bytes = std::fs::read(&executable).map_err(|error| machine("cannot read the linked program", error))?;
-            self.carries(case, &bytes).map_err(|problem| Failure::new(Manner::Contents, problem))?;
+            self.carries(case, &bytes).map_err(|problem| Failure::new(FailureKind::Contents, problem))?;
         }
         let Some(runner) = &self.runner else { return Ok("linked; not run".to_owned()) };
         let seconds = runner.run(&executable, folder.path(), case.seconds)?;

@@ -36,7 +36,7 @@ impl fmt::Display for Mode {
 
 /// The form of a linker's command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum Interface {
     /// `ld` and every linker with the same arguments.
     Direct,
     /// A C compiler.
@@ -50,7 +50,7 @@ pub(crate) struct Linker {
     /// The linker's name in checks.
     pub(crate) name: String,
     program: PathBuf,
-    manner: Manner,
+    interface: Interface,
 }
 
 /// The files of a link.
@@ -105,14 +105,14 @@ impl Linker {
         let name = program.file_name().unwrap_or(OsStr::new("linker")).to_string_lossy().into_owned();
         let ends =
             |suffixes: &[&str]| suffixes.iter().any(|suffix| name == *suffix || name.ends_with(&format!("-{suffix}")));
-        let (name, manner) = if name == "zig" {
-            ("zig ld.lld".to_owned(), Manner::Zig)
+        let (name, interface) = if name == "zig" {
+            ("zig ld.lld".to_owned(), Interface::Zig)
         } else if ends(&["cc", "gcc", "clang"]) || name.starts_with("gcc-") || name.starts_with("clang-") {
-            (name, Manner::Driver)
+            (name, Interface::Driver)
         } else {
-            (name, Manner::Direct)
+            (name, Interface::Direct)
         };
-        Linker { name, program, manner }
+        Linker { name, program, interface }
     }
 
     /// Whether the linker links for `arch`. lld and mold link for every architecture; a GNU ld names those it was built
@@ -122,10 +122,10 @@ impl Linker {
             let output = Command::new(&self.program).arg(argument).stdin(Stdio::null()).output().ok()?;
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        match self.manner {
-            Manner::Zig => true,
-            Manner::Driver => answer("-dumpmachine").is_some_and(|triple| triple.trim().starts_with(&*arch.name())),
-            Manner::Direct => answer("-V").is_some_and(|text| {
+        match self.interface {
+            Interface::Zig => true,
+            Interface::Driver => answer("-dumpmachine").is_some_and(|triple| triple.trim().starts_with(&*arch.name())),
+            Interface::Direct => answer("-V").is_some_and(|text| {
                 let emulation = emulation(arch);
                 text.contains("LLD") || text.contains("mold") || emulation.is_some_and(|name| text.contains(name))
             }),
@@ -148,14 +148,14 @@ impl Linker {
 
     fn command(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch) -> Command {
         let mut command = Command::new(&self.program);
-        let (open, close) = match self.manner {
-            Manner::Driver => {
+        let (open, close) = match self.interface {
+            Interface::Driver => {
                 command.args(["-nostdlib", "-nostartfiles"]);
                 command.args(if mode == Mode::Static { &["-static", "-no-pie"][..] } else { &["-static-pie"] });
                 ("-Wl,--start-group", "-Wl,--end-group")
             }
-            Manner::Direct | Manner::Zig => {
-                command.args((self.manner == Manner::Zig).then_some("ld.lld"));
+            Interface::Direct | Interface::Zig => {
+                command.args((self.interface == Interface::Zig).then_some("ld.lld"));
                 command.args(emulation(arch).into_iter().flat_map(|emulation| ["-m", emulation]));
                 command.args(["-static", "--eh-frame-hdr"]);
                 if mode == Mode::StaticPie {
@@ -250,12 +250,12 @@ mod tests {
 
     #[test]
     fn linkers_are_told_apart_by_name() {
-        let manner = |path: &str| Linker::new(PathBuf::from(path)).manner;
-        assert_eq!(manner("/usr/bin/cc"), Manner::Driver);
-        assert_eq!(manner("x86_64-linux-gnu-gcc"), Manner::Driver);
-        assert_eq!(manner("/opt/zig"), Manner::Zig);
-        assert_eq!(manner("ld.lld"), Manner::Direct);
-        assert_eq!(manner("aarch64-linux-gnu-ld"), Manner::Direct);
-        assert_eq!(manner("mold"), Manner::Direct);
+        let interface = |path: &str| Linker::new(PathBuf::from(path)).interface;
+        assert_eq!(interface("/usr/bin/cc"), Interface::Driver);
+        assert_eq!(interface("x86_64-linux-gnu-gcc"), Interface::Driver);
+        assert_eq!(interface("/opt/zig"), Interface::Zig);
+        assert_eq!(interface("ld.lld"), Interface::Direct);
+        assert_eq!(interface("aarch64-linux-gnu-ld"), Interface::Direct);
+        assert_eq!(interface("mold"), Interface::Direct);
     }
 }

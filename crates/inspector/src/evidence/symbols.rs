@@ -211,11 +211,11 @@ impl<'a> Marks<'a> {
                 detail: format!("{detail}, beside a `malloc` that is not theirs"),
             });
         }
-        let served = match overridden {
+        let owner = match overridden {
             true => "; `malloc` is theirs: it has no `__libc_malloc_impl` below it",
             false => "; `malloc` is musl's weak one",
         };
-        Some(Verdict::Is(found, format!("{detail}{served}")))
+        Some(Verdict::Is(found, format!("{detail}{owner}")))
     }
 
     /// Whether this is a Rust program.
@@ -279,11 +279,11 @@ mod tests {
 
     #[test]
     fn stock_musl_is_told_from_a_program_that_brings_its_own() {
-        let insides = [symbol("__malloc_context", 1, STB_LOCAL), symbol("__malloc_size_classes", 2, STB_LOCAL)];
-        assert!(matches!(Marks::of(&insides).verdict(), Verdict::Beside { libc: "mallocng", .. }));
-        let stock = [&insides[..], &[symbol("malloc", 3, STB_WEAK)]].concat();
+        let internals = [symbol("__malloc_context", 1, STB_LOCAL), symbol("__malloc_size_classes", 2, STB_LOCAL)];
+        assert!(matches!(Marks::of(&internals).verdict(), Verdict::Beside { libc: "mallocng", .. }));
+        let stock = [&internals[..], &[symbol("malloc", 3, STB_WEAK)]].concat();
         assert!(matches!(Marks::of(&stock).verdict(), Verdict::Is("mallocng", _)));
-        let own = [&insides[..], &[symbol("malloc", 3, STB_GLOBAL)]].concat();
+        let own = [&internals[..], &[symbol("malloc", 3, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::of(&own).verdict(), Verdict::Beside { libc: "mallocng", .. }));
         let mimalloc = [&own[..], &[symbol("mi_malloc", 3, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::of(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));

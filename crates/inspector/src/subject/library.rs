@@ -111,12 +111,12 @@ fn malloc_of_musl(library: &Library<'_>, lite: &Part<'_>) -> Allocator {
         })
         .collect();
     let kinds: HashSet<&'static str> =
-        taken.iter().filter_map(|(_, part)| insides(|name| part.mentions(name))).collect();
+        taken.iter().filter_map(|(_, part)| internals(|name| part.mentions(name))).collect();
     let others: Vec<String> = library
         .parts
         .iter()
         .filter(|part| !taken.iter().any(|(_, taken)| taken.place == part.place))
-        .filter_map(|part| Some((part, insides(|name| part.exported(name).is_some())?)))
+        .filter_map(|part| Some((part, internals(|name| part.exported(name).is_some())?)))
         .filter(|(_, kind)| !kinds.contains(kind))
         .map(|(part, kind)| format!("{kind} is in member {}, which is not taken", library.label(part)))
         .collect();
@@ -156,7 +156,7 @@ fn graft(library: &Library<'_>, libc: Libc, malloc: &str) -> Graft {
 }
 
 /// Returns which of musl's allocators a member defines or uses internals of; `has` says whether it has a name.
-fn insides(has: impl Fn(&[u8]) -> bool) -> Option<&'static str> {
+fn internals(has: impl Fn(&[u8]) -> bool) -> Option<&'static str> {
     let kinds = [(name::MALLOCNG, &b"__malloc_context"[..]), (name::OLDMALLOC, b"__bin_chunk")];
     kinds.into_iter().find(|(_, inside)| has(inside)).map(|(kind, _)| kind)
 }

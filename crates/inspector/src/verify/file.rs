@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::Check;
 use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
 use crate::elf::{Elf, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
+use crate::entry_points::loads;
 use crate::report::Arch;
-use crate::transplanted::loads;
 
 /// Sizes of a section header and of a symbol, in bytes (64-bit; gABI, "Sections" and "Symbol Table").
 const SECTION_HEADER: usize = 64;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::{Check, parse};
 use crate::elf::{Elf, PT_LOAD, Segment};
+use crate::entry_points::loads;
 use crate::error::InspectError;
-use crate::transplanted::loads;
 
 /// Sizes of the ELF header and of a program header, in bytes (64-bit; gABI, "ELF Header" and "Program Header").
 pub(super) const ELF_HEADER: usize = 64;

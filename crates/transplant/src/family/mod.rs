@@ -159,7 +159,7 @@ fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
             let starts = [Some(site), site.checked_sub(4), site.checked_sub(8)];
             for start in starts.into_iter().flatten() {
                 let alone = match is_call {
-                    true => start != site && code.passes_on(start) == Some(target),
+                    true => start != site && code.thunk_target(start) == Some(target),
                     false => code.behind_landing_pad(start) == site,
                 };
                 if alone && code.is_start(start) && !core.values().any(|own| *own == start) {

@@ -96,7 +96,7 @@ pub(crate) fn find(
     room: usize,
 ) -> Vec<StringEntry> {
     let mut found = match code.symbols.is_empty() {
-        true => by_deeds(code, family, others),
+        true => by_behaviour(code, family, others),
         false => by_name(code, others),
     };
     found.sort_unstable_by_key(|entry| (entry.address, entry.function));
@@ -144,7 +144,7 @@ fn prove_named(prover: &mut Prover<'_>, address: u64, function: StringFunction) 
 }
 
 /// Every string function that is proven among the functions that something calls.
-fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>) -> Vec<StringEntry> {
+fn by_behaviour(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>) -> Vec<StringEntry> {
     let own: BTreeSet<u64> =
         family.core.values().chain(family.wrappers.iter().map(|(_, start)| start)).copied().collect();
     let mut found = Vec::new();

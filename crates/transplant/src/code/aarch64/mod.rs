@@ -1,6 +1,6 @@
 //! aarch64: every instruction is one word, so every word is an instruction or data.
 
-mod deeds;
+mod features;
 mod frame;
 mod musl;
 mod page;
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use equivalence::a64::Word;
 
-use super::{Branch, Code, Deeds, Flow, Function, Instruction, Machine, Reference};
+use super::{Branch, Code, Features, Flow, Function, Instruction, Machine, Reference};
 use crate::image::Image;
 use word::{Operation, flow, is_landing_pad, is_padding, operation, reads, writes};
 
@@ -182,12 +182,12 @@ impl Machine for Aarch64 {
         if word_at(image, start).is_some_and(|word| is_landing_pad(word)) { start + 4 } else { start }
     }
 
-    fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {
-        deeds::of(code, function)
+    fn features(&self, code: &Code<'_>, function: &Function) -> Features {
+        features::of(code, function)
     }
 
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64> {
-        words(code.image).filter(|word| deeds::is_mark(*word)).map(|word| word.address).collect()
+        words(code.image).filter(|word| features::is_mark(*word)).map(|word| word.address).collect()
     }
 
     fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use equivalence::a64::Word;
 
-use super::super::{Code, Edit, Flow, Function, Handover, Musl};
+use super::super::{Code, Edit, Flow, Function, MainCall, Musl};
 use super::values::{self, State, Value};
 use super::word::{FRAME, Operation, ZERO, flow, is_landing_pad, operation, reads, writes};
 use super::{Aarch64, all, word_at, words};
@@ -48,7 +48,7 @@ fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
 const UNMAP_SELF: &[u8] = b"\xe8\x1a\x80\xd2\x01\0\0\xd4\xa8\x0b\x80\xd2\x01\0\0\xd4";
 
 impl Musl for Aarch64 {
-    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
+    fn resets_lock(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
         let writes_zero = |(address, state): (&u64, &State)| {
             let Some(Operation::Memory(access)) = word_at(code.image, *address).map(operation) else {
                 return false;
@@ -128,7 +128,7 @@ impl Musl for Aarch64 {
         clones.map(|word| word.address).collect()
     }
 
-    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
+    fn unmapself_functions(&self, code: &Code<'_>) -> Vec<u64> {
         let found = code.places(UNMAP_SELF);
         found.into_iter().filter(|address| address.is_multiple_of(4)).collect()
     }
@@ -148,7 +148,7 @@ impl Musl for Aarch64 {
         calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
     }
 
-    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
+    fn main_calls(&self, code: &Code<'_>, function: &Function) -> (Vec<MainCall>, Vec<u64>) {
         let (mut found, mut taken) = (Vec::new(), BTreeSet::new());
         for (address, state) in values::of_function(code, function) {
             let Some(word) = word_at(code.image, address) else { continue };
@@ -161,7 +161,7 @@ impl Musl for Aarch64 {
                 _ => (None, false),
             };
             if let ([Some(main), Some(_), Some(_)], Some(target)) = (functions, target) {
-                found.push(Handover { main, edit: Edit::Branch { site: address, target, is_call } });
+                found.push(MainCall { main, edit: Edit::Branch { site: address, target, is_call } });
             }
             let mut after = state;
             after.step(code, word);

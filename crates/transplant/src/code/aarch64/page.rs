@@ -22,7 +22,7 @@ pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     }
     let next = start + 4;
     if first.bits >> 31 == 1 {
-        follow_page(code, value, (next, Bare { registers: 1 << to, ..Bare::default() }), &mut made)?;
+        follow_page(code, value, (next, PageHolders { registers: 1 << to, ..PageHolders::default() }), &mut made)?;
     } else {
         // ADR loads a whole address.
         let mut state = State::default();
@@ -39,7 +39,7 @@ type Slot = (u32, i64);
 /// The places that may hold the page itself, with nothing added. gcc puts pages on the stack when registers run out. A
 /// page that is stored in other memory was not meant: it is a register without a value, stored as a part of something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Bare {
+struct PageHolders {
     /// As bits.
     registers: u32,
     slots: BTreeSet<Slot>,
@@ -47,9 +47,9 @@ struct Bare {
     anywhere: bool,
 }
 
-impl Bare {
+impl PageHolders {
     /// Adds the places on another way. Returns whether there are more now.
-    fn join(&mut self, other: &Bare) -> bool {
+    fn join(&mut self, other: &PageHolders) -> bool {
         let before = (self.registers, self.slots.len(), self.anywhere);
         self.registers |= other.registers;
         self.slots.extend(&other.slots);
@@ -140,22 +140,22 @@ impl Bare {
 }
 
 /// Follows the page until no place holds it any more, and the addresses made from it.
-fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) -> Option<()> {
+fn follow_page(code: &Code<'_>, page: u64, start: (u64, PageHolders), made: &mut Made) -> Option<()> {
     let mut open = vec![start.0];
-    let mut places: BTreeMap<u64, Bare> = BTreeMap::from([start]);
+    let mut places: BTreeMap<u64, PageHolders> = BTreeMap::from([start]);
     while let Some(address) = open.pop() {
-        let (Some(word), Some(mut bare)) = (word_at(code.image, address), places.get(&address).cloned()) else {
+        let (Some(word), Some(mut holders)) = (word_at(code.image, address), places.get(&address).cloned()) else {
             continue;
         };
         code.steps_left.set(code.steps_left.get().checked_sub(1)?);
-        let read = reads(word) & bare.registers;
+        let read = reads(word) & holders.registers;
         let following = follows(code, word);
-        bare.step(word);
+        holders.step(word);
         if read != 0 {
             let mut state = State::default();
             each(read).for_each(|register| state.set(register, Some(Value::Known(page))));
             made.step(code, &mut state, word);
-            state.forget(bare.registers);
+            state.forget(holders.registers);
             // An object at the beginning of the page: the value is its address, no longer a page.
             for register in each(state.held()) {
                 if state.address(register) == Some(page) {
@@ -166,15 +166,15 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
                 made.follow(code, next, state)?;
             }
         }
-        bare.bound();
-        if bare.is_gone() {
+        holders.bound();
+        if holders.is_gone() {
             continue;
         }
         for next in following.into_iter().flatten() {
             let more = match places.get_mut(&next) {
-                Some(before) => before.join(&bare),
+                Some(before) => before.join(&holders),
                 None => {
-                    places.insert(next, bare.clone());
+                    places.insert(next, holders.clone());
                     true
                 }
             };

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use iced_x86::{Code as Opcode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::super::{Code, Edit, Function, Handover, Musl};
+use super::super::{Code, Edit, Function, MainCall, Musl};
 use super::{X86_64, all, at, references};
 use crate::image::u64_at;
 
@@ -87,9 +87,9 @@ fn function_loaded(code: &Code<'_>, instruction: &Instruction) -> Option<(u64, E
 }
 
 impl Musl for X86_64 {
-    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
+    fn resets_lock(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
         let writes_zero = |instruction: &Instruction| {
-            let to_lock = instruction.op0_kind() == OpKind::Memory && references::says(code, instruction, lock);
+            let to_lock = instruction.op0_kind() == OpKind::Memory && references::refers_to(code, instruction, lock);
             let zero = match instruction.op_count() {
                 2 if instruction.op1_kind() == OpKind::Register => {
                     // At -Os: a register that the previous instruction has set to 0.
@@ -185,7 +185,7 @@ impl Musl for X86_64 {
         loads.iter().flat_map(|load| code.places(load)).filter_map(near).collect()
     }
 
-    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
+    fn unmapself_functions(&self, code: &Code<'_>) -> Vec<u64> {
         code.places(UNMAP_SELF)
     }
 
@@ -226,7 +226,7 @@ impl Musl for X86_64 {
         calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
     }
 
-    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
+    fn main_calls(&self, code: &Code<'_>, function: &Function) -> (Vec<MainCall>, Vec<u64>) {
         const ARGUMENTS: [Register; 3] = [Register::RDI, Register::RCX, Register::R8];
         let (mut found, mut taken) = (Vec::new(), Vec::new());
         let mut loaded: [Option<(u64, Edit)>; 3] = [None; 3];
@@ -240,7 +240,7 @@ impl Musl for X86_64 {
                     if let ([Some((main, edit)), Some(_), Some(_)], OpKind::NearBranch64) =
                         (loaded, instruction.op0_kind())
                     {
-                        found.push(Handover { main, edit });
+                        found.push(MainCall { main, edit });
                     }
                     loaded = [None; 3];
                 }

@@ -65,7 +65,7 @@ fn memory_target(instruction: &Instruction) -> Option<u64> {
 }
 
 /// Whether the instruction refers to the address.
-pub(super) fn says(code: &Code<'_>, instruction: &Instruction, target: u64) -> bool {
+pub(super) fn refers_to(code: &Code<'_>, instruction: &Instruction, target: u64) -> bool {
     let absolute = !code.image.position_independent;
     (0..instruction.op_count()).any(|op| match instruction.op_kind(op) {
         OpKind::NearBranch64 => instruction.near_branch_target() == target,
@@ -85,7 +85,7 @@ pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeS
     let known = code.enclosing(field, ends);
     if let Some(start) = known {
         let address = code.function(start)?.instruction_over(field)?.address;
-        if says(code, &at(code.image, address)?, target) {
+        if refers_to(code, &at(code.image, address)?, target) {
             return Some(start);
         }
         if code.machine.follows_an_end(code.image, start) {
@@ -107,7 +107,7 @@ fn reads_so(code: &Code<'_>, start: u64, Reference { field, target }: Reference)
         && address <= field
     {
         if field < instruction.next_ip() {
-            return says(code, &instruction, target);
+            return refers_to(code, &instruction, target);
         }
         address = instruction.next_ip();
     }

@@ -55,7 +55,7 @@ impl Entry {
 
 /// The contents of the note.
 #[derive(Debug)]
-pub(crate) struct Transplant {
+pub(crate) struct EntryPoints {
     pub(crate) entries: Vec<Entry>,
     /// The first address of the segment that holds the note, which is the donor's.
     donor: u64,
@@ -83,20 +83,20 @@ fn jump_target(arch: Arch, entry: u64, code: &[u8]) -> Option<u64> {
     (*opcode == 0xe9).then(|| entry.wrapping_add(5).wrapping_add_signed(distance))
 }
 
-impl Transplant {
+impl EntryPoints {
     /// Reads the note. `None` if there is none.
-    pub(crate) fn of(elf: &Elf<'_>) -> Option<Result<Transplant, String>> {
+    pub(crate) fn of(elf: &Elf<'_>) -> Option<Result<EntryPoints, String>> {
         let notes = note::all(elf).into_iter().filter(|note| note.owner == note::OWNER && note.kind == KIND);
         let note = notes.map(|note| note.description).next()?;
-        Some(Transplant::read(elf, note))
+        Some(EntryPoints::read(elf, note))
     }
 
     /// Reads the note; an error if there is none.
-    pub(crate) fn required(elf: &Elf<'_>) -> Result<Transplant, String> {
-        Transplant::of(elf).unwrap_or_else(|| Err("there is no note on the entry points".to_owned()))
+    pub(crate) fn required(elf: &Elf<'_>) -> Result<EntryPoints, String> {
+        EntryPoints::of(elf).unwrap_or_else(|| Err("there is no note on the entry points".to_owned()))
     }
 
-    fn read(elf: &Elf<'_>, note: &[u8]) -> Result<Transplant, String> {
+    fn read(elf: &Elf<'_>, note: &[u8]) -> Result<EntryPoints, String> {
         let at = (note.as_ptr() as usize).wrapping_sub(elf.bytes.data.as_ptr() as usize) as u64;
         let holds = |load: &&Segment<'_>| {
             let size = load.data.map_or(0, <[u8]>::len) as u64;
@@ -115,7 +115,7 @@ impl Transplant {
         }
         match entries.len() {
             0 | 1 => Err("the note on the entry points names fewer than two".to_owned()),
-            _ => Ok(Transplant { entries, donor: donor.address }),
+            _ => Ok(EntryPoints { entries, donor: donor.address }),
         }
     }
 
