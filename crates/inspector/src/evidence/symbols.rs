@@ -12,6 +12,17 @@ use crate::report::name;
 /// in this file are from musl src/malloc, glibc malloc/malloc.c, and the allocators' public headers.
 const MUSL_STRINGS: [&str; 4] = ["__memrchr", "__stpcpy", "__stpncpy", "__strchrnul"];
 
+/// An allocator's own name of its `malloc`, and the allocator.
+const OWN_NAMES: &[(&str, &str)] = &[
+    ("mi_malloc", "mimalloc"),
+    ("sn_rust_alloc", "snmalloc"),
+    ("rpmalloc", "rpmalloc"),
+    ("je_malloc", "jemalloc"),
+    ("_rjem_malloc", "jemalloc"),
+    ("scudo_malloc", "scudo"),
+    ("tc_malloc", "tcmalloc"),
+];
+
 /// Parts of mangled names that are searched for.
 const PARTS: &[(&str, Part)] = &[
     ("__rust_alloc", Part::Rust),
@@ -148,16 +159,9 @@ impl<'a> Marks<'a> {
         if self.same("malloc", "__libc_malloc") && self.has("_int_malloc") && self.has("main_arena") {
             return is(name::GLIBC, "`malloc` is `__libc_malloc`, beside `_int_malloc` and `main_arena`");
         }
-        for (own, allocator) in [
-            ("mi_malloc", "mimalloc"),
-            ("je_malloc", "jemalloc"),
-            ("_rjem_malloc", "jemalloc"),
-            ("rpmalloc", "rpmalloc"),
-            ("tc_malloc", "tcmalloc"),
-            ("scudo_malloc", "scudo"),
-        ] {
+        for (own, allocator) in OWN_NAMES {
             if self.same("malloc", own) {
-                return Verdict::Is(allocator, format!("`malloc` and `{own}` are the same function"));
+                return is(allocator, &format!("`malloc` and `{own}` are the same function"));
             }
         }
         let jemalloc_inside = self.has("je_arena_malloc_hard") || self.has("_rjem_je_arena_malloc_hard");
@@ -244,15 +248,7 @@ impl<'a> Marks<'a> {
 
     /// Returns an allocator beside the C library's whose symbol is there, and that symbol.
     pub(crate) fn other_allocator(&self) -> Option<(&'static str, &'static str)> {
-        let known = [
-            ("mi_malloc", "mimalloc"),
-            ("sn_rust_alloc", "snmalloc"),
-            ("rpmalloc", "rpmalloc"),
-            ("je_malloc", "jemalloc"),
-            ("scudo_malloc", "scudo"),
-            ("tc_malloc", "tcmalloc"),
-        ];
-        known.into_iter().find(|(symbol, _)| self.has(symbol) && !self.same("malloc", symbol))
+        OWN_NAMES.iter().copied().find(|(symbol, _)| self.has(symbol) && !self.same("malloc", symbol))
     }
 
     /// Returns the symbol of that name, if it is defined.
