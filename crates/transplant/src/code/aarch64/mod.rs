@@ -175,11 +175,11 @@ impl Machine for Aarch64 {
     }
 
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
-        word_at(image, instruction.address).is_some_and(|word| is_padding(word))
+        word_at(image, instruction.address).is_some_and(is_padding)
     }
 
     fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64 {
-        if word_at(image, start).is_some_and(|word| is_landing_pad(word)) { start + 4 } else { start }
+        if word_at(image, start).is_some_and(is_landing_pad) { start + 4 } else { start }
     }
 
     fn features(&self, code: &Code<'_>, function: &Function) -> Features {

@@ -30,7 +30,7 @@ fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
         _ => is_landing_pad(word),
     };
     let at = |address: u64| word_at(code.image, address);
-    let before = (1..=MOST).take_while(|back| at(call.wrapping_sub(4 * back)).is_some_and(|word| frame(word)));
+    let before = (1..=MOST).take_while(|back| at(call.wrapping_sub(4 * back)).is_some_and(&frame));
     let begins = before.map(|back| call - 4 * back).any(|start| code.machine.follows_an_end(code.image, start));
     let mut calls = 0;
     for word in (1..=MOST).map_while(|ahead| at(call + 4 * ahead)) {
