@@ -120,14 +120,13 @@ pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unpro
             true => (0..n).collect(),
             false => vec![0, 1, n / 3, n / 2, n - 18, n - 9, n - 2, n - 1],
         };
-        let pairs = if n <= SHORT { alignments(n) } else { vec![(0, 0), (3, 8), (9, 1), (7, 15)] };
-        for (index, (one, other)) in pairs.iter().enumerate() {
+        for (index, pair) in alignments(n).into_iter().enumerate() {
             turn += 1;
             if index < 8 || places.is_empty() {
-                difference(prover, n, (*one, *other), None, false, order)?;
+                difference(prover, n, pair, None, false, order)?;
             }
             if let Some(place) = places.get((turn * 7) % places.len().max(1)) {
-                difference(prover, n, (*one, *other), Some((*place, PAIRS[turn % PAIRS.len()])), false, order)?;
+                difference(prover, n, pair, Some((*place, PAIRS[turn % PAIRS.len()])), false, order)?;
             }
         }
         for place in places {

@@ -203,8 +203,7 @@ pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unp
     compare(prover, 6, (0, 0), Some((4, (0x10, 0x7f))), false)?;
     let mut turn = 0;
     for n in (0..=SHORT).chain(prover.long_lengths()) {
-        let pairs = if n <= SHORT { alignments(n) } else { vec![(0, 0), (3, 8), (9, 1), (7, 15)] };
-        for (index, pair) in pairs.into_iter().enumerate() {
+        for (index, pair) in alignments(n).into_iter().enumerate() {
             turn += 1;
             if index < 8 || n == 0 {
                 compare(prover, n, pair, None, false)?;
@@ -274,8 +273,7 @@ pub(crate) fn copies(prover: &mut Prover<'_>, function: StringFunction) -> Resul
     };
     each(prover, 5, (1, 2), false)?;
     for n in (0..=SHORT).chain(prover.long_lengths()) {
-        let pairs = if n <= SHORT { alignments(n) } else { vec![(0, 0), (3, 8), (9, 1), (7, 15)] };
-        for pair in pairs {
+        for pair in alignments(n) {
             each(prover, n, pair, false)?;
         }
         each(prover, n, (0, 0), true)?;
@@ -336,8 +334,7 @@ pub(crate) fn appends(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unpr
     };
     each(prover, 3, 5, (1, 2), false)?;
     for n in (0..=SHORT).chain(prover.long_lengths()) {
-        let pairs = if n <= SHORT { alignments(n) } else { vec![(0, 0), (3, 8), (9, 1), (7, 15)] };
-        for (index, pair) in pairs.into_iter().enumerate() {
+        for (index, pair) in alignments(n).into_iter().enumerate() {
             each(prover, (n * 3 + index) % 41, n, pair, false)?;
         }
         each(prover, n, n / 2, (0, 0), true)?;

@@ -32,11 +32,8 @@ impl Runner {
             _ if is_native(arch) => None,
             Emulator::Program(program) => Some(program.clone()),
             Emulator::Auto => {
-                let found = names.iter().find_map(|name| on_path(name));
-                Some(
-                    found
-                        .ok_or_else(|| format!("no emulator for {arch} was found: looked for {}", names.join(", ")))?,
-                )
+                let missing = || format!("no emulator for {arch} was found: looked for {}", names.join(", "));
+                Some(names.iter().find_map(|name| on_path(name)).ok_or_else(missing)?)
             }
             Emulator::Never => return Err(format!("programs for {arch} do not run here without an emulator")),
         };
@@ -55,13 +52,8 @@ impl Runner {
     fn run_within(&self, program: &Path, folder: &Path, limit: Duration) -> io::Result<Result<f64, Failure>> {
         // Files, not pipes: a program that writes a lot must not wait for a reader.
         let (out, err) = (folder.join("stdout"), folder.join("stderr"));
-        let mut command = match &self.emulator {
-            Some(emulator) => Command::new(emulator),
-            None => Command::new(program),
-        };
-        if self.emulator.is_some() {
-            command.arg(program);
-        }
+        let mut command = Command::new(self.emulator.as_deref().unwrap_or(program));
+        command.args(self.emulator.as_ref().map(|_| program));
         command.current_dir(folder).stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
         // An allocator reads its own variables. The result must not depend on the user's environment.
         command.env_clear().env("TMPDIR", folder);
