@@ -1,7 +1,8 @@
 //! Inputs for the functions on blocks: memcpy and memmove, memset, memcmp and bcmp, memchr and memrchr.
 
+use crate::Unproven;
 use crate::interpreter::Argument::{Address, Int, Word};
-use crate::proof::{Prover, SHORT, Unproven, aligned, alignments, every_two_bytes, neighbours};
+use crate::proof::{Prover, SHORT, aligned, alignments, neighbours};
 
 /// A length with more than 32 bits.
 const WIDE: u64 = 1 << 32;
@@ -119,14 +120,13 @@ pub(crate) fn compares(prover: &mut Prover<'_>, order: bool) -> Result<(), Unpro
             true => (0..n).collect(),
             false => vec![0, 1, n / 3, n / 2, n - 18, n - 9, n - 2, n - 1],
         };
-        let pairs = if n <= SHORT { alignments(n) } else { vec![(0, 0), (3, 8), (9, 1), (7, 15)] };
-        for (index, (one, other)) in pairs.iter().enumerate() {
+        for (index, pair) in alignments(n).into_iter().enumerate() {
             turn += 1;
             if index < 8 || places.is_empty() {
-                difference(prover, n, (*one, *other), None, false, order)?;
+                difference(prover, n, pair, None, false, order)?;
             }
             if let Some(place) = places.get((turn * 7) % places.len().max(1)) {
-                difference(prover, n, (*one, *other), Some((*place, PAIRS[turn % PAIRS.len()])), false, order)?;
+                difference(prover, n, pair, Some((*place, PAIRS[turn % PAIRS.len()])), false, order)?;
             }
         }
         for place in places {
@@ -173,21 +173,7 @@ fn every_pair(prover: &mut Prover<'_>, order: bool) -> Result<(), Unproven> {
     for (region, block) in [(0, one), (1, other)] {
         prover.allow(region, block..block + 1, block..block);
     }
-    for (a, b) in every_two_bytes() {
-        prover.bytes(0, one..one + 1)[0] = a;
-        prover.bytes(1, other..other + 1)[0] = b;
-        let arguments = [Address(one), Address(other), Word(1)];
-        match order {
-            true => drop(prover.orders(&arguments, 1, a, b)?),
-            false => {
-                let outcome = prover.call(&arguments, 1)?;
-                if (outcome.int() == Some(0)) != (a == b) {
-                    return Err(Unproven::Result);
-                }
-            }
-        }
-    }
-    Ok(())
+    prover.every_pair(one, other, Some(1), order)
 }
 
 /// Compares two blocks that differ in one place, and, to mislead, in others behind it. Returns the steps that it took.
@@ -218,12 +204,7 @@ fn difference(
         }
     }
     let arguments = [Address(one), Address(other), Word(n as u64)];
-    if order {
-        return prover.orders(&arguments, n, a, b);
-    }
-    let outcome = prover.call(&arguments, n)?;
-    let equal = outcome.int().ok_or(Unproven::Result)? == 0;
-    if equal == place.is_none() { Ok(outcome.steps) } else { Err(Unproven::Result) }
+    prover.compares(&arguments, n, (a, b), order)
 }
 
 /// memchr, and with `last` memrchr. Only the lowest byte of the second argument counts.

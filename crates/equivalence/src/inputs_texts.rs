@@ -1,8 +1,9 @@
 //! Inputs for the functions on strings: strlen and strnlen, strchr and similar, strcmp and strncmp, strcpy and similar,
 //! strcat and strncat.
 
+use crate::Unproven;
 use crate::interpreter::Argument::{Address, Int, Word};
-use crate::proof::{Prover, SHORT, Unproven, aligned, alignments, every_two_bytes, neighbours};
+use crate::proof::{Prover, SHORT, aligned, alignments, neighbours};
 use format::StringFunction;
 
 /// A length with more than 32 bits, of which the lower 32 are 0.
@@ -154,14 +155,7 @@ fn every_value(prover: &mut Prover<'_>, function: StringFunction) -> Result<(), 
 /// Strings of a single byte: every value against every other.
 fn every_pair(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unproven> {
     let (one, other) = (lay_out(prover, 0, 1, 5, false, 1, 7), lay_out(prover, 1, 1, 9, false, 1, 8));
-    for (a, b) in every_two_bytes() {
-        prover.bytes(0, one..one + 1)[0] = a;
-        prover.bytes(1, other..other + 1)[0] = b;
-        let mut arguments = vec![Address(one), Address(other)];
-        arguments.extend(limited.then_some(Word(9)));
-        prover.orders(&arguments, 2, a, b)?;
-    }
-    Ok(())
+    prover.every_pair(one, other, limited.then_some(9), true)
 }
 
 /// Pairs of bytes whose order depends on their type; some with the end of one string.
@@ -209,8 +203,7 @@ pub(crate) fn compares(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unp
     compare(prover, 6, (0, 0), Some((4, (0x10, 0x7f))), false)?;
     let mut turn = 0;
     for n in (0..=SHORT).chain(prover.long_lengths()) {
-        let pairs = if n <= SHORT { alignments(n) } else { vec![(0, 0), (3, 8), (9, 1), (7, 15)] };
-        for (index, pair) in pairs.into_iter().enumerate() {
+        for (index, pair) in alignments(n).into_iter().enumerate() {
             turn += 1;
             if index < 8 || n == 0 {
                 compare(prover, n, pair, None, false)?;
@@ -280,8 +273,7 @@ pub(crate) fn copies(prover: &mut Prover<'_>, function: StringFunction) -> Resul
     };
     each(prover, 5, (1, 2), false)?;
     for n in (0..=SHORT).chain(prover.long_lengths()) {
-        let pairs = if n <= SHORT { alignments(n) } else { vec![(0, 0), (3, 8), (9, 1), (7, 15)] };
-        for pair in pairs {
+        for pair in alignments(n) {
             each(prover, n, pair, false)?;
         }
         each(prover, n, (0, 0), true)?;
@@ -342,8 +334,7 @@ pub(crate) fn appends(prover: &mut Prover<'_>, limited: bool) -> Result<(), Unpr
     };
     each(prover, 3, 5, (1, 2), false)?;
     for n in (0..=SHORT).chain(prover.long_lengths()) {
-        let pairs = if n <= SHORT { alignments(n) } else { vec![(0, 0), (3, 8), (9, 1), (7, 15)] };
-        for (index, pair) in pairs.into_iter().enumerate() {
+        for (index, pair) in alignments(n).into_iter().enumerate() {
             each(prover, (n * 3 + index) % 41, n, pair, false)?;
         }
         each(prover, n, n / 2, (0, 0), true)?;

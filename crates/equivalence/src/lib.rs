@@ -4,7 +4,8 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `program` | what a proof reads of a program |
-//! | `proof` | how a function is run on inputs and compared, and why one is not proven |
+//! | `proof` | how a function is run on inputs and compared |
+//! | `unproven` | why a function is not proven |
 //! | `inputs_blocks` | inputs for functions of blocks: memcpy, memmove, memset, memcmp, bcmp, memchr, memrchr |
 //! | `inputs_texts` | inputs for functions of texts: strlen, strchr, strcmp, strcpy, strcat and their like |
 //! | `interpreter` | runs x86_64's and aarch64's instructions on memory that is watched |
@@ -18,7 +19,8 @@ mod inputs_texts;
 mod interpreter;
 mod program;
 mod proof;
+mod unproven;
 
-pub use interpreter::is_immediate;
 pub use program::Program;
-pub use proof::{Prover, Strictness, Unproven};
+pub use proof::{Prover, Strictness};
+pub use unproven::Unproven;

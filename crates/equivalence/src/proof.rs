@@ -7,75 +7,11 @@
 
 use std::ops::Range;
 
-use crate::Program;
 use crate::inputs_blocks as blocks;
 use crate::inputs_texts as texts;
-use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE, Stop};
+use crate::interpreter::{self, Argument, Interpreter, Outcome, PAGE};
+use crate::{Program, Unproven};
 use format::StringFunction;
-
-/// Why a function is not proven to be the string function that it was taken for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unproven {
-    /// The interpreter does not know an instruction.
-    #[error("the instruction at {address:#x} is not one that string functions are proven with")]
-    Unknown {
-        /// The instruction's address.
-        address: u64,
-    },
-    /// The target of a jump or a call is not in the code.
-    #[error("where the code goes on from {address:#x} is in a register or a table")]
-    Indirect {
-        /// The instruction's address.
-        address: u64,
-    },
-    /// It has more code than a string function has.
-    #[error("its code is too long to be followed")]
-    Large,
-    /// Its result is not the function's.
-    #[error("it gives another result")]
-    Result,
-    /// It touches memory that the function does not touch.
-    #[error("it touches memory that the function leaves alone")]
-    Memory,
-    /// It depends on something other than its arguments.
-    #[error("it uses at {address:#x} what nobody has set")]
-    Unset {
-        /// The address of the instruction that uses an unset value.
-        address: u64,
-    },
-    /// It does not keep the calling convention.
-    #[error("it leaves the stack or its caller's registers in another state")]
-    Convention,
-    /// It does not end.
-    #[error("it does not come to an end")]
-    Endless,
-    /// It takes as long for a difference at the beginning as for one at the end.
-    #[error("it goes through the whole block when the first byte decides: that may be on purpose")]
-    ConstantTime,
-    /// It uses fewer than 64 bits of a length.
-    #[error("it does not look at all 64 bits of a length")]
-    ShortLength,
-    /// No input has reached a part of its code.
-    #[error("no input executes all there is at {address:#x}")]
-    Untested {
-        /// The instruction, or the branch that always went the same way.
-        address: u64,
-    },
-}
-
-impl From<Stop> for Unproven {
-    fn from(stop: Stop) -> Unproven {
-        match stop {
-            Stop::Unknown { address } => Unproven::Unknown { address },
-            Stop::Indirect { address } => Unproven::Indirect { address },
-            Stop::Large => Unproven::Large,
-            Stop::Fault { .. } => Unproven::Memory,
-            Stop::Unset { address } => Unproven::Unset { address },
-            Stop::Convention => Unproven::Convention,
-            Stop::Endless => Unproven::Endless,
-        }
-    }
-}
 
 /// The required result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,13 +47,9 @@ pub(crate) fn aligned(n: usize) -> Vec<u64> {
 pub(crate) fn alignments(n: usize) -> Vec<(u64, u64)> {
     match n {
         _ if is_square(n) => (0..16).flat_map(|one| (0..16).map(move |other| (one, other))).collect(),
-        _ => aligned(n).into_iter().flat_map(|one| [(one, (one * 5 + n as u64) % 16), (one, one)]).collect(),
+        0..=SHORT => aligned(n).into_iter().flat_map(|one| [(one, (one * 5 + n as u64) % 16), (one, one)]).collect(),
+        _ => vec![(0, 0), (3, 8), (9, 1), (7, 15)],
     }
-}
-
-/// Every pair of bytes.
-pub(crate) fn every_two_bytes() -> impl Iterator<Item = (u8, u8)> {
-    (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b)))
 }
 
 /// A pair of bytes that differ in one bit, are neighbours, are complements, or have some other distance: 12 turns for
@@ -167,7 +99,7 @@ impl<'a> Prover<'a> {
     /// # Errors
     /// The code cannot be followed.
     pub fn read(&mut self, start: u64) -> Result<(), Unproven> {
-        Ok(self.interpreter.read(start)?)
+        self.interpreter.read(start)
     }
 
     /// Whether it touches memory other than the stack, as every string function does.
@@ -199,7 +131,7 @@ impl<'a> Prover<'a> {
             F::Strcat | F::Strncat => texts::appends(self, function == F::Strncat),
         }?;
         match self.interpreter.untested() {
-            Some(address) => Err(Unproven::Untested { address }),
+            Some(address) => Err(Unproven::Untested(address)),
             None => Ok(()),
         }
     }
@@ -256,7 +188,7 @@ impl<'a> Prover<'a> {
     }
 
     /// Runs the function. `bytes` is the number of bytes that it has to examine.
-    pub(crate) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Stop> {
+    pub(crate) fn call(&mut self, arguments: &[Argument], bytes: usize) -> Result<Outcome, Unproven> {
         self.interpreter.call(arguments, STEPS + STEPS_PER_BYTE * bytes as u64)
     }
 
@@ -268,22 +200,46 @@ impl<'a> Prover<'a> {
 
     /// Runs the function, and expects the result of a comparison of these two bytes.
     pub(crate) fn orders(&mut self, arguments: &[Argument], bytes: usize, one: u8, other: u8) -> Result<u64, Unproven> {
+        self.compares(arguments, bytes, (one, other), true)
+    }
+
+    /// The same; without `order` it only matters whether the result is 0.
+    pub(crate) fn compares(
+        &mut self,
+        arguments: &[Argument],
+        bytes: usize,
+        (one, other): (u8, u8),
+        order: bool,
+    ) -> Result<u64, Unproven> {
         let outcome = self.call(arguments, bytes)?;
         let (found, expected) = (outcome.int().ok_or(Unproven::Result)?, i32::from(one) - i32::from(other));
         let agrees = match self.strictness {
+            _ if !order => (found == 0) == (expected == 0),
             Strictness::Difference => found == expected,
             Strictness::Sign => found.signum() == expected.signum(),
         };
         if agrees { Ok(outcome.steps) } else { Err(Unproven::Result) }
     }
 
+    /// Compares the byte at `one` with that at `other`, in the two regions: every value with every other.
+    pub(crate) fn every_pair(&mut self, one: u64, other: u64, limit: Option<u64>, order: bool) -> Result<(), Unproven> {
+        let mut arguments = vec![Argument::Address(one), Argument::Address(other)];
+        arguments.extend(limit.map(Argument::Word));
+        for (a, b) in (0..=255).flat_map(|a| (0..=255).map(move |b| (a, b))) {
+            self.bytes(0, one..one + 1)[0] = a;
+            self.bytes(1, other..other + 1)[0] = b;
+            self.compares(&arguments, 2, (a, b), order)?;
+        }
+        Ok(())
+    }
+
     /// Runs the function with a length that is larger than the blocks, and nothing that ends it earlier. If it uses all
     /// 64 bits it leaves the blocks; if it uses fewer it returns.
     pub(crate) fn runs_out(&mut self, arguments: &[Argument], bytes: usize) -> Result<(), Unproven> {
         match self.call(arguments, bytes) {
-            Err(Stop::Fault { .. }) => Ok(()),
+            Err(Unproven::Memory) => Ok(()),
             Ok(_) => Err(Unproven::ShortLength),
-            Err(stop) => Err(stop.into()),
+            Err(other) => Err(other),
         }
     }
 }

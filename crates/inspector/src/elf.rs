@@ -155,7 +155,8 @@ impl<'a> Elf<'a> {
         };
         elf.read_segments(&header);
         elf.read_sections(&header);
-        elf.read_symbols();
+        elf.symbols = elf.read_symbols(SHT_SYMTAB);
+        elf.dynamic_symbols = elf.read_symbols(SHT_DYNSYM);
         elf.read_dynamic();
         Ok(elf)
     }
@@ -237,17 +238,13 @@ impl<'a> Elf<'a> {
         self.sections = sections;
     }
 
-    fn read_symbols(&mut self) {
-        for (kind, dynamic) in [(SHT_SYMTAB, false), (SHT_DYNSYM, true)] {
-            let Some(table) = self.sections.iter().find(|section| section.kind == kind) else { continue };
-            let strings = self.sections.get(table.link as usize).and_then(|section| section.data).unwrap_or_default();
-            let symbols = read_symbol_table(&self.bytes.over(table.data.unwrap_or_default()), strings);
-            if dynamic {
-                self.dynamic_symbols = symbols;
-            } else {
-                self.symbols = symbols;
-            }
-        }
+    /// Reads the first symbol table of a kind.
+    fn read_symbols(&self, kind: u32) -> Vec<Symbol<'a>> {
+        let Some(table) = self.sections.iter().find(|section| section.kind == kind) else { return Vec::new() };
+        let strings = self.sections.get(table.link as usize).and_then(|section| section.data).unwrap_or_default();
+        let table = self.bytes.over(table.data.unwrap_or_default());
+        let entry = if table.wide { 24 } else { 16 };
+        (0..table.data.len() / entry).filter_map(|index| read_symbol(&table, index * entry, strings)).collect()
     }
 
     fn read_dynamic(&mut self) {
@@ -423,11 +420,6 @@ fn read_section<'a>(bytes: &Bytes<'a>, at: usize) -> Option<(u32, Section<'a>)> 
         data: if kind == SHT_NOBITS || kind == 0 { Some(&[]) } else { bytes.slice(offset, size) },
     };
     Some((header.u32(0)?, section))
-}
-
-fn read_symbol_table<'a>(table: &Bytes<'a>, strings: &'a [u8]) -> Vec<Symbol<'a>> {
-    let entry = if table.wide { 24 } else { 16 };
-    (0..table.data.len() / entry).filter_map(|index| read_symbol(table, index * entry, strings)).collect()
 }
 
 fn read_symbol<'a>(table: &Bytes<'a>, at: usize, strings: &'a [u8]) -> Option<Symbol<'a>> {

@@ -5,11 +5,8 @@
 #[non_exhaustive]
 pub enum InspectError {
     /// Neither ELF nor an archive.
-    #[error("this is neither an ELF file nor an `ar` archive: it starts with {found}")]
-    NotRecognised {
-        /// The first bytes, as printable text.
-        found: String,
-    },
+    #[error("this is neither an ELF file nor an `ar` archive: it starts with {0}")]
+    NotRecognised(String),
     /// An archive that keeps its members in other files.
     #[error("this is a thin archive: its members are in other files, so there is nothing to read in it")]
     ThinArchive,
@@ -22,11 +19,8 @@ pub enum InspectError {
         problem: String,
     },
     /// An ELF file whose structure is broken.
-    #[error("the ELF file is malformed: {problem}")]
-    Elf {
-        /// The fault: what was found, and what was expected.
-        problem: String,
-    },
+    #[error("the ELF file is malformed: {0}")]
+    Elf(String),
     /// A member of an archive whose structure is broken.
     #[error("member {ordinal} (`{name}`) of the archive is malformed: {problem}")]
     Member {
@@ -38,11 +32,8 @@ pub enum InspectError {
         problem: String,
     },
     /// A file of a kind that carries no allocator of its own.
-    #[error("this ELF file is {found}, not an executable, a shared object or a relocatable object")]
-    Kind {
-        /// The kind of file, with an article.
-        found: String,
-    },
+    #[error("this ELF file is {0}, not an executable, a shared object or a relocatable object")]
+    Kind(String),
 }
 
 impl InspectError {

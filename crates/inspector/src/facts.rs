@@ -8,7 +8,7 @@ use crate::report::{Facts, Hook, Kind, Libc, Relro};
 const MUSL_STACK: u64 = 131_072;
 const MUSL_STACK_MAX: u64 = 8 << 20;
 /// Code that is shorter cannot take and release a lock.
-const LEAST_HOOK: u64 = 9;
+pub(crate) const LEAST_HOOK: u64 = 9;
 
 /// Reads the facts from the headers and the symbols. `is_graft`: a graft's note is there, and nothing contradicts it.
 pub(crate) fn of_image(elf: &Elf<'_>, kind: Kind, libc: Libc, is_graft: bool) -> Facts {

@@ -8,7 +8,7 @@
 //! | `subject` | what is read of each kind of file: executables, archives, what serves `malloc` |
 //! | `evidence` | evidence of an allocator: symbols, constants, families of names |
 //! | `code` | the machine code behind `malloc` and its like, as evidence of its owner |
-//! | `transplanted` | the note on the entry points of an executable, checked against the code |
+//! | `entry_points` | the note on the entry points of an executable, checked against the code |
 //! | `note` | the notes of a graft |
 //! | [`verify`] | the checks of a graft |
 //! | `report` | the result of [`inspect`] |
@@ -22,6 +22,7 @@ mod archive;
 mod bytes;
 mod code;
 mod elf;
+mod entry_points;
 mod error;
 mod evidence;
 mod facts;
@@ -29,7 +30,6 @@ mod library;
 mod note;
 mod report;
 mod subject;
-mod transplanted;
 pub mod verify;
 
 pub use error::InspectError;
@@ -52,6 +52,6 @@ pub fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         let start = bytes.get(..8).unwrap_or(bytes);
         let found =
             if start.is_empty() { "nothing: it is empty".to_owned() } else { format!("`{}`", bytes::printable(start)) };
-        Err(InspectError::NotRecognised { found })
+        Err(InspectError::NotRecognised(found))
     }
 }

@@ -7,6 +7,7 @@ use crate::bytes::Bytes;
 use crate::elf::{Elf, PT_NOTE, SHT_NOTE};
 use crate::error::InspectError;
 use crate::library::Library;
+use crate::report::{Allocator, Evidence};
 
 /// The subject of a graft's note. Each has a section and a note type of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,28 +62,29 @@ pub(crate) struct GraftNote {
 
 /// Whether `malloc` and `free` were bound to the graft when the program was linked: the note of type 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bond {
+pub(crate) enum Binding {
     /// They are bound to the graft's.
-    Kept,
+    ToGraft,
     /// They are bound to the program's own.
-    Broken,
+    ToProgram,
 }
 
 /// The section of that note.
-pub(crate) const BOND_SECTION: &str = ".note.allograft.bond";
-const BOND_KIND: u32 = 3;
+pub(crate) const BINDING_SECTION: &str = ".note.allograft.bond";
+const BINDING_KIND: u32 = 3;
 
 /// Reads the values that the linker filled in: four distances, each from its own place, to `malloc`, `__libc_malloc`,
 /// `free` and `__libc_free`. `None` if there is no such note, or if several disagree.
-pub(crate) fn bond(elf: &Elf<'_>) -> Option<Bond> {
-    let mut bonds = all(elf).into_iter().filter(|note| note.owner == OWNER && note.kind == BOND_KIND).map(|note| {
-        let words = elf.bytes.over(note.description);
-        let target = |at: usize| words.u32(at).map(|distance| distance.wrapping_add(at as u32));
-        let (malloc, own_malloc, free, own_free) = (target(0)?, target(4)?, target(8)?, target(12)?);
-        Some(if malloc == own_malloc && free == own_free { Bond::Kept } else { Bond::Broken })
-    });
-    let first = bonds.next()??;
-    bonds.all(|other| other == Some(first)).then_some(first)
+pub(crate) fn binding(elf: &Elf<'_>) -> Option<Binding> {
+    let mut bindings =
+        all(elf).into_iter().filter(|note| note.owner == OWNER && note.kind == BINDING_KIND).map(|note| {
+            let words = elf.bytes.over(note.description);
+            let target = |at: usize| words.u32(at).map(|distance| distance.wrapping_add(at as u32));
+            let (malloc, own_malloc, free, own_free) = (target(0)?, target(4)?, target(8)?, target(12)?);
+            Some(if malloc == own_malloc && free == own_free { Binding::ToGraft } else { Binding::ToProgram })
+        });
+    let first = bindings.next()??;
+    bindings.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Splits the contents of a note section or segment into notes. Stops at the first that is malformed.
@@ -172,6 +174,12 @@ impl GraftNote {
         if note.donor.is_empty() { Err("it names no donor".to_owned()) } else { Ok(note) }
     }
 
+    /// Returns the donor, with this evidence.
+    pub(crate) fn allocator(&self, evidence: Vec<Evidence>) -> Allocator {
+        let version = Some(self.version.clone()).filter(|text| !text.is_empty());
+        Allocator { name: self.donor.clone(), version, evidence }
+    }
+
     /// Returns a summary for a line of evidence.
     pub(crate) fn summary(&self, subject: Subject) -> String {
         let options = if self.options.is_empty() { String::new() } else { format!(" with {}", self.options) };
@@ -214,7 +222,7 @@ pub(crate) fn texts(file: &[u8]) -> Result<[Vec<String>; 2], InspectError> {
     };
     match archive::is_archive(file) {
         true => Library::read(file)?.parts.iter().for_each(|part| add(&part.elf)),
-        false => add(&Elf::parse(file).map_err(|problem| InspectError::Elf { problem })?),
+        false => add(&Elf::parse(file).map_err(InspectError::Elf)?),
     }
     Ok(found)
 }

@@ -36,7 +36,7 @@ pub(crate) const SECTION_HEADER: usize = 64;
 pub(crate) const SYMBOL: usize = 24;
 
 /// `Elf64_Phdr`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Segment {
     pub(crate) kind: u32,
     pub(crate) flags: u32,
@@ -49,24 +49,16 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    pub(crate) fn read(bytes: &[u8], at: usize) -> Option<Segment> {
-        Some(Segment {
-            kind: u32_at(bytes, at)?,
-            flags: u32_at(bytes, at + 4)?,
-            offset: u64_at(bytes, at + 8)?,
-            address: u64_at(bytes, at + 16)?,
-            physical: u64_at(bytes, at + 24)?,
-            file_size: u64_at(bytes, at + 32)?,
-            memory_size: u64_at(bytes, at + 40)?,
-            align: u64_at(bytes, at + 48)?,
-        })
+    fn read(bytes: &[u8], at: usize) -> Option<Segment> {
+        let [kind, flags, offset, address, physical, file_size, memory_size, align] =
+            fields(bytes, at, [4, 4, 8, 8, 8, 8, 8, 8])?;
+        let (kind, flags) = (kind as u32, flags as u32);
+        Some(Segment { kind, flags, offset, address, physical, file_size, memory_size, align })
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let words = [self.offset, self.address, self.physical, self.file_size, self.memory_size, self.align];
-        let mut bytes = [self.kind.to_le_bytes(), self.flags.to_le_bytes()].concat();
-        bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
-        bytes
+        [self.kind, self.flags].iter().flat_map(|half| half.to_le_bytes()).chain(encoded(&words)).collect()
     }
 
     pub(crate) fn memory(&self) -> Range<u64> {
@@ -91,26 +83,17 @@ pub(crate) struct Section {
 
 impl Section {
     fn read(bytes: &[u8], at: usize) -> Option<Section> {
-        Some(Section {
-            name: u32_at(bytes, at)?,
-            kind: u32_at(bytes, at + 4)?,
-            flags: u64_at(bytes, at + 8)?,
-            address: u64_at(bytes, at + 16)?,
-            offset: u64_at(bytes, at + 24)?,
-            size: u64_at(bytes, at + 32)?,
-            link: u32_at(bytes, at + 40)?,
-            info: u32_at(bytes, at + 44)?,
-            align: u64_at(bytes, at + 48)?,
-            entry_size: u64_at(bytes, at + 56)?,
-        })
+        let [name, kind, flags, address, offset, size, link, info, align, entry_size] =
+            fields(bytes, at, [4, 4, 8, 8, 8, 8, 4, 4, 8, 8])?;
+        let [name, kind, link, info] = [name, kind, link, info].map(|field| field as u32);
+        Some(Section { name, kind, flags, address, offset, size, link, info, align, entry_size })
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = [self.name.to_le_bytes(), self.kind.to_le_bytes()].concat();
-        let words = [self.flags, self.address, self.offset, self.size];
-        bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        bytes.extend(encoded(&[self.flags, self.address, self.offset, self.size]));
         bytes.extend([self.link.to_le_bytes(), self.info.to_le_bytes()].concat());
-        bytes.extend([self.align, self.entry_size].into_iter().flat_map(u64::to_le_bytes));
+        bytes.extend(encoded(&[self.align, self.entry_size]));
         bytes
     }
 
@@ -153,8 +136,29 @@ pub(crate) struct Image<'a> {
     code: Vec<Range<u64>>,
 }
 
+/// Little-endian numbers that lie side by side, each of 4 or 8 bytes.
+fn fields<const N: usize>(bytes: &[u8], at: usize, sizes: [usize; N]) -> Option<[u64; N]> {
+    let mut rest = bytes.get(at..)?;
+    let mut numbers = [0; N];
+    for (number, size) in numbers.iter_mut().zip(sizes) {
+        *number = if size == 4 { u32_at(rest, 0)?.into() } else { u64_at(rest, 0)? };
+        rest = &rest[size..];
+    }
+    Some(numbers)
+}
+
+fn encoded(words: &[u64]) -> impl Iterator<Item = u8> + '_ {
+    words.iter().flat_map(|word| word.to_le_bytes())
+}
+
+/// The entries of a table; `None` if it does not lie inside the file.
+fn table<T>(bytes: &[u8], start: u64, count: u16, size: usize, read: fn(&[u8], usize) -> Option<T>) -> Option<Vec<T>> {
+    let start = usize::try_from(start).ok()?;
+    (0..usize::from(count)).map(|index| read(bytes, start.checked_add(index * size)?)).collect()
+}
+
 fn malformed(what: impl Into<String>) -> Refusal {
-    Refusal::Malformed { what: what.into() }
+    Refusal::Malformed(what.into())
 }
 
 impl<'a> Image<'a> {
@@ -165,14 +169,12 @@ impl<'a> Image<'a> {
         }
         let header = bytes.get(..FILE_HEADER).ok_or_else(|| malformed("it ends within the ELF header"))?;
         if header[4] != 2 || header[5] != 1 {
-            return Err(Refusal::Architecture {
-                found: "an ELF file of 32 bits or of the other byte order".to_owned(),
-            });
+            return Err(Refusal::Architecture("an ELF file of 32 bits or of the other byte order".to_owned()));
         }
         let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let word = |at: usize| u64_at(header, at).unwrap_or_default();
         let (kind, machine) = (half(16), half(18));
-        let arch = arch_of(machine).ok_or_else(|| Refusal::Architecture { found: format!("e_machine {machine}") })?;
+        let arch = arch_of(machine).ok_or_else(|| Refusal::Architecture(format!("e_machine {machine}")))?;
         let position_independent = match kind {
             2 => false,
             3 => true,
@@ -184,26 +186,15 @@ impl<'a> Image<'a> {
         if usize::from(segment_size) != PROGRAM_HEADER || segment_count == 0 || segment_count == 0xffff {
             return Err(malformed(format!("it has {segment_count} program headers of {segment_size} bytes")));
         }
-        let table = |start: u64, count: u16, size: usize, what: &str| {
-            let start = usize::try_from(start).ok();
-            let inside = start
-                .filter(|start| start.checked_add(usize::from(count) * size).is_some_and(|end| end <= bytes.len()));
-            inside.ok_or_else(|| malformed(format!("its {what} headers lie outside the file")))
-        };
-        let start = table(segment_headers, segment_count, PROGRAM_HEADER, "program")?;
-        let segments: Option<Vec<Segment>> =
-            (0..usize::from(segment_count)).map(|index| Segment::read(bytes, start + index * PROGRAM_HEADER)).collect();
-        let segments = segments.ok_or_else(|| malformed("a program header lies outside the file"))?;
+        let segments = table(bytes, segment_headers, segment_count, PROGRAM_HEADER, Segment::read);
+        let segments = segments.ok_or_else(|| malformed("its program headers lie outside the file"))?;
         let mut sections = Vec::new();
         if section_headers != 0 {
             if section_count == 0 || usize::from(section_size) != SECTION_HEADER || names_index >= section_count {
                 return Err(malformed(format!("it has {section_count} section headers of {section_size} bytes")));
             }
-            let start = table(section_headers, section_count, SECTION_HEADER, "section")?;
-            let read: Option<Vec<Section>> = (0..usize::from(section_count))
-                .map(|index| Section::read(bytes, start + index * SECTION_HEADER))
-                .collect();
-            sections = read.ok_or_else(|| malformed("a section header lies outside the file"))?;
+            let read = table(bytes, section_headers, section_count, SECTION_HEADER, Section::read);
+            sections = read.ok_or_else(|| malformed("its section headers lie outside the file"))?;
         }
         let mut image = Image {
             bytes,
@@ -426,7 +417,7 @@ pub fn arch(program: &[u8]) -> Option<Arch> {
 pub fn supported_arch(program: &[u8]) -> Result<Arch, Refusal> {
     arch(program).ok_or_else(|| match Image::parse(program) {
         Err(refusal) => refusal,
-        Ok(image) => Refusal::Architecture { found: image.arch.to_string() },
+        Ok(image) => Refusal::Architecture(image.arch.to_string()),
     })
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
         let text = &image.bytes[at + HEAD..];
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let donor = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-        return Err(Refusal::Grafted { donor: donor.strip_prefix("donor=").unwrap_or(&donor).to_owned() });
+        return Err(Refusal::Grafted(donor.strip_prefix("donor=").unwrap_or(&donor).to_owned()));
     }
     let has_section = |name: &[u8]| image.section(name).is_some();
     let has_note = |owner: &[u8]| {
@@ -49,7 +49,7 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
         () if is_guarded(image) => return Err(Refusal::Guarded),
         () => return appended(image),
     };
-    Err(Refusal::Other { what })
+    Err(Refusal::Other(what))
 }
 
 /// Whether the kernel guards the pages of code: GNU_PROPERTY_AARCH64_FEATURE_1_AND has
@@ -82,7 +82,7 @@ fn appended(image: &Image<'_>) -> Result<(), Refusal> {
     let known = segments.chain(sections).chain(headers).max().unwrap_or(0);
     let rest = usize::try_from(known).ok().and_then(|known| image.bytes.get(known..)).unwrap_or_default();
     if rest.iter().any(|byte| *byte != 0) || rest.len() >= 4096 {
-        return Err(Refusal::Appended { bytes: rest.len() as u64 });
+        return Err(Refusal::Appended(rest.len() as u64));
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ use crate::thread_storage::ThreadStorage;
 
 /// Everything that goes into a grafted file.
 #[derive(Debug)]
-pub(crate) struct Inset<'a> {
+pub(crate) struct Parts<'a> {
     pub(crate) machine: &'static dyn Machine,
     pub(crate) image: &'a Image<'a>,
     pub(crate) relocations: &'a Relocations,
@@ -64,8 +64,8 @@ pub(crate) struct Parameters {
 }
 
 /// Returns the grafted file.
-pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
-    let Inset { machine, image, relocations, location, mut blob, jumps, main, parameters: given } = inset;
+pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
+    let Parts { machine, image, relocations, location, mut blob, jumps, main, parameters: given } = parts;
     let page = machine.page();
     let first = image.loads().map(|load| load.address).min().unwrap_or(0);
     let Location { base, offset } = location;
@@ -87,7 +87,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
     if let Some(stock) = image.segment(PT_TLS) {
         let range = stock.address..stock.address + stock.file_size;
         if let Some(address) = relocations.other.iter().find(|place| range.contains(place)) {
-            return Err(Refusal::ThreadLocal { address: *address }.into());
+            return Err(Refusal::ThreadLocal(*address).into());
         }
         for (place, value) in relocations.within(range.clone()) {
             pairs.push((image_at + storage.front + (place - range.start), relative(value)));
@@ -105,7 +105,7 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
 
     let span = (base + headers_at).saturating_sub(first);
     if span >= i32::MAX as u64 || (!image.position_independent && base + headers_at > i32::MAX as u64) {
-        return Err(Refusal::OutOfReach { span }.into());
+        return Err(Refusal::OutOfReach(span).into());
     }
     let words: [u64; parameters::WORDS] = [
         relative(image.entry),
@@ -140,9 +140,8 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
     let mut file = image.bytes.to_vec();
     for jump in &jumps {
         let target = base + blob.symbol(jump.to)?;
-        let at =
-            image.offset(jump.site).ok_or_else(|| Refusal::Malformed { what: "an entry point is not in it".into() })?;
-        let bytes = machine.jump(jump.site, target, jump.number.is_none()).ok_or(Refusal::OutOfReach { span })?;
+        let at = image.offset(jump.site).ok_or_else(|| Refusal::Malformed("an entry point is not in it".into()))?;
+        let bytes = machine.jump(jump.site, target, jump.number.is_none()).ok_or(Refusal::OutOfReach(span))?;
         file[at..at + bytes.len()].copy_from_slice(&bytes);
     }
     let (field, bytes) = match main {
@@ -152,10 +151,10 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
         }
         Edit::Branch { site, is_call, .. } => {
             let target = base + blob.symbol("transplant_libc_start_main")?;
-            (site, machine.jump(site, target, is_call).ok_or(Refusal::OutOfReach { span })?)
+            (site, machine.jump(site, target, is_call).ok_or(Refusal::OutOfReach(span))?)
         }
     };
-    let at = image.offset(field).ok_or_else(|| Refusal::Malformed { what: "its start is not in it".into() })?;
+    let at = image.offset(field).ok_or_else(|| Refusal::Malformed("its start is not in it".into()))?;
     file[at..at + bytes.len()].copy_from_slice(&bytes);
     file.resize(offset as usize, 0);
     file.extend(&blob.memory);
@@ -173,22 +172,12 @@ pub(crate) fn assemble(inset: Inset<'_>) -> Result<Vec<u8>, Trouble> {
 }
 
 /// Why no file was made.
-#[derive(Debug)]
-pub(crate) enum Trouble {
-    Refusal(Refusal),
-    Blob(BlobError),
-}
-
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Trouble {
-        Trouble::Refusal(refusal)
-    }
-}
-
-impl From<BlobError> for Trouble {
-    fn from(error: BlobError) -> Trouble {
-        Trouble::Blob(error)
-    }
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
 }
 
 /// Distances from the base, except for the first two.
@@ -203,7 +192,7 @@ struct Place {
 }
 
 /// Writes the note of redirected entry points (docs/note.md): distances, each from its own place.
-fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), Trouble> {
+fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), PlanError> {
     let at = blob.symbol("transplant_entries")? + note::HEAD as u64;
     if entries.len() > blob.room()? {
         return Err(BlobError::Layout("it has no room for the entry points".to_owned()).into());

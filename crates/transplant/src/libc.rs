@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::code::{Code, Flow, Function, Handover};
+use crate::code::{Code, Flow, Function, MainCall};
 use format::Role;
 
 use crate::family::Family;
@@ -21,7 +21,7 @@ pub(crate) fn errno_offset(code: &Code<'_>, family: &Family) -> Result<i64, Refu
     }
     match found.iter().copied().collect::<Vec<_>>().as_slice() {
         [offset] if code.machine.errno_range().contains(offset) => Ok(*offset),
-        other => Err(Refusal::Errno { found: other.len() }),
+        other => Err(Refusal::Errno(other.len())),
     }
 }
 
@@ -51,8 +51,8 @@ pub(crate) struct ThreadEnd {
 /// thread's keys and then, at once, blocks signals. So the wanted call is the one directly before the call of a
 /// function that makes the system call rt_sigprocmask. There has to be exactly one such pair.
 pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refusal> {
-    let missing = |found| Err(Refusal::ThreadEnd { found });
-    let unmap = code.machine.unmap_selves(code);
+    let missing = |found| Err(Refusal::ThreadEnd(found));
+    let unmap = code.machine.unmapself_functions(code);
     let unmap = match unmap.as_slice() {
         [] if [b"pthread_create".as_slice(), b"__pthread_create"].iter().all(|name| code.named(name).is_empty()) => {
             return Ok(None);
@@ -129,7 +129,7 @@ pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Resu
         !own
     });
     match makers.first() {
-        Some((site, _)) => Err(Refusal::OwnThreads { address: *site }),
+        Some((site, _)) => Err(Refusal::OwnThreads(*site)),
         None => Ok(()),
     }
 }
@@ -176,7 +176,7 @@ fn blocks_signals(code: &mut Code<'_>, start: u64) -> bool {
 /// `_start_c` (crt/crt1.c), or in static-pie programs the function that `_dlstart_c` goes on to (crt/rcrt1.c), loads
 /// three functions and branches: main into the first argument, `_init` into the fourth and `_fini` into the fifth.
 /// There is exactly one such place in the code that the entry point leads to.
-pub(crate) fn main(code: &Code<'_>) -> Result<Handover, Refusal> {
+pub(crate) fn main(code: &Code<'_>) -> Result<MainCall, Refusal> {
     let mut open = vec![(code.image.entry, 0)];
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -185,18 +185,18 @@ pub(crate) fn main(code: &Code<'_>) -> Result<Handover, Refusal> {
             continue;
         }
         let Some(function) = code.walk(start) else { continue };
-        let (handovers, taken) = code.machine.handovers(code, &function);
-        found.extend(handovers);
+        let (main_calls, taken) = code.machine.main_calls(code, &function);
+        found.extend(main_calls);
         if depth < 3 {
             open.extend(taken.into_iter().chain(function.leads_to()).map(|to| (to, depth + 1)));
         }
     }
     // The walk goes past calls that do not return, so one place may be found from several starts.
-    found.sort_unstable_by_key(|handover| (handover.edit, handover.main));
+    found.sort_unstable_by_key(|main_call| (main_call.edit, main_call.main));
     found.dedup();
     let named = code.named(b"main");
     match found.as_slice() {
         [one] if named.is_empty() || named.contains(&one.main) => Ok(*one),
-        other => Err(Refusal::Main { found: other.len() }),
+        other => Err(Refusal::Main(other.len())),
     }
 }

@@ -1,12 +1,14 @@
 //! The whole plan of a graft: what a program contains, and the edits.
 
+use std::collections::BTreeSet;
+
 use format::{Arch, Role, StringFunction, entries, parameters};
 
 use crate::blob::{Blob, BlobError};
 use crate::code::{self, Code, Flow};
 use crate::family::{self, Family};
 use crate::image::Image;
-use crate::layout::{Inset, Jump, Parameters, Trouble, assemble};
+use crate::layout::{Jump, Parameters, Parts, PlanError, assemble};
 use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
@@ -57,14 +59,14 @@ pub struct Plan {
 pub fn plan(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Plan, Refusal>, BlobError> {
     match planned(program, blob, as_if_stripped) {
         Ok(plan) => Ok(Ok(plan)),
-        Err(Trouble::Refusal(refusal)) => Ok(Err(refusal)),
-        Err(Trouble::Blob(error)) => Err(error),
+        Err(PlanError::Refusal(refusal)) => Ok(Err(refusal)),
+        Err(PlanError::Blob(error)) => Err(error),
     }
 }
 
-fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Trouble> {
+fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, PlanError> {
     let image = Image::parse(program)?;
-    let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture { found: image.arch.to_string() })?;
+    let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     if blob.arch != image.arch {
         return Err(BlobError::Layout(format!("it is for {}, and the program for {}", blob.arch, image.arch)).into());
     }
@@ -76,7 +78,7 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     libc::check_fork(&code, &family)?;
     let end = libc::thread_end(&mut code)?;
     libc::check_threads(&mut code, end)?;
-    let handover = libc::main(&code)?;
+    let main_call = libc::main(&code)?;
 
     let mut entries: Vec<Entry> = Vec::new();
     let mut jumps = Vec::new();
@@ -104,34 +106,31 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Tr
     if let Some(pair) = sites.windows(2).find(|pair| pair[1].0 - pair[0].0 < machine.jump_size()) {
         return Err(Refusal::NoRoom { role: pair[0].1, address: pair[0].0 }.into());
     }
-    let strings = match blob.has_strings() {
-        true => redirected(&mut code, &family, &mut jumps, blob)?,
-        false => Vec::new(),
-    };
-    let donated = StringFunction::all().filter(|function| blob.brings(*function)).collect();
-    let strings_absent = match blob.has_strings() {
-        true => strings::absent(&strings, &donated, !code.symbols.is_empty()),
-        false => Vec::new(),
-    };
+    let (mut strings, mut strings_absent) = (Vec::new(), Vec::new());
+    if blob.has_strings() {
+        let donated = StringFunction::all().filter(|function| blob.brings(*function)).collect();
+        strings = redirected(&mut code, &family, &mut jumps, blob, &donated)?;
+        strings_absent = strings::absent(&strings, &donated, !code.symbols.is_empty());
+    }
 
     let parameters = Parameters {
         errno_offset,
         key_destructors: end.map(|end| end.destructors),
-        main: handover.main,
+        main: main_call.main,
         calls: calls(&code, &family),
     };
     let symbols = !code.symbols.is_empty();
-    let inset = Inset {
+    let parts = Parts {
         machine,
         image: &image,
         relocations: &relocations,
         location: Location::of(&code),
         blob: blob.clone(),
         jumps,
-        main: handover.edit,
+        main: main_call.edit,
         parameters,
     };
-    let graft = assemble(inset)?;
+    let graft = assemble(parts)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
     Ok(Plan {
         arch: image.arch,
@@ -153,12 +152,12 @@ fn redirected(
     family: &Family,
     jumps: &mut Vec<Jump>,
     blob: &Blob,
-) -> Result<Vec<StringEntry>, Trouble> {
+    donated: &BTreeSet<StringFunction>,
+) -> Result<Vec<StringEntry>, PlanError> {
     let room = blob.room()?;
     let taken: Vec<u64> = jumps.iter().map(|jump| jump.site).collect();
     let entries = jumps.iter().filter(|jump| jump.number.is_some()).count();
-    let others = StringFunction::all().filter(|function| blob.brings(*function)).collect();
-    let found = strings::find(code, family, &others, &taken, room.saturating_sub(entries));
+    let found = strings::find(code, family, donated, &taken, room.saturating_sub(entries));
     if !found.iter().any(|entry| entry.kept.is_none()) {
         let reasons: Vec<String> = found
             .iter()
@@ -166,7 +165,7 @@ fn redirected(
             .filter_map(|entry| Some(format!("{} at {:#x}: {}", entry.function, entry.address, entry.kept?)))
             .collect();
         let found = if reasons.is_empty() { "none was found".to_owned() } else { reasons.join("; ") };
-        return Err(Refusal::Strings { found }.into());
+        return Err(Refusal::Strings(found).into());
     }
     for entry in found.iter().filter(|entry| entry.kept.is_none()) {
         let site = code.behind_landing_pad(entry.address);

@@ -6,32 +6,20 @@ use format::Role;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The file is damaged, or cut off.
-    #[error("it is malformed: {what}")]
-    Malformed {
-        /// The fault.
-        what: String,
-    },
+    #[error("it is malformed: {0}")]
+    Malformed(String),
     /// The program is for an architecture without such donors.
-    #[error("it is for another architecture than x86_64 and aarch64: {found}")]
-    Architecture {
-        /// The architecture that was found.
-        found: String,
-    },
+    #[error("it is for another architecture than x86_64 and aarch64: {0}")]
+    Architecture(String),
     /// The program is dynamically linked.
     #[error("it is dynamic: its libraries, and malloc with them, are loaded when it starts")]
     Dynamic,
     /// The program is of a known kind that does not contain musl's malloc.
-    #[error("it is {what}")]
-    Other {
-        /// The kind, with an article.
-        what: &'static str,
-    },
+    #[error("it is {0}")]
+    Other(&'static str),
     /// The program has been grafted already, as an executable or before it was linked.
-    #[error("it carries a graft already: {donor}")]
-    Grafted {
-        /// The donor in the program.
-        donor: String,
-    },
+    #[error("it carries a graft already: {0}")]
+    Grafted(String),
     /// The program has symbols, and none of the malloc family is among them.
     #[error("no malloc is in it: there is nothing to replace")]
     NoMalloc,
@@ -39,22 +27,16 @@ pub enum Refusal {
     #[error("mallocng, musl's malloc, is not in it: its table of size classes is not there")]
     NoMallocng,
     /// The size classes occur more than once.
-    #[error("mallocng's table of size classes is in it {found} times, expected once")]
-    Table {
-        /// How often.
-        found: usize,
-    },
+    #[error("mallocng's table of size classes is in it {0} times, expected once")]
+    Table(usize),
     /// The table is there, and no code refers to it.
     #[error("no code refers to mallocng's table of size classes")]
     TableUnused,
     /// A necessary function was not found.
-    #[error("no function was found that does what mallocng's {role} does")]
-    Missing {
-        /// The missing role.
-        role: Role,
-    },
+    #[error("no function was found that does what mallocng's {0} does")]
+    Missing(Role),
     /// Several functions do what only one should do.
-    #[error("{} functions do what mallocng's {role} does, expected one: {}", .found.len(), Addresses(.found))]
+    #[error("{} functions do what mallocng's {role} does, expected one: {}", .found.len(), addresses(.found))]
     Ambiguous {
         /// Their role.
         role: Role,
@@ -72,7 +54,7 @@ pub enum Refusal {
         expected: Role,
     },
     /// The symbol table contradicts the code.
-    #[error("the symbol `{name}` is at {address:#x}, and by its code the function {}", At(.found))]
+    #[error("the symbol `{name}` is at {address:#x}, and by its code the function {}", place(.found))]
     Symbol {
         /// The symbol.
         name: &'static str,
@@ -82,11 +64,8 @@ pub enum Refusal {
         found: Option<u64>,
     },
     /// The allocator's variables were not found.
-    #[error("{found} places could be mallocng's context, expected one")]
-    Context {
-        /// How many candidates there are.
-        found: usize,
-    },
+    #[error("{0} places could be mallocng's context, expected one")]
+    Context(usize),
     /// Code outside the family uses the allocator's variables.
     #[error(
         "code at {address:#x} (in the function at {function:#x}) uses mallocng's state and is none of its functions"
@@ -135,67 +114,40 @@ pub enum Refusal {
         site: u64,
     },
     /// The place of errno could not be determined.
-    #[error("where its errno is kept cannot be told: {found} places, expected one")]
-    Errno {
-        /// How many were found.
-        found: usize,
-    },
+    #[error("where its errno is kept cannot be told: {0} places, expected one")]
+    Errno(usize),
     /// The program forks, and has no hook, or the hook was not found.
     #[error("it forks, and the hook that fork calls for the allocator was not found")]
     ForkHook,
     /// The program has threads, and the place where they end was not found.
-    #[error("it starts threads, and the call at their end was not found: {found}")]
-    ThreadEnd {
-        /// What was found.
-        found: &'static str,
-    },
+    #[error("it starts threads, and the call at their end was not found: {0}")]
+    ThreadEnd(&'static str),
     /// The program makes threads itself, with thread-local storage that musl did not lay out.
-    #[error("code at {address:#x} makes threads with thread-local storage of its own (CLONE_SETTLS)")]
-    OwnThreads {
-        /// The system call, or a call that leads to it.
-        address: u64,
-    },
+    #[error("code at {0:#x} makes threads with thread-local storage of its own (CLONE_SETTLS)")]
+    OwnThreads(u64),
     /// The place that passes main to libc was not found.
-    #[error("{found} places hand main to __libc_start_main, expected one")]
-    Main {
-        /// How many were found.
-        found: usize,
-    },
+    #[error("{0} places hand main to __libc_start_main, expected one")]
+    Main(usize),
     /// Data is stored behind everything that the headers describe.
-    #[error("{bytes} bytes are appended to it, which it may look for at its end")]
-    Appended {
-        /// How many bytes.
-        bytes: u64,
-    },
+    #[error("{0} bytes are appended to it, which it may look for at its end")]
+    Appended(u64),
     /// No addresses are left within reach of a jump.
-    #[error("there is no room for the donor within reach of a jump: the program spans {span:#x} bytes")]
-    OutOfReach {
-        /// From its first to its last address.
-        span: u64,
-    },
+    #[error("there is no room for the donor within reach of a jump: the program spans {0:#x} bytes")]
+    OutOfReach(u64),
     /// The thread-local storage leaves no room within reach of the instructions.
-    #[error("its thread-local storage of {bytes} bytes leaves no room within reach for the donor's")]
-    ThreadLocalSize {
-        /// The size of the program's storage.
-        bytes: u64,
-    },
+    #[error("its thread-local storage of {0} bytes leaves no room within reach for the donor's")]
+    ThreadLocalSize(u64),
     /// String functions were requested, and none can be redirected.
-    #[error("none of its string functions can be exchanged: {found}")]
-    Strings {
-        /// The reasons.
-        found: String,
-    },
+    #[error("none of its string functions can be exchanged: {0}")]
+    Strings(String),
     /// Branches through a register have to end at landing pads, and the donor has none.
     #[error(
         "its code is guarded: branches through a register have to end at landing pads (BTI), and the donor has none"
     )]
     Guarded,
     /// The thread-local storage is relocated in a way that cannot be repeated.
-    #[error("its thread-local storage is relocated in an unknown way, at {address:#x}")]
-    ThreadLocal {
-        /// The relocation's address.
-        address: u64,
-    },
+    #[error("its thread-local storage is relocated in an unknown way, at {0:#x}")]
+    ThreadLocal(u64),
 }
 
 impl Refusal {
@@ -243,22 +195,10 @@ pub enum Remedy {
     WithoutStrings,
 }
 
-struct Addresses<'a>(&'a [u64]);
-
-impl std::fmt::Display for Addresses<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text: Vec<String> = self.0.iter().map(|address| format!("{address:#x}")).collect();
-        f.write_str(&text.join(", "))
-    }
+fn addresses(found: &[u64]) -> String {
+    found.iter().map(|address| format!("{address:#x}")).collect::<Vec<_>>().join(", ")
 }
 
-struct At<'a>(&'a Option<u64>);
-
-impl std::fmt::Display for At<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(address) => write!(f, "is at {address:#x}"),
-            None => f.write_str("was not found"),
-        }
-    }
+fn place(found: &Option<u64>) -> String {
+    found.map_or_else(|| "was not found".to_owned(), |address| format!("is at {address:#x}"))
 }

@@ -110,5 +110,5 @@ impl Relocations {
 }
 
 fn outside(what: &str) -> Refusal {
-    Refusal::Malformed { what: format!("its {what} lies outside the file") }
+    Refusal::Malformed(format!("its {what} lies outside the file"))
 }

@@ -33,16 +33,7 @@ pub(crate) struct ThreadStorage {
 impl ThreadStorage {
     pub(crate) fn of(image: &Image<'_>, blob: &Blob) -> Result<ThreadStorage, Refusal> {
         let stock = image.segment(crate::image::PT_TLS).copied();
-        let stock = stock.unwrap_or(Segment {
-            kind: crate::image::PT_TLS,
-            flags: 0,
-            offset: 0,
-            address: 0,
-            physical: 0,
-            file_size: 0,
-            memory_size: 0,
-            align: 1,
-        });
+        let stock = stock.unwrap_or(Segment { kind: crate::image::PT_TLS, align: 1, ..Segment::default() });
         match image.arch {
             Arch::X86_64 => Ok(ThreadStorage::in_front(image, blob, &stock)),
             _ => ThreadStorage::behind(image, blob, &stock),
@@ -92,7 +83,7 @@ impl ThreadStorage {
         }
         let size = begins + own.memory_size;
         if distance + size >= FARTHEST {
-            return Err(Refusal::ThreadLocalSize { bytes: stock.memory_size });
+            return Err(Refusal::ThreadLocalSize(stock.memory_size));
         }
         Ok(ThreadStorage {
             image: bytes,

@@ -195,7 +195,7 @@ fn what_is_not_certain_is_refused() {
     }
     for as_if_stripped in [false, true] {
         let refusal = plan(&bytes, &BLOB, as_if_stripped).unwrap().unwrap_err();
-        assert!(matches!(refusal, Refusal::Missing { role: Role::Free } | Refusal::Ambiguous { .. }), "{refusal}");
+        assert!(matches!(refusal, Refusal::Missing(Role::Free) | Refusal::Ambiguous { .. }), "{refusal}");
     }
 }
 

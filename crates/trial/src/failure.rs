@@ -2,7 +2,7 @@
 
 /// The kind of a failure. Two failures of one kind have the same cause, as far as that can be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum FailureKind {
     /// A file could not be written or read. The archive is not the cause.
     Machine,
     /// The linker failed.
@@ -21,12 +21,12 @@ pub(crate) enum Manner {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    pub(crate) manner: Manner,
+    pub(crate) kind: FailureKind,
     pub(crate) detail: String,
 }
 
 impl Failure {
-    pub(crate) fn new(manner: Manner, detail: impl Into<String>) -> Self {
-        Failure { manner, detail: detail.into() }
+    pub(crate) fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
+        Failure { kind, detail: detail.into() }
     }
 }

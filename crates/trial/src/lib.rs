@@ -13,7 +13,6 @@ mod linker;
 mod references;
 mod run;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use inspector::verify::{Check, NotRun};
@@ -21,7 +20,7 @@ use inspector::{Arch, Source, Strings, name};
 use object::{Object, ObjectSymbol};
 use tempfile::TempDir;
 
-use failure::{Failure, Manner};
+use failure::{Failure, FailureKind};
 use linker::{Linker, Mode, StartFiles};
 use run::Runner;
 
@@ -66,19 +65,6 @@ pub struct TrialOptions<'a> {
     pub progress: Option<&'a dyn Fn(&str)>,
 }
 
-impl fmt::Debug for TrialOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrialOptions")
-            .field("stock", &self.stock)
-            .field("emulator", &self.emulator)
-            .field("thorough", &self.thorough)
-            .field("only", &self.only)
-            .field("scale_percent", &self.scale_percent)
-            .field("linkers", &self.linkers)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The result of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrialOutcome {
@@ -92,10 +78,6 @@ impl TrialOutcome {
     fn leave_out(&mut self, name: impl Into<String>, reason: impl Into<String>) {
         self.not_run.push(NotRun { name: name.into(), reason: reason.into() });
     }
-}
-
-fn check(name: String, ok: bool, detail: String) -> Check {
-    Check { name, ok, detail }
 }
 
 /// Links the conformance programs against the archive at `libc` and runs them.
@@ -226,23 +208,23 @@ impl<'o> Trial<'o> {
             progress(&name);
         }
         let failure = match self.attempt(case, linker, mode, &self.libc, true) {
-            Ok(detail) => return outcome.checks.push(check(name, true, detail)),
-            Err(failure) if failure.manner == Manner::Machine => return outcome.leave_out(name, failure.detail),
+            Ok(detail) => return outcome.checks.push(Check::new(name, true, detail)),
+            Err(failure) if failure.kind == FailureKind::Machine => return outcome.leave_out(name, failure.detail),
             Err(failure) => failure,
         };
         let Some(stock) = self.options.stock.as_deref() else {
-            return outcome.checks.push(check(name, false, failure.detail));
+            return outcome.checks.push(Check::new(name, false, failure.detail));
         };
         match self.attempt(case, linker, mode, stock, false) {
-            Ok(_) => outcome.checks.push(check(name, false, format!("{} (on stock it works)", failure.detail))),
+            Ok(_) => outcome.checks.push(Check::new(name, false, format!("{} (on stock it works)", failure.detail))),
             // Only the same failure of stock excuses the graft: a crash does not excuse a hang.
-            Err(on_stock) if on_stock.manner == failure.manner => {
+            Err(on_stock) if on_stock.kind == failure.kind => {
                 outcome
                     .leave_out(name, format!("stock fails too, so it says nothing of the graft: {}", failure.detail));
             }
             Err(on_stock) => {
                 let detail = format!("{} (stock fails too, in another way: {})", failure.detail, on_stock.detail);
-                outcome.checks.push(check(name, false, detail));
+                outcome.checks.push(Check::new(name, false, detail));
             }
         }
     }
@@ -255,7 +237,8 @@ impl<'o> Trial<'o> {
         libc: &Path,
         graft: bool,
     ) -> Result<String, Failure> {
-        let machine = |what: &str, error: std::io::Error| Failure::new(Manner::Machine, format!("{what}: {error}"));
+        let machine =
+            |what: &str, error: std::io::Error| Failure::new(FailureKind::Machine, format!("{what}: {error}"));
         let folder =
             tempfile::tempdir_in(self.folder.path()).map_err(|error| machine("cannot make a folder", error))?;
         let put = |name: &str, bytes: &[u8]| -> Result<PathBuf, Failure> {
@@ -266,7 +249,7 @@ impl<'o> Trial<'o> {
         let mut first = Vec::new();
         let references = |names: &[&str]| {
             references::object(self.suite, names)
-                .map_err(|error| Failure::new(Manner::Machine, format!("cannot make an object: {error}")))
+                .map_err(|error| Failure::new(FailureKind::Machine, format!("cannot make an object: {error}")))
         };
         if !case.named_first.is_empty() {
             first.push(put("first.o", &references(case.named_first)?)?);
@@ -278,10 +261,10 @@ impl<'o> Trial<'o> {
         }
         let executable = folder.path().join("program");
         let inputs = linker::Inputs { start: &self.start, first: &first, libc, last: &last, output: &executable };
-        linker.link(&inputs, mode, self.arch, folder.path()).map_err(|said| Failure::new(Manner::Link, said))?;
+        linker.link(&inputs, mode, self.arch, folder.path()).map_err(|said| Failure::new(FailureKind::Link, said))?;
         if graft {
             let bytes = std::fs::read(&executable).map_err(|error| machine("cannot read the linked program", error))?;
-            self.carries(case, &bytes).map_err(|problem| Failure::new(Manner::Contents, problem))?;
+            self.carries(case, &bytes).map_err(|problem| Failure::new(FailureKind::Contents, problem))?;
         }
         let Some(runner) = &self.runner else { return Ok("linked; not run".to_owned()) };
         let seconds = runner.run(&executable, folder.path(), case.seconds)?;

@@ -1,6 +1,6 @@
 //! Linkers: which ones the machine has, and their command lines for a static program.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl fmt::Display for Mode {
 
 /// The form of a linker's command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum Interface {
     /// `ld` and every linker with the same arguments.
     Direct,
     /// A C compiler.
@@ -50,7 +50,7 @@ pub(crate) struct Linker {
     /// The linker's name in checks.
     pub(crate) name: String,
     program: PathBuf,
-    manner: Manner,
+    interface: Interface,
 }
 
 /// The files of a link.
@@ -105,14 +105,14 @@ impl Linker {
         let name = program.file_name().unwrap_or(OsStr::new("linker")).to_string_lossy().into_owned();
         let ends =
             |suffixes: &[&str]| suffixes.iter().any(|suffix| name == *suffix || name.ends_with(&format!("-{suffix}")));
-        let (name, manner) = if name == "zig" {
-            ("zig ld.lld".to_owned(), Manner::Zig)
+        let (name, interface) = if name == "zig" {
+            ("zig ld.lld".to_owned(), Interface::Zig)
         } else if ends(&["cc", "gcc", "clang"]) || name.starts_with("gcc-") || name.starts_with("clang-") {
-            (name, Manner::Driver)
+            (name, Interface::Driver)
         } else {
-            (name, Manner::Direct)
+            (name, Interface::Direct)
         };
-        Linker { name, program, manner }
+        Linker { name, program, interface }
     }
 
     /// Whether the linker links for `arch`. lld and mold link for every architecture; a GNU ld names those it was built
@@ -122,10 +122,10 @@ impl Linker {
             let output = Command::new(&self.program).arg(argument).stdin(Stdio::null()).output().ok()?;
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        match self.manner {
-            Manner::Zig => true,
-            Manner::Driver => answer("-dumpmachine").is_some_and(|triple| triple.trim().starts_with(&*arch.name())),
-            Manner::Direct => answer("-V").is_some_and(|text| {
+        match self.interface {
+            Interface::Zig => true,
+            Interface::Driver => answer("-dumpmachine").is_some_and(|triple| triple.trim().starts_with(&*arch.name())),
+            Interface::Direct => answer("-V").is_some_and(|text| {
                 let emulation = emulation(arch);
                 text.contains("LLD") || text.contains("mold") || emulation.is_some_and(|name| text.contains(name))
             }),
@@ -134,8 +134,8 @@ impl Linker {
 
     /// Links a program. The error is the reason why it failed.
     pub(crate) fn link(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch, folder: &Path) -> Result<(), String> {
-        let mut command = Command::new(&self.program);
-        command.args(self.arguments(inputs, mode, arch)).current_dir(folder).stdin(Stdio::null());
+        let mut command = self.command(inputs, mode, arch);
+        command.current_dir(folder).stdin(Stdio::null());
         let output =
             command.output().map_err(|error| format!("`{}` does not start: {error}", self.program.display()))?;
         if output.status.success() && inputs.output.is_file() {
@@ -146,43 +146,36 @@ impl Linker {
         Err(format!("does not link ({}): {}", output.status, errors.join(" | ")))
     }
 
-    fn arguments(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = Vec::new();
-        let words = |arguments: &mut Vec<OsString>, words: &[&str]| arguments.extend(words.iter().map(OsString::from));
-        let (open, close) = match self.manner {
-            Manner::Driver => {
-                words(&mut arguments, &["-nostdlib", "-nostartfiles"]);
-                words(&mut arguments, if mode == Mode::Static { &["-static", "-no-pie"] } else { &["-static-pie"] });
+    fn command(&self, inputs: &Inputs<'_>, mode: Mode, arch: Arch) -> Command {
+        let mut command = Command::new(&self.program);
+        let (open, close) = match self.interface {
+            Interface::Driver => {
+                command.args(["-nostdlib", "-nostartfiles"]);
+                command.args(if mode == Mode::Static { &["-static", "-no-pie"][..] } else { &["-static-pie"] });
                 ("-Wl,--start-group", "-Wl,--end-group")
             }
-            Manner::Direct | Manner::Zig => {
-                if self.manner == Manner::Zig {
-                    words(&mut arguments, &["ld.lld"]);
-                }
-                if let Some(emulation) = emulation(arch) {
-                    words(&mut arguments, &["-m", emulation]);
-                }
-                words(&mut arguments, &["-static", "--eh-frame-hdr"]);
+            Interface::Direct | Interface::Zig => {
+                command.args((self.interface == Interface::Zig).then_some("ld.lld"));
+                command.args(emulation(arch).into_iter().flat_map(|emulation| ["-m", emulation]));
+                command.args(["-static", "--eh-frame-hdr"]);
                 if mode == Mode::StaticPie {
                     // Garbage collection in the linker must not remove the note.
-                    words(&mut arguments, &["-pie", "--no-dynamic-linker", "-z", "text", "--gc-sections"]);
+                    command.args(["-pie", "--no-dynamic-linker", "-z", "text", "--gc-sections"]);
                 }
                 ("--start-group", "--end-group")
             }
         };
-        arguments.extend([OsString::from("-o"), inputs.output.into()]);
-        arguments.extend(inputs.start.before(mode).map(OsString::from));
-        arguments.extend(inputs.first.iter().map(OsString::from));
-        let archives = |arguments: &mut Vec<OsString>| {
-            arguments.extend([OsString::from(open), inputs.libc.into(), (&inputs.start.runtime).into(), close.into()]);
+        let archives = |command: &mut Command| {
+            command.arg(open).arg(inputs.libc).arg(&inputs.start.runtime).arg(close);
         };
-        archives(&mut arguments);
+        command.arg("-o").arg(inputs.output).args(inputs.start.before(mode)).args(inputs.first);
+        archives(&mut command);
         if !inputs.last.is_empty() {
-            arguments.extend(inputs.last.iter().map(OsString::from));
-            archives(&mut arguments);
+            command.args(inputs.last);
+            archives(&mut command);
         }
-        arguments.extend(inputs.start.after().map(OsString::from));
-        arguments
+        command.args(inputs.start.after());
+        command
     }
 }
 
@@ -257,12 +250,12 @@ mod tests {
 
     #[test]
     fn linkers_are_told_apart_by_name() {
-        let manner = |path: &str| Linker::new(PathBuf::from(path)).manner;
-        assert_eq!(manner("/usr/bin/cc"), Manner::Driver);
-        assert_eq!(manner("x86_64-linux-gnu-gcc"), Manner::Driver);
-        assert_eq!(manner("/opt/zig"), Manner::Zig);
-        assert_eq!(manner("ld.lld"), Manner::Direct);
-        assert_eq!(manner("aarch64-linux-gnu-ld"), Manner::Direct);
-        assert_eq!(manner("mold"), Manner::Direct);
+        let interface = |path: &str| Linker::new(PathBuf::from(path)).interface;
+        assert_eq!(interface("/usr/bin/cc"), Interface::Driver);
+        assert_eq!(interface("x86_64-linux-gnu-gcc"), Interface::Driver);
+        assert_eq!(interface("/opt/zig"), Interface::Zig);
+        assert_eq!(interface("ld.lld"), Interface::Direct);
+        assert_eq!(interface("aarch64-linux-gnu-ld"), Interface::Direct);
+        assert_eq!(interface("mold"), Interface::Direct);
     }
 }

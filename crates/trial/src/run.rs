@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use inspector::Arch;
 
 use crate::Emulator;
-use crate::failure::{Failure, Manner};
+use crate::failure::{Failure, FailureKind};
 use crate::linker::{is_native, on_path};
 
 /// The time after a program's own watchdog, for programs that do not react to it.
@@ -32,11 +32,8 @@ impl Runner {
             _ if is_native(arch) => None,
             Emulator::Program(program) => Some(program.clone()),
             Emulator::Auto => {
-                let found = names.iter().find_map(|name| on_path(name));
-                Some(
-                    found
-                        .ok_or_else(|| format!("no emulator for {arch} was found: looked for {}", names.join(", ")))?,
-                )
+                let missing = || format!("no emulator for {arch} was found: looked for {}", names.join(", "));
+                Some(names.iter().find_map(|name| on_path(name)).ok_or_else(missing)?)
             }
             Emulator::Never => return Err(format!("programs for {arch} do not run here without an emulator")),
         };
@@ -47,7 +44,7 @@ impl Runner {
     /// grace period is killed.
     pub(crate) fn run(&self, program: &Path, folder: &Path, seconds: u32) -> Result<f64, Failure> {
         let limit = Duration::from_secs(u64::from(seconds)) + GRACE;
-        let failed = |error| Err(Failure::new(Manner::Start, format!("does not start: {error}")));
+        let failed = |error| Err(Failure::new(FailureKind::Start, format!("does not start: {error}")));
         self.run_within(program, folder, limit).unwrap_or_else(failed)
     }
 
@@ -55,13 +52,8 @@ impl Runner {
     fn run_within(&self, program: &Path, folder: &Path, limit: Duration) -> io::Result<Result<f64, Failure>> {
         // Files, not pipes: a program that writes a lot must not wait for a reader.
         let (out, err) = (folder.join("stdout"), folder.join("stderr"));
-        let mut command = match &self.emulator {
-            Some(emulator) => Command::new(emulator),
-            None => Command::new(program),
-        };
-        if self.emulator.is_some() {
-            command.arg(program);
-        }
+        let mut command = Command::new(self.emulator.as_deref().unwrap_or(program));
+        command.args(self.emulator.as_ref().map(|_| program));
         command.current_dir(folder).stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
         // An allocator reads its own variables. The result must not depend on the user's environment.
         command.env_clear().env("TMPDIR", folder);
@@ -77,13 +69,13 @@ impl Runner {
         let mut child = command.spawn()?;
         let status = wait(&mut child, limit)?;
         let seconds = begin.elapsed().as_secs_f64();
-        let (manner, problem) = match status {
-            None => (Manner::Hang, format!("hang: killed after {seconds:.0} s")),
+        let (kind, problem) = match status {
+            None => (FailureKind::Hang, format!("hang: killed after {seconds:.0} s")),
             Some(status) if status.success() => return Ok(Ok(seconds)),
             Some(status) => ended(status),
         };
         let said = tail(&err).or_else(|| tail(&out)).map_or_else(String::new, |text| format!(": {text}"));
-        Ok(Err(Failure::new(manner, format!("{problem}{said}"))))
+        Ok(Err(Failure::new(kind, format!("{problem}{said}"))))
     }
 }
 
@@ -108,11 +100,11 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-fn ended(status: ExitStatus) -> (Manner, String) {
+fn ended(status: ExitStatus) -> (FailureKind, String) {
     match (status.code(), status.signal()) {
-        (Some(code), _) => (Manner::Exit(code), format!("ended with exit code {code}")),
-        (None, Some(signal)) => (Manner::Signal(signal), format!("died of signal {signal}")),
-        (None, None) => (Manner::Start, "ended in an unknown way".to_owned()),
+        (Some(code), _) => (FailureKind::Exit(code), format!("ended with exit code {code}")),
+        (None, Some(signal)) => (FailureKind::Signal(signal), format!("died of signal {signal}")),
+        (None, None) => (FailureKind::Start, "ended in an unknown way".to_owned()),
     }
 }
 
@@ -162,7 +154,7 @@ mod tests {
     fn a_program_that_hangs_is_killed_with_its_children() {
         let begin = Instant::now();
         let failure = run("echo said >&2; sleep 1000 & sleep 1000", Duration::from_millis(300)).unwrap_err();
-        assert_eq!(failure.manner, Manner::Hang);
+        assert_eq!(failure.kind, FailureKind::Hang);
         assert!(failure.detail.starts_with("hang: ") && failure.detail.ends_with(": said"), "{failure:?}");
         assert!(begin.elapsed() < Duration::from_secs(20));
     }
@@ -171,9 +163,9 @@ mod tests {
     fn the_exit_code_and_the_last_words_are_told() {
         let limit = Duration::from_secs(60);
         let failure = run("echo FAIL: this >&2; exit 5", limit).unwrap_err();
-        assert_eq!(failure, Failure::new(Manner::Exit(5), "ended with exit code 5: FAIL: this"));
+        assert_eq!(failure, Failure::new(FailureKind::Exit(5), "ended with exit code 5: FAIL: this"));
         let failure = run("kill -ABRT $$", limit).unwrap_err();
-        assert_eq!(failure, Failure::new(Manner::Signal(6), "died of signal 6"));
+        assert_eq!(failure, Failure::new(FailureKind::Signal(6), "died of signal 6"));
         assert!(run("exit 0", limit).is_ok());
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Stop;
+use crate::Unproven;
 
 /// A limit on instructions. No string function has as many, with those that it calls.
 const MOST: usize = 400;
@@ -50,39 +50,41 @@ pub(super) struct Step<I> {
     pub(super) next: usize,
     /// The index of its target.
     pub(super) target: usize,
+    record: Record,
+}
+
+/// What runs have done with an instruction.
+#[derive(Debug, Clone, Copy, Default)]
+struct Record {
+    executed: bool,
+    /// For conditional branches: both ways, and whether a condition ever depended on more than the alignment of the
+    /// arguments.
+    taken: bool,
+    not_taken: bool,
+    of_more: bool,
 }
 
 /// A function, as far as direct branches and calls lead.
 #[derive(Debug)]
 pub(super) struct Body<I> {
     pub(super) steps: Vec<Step<I>>,
-    executed: Vec<bool>,
-    /// For conditional branches: bit 0 if it was taken, bit 1 if it was not.
-    ways: Vec<u8>,
-    /// For conditional branches: whether every time the condition depended only on the alignment of the arguments.
-    of_alignment: Vec<bool>,
-}
-
-impl<I> Default for Body<I> {
-    fn default() -> Body<I> {
-        Body { steps: Vec::new(), executed: Vec::new(), ways: Vec::new(), of_alignment: Vec::new() }
-    }
 }
 
 impl<I> Body<I> {
     /// Follows the flow of control from `start` on. The first instruction has the index 0.
-    pub(super) fn read(start: u64, decode: impl Fn(u64) -> Result<Decoded<I>, Stop>) -> Result<Body<I>, Stop> {
+    pub(super) fn read(start: u64, decode: impl Fn(u64) -> Result<Decoded<I>, Unproven>) -> Result<Body<I>, Unproven> {
         let mut steps: Vec<Step<I>> = Vec::new();
         let mut places: HashMap<u64, usize> = HashMap::new();
         let mut open = vec![start];
         while let Some(mut at) = open.pop() {
             while !places.contains_key(&at) {
                 if steps.len() == MOST {
-                    return Err(Stop::Large);
+                    return Err(Unproven::Large);
                 }
                 let Decoded { instruction, flow, behind } = decode(at)?;
                 places.insert(at, steps.len());
-                steps.push(Step { address: at, behind, instruction, flow, next: NOWHERE, target: NOWHERE });
+                let (next, target, record) = (NOWHERE, NOWHERE, Record::default());
+                steps.push(Step { address: at, behind, instruction, flow, next, target, record });
                 match (flow.target(), flow.goes_on()) {
                     (None, false) => break,
                     (Some(target), false) => at = target,
@@ -100,24 +102,22 @@ impl<I> Body<I> {
             }
             step.target = step.flow.target().map_or(NOWHERE, place);
         }
-        let count = steps.len();
-        Ok(Body { steps, executed: vec![false; count], ways: vec![0; count], of_alignment: vec![true; count] })
+        Ok(Body { steps })
     }
 
     /// Clears the record of what has been executed.
     pub(super) fn forget(&mut self) {
-        self.executed.fill(false);
-        self.ways.fill(0);
-        self.of_alignment.fill(true);
+        self.steps.iter_mut().for_each(|step| step.record = Record::default());
     }
 
     pub(super) fn note(&mut self, index: usize) {
-        self.executed[index] = true;
+        self.steps[index].record.executed = true;
     }
 
     pub(super) fn note_way(&mut self, index: usize, taken: bool, of_alignment: bool) {
-        self.ways[index] |= if taken { 1 } else { 2 };
-        self.of_alignment[index] &= of_alignment;
+        let record = &mut self.steps[index].record;
+        *(if taken { &mut record.taken } else { &mut record.not_taken }) = true;
+        record.of_more |= !of_alignment;
     }
 
     /// The first instruction that has not been executed, or branch that always went the same way.
@@ -132,10 +132,10 @@ impl<I> Body<I> {
             let Some(step) = self.steps.get(index).filter(|_| !std::mem::replace(&mut seen[index], true)) else {
                 continue;
             };
-            let (taken, not_taken) = (self.ways[index] & 1 != 0, self.ways[index] & 2 != 0);
+            let Record { executed, taken, not_taken, of_more } = step.record;
             let conditional = matches!(step.flow, Flow::Conditional(_));
-            let one_way = conditional && taken != not_taken && self.of_alignment[index];
-            if !self.executed[index] || conditional && !one_way && !(taken && not_taken) {
+            let one_way = conditional && taken != not_taken && !of_more;
+            if !executed || conditional && !one_way && !(taken && not_taken) {
                 untested = Some(untested.map_or(step.address, |before| before.min(step.address)));
                 continue;
             }

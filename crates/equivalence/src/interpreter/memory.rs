@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::Stop;
-use crate::Program;
+use crate::{Program, Unproven};
 
 /// The smallest page that the kernel protects.
 pub(crate) const PAGE: u64 = 4096;
@@ -83,7 +82,7 @@ impl<'a> Memory<'a> {
     }
 
     /// Up to 16 bytes, and which of them have been set, as bits.
-    pub(super) fn read(&self, at: u64, size: usize) -> Result<(u128, u16), Stop> {
+    pub(super) fn read(&self, at: u64, size: usize) -> Result<(u128, u16), Unproven> {
         let mut bytes = [0; 16];
         for region in &self.regions {
             if let Some(place) = region.place(at, size, &region.readable) {
@@ -91,7 +90,7 @@ impl<'a> Memory<'a> {
                 return Ok((u128::from_le_bytes(bytes), u16::MAX));
             }
         }
-        let Some(place) = Memory::on_stack(at, size) else { return Err(Stop::Fault { at }) };
+        let Some(place) = Memory::on_stack(at, size) else { return Err(Unproven::Memory) };
         bytes[..size].copy_from_slice(&self.stack[place..place + size]);
         let set = self.set[place..place + size].iter().enumerate();
         let known = set.fold(0, |known, (index, set)| known | u16::from(*set) << index);
@@ -99,22 +98,22 @@ impl<'a> Memory<'a> {
     }
 
     /// A constant of the program, at an address that the instruction contains.
-    pub(super) fn constant(&self, at: u64, size: usize) -> Result<u128, Stop> {
+    pub(super) fn constant(&self, at: u64, size: usize) -> Result<u128, Unproven> {
         let mut bytes = [0; 16];
-        bytes[..size].copy_from_slice(self.program.constant(at, size).ok_or(Stop::Fault { at })?);
+        bytes[..size].copy_from_slice(self.program.constant(at, size).ok_or(Unproven::Memory)?);
         Ok(u128::from_le_bytes(bytes))
     }
 
-    pub(super) fn write(&mut self, at: u64, size: usize, value: u128, known: u16) -> Result<(), Stop> {
+    pub(super) fn write(&mut self, at: u64, size: usize, value: u128, known: u16) -> Result<(), Unproven> {
         let bytes = value.to_le_bytes();
         for region in &mut self.regions {
             if let Some(place) = region.place(at, size, &region.writable) {
                 region.bytes[place..place + size].copy_from_slice(&bytes[..size]);
                 let all = known | u16::MAX.checked_shl(size as u32).unwrap_or(0) == u16::MAX;
-                return if all { Ok(()) } else { Err(Stop::Unset { address: at }) };
+                return if all { Ok(()) } else { Err(Unproven::Unset(at)) };
             }
         }
-        let Some(place) = Memory::on_stack(at, size) else { return Err(Stop::Fault { at }) };
+        let Some(place) = Memory::on_stack(at, size) else { return Err(Unproven::Memory) };
         self.stack[place..place + size].copy_from_slice(&bytes[..size]);
         self.set[place..place + size].iter_mut().enumerate().for_each(|(index, set)| *set = known >> index & 1 == 1);
         Ok(())

@@ -17,40 +17,8 @@ use std::fmt;
 use format::Arch;
 
 pub(crate) use memory::{Memory, PAGE};
-pub use x86_64::is_immediate;
 
-use crate::Program;
-
-/// Why a run, or the reading of a function, ended early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// An unknown instruction.
-    Unknown {
-        /// Its address.
-        address: u64,
-    },
-    /// The target is not in the code: a jump or a call through a register or a table.
-    Indirect {
-        /// The instruction's address.
-        address: u64,
-    },
-    /// More instructions than a string function has.
-    Large,
-    /// An access to memory that the function must not touch.
-    Fault {
-        /// The address of the access.
-        at: u64,
-    },
-    /// The use of a value that was never set.
-    Unset {
-        /// The instruction's address.
-        address: u64,
-    },
-    /// The stack, or a register that belongs to the caller, was not restored.
-    Convention,
-    /// The function did not end.
-    Endless,
-}
+use crate::{Program, Unproven};
 
 /// An argument.
 #[derive(Debug, Clone, Copy)]
@@ -88,12 +56,12 @@ impl Outcome {
 /// A function with its interpreter.
 pub(crate) trait Interpreter<'a>: fmt::Debug {
     /// Reads the function at an address, as far as direct branches and calls lead. It replaces the one before.
-    fn read(&mut self, start: u64) -> Result<(), Stop>;
+    fn read(&mut self, start: u64) -> Result<(), Unproven>;
 
     fn memory(&mut self) -> &mut Memory<'a>;
 
     /// Calls the function, and records what it executes.
-    fn call(&mut self, arguments: &[Argument], limit: u64) -> Result<Outcome, Stop>;
+    fn call(&mut self, arguments: &[Argument], limit: u64) -> Result<Outcome, Unproven>;
 
     /// Clears the record of what has been executed.
     fn forget(&mut self);

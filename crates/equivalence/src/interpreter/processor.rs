@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::body::{Body, Decoded, Flow};
-use super::{Argument, Interpreter, Memory, Outcome, Stop};
-use crate::Program;
+use super::{Argument, Interpreter, Memory, Outcome};
+use crate::{Program, Unproven};
 
 /// The number of instructions that a run has taken, and the limit.
 #[derive(Debug, Clone, Copy, Default)]
@@ -14,26 +14,29 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn spend(&mut self) -> Result<(), Stop> {
+    pub(super) fn spend(&mut self) -> Result<(), Unproven> {
         self.steps += 1;
-        if self.steps > self.limit { Err(Stop::Endless) } else { Ok(()) }
+        if self.steps > self.limit { Err(Unproven::Endless) } else { Ok(()) }
     }
+}
+
+/// An instruction that can be executed.
+pub(super) trait Instruction: Copy + fmt::Debug {
+    /// Decodes the instruction at an address. An error if it cannot be executed here.
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Self>, Unproven>;
+
+    /// A number that an instruction compares with or subtracts.
+    fn number(&self) -> Option<u64>;
+
+    /// Whether an instruction touches memory other than the stack.
+    fn touches_memory(&self) -> bool;
 }
 
 /// The state that an architecture's instructions work on.
 pub(super) trait Processor<'a>: fmt::Debug {
-    type Instruction: Copy + fmt::Debug;
+    type Instruction: Instruction;
 
     fn new(memory: Memory<'a>) -> Self;
-
-    /// Decodes the instruction at an address. An error if it cannot be executed here.
-    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Self::Instruction>, Stop>;
-
-    /// A number that an instruction compares with or subtracts.
-    fn number(instruction: &Self::Instruction) -> Option<u64>;
-
-    /// Whether an instruction touches memory other than the stack.
-    fn touches_memory(instruction: &Self::Instruction) -> bool;
 
     fn memory(&mut self) -> &mut Memory<'a>;
 
@@ -45,18 +48,18 @@ pub(super) trait Processor<'a>: fmt::Debug {
 
     /// The result, and which of its bytes have been set. An error if stack and registers are not as the caller expects
     /// them.
-    fn end(&self) -> Result<(u64, u8), Stop>;
+    fn end(&self) -> Result<(u64, u8), Unproven>;
 
-    fn execute(&mut self, instruction: &Self::Instruction) -> Result<(), Stop>;
+    fn execute(&mut self, instruction: &Self::Instruction) -> Result<(), Unproven>;
 
     /// Whether a conditional branch is taken, and whether that depends only on the alignment of the arguments.
-    fn decide(&self, instruction: &Self::Instruction) -> Result<(bool, bool), Stop>;
+    fn decide(&self, instruction: &Self::Instruction) -> Result<(bool, bool), Unproven>;
 
     /// Executes a call except for its jump. Returns the address that its return has to find.
-    fn enter(&mut self, instruction: &Self::Instruction) -> Result<u64, Stop>;
+    fn enter(&mut self, instruction: &Self::Instruction) -> Result<u64, Unproven>;
 
     /// Executes a return. `expected` is the address that [`enter`](Self::enter) returned; `None` at the end of the run.
-    fn leave(&mut self, instruction: &Self::Instruction, expected: Option<u64>) -> Result<(), Stop>;
+    fn leave(&mut self, instruction: &Self::Instruction, expected: Option<u64>) -> Result<(), Unproven>;
 }
 
 /// A function on a processor.
@@ -69,10 +72,10 @@ pub(super) struct Run<'a, P: Processor<'a>> {
 
 impl<'a, P: Processor<'a>> Run<'a, P> {
     pub(super) fn new(program: &'a dyn Program) -> Self {
-        Run { program, processor: P::new(Memory::new(program)), body: Body::default() }
+        Run { program, processor: P::new(Memory::new(program)), body: Body { steps: Vec::new() } }
     }
 
-    fn run(&mut self) -> Result<(), Stop> {
+    fn run(&mut self) -> Result<(), Unproven> {
         const DEEPEST: usize = 8;
         let (processor, body) = (&mut self.processor, &mut self.body);
         let mut calls: Vec<(u64, usize)> = Vec::new();
@@ -96,7 +99,7 @@ impl<'a, P: Processor<'a>> Run<'a, P> {
                 Flow::Call(_) => {
                     calls.push((processor.enter(&instruction)?, next));
                     if calls.len() > DEEPEST {
-                        return Err(Stop::Endless);
+                        return Err(Unproven::Endless);
                     }
                     target
                 }
@@ -114,8 +117,8 @@ impl<'a, P: Processor<'a>> Run<'a, P> {
 }
 
 impl<'a, P: Processor<'a>> Interpreter<'a> for Run<'a, P> {
-    fn read(&mut self, start: u64) -> Result<(), Stop> {
-        self.body = Body::read(start, |address| P::decode(self.program, address))?;
+    fn read(&mut self, start: u64) -> Result<(), Unproven> {
+        self.body = Body::read(start, |address| P::Instruction::decode(self.program, address))?;
         Ok(())
     }
 
@@ -123,7 +126,7 @@ impl<'a, P: Processor<'a>> Interpreter<'a> for Run<'a, P> {
         self.processor.memory()
     }
 
-    fn call(&mut self, arguments: &[Argument], limit: u64) -> Result<Outcome, Stop> {
+    fn call(&mut self, arguments: &[Argument], limit: u64) -> Result<Outcome, Unproven> {
         self.processor.begin(arguments);
         *self.processor.budget() = Budget { steps: 0, limit };
         self.processor.memory().clear_stack();
@@ -141,13 +144,13 @@ impl<'a, P: Processor<'a>> Interpreter<'a> for Run<'a, P> {
     }
 
     fn numbers(&self) -> Vec<u64> {
-        let mut found: Vec<u64> = self.body.steps.iter().filter_map(|step| P::number(&step.instruction)).collect();
+        let mut found: Vec<u64> = self.body.steps.iter().filter_map(|step| step.instruction.number()).collect();
         found.sort_unstable();
         found.dedup();
         found
     }
 
     fn touches_memory(&self) -> bool {
-        self.body.steps.iter().any(|step| P::touches_memory(&step.instruction))
+        self.body.steps.iter().any(|step| step.instruction.touches_memory())
     }
 }

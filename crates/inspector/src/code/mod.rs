@@ -69,6 +69,10 @@ impl<'a> Code<'a> {
         known.then(|| Code { arch: elf.arch, parts: elf.executable() })
     }
 
+    fn is_x86(&self) -> bool {
+        matches!(self.arch, Arch::X86_64 | Arch::I686)
+    }
+
     /// Returns the bytes from an address to the end of its part.
     pub(crate) fn at(&self, address: u64) -> Option<&'a [u8]> {
         self.parts.iter().find_map(|(start, data)| {
@@ -124,10 +128,8 @@ impl<'a> Code<'a> {
     /// Finds musl's own `free` in a program without symbols. `is_named` says whether a pointer or a symbol outside the
     /// code names an address.
     pub(crate) fn free_of_mallocng(&self, is_named: impl Fn(u64) -> bool) -> Option<FreeOfMallocng> {
-        let mut marks = match self.arch {
-            Arch::X86_64 | Arch::I686 => x86::marks(&self.parts, MOST_CANDIDATES),
-            _ => aarch64::marks(&self.parts, MOST_CANDIDATES),
-        };
+        let marks = if self.is_x86() { x86::marks } else { aarch64::marks };
+        let mut marks = marks(&self.parts, MOST_CANDIDATES);
         if marks.len() >= MOST_CANDIDATES {
             return None;
         }
@@ -153,9 +155,9 @@ impl<'a> Code<'a> {
                     }
                 }
         };
-        let jumps = match self.arch {
-            Arch::X86_64 | Arch::I686 => x86::jumps(&self.parts, &mut leads_to_free, MOST_CANDIDATES),
-            _ => aarch64::jumps(&self.parts, &mut leads_to_free, MOST_CANDIDATES),
+        let jumps = match self.is_x86() {
+            true => x86::jumps(&self.parts, &mut leads_to_free, MOST_CANDIDATES),
+            false => aarch64::jumps(&self.parts, &mut leads_to_free, MOST_CANDIDATES),
         };
         if jumps.len() >= MOST_CANDIDATES || frees.len() == MOST_TARGETS {
             return None;
@@ -176,10 +178,7 @@ impl<'a> Code<'a> {
 
     /// Whether a call, or the last jump of a function, leads to `address`.
     fn is_called(&self, address: u64) -> bool {
-        match self.arch {
-            Arch::X86_64 | Arch::I686 => x86::is_called(&self.parts, address),
-            _ => aarch64::is_called(&self.parts, address),
-        }
+        (if self.is_x86() { x86::is_called } else { aarch64::is_called })(&self.parts, address)
     }
 
     /// Returns the functions that the code in `length` bytes at `start` calls or jumps to, without itself.
@@ -187,10 +186,7 @@ impl<'a> Code<'a> {
         let end = start.saturating_add(length.min(0x4000));
         let Some(bytes) = self.at(start) else { return Vec::new() };
         let size = usize::try_from(end - start).unwrap_or(usize::MAX).min(bytes.len());
-        let mut found = match self.arch {
-            Arch::X86_64 | Arch::I686 => x86::callees(start, &bytes[..size]),
-            _ => aarch64::callees(start, &bytes[..size]),
-        };
+        let mut found = (if self.is_x86() { x86::callees } else { aarch64::callees })(start, &bytes[..size]);
         found.retain(|target| !(start..end).contains(target));
         found.sort_unstable();
         found.dedup();

@@ -11,9 +11,8 @@ use super::catalogue::{MARKS, Origin, go_build_information};
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
     found: Vec<(Origin, Vec<&'static str>)>,
-    jemalloc_version: Option<String>,
-    go_version: Option<String>,
-    mimalloc_version: Option<&'static str>,
+    /// The versions that constants state, by the allocator's name.
+    versions: Vec<(&'static str, String)>,
 }
 
 impl Constants {
@@ -40,15 +39,15 @@ impl Constants {
         constants.found.retain(|(origin, _)| *origin != Origin::JemallocPrefixed || jemalloc);
         if constants.has(Origin::Mimalloc) {
             lines.dedup();
-            constants.mimalloc_version = <[_; 1]>::try_from(lines).ok().map(|[line]| line);
+            constants.state("mimalloc", lines.into_iter().map(str::to_owned).collect());
         }
         if jemalloc {
             let mut versions: Vec<String> = parts.iter().flat_map(|part| jemalloc_versions(part)).collect();
             versions.dedup();
-            constants.jemalloc_version = <[_; 1]>::try_from(versions).ok().map(|[version]| version);
+            constants.state("jemalloc", versions);
         }
         if constants.has(Origin::Go) {
-            constants.go_version = parts.iter().find_map(|part| go_version(part));
+            constants.state("go", parts.iter().find_map(|part| go_version(part)).into_iter().collect());
         }
         constants
     }
@@ -69,12 +68,12 @@ impl Constants {
 
     /// Returns the version of the named allocator, if a constant states it.
     pub(crate) fn version(&self, name: &str) -> Option<String> {
-        match name {
-            "jemalloc" => self.jemalloc_version.clone(),
-            "go" => self.go_version.clone(),
-            "mimalloc" => self.mimalloc_version.map(str::to_owned),
-            _ => None,
-        }
+        self.versions.iter().find(|(known, _)| *known == name).map(|(_, version)| version.clone())
+    }
+
+    /// Records the version of an allocator, unless constants of several are there.
+    fn state(&mut self, name: &'static str, versions: Vec<String>) {
+        self.versions.extend(<[_; 1]>::try_from(versions).ok().map(|[version]| (name, version)));
     }
 
     /// Returns the allocators in the file, without musl's and the Go runtime's: those that may serve `malloc` or a

@@ -26,12 +26,11 @@ const FAMILIES: &[(&str, &[&str], &[&str])] = &[
 
 /// Returns the allocator that a function of that name belongs to.
 pub(crate) fn family(symbol: &[u8]) -> Option<&'static str> {
-    let (_, whose) =
-        FAMILIES.iter().map(|(whose, plain, spaces)| ((plain, spaces), *whose)).find(|((plain, spaces), _)| {
-            plain.iter().any(|start| symbol.starts_with(start.as_bytes()))
-                || spaces.iter().any(|space| is_within(symbol, space.as_bytes()))
-        })?;
-    Some(whose)
+    let named = |(_, plain, spaces): &&(&str, &[&str], &[&str])| {
+        plain.iter().any(|start| symbol.starts_with(start.as_bytes()))
+            || spaces.iter().any(|space| is_within(symbol, space.as_bytes()))
+    };
+    FAMILIES.iter().find(named).map(|(whose, ..)| *whose)
 }
 
 /// Whether a mangled C++ name is in a namespace: `_ZN`, qualifiers, the namespace (Itanium C++ ABI, 5.1.4). Names of

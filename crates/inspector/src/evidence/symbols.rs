@@ -1,67 +1,27 @@
 //! Identifies allocators by the symbols around `malloc`: whose internals are there, and which of them `malloc` belongs
 //! to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use memchr::memmem;
 
 use crate::elf::{Place, STB_GLOBAL, STB_LOCAL, Symbol};
 use crate::report::name;
 
-/// The symbols that are searched for, by exact name. Sources: musl src/malloc, glibc malloc/malloc.c, and the
-/// allocators' public headers.
-const WANTED: &[&str] = &[
-    "malloc",
-    "free",
-    "_start",
-    "__libc_malloc",
-    "__libc_free",
-    "__libc_malloc_impl",
-    "default_malloc",
-    "__malloc_context",
-    "__malloc_size_classes",
-    "__bump_lockptr",
-    "__bin_chunk",
-    "__expand_heap",
-    "mal",
-    "_int_malloc",
-    "main_arena",
-    "mi_malloc",
-    "mi_free",
-    "je_malloc",
-    "je_arena_malloc_hard",
-    "mallocx",
-    "sdallocx",
-    "_rjem_malloc",
-    "_rjem_mallocx",
-    "_rjem_sdallocx",
-    "_rjem_je_arena_malloc_hard",
-    "rpmalloc",
-    "tc_malloc",
-    "scudo_malloc",
-    "sn_rust_alloc",
-    "malloc_object_size",
-    "malloc_stats_print",
-    "mallctlbymib",
-    "malloc_object_size_fast",
-    "runtime.mallocgc",
-    "__libc_start_main",
-    "__init_libc",
-    "__libc_start_init",
-    "__init_tls",
-    "_IO_2_1_stdout_",
-    "_nl_C_locobj",
-    "__libc_setup_tls",
-    "rust_eh_personality",
-    "rust_begin_unwind",
-    "__memrchr",
-    "__stpcpy",
-    "__stpncpy",
-    "__strchrnul",
-];
-
-/// Names that musl's string functions share among themselves (musl: src/string/). Only musl has these.
+/// Names that musl's string functions share among themselves (musl: src/string/). Only musl has these. The other names
+/// in this file are from musl src/malloc, glibc malloc/malloc.c, and the allocators' public headers.
 const MUSL_STRINGS: [&str; 4] = ["__memrchr", "__stpcpy", "__stpncpy", "__strchrnul"];
+
+/// An allocator's own name of its `malloc`, and the allocator.
+const OWN_NAMES: &[(&str, &str)] = &[
+    ("mi_malloc", "mimalloc"),
+    ("sn_rust_alloc", "snmalloc"),
+    ("rpmalloc", "rpmalloc"),
+    ("je_malloc", "jemalloc"),
+    ("_rjem_malloc", "jemalloc"),
+    ("scudo_malloc", "scudo"),
+    ("tc_malloc", "tcmalloc"),
+];
 
 /// Parts of mangled names that are searched for.
 const PARTS: &[(&str, Part)] = &[
@@ -82,12 +42,12 @@ enum Part {
     Zig,
 }
 
-/// The wanted symbols of one file.
+/// The symbols of one file, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Marks<'a> {
-    defined: HashMap<&'static str, Symbol<'a>>,
+    defined: HashMap<&'a [u8], Symbol<'a>>,
     /// Names that the file needs from others.
-    needed: Vec<&'static str>,
+    needed: HashSet<&'a [u8]>,
     parts: Vec<Part>,
 }
 
@@ -116,20 +76,17 @@ impl<'a> Marks<'a> {
     where
         'a: 's,
     {
-        let wanted: HashMap<&[u8], &'static str> = WANTED.iter().map(|&name| (name.as_bytes(), name)).collect();
         let parts: Vec<_> = PARTS.iter().map(|&(text, part)| (memmem::Finder::new(text), part)).collect();
         let mut marks = Marks::default();
         for symbol in symbols {
-            if let Some(&name) = wanted.get(symbol.name) {
-                if symbol.is_defined() {
-                    // Other files get a visible definition; a local one may be of any file of the program.
-                    let known = marks.defined.get(name);
-                    if known.is_none_or(|known| known.binding == STB_LOCAL) {
-                        marks.defined.insert(name, *symbol);
-                    }
-                } else if symbol.is_needed() {
-                    marks.needed.push(name);
+            if symbol.is_defined() {
+                // Other files get a visible definition; a local one may be of any file of the program.
+                let known = marks.defined.entry(symbol.name).or_insert(*symbol);
+                if known.binding == STB_LOCAL {
+                    *known = *symbol;
                 }
+            } else if symbol.is_needed() {
+                marks.needed.insert(symbol.name);
             }
             if symbol.name.len() >= 10 {
                 for (finder, part) in &parts {
@@ -143,21 +100,19 @@ impl<'a> Marks<'a> {
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.defined.contains_key(name)
+        self.defined.contains_key(name.as_bytes())
     }
 
     pub(crate) fn needs(&self, name: &str) -> bool {
-        self.needed.contains(&name)
+        self.needed.contains(name.as_bytes())
     }
 
     /// Whether both names are defined, at the same address.
     pub(crate) fn same(&self, one: &str, other: &str) -> bool {
-        match (self.defined.get(one), self.defined.get(other)) {
-            (Some(one), Some(other)) => {
-                one.value == other.value && one.place == other.place && one.place != Place::Common
-            }
-            _ => false,
-        }
+        let pair = self.symbol(one).zip(self.symbol(other));
+        pair.is_some_and(|(one, other)| {
+            (one.value, one.place) == (other.value, other.place) && one.place != Place::Common
+        })
     }
 
     /// Whether `malloc` is libc's own (of a graft or of glibc, where both names are one). `None` if either name is
@@ -204,16 +159,9 @@ impl<'a> Marks<'a> {
         if self.same("malloc", "__libc_malloc") && self.has("_int_malloc") && self.has("main_arena") {
             return is(name::GLIBC, "`malloc` is `__libc_malloc`, beside `_int_malloc` and `main_arena`");
         }
-        for (own, allocator) in [
-            ("mi_malloc", "mimalloc"),
-            ("je_malloc", "jemalloc"),
-            ("_rjem_malloc", "jemalloc"),
-            ("rpmalloc", "rpmalloc"),
-            ("tc_malloc", "tcmalloc"),
-            ("scudo_malloc", "scudo"),
-        ] {
+        for (own, allocator) in OWN_NAMES {
             if self.same("malloc", own) {
-                return Verdict::Is(allocator, format!("`malloc` and `{own}` are the same function"));
+                return is(allocator, &format!("`malloc` and `{own}` are the same function"));
             }
         }
         let jemalloc_inside = self.has("je_arena_malloc_hard") || self.has("_rjem_je_arena_malloc_hard");
@@ -236,7 +184,7 @@ impl<'a> Marks<'a> {
     /// Returns the result for musl. Its `malloc` is weak since 1.2.1 (src/malloc/lite_malloc.c), so a strong one is the
     /// program's.
     fn verdict_on_musl(&self) -> Option<Verdict> {
-        let malloc = self.defined.get("malloc");
+        let malloc = self.symbol("malloc");
         let overridden =
             malloc.is_some_and(|malloc| malloc.binding == STB_GLOBAL) && !self.same("malloc", "__libc_malloc_impl");
         let mallocng = self.has("__malloc_context") && self.has("__malloc_size_classes");
@@ -267,11 +215,11 @@ impl<'a> Marks<'a> {
                 detail: format!("{detail}, beside a `malloc` that is not theirs"),
             });
         }
-        let served = match overridden {
+        let owner = match overridden {
             true => "; `malloc` is theirs: it has no `__libc_malloc_impl` below it",
             false => "; `malloc` is musl's weak one",
         };
-        Some(Verdict::Is(found, format!("{detail}{served}")))
+        Some(Verdict::Is(found, format!("{detail}{owner}")))
     }
 
     /// Whether this is a Rust program.
@@ -300,20 +248,12 @@ impl<'a> Marks<'a> {
 
     /// Returns an allocator beside the C library's whose symbol is there, and that symbol.
     pub(crate) fn other_allocator(&self) -> Option<(&'static str, &'static str)> {
-        let known = [
-            ("mi_malloc", "mimalloc"),
-            ("sn_rust_alloc", "snmalloc"),
-            ("rpmalloc", "rpmalloc"),
-            ("je_malloc", "jemalloc"),
-            ("scudo_malloc", "scudo"),
-            ("tc_malloc", "tcmalloc"),
-        ];
-        known.into_iter().find(|(symbol, _)| self.has(symbol) && !self.same("malloc", symbol))
+        OWN_NAMES.iter().copied().find(|(symbol, _)| self.has(symbol) && !self.same("malloc", symbol))
     }
 
     /// Returns the symbol of that name, if it is defined.
     pub(crate) fn symbol(&self, name: &str) -> Option<&Symbol<'a>> {
-        self.defined.get(name)
+        self.defined.get(name.as_bytes())
     }
 
     /// Whether all names of the malloc family are missing.
@@ -335,11 +275,11 @@ mod tests {
 
     #[test]
     fn stock_musl_is_told_from_a_program_that_brings_its_own() {
-        let insides = [symbol("__malloc_context", 1, STB_LOCAL), symbol("__malloc_size_classes", 2, STB_LOCAL)];
-        assert!(matches!(Marks::of(&insides).verdict(), Verdict::Beside { libc: "mallocng", .. }));
-        let stock = [&insides[..], &[symbol("malloc", 3, STB_WEAK)]].concat();
+        let internals = [symbol("__malloc_context", 1, STB_LOCAL), symbol("__malloc_size_classes", 2, STB_LOCAL)];
+        assert!(matches!(Marks::of(&internals).verdict(), Verdict::Beside { libc: "mallocng", .. }));
+        let stock = [&internals[..], &[symbol("malloc", 3, STB_WEAK)]].concat();
         assert!(matches!(Marks::of(&stock).verdict(), Verdict::Is("mallocng", _)));
-        let own = [&insides[..], &[symbol("malloc", 3, STB_GLOBAL)]].concat();
+        let own = [&internals[..], &[symbol("malloc", 3, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::of(&own).verdict(), Verdict::Beside { libc: "mallocng", .. }));
         let mimalloc = [&own[..], &[symbol("mi_malloc", 3, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::of(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));

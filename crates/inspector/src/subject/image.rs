@@ -1,32 +1,33 @@
 //! Inspects one ELF file: a program, a shared object, a relocatable object.
 
+use std::collections::HashSet;
+
 use crate::bytes::printable;
 use crate::elf::{ET_DYN, ET_EXEC, ET_REL, Elf, PT_DYNAMIC, PT_INTERP, SHT_NOTE};
+use crate::entry_points::EntryPoints;
 use crate::error::InspectError;
 use crate::evidence::catalogue::Origin;
 use crate::evidence::constants::Constants;
 use crate::evidence::symbols::Marks;
 use crate::facts;
-use crate::note::{self, Bond, GraftNote, Subject};
+use crate::note::{self, Binding, GraftNote, Subject};
 use crate::report::{Arch, Evidence, Graft, Kind, Libc, Link, Report, Source, Strings, Way, name};
-use crate::transplanted::Transplant;
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
-    let elf = Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem })?;
+    let elf = Elf::parse(bytes).map_err(InspectError::Elf)?;
     let (kind, link) = kind_and_link(&elf)?;
     if let Some(damage) = elf.damage.as_ref().filter(|_| kind == Kind::Object || elf.segments.is_empty()) {
-        return Err(InspectError::Elf { problem: damage.clone() });
+        return Err(InspectError::Elf(damage.clone()));
     }
     if let Some(cut) = elf.segments.iter().position(|segment| segment.data.is_none()) {
-        let problem = format!("segment {cut} goes beyond the end of the file");
-        return Err(InspectError::Elf { problem });
+        return Err(InspectError::Elf(format!("segment {cut} goes beyond the end of the file")));
     }
     let image = Image {
         packed_by_upx: is_packed_by_upx(&elf),
         marks: Marks::of(elf.symbols.iter().chain(&elf.dynamic_symbols)),
         constants: Constants::of(&elf.loaded()),
         notes: note::of_graft(&elf, Subject::Malloc),
-        bond: note::bond(&elf),
+        binding: note::binding(&elf),
         strings: note::of_graft(&elf, Subject::Strings),
         kind,
         link,
@@ -49,8 +50,8 @@ fn kind_and_link(elf: &Elf<'_>) -> Result<(Kind, Option<Link>), InspectError> {
         ET_DYN if loader => (Kind::Executable, Some(Link::Dynamic)),
         ET_DYN if elf.dynamic.pie && elf.dynamic.needed.is_empty() => (Kind::Executable, Some(Link::StaticPie)),
         ET_DYN => (Kind::Shared, None),
-        4 => return Err(InspectError::Kind { found: "a core dump".to_owned() }),
-        other => return Err(InspectError::Kind { found: format!("of type {other}") }),
+        4 => return Err(InspectError::Kind("a core dump".to_owned())),
+        other => return Err(InspectError::Kind(format!("of type {other}"))),
     })
 }
 
@@ -72,14 +73,14 @@ pub(super) struct Image<'e, 'a> {
     pub(super) constants: Constants,
     pub(super) notes: Vec<Result<GraftNote, String>>,
     /// The owner of the `malloc` that the linker took, by the graft's note of type 3.
-    pub(super) bond: Option<Bond>,
+    pub(super) binding: Option<Binding>,
     /// The notes on string functions.
     strings: Vec<Result<GraftNote, String>>,
 }
 
 impl Image<'_, '_> {
     fn report(&self) -> Report {
-        let served = self.served();
+        let allocators = self.allocators();
         let libc = self.libc();
         let is_graft = self.note().is_some() && self.kind != Kind::Object;
         Report {
@@ -87,14 +88,14 @@ impl Image<'_, '_> {
             arch: self.elf.arch,
             link: self.link,
             libc,
-            language_allocator: self.language(&served.malloc),
+            language_allocator: self.language(&allocators.malloc),
             strings: self.strings(),
             strings_evidence: self.strings_evidence(),
             libc_version: self.libc_version(libc),
-            libc_allocator: served.libc,
+            libc_allocator: allocators.libc,
             facts: facts::of_image(self.elf, self.kind, libc, is_graft),
-            graft: self.graft(&served.malloc.name),
-            malloc: served.malloc,
+            graft: self.graft(&allocators.malloc.name),
+            malloc: allocators.malloc,
         }
     }
 
@@ -192,9 +193,11 @@ impl Image<'_, '_> {
     /// In an executable that was grafted after linking, entry points of the program must also jump to them.
     fn strings(&self) -> Strings {
         match self.strings.as_slice() {
-            [Ok(_)] => match Transplant::of(self.elf) {
+            [Ok(_)] => match EntryPoints::of(self.elf) {
                 None => Strings::Grafted,
-                Some(Ok(transplant)) if transplant.is_confirmed(self.elf) && transplant.strings().next().is_some() => {
+                Some(Ok(entry_points))
+                    if entry_points.is_confirmed(self.elf) && entry_points.strings().next().is_some() =>
+                {
                     Strings::Grafted
                 }
                 Some(_) => Strings::Unknown,
@@ -209,17 +212,12 @@ impl Image<'_, '_> {
     fn strings_evidence(&self) -> Vec<Evidence> {
         let ([Ok(note)], Strings::Grafted) = (self.strings.as_slice(), self.strings()) else { return Vec::new() };
         let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Strings))];
-        if let Some(Ok(transplant)) = Transplant::of(self.elf) {
+        if let Some(Ok(entry_points)) = EntryPoints::of(self.elf) {
+            let mut names: Vec<&str> = entry_points.strings().map(|(_, name)| name).collect();
+            let count = names.len();
             // A program may have several entry points of one function.
-            let mut names: Vec<&str> = Vec::new();
-            let all = transplant.strings().map(|(_, name)| name);
-            let count = all
-                .inspect(|name| {
-                    if !names.contains(name) {
-                        names.push(name)
-                    }
-                })
-                .count();
+            let mut seen = HashSet::new();
+            names.retain(|name| seen.insert(*name));
             let detail = format!("{count} string functions jump to the donor: {}", names.join(", "));
             evidence.push(Evidence::new(Source::Code, detail));
         }

@@ -66,8 +66,7 @@ fn malloc(library: &Library<'_>) -> Allocator {
             Evidence::new(Source::Note, note.summary(Subject::Malloc)),
             Evidence::new(Source::Symbols, format!("member {} defines `malloc`", library.label(first))),
         ];
-        let version = Some(note.version.clone()).filter(|text| !text.is_empty());
-        return Allocator { name: note.donor.clone(), version, evidence };
+        return note.allocator(evidence);
     }
     let mut evidence = Vec::new();
     for problem in notes.iter().filter_map(|note| note.as_ref().err()) {
@@ -111,12 +110,13 @@ fn malloc_of_musl(library: &Library<'_>, lite: &Part<'_>) -> Allocator {
             Some((function, providers.into_iter().find(|part| strong(part, function))?))
         })
         .collect();
-    let kinds: HashSet<&'static str> = taken.iter().filter_map(|(_, part)| insides(part)).collect();
+    let kinds: HashSet<&'static str> =
+        taken.iter().filter_map(|(_, part)| internals(|name| part.mentions(name))).collect();
     let others: Vec<String> = library
         .parts
         .iter()
         .filter(|part| !taken.iter().any(|(_, taken)| taken.place == part.place))
-        .filter_map(|part| Some((part, defined_insides(part)?)))
+        .filter_map(|part| Some((part, internals(|name| part.exported(name).is_some())?)))
         .filter(|(_, kind)| !kinds.contains(kind))
         .map(|(part, kind)| format!("{kind} is in member {}, which is not taken", library.label(part)))
         .collect();
@@ -155,13 +155,8 @@ fn graft(library: &Library<'_>, libc: Libc, malloc: &str) -> Graft {
     Graft { way, detail: detail.to_owned() }
 }
 
-/// Returns which of musl's allocators a member defines or uses internals of.
-fn insides(part: &Part<'_>) -> Option<&'static str> {
+/// Returns which of musl's allocators a member defines or uses internals of; `has` says whether it has a name.
+fn internals(has: impl Fn(&[u8]) -> bool) -> Option<&'static str> {
     let kinds = [(name::MALLOCNG, &b"__malloc_context"[..]), (name::OLDMALLOC, b"__bin_chunk")];
-    kinds.into_iter().find(|(_, inside)| part.mentions(inside)).map(|(kind, _)| kind)
-}
-
-fn defined_insides(part: &Part<'_>) -> Option<&'static str> {
-    let kinds = [(name::MALLOCNG, &b"__malloc_context"[..]), (name::OLDMALLOC, b"__bin_chunk")];
-    kinds.into_iter().find(|(_, inside)| part.exported(inside).is_some()).map(|(kind, _)| kind)
+    kinds.into_iter().find(|(_, inside)| has(inside)).map(|(kind, _)| kind)
 }

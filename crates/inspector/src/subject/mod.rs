@@ -1,5 +1,5 @@
 //! Inspects each kind of file: one ELF file, or an archive of many.
 
+mod allocators;
 pub(crate) mod image;
 pub(crate) mod library;
-mod served;

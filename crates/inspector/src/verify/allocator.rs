@@ -6,12 +6,13 @@ use super::donor::Donor;
 use super::{BESIDE_MUSL, Check, INTERNAL, PUBLIC};
 use crate::bytes::printable;
 use crate::elf::{SHT_REL, SHT_RELA, STB_GLOBAL, Symbol};
+use crate::facts::LEAST_HOOK;
 use crate::library::{Library, Part};
 use crate::report::Arch;
 
 /// Internals of musl's allocators: mallocng, oldmalloc, lite_malloc. `__bump_lockptr` is not among them: fork's member
 /// has a weak one of its own.
-const INSIDES: [&str; 11] = [
+const INTERNALS: [&str; 11] = [
     "__malloc_context",
     "__malloc_size_classes",
     "__malloc_alloc_meta",
@@ -24,9 +25,6 @@ const INSIDES: [&str; 11] = [
     "__malloc0",
     "__memalign_impl",
 ];
-
-/// Code that is shorter cannot take and release a lock.
-const LEAST_HOOK: u64 = 9;
 
 /// Checks that each function of the family comes from one member.
 pub(super) fn one_provider(graft: &Library<'_>) -> Check {
@@ -51,7 +49,7 @@ pub(super) fn one_provider(graft: &Library<'_>) -> Check {
 pub(super) fn no_trace(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Check {
     let definitions = graft.definitions();
     let mut complaints = Vec::new();
-    for inside in INSIDES {
+    for inside in INTERNALS {
         for &number in definitions.get(inside.as_bytes()).map_or(&[][..], Vec::as_slice) {
             complaints.push(format!("member {} still defines `{inside}`", graft.label(&graft.parts[number])));
         }
@@ -62,7 +60,7 @@ pub(super) fn no_trace(graft: &Library<'_>, stock: Option<&Library<'_>>) -> Chec
         let gone = match known_by_stock.get(name) {
             Some(&defined) => defined,
             // Stock does not have the name. A separate check covers the donor's own needs.
-            None => INSIDES.iter().any(|inside| inside.as_bytes() == name) || text.starts_with("__malloc_"),
+            None => INTERNALS.iter().any(|inside| inside.as_bytes() == name) || text.starts_with("__malloc_"),
         };
         if gone {
             complaints.push(format!("member {} asks for `{text}`, which nobody defines any more", graft.label(part)));

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use sha2::{Digest, Sha256};
-
+use super::verified::sha256;
 use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC};
 use crate::bytes::{Bytes, c_string, printable};
 use crate::elf::{STB_GLOBAL, STB_WEAK, STV_HIDDEN, Section};
@@ -151,8 +150,7 @@ pub(super) fn checksum(name: &str, graft: &Library<'_>, donor: &Donor) -> Check 
     for section in part.elf.sections.iter().filter(|section| with_options && section.name == OPTIONS_SECTION) {
         blank(section.offset, section.data.unwrap_or_default().len());
     }
-    let hex: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    let found = format!("sha256:{hex}");
+    let found = format!("sha256:{}", sha256(&bytes));
     if found == donor.note.object {
         Check::new(name, true, found)
     } else {

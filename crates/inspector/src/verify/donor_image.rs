@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use super::Check;
 use super::image::first_difference;
+use super::{Check, parse};
 use crate::elf::{Elf, PF_X, PT_TLS, SHF_ALLOC, SHT_RELA, Segment};
+use crate::entry_points::{EntryPoints, loads};
 use crate::error::InspectError;
 use crate::report::Arch;
-use crate::transplanted::{Transplant, loads};
 
 /// The size in bytes of a note's header, and of its description (docs/note.md).
 const NOTE_HEADER: u64 = 24;
@@ -28,18 +28,14 @@ const SELF_TEST: u64 = 13;
 /// # Errors
 /// A file is no ELF file.
 pub fn donor_image(graft: &[u8], donor: &[u8], stock: Option<&[u8]>) -> Result<Check, InspectError> {
-    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
-    let (elf, donor) = (parse(graft)?, parse(donor)?);
     let stock = stock.map(parse).transpose()?;
-    let found = match Transplant::of(&elf) {
-        Some(Ok(transplant)) => compare(&elf, &transplant, &donor, stock.as_ref()),
-        Some(Err(problem)) => Err(problem),
-        None => Err("there is no note on the entry points".to_owned()),
-    };
-    Ok(match found {
-        Ok(complaints) => Check::unless("donor", complaints, || "its code and data are the donor's".to_owned()),
-        Err(problem) => Check::new("donor", false, problem),
-    })
+    Ok(check(&parse(graft)?, &parse(donor)?, stock.as_ref()))
+}
+
+pub(super) fn check(elf: &Elf<'_>, donor: &Elf<'_>, stock: Option<&Elf<'_>>) -> Check {
+    let found = EntryPoints::required(elf).and_then(|entry_points| compare(elf, &entry_points, donor, stock));
+    let complaints = found.unwrap_or_else(|problem| vec![problem]);
+    Check::unless("donor", complaints, || "its code and data are the donor's".to_owned())
 }
 
 /// The linked donor.
@@ -136,7 +132,7 @@ pub(super) fn symbol(donor: &Elf<'_>, name: &str) -> Result<u64, String> {
 
 fn compare(
     elf: &Elf<'_>,
-    transplant: &Transplant,
+    entry_points: &EntryPoints,
     donor: &Elf<'_>,
     stock: Option<&Elf<'_>>,
 ) -> Result<Vec<String>, String> {
@@ -145,7 +141,7 @@ fn compare(
         return Err("the linked donor is for another architecture".to_owned());
     }
     let linked = Linked::of(donor, page).ok_or("the linked donor has another layout")?;
-    let base = transplant.donor();
+    let base = entry_points.donor();
     let own: Vec<&Segment<'_>> = loads(elf).filter(|load| load.address >= base).collect();
     let [code, data, headers] = own.as_slice() else {
         return Err(format!("{} segments are loaded behind the program, expected 3", own.len()));
@@ -262,15 +258,15 @@ fn parameters(
     let storage = elf.segments.iter().find(|segment| segment.kind == PT_TLS);
     let storage = storage.ok_or("there is no thread-local storage, and the donor has some")?;
     let image = storage.data.unwrap_or_default();
-    let told = [storage.address.wrapping_sub(base), image.len() as u64, storage.memory, storage.align];
-    expect("thread-local storage", (14..18).map(word).eq(told));
+    let given = [storage.address.wrapping_sub(base), image.len() as u64, storage.memory, storage.align];
+    expect("thread-local storage", (14..18).map(word).eq(given));
 
     // After the donor's data: the image of thread-local storage, then the words to relocate, then zeros.
     let inside = |address: u64| usize::try_from(address.checked_sub(split)?).ok().filter(|at| *at <= data.len());
     let (table, count) = (word(4), word(5));
     let ends = |size: u64| table.checked_add(size).and_then(inside);
     let (Some(image_at), Some(table_at), Some(table_end)) =
-        (inside(told[0]), inside(table), count.checked_mul(16).and_then(ends))
+        (inside(given[0]), inside(table), count.checked_mul(16).and_then(ends))
     else {
         complaints.push("the donor's relocations or its thread-local storage lie outside its data".to_owned());
         return Ok(complaints);
@@ -290,7 +286,7 @@ fn parameters(
     let own = linked.elf.bytes.over(found.get(own.start as usize..own.end as usize).unwrap_or_default());
     let own = self::pairs(linked.elf, own.data, 24, 16);
     let rest = pairs.get(own.len()..).unwrap_or_default();
-    let in_image = |place: &u64| (told[0]..told[0] + image.len() as u64).contains(place);
+    let in_image = |place: &u64| (given[0]..given[0] + image.len() as u64).contains(place);
     if !pairs.starts_with(&own) || !rest.iter().all(|(place, _)| in_image(place)) {
         complaints.push("the donor's relocations are not those that it was linked with".to_owned());
     }

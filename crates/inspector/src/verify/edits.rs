@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
-use super::Check;
 use super::donor_image::{PARAMETERS, symbol};
 use super::image::{ELF_HEADER, cleared_table, differences, same_size};
+use super::{Check, parse};
 use crate::elf::{Elf, PF_X, Segment};
+use crate::entry_points::{EntryPoints, jump_size, loads};
 use crate::error::InspectError;
 use crate::report::Arch;
-use crate::transplanted::{Transplant, jump_size, loads};
 
 /// The longest x86 instruction, in bytes (Intel SDM, volume 2, 2.3.11).
 const LONGEST: u64 = 15;
@@ -49,53 +49,53 @@ pub(super) struct Edit {
 /// # Errors
 /// A file is no ELF file.
 pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
-    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
-    let (elf, donor, stock) = (parse(graft)?, parse(donor)?, parse(stock)?);
-    let found = match Transplant::of(&elf) {
-        Some(Ok(transplant)) => expected(&elf, &transplant, &donor, &stock),
-        Some(Err(problem)) => Err(problem),
-        None => Err("there is no note on the entry points".to_owned()),
-    };
-    Ok(match found {
-        Ok(complaints) => Check::unless("redirections", complaints, || {
-            "each entry point leads to its function of the donor, and so do main and the end of threads".to_owned()
-        }),
-        Err(problem) => Check::new("redirections", false, problem),
+    Ok(check(&parse(graft)?, &parse(donor)?, &parse(stock)?))
+}
+
+pub(super) fn check(elf: &Elf<'_>, donor: &Elf<'_>, stock: &Elf<'_>) -> Check {
+    let found = EntryPoints::required(elf).and_then(|entry_points| expected(elf, &entry_points, donor, stock));
+    Check::unless("redirections", found.unwrap_or_else(|problem| vec![problem]), || {
+        "each entry point leads to its function of the donor, and so do main and the end of threads".to_owned()
     })
 }
 
 /// Returns the faults of the edits beside the entry points.
-fn expected(elf: &Elf<'_>, transplant: &Transplant, donor: &Elf<'_>, stock: &Elf<'_>) -> Result<Vec<String>, String> {
-    let base = transplant.donor();
-    let told = Told::of(elf, donor, base)?;
+fn expected(
+    elf: &Elf<'_>,
+    entry_points: &EntryPoints,
+    donor: &Elf<'_>,
+    stock: &Elf<'_>,
+) -> Result<Vec<String>, String> {
+    let base = entry_points.donor();
+    let given = Parameters::of(elf, donor, base)?;
     let address = |name: &str| symbol(donor, name).map(|value| base.wrapping_add(value));
     let mut wanted = Vec::new();
-    if let Some(destructors) = told.key_destructors {
+    if let Some(destructors) = given.key_destructors {
         wanted.push(("the end of threads", vec![(Naming::Call, destructors, address("transplant_thread_exit")?)]));
     }
-    let main = match told.start_main {
+    let main = match given.start_main {
         Some(start_main) => {
             let to = address("transplant_libc_start_main")?;
             vec![(Naming::Call, start_main, to), (Naming::Branch, start_main, to)]
         }
         None => {
-            let mut ways = vec![(Naming::Address, told.main, address("transplant_main")?)];
+            let mut ways = vec![(Naming::Address, given.main, address("transplant_main")?)];
             let slot = address("transplant_main_slot")?;
-            ways.extend(slots(stock, told.main).into_iter().map(|before| (Naming::Word, before, slot)));
+            ways.extend(slots(stock, given.main).into_iter().map(|before| (Naming::Word, before, slot)));
             ways
         }
     };
     wanted.push(("main", main));
     let mut complaints = Vec::new();
-    for entry in &transplant.entries {
+    for entry in &entry_points.entries {
         let at = entry.address;
         let name = entry.symbol().ok_or_else(|| format!("what the entry point {at:#x} is, nobody knows"))?;
-        let (found, wanted) = (transplant.target(elf, at)?, address(name)?);
+        let (found, wanted) = (entry_points.target(elf, at)?, address(name)?);
         if found != wanted {
             complaints.push(format!("the entry point {at:#x} jumps to {found:#x}, expected `{name}` at {wanted:#x}"));
         }
     }
-    let mut open = changes(elf, stock, transplant);
+    let mut open = changes(elf, stock, entry_points);
     for (what, ways) in wanted {
         let fits = |edit: &Edit| ways.contains(&(edit.naming, edit.before, edit.after));
         match open.iter().find_map(|address| at(stock, elf, *address).into_iter().find(fits)) {
@@ -108,14 +108,14 @@ fn expected(elf: &Elf<'_>, transplant: &Transplant, donor: &Elf<'_>, stock: &Elf
 }
 
 /// The addresses in the fields that describe the program to the donor.
-struct Told {
+struct Parameters {
     main: u64,
     key_destructors: Option<u64>,
     start_main: Option<u64>,
 }
 
-impl Told {
-    fn of(elf: &Elf<'_>, donor: &Elf<'_>, base: u64) -> Result<Told, String> {
+impl Parameters {
+    fn of(elf: &Elf<'_>, donor: &Elf<'_>, base: u64) -> Result<Parameters, String> {
         let at = base.wrapping_add(symbol(donor, "transplant_parameters")?);
         let block = loads(elf).find_map(|load| {
             let from = usize::try_from(at.checked_sub(load.address)?).ok()?;
@@ -124,7 +124,7 @@ impl Told {
         let block = elf.bytes.over(block.ok_or("what the donor is told is not in the file")?);
         let word = |index: usize| block.u64(8 * index).unwrap_or(0);
         let address = |index| Some(word(index)).filter(|distance| *distance != 0).map(|it| base.wrapping_add(it));
-        Ok(Told { main: base.wrapping_add(word(12)), key_destructors: address(11), start_main: address(18) })
+        Ok(Parameters { main: base.wrapping_add(word(12)), key_destructors: address(11), start_main: address(18) })
     }
 }
 
@@ -149,14 +149,14 @@ fn slots(stock: &Elf<'_>, main: u64) -> Vec<u64> {
 /// The bytes of the program that a graft may change beside its edits: the file header, which names the new entry point
 /// and the new tables, the jumps at the entry points, and stock's program headers where `strip` has cleared them.
 pub(super) struct Allowed<'t> {
-    transplant: &'t Transplant,
+    entry_points: &'t EntryPoints,
     jump: u64,
     unused: Range<u64>,
 }
 
 impl<'t> Allowed<'t> {
-    pub(super) fn of(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &'t Transplant) -> Allowed<'t> {
-        Allowed { transplant, jump: jump_size(graft.arch) as u64, unused: cleared_table(graft, stock) }
+    pub(super) fn of(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &'t EntryPoints) -> Allowed<'t> {
+        Allowed { entry_points, jump: jump_size(graft.arch) as u64, unused: cleared_table(graft, stock) }
     }
 
     /// Whether a segment of stock's is as long in the graft, but for program headers that `strip` has cut off.
@@ -174,7 +174,7 @@ impl<'t> Allowed<'t> {
         changed.map(|at| (at, before.address + at as u64)).filter_map(move |(at, address)| {
             let in_header = before.offset == 0 && at < ELF_HEADER;
             let in_entry =
-                || self.transplant.entries.iter().any(|entry| address.wrapping_sub(entry.address) < self.jump);
+                || self.entry_points.entries.iter().any(|entry| address.wrapping_sub(entry.address) < self.jump);
             (!in_header && !self.unused.contains(&address) && !in_entry()).then_some(address)
         })
     }
@@ -182,9 +182,9 @@ impl<'t> Allowed<'t> {
 
 /// Returns the addresses of code bytes that differ from stock and that the graft may not change but by its edits. Of a
 /// file that differs everywhere, only the first few.
-fn changes(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Vec<u64> {
+fn changes(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Vec<u64> {
     const MOST: usize = 4096;
-    let allowed = Allowed::of(graft, stock, transplant);
+    let allowed = Allowed::of(graft, stock, entry_points);
     let code = loads(stock).filter(|load| load.flags & PF_X != 0);
     let pairs = code.filter_map(|load| Some((load, loads(graft).find(|other| other.address == load.address)?)));
     pairs.flat_map(|(before, after)| allowed.others(before, after)).take(MOST).collect()

@@ -1,12 +1,12 @@
 //! Reads a grafted executable again: checks that the donor is there, that each entry point jumps to it, and that all
 //! other bytes are the program's own.
 
-use super::Check;
 use super::edits::{self, Allowed, Edit};
+use super::{Check, parse};
 use crate::elf::{Elf, PF_X, Symbol};
+use crate::entry_points::{EntryPoints, loads};
 use crate::error::InspectError;
 use crate::note::{self, Subject};
-use crate::transplanted::{Transplant, loads};
 
 const PF_W: u32 = 2;
 /// The call at the end of a thread, and the operand that names main or the branch to __libc_start_main.
@@ -18,72 +18,66 @@ const MOST_EDITS: usize = 2;
 /// # Errors
 /// A file is no ELF file, or too damaged to be read.
 pub fn executable(graft: &[u8], stock: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
-    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
-    let elf = parse(graft)?;
-    let mut checks = Vec::new();
-    let transplant = match Transplant::of(&elf) {
-        Some(Ok(transplant)) => {
-            checks.push(writable_code(&elf, Some(&transplant)));
-            transplant
-        }
-        problem => {
-            checks.push(writable_code(&elf, None));
-            let problem = problem
-                .map_or_else(|| "there is no note on the entry points".to_owned(), |p| p.err().unwrap_or_default());
-            checks.push(Check::new("entries", false, problem));
-            return Ok(checks);
-        }
+    let stock = stock.map(parse).transpose()?;
+    Ok(checks(&parse(graft)?, stock.as_ref()))
+}
+
+pub(super) fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
+    let entry_points = match EntryPoints::required(elf) {
+        Ok(entry_points) => entry_points,
+        Err(problem) => return vec![writable_code(elf, None), Check::new("entries", false, problem)],
     };
-    let of_family = || transplant.entries.iter().filter(|entry| entry.is_family());
+    let mut checks = vec![writable_code(elf, Some(&entry_points))];
+    let of_family = || entry_points.entries.iter().filter(|entry| entry.is_family());
     let mut complaints: Vec<String> =
-        of_family().filter_map(|entry| transplant.leads_to(&elf, entry.address).err()).collect();
+        of_family().filter_map(|entry| entry_points.leads_to(elf, entry.address).err()).collect();
     complaints.extend(
-        transplant.unknown().map(|entry| format!("what the entry point {:#x} is, nobody knows", entry.address)),
+        entry_points.unknown().map(|entry| format!("what the entry point {:#x} is, nobody knows", entry.address)),
     );
     checks.push(Check::unless("entries", complaints, || {
         format!("{} functions of musl's malloc family jump into the donor's segment", of_family().count())
     }));
-    let noted = !note::of_graft(&elf, Subject::Strings).is_empty();
-    if noted || transplant.strings().next().is_some() {
-        checks.push(string_entries(&elf, &transplant, noted));
+    let noted = !note::of_graft(elf, Subject::Strings).is_empty();
+    if noted || entry_points.strings().next().is_some() {
+        checks.push(string_entries(elf, &entry_points, noted));
     }
     if let Some(stock) = stock {
-        checks.push(unchanged(&elf, &parse(stock)?, &transplant));
+        checks.push(unchanged(elf, stock, &entry_points));
     }
-    Ok(checks)
+    checks
 }
 
 /// Checks that the string functions jump to the donor's, and that symbols, where there are any, agree on their names.
-fn string_entries(elf: &Elf<'_>, transplant: &Transplant, noted: bool) -> Check {
+fn string_entries(elf: &Elf<'_>, entry_points: &EntryPoints, noted: bool) -> Check {
     let mut complaints: Vec<String> =
-        transplant.strings().filter_map(|(address, _)| transplant.leads_to(elf, address).err()).collect();
+        entry_points.strings().filter_map(|(address, _)| entry_points.leads_to(elf, address).err()).collect();
     if !noted {
         complaints.push("string functions are redirected, and there is no note on them".to_owned());
     }
-    if transplant.strings().next().is_none() {
+    if entry_points.strings().next().is_none() {
         complaints.push("there is a note on string functions, and none is redirected".to_owned());
     }
-    for (address, name) in transplant.strings().filter(|_| !elf.symbols.is_empty()) {
+    for (address, name) in entry_points.strings().filter(|_| !elf.symbols.is_empty()) {
         // A landing pad may precede the jump.
         let at = |symbol: &&Symbol<'_>| symbol.value == address || symbol.value.checked_add(4) == Some(address);
         // musl's internal names of some have two underscores before them.
-        let says = |symbol: &Symbol<'_>| symbol.name.strip_prefix(b"__").unwrap_or(symbol.name) == name.as_bytes();
-        if !elf.symbols.iter().filter(at).any(|symbol| symbol.is_defined() && says(symbol)) {
+        let names_it = |symbol: &Symbol<'_>| symbol.name.strip_prefix(b"__").unwrap_or(symbol.name) == name.as_bytes();
+        if !elf.symbols.iter().filter(at).any(|symbol| symbol.is_defined() && names_it(symbol)) {
             complaints.push(format!("no symbol says that the function at {address:#x} is {name}"));
         }
     }
     Check::unless("string-entries", complaints, || {
-        let names: Vec<&str> = transplant.strings().map(|(_, name)| name).collect();
+        let names: Vec<&str> = entry_points.strings().map(|(_, name)| name).collect();
         format!("{} string functions jump into the donor's segment: {}", names.len(), names.join(" "))
     })
 }
 
 /// Checks that no segment of the donor's can be both written and executed. A graft leaves the permissions of the
 /// program's own segments as they were.
-fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
+fn writable_code(elf: &Elf<'_>, entry_points: Option<&EntryPoints>) -> Check {
     let both: Vec<u64> =
         loads(elf).filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0).map(|load| load.address).collect();
-    let is_own = |address: &&u64| transplant.is_some_and(|transplant| transplant.donor() > **address);
+    let is_own = |address: &&u64| entry_points.is_some_and(|entry_points| entry_points.donor() > **address);
     let (own, others): (Vec<u64>, Vec<u64>) = both.iter().partition(|address| is_own(address));
     let complaints = others.iter().map(|address| format!("the segment at {address:#x} can be written and executed"));
     Check::unless("segments", complaints.collect(), || match own.first() {
@@ -94,11 +88,11 @@ fn writable_code(elf: &Elf<'_>, transplant: Option<&Transplant>) -> Check {
 
 /// Checks that everything that stock loads is loaded at the same addresses with the same bytes, except the jumps and at
 /// most two operands that now name a place in the donor.
-fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Check {
-    let allowed = Allowed::of(graft, stock, transplant);
+fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
+    let allowed = Allowed::of(graft, stock, entry_points);
     let mut complaints = Vec::new();
     let mut others: Vec<Edit> = Vec::new();
-    let donor = transplant.donor();
+    let donor = entry_points.donor();
     let end = loads(graft).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
     for load in loads(stock) {
         let Some(same) = loads(graft).find(|other| other.address == load.address) else {
@@ -124,7 +118,7 @@ fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, transplant: &Transplant) -> Check
         }
     }
     Check::unless("program", complaints, || {
-        let jumps = transplant.entries.len();
+        let jumps = entry_points.entries.len();
         format!("the program is stock's but for {jumps} jumps and {} other edits", others.len())
     })
 }

@@ -6,9 +6,8 @@ use std::ops::Range;
 use super::Check;
 use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
 use crate::elf::{Elf, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
-use crate::error::InspectError;
+use crate::entry_points::loads;
 use crate::report::Arch;
-use crate::transplanted::loads;
 
 /// Sizes of a section header and of a symbol, in bytes (64-bit; gABI, "Sections" and "Symbol Table").
 const SECTION_HEADER: usize = 64;
@@ -21,24 +20,16 @@ const STT_TLS: u8 = 6;
 const NEW_LOADS: usize = 3;
 const NEW_SECTIONS: usize = 6;
 
-/// Checks that the file `graft`, as it was written, is the file `stock` followed by a donor. The check fails for a file
+/// Checks that the file `elf`, as it was written, is the file `stock` followed by a donor. The check fails for a file
 /// that has been stripped since.
-///
-/// # Errors
-/// A file is no ELF file.
-pub fn whole_file(graft: &[u8], stock: &[u8]) -> Result<Check, InspectError> {
-    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
-    let (elf, stock) = (parse(graft)?, parse(stock)?);
-    let checked = headers(&elf, &stock)
-        .and_then(|()| program_headers(&elf, &stock))
-        .and_then(|()| contents(&elf, &stock))
-        .and_then(|end| sections(&elf, &stock, end));
-    Ok(match checked {
-        Ok(()) => {
-            let more = graft.len() - stock.bytes.data.len();
-            Check::new("file", true, format!("stock's {} bytes, and {more} behind them", stock.bytes.data.len()))
-        }
-        Err(problem) => Check::new("file", false, problem),
+pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
+    let checked = headers(elf, stock)
+        .and_then(|()| program_headers(elf, stock))
+        .and_then(|()| contents(elf, stock))
+        .and_then(|end| sections(elf, stock, end));
+    Check::unless("file", checked.err().into_iter().collect(), || {
+        let size = stock.bytes.data.len();
+        format!("stock's {size} bytes, and {} behind them", elf.bytes.data.len() - size)
     })
 }
 

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::Check;
+use super::{Check, parse};
 use crate::elf::{Elf, PT_LOAD, Segment};
+use crate::entry_points::loads;
 use crate::error::InspectError;
-use crate::transplanted::loads;
 
 /// Sizes of the ELF header and of a program header, in bytes (64-bit; gABI, "ELF Header" and "Program Header").
 pub(super) const ELF_HEADER: usize = 64;
@@ -25,7 +25,6 @@ pub fn same_image(graft: &[u8], expected: &[u8], stock: &[u8]) -> Result<Check, 
     if graft == expected {
         return Ok(Check::new(name, true, format!("all {} bytes of the file are as they have to be", graft.len())));
     }
-    let parse = |bytes| Elf::parse(bytes).map_err(|problem| InspectError::Elf { problem });
     let (elf, right) = (parse(graft)?, parse(expected)?);
     let unused = cleared_table(&elf, &parse(stock)?);
     let mut complaints = headers(&elf, &right, &unused);

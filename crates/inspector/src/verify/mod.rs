@@ -19,10 +19,10 @@ pub use differences::{Definition, Difference};
 pub use donor_image::donor_image;
 pub use edits::redirections;
 pub use executable::executable;
-pub use file::whole_file;
 pub use image::same_image;
 pub use verified::{Seal, Unsound, Verified};
 
+use crate::elf::Elf;
 use crate::error::InspectError;
 use crate::library::Library;
 use crate::note::Subject;
@@ -39,7 +39,8 @@ pub struct Check {
 }
 
 impl Check {
-    pub(crate) fn new(name: impl Into<String>, ok: bool, detail: impl Into<String>) -> Self {
+    /// The result of the check `name`.
+    pub fn new(name: impl Into<String>, ok: bool, detail: impl Into<String>) -> Self {
         Check { name: name.into(), ok, detail: detail.into() }
     }
 
@@ -169,6 +170,10 @@ pub fn explain(graft: &[u8], stock: Option<&[u8]>) -> Result<Comparison, Inspect
         checks.push(differences::check(&differences));
     }
     Ok(Comparison { checks, differences })
+}
+
+fn parse(bytes: &[u8]) -> Result<Elf<'_>, InspectError> {
+    Elf::parse(bytes).map_err(InspectError::Elf)
 }
 
 /// Returns up to eight complaints in one line.

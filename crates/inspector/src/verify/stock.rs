@@ -111,7 +111,7 @@ fn is_family(name: &[u8]) -> bool {
 }
 
 /// Returns the hidden names of removed members that only removed members need.
-fn insides<'a>(stock: &Library<'a>, removed: &BTreeSet<usize>) -> HashSet<&'a [u8]> {
+fn internals<'a>(stock: &Library<'a>, removed: &BTreeSet<usize>) -> HashSet<&'a [u8]> {
     let mut names: HashSet<&[u8]> = HashSet::new();
     for part in stock.parts.iter().filter(|part| removed.contains(&part.place)) {
         names.extend(part.exports().filter(|symbol| symbol.visibility == STV_HIDDEN).map(|symbol| symbol.name));
@@ -126,7 +126,7 @@ fn insides<'a>(stock: &Library<'a>, removed: &BTreeSet<usize>) -> HashSet<&'a [u
 
 /// Checks that no removed member defines a symbol that other members need.
 fn removed_members(stock: &Library<'_>, donors: &[&Part<'_>], alignment: &Alignment) -> Check {
-    let insides = insides(stock, &alignment.removed);
+    let internals = internals(stock, &alignment.removed);
     let (gone, kept): (Vec<&Part<'_>>, Vec<&Part<'_>>) =
         stock.parts.iter().partition(|part| alignment.removed.contains(&part.place));
     // A name that another member of stock defines too (fork's weak defaults) is not lost.
@@ -137,7 +137,8 @@ fn removed_members(stock: &Library<'_>, donors: &[&Part<'_>], alignment: &Alignm
     }
     for part in &gone {
         let brought = |name: &[u8]| donors.iter().any(|donor| donor.exported(name).is_some());
-        let lost = |name: &[u8]| !is_family(name) && !brought(name) && !insides.contains(name) && !kept.contains(name);
+        let lost =
+            |name: &[u8]| !is_family(name) && !brought(name) && !internals.contains(name) && !kept.contains(name);
         for symbol in part.exports().filter(|symbol| lost(symbol.name)) {
             let name = printable(symbol.name);
             complaints.push(format!("stock's member {} is gone, and `{name}` with it", stock.label(part)));
@@ -153,11 +154,11 @@ fn removed_members(stock: &Library<'_>, donors: &[&Part<'_>], alignment: &Alignm
 fn symbols_kept(graft: &Library<'_>, stock: &Library<'_>, alignment: &Alignment) -> Check {
     let after = graft.definitions();
     let before = stock.definitions();
-    let insides = insides(stock, &alignment.removed);
+    let internals = internals(stock, &alignment.removed);
     let lost: BTreeSet<&[u8]> = before.keys().copied().filter(|name| !after.contains_key(name)).collect();
     let (expected, complaints): (Vec<&[u8]>, Vec<&[u8]>) = lost.into_iter().partition(|name| {
         // A program cannot name a symbol only if all definitions of it are hidden.
-        insides.contains(name)
+        internals.contains(name)
     });
     let complaints = complaints.iter().map(|name| format!("stock defined `{}`, and nobody does now", printable(name)));
     Check::unless("symbols-kept", complaints.collect(), || {

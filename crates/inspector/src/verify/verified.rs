@@ -1,11 +1,9 @@
 //! Bytes that have been read again and verified. Only this module makes them, so code that accepts nothing else cannot
 //! write bytes that have not been verified.
 
-use std::fmt;
-
 use sha2::{Digest, Sha256};
 
-use super::{Check, compare, donor_image, executable, redirections, whole_file};
+use super::{Check, compare, donor_image, edits, executable, file, parse};
 use crate::error::InspectError;
 use crate::note;
 
@@ -22,32 +20,18 @@ pub struct Seal {
 }
 
 /// The reason why bytes are not verified.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unsound {
     /// They cannot be read.
-    Unreadable(InspectError),
+    #[error(transparent)]
+    Unreadable(#[from] InspectError),
     /// These checks failed; there is at least one.
+    #[error("{}", failed(.0))]
     Failed(Vec<Check>),
 }
 
-impl fmt::Display for Unsound {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unsound::Unreadable(error) => error.fmt(out),
-            Unsound::Failed(checks) => {
-                for (index, Check { name, detail, .. }) in checks.iter().enumerate() {
-                    write!(out, "{}`{name}`: {detail}", if index == 0 { "" } else { "; " })?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl From<InspectError> for Unsound {
-    fn from(error: InspectError) -> Unsound {
-        Unsound::Unreadable(error)
-    }
+fn failed(checks: &[Check]) -> String {
+    checks.iter().map(|check| format!("`{}`: {}", check.name, check.detail)).collect::<Vec<_>>().join("; ")
 }
 
 impl Verified {
@@ -66,10 +50,11 @@ impl Verified {
     /// # Errors
     /// The checks that failed.
     pub fn executable(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
-        let mut checks = executable(&graft, Some(stock))?;
-        checks.push(donor_image(&graft, donor, Some(stock))?);
-        checks.push(redirections(&graft, donor, stock)?);
-        checks.push(whole_file(&graft, stock)?);
+        let (elf, stock, donor) = (parse(&graft)?, parse(stock)?, parse(donor)?);
+        let mut checks = executable::checks(&elf, Some(&stock));
+        checks.push(donor_image::check(&elf, &donor, Some(&stock)));
+        checks.push(edits::check(&elf, &donor, &stock));
+        checks.push(file::check(&elf, &stock));
         Verified::unless_failed(graft, checks)
     }
 
@@ -82,26 +67,15 @@ impl Verified {
         let found = note::texts(&file)?;
         let kinds = ["note", "strings-note"];
         let checks = kinds.into_iter().zip(notes).zip(found).map(|((name, wanted), found)| {
-            let said = found.iter().map(String::as_str).collect::<Vec<_>>();
-            let detail = match said.as_slice() {
-                [] => "there is no note".to_owned(),
-                notes => notes.join("; "),
-            };
-            Check::new(name, said == wanted.into_iter().collect::<Vec<_>>(), detail)
+            let detail = if found.is_empty() { "there is no note".to_owned() } else { found.join("; ") };
+            Check::new(name, found.iter().eq(wanted), detail)
         });
-        let checks = checks.collect();
-        Verified::unless_failed(file, checks)
+        Verified::unless_failed(file, checks.collect())
     }
 
     fn unless_failed(bytes: Vec<u8>, mut checks: Vec<Check>) -> Result<Verified, Unsound> {
         checks.retain(|check| !check.ok);
-        match checks.is_empty() {
-            true => {
-                let sha256 = sha256(&bytes);
-                Ok(Verified { bytes, sha256 })
-            }
-            false => Err(Unsound::Failed(checks)),
-        }
+        if checks.is_empty() { Ok(Verified { sha256: sha256(&bytes), bytes }) } else { Err(Unsound::Failed(checks)) }
     }
 
     /// The bytes.
@@ -133,6 +107,6 @@ impl Seal {
     }
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -15,10 +15,10 @@ fn failing(recipe: &Recipe) -> (Vec<String>, String) {
     (failed.into_iter().map(|check| check.name).collect(), said)
 }
 
-fn fails(recipe: &Recipe, names: &[&str], says: &str) {
+fn fails(recipe: &Recipe, names: &[&str], names_it: &str) {
     let (failed, said) = failing(recipe);
     assert_eq!(failed, names, "{said}");
-    assert!(said.contains(says), "{said}");
+    assert!(said.contains(names_it), "{said}");
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn a_good_graft_passes_every_check() {
             "differences",
         ];
         assert_eq!(names, expected);
-        let told = checks.iter().find(|check| check.name == "symbols-kept").unwrap();
-        assert!(told.detail.contains("__malloc_context"), "{told:?}");
+        let given = checks.iter().find(|check| check.name == "symbols-kept").unwrap();
+        assert!(given.detail.contains("__malloc_context"), "{given:?}");
         let without_stock = compare(&sample::graft(arch, &Recipe::default()), None).unwrap();
         assert!(without_stock.len() == 10 && without_stock.iter().all(|check| check.ok), "{without_stock:?}");
     }

@@ -21,7 +21,7 @@ pub(super) fn tables(results: &Results) -> String {
     let memory = |arm: &CaseArm, case: &CaseResult| {
         arm.peak_memory_bytes.zip(case.arms[0].peak_memory_bytes).map(|(peak, stock)| quotient(peak, stock))
     };
-    let mut text = "Time as ratio to stock's; in parentheses what the runs do not tell apart from it:\n\n".to_owned();
+    let mut text = "Time as ratio to stock's. Parentheses: the runs show no difference from stock.\n\n".to_owned();
     text.push_str(&table(results, |stock| stock.cost_s.map(|cost| seconds(cost.median)), time));
     let all = |at: usize| results.arms[at].ratio_to_stock.map(|ratio| format!("{:.2}", ratio.value));
     let cells: Vec<String> = (1..results.arms.len()).map(|at| all(at).unwrap_or_else(dash)).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-use super::{Branch, Code, Deeds, Function, Instruction, Reference};
+use super::{Branch, Code, Features, Function, Instruction, Reference};
 use crate::image::Image;
 
 /// An edit that passes the donor's main in place of the program's.
@@ -26,7 +26,7 @@ pub(crate) enum Edit {
 
 /// A branch that passes main to `__libc_start_main`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Handover {
+pub(crate) struct MainCall {
     /// The program's main.
     pub(crate) main: u64,
     /// The edit that makes it pass the donor's main.
@@ -36,7 +36,7 @@ pub(crate) struct Handover {
 /// Recognises parts of musl in an architecture's code.
 pub(crate) trait Musl: fmt::Debug + Sync {
     /// Whether a function tests if its one argument is negative or 0, and sets `lock` to 0 in one of the cases.
-    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool;
+    fn resets_lock(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool;
 
     /// The places where a function stores ENOMEM as errno, as distances from the thread pointer.
     fn no_memory_stores(&self, code: &Code<'_>, function: &Function) -> BTreeSet<i64>;
@@ -54,7 +54,7 @@ pub(crate) trait Musl: fmt::Debug + Sync {
     fn clones(&self, code: &Code<'_>) -> Vec<u64>;
 
     /// Every `__unmapself` (src/thread/ARCH/__unmapself.s), by which a detached thread unmaps its stack and ends.
-    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64>;
+    fn unmapself_functions(&self, code: &Code<'_>) -> Vec<u64>;
 
     /// Whether a function is `__block_app_sigs` (src/signal/block.c): the one system call rt_sigprocmask, to block (how
     /// is 0), with 8 bytes of mask.
@@ -62,7 +62,7 @@ pub(crate) trait Musl: fmt::Debug + Sync {
 
     /// Branches with main in the first argument, `_init` in the fourth and `_fini` in the fifth; and functions whose
     /// addresses the code takes and may go on to.
-    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>);
+    fn main_calls(&self, code: &Code<'_>, function: &Function) -> (Vec<MainCall>, Vec<u64>);
 }
 
 /// An architecture's code.
@@ -81,7 +81,7 @@ pub(crate) trait Machine: Musl {
 
     /// Whether the instruction at an address of a function refers to `target`. True by default: `refers` has followed
     /// each reference to its very instruction.
-    fn says(&self, _: &Code<'_>, _: &Function, _: u64, _: u64) -> bool {
+    fn refers_to(&self, _: &Code<'_>, _: &Function, _: u64, _: u64) -> bool {
         true
     }
 
@@ -111,12 +111,12 @@ pub(crate) trait Machine: Musl {
 
     /// The function that a thunk calls, where compilers write a thunk without a jump; `None` if it does more. By
     /// default there are no such thunks.
-    fn passes_on(&self, _: &Code<'_>, _: u64) -> Option<u64> {
+    fn thunk_target(&self, _: &Code<'_>, _: u64) -> Option<u64> {
         None
     }
 
     /// The features of a function.
-    fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds;
+    fn features(&self, code: &Code<'_>, function: &Function) -> Features;
 
     /// Places that only the allocator is likely to have: its threshold, the mark of a freed block.
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64>;

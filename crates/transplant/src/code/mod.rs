@@ -1,16 +1,16 @@
 //! Machine code: starts of functions, branches, and references to an address.
 
 mod aarch64;
-mod deeds;
+mod features;
 mod function;
 mod instruction;
 mod machine;
 mod x86_64;
 
-pub(crate) use deeds::{Deed, Deeds};
+pub(crate) use features::{Feature, Features};
 pub(crate) use function::Function;
 pub(crate) use instruction::{Flow, Instruction};
-pub(crate) use machine::{Edit, Handover, Machine, Musl};
+pub(crate) use machine::{Edit, Machine, MainCall, Musl};
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -348,8 +348,8 @@ impl<'a> Code<'a> {
     }
 
     /// The function that a thunk calls; `None` if it does more.
-    pub(crate) fn passes_on(&self, start: u64) -> Option<u64> {
-        self.machine.passes_on(self, start)
+    pub(crate) fn thunk_target(&self, start: u64) -> Option<u64> {
+        self.machine.thunk_target(self, start)
     }
 
     /// The function behind thunks that only jump or call; the function itself if it does more.
@@ -360,7 +360,7 @@ impl<'a> Code<'a> {
                 Some(Instruction { flow: Flow::Jump(target), .. }) => target,
                 _ => None,
             };
-            match jumps_to.or_else(|| self.passes_on(at)) {
+            match jumps_to.or_else(|| self.thunk_target(at)) {
                 Some(target) => at = target,
                 None => return at,
             }

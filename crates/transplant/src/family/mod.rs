@@ -73,7 +73,7 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     let table = match tables.as_slice() {
         [] => return Err(absent(&code.image.symbols())),
         [table] => table,
-        several => return Err(Refusal::Table { found: several.len() }),
+        several => return Err(Refusal::Table(several.len())),
     };
     let candidates = roles::candidates(code, *table)?;
     let mut core = BTreeMap::new();
@@ -86,7 +86,7 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     }
     for role in [Role::Malloc, Role::Free] {
         if !core.contains_key(&role) {
-            return Err(Refusal::Missing { role });
+            return Err(Refusal::Missing(role));
         }
     }
     confirm_extents(code, &core)?;
@@ -159,7 +159,7 @@ fn add_wrappers(code: &mut Code<'_>, family: &mut Family) {
             let starts = [Some(site), site.checked_sub(4), site.checked_sub(8)];
             for start in starts.into_iter().flatten() {
                 let alone = match is_call {
-                    true => start != site && code.passes_on(start) == Some(target),
+                    true => start != site && code.thunk_target(start) == Some(target),
                     false => code.behind_landing_pad(start) == site,
                 };
                 if alone && code.is_start(start) && !core.values().any(|own| *own == start) {

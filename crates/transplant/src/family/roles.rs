@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use format::Role;
 
-use crate::code::{Code, Deed, Deeds, Function};
+use crate::code::{Code, Feature, Features, Function};
 use crate::refusal::Refusal;
 
 /// Functions that may be the family's.
@@ -19,7 +19,7 @@ pub(super) struct Candidates {
 
 struct Seen {
     function: Function,
-    deeds: Deeds,
+    features: Features,
     /// Whether the function itself refers to the size classes.
     table: bool,
 }
@@ -57,32 +57,22 @@ pub(super) fn candidates(code: &mut Code<'_>, table: u64) -> Result<Candidates, 
     for place in places {
         survey.add(code, place, table);
     }
-    survey.lookups = survey
-        .seen
-        .iter()
-        .filter(|(_, seen)| {
-            let tells = [Deed::TestsAlignment, Deed::ReadsIndexByte, Deed::Threshold];
-            seen.table
-                && seen.deeds.stores == 0
-                && seen.function.calls.is_empty()
-                && seen.function.instructions.len() < 60
-                && !tells.iter().any(|deed| seen.deeds.has(*deed))
-        })
-        .map(|(start, _)| *start)
-        .collect();
-    survey.group_finders = survey
-        .seen
-        .iter()
-        .filter(|(_, seen)| {
-            survey.knows_table(seen)
-                && seen.deeds.finds_group()
-                && seen.deeds.stores == 0
-                && survey.further(seen).next().is_none()
-                && seen.deeds.has(Deed::CountsClasses)
-                && !seen.deeds.has(Deed::Reserved)
-        })
-        .map(|(start, _)| *start)
-        .collect();
+    survey.lookups = survey.starts(|seen| {
+        let tells = [Feature::TestsAlignment, Feature::ReadsIndexByte, Feature::Threshold];
+        seen.table
+            && seen.features.stores == 0
+            && seen.function.calls.is_empty()
+            && seen.function.instructions.len() < 60
+            && !tells.iter().any(|feature| seen.features.has(*feature))
+    });
+    survey.group_finders = survey.starts(|seen| {
+        survey.knows_table(seen)
+            && seen.features.finds_group()
+            && seen.features.stores == 0
+            && survey.further(seen).next().is_none()
+            && seen.features.has(Feature::CountsClasses)
+            && !seen.features.has(Feature::Reserved)
+    });
     let callers: Vec<u64> = survey
         .group_finders
         .iter()
@@ -104,9 +94,14 @@ impl Survey {
         }
         let Some(function) = code.function(start).cloned() else { return };
         self.ends.insert(code.behind_padding(function.end()));
-        let deeds = code.machine.deeds(code, &function);
+        let features = code.machine.features(code, &function);
         let refers = function.refers_into(around(table));
-        self.seen.insert(start, Seen { function, deeds, table: refers });
+        self.seen.insert(start, Seen { function, features, table: refers });
+    }
+
+    /// The starts of the functions that have a property.
+    fn starts(&self, has: impl Fn(&Seen) -> bool) -> BTreeSet<u64> {
+        self.seen.iter().filter(|(_, seen)| has(seen)).map(|(start, _)| *start).collect()
     }
 
     /// Whether a function refers to the table, itself or through a lookup.
@@ -120,12 +115,12 @@ impl Survey {
     }
 
     fn role(&self, start: u64, seen: &Seen) -> Option<Role> {
-        let mut deeds = seen.deeds.clone();
+        let mut features = seen.features.clone();
         let mut knows_table = self.knows_table(seen);
         let (mut calls, mut through_finder) = (0, false);
         for called in self.further(seen) {
             if self.group_finders.contains(&called) {
-                deeds.set.extend(&self.seen[&called].deeds.set);
+                features.set.extend(&self.seen[&called].features.set);
                 (knows_table, through_finder) = (true, true);
             } else {
                 calls += 1;
@@ -135,15 +130,15 @@ impl Survey {
         if !knows_table {
             return None;
         }
-        let finds_group = deeds.finds_group();
-        let only_reads = finds_group && calls == 0 && seen.deeds.stores == 0;
+        let finds_group = features.finds_group();
+        let only_reads = finds_group && calls == 0 && seen.features.stores == 0;
         // In its own code only: a copy of get_meta() that it calls may compare, too.
-        let reserved = seen.deeds.has(Deed::Reserved);
+        let reserved = seen.features.has(Feature::Reserved);
         match () {
-            () if finds_group && deeds.has(Deed::GreatestAlignment) => Some(Role::AlignedAlloc),
-            () if finds_group && deeds.has(Deed::Threshold) => Some(Role::Realloc),
-            () if deeds.has(Deed::Threshold) => Some(Role::Malloc),
-            () if finds_group && deeds.has(Deed::WritesFreed) => Some(Role::Free),
+            () if finds_group && features.has(Feature::GreatestAlignment) => Some(Role::AlignedAlloc),
+            () if finds_group && features.has(Feature::Threshold) => Some(Role::Realloc),
+            () if features.has(Feature::Threshold) => Some(Role::Malloc),
+            () if finds_group && features.has(Feature::WritesFreed) => Some(Role::Free),
             () if only_reads && reserved => Some(Role::UsableSize),
             () if only_reads && (through_finder || self.group_finders.contains(&start)) => Some(Role::IsZero),
             () => None,
@@ -165,8 +160,8 @@ impl Survey {
                 if !self.seen.contains_key(start)
                     && let Some(function) = code.function(*start).cloned()
                 {
-                    let deeds = code.machine.deeds(code, &function);
-                    self.seen.insert(*start, Seen { function, deeds, table: false });
+                    let features = code.machine.features(code, &function);
+                    self.seen.insert(*start, Seen { function, features, table: false });
                 }
             }
         }
@@ -241,7 +236,7 @@ pub(super) fn is_calloc(code: &mut Code<'_>, site: u64, is_zero: u64, malloc: u6
     let function = code.function(start)?.clone();
     let asks = function.calls.iter().filter(|(_, to)| *to == is_zero).count();
     let makes = function.leads_to().filter(|to| code.through(*to) == malloc).count();
-    let deeds = code.machine.deeds(code, &function);
-    (asks == 1 && makes == 1 && deeds.has(Deed::Multiplies) && function.instructions.contains_key(&site))
+    let features = code.machine.features(code, &function);
+    (asks == 1 && makes == 1 && features.has(Feature::Multiplies) && function.instructions.contains_key(&site))
         .then_some(start)
 }

@@ -52,14 +52,14 @@ pub(super) fn confine(
     // Nor may other code call a place in the middle of one.
     let amid = functions.values().filter(|function| ranges.iter().any(|range| function.refers_into(range.clone())));
     let inner: BTreeSet<u64> = amid.flat_map(|function| code.starts_amid(function)).chain(inner).collect();
-    let mut strays = BTreeSet::new();
+    let mut unconfirmed = BTreeSet::new();
     for reference in references.iter().filter(|reference| !covered(&functions, reference.field)) {
         if let Some(start) = code.machine.confirmed(code, *reference, &candidates.ends) {
-            strays.insert((start, *reference));
+            unconfirmed.insert((start, *reference));
         }
     }
     let mut dead = BTreeSet::new();
-    for (start, reference) in strays {
+    for (start, reference) in unconfirmed {
         if functions.contains_key(&start) || !is_dead(code, start, &functions, &candidates.ends) {
             return Err(Refusal::StateElsewhere { address: reference.field, function: start });
         }
@@ -136,7 +136,7 @@ fn context(
         ([one], []) => Ok(*one..*one + CONTEXT_SIZE),
         ([one], [name]) if one == name => Ok(*one..*one + CONTEXT_SIZE),
         ([one], _) => Err(Refusal::Symbol { name: "__malloc_context", address: named[0], found: Some(*one) }),
-        (_, _) => Err(Refusal::Context { found: likely.len() }),
+        (_, _) => Err(Refusal::Context(likely.len())),
     }
 }
 
@@ -164,7 +164,7 @@ fn is_dead(code: &mut Code<'_>, start: u64, family: &BTreeMap<u64, Function>, en
         let Some(caller) = code.enclosing(field, ends) else { return false };
         let Some(function) = code.function(caller).cloned() else { return false };
         let Some(instruction) = function.instruction_over(field) else { return false };
-        if code.machine.says(code, &function, instruction.address, entry) {
+        if code.machine.refers_to(code, &function, instruction.address, entry) {
             return false;
         }
     }
@@ -210,5 +210,5 @@ fn fork_hook(
 }
 
 fn is_hook(code: &Code<'_>, function: &Function, lock: u64) -> bool {
-    function.instructions.len() <= 60 && code.machine.makes_anew(code, function, lock)
+    function.instructions.len() <= 60 && code.machine.resets_lock(code, function, lock)
 }

@@ -96,7 +96,7 @@ pub(crate) fn find(
     room: usize,
 ) -> Vec<StringEntry> {
     let mut found = match code.symbols.is_empty() {
-        true => by_deeds(code, family, others),
+        true => by_behaviour(code, family, others),
         false => by_name(code, others),
     };
     found.sort_unstable_by_key(|entry| (entry.address, entry.function));
@@ -144,10 +144,9 @@ fn prove_named(prover: &mut Prover<'_>, address: u64, function: StringFunction) 
 }
 
 /// Every string function that is proven among the functions that something calls.
-fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>) -> Vec<StringEntry> {
+fn by_behaviour(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>) -> Vec<StringEntry> {
     let own: BTreeSet<u64> =
         family.core.values().chain(family.wrappers.iter().map(|(_, start)| start)).copied().collect();
-    let musl = Musl::of(family);
     let mut found = Vec::new();
     let Some(mut prover) = Prover::of(code.image, Strictness::Difference) else { return found };
     for start in code.led_to() {
@@ -159,7 +158,7 @@ fn by_deeds(code: &Code<'_>, family: &Family, others: &BTreeSet<StringFunction>)
         if prover.read(start).is_err() || !prover.touches_memory() {
             continue;
         }
-        if let Some(entry) = recognised(&mut prover, start, others, &musl) {
+        if let Some(entry) = recognised(&mut prover, start, others, family) {
             found.push(entry);
         }
     }
@@ -171,7 +170,7 @@ fn recognised(
     prover: &mut Prover<'_>,
     address: u64,
     others: &BTreeSet<StringFunction>,
-    musl: &Musl,
+    family: &Family,
 ) -> Option<StringEntry> {
     // memmove is memcpy too. bcmp's contract is too weak to recognise it by.
     const ORDER: [StringFunction; 1] = [StringFunction::Memmove];
@@ -179,7 +178,7 @@ fn recognised(
         StringFunction::all().filter(|function| !matches!(function, StringFunction::Memmove | StringFunction::Bcmp));
     for function in ORDER.into_iter().chain(rest).filter(|function| others.contains(function)) {
         let kept = match prover.prove(function) {
-            Ok(()) if !musl.has(function, address) => Some(Kept::Unattached),
+            Ok(()) if !is_musls(family, function, address) => Some(Kept::Unattached),
             Ok(()) => None,
             // It gives the right results, but is still uncertain.
             Err(reason @ (Unproven::ConstantTime | Unproven::Untested { .. } | Unproven::ShortLength)) => {
@@ -193,28 +192,17 @@ fn recognised(
     None
 }
 
-/// What is known about the place of musl's functions in a program without symbols.
-struct Musl {
-    /// The functions that its allocator calls: realloc copies by memcpy, calloc clears by memset.
-    led_to: BTreeSet<u64>,
-}
-
-impl Musl {
-    fn of(family: &Family) -> Musl {
-        Musl { led_to: family.functions.keys().copied().collect() }
-    }
-
-    /// Whether a function is musl's. This matters where a function of the program's own with the same behaviour may be
-    /// meant to do more: copies of overlapping blocks, comparisons of blocks that are shorter than the given size. The
-    /// linked members of libc.a lie side by side, so a function between two of musl's functions is musl's.
-    fn has(&self, function: StringFunction, address: u64) -> bool {
-        match function {
-            StringFunction::Memcpy => self.led_to.contains(&address),
-            StringFunction::Memcmp => {
-                self.led_to.first().is_some_and(|first| *first < address)
-                    && self.led_to.last().is_some_and(|last| address < *last)
-            }
-            _ => true,
+/// Whether a function is musl's. This matters where a function of the program's own with the same behaviour may be
+/// meant to do more: copies of overlapping blocks, comparisons of blocks that are shorter than the given size. musl's
+/// allocator calls its own: realloc copies by memcpy, calloc clears by memset. The linked members of libc.a lie side by
+/// side, so a function between two of musl's functions is musl's.
+fn is_musls(family: &Family, function: StringFunction, address: u64) -> bool {
+    let mut known = family.functions.keys();
+    match function {
+        StringFunction::Memcpy => family.functions.contains_key(&address),
+        StringFunction::Memcmp => {
+            known.next().is_some_and(|first| *first < address) && known.next_back().is_some_and(|last| address < *last)
         }
+        _ => true,
     }
 }

@@ -78,7 +78,7 @@ fn other_programs_are_refused() {
     assert_eq!(refusal(&own), Refusal::Dynamic);
     let mut appended = FAMILY.clone();
     appended.extend(b"PK\x03\x04");
-    assert_eq!(refusal(&appended), Refusal::Appended { bytes: 4 });
+    assert_eq!(refusal(&appended), Refusal::Appended(4));
     let mut twice = FAMILY.clone();
     let table: Vec<u8> = [1u16, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15].into_iter().flat_map(u16::to_le_bytes).collect();
     let at = twice.windows(table.len()).position(|window| window == table).unwrap();
@@ -104,7 +104,7 @@ fn a_changed_function_is_not_taken_for_musls() {
     marks.into_iter().for_each(|at| bytes[at + 3] = 0xfe);
     for as_if_stripped in [false, true] {
         let refusal = plan(&bytes, &BLOB, as_if_stripped).unwrap().unwrap_err();
-        assert!(matches!(refusal, Refusal::Missing { role: Role::Free } | Refusal::Ambiguous { .. }), "{refusal}");
+        assert!(matches!(refusal, Refusal::Missing(Role::Free) | Refusal::Ambiguous { .. }), "{refusal}");
     }
 }
 

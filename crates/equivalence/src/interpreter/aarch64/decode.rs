@@ -1,9 +1,9 @@
 //! Decoding of A64 instructions on general registers (Arm Architecture Reference Manual, C4.1).
 
-use crate::Program;
 use crate::a64::{Word, bit_mask};
-use crate::interpreter::Stop;
 use crate::interpreter::body::{Decoded, Flow};
+use crate::interpreter::processor;
+use crate::{Program, Unproven};
 
 /// Register 31 in most places: reads as 0, and ignores writes.
 pub(super) const ZERO: u32 = 32;
@@ -32,18 +32,9 @@ pub(super) enum Shift {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     Immediate(u64),
-    Shifted {
-        register: u32,
-        shift: Shift,
-        by: u32,
-    },
-    /// The lowest bytes of a register, extended with the sign or with zeros, and shifted left.
-    Extended {
-        register: u32,
-        bytes: u32,
-        signed: bool,
-        by: u32,
-    },
+    Shifted { register: u32, shift: Shift, by: u32 },
+    // The lowest bytes of a register, extended with the sign or with zeros, and shifted left.
+    Extended { register: u32, bytes: u32, signed: bool, by: u32 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,18 +87,11 @@ pub(super) struct Access {
 /// The address of a load or a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// An address that the instruction contains.
+    // An address that the instruction contains.
     Literal(u64),
-    /// A register and an offset. After the access the register is changed by `step`.
-    Based {
-        base: u32,
-        by: i64,
-        step: Option<i64>,
-    },
-    Index {
-        base: u32,
-        index: Source,
-    },
+    // A register and an offset. After the access the register is changed by `step`.
+    Based { base: u32, by: i64, step: Option<i64> },
+    Index { base: u32, index: Source },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,16 +121,36 @@ pub(super) enum Operation {
     Return { register: u32 },
 }
 
-pub(super) fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
-    let unknown = Stop::Unknown { address };
-    let bits = program.code(address).first_chunk().filter(|_| address.is_multiple_of(4));
-    take_apart(address, u32::from_le_bytes(*bits.ok_or(unknown)?))
+impl processor::Instruction for Step {
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
+        let unknown = Unproven::Unknown(address);
+        let bits = program.code(address).first_chunk().filter(|_| address.is_multiple_of(4));
+        take_apart(address, u32::from_le_bytes(*bits.ok_or(unknown)?))
+    }
+
+    fn number(&self) -> Option<u64> {
+        match self.operation {
+            Operation::Add { other: Source::Immediate(value), .. }
+            | Operation::Logic { other: Source::Immediate(value), flags: true, .. }
+            | Operation::CompareIf { other: Source::Immediate(value), .. }
+            | Operation::Constant { value, .. } => Some((value as i64).unsigned_abs()),
+            Operation::Branch(Condition::Bit { bit, .. }) => Some(1 << bit),
+            _ => None,
+        }
+    }
+
+    fn touches_memory(&self) -> bool {
+        matches!(self.operation, Operation::Memory(Access { place, .. }) if match place {
+            Place::Literal(_) => false,
+            Place::Based { base, .. } | Place::Index { base, .. } => base != STACK,
+        })
+    }
 }
 
-pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Stop> {
+pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Unproven> {
     let word = Word { address, bits };
-    let flow = flow(word).ok_or(Stop::Indirect { address })?;
-    let operation = operation(word, flow).ok_or(Stop::Unknown { address })?;
+    let flow = flow(word).ok_or(Unproven::Indirect(address))?;
+    let operation = operation(word, flow).ok_or(Unproven::Unknown(address))?;
     Ok(Decoded { instruction: Step { address, operation }, flow, behind: address + 4 })
 }
 
@@ -398,24 +402,4 @@ fn access(word: Word) -> Option<Access> {
         }
         () => None,
     }
-}
-
-/// A number that an instruction compares with or adds.
-pub(super) fn number(step: &Step) -> Option<u64> {
-    match step.operation {
-        Operation::Add { other: Source::Immediate(value), .. }
-        | Operation::Logic { other: Source::Immediate(value), flags: true, .. }
-        | Operation::CompareIf { other: Source::Immediate(value), .. }
-        | Operation::Constant { value, .. } => Some((value as i64).unsigned_abs()),
-        Operation::Branch(Condition::Bit { bit, .. }) => Some(1 << bit),
-        _ => None,
-    }
-}
-
-/// Whether an instruction touches memory other than the stack.
-pub(super) fn touches_memory(step: &Step) -> bool {
-    matches!(step.operation, Operation::Memory(Access { place, .. }) if match place {
-        Place::Literal(_) => false,
-        Place::Based { base, .. } | Place::Index { base, .. } => base != STACK,
-    })
 }

@@ -3,9 +3,9 @@
 use super::decode::{Access, Around, Bits, Operation, Place, Product, Shift, Single, Source, Step};
 use super::flags::Flags;
 use super::processor::{OfAlignment, Processor, Value, WHOLE};
-use crate::interpreter::Stop;
+use crate::Unproven;
 
-pub(super) fn execute(p: &mut Processor<'_>, step: &Step) -> Result<(), Stop> {
+pub(super) fn execute(p: &mut Processor<'_>, step: &Step) -> Result<(), Unproven> {
     let address = step.address;
     match step.operation {
         Operation::Nothing | Operation::Branch(_) | Operation::Return { .. } => {}
@@ -65,7 +65,7 @@ pub(super) fn execute(p: &mut Processor<'_>, step: &Step) -> Result<(), Stop> {
             p.set(to, Value::of(result, known), wide);
         }
         Operation::Select { to, one, other, condition, invert, increment, wide } => {
-            let flags = p.flags.ok_or(Stop::Unset { address })?;
+            let flags = p.flags.ok_or(Unproven::Unset(address))?;
             let value = match flags.hold(condition) {
                 true => p.get(one, wide),
                 false => {
@@ -82,7 +82,7 @@ pub(super) fn execute(p: &mut Processor<'_>, step: &Step) -> Result<(), Stop> {
             p.set(to, Value { of_alignment: OfAlignment::No, of_code: false, ..value }, wide);
         }
         Operation::CompareIf { from, other, condition, otherwise, subtract, wide } => {
-            let flags = p.flags.ok_or(Stop::Unset { address })?;
+            let flags = p.flags.ok_or(Unproven::Unset(address))?;
             p.flags_of_alignment = false;
             p.flags = match flags.hold(condition) {
                 false => Some(Flags::of_bits(otherwise)),
@@ -229,9 +229,9 @@ fn field(p: &mut Processor<'_>, (to, from): (u32, u32), around: Around, (rotate,
     p.set(to, Value::of(result, known).with(of_alignment), wide);
 }
 
-fn memory(p: &mut Processor<'_>, access: &Access, address: u64) -> Result<(), Stop> {
-    let unset = Stop::Unset { address };
-    let place = |p: &Processor<'_>, base: u32, by: i64| -> Result<(u64, bool), Stop> {
+fn memory(p: &mut Processor<'_>, access: &Access, address: u64) -> Result<(), Unproven> {
+    let unset = Unproven::Unset(address);
+    let place = |p: &Processor<'_>, base: u32, by: i64| -> Result<(u64, bool), Unproven> {
         let value = p.get(base, true);
         if value.known == WHOLE { Ok((value.bits.wrapping_add_signed(by), value.of_code)) } else { Err(unset) }
     };
@@ -251,7 +251,7 @@ fn memory(p: &mut Processor<'_>, access: &Access, address: u64) -> Result<(), St
         }
     };
     if of_code && !access.loads {
-        return Err(Stop::Fault { at });
+        return Err(Unproven::Memory);
     }
     let mut loaded = Vec::with_capacity(2);
     for register in access.registers.into_iter().flatten() {

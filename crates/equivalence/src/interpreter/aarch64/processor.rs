@@ -1,12 +1,11 @@
 //! Registers, and one run of a function.
 
-use super::decode::{self, Condition, LINK, Operation, STACK, Step, ZERO};
+use super::decode::{Condition, LINK, Operation, STACK, Step, ZERO};
 use super::flags::Flags;
-use crate::Program;
-use crate::interpreter::body::Decoded;
+use crate::Unproven;
+use crate::interpreter::Argument;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::processor::{self, Budget};
-use crate::interpreter::{Argument, Stop};
 
 /// Registers that a function has to restore (Procedure Call Standard for the Arm 64-bit Architecture, 6.1.1).
 const CALLERS: std::ops::Range<usize> = 19..30;
@@ -75,9 +74,9 @@ impl Processor<'_> {
     }
 
     /// A register's value; an error unless all its bytes have been set.
-    pub(super) fn whole(&self, register: u32, wide: bool, address: u64) -> Result<u64, Stop> {
+    pub(super) fn whole(&self, register: u32, wide: bool, address: u64) -> Result<u64, Unproven> {
         let value = self.get(register, wide);
-        if value.known == WHOLE { Ok(value.bits) } else { Err(Stop::Unset { address }) }
+        if value.known == WHOLE { Ok(value.bits) } else { Err(Unproven::Unset(address)) }
     }
 
     /// Writes to a register: 32 bits clear the upper half.
@@ -107,18 +106,6 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         }
     }
 
-    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
-        decode::decode(program, address)
-    }
-
-    fn number(step: &Step) -> Option<u64> {
-        decode::number(step)
-    }
-
-    fn touches_memory(step: &Step) -> bool {
-        decode::touches_memory(step)
-    }
-
     fn memory(&mut self) -> &mut Memory<'a> {
         &mut self.memory
     }
@@ -146,25 +133,25 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         }
     }
 
-    fn end(&self) -> Result<(u64, u8), Stop> {
+    fn end(&self) -> Result<(u64, u8), Unproven> {
         let restored = self.registers[CALLERS].iter().zip(&self.callers).all(|(value, before)| value.bits == *before);
         if !restored || self.registers[STACK as usize].bits != Processor::stack_top() {
-            return Err(Stop::Convention);
+            return Err(Unproven::Convention);
         }
         Ok((self.registers[0].bits, self.registers[0].known))
     }
 
-    fn execute(&mut self, step: &Step) -> Result<(), Stop> {
+    fn execute(&mut self, step: &Step) -> Result<(), Unproven> {
         super::execute::execute(self, step)
     }
 
-    fn decide(&self, step: &Step) -> Result<(bool, bool), Stop> {
+    fn decide(&self, step: &Step) -> Result<(bool, bool), Unproven> {
         let Operation::Branch(condition) = step.operation else {
-            return Err(Stop::Unknown { address: step.address });
+            return Err(Unproven::Unknown(step.address));
         };
         match condition {
             Condition::Flags(number) => {
-                let flags = self.flags.ok_or(Stop::Unset { address: step.address })?;
+                let flags = self.flags.ok_or(Unproven::Unset(step.address))?;
                 Ok((flags.hold(number), self.flags_of_alignment))
             }
             Condition::Zero { register, wide, not } => {
@@ -174,7 +161,7 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
             Condition::Bit { register, bit, set } => {
                 let value = self.get(register, true);
                 if value.known >> (bit / 8) & 1 == 0 {
-                    return Err(Stop::Unset { address: step.address });
+                    return Err(Unproven::Unset(step.address));
                 }
                 let lowest = bit < 4 && value.of_alignment == OfAlignment::Lowest;
                 Ok(((value.bits >> bit & 1 == 1) == set, lowest || value.of_alignment == OfAlignment::Whole))
@@ -182,16 +169,16 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         }
     }
 
-    fn enter(&mut self, step: &Step) -> Result<u64, Stop> {
+    fn enter(&mut self, step: &Step) -> Result<u64, Unproven> {
         self.registers[LINK] = Value::of(step.address + 4, WHOLE);
         Ok(step.address + 4)
     }
 
-    fn leave(&mut self, step: &Step, expected: Option<u64>) -> Result<(), Stop> {
+    fn leave(&mut self, step: &Step, expected: Option<u64>) -> Result<(), Unproven> {
         let Operation::Return { register } = step.operation else {
-            return Err(Stop::Unknown { address: step.address });
+            return Err(Unproven::Unknown(step.address));
         };
         let to = self.whole(register, true, step.address)?;
-        if to == expected.unwrap_or(RETURN) { Ok(()) } else { Err(Stop::Convention) }
+        if to == expected.unwrap_or(RETURN) { Ok(()) } else { Err(Unproven::Convention) }
     }
 }

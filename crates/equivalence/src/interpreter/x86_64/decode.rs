@@ -2,70 +2,51 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::{general, repeated, vector};
-use crate::Program;
-use crate::interpreter::Stop;
+use super::{Processor, general, repeated, vector};
 use crate::interpreter::body::{Decoded, Flow};
+use crate::interpreter::processor;
+use crate::{Program, Unproven};
 
-/// Whether an operand of an x86_64 instruction is an immediate.
-pub fn is_immediate(kind: OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Immediate8
-            | OpKind::Immediate8to16
-            | OpKind::Immediate8to32
-            | OpKind::Immediate8to64
-            | OpKind::Immediate16
-            | OpKind::Immediate32
-            | OpKind::Immediate32to64
-            | OpKind::Immediate64
-    )
-}
-
-/// The module that executes an instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::interpreter) enum Unit {
-    General,
-    Repeated,
-    Vector,
-}
+/// Executes an instruction.
+pub(in crate::interpreter) type Execution = fn(&mut Processor<'_>, &Instruction) -> Result<(), Unproven>;
 
 /// An instruction that can be executed.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::interpreter) struct Step {
     pub(super) instruction: Instruction,
-    pub(super) unit: Unit,
+    pub(super) execution: Execution,
 }
 
-pub(super) fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
-    let bytes = program.code(address);
-    let bytes = &bytes[..bytes.len().min(15)];
-    let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
-    let unit = unit(&instruction).filter(|_| !instruction.is_invalid());
-    let unit = unit.ok_or(Stop::Unknown { address })?;
-    let flow = flow(&instruction).ok_or(Stop::Indirect { address })?;
-    Ok(Decoded { instruction: Step { instruction, unit }, flow, behind: instruction.next_ip() })
-}
-
-pub(super) fn number(instruction: &Instruction) -> Option<u64> {
-    let last = instruction.op_count().saturating_sub(1);
-    match instruction.mnemonic() {
-        Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Add | Mnemonic::Test
-            if last == 1 && is_immediate(instruction.op_kind(last)) =>
-        {
-            Some((instruction.immediate(last) as i64).unsigned_abs())
-        }
-        Mnemonic::Lea => Some((instruction.memory_displacement64() as i64).unsigned_abs()),
-        _ => None,
+impl processor::Instruction for Step {
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
+        let bytes = program.code(address);
+        let bytes = &bytes[..bytes.len().min(15)];
+        let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+        let execution =
+            execution(&instruction).filter(|_| !instruction.is_invalid()).ok_or(Unproven::Unknown(address))?;
+        let flow = flow(&instruction).ok_or(Unproven::Indirect(address))?;
+        Ok(Decoded { instruction: Step { instruction, execution }, flow, behind: instruction.next_ip() })
     }
-}
 
-pub(super) fn touches_memory(instruction: &Instruction) -> bool {
-    instruction.mnemonic() != Mnemonic::Lea
-        && instruction.mnemonic() != Mnemonic::Nop
-        && (instruction.is_string_instruction()
-            || (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory)
-                && !matches!(instruction.memory_base(), Register::RSP | Register::RIP | Register::None))
+    fn number(&self) -> Option<u64> {
+        let instruction = &self.instruction;
+        match instruction.mnemonic() {
+            Mnemonic::Cmp | Mnemonic::Sub | Mnemonic::Add | Mnemonic::Test => {
+                instruction.try_immediate(1).ok().map(|number| (number as i64).unsigned_abs())
+            }
+            Mnemonic::Lea => Some((instruction.memory_displacement64() as i64).unsigned_abs()),
+            _ => None,
+        }
+    }
+
+    fn touches_memory(&self) -> bool {
+        let instruction = &self.instruction;
+        instruction.mnemonic() != Mnemonic::Lea
+            && instruction.mnemonic() != Mnemonic::Nop
+            && (instruction.is_string_instruction()
+                || (0..instruction.op_count()).any(|op| instruction.op_kind(op) == OpKind::Memory)
+                    && !matches!(instruction.memory_base(), Register::RSP | Register::RIP | Register::None))
+    }
 }
 
 /// `None` for an indirect branch.
@@ -81,26 +62,34 @@ fn flow(instruction: &Instruction) -> Option<Flow> {
     }
 }
 
-/// The unit that executes an instruction; `None` if there is none. This alone rejects most functions of a program.
-fn unit(instruction: &Instruction) -> Option<Unit> {
-    let mnemonic = instruction.mnemonic();
+/// Returns the execution of an instruction; `None` if there is none. This alone rejects most functions of a program.
+fn execution(instruction: &Instruction) -> Option<Execution> {
     let plain = !instruction.has_lock_prefix()
         && matches!(instruction.segment_prefix(), Register::None | Register::DS | Register::CS);
     let writes_fixed = instruction.is_ip_rel_memory_operand()
         && instruction.op0_kind() == OpKind::Memory
-        && !matches!(mnemonic, Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push);
+        && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push);
     match () {
         () if !plain || writes_fixed => None,
         // The flow is its whole effect.
-        () if instruction.flow_control() != FlowControl::Next => Some(Unit::General),
+        () if instruction.flow_control() != FlowControl::Next => Some(|_, _| Ok(())),
         // Some names are also those of SSE2 instructions.
         () if instruction.is_string_instruction() => {
             // By registers of 64 bits, not by their lower halves.
             let whole = |kind| matches!(kind, OpKind::MemoryESRDI | OpKind::MemorySegRSI | OpKind::Register);
-            let known = repeated::knows(mnemonic) && instruction.op_kinds().all(whole);
-            known.then_some(Unit::Repeated)
+            let known = repeated::knows(instruction.mnemonic()) && instruction.op_kinds().all(whole);
+            known.then_some(repeated::execute)
         }
-        () if general::knows(mnemonic) => Some(Unit::General),
-        () => vector::knows(mnemonic).then_some(Unit::Vector),
+        () => general::execution(instruction).or_else(|| vector::execution(instruction.mnemonic())),
     }
+}
+
+/// The error of an instruction that cannot be executed.
+pub(super) fn unknown(instruction: &Instruction) -> Unproven {
+    Unproven::Unknown(instruction.ip())
+}
+
+/// The error of an instruction that uses an unset value.
+pub(super) fn unset(instruction: &Instruction) -> Unproven {
+    Unproven::Unset(instruction.ip())
 }

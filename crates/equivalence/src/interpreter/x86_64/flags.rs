@@ -15,6 +15,11 @@ pub(super) struct Flags {
     known: u8,
 }
 
+/// `which` if it is set, else no flag.
+pub(super) fn flag(set: bool, which: u8) -> u8 {
+    if set { which } else { 0 }
+}
+
 /// The bits of a number of `size` bytes.
 pub(super) fn mask(size: usize) -> u64 {
     if size >= 8 { u64::MAX } else { (1 << (8 * size)) - 1 }
@@ -44,69 +49,45 @@ impl Flags {
 
     /// The flags that depend only on the result.
     pub(super) fn of_result(result: u64, size: usize) -> u8 {
-        let mut flags = 0;
-        if result & mask(size) == 0 {
-            flags |= ZERO;
-        }
-        if result & top(size) != 0 {
-            flags |= SIGN;
-        }
-        if (result as u8).count_ones().is_multiple_of(2) {
-            flags |= PARITY;
-        }
-        flags
+        let even = (result as u8).count_ones().is_multiple_of(2);
+        flag(result & mask(size) == 0, ZERO) | flag(result & top(size) != 0, SIGN) | flag(even, PARITY)
     }
 
     /// The sum a + b + carry, with its flags.
     pub(super) fn of_sum(a: u64, b: u64, carry: bool, size: usize) -> (u64, u8) {
         let wide = u128::from(a & mask(size)) + u128::from(b & mask(size)) + u128::from(carry);
         let result = wide as u64 & mask(size);
-        let mut flags = Flags::of_result(result, size);
-        if wide > u128::from(mask(size)) {
-            flags |= CARRY;
-        }
-        if (a ^ result) & (b ^ result) & top(size) != 0 {
-            flags |= OVERFLOW;
-        }
-        (result, flags)
+        let overflows = (a ^ result) & (b ^ result) & top(size) != 0;
+        let carries = flag(wide > u128::from(mask(size)), CARRY);
+        (result, Flags::of_result(result, size) | carries | flag(overflows, OVERFLOW))
     }
 
     /// The difference a - b - borrow, with its flags.
     pub(super) fn of_difference(a: u64, b: u64, borrow: bool, size: usize) -> (u64, u8) {
         let (a, b) = (a & mask(size), b & mask(size));
         let result = a.wrapping_sub(b).wrapping_sub(u64::from(borrow)) & mask(size);
-        let mut flags = Flags::of_result(result, size);
-        if u128::from(a) < u128::from(b) + u128::from(borrow) {
-            flags |= CARRY;
-        }
-        if (a ^ b) & (a ^ result) & top(size) != 0 {
-            flags |= OVERFLOW;
-        }
-        (result, flags)
+        let overflows = (a ^ b) & (a ^ result) & top(size) != 0;
+        let borrows = flag(u128::from(a) < u128::from(b) + u128::from(borrow), CARRY);
+        (result, Flags::of_result(result, size) | borrows | flag(overflows, OVERFLOW))
     }
 
     /// Whether a condition holds; `None` if it needs an unknown flag.
     pub(super) fn hold(self, condition: ConditionCode) -> Option<bool> {
+        use ConditionCode as C;
         let get = |which| self.get(which);
-        Some(match condition {
-            ConditionCode::None => return None,
-            ConditionCode::o => get(OVERFLOW)?,
-            ConditionCode::no => !get(OVERFLOW)?,
-            ConditionCode::b => get(CARRY)?,
-            ConditionCode::ae => !get(CARRY)?,
-            ConditionCode::e => get(ZERO)?,
-            ConditionCode::ne => !get(ZERO)?,
-            ConditionCode::be => get(CARRY)? | get(ZERO)?,
-            ConditionCode::a => !(get(CARRY)? | get(ZERO)?),
-            ConditionCode::s => get(SIGN)?,
-            ConditionCode::ns => !get(SIGN)?,
-            ConditionCode::p => get(PARITY)?,
-            ConditionCode::np => !get(PARITY)?,
-            ConditionCode::l => get(SIGN)? != get(OVERFLOW)?,
-            ConditionCode::ge => get(SIGN)? == get(OVERFLOW)?,
-            ConditionCode::le => get(ZERO)? | (get(SIGN)? != get(OVERFLOW)?),
-            ConditionCode::g => !get(ZERO)? & (get(SIGN)? == get(OVERFLOW)?),
-        })
+        let holds = match condition {
+            C::None => return None,
+            C::o | C::no => get(OVERFLOW)?,
+            C::b | C::ae => get(CARRY)?,
+            C::e | C::ne => get(ZERO)?,
+            C::be | C::a => get(CARRY)? | get(ZERO)?,
+            C::s | C::ns => get(SIGN)?,
+            C::p | C::np => get(PARITY)?,
+            C::l | C::ge => get(SIGN)? != get(OVERFLOW)?,
+            C::le | C::g => get(ZERO)? | (get(SIGN)? != get(OVERFLOW)?),
+        };
+        let negated = matches!(condition, C::no | C::ae | C::ne | C::a | C::ns | C::np | C::ge | C::g);
+        Some(holds != negated)
     }
 }
 

@@ -1,274 +1,141 @@
 //! Instructions on general registers (Intel SDM, volume 2).
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
-use super::flags::{ALL, CARRY, Flags, OVERFLOW, mask, top};
+use super::decode::{Execution, unknown, unset};
+use super::flags::{ALL, CARRY, Flags, OVERFLOW, ZERO, flag, mask, top};
 use super::processor::{Processor, RAX, RBP, RDX, RSP, WHOLE, mask_of_bytes};
-use crate::interpreter::Stop;
-use crate::is_immediate;
+use crate::Unproven;
 
-/// Whether an instruction of that name can be executed here.
-pub(super) fn knows(mnemonic: Mnemonic) -> bool {
-    use Mnemonic::{
-        Adc, Add, And, Bsf, Bsr, Bswap, Bt, Cbw, Cdq, Cdqe, Cld, Cmp, Cqo, Cwde, Dec, Endbr64, Imul, Inc, Lea, Leave,
-        Mov, Movsx, Movsxd, Movzx, Neg, Nop, Not, Or, Pop, Prefetchnta, Prefetcht0, Prefetcht1, Prefetcht2, Push, Rol,
-        Ror, Sar, Sbb, Shl, Shr, Std, Sub, Test, Tzcnt, Xchg, Xor,
-    };
-    matches!(
-        mnemonic,
-        Adc | Add
-            | And
-            | Bsf
-            | Bsr
-            | Bswap
-            | Bt
-            | Cbw
-            | Cdq
-            | Cdqe
-            | Cld
-            | Cmp
-            | Cqo
-            | Cwde
-            | Dec
-            | Endbr64
-            | Imul
-            | Inc
-            | Lea
-            | Leave
-            | Mov
-            | Movsx
-            | Movsxd
-            | Movzx
-            | Neg
-            | Nop
-            | Not
-            | Or
-            | Pop
-            | Prefetchnta
-            | Prefetcht0
-            | Prefetcht1
-            | Prefetcht2
-            | Push
-            | Rol
-            | Ror
-            | Sar
-            | Sbb
-            | Shl
-            | Shr
-            | Std
-            | Sub
-            | Test
-            | Tzcnt
-            | Xchg
-            | Xor
-    ) || is_set(mnemonic)
-        || is_move_if(mnemonic)
-}
-
-fn is_set(mnemonic: Mnemonic) -> bool {
-    use Mnemonic::{
-        Seta, Setae, Setb, Setbe, Sete, Setg, Setge, Setl, Setle, Setne, Setno, Setnp, Setns, Seto, Setp, Sets,
-    };
-    matches!(
-        mnemonic,
-        Seta | Setae
-            | Setb
-            | Setbe
-            | Sete
-            | Setg
-            | Setge
-            | Setl
-            | Setle
-            | Setne
-            | Setno
-            | Setnp
-            | Setns
-            | Seto
-            | Setp
-            | Sets
-    )
-}
-
-fn is_move_if(mnemonic: Mnemonic) -> bool {
-    use Mnemonic::{
-        Cmova, Cmovae, Cmovb, Cmovbe, Cmove, Cmovg, Cmovge, Cmovl, Cmovle, Cmovne, Cmovno, Cmovnp, Cmovns, Cmovo,
-        Cmovp, Cmovs,
-    };
-    matches!(
-        mnemonic,
-        Cmova
-            | Cmovae
-            | Cmovb
-            | Cmovbe
-            | Cmove
-            | Cmovg
-            | Cmovge
-            | Cmovl
-            | Cmovle
-            | Cmovne
-            | Cmovno
-            | Cmovnp
-            | Cmovns
-            | Cmovo
-            | Cmovp
-            | Cmovs
-    )
-}
-
-pub(super) fn execute(processor: &mut Processor<'_>, instruction: &Instruction) -> Result<(), Stop> {
-    let i = instruction;
-    let p = processor;
-    let unset = Stop::Unset { address: i.ip() };
-    let unknown = Stop::Unknown { address: i.ip() };
-    // Constants and loaded values are never marked: they depend on nothing, or on more than alignment.
-    let of_alignment = match i.mnemonic() {
-        Mnemonic::Mov => i.op1_kind() == OpKind::Register && p.is_of_alignment(i, 1),
-        Mnemonic::Lea => {
-            [i.memory_base(), i.memory_index()]
-                .into_iter()
-                .all(|register| register == Register::None || register.is_gpr64() && p.of_alignment[register.number()])
-                && i.memory_index_scale() == 1
-        }
-        _ => false,
-    };
-    match i.mnemonic() {
-        Mnemonic::Nop
-        | Mnemonic::Endbr64
-        | Mnemonic::Prefetchnta
-        | Mnemonic::Prefetcht0
-        | Mnemonic::Prefetcht1
-        | Mnemonic::Prefetcht2 => Ok(()),
-        Mnemonic::Cld | Mnemonic::Std => {
+/// Returns the execution of an instruction; `None` if it cannot be executed here.
+pub(super) fn execution(i: &Instruction) -> Option<Execution> {
+    use Mnemonic as M;
+    Some(match i.mnemonic() {
+        M::Nop | M::Endbr64 | M::Prefetchnta | M::Prefetcht0 | M::Prefetcht1 | M::Prefetcht2 => |_, _| Ok(()),
+        M::Cld | M::Std => |p, i| {
             p.down = i.mnemonic() == Mnemonic::Std;
             Ok(())
-        }
-        Mnemonic::Mov => {
+        },
+        // Constants and loaded values are never marked: they depend on nothing, or on more than alignment.
+        M::Mov => |p, i| {
+            let of_alignment = i.op1_kind() == OpKind::Register && p.is_of_alignment(i, 1);
             let (value, known) = p.operand(i, 1)?;
-            p.set(i, 0, value, known)?;
-            p.note_alignment(i, of_alignment);
-            Ok(())
-        }
-        Mnemonic::Movzx => {
-            let value = p.value(i, 1)?;
-            p.set(i, 0, value, WHOLE)
-        }
-        Mnemonic::Movsx | Mnemonic::Movsxd => {
-            let value = extended(p.value(i, 1)?, Processor::size(i, 1));
-            p.set(i, 0, value, WHOLE)
-        }
-        Mnemonic::Cbw | Mnemonic::Cwde | Mnemonic::Cdqe => {
-            let size = match i.mnemonic() {
-                Mnemonic::Cbw => 1,
-                Mnemonic::Cwde => 2,
-                _ => 4,
+            p.set_first(i, value, known, of_alignment)
+        },
+        M::Lea => |p, i| {
+            let mut registers = [i.memory_base(), i.memory_index()].into_iter().filter(|it| *it != Register::None);
+            let of_alignment = registers.all(|register| register.is_gpr64() && p.of_alignment[register.number()])
+                && i.memory_index_scale() == 1;
+            let (address, _) = p.address(i)?;
+            p.set_first(i, address, WHOLE, of_alignment)
+        },
+        M::Movzx => |p, i| p.set(i, 0, p.value(i, 1)?, WHOLE),
+        M::Movsx | M::Movsxd => |p, i| p.set(i, 0, extended(p.value(i, 1)?, Processor::size(i, 1)), WHOLE),
+        M::Cbw | M::Cwde | M::Cdqe => |p, i| {
+            let (size, register) = match i.mnemonic() {
+                Mnemonic::Cbw => (1, Register::AX),
+                Mnemonic::Cwde => (2, Register::EAX),
+                _ => (4, Register::RAX),
             };
-            if p.known[RAX] & mask_of_bytes(size) != mask_of_bytes(size) {
-                return Err(unset);
-            }
-            let value = extended(p.general[RAX], size);
-            let register = [Register::AX, Register::EAX, Register::RAX][size / 2];
+            let value = extended(p.set_part(i, RAX, size)?, size);
             p.set_register(register, value & mask(2 * size), mask_of_bytes(2 * size));
             Ok(())
-        }
-        Mnemonic::Cdq | Mnemonic::Cqo => {
+        },
+        M::Cdq | M::Cqo => |p, i| {
             let size = if i.mnemonic() == Mnemonic::Cdq { 4 } else { 8 };
-            if p.known[RAX] & mask_of_bytes(size) != mask_of_bytes(size) {
-                return Err(unset);
-            }
-            let negative = p.general[RAX] & top(size) != 0;
+            let negative = p.set_part(i, RAX, size)? & top(size) != 0;
             (p.general[RDX], p.known[RDX]) = (if negative { mask(size) } else { 0 }, WHOLE);
             Ok(())
-        }
-        Mnemonic::Lea => {
-            let (address, _) = p.address(i)?;
-            p.set(i, 0, address, WHOLE)?;
-            p.note_alignment(i, of_alignment);
-            Ok(())
-        }
-        Mnemonic::Push => {
+        },
+        M::Push => |p, i| {
             let (value, known) = p.operand(i, 0)?;
             if i.op0_kind() == OpKind::Register && Processor::size(i, 0) != 8 {
-                return Err(unknown);
+                return Err(unknown(i));
             }
             p.push(u128::from(value), u16::from(known))
-        }
-        Mnemonic::Pop => {
-            let (value, known) = p.memory.read(p.general[RSP], 8)?;
+        },
+        M::Pop => |p, i| {
+            let (value, known) = p.pop()?;
             if i.op0_kind() != OpKind::Register || Processor::size(i, 0) != 8 {
-                return Err(unknown);
+                return Err(unknown(i));
             }
-            p.general[RSP] = p.general[RSP].wrapping_add(8);
-            p.set(i, 0, value as u64, known as u8)
-        }
-        Mnemonic::Leave => {
+            p.set(i, 0, value, known)
+        },
+        M::Leave => |p, i| {
             if p.known[RBP] != WHOLE {
-                return Err(unset);
+                return Err(unset(i));
             }
             p.general[RSP] = p.general[RBP];
-            let (value, known) = p.memory.read(p.general[RSP], 8)?;
-            p.general[RSP] = p.general[RSP].wrapping_add(8);
-            (p.general[RBP], p.known[RBP]) = (value as u64, known as u8);
+            (p.general[RBP], p.known[RBP]) = p.pop()?;
             Ok(())
-        }
-        Mnemonic::Xchg => {
+        },
+        M::Xchg => |p, i| {
             let (one, other) = (p.operand(i, 0)?, p.operand(i, 1)?);
             if i.op0_kind() != OpKind::Register || i.op1_kind() != OpKind::Register {
-                return Err(unknown);
+                return Err(unknown(i));
             }
             p.set(i, 0, other.0, other.1)?;
             p.set(i, 1, one.0, one.1)
-        }
-        Mnemonic::Not => {
+        },
+        M::Not => |p, i| {
             let (value, known) = p.operand(i, 0)?;
             p.set(i, 0, !value, known)
+        },
+        M::Bswap => |p, i| {
+            let upper = if Processor::size(i, 0) == 8 { 0 } else { 32 };
+            p.set(i, 0, p.value(i, 0)?.swap_bytes() >> upper, WHOLE)
+        },
+        M::Shl | M::Shr | M::Sar | M::Rol | M::Ror => shift,
+        M::Imul => multiply,
+        M::Bsf | M::Bsr | M::Tzcnt => find_bit,
+        M::Bt => test_bit,
+        M::Adc | M::Add | M::And | M::Cmp | M::Dec | M::Inc | M::Neg | M::Or | M::Sbb | M::Sub | M::Test | M::Xor => {
+            arithmetic
         }
-        Mnemonic::Bswap => {
-            let value = p.value(i, 0)?;
-            let swapped =
-                if Processor::size(i, 0) == 8 { value.swap_bytes() } else { (value as u32).swap_bytes().into() };
-            p.set(i, 0, swapped, WHOLE)
-        }
-        mnemonic if is_set(mnemonic) => {
-            let holds = p.flags.hold(i.condition_code()).ok_or(unset)?;
+        // SETcc and CMOVcc.
+        _ if i.condition_code() != ConditionCode::None && i.op_count() == 1 => |p, i| {
+            let holds = p.flags.hold(i.condition_code()).ok_or(unset(i))?;
             p.set(i, 0, u64::from(holds), WHOLE)
-        }
-        mnemonic if is_move_if(mnemonic) => {
-            let holds = p.flags.hold(i.condition_code()).ok_or(unset)?;
+        },
+        _ if i.condition_code() != ConditionCode::None && i.op_count() == 2 => |p, i| {
+            let holds = p.flags.hold(i.condition_code()).ok_or(unset(i))?;
             // Memory is read in either case, and a 32-bit register's upper half is cleared.
             let (moved, kept) = (p.operand(i, 1)?, p.operand(i, 0)?);
             let (value, known) = if holds { moved } else { kept };
             p.set(i, 0, value, known)
-        }
-        Mnemonic::Shl | Mnemonic::Shr | Mnemonic::Sar | Mnemonic::Rol | Mnemonic::Ror => shift(p, i),
-        Mnemonic::Imul => multiply(p, i),
-        Mnemonic::Bsf | Mnemonic::Bsr | Mnemonic::Tzcnt => {
-            let value = p.value(i, 1)?;
-            p.flags.lose(ALL);
-            p.flags_of_alignment = false;
-            if i.mnemonic() != Mnemonic::Tzcnt {
-                p.flags.set(super::flags::ZERO, Flags::of_result(value, Processor::size(i, 1)));
-            }
-            // The destination is undefined then: the architecture does not define it, and processors without BMI1 read
-            // `tzcnt` as `bsf`.
-            if value == 0 {
-                return p.set(i, 0, 0, 0);
-            }
-            let place = if i.mnemonic() == Mnemonic::Bsr { 63 - value.leading_zeros() } else { value.trailing_zeros() };
-            p.set(i, 0, u64::from(place), WHOLE)
-        }
-        Mnemonic::Bt => {
-            let (value, bit) = (p.value(i, 0)?, p.value(i, 1)?);
-            if i.op0_kind() != OpKind::Register {
-                return Err(unknown);
-            }
-            let set = value >> (bit % (8 * Processor::size(i, 0) as u64)) & 1 == 1;
-            p.flags_of_alignment = false;
-            p.flags.lose(ALL & !super::flags::ZERO);
-            p.flags.set(CARRY, if set { CARRY } else { 0 });
-            Ok(())
-        }
-        _ => arithmetic(p, i),
+        },
+        _ => return None,
+    })
+}
+
+/// BSF, BSR and TZCNT.
+fn find_bit(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
+    let value = p.value(i, 1)?;
+    p.flags.lose(ALL);
+    p.flags_of_alignment = false;
+    if i.mnemonic() != Mnemonic::Tzcnt {
+        p.flags.set(ZERO, Flags::of_result(value, Processor::size(i, 1)));
     }
+    // The destination is undefined then: the architecture does not define it, and processors without BMI1 read `tzcnt`
+    // as `bsf`.
+    if value == 0 {
+        return p.set(i, 0, 0, 0);
+    }
+    let place = if i.mnemonic() == Mnemonic::Bsr { 63 - value.leading_zeros() } else { value.trailing_zeros() };
+    p.set(i, 0, u64::from(place), WHOLE)
+}
+
+/// BT of a register.
+fn test_bit(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
+    let (value, bit) = (p.value(i, 0)?, p.value(i, 1)?);
+    if i.op0_kind() != OpKind::Register {
+        return Err(unknown(i));
+    }
+    let set = value >> (bit % (8 * Processor::size(i, 0) as u64)) & 1 == 1;
+    p.flags_of_alignment = false;
+    p.flags.lose(ALL & !ZERO);
+    p.flags.set(CARRY, flag(set, CARRY));
+    Ok(())
 }
 
 /// Extends a number of `size` bytes with its sign.
@@ -282,7 +149,7 @@ fn same_register(i: &Instruction) -> bool {
 }
 
 /// Sums, differences and logic: all of them set every flag, or every flag but the carry.
-fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
+fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     let size = Processor::size(i, 0);
     let mnemonic = i.mnemonic();
     // The result of these does not depend on the register's value.
@@ -291,7 +158,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
         p.flags_of_alignment = false;
         return p.set(i, 0, 0, WHOLE);
     }
-    let carry = |p: &Processor<'_>| p.flags.get(CARRY).ok_or(Stop::Unset { address: i.ip() });
+    let carry = |p: &Processor<'_>| p.flags.get(CARRY).ok_or(unset(i));
     if mnemonic == Mnemonic::Sbb && same_register(i) {
         let (result, flags) = Flags::of_difference(0, 0, carry(p)?, size);
         p.flags.set(ALL, flags);
@@ -312,7 +179,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
         Mnemonic::And | Mnemonic::Test => (a & b, Flags::of_result(a & b, size)),
         Mnemonic::Or => (a | b, Flags::of_result(a | b, size)),
         Mnemonic::Xor => (a ^ b, Flags::of_result(a ^ b, size)),
-        _ => return Err(Stop::Unknown { address: i.ip() }),
+        _ => return Err(unknown(i)),
     };
     // An unset byte spoils its own byte of the result, and all bytes above it if there are carries.
     let known = match mnemonic {
@@ -323,7 +190,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     let carries = matches!(mnemonic, Mnemonic::Adc | Mnemonic::Sbb);
     let of_alignment = !carries && p.is_of_alignment(i, 0) && (i.op_count() == 1 || p.is_of_alignment(i, 1));
     // Only for a test of the lowest four bits, and not for the distance between two pointers, for example.
-    let asks = matches!(mnemonic, Mnemonic::Test | Mnemonic::And) && is_immediate(i.op1_kind()) && (1..16).contains(&b);
+    let asks = matches!(mnemonic, Mnemonic::Test | Mnemonic::And) && matches!(i.try_immediate(1), Ok(1..16));
     p.flags_of_alignment = of_alignment && asks;
     match known == WHOLE {
         true => p.flags.set(which, flags),
@@ -332,9 +199,7 @@ fn arithmetic(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     if matches!(mnemonic, Mnemonic::Cmp | Mnemonic::Test) {
         return Ok(());
     }
-    p.set(i, 0, result, known)?;
-    p.note_alignment(i, of_alignment);
-    Ok(())
+    p.set_first(i, result, known, of_alignment)
 }
 
 /// The bytes below the first unknown one.
@@ -342,7 +207,7 @@ fn lowest(known: u8) -> u8 {
     mask_of_bytes(known.trailing_ones() as usize)
 }
 
-fn shift(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
+fn shift(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     let size = Processor::size(i, 0);
     let bits = 8 * size as u32;
     let (value, by) = (p.value(i, 0)?, p.value(i, 1)?);
@@ -352,9 +217,8 @@ fn shift(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
         return p.set(i, 0, value, WHOLE);
     }
     if by >= bits {
-        return Err(Stop::Unknown { address: i.ip() });
+        return Err(unknown(i));
     }
-    let flag = |set: bool| if set { CARRY } else { 0 };
     let signed = extended(value, size).cast_signed();
     let (result, carry) = match i.mnemonic() {
         Mnemonic::Shl => (value << by, value >> (bits - by) & 1 == 1),
@@ -369,18 +233,18 @@ fn shift(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
     };
     let result = result & mask(size);
     p.flags_of_alignment = false;
-    p.flags.set(ALL & !OVERFLOW, Flags::of_result(result, size) | flag(carry));
+    p.flags.set(ALL & !OVERFLOW, Flags::of_result(result, size) | flag(carry, CARRY));
     p.flags.lose(OVERFLOW);
     p.set(i, 0, result, WHOLE)
 }
 
 /// Multiplication with two or three operands.
-fn multiply(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
+fn multiply(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     let size = Processor::size(i, 0);
     let (one, other) = match i.op_count() {
         2 => (p.whole(i, 0)?, p.whole(i, 1)?),
         3 => (p.whole(i, 1)?, p.whole(i, 2)?),
-        _ => return Err(Stop::Unknown { address: i.ip() }),
+        _ => return Err(unknown(i)),
     };
     p.flags.lose(ALL);
     p.set(i, 0, one.0.wrapping_mul(other.0) & mask(size), lowest(one.1 & other.1))

@@ -7,5 +7,4 @@ mod processor;
 mod repeated;
 mod vector;
 
-pub use decode::is_immediate;
 pub(super) use processor::Processor;

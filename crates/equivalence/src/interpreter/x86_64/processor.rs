@@ -2,15 +2,12 @@
 
 use iced_x86::{Instruction, OpKind, Register};
 
-use super::decode::{self, Step, Unit};
+use super::decode::{Step, unknown, unset};
 use super::flags::{Flags, mask};
-use super::{general, repeated, vector};
-use crate::Program;
-use crate::interpreter::body::Decoded;
+use crate::Unproven;
+use crate::interpreter::Argument;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::processor::{self, Budget};
-use crate::interpreter::{Argument, Stop};
-use crate::is_immediate;
 
 pub(super) const RAX: usize = 0;
 pub(super) const RCX: usize = 1;
@@ -67,18 +64,6 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         }
     }
 
-    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Stop> {
-        decode::decode(program, address)
-    }
-
-    fn number(step: &Step) -> Option<u64> {
-        decode::number(&step.instruction)
-    }
-
-    fn touches_memory(step: &Step) -> bool {
-        decode::touches_memory(&step.instruction)
-    }
-
     fn memory(&mut self) -> &mut Memory<'a> {
         &mut self.memory
     }
@@ -113,57 +98,65 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         }
     }
 
-    fn end(&self) -> Result<(u64, u8), Stop> {
+    fn end(&self) -> Result<(u64, u8), Unproven> {
         let restored = CALLERS.map(|register| self.general[register]) == self.callers;
         if !restored || self.general[RSP] != Memory::stack_top() || self.down {
-            return Err(Stop::Convention);
+            return Err(Unproven::Convention);
         }
         Ok((self.general[RAX], self.known[RAX]))
     }
 
-    fn execute(&mut self, step: &Step) -> Result<(), Stop> {
-        match step.unit {
-            Unit::General => general::execute(self, &step.instruction),
-            Unit::Repeated => repeated::execute(self, &step.instruction),
-            Unit::Vector => vector::execute(self, &step.instruction),
-        }
+    fn execute(&mut self, step: &Step) -> Result<(), Unproven> {
+        (step.execution)(self, &step.instruction)
     }
 
-    fn decide(&self, Step { instruction, .. }: &Step) -> Result<(bool, bool), Stop> {
+    fn decide(&self, Step { instruction, .. }: &Step) -> Result<(bool, bool), Unproven> {
         if !instruction.is_jcc_short_or_near() {
-            return Err(Stop::Unknown { address: instruction.ip() });
+            return Err(unknown(instruction));
         }
-        let holds = self.flags.hold(instruction.condition_code());
-        Ok((holds.ok_or(Stop::Unset { address: instruction.ip() })?, self.flags_of_alignment))
+        Ok((self.flags.hold(instruction.condition_code()).ok_or(unset(instruction))?, self.flags_of_alignment))
     }
 
-    fn enter(&mut self, step: &Step) -> Result<u64, Stop> {
+    fn enter(&mut self, step: &Step) -> Result<u64, Unproven> {
         self.push(u128::from(step.instruction.next_ip()), u16::MAX)?;
         Ok(self.general[RSP])
     }
 
-    fn leave(&mut self, _: &Step, expected: Option<u64>) -> Result<(), Stop> {
+    fn leave(&mut self, _: &Step, expected: Option<u64>) -> Result<(), Unproven> {
         match expected {
             None => Ok(()),
             Some(stack) if stack == self.general[RSP] => {
                 self.general[RSP] += 8;
                 Ok(())
             }
-            Some(_) => Err(Stop::Convention),
+            Some(_) => Err(Unproven::Convention),
         }
     }
 }
 
 impl Processor<'_> {
-    pub(super) fn push(&mut self, value: u128, known: u16) -> Result<(), Stop> {
+    pub(super) fn push(&mut self, value: u128, known: u16) -> Result<(), Unproven> {
         let at = self.general[RSP].wrapping_sub(8);
         self.memory.write(at, 8, value, known)?;
         self.general[RSP] = at;
         Ok(())
     }
 
+    /// Takes a word from the stack, with its set bytes.
+    pub(super) fn pop(&mut self) -> Result<(u64, u8), Unproven> {
+        let (value, known) = self.memory.read(self.general[RSP], 8)?;
+        self.general[RSP] = self.general[RSP].wrapping_add(8);
+        Ok((value as u64, known as u8))
+    }
+
+    /// A register, whose lowest `size` bytes must have been set.
+    pub(super) fn set_part(&self, instruction: &Instruction, register: usize, size: usize) -> Result<u64, Unproven> {
+        let needed = mask_of_bytes(size);
+        if self.known[register] & needed == needed { Ok(self.general[register]) } else { Err(unset(instruction)) }
+    }
+
     /// The address of an operand in memory; `true` if the instruction contains it.
-    pub(super) fn address(&self, instruction: &Instruction) -> Result<(u64, bool), Stop> {
+    pub(super) fn address(&self, instruction: &Instruction) -> Result<(u64, bool), Unproven> {
         let (base, index) = (instruction.memory_base(), instruction.memory_index());
         let displacement = instruction.memory_displacement64();
         if matches!(base, Register::RIP | Register::None) && index == Register::None {
@@ -175,7 +168,7 @@ impl Processor<'_> {
                 continue;
             }
             if !register.is_gpr64() || self.known[register.number()] != WHOLE {
-                return Err(Stop::Unset { address: instruction.ip() });
+                return Err(unset(instruction));
             }
             address = address.wrapping_add(self.general[register.number()].wrapping_mul(u64::from(scale)));
         }
@@ -183,7 +176,7 @@ impl Processor<'_> {
     }
 
     /// An operand in memory, and which of its bytes have been set.
-    pub(super) fn load(&self, instruction: &Instruction, size: usize) -> Result<(u128, u16), Stop> {
+    pub(super) fn load(&self, instruction: &Instruction, size: usize) -> Result<(u128, u16), Unproven> {
         match self.address(instruction)? {
             (at, true) => Ok((self.memory.constant(at, size)?, u16::MAX)),
             (at, false) => self.memory.read(at, size),
@@ -196,9 +189,9 @@ impl Processor<'_> {
         size: usize,
         value: u128,
         known: u16,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Unproven> {
         match self.address(instruction)? {
-            (at, true) => Err(Stop::Fault { at }),
+            (_, true) => Err(Unproven::Memory),
             (at, false) => self.memory.write(at, size, value, known),
         }
     }
@@ -213,31 +206,30 @@ impl Processor<'_> {
     }
 
     /// A general operand, and which of its bytes have been set.
-    pub(super) fn operand(&self, instruction: &Instruction, operand: u32) -> Result<(u64, u8), Stop> {
+    pub(super) fn operand(&self, instruction: &Instruction, operand: u32) -> Result<(u64, u8), Unproven> {
         match instruction.op_kind(operand) {
             OpKind::Register => Ok(self.register(instruction.op_register(operand))),
             OpKind::Memory => {
                 let (value, known) = self.load(instruction, Processor::size(instruction, operand).min(8))?;
                 Ok((value as u64, known as u8))
             }
-            kind if is_immediate(kind) => Ok((instruction.immediate(operand), WHOLE)),
-            _ => Err(Stop::Unknown { address: instruction.ip() }),
+            _ => Ok((instruction.try_immediate(operand).map_err(|_| unknown(instruction))?, WHOLE)),
         }
     }
 
     /// A general operand's value; an error unless all its bytes have been set.
-    pub(super) fn value(&self, instruction: &Instruction, operand: u32) -> Result<u64, Stop> {
+    pub(super) fn value(&self, instruction: &Instruction, operand: u32) -> Result<u64, Unproven> {
         let (value, known) = self.operand(instruction, operand)?;
         let size = Processor::size(instruction, operand);
         let needed = mask_of_bytes(size);
         if known & needed != needed {
-            return Err(Stop::Unset { address: instruction.ip() });
+            return Err(unset(instruction));
         }
         Ok(value & mask(size))
     }
 
     /// A general operand, and which of its bytes have been set. Bytes beyond its size count as set.
-    pub(super) fn whole(&self, instruction: &Instruction, operand: u32) -> Result<(u64, u8), Stop> {
+    pub(super) fn whole(&self, instruction: &Instruction, operand: u32) -> Result<(u64, u8), Unproven> {
         let (value, known) = self.operand(instruction, operand)?;
         let size = Processor::size(instruction, operand);
         Ok((value & mask(size), known | !mask_of_bytes(size)))
@@ -273,20 +265,34 @@ impl Processor<'_> {
                 let (number, high) = place(instruction.op_register(operand));
                 !high && self.of_alignment[number]
             }
-            kind => is_immediate(kind),
+            _ => instruction.try_immediate(operand).is_ok(),
         }
     }
 
-    /// Records the same for a register that has been written.
-    pub(super) fn note_alignment(&mut self, instruction: &Instruction, of_alignment: bool) {
+    /// Writes to the first operand, and records the same for it if it is a register.
+    pub(super) fn set_first(
+        &mut self,
+        instruction: &Instruction,
+        value: u64,
+        known: u8,
+        of_alignment: bool,
+    ) -> Result<(), Unproven> {
+        self.set(instruction, 0, value, known)?;
         if instruction.op0_kind() == OpKind::Register {
             let (number, high) = place(instruction.op0_register());
             self.of_alignment[number] = of_alignment && !high;
         }
+        Ok(())
     }
 
     /// Writes to a general operand.
-    pub(super) fn set(&mut self, instruction: &Instruction, operand: u32, value: u64, known: u8) -> Result<(), Stop> {
+    pub(super) fn set(
+        &mut self,
+        instruction: &Instruction,
+        operand: u32,
+        value: u64,
+        known: u8,
+    ) -> Result<(), Unproven> {
         match instruction.op_kind(operand) {
             OpKind::Register => {
                 self.set_register(instruction.op_register(operand), value, known);
@@ -296,7 +302,7 @@ impl Processor<'_> {
                 let size = Processor::size(instruction, operand);
                 self.store(instruction, size, u128::from(value), u16::from(known))
             }
-            _ => Err(Stop::Unknown { address: instruction.ip() }),
+            _ => Err(unknown(instruction)),
         }
     }
 }

@@ -3,8 +3,8 @@
 use iced_x86::{Instruction, Mnemonic};
 
 use super::flags::{ALL, Flags, ZERO, mask};
-use super::processor::{Processor, RAX, RCX, RDI, RSI, WHOLE, mask_of_bytes};
-use crate::interpreter::Stop;
+use super::processor::{Processor, RAX, RCX, RDI, RSI};
+use crate::Unproven;
 
 /// Whether a string instruction of that name can be executed here. Some names are also those of other instructions.
 pub(super) fn knows(mnemonic: Mnemonic) -> bool {
@@ -12,8 +12,7 @@ pub(super) fn knows(mnemonic: Mnemonic) -> bool {
     matches!(mnemonic, Cmpsb | Lodsb | Movsb | Movsd | Movsq | Movsw | Scasb | Stosb | Stosd | Stosq | Stosw)
 }
 
-pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
-    let unset = Stop::Unset { address: i.ip() };
+pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
     p.flags_of_alignment = false;
     let repeats = i.has_rep_prefix() || i.has_repne_prefix();
     let size = match i.mnemonic() {
@@ -24,9 +23,8 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
     };
     let step = if p.down { 0u64.wrapping_sub(size as u64) } else { size as u64 };
     let compares = matches!(i.mnemonic(), Mnemonic::Cmpsb | Mnemonic::Scasb);
-    let needs = |p: &Processor<'_>, register: usize, bytes: u8| p.known[register] & bytes == bytes;
-    if repeats && !needs(p, RCX, WHOLE) {
-        return Err(unset);
+    if repeats {
+        p.set_part(i, RCX, 8)?;
     }
     loop {
         if repeats {
@@ -35,37 +33,26 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
             }
             p.budget.spend()?;
         }
-        let (from, to) = (p.general[RSI], p.general[RDI]);
-        let whole = mask_of_bytes(size);
         let mut moves = (true, true);
         match i.mnemonic() {
             Mnemonic::Stosb | Mnemonic::Stosw | Mnemonic::Stosd | Mnemonic::Stosq => {
-                if !needs(p, RDI, WHOLE) || !needs(p, RAX, whole) {
-                    return Err(unset);
-                }
-                p.memory.write(to, size, u128::from(p.general[RAX]), u16::MAX)?;
+                let (to, value) = (p.set_part(i, RDI, 8)?, p.set_part(i, RAX, size)?);
+                p.memory.write(to, size, u128::from(value), u16::MAX)?;
                 moves.0 = false;
             }
             Mnemonic::Scasb => {
-                if !needs(p, RDI, WHOLE) || !needs(p, RAX, 1) {
-                    return Err(unset);
-                }
+                let (to, value) = (p.set_part(i, RDI, 8)?, p.set_part(i, RAX, 1)?);
                 let (byte, _) = p.memory.read(to, 1)?;
-                p.flags.set(ALL, Flags::of_difference(p.general[RAX], byte as u64, false, 1).1);
+                p.flags.set(ALL, Flags::of_difference(value, byte as u64, false, 1).1);
                 moves.0 = false;
             }
             Mnemonic::Lodsb => {
-                if !needs(p, RSI, WHOLE) {
-                    return Err(unset);
-                }
-                let (byte, known) = p.memory.read(from, 1)?;
+                let (byte, known) = p.memory.read(p.set_part(i, RSI, 8)?, 1)?;
                 p.set_register(iced_x86::Register::AL, byte as u64, known as u8);
                 moves.1 = false;
             }
             _ => {
-                if !needs(p, RSI, WHOLE) || !needs(p, RDI, WHOLE) {
-                    return Err(unset);
-                }
+                let (from, to) = (p.set_part(i, RSI, 8)?, p.set_part(i, RDI, 8)?);
                 let (value, known) = p.memory.read(from, size)?;
                 if compares {
                     let (other, _) = p.memory.read(to, 1)?;
@@ -75,13 +62,9 @@ pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop
                 }
             }
         }
-        if moves.0 {
-            p.of_alignment[RSI] = false;
-            p.general[RSI] = from.wrapping_add(step);
-        }
-        if moves.1 {
-            p.of_alignment[RDI] = false;
-            p.general[RDI] = to.wrapping_add(step);
+        for register in [(moves.0, RSI), (moves.1, RDI)].into_iter().filter_map(|(moves, it)| moves.then_some(it)) {
+            p.of_alignment[register] = false;
+            p.general[register] = p.general[register].wrapping_add(step);
         }
         if !repeats {
             return Ok(());

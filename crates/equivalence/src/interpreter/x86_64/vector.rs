@@ -2,32 +2,36 @@
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
+use super::decode::{Execution, unknown, unset};
 use super::processor::{Processor, WHOLE};
-use crate::interpreter::Stop;
+use crate::Unproven;
 
 type Lane = [u8; 16];
 
-/// Whether an instruction of that name can be executed here.
-pub(super) fn knows(mnemonic: Mnemonic) -> bool {
-    moved(mnemonic).is_some()
-        || combined(mnemonic).is_some()
-        || matches!(
-            mnemonic,
-            Mnemonic::Movd
-                | Mnemonic::Movq
-                | Mnemonic::Movhps
-                | Mnemonic::Movhpd
-                | Mnemonic::Movlps
-                | Mnemonic::Movlpd
-                | Mnemonic::Movss
-                | Mnemonic::Movsd
-                | Mnemonic::Pmovmskb
-                | Mnemonic::Pshufd
-                | Mnemonic::Pshuflw
-                | Mnemonic::Pshufhw
-                | Mnemonic::Pslldq
-                | Mnemonic::Psrldq
-        )
+/// Returns the execution of an instruction of that name; `None` if it cannot be executed here.
+pub(super) fn execution(mnemonic: Mnemonic) -> Option<Execution> {
+    use Mnemonic as M;
+    Some(match mnemonic {
+        _ if moved(mnemonic).is_some() => move_whole,
+        _ if combined(mnemonic).is_some() => combine,
+        M::Movd => |p, i| between(p, i, 4),
+        M::Movq => |p, i| between(p, i, 8),
+        M::Movss => |p, i| move_low(p, i, 4),
+        M::Movsd => |p, i| move_low(p, i, 8),
+        M::Movhps | M::Movhpd => |p, i| move_half(p, i, 64),
+        M::Movlps | M::Movlpd => |p, i| move_half(p, i, 0),
+        M::Pmovmskb => |p, i| {
+            let lane = p.lane(i, p.lane_of(i, 1)?)?.to_le_bytes();
+            let bits = lane.iter().enumerate().fold(0, |bits, (at, byte)| bits | u64::from(byte >> 7) << at);
+            p.set(i, 0, bits, WHOLE)
+        },
+        M::Pshufd => |p, i| shuffle(p, i, 4, 0),
+        M::Pshuflw => |p, i| shuffle(p, i, 2, 0),
+        M::Pshufhw => |p, i| shuffle(p, i, 2, 8),
+        M::Pslldq => |p, i| shift(p, i, u128::checked_shl),
+        M::Psrldq => |p, i| shift(p, i, u128::checked_shr),
+        _ => return None,
+    })
 }
 
 /// Whether it moves 16 bytes, and if so, whether their address has to be a multiple of 16.
@@ -96,33 +100,34 @@ fn number(register: Register) -> Option<usize> {
 
 impl Processor<'_> {
     /// The number of an operand's vector register.
-    fn lane_of(&self, i: &Instruction, operand: u32) -> Result<usize, Stop> {
+    fn lane_of(&self, i: &Instruction, operand: u32) -> Result<usize, Unproven> {
         let register = (i.op_kind(operand) == OpKind::Register).then(|| number(i.op_register(operand))).flatten();
-        register.ok_or(Stop::Unknown { address: i.ip() })
+        register.ok_or(unknown(i))
     }
 
     /// A register's value; an error unless it has been set.
-    fn lane(&self, i: &Instruction, register: usize) -> Result<u128, Stop> {
-        self.vector_known[register].then(|| self.vector[register]).ok_or(Stop::Unset { address: i.ip() })
+    fn lane(&self, i: &Instruction, register: usize) -> Result<u128, Unproven> {
+        self.vector_known[register].then(|| self.vector[register]).ok_or(unset(i))
     }
 
-    fn set_lane(&mut self, register: usize, value: u128) {
+    fn set_lane(&mut self, register: usize, value: u128) -> Result<(), Unproven> {
         (self.vector[register], self.vector_known[register]) = (value, true);
+        Ok(())
     }
 
     /// Loads `size` bytes of memory; an error unless all of them have been set.
-    fn load_set(&self, i: &Instruction, size: usize, aligned: bool) -> Result<u128, Stop> {
+    fn load_set(&self, i: &Instruction, size: usize, aligned: bool) -> Result<u128, Unproven> {
         let (at, _) = self.address(i)?;
         if aligned && !at.is_multiple_of(16) {
-            return Err(Stop::Fault { at });
+            return Err(Unproven::Memory);
         }
         let (value, known) = self.load(i, size)?;
         let needed = ((1u32 << size) - 1) as u16;
-        if known & needed == needed { Ok(value) } else { Err(Stop::Unset { address: i.ip() }) }
+        if known & needed == needed { Ok(value) } else { Err(unset(i)) }
     }
 
     /// 16 bytes of a register or of memory.
-    fn source(&self, i: &Instruction, operand: u32, aligned: bool) -> Result<u128, Stop> {
+    fn source(&self, i: &Instruction, operand: u32, aligned: bool) -> Result<u128, Unproven> {
         match i.op_kind(operand) {
             OpKind::Memory => self.load_set(i, 16, aligned),
             _ => self.lane(i, self.lane_of(i, operand)?),
@@ -130,109 +135,80 @@ impl Processor<'_> {
     }
 }
 
-pub(super) fn execute(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Stop> {
-    let unknown = Stop::Unknown { address: i.ip() };
-    let mnemonic = i.mnemonic();
-    if let Some(aligned) = moved(mnemonic) {
-        if i.op0_kind() == OpKind::Memory {
-            let value = p.lane(i, p.lane_of(i, 1)?)?;
-            let (at, _) = p.address(i)?;
-            if aligned && !at.is_multiple_of(16) {
-                return Err(Stop::Fault { at });
-            }
-            return p.store(i, 16, value, u16::MAX);
+/// Moves 16 bytes.
+fn move_whole(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
+    let aligned = moved(i.mnemonic()) == Some(true);
+    if i.op0_kind() == OpKind::Memory {
+        let value = p.lane(i, p.lane_of(i, 1)?)?;
+        let (at, _) = p.address(i)?;
+        if aligned && !at.is_multiple_of(16) {
+            return Err(Unproven::Memory);
         }
-        let value = p.source(i, 1, aligned)?;
-        let to = p.lane_of(i, 0)?;
-        p.set_lane(to, value);
-        return Ok(());
+        return p.store(i, 16, value, u16::MAX);
     }
-    if let Some(combination) = combined(mnemonic) {
-        let to = p.lane_of(i, 0)?;
-        let same = i.op1_kind() == OpKind::Register && i.op1_register() == i.op0_register();
-        // The result of these does not depend on the register's value.
-        let sets = matches!(
-            mnemonic,
-            Mnemonic::Pxor
-                | Mnemonic::Xorps
-                | Mnemonic::Xorpd
-                | Mnemonic::Pcmpeqb
-                | Mnemonic::Pcmpeqw
-                | Mnemonic::Pcmpeqd
-        );
-        let (a, b) = match same && sets {
-            true => (0, 0),
-            false => (p.lane(i, to)?, p.source(i, 1, true)?),
-        };
-        p.set_lane(to, u128::from_le_bytes(combination(a.to_le_bytes(), b.to_le_bytes())));
-        return Ok(());
+    let value = p.source(i, 1, aligned)?;
+    p.set_lane(p.lane_of(i, 0)?, value)
+}
+
+/// Executes an operation on two registers.
+fn combine(p: &mut Processor<'_>, i: &Instruction) -> Result<(), Unproven> {
+    use Mnemonic::{Pcmpeqb, Pcmpeqd, Pcmpeqw, Pxor, Xorpd, Xorps};
+    let (to, mnemonic) = (p.lane_of(i, 0)?, i.mnemonic());
+    let combination = combined(mnemonic).ok_or(unknown(i))?;
+    let same = i.op1_kind() == OpKind::Register && i.op1_register() == i.op0_register();
+    // The result of these does not depend on the register's value.
+    let (a, b) = match same && matches!(mnemonic, Pxor | Xorps | Xorpd | Pcmpeqb | Pcmpeqw | Pcmpeqd) {
+        true => (0, 0),
+        false => (p.lane(i, to)?, p.source(i, 1, true)?),
+    };
+    p.set_lane(to, u128::from_le_bytes(combination(a.to_le_bytes(), b.to_le_bytes())))
+}
+
+/// `movss` and `movsd`: between registers, the upper part of the first operand stays.
+fn move_low(p: &mut Processor<'_>, i: &Instruction, size: usize) -> Result<(), Unproven> {
+    if i.op0_kind() == OpKind::Memory || i.op1_kind() == OpKind::Memory {
+        return between(p, i, size);
     }
-    match mnemonic {
-        Mnemonic::Movd | Mnemonic::Movq => between(p, i, if mnemonic == Mnemonic::Movd { 4 } else { 8 }),
-        Mnemonic::Movss | Mnemonic::Movsd => {
-            let size = if mnemonic == Mnemonic::Movss { 4 } else { 8 };
-            match (i.op0_kind(), i.op1_kind()) {
-                (OpKind::Memory, _) | (_, OpKind::Memory) => between(p, i, size),
-                // The upper part of the first operand stays.
-                _ => {
-                    let (to, from) = (p.lane_of(i, 0)?, p.lane_of(i, 1)?);
-                    let low = (1u128 << (8 * size)) - 1;
-                    let value = p.lane(i, to)? & !low | p.lane(i, from)? & low;
-                    p.set_lane(to, value);
-                    Ok(())
-                }
-            }
-        }
-        Mnemonic::Movhps | Mnemonic::Movhpd | Mnemonic::Movlps | Mnemonic::Movlpd => {
-            let shift = if matches!(mnemonic, Mnemonic::Movhps | Mnemonic::Movhpd) { 64 } else { 0 };
-            if i.op0_kind() == OpKind::Memory {
-                let value = p.lane(i, p.lane_of(i, 1)?)? >> shift;
-                return p.store(i, 8, value & u128::from(u64::MAX), u16::MAX);
-            }
-            let to = p.lane_of(i, 0)?;
-            if i.op1_kind() != OpKind::Memory {
-                return Err(unknown);
-            }
-            let half = u128::from(u64::MAX) << shift;
-            let value = p.lane(i, to)? & !half | (p.load_set(i, 8, false)? & u128::from(u64::MAX)) << shift;
-            p.set_lane(to, value);
-            Ok(())
-        }
-        Mnemonic::Pmovmskb => {
-            let lane = p.lane(i, p.lane_of(i, 1)?)?.to_le_bytes();
-            let bits = lane.iter().enumerate().fold(0, |bits, (at, byte)| bits | u64::from(byte >> 7) << at);
-            p.set(i, 0, bits, WHOLE)
-        }
-        Mnemonic::Pshufd | Mnemonic::Pshuflw | Mnemonic::Pshufhw => {
-            let (to, from) = (p.lane_of(i, 0)?, p.source(i, 1, true)?.to_le_bytes());
-            let order = i.immediate(2) as usize;
-            let (unit, first) = match mnemonic {
-                Mnemonic::Pshufd => (4, 0),
-                Mnemonic::Pshuflw => (2, 0),
-                _ => (2, 8),
-            };
-            let mut lane = from;
-            for (place, byte) in lane[first..first + 4 * unit].iter_mut().enumerate() {
-                let chosen = order >> (2 * (place / unit)) & 3;
-                *byte = from[first + chosen * unit + place % unit];
-            }
-            p.set_lane(to, u128::from_le_bytes(lane));
-            Ok(())
-        }
-        Mnemonic::Pslldq | Mnemonic::Psrldq => {
-            let to = p.lane_of(i, 0)?;
-            let (value, by) = (p.lane(i, to)?, 8 * i.immediate(1).min(16) as u32);
-            let shifted = if mnemonic == Mnemonic::Pslldq { value.checked_shl(by) } else { value.checked_shr(by) };
-            p.set_lane(to, shifted.unwrap_or(0));
-            Ok(())
-        }
-        _ => Err(unknown),
+    let (to, from) = (p.lane_of(i, 0)?, p.lane_of(i, 1)?);
+    let low = (1u128 << (8 * size)) - 1;
+    p.set_lane(to, p.lane(i, to)? & !low | p.lane(i, from)? & low)
+}
+
+/// Moves the half of a register from bit `shift` on to memory, or from there.
+fn move_half(p: &mut Processor<'_>, i: &Instruction, shift: u32) -> Result<(), Unproven> {
+    let half = u128::from(u64::MAX);
+    if i.op0_kind() == OpKind::Memory {
+        let value = p.lane(i, p.lane_of(i, 1)?)? >> shift;
+        return p.store(i, 8, value & half, u16::MAX);
     }
+    let to = p.lane_of(i, 0)?;
+    if i.op1_kind() != OpKind::Memory {
+        return Err(unknown(i));
+    }
+    p.set_lane(to, p.lane(i, to)? & !(half << shift) | (p.load_set(i, 8, false)? & half) << shift)
+}
+
+/// Copies four units of `unit` bytes from byte `first` on, in the order that the immediate gives.
+fn shuffle(p: &mut Processor<'_>, i: &Instruction, unit: usize, first: usize) -> Result<(), Unproven> {
+    let (to, from) = (p.lane_of(i, 0)?, p.source(i, 1, true)?.to_le_bytes());
+    let order = i.immediate(2) as usize;
+    let mut lane = from;
+    for (place, byte) in lane[first..first + 4 * unit].iter_mut().enumerate() {
+        let chosen = order >> (2 * (place / unit)) & 3;
+        *byte = from[first + chosen * unit + place % unit];
+    }
+    p.set_lane(to, u128::from_le_bytes(lane))
+}
+
+/// Shifts a whole register by bytes.
+fn shift(p: &mut Processor<'_>, i: &Instruction, by: fn(u128, u32) -> Option<u128>) -> Result<(), Unproven> {
+    let to = p.lane_of(i, 0)?;
+    p.set_lane(to, by(p.lane(i, to)?, 8 * i.immediate(1).min(16) as u32).unwrap_or(0))
 }
 
 /// `movd` and `movq`: moves between the lower part of a vector register and a general register, memory or another
 /// vector register. The part above is cleared.
-fn between(p: &mut Processor<'_>, i: &Instruction, size: usize) -> Result<(), Stop> {
+fn between(p: &mut Processor<'_>, i: &Instruction, size: usize) -> Result<(), Unproven> {
     let low = (1u128 << (8 * size)) - 1;
     if let Ok(to) = p.lane_of(i, 0) {
         let value = match i.op1_kind() {
@@ -242,8 +218,7 @@ fn between(p: &mut Processor<'_>, i: &Instruction, size: usize) -> Result<(), St
                 Err(_) => u128::from(p.value(i, 1)?),
             },
         };
-        p.set_lane(to, value & low);
-        return Ok(());
+        return p.set_lane(to, value & low);
     }
     let value = p.lane(i, p.lane_of(i, 1)?)? & low;
     match i.op0_kind() {

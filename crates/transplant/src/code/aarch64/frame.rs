@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::values::follows;
-use super::word::{Decoding, FRAME, LINK, Operation, ZERO};
+use super::word::{FRAME, LINK, Operation, ZERO, operation};
 use super::word_at;
 use crate::code::Code;
 
@@ -22,7 +22,7 @@ pub(super) fn is_anothers(code: &Code<'_>, start: u64) -> bool {
         if seen.len() > MOST_INSTRUCTIONS {
             return false;
         }
-        match word.operation() {
+        match operation(word) {
             Operation::Memory(access) if matches!(access.base, ZERO | FRAME) && access.literal.is_none() => {
                 let held = match (access.register, access.second) {
                     (Some(LINK), _) => Some(access.offset),

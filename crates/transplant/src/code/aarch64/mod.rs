@@ -1,6 +1,6 @@
 //! aarch64: every instruction is one word, so every word is an instruction or data.
 
-mod deeds;
+mod features;
 mod frame;
 mod musl;
 mod page;
@@ -12,9 +12,9 @@ use std::ops::Range;
 
 use equivalence::a64::Word;
 
-use super::{Branch, Code, Deeds, Flow, Function, Instruction, Machine, Reference};
+use super::{Branch, Code, Features, Flow, Function, Instruction, Machine, Reference};
 use crate::image::Image;
-use word::{Decoding, Operation};
+use word::{Operation, flow, is_landing_pad, is_padding, operation, reads, writes};
 
 #[derive(Debug)]
 pub(crate) struct Aarch64;
@@ -67,11 +67,11 @@ impl Machine for Aarch64 {
     fn instruction(&self, address: u64, bytes: &[u8]) -> Option<Instruction> {
         let bits = u32::from_le_bytes(*bytes.first_chunk()?);
         let word = Word { address, bits };
-        address.is_multiple_of(4).then(|| Instruction { address, next: address + 4, flow: word.flow() })
+        address.is_multiple_of(4).then(|| Instruction { address, next: address + 4, flow: flow(word) })
     }
 
     fn branches(&self, image: &Image<'_>) -> Vec<Branch> {
-        let branch = |word: Word| match word.flow() {
+        let branch = |word: Word| match flow(word) {
             Flow::Call(Some(target)) => Some(Branch { site: word.address, target, is_call: true }),
             Flow::Jump(Some(target)) => Some(Branch { site: word.address, target, is_call: false }),
             _ => None,
@@ -94,7 +94,7 @@ impl Machine for Aarch64 {
                     found.push(Reference { field, target });
                 }
             };
-            match (word.flow(), word.operation()) {
+            match (flow(word), operation(word)) {
                 (Flow::Call(Some(target)) | Flow::Jump(Some(target)) | Flow::Conditional(target), _) => add(target),
                 (_, Operation::Memory(access)) => access.literal.into_iter().for_each(add),
                 (_, Operation::Address { value, .. }) => {
@@ -136,8 +136,8 @@ impl Machine for Aarch64 {
 
     fn follows_an_end(&self, image: &Image<'_>, address: u64) -> bool {
         let before = (1..=16).map_while(|back| word_at(image, address.checked_sub(4 * back)?));
-        match before.into_iter().find(|word| !word.is_padding()) {
-            Some(word) => matches!(word.flow(), Flow::Return | Flow::Jump(_) | Flow::Trap),
+        match before.into_iter().find(|word| !is_padding(*word)) {
+            Some(word) => matches!(flow(word), Flow::Return | Flow::Jump(_) | Flow::Trap),
             None => true,
         }
     }
@@ -149,16 +149,16 @@ impl Machine for Aarch64 {
         let mut known = ARGUMENTS;
         for place in (0..14).map(|index| start + 4 * index) {
             let Some(word) = word_at(code.image, place) else { return false };
-            let saves = matches!(word.operation(), Operation::Memory(access)
+            let saves = matches!(operation(word), Operation::Memory(access)
                 if access.stores && access.base == word::ZERO);
-            if !saves && word.reads() & !known != 0 {
+            if !saves && reads(word) & !known != 0 {
                 return false;
             }
-            known |= word.writes();
-            if matches!(word.flow(), Flow::Return | Flow::Jump(_) | Flow::Call(_)) {
+            known |= writes(word);
+            if matches!(flow(word), Flow::Return | Flow::Jump(_) | Flow::Call(_)) {
                 return true;
             }
-            if word.flow() == Flow::Trap {
+            if flow(word) == Flow::Trap {
                 return word.address != start;
             }
         }
@@ -175,19 +175,19 @@ impl Machine for Aarch64 {
     }
 
     fn is_padding(&self, image: &Image<'_>, instruction: &Instruction) -> bool {
-        word_at(image, instruction.address).is_some_and(|word| word.is_padding())
+        word_at(image, instruction.address).is_some_and(is_padding)
     }
 
     fn behind_landing_pad(&self, image: &Image<'_>, start: u64) -> u64 {
-        if word_at(image, start).is_some_and(|word| word.is_landing_pad()) { start + 4 } else { start }
+        if word_at(image, start).is_some_and(is_landing_pad) { start + 4 } else { start }
     }
 
-    fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {
-        deeds::of(code, function)
+    fn features(&self, code: &Code<'_>, function: &Function) -> Features {
+        features::of(code, function)
     }
 
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64> {
-        words(code.image).filter(|word| deeds::is_mark(*word)).map(|word| word.address).collect()
+        words(code.image).filter(|word| features::is_mark(*word)).map(|word| word.address).collect()
     }
 
     fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use equivalence::a64::Word;
 
-use super::super::{Code, Edit, Flow, Function, Handover, Musl};
+use super::super::{Code, Edit, Flow, Function, MainCall, Musl};
 use super::values::{self, State, Value};
-use super::word::{Decoding, FRAME, Operation, ZERO};
+use super::word::{FRAME, Operation, ZERO, flow, is_landing_pad, operation, reads, writes};
 use super::{Aarch64, all, word_at, words};
 
 const ENOMEM: u64 = 12;
@@ -23,21 +23,21 @@ const NUMBER: u32 = 8;
 /// function that sets errno.
 fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
     const MOST: u64 = 8;
-    let frame = |word: &Word| match word.operation() {
+    let frame = |word: Word| match operation(word) {
         Operation::Constant { .. } | Operation::Move { .. } => true,
         Operation::Memory(access) => access.base == ZERO,
         Operation::Add { to: Some(FRAME), from: ZERO, .. } => true,
-        _ => word.is_landing_pad(),
+        _ => is_landing_pad(word),
     };
     let at = |address: u64| word_at(code.image, address);
-    let before = (1..=MOST).take_while(|back| at(call.wrapping_sub(4 * back)).is_some_and(|word| frame(&word)));
+    let before = (1..=MOST).take_while(|back| at(call.wrapping_sub(4 * back)).is_some_and(&frame));
     let begins = before.map(|back| call - 4 * back).any(|start| code.machine.follows_an_end(code.image, start));
     let mut calls = 0;
     for word in (1..=MOST).map_while(|ahead| at(call + 4 * ahead)) {
-        match word.flow() {
+        match flow(word) {
             Flow::Return | Flow::Jump(Some(_)) => return begins && calls <= 1,
             Flow::Call(Some(_)) => calls += 1,
-            Flow::Next if frame(&word) => {}
+            Flow::Next if frame(word) => {}
             _ => return false,
         }
     }
@@ -48,17 +48,17 @@ fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
 const UNMAP_SELF: &[u8] = b"\xe8\x1a\x80\xd2\x01\0\0\xd4\xa8\x0b\x80\xd2\x01\0\0\xd4";
 
 impl Musl for Aarch64 {
-    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
+    fn resets_lock(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
         let writes_zero = |(address, state): (&u64, &State)| {
-            let Some(Operation::Memory(access)) = word_at(code.image, *address).map(Word::operation) else {
+            let Some(Operation::Memory(access)) = word_at(code.image, *address).map(operation) else {
                 return false;
             };
             let zero = access.register.and_then(|register| state.known(register)) == Some(0);
             access.stores && access.size == 4 && zero && state.place(&access) == Some(Value::Known(lock))
         };
         // TBZ, TBNZ, CBZ, CBNZ, or a comparison with 0, of the first argument.
-        let asks_who = |word: Word| match (word.flow(), word.operation()) {
-            (Flow::Conditional(_), _) => word.reads() == 1,
+        let asks_who = |word: Word| match (flow(word), operation(word)) {
+            (Flow::Conditional(_), _) => reads(word) == 1,
             (_, Operation::Add { to: None, from: 0, value: 0, .. }) => true,
             _ => false,
         };
@@ -68,7 +68,7 @@ impl Musl for Aarch64 {
     fn no_memory_stores(&self, code: &Code<'_>, function: &Function) -> BTreeSet<i64> {
         let mut found = BTreeSet::new();
         for (address, state) in values::of_function(code, function) {
-            let Some(Operation::Memory(access)) = word_at(code.image, address).map(Word::operation) else { continue };
+            let Some(Operation::Memory(access)) = word_at(code.image, address).map(operation) else { continue };
             let value = access.register.and_then(|register| state.known(register));
             if !access.stores
                 || access.size != 4
@@ -91,13 +91,13 @@ impl Musl for Aarch64 {
         let mut state = State::default();
         for address in (0..8).map(|index| start + 4 * index) {
             let word = word_at(code.image, address)?;
-            match (word.flow(), state.get(0)) {
+            match (flow(word), state.get(0)) {
                 (Flow::Return, Some(Value::Thread(distance))) if distance != 0 => return Some(distance),
                 (Flow::Next, _) => {}
                 _ => return None,
             }
             // It writes only to its own frame.
-            if matches!(word.operation(), Operation::Memory(access) if access.stores && access.base != ZERO) {
+            if matches!(operation(word), Operation::Memory(access) if access.stores && access.base != ZERO) {
                 return None;
             }
             state.step(code, word);
@@ -114,7 +114,7 @@ impl Musl for Aarch64 {
     /// call (src/process/vfork.c), and nothing else, while fork blocks signals around it. vfork needs no hook, as its
     /// child must not take locks.
     fn forks(&self, code: &Code<'_>) -> bool {
-        words(code.image).filter(|word| word.operation() == Operation::SystemCall).any(|word| {
+        words(code.image).filter(|word| operation(*word) == Operation::SystemCall).any(|word| {
             let state = values::before(code, word.address, 16);
             state.known(NUMBER) == Some(CLONE)
                 && state.known(0) == Some(SIGCHLD)
@@ -123,12 +123,12 @@ impl Musl for Aarch64 {
     }
 
     fn clones(&self, code: &Code<'_>) -> Vec<u64> {
-        let calls = words(code.image).filter(|word| word.operation() == Operation::SystemCall);
+        let calls = words(code.image).filter(|word| operation(*word) == Operation::SystemCall);
         let clones = calls.filter(|word| values::before(code, word.address, 16).known(NUMBER) == Some(CLONE));
         clones.map(|word| word.address).collect()
     }
 
-    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
+    fn unmapself_functions(&self, code: &Code<'_>) -> Vec<u64> {
         let found = code.places(UNMAP_SELF);
         found.into_iter().filter(|address| address.is_multiple_of(4)).collect()
     }
@@ -137,7 +137,7 @@ impl Musl for Aarch64 {
         let states = values::of_function(code, function);
         let mut calls = 0;
         for (address, state) in states {
-            if word_at(code.image, address).map(Word::operation) != Some(Operation::SystemCall) {
+            if word_at(code.image, address).map(operation) != Some(Operation::SystemCall) {
                 continue;
             }
             calls += 1;
@@ -148,24 +148,24 @@ impl Musl for Aarch64 {
         calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
     }
 
-    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
+    fn main_calls(&self, code: &Code<'_>, function: &Function) -> (Vec<MainCall>, Vec<u64>) {
         let (mut found, mut taken) = (Vec::new(), BTreeSet::new());
         for (address, state) in values::of_function(code, function) {
             let Some(word) = word_at(code.image, address) else { continue };
             let functions = [0, 3, 4].map(|register| {
                 state.address(register).filter(|value| value.is_multiple_of(4) && code.image.is_executable(*value))
             });
-            let (target, is_call) = match word.flow() {
+            let (target, is_call) = match flow(word) {
                 Flow::Call(target) => (target, true),
                 Flow::Jump(target) => (target, false),
                 _ => (None, false),
             };
             if let ([Some(main), Some(_), Some(_)], Some(target)) = (functions, target) {
-                found.push(Handover { main, edit: Edit::Branch { site: address, target, is_call } });
+                found.push(MainCall { main, edit: Edit::Branch { site: address, target, is_call } });
             }
             let mut after = state;
             after.step(code, word);
-            let loaded = (0..31).filter(|register| word.writes() >> register & 1 == 1);
+            let loaded = (0..31).filter(|register| writes(word) >> register & 1 == 1);
             taken.extend(
                 loaded.filter_map(|register| after.address(register)).filter(|value| code.image.is_executable(*value)),
             );

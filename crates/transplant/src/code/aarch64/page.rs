@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::values::{SCRATCH, State, Value, calls, each, follows};
 use equivalence::a64::Word;
 
-use super::word::{Access, Decoding, FRAME, Operation, ZERO};
+use super::word::{Access, FRAME, Operation, ZERO, operation, reads, selects, writes};
 use super::word_at;
 use crate::code::Code;
 
@@ -14,7 +14,7 @@ use crate::code::Code;
 /// instruction that makes it. `None` if it cannot be followed everywhere.
 pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     let first = word_at(code.image, start)?;
-    let Operation::Address { to, value } = first.operation() else { return None };
+    let Operation::Address { to, value } = operation(first) else { return None };
     let mut made = Made::default();
     // Bytes that are not an instruction may read as one.
     if to == ZERO {
@@ -22,7 +22,7 @@ pub(super) fn follow(code: &Code<'_>, start: u64) -> Option<Vec<(u64, u64)>> {
     }
     let next = start + 4;
     if first.bits >> 31 == 1 {
-        follow_page(code, value, (next, Bare { registers: 1 << to, ..Bare::default() }), &mut made)?;
+        follow_page(code, value, (next, PageHolders { registers: 1 << to, ..PageHolders::default() }), &mut made)?;
     } else {
         // ADR loads a whole address.
         let mut state = State::default();
@@ -39,7 +39,7 @@ type Slot = (u32, i64);
 /// The places that may hold the page itself, with nothing added. gcc puts pages on the stack when registers run out. A
 /// page that is stored in other memory was not meant: it is a register without a value, stored as a part of something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Bare {
+struct PageHolders {
     /// As bits.
     registers: u32,
     slots: BTreeSet<Slot>,
@@ -47,9 +47,9 @@ struct Bare {
     anywhere: bool,
 }
 
-impl Bare {
+impl PageHolders {
     /// Adds the places on another way. Returns whether there are more now.
-    fn join(&mut self, other: &Bare) -> bool {
+    fn join(&mut self, other: &PageHolders) -> bool {
         let before = (self.registers, self.slots.len(), self.anywhere);
         self.registers |= other.registers;
         self.slots.extend(&other.slots);
@@ -80,8 +80,8 @@ impl Bare {
 
     /// Updates the places by an instruction that is not the start of something else.
     fn step(&mut self, word: Word) {
-        let (mut registers, writes) = (self.registers & !word.writes(), word.writes());
-        match word.operation() {
+        let (mut registers, writes) = (self.registers & !writes(word), writes(word));
+        match operation(word) {
             Operation::Move { to, from } if self.holds(from) && to != ZERO => registers |= 1 << to,
             Operation::Memory(access) => {
                 registers |= self.access(&access);
@@ -93,7 +93,7 @@ impl Bare {
                 self.moved(to, (to == from).then_some(value));
             }
             Operation::Logic { to: Some(ZERO), .. } | Operation::Sum { to: Some(ZERO), .. } => self.moved(ZERO, None),
-            _ if word.selects() && word.reads() & self.registers != 0 => registers |= writes,
+            _ if selects(word) && reads(word) & self.registers != 0 => registers |= writes,
             _ if calls(word) => registers &= !SCRATCH,
             _ if writes >> FRAME & 1 == 1 => self.moved(FRAME, None),
             _ => {}
@@ -140,22 +140,22 @@ impl Bare {
 }
 
 /// Follows the page until no place holds it any more, and the addresses made from it.
-fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) -> Option<()> {
+fn follow_page(code: &Code<'_>, page: u64, start: (u64, PageHolders), made: &mut Made) -> Option<()> {
     let mut open = vec![start.0];
-    let mut places: BTreeMap<u64, Bare> = BTreeMap::from([start]);
+    let mut places: BTreeMap<u64, PageHolders> = BTreeMap::from([start]);
     while let Some(address) = open.pop() {
-        let (Some(word), Some(mut bare)) = (word_at(code.image, address), places.get(&address).cloned()) else {
+        let (Some(word), Some(mut holders)) = (word_at(code.image, address), places.get(&address).cloned()) else {
             continue;
         };
         code.steps_left.set(code.steps_left.get().checked_sub(1)?);
-        let read = word.reads() & bare.registers;
+        let read = reads(word) & holders.registers;
         let following = follows(code, word);
-        bare.step(word);
+        holders.step(word);
         if read != 0 {
             let mut state = State::default();
             each(read).for_each(|register| state.set(register, Some(Value::Known(page))));
             made.step(code, &mut state, word);
-            state.forget(bare.registers);
+            state.forget(holders.registers);
             // An object at the beginning of the page: the value is its address, no longer a page.
             for register in each(state.held()) {
                 if state.address(register) == Some(page) {
@@ -166,15 +166,15 @@ fn follow_page(code: &Code<'_>, page: u64, start: (u64, Bare), made: &mut Made) 
                 made.follow(code, next, state)?;
             }
         }
-        bare.bound();
-        if bare.is_gone() {
+        holders.bound();
+        if holders.is_gone() {
             continue;
         }
         for next in following.into_iter().flatten() {
             let more = match places.get_mut(&next) {
-                Some(before) => before.join(&bare),
+                Some(before) => before.join(&holders),
                 None => {
-                    places.insert(next, bare.clone());
+                    places.insert(next, holders.clone());
                     true
                 }
             };
@@ -198,7 +198,7 @@ impl Made {
     fn step(&mut self, code: &Code<'_>, state: &mut State, word: Word) {
         self.found.extend(state.step(code, word).map(|made| (made, word.address)));
         // Loaded from a table of addresses.
-        let loaded = each(word.writes()).filter_map(|register| state.address(register));
+        let loaded = each(writes(word)).filter_map(|register| state.address(register));
         self.found.extend(loaded.map(|loaded| (loaded, word.address)));
         for register in each(state.held()) {
             if matches!(state.get(register), Some(Value::Result(_) | Value::Thread(_))) {
@@ -214,9 +214,9 @@ impl Made {
         while let Some((address, mut state)) = open.pop() {
             let Some(word) = word_at(code.image, address) else { continue };
             code.steps_left.set(code.steps_left.get().checked_sub(1)?);
-            if word.reads() & state.held() == 0 {
+            if reads(word) & state.held() == 0 {
                 // Other numbers and addresses do not matter.
-                state.forget(if calls(word) { word.writes() | SCRATCH } else { word.writes() });
+                state.forget(if calls(word) { writes(word) | SCRATCH } else { writes(word) });
             } else {
                 self.step(code, &mut state, word);
             }

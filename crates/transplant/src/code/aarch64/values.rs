@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::super::{Flow, Function};
 use equivalence::a64::Word;
 
-use super::word::{Access, Decoding, Operation, ZERO};
+use super::word::{Access, Operation, ZERO, flow, operation, writes};
 use super::word_at;
 use crate::code::Code;
 
@@ -124,7 +124,7 @@ impl State {
     /// part of one.
     pub(super) fn step(&mut self, code: &Code<'_>, word: Word) -> Option<u64> {
         let known = |state: &State, register: u32| if register == ZERO { None } else { state.get(register) };
-        match word.operation() {
+        match operation(word) {
             Operation::Address { to, value } => {
                 self.set(to, Some(Value::Known(value)));
                 // ADRP alone only gives a page.
@@ -199,7 +199,7 @@ impl State {
                     Some(Value::Known(place)) if access.size == 8 && access.second.is_none() => pointer_at(code, place),
                     _ => None,
                 };
-                self.forget(word.writes());
+                self.forget(writes(word));
                 if access.step.is_some() {
                     self.set(access.base, stepped);
                 }
@@ -209,8 +209,8 @@ impl State {
                 place.and_then(Value::address)
             }
             _ => {
-                self.forget(word.writes());
-                if let Flow::Call(target) = word.flow()
+                self.forget(writes(word));
+                if let Flow::Call(target) = flow(word)
                     && calls(word)
                 {
                     self.forget(SCRATCH);
@@ -261,7 +261,7 @@ pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeMap<u64,
 /// The instructions that may be executed next. Other code may follow a call that does not return.
 pub(super) fn follows(code: &Code<'_>, word: Word) -> [Option<u64>; 2] {
     let next = Some(word.address + 4);
-    match word.flow() {
+    match flow(word) {
         Flow::Call(Some(target)) if !returns(code, target, 0) => [None, None],
         Flow::Next | Flow::Call(_) => [next, None],
         Flow::Conditional(target) => [next, Some(target)],
@@ -288,7 +288,7 @@ fn returns(code: &Code<'_>, start: u64, depth: usize) -> bool {
         }
         let Some(word) = word_at(code.image, address) else { continue };
         found = seen.len() > MOST_INSTRUCTIONS
-            || match word.flow() {
+            || match flow(word) {
                 Flow::Return | Flow::Jump(None) => true,
                 Flow::Trap => false,
                 Flow::Call(Some(target)) if target != start && !returns(code, target, depth + 1) => false,
@@ -312,7 +312,7 @@ fn returns(code: &Code<'_>, start: u64, depth: usize) -> bool {
 
 /// Whether the instruction is a call of a function. A system call does not count.
 pub(super) fn calls(word: Word) -> bool {
-    matches!(word.flow(), Flow::Call(_)) && word.operation() != Operation::SystemCall
+    matches!(flow(word), Flow::Call(_)) && operation(word) != Operation::SystemCall
 }
 
 /// Steps through this many instructions before an address, in order, and returns the values of registers then.

@@ -18,70 +18,29 @@ pub(super) const LINK: u32 = 30;
 /// The operation of an instruction, with its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// ADR, ADRP: an address.
-    Address {
-        to: u32,
-        value: u64,
-    },
-    /// MOVZ, MOVN, and ORR of an immediate with the zero register.
-    Constant {
-        to: u32,
-        value: u64,
-    },
-    /// MOVK: 16 bits of a register, the others kept.
-    Keep {
-        to: u32,
-        value: u64,
-        mask: u64,
-    },
-    /// ORR with the zero register.
-    Move {
-        to: u32,
-        from: u32,
-    },
-    /// ADD, SUB with an immediate. `to` is `None` if only flags are set.
-    Add {
-        to: Option<u32>,
-        from: u32,
-        value: i64,
-        flags: bool,
-        wide: bool,
-    },
-    /// ADD, SUB of registers, shifted or extended.
-    Sum {
-        to: Option<u32>,
-        one: u32,
-        other: u32,
-        subtract: bool,
-        plain: bool,
-    },
-    /// AND, ORR, EOR with an immediate.
-    Logic {
-        to: Option<u32>,
-        from: u32,
-        value: u64,
-        and: bool,
-    },
-    /// UBFM, SBFM, BFM: shifts and fields.
-    Field {
-        to: u32,
-        from: u32,
-        rotate: u32,
-        last: u32,
-        wide: bool,
-        insert: bool,
-    },
-    /// MUL, MADD, UMULH, UDIV and similar.
-    Multiply {
-        to: u32,
-    },
-    /// MRS of TPIDR_EL0.
-    ThreadPointer {
-        to: u32,
-    },
-    /// SVC.
+    // ADR, ADRP: an address.
+    Address { to: u32, value: u64 },
+    // MOVZ, MOVN, and ORR of an immediate with the zero register.
+    Constant { to: u32, value: u64 },
+    // MOVK: 16 bits of a register, the others kept.
+    Keep { to: u32, value: u64, mask: u64 },
+    // ORR with the zero register.
+    Move { to: u32, from: u32 },
+    // ADD, SUB with an immediate. `to` is `None` if only flags are set.
+    Add { to: Option<u32>, from: u32, value: i64, flags: bool, wide: bool },
+    // ADD, SUB of registers, shifted or extended.
+    Sum { to: Option<u32>, one: u32, other: u32, subtract: bool, plain: bool },
+    // AND, ORR, EOR with an immediate.
+    Logic { to: Option<u32>, from: u32, value: u64, and: bool },
+    // UBFM, SBFM, BFM: shifts and fields.
+    Field { to: u32, from: u32, rotate: u32, last: u32, wide: bool, insert: bool },
+    // MUL, MADD, UMULH, UDIV and similar.
+    Multiply { to: u32 },
+    // MRS of TPIDR_EL0.
+    ThreadPointer { to: u32 },
+    // SVC.
     SystemCall,
-    /// A load or a store.
+    // A load or a store.
     Memory(Access),
     Other,
 }
@@ -109,289 +68,266 @@ pub(super) struct Access {
     pub(super) status: Option<u32>,
 }
 
-/// Decodes an instruction.
-pub(super) trait Decoding {
-    /// What is executed next.
-    fn flow(self) -> Flow;
-
-    /// Whether it is NOP or UDF 0, which fill gaps.
-    fn is_padding(&self) -> bool;
-
-    /// Whether it is BTI c, BTI j, BTI jc, PACIASP or PACIBSP: a guarded page may be entered there through a register.
-    fn is_landing_pad(&self) -> bool;
-
-    fn operation(self) -> Operation;
-
-    /// Loads and stores (C4.1.94).
-    fn access(self) -> Option<Access>;
-
-    /// The general registers that it writes, as bits.
-    fn writes(self) -> u32;
-
-    /// Whether one of the other instructions has a general register as its result, in the lowest five bits.
-    fn writes_general(self) -> bool;
-
-    /// Whether it is CSEL or similar: the result is one register or the other.
-    fn selects(self) -> bool;
-
-    /// The general registers that it reads, without the stack pointer. For rare instructions the set may be too large.
-    fn reads(self) -> u32;
+/// What is executed next.
+pub(super) fn flow(word: Word) -> Flow {
+    match () {
+        // B, BL
+        () if word.is(0xfc00_0000, 0x1400_0000) => Flow::Jump(Some(word.target(0, 26))),
+        () if word.is(0xfc00_0000, 0x9400_0000) => Flow::Call(Some(word.target(0, 26))),
+        // B.cond, CBZ and CBNZ, TBZ and TBNZ
+        () if word.is(0xff00_0000, 0x5400_0000) || word.is(0x7e00_0000, 0x3400_0000) => {
+            Flow::Conditional(word.target(5, 19))
+        }
+        () if word.is(0x7e00_0000, 0x3600_0000) => Flow::Conditional(word.target(5, 14)),
+        // BR, BLR, RET, ERET and those with authentication
+        () if word.is(0xfe00_0000, 0xd600_0000) => match word.field(21, 4) & 7 {
+            0 => Flow::Jump(None),
+            1 => Flow::Call(None),
+            _ => Flow::Return,
+        },
+        // BRK, HLT, UDF
+        () if word.is(0xffe0_001f, 0xd420_0000) || word.is(0xffe0_001f, 0xd440_0000) || word.bits >> 16 == 0 => {
+            Flow::Trap
+        }
+        // SVC
+        () if word.is(0xffe0_001f, 0xd400_0001) => Flow::Call(None),
+        () => Flow::Next,
+    }
 }
 
-impl Decoding for Word {
-    fn flow(self) -> Flow {
-        match () {
-            // B, BL
-            () if self.is(0xfc00_0000, 0x1400_0000) => Flow::Jump(Some(self.target(0, 26))),
-            () if self.is(0xfc00_0000, 0x9400_0000) => Flow::Call(Some(self.target(0, 26))),
-            // B.cond, CBZ and CBNZ, TBZ and TBNZ
-            () if self.is(0xff00_0000, 0x5400_0000) || self.is(0x7e00_0000, 0x3400_0000) => {
-                Flow::Conditional(self.target(5, 19))
-            }
-            () if self.is(0x7e00_0000, 0x3600_0000) => Flow::Conditional(self.target(5, 14)),
-            // BR, BLR, RET, ERET and those with authentication
-            () if self.is(0xfe00_0000, 0xd600_0000) => match self.field(21, 4) & 7 {
-                0 => Flow::Jump(None),
-                1 => Flow::Call(None),
-                _ => Flow::Return,
-            },
-            // BRK, HLT, UDF
-            () if self.is(0xffe0_001f, 0xd420_0000) || self.is(0xffe0_001f, 0xd440_0000) || self.bits >> 16 == 0 => {
-                Flow::Trap
-            }
-            // SVC
-            () if self.is(0xffe0_001f, 0xd400_0001) => Flow::Call(None),
-            () => Flow::Next,
+/// Whether it is NOP or UDF 0, which fill gaps.
+pub(super) fn is_padding(word: Word) -> bool {
+    word.bits == 0xd503_201f || word.bits == 0
+}
+
+/// Whether it is BTI c, BTI j, BTI jc, PACIASP or PACIBSP: a guarded page may be entered there through a register.
+pub(super) fn is_landing_pad(word: Word) -> bool {
+    matches!(word.bits, 0xd503_245f | 0xd503_249f | 0xd503_24df)
+}
+
+pub(super) fn operation(word: Word) -> Operation {
+    let (to, from) = (word.field(0, 5), word.field(5, 5));
+    let wide = word.bit(31);
+    let mask = if wide { u64::MAX } else { 0xffff_ffff };
+    let named = |register: u32| (register != ZERO).then_some(register);
+    match () {
+        () if word.is(0x1f00_0000, 0x1000_0000) => {
+            let distance = word.signed(5, 19) << 2 | i64::from(word.field(29, 2));
+            let value = match wide {
+                true => (word.address & !0xfff).wrapping_add_signed(distance << 12),
+                false => word.address.wrapping_add_signed(distance),
+            };
+            Operation::Address { to, value }
         }
-    }
-
-    fn is_padding(&self) -> bool {
-        self.bits == 0xd503_201f || self.bits == 0
-    }
-
-    fn is_landing_pad(&self) -> bool {
-        matches!(self.bits, 0xd503_245f | 0xd503_249f | 0xd503_24df)
-    }
-
-    fn operation(self) -> Operation {
-        let (to, from) = (self.field(0, 5), self.field(5, 5));
-        let wide = self.bit(31);
-        let mask = if wide { u64::MAX } else { 0xffff_ffff };
-        let named = |register: u32| (register != ZERO).then_some(register);
-        match () {
-            () if self.is(0x1f00_0000, 0x1000_0000) => {
-                let distance = self.signed(5, 19) << 2 | i64::from(self.field(29, 2));
-                let value = match wide {
-                    true => (self.address & !0xfff).wrapping_add_signed(distance << 12),
-                    false => self.address.wrapping_add_signed(distance),
-                };
-                Operation::Address { to, value }
+        () if word.is(0x1f80_0000, 0x1100_0000) => {
+            let value = i64::from(word.field(10, 12)) << if word.bit(22) { 12 } else { 0 };
+            let value = if word.bit(30) { -value } else { value };
+            let flags = word.bit(29);
+            let to = if flags { named(to) } else { Some(to) };
+            Operation::Add { to, from, value, flags, wide }
+        }
+        () if word.is(0x1f80_0000, 0x1280_0000) => {
+            let shift = word.field(21, 2) * 16;
+            let value = u64::from(word.field(5, 16)) << shift;
+            match word.field(29, 2) {
+                0 => Operation::Constant { to, value: !value & mask },
+                2 => Operation::Constant { to, value },
+                3 => Operation::Keep { to, value, mask: !(0xffff << shift) & mask },
+                _ => Operation::Other,
             }
-            () if self.is(0x1f80_0000, 0x1100_0000) => {
-                let value = i64::from(self.field(10, 12)) << if self.bit(22) { 12 } else { 0 };
-                let value = if self.bit(30) { -value } else { value };
-                let flags = self.bit(29);
-                let to = if flags { named(to) } else { Some(to) };
-                Operation::Add { to, from, value, flags, wide }
+        }
+        () if word.is(0x1f80_0000, 0x1200_0000) => {
+            let Some(value) = bit_mask(word.bit(22), word.field(10, 6), word.field(16, 6)) else {
+                return Operation::Other;
+            };
+            let value = value & mask;
+            match word.field(29, 2) {
+                0 => Operation::Logic { to: Some(to), from, value, and: true },
+                1 if from == ZERO => Operation::Constant { to, value },
+                3 => Operation::Logic { to: named(to), from, value, and: true },
+                _ => Operation::Logic { to: Some(to), from, value, and: false },
             }
-            () if self.is(0x1f80_0000, 0x1280_0000) => {
-                let shift = self.field(21, 2) * 16;
-                let value = u64::from(self.field(5, 16)) << shift;
-                match self.field(29, 2) {
-                    0 => Operation::Constant { to, value: !value & mask },
-                    2 => Operation::Constant { to, value },
-                    3 => Operation::Keep { to, value, mask: !(0xffff << shift) & mask },
-                    _ => Operation::Other,
+        }
+        () if word.is(0x1f80_0000, 0x1300_0000) => {
+            let (rotate, last) = (word.field(16, 6), word.field(10, 6));
+            Operation::Field { to, from, rotate, last, wide, insert: word.field(29, 2) == 1 }
+        }
+        // ORR (shifted register) by nothing, with the zero register: MOV.
+        () if word.is(0x7fe0_ffe0, 0x2a00_03e0) => Operation::Move { to, from: word.field(16, 5) },
+        () if word.is(0x1f00_0000, 0x0b00_0000) => {
+            let to = if word.bit(29) { named(to) } else { Some(to) };
+            let plain = wide && word.field(10, 6) == 0 && !word.bit(21);
+            Operation::Sum { to, one: from, other: word.field(16, 5), subtract: word.bit(30), plain }
+        }
+        // Data processing with three sources; UDIV and SDIV.
+        () if word.is(0x1f00_0000, 0x1b00_0000) || word.is(0x7fe0_f800, 0x1ac0_0800) => Operation::Multiply { to },
+        () if word.is(0xffff_ffe0, 0xd53b_d040) => Operation::ThreadPointer { to },
+        () if word.is(0xffe0_001f, 0xd400_0001) => Operation::SystemCall,
+        () if word.is(0x0a00_0000, 0x0800_0000) => access(word).map_or(Operation::Other, Operation::Memory),
+        () => Operation::Other,
+    }
+}
+
+/// Loads and stores (C4.1.94).
+fn access(word: Word) -> Option<Access> {
+    let vector = word.bit(26);
+    let (register, base) = (word.field(0, 5), word.field(5, 5));
+    let plain = (!vector).then_some(register);
+    let size = 1 << word.field(30, 2);
+    let none = Access {
+        literal: None,
+        base,
+        offset: 0,
+        index: None,
+        step: None,
+        size,
+        loads: false,
+        stores: false,
+        register: plain,
+        second: None,
+        status: None,
+    };
+    match () {
+        // LDR (literal), PRFM
+        () if word.is(0x3b00_0000, 0x1800_0000) => {
+            let size = if word.field(30, 2) == 1 || vector { 8 } else { 4 };
+            Some(Access { literal: Some(word.target(5, 19)), base: ZERO, loads: true, size, ..none })
+        }
+        // Pairs
+        () if word.is(0x3a00_0000, 0x2800_0000) => {
+            let size = match (vector, word.field(30, 2)) {
+                (true, width) => 4 << width,
+                (false, 2) => 8,
+                (false, _) => 4,
+            };
+            let distance = word.signed(15, 7) * i64::from(size);
+            let (offset, step) = match word.field(23, 2) {
+                1 => (0, Some(distance)),
+                3 => (distance, Some(distance)),
+                _ => (distance, None),
+            };
+            let second = (!vector).then_some(word.field(10, 5));
+            Some(Access { offset, step, size, second, loads: word.bit(22), stores: !word.bit(22), ..none })
+        }
+        // Exclusive, ordered, compare and swap
+        () if word.is(0x3f00_0000, 0x0800_0000) => {
+            let (other, third) = (word.field(16, 5), word.field(10, 5));
+            let (ordered, loads, pair) = (word.bit(23), word.bit(22), word.bit(21));
+            Some(match (ordered, pair) {
+                // CAS: the compared value is in `other`, and the old value is returned in it.
+                (true, true) => Access { loads: true, stores: true, status: Some(other), ..none },
+                (true, false) => Access { loads, stores: !loads, ..none },
+                // CASP, of 32 or 64 bits.
+                (false, true) if !word.bit(31) => {
+                    Access { loads: true, stores: true, status: Some(other), second: Some(other + 1), ..none }
                 }
-            }
-            () if self.is(0x1f80_0000, 0x1200_0000) => {
-                let Some(value) = bit_mask(self.bit(22), self.field(10, 6), self.field(16, 6)) else {
-                    return Operation::Other;
-                };
-                let value = value & mask;
-                match self.field(29, 2) {
-                    0 => Operation::Logic { to: Some(to), from, value, and: true },
-                    1 if from == ZERO => Operation::Constant { to, value },
-                    3 => Operation::Logic { to: named(to), from, value, and: true },
-                    _ => Operation::Logic { to: Some(to), from, value, and: false },
+                (false, true) => {
+                    let status = (!loads).then_some(other);
+                    Access { loads, stores: !loads, second: Some(third), status, ..none }
                 }
-            }
-            () if self.is(0x1f80_0000, 0x1300_0000) => {
-                let (rotate, last) = (self.field(16, 6), self.field(10, 6));
-                Operation::Field { to, from, rotate, last, wide, insert: self.field(29, 2) == 1 }
-            }
-            // ORR (shifted register) by nothing, with the zero register: MOV.
-            () if self.is(0x7fe0_ffe0, 0x2a00_03e0) => Operation::Move { to, from: self.field(16, 5) },
-            () if self.is(0x1f00_0000, 0x0b00_0000) => {
-                let to = if self.bit(29) { named(to) } else { Some(to) };
-                let plain = wide && self.field(10, 6) == 0 && !self.bit(21);
-                Operation::Sum { to, one: from, other: self.field(16, 5), subtract: self.bit(30), plain }
-            }
-            // Data processing with three sources; UDIV and SDIV.
-            () if self.is(0x1f00_0000, 0x1b00_0000) || self.is(0x7fe0_f800, 0x1ac0_0800) => Operation::Multiply { to },
-            () if self.is(0xffff_ffe0, 0xd53b_d040) => Operation::ThreadPointer { to },
-            () if self.is(0xffe0_001f, 0xd400_0001) => Operation::SystemCall,
-            () if self.is(0x0a00_0000, 0x0800_0000) => self.access().map_or(Operation::Other, Operation::Memory),
-            () => Operation::Other,
-        }
-    }
-
-    fn access(self) -> Option<Access> {
-        let vector = self.bit(26);
-        let (register, base) = (self.field(0, 5), self.field(5, 5));
-        let plain = (!vector).then_some(register);
-        let size = 1 << self.field(30, 2);
-        let none = Access {
-            literal: None,
-            base,
-            offset: 0,
-            index: None,
-            step: None,
-            size,
-            loads: false,
-            stores: false,
-            register: plain,
-            second: None,
-            status: None,
-        };
-        match () {
-            // LDR (literal), PRFM
-            () if self.is(0x3b00_0000, 0x1800_0000) => {
-                let size = if self.field(30, 2) == 1 || vector { 8 } else { 4 };
-                Some(Access { literal: Some(self.target(5, 19)), base: ZERO, loads: true, size, ..none })
-            }
-            // Pairs
-            () if self.is(0x3a00_0000, 0x2800_0000) => {
-                let size = match (vector, self.field(30, 2)) {
-                    (true, width) => 4 << width,
-                    (false, 2) => 8,
-                    (false, _) => 4,
-                };
-                let distance = self.signed(15, 7) * i64::from(size);
-                let (offset, step) = match self.field(23, 2) {
-                    1 => (0, Some(distance)),
-                    3 => (distance, Some(distance)),
-                    _ => (distance, None),
-                };
-                let second = (!vector).then_some(self.field(10, 5));
-                Some(Access { offset, step, size, second, loads: self.bit(22), stores: !self.bit(22), ..none })
-            }
-            // Exclusive, ordered, compare and swap
-            () if self.is(0x3f00_0000, 0x0800_0000) => {
-                let (other, third) = (self.field(16, 5), self.field(10, 5));
-                let (ordered, loads, pair) = (self.bit(23), self.bit(22), self.bit(21));
-                Some(match (ordered, pair) {
-                    // CAS: the compared value is in `other`, and the old value is returned in it.
-                    (true, true) => Access { loads: true, stores: true, status: Some(other), ..none },
-                    (true, false) => Access { loads, stores: !loads, ..none },
-                    // CASP, of 32 or 64 bits.
-                    (false, true) if !self.bit(31) => {
-                        Access { loads: true, stores: true, status: Some(other), second: Some(other + 1), ..none }
-                    }
-                    (false, true) => {
-                        let status = (!loads).then_some(other);
-                        Access { loads, stores: !loads, second: Some(third), status, ..none }
-                    }
-                    (false, false) => {
-                        let status = (!loads).then_some(other);
-                        Access { loads, stores: !loads, status, ..none }
-                    }
-                })
-            }
-            // Vectors by element and as structures
-            () if vector && self.is(0x3e00_0000, 0x0c00_0000) => {
-                let step = self.bit(23).then_some(0);
-                Some(Access { register: None, loads: self.bit(22), stores: !self.bit(22), step, ..none })
-            }
-            () if self.is(0x3a00_0000, 0x3800_0000) => {
-                let size = if vector && self.bit(23) { 16 } else { size };
-                let prefetch = !vector && self.field(22, 2) == 2 && self.field(30, 2) == 3;
-                let loads = self.field(22, 2) != 0 && !(vector && self.field(22, 2) == 2);
-                let one = Access { size, loads, stores: !loads, ..none };
-                let one = if prefetch { Access { register: None, ..one } } else { one };
-                if self.bit(24) {
-                    return Some(Access { offset: i64::from(self.field(10, 12)) * i64::from(size), ..one });
+                (false, false) => {
+                    let status = (!loads).then_some(other);
+                    Access { loads, stores: !loads, status, ..none }
                 }
-                let near = self.signed(12, 9);
-                Some(match (self.bit(21), self.field(10, 2)) {
-                    (false, 0 | 2) => Access { offset: near, ..one },
-                    (false, 1) => Access { step: Some(near), ..one },
-                    (false, _) => Access { offset: near, step: Some(near), ..one },
-                    (true, 2) => Access { index: Some(self.field(16, 5)), ..one },
-                    // LDADD, SWP and similar: the old value is loaded.
-                    (true, 0) => Access { loads: true, stores: true, status: Some(self.field(16, 5)), ..none },
-                    (true, _) => Access { loads: true, step: Some(0), ..none },
-                })
-            }
-            () => None,
+            })
         }
-    }
-
-    fn writes(self) -> u32 {
-        let one = |register: u32| if register == ZERO { 0 } else { 1 << register };
-        let maybe = |register: Option<u32>| register.map_or(0, one);
-        match self.operation() {
-            Operation::Address { to, .. }
-            | Operation::Constant { to, .. }
-            | Operation::Keep { to, .. }
-            | Operation::Move { to, .. }
-            | Operation::Field { to, .. }
-            | Operation::Multiply { to }
-            | Operation::ThreadPointer { to } => one(to),
-            Operation::Add { to, .. } | Operation::Sum { to, .. } | Operation::Logic { to, .. } => maybe(to),
-            Operation::SystemCall => 1,
-            Operation::Memory(access) => {
-                let loaded = if access.loads { maybe(access.register) | maybe(access.second) } else { 0 };
-                loaded | maybe(access.status) | access.step.map_or(0, |_| one(access.base))
-            }
-            Operation::Other => match self.flow() {
-                Flow::Call(_) => one(LINK),
-                Flow::Next if self.writes_general() => one(self.field(0, 5)),
-                _ => 0,
-            },
+        // Vectors by element and as structures
+        () if vector && word.is(0x3e00_0000, 0x0c00_0000) => {
+            let step = word.bit(23).then_some(0);
+            Some(Access { register: None, loads: word.bit(22), stores: !word.bit(22), step, ..none })
         }
-    }
-
-    fn writes_general(self) -> bool {
-        // Data processing with registers, except conditional comparison, which only sets flags.
-        let registers = self.is(0x0e00_0000, 0x0a00_0000) && !self.is(0x1fe0_0000, 0x1a40_0000);
-        // From a vector register: conversions to integers and FMOV, UMOV and SMOV.
-        let converts = self.is(0x5f20_fc00, 0x1e20_0000) && matches!(self.field(16, 3), 0 | 1 | 4 | 5 | 6);
-        let element = self.is(0xbfe0_fc00, 0x0e00_3c00) || self.is(0xbfe0_fc00, 0x0e00_2c00);
-        registers || converts || element || self.is(0xfff0_0000, 0xd530_0000)
-    }
-
-    fn selects(self) -> bool {
-        self.is(0x1fe0_0000, 0x1a80_0000)
-    }
-
-    fn reads(self) -> u32 {
-        let one = |register: u32| if register == ZERO { 0 } else { 1 << register };
-        let maybe = |register: Option<u32>| register.map_or(0, one);
-        match self.operation() {
-            Operation::Address { .. }
-            | Operation::Constant { .. }
-            | Operation::ThreadPointer { .. }
-            | Operation::SystemCall => 0,
-            Operation::Keep { to, .. } => one(to),
-            Operation::Move { from, .. } | Operation::Add { from, .. } | Operation::Logic { from, .. } => one(from),
-            Operation::Field { to, from, insert, .. } => one(from) | if insert { one(to) } else { 0 },
-            Operation::Sum { one: first, other, .. } => one(first) | one(other),
-            Operation::Multiply { .. } => one(self.field(5, 5)) | one(self.field(16, 5)) | one(self.field(10, 5)),
-            Operation::Memory(access) => {
-                let stored = if access.stores { maybe(access.register) | maybe(access.second) } else { 0 };
-                stored | one(access.base) | maybe(access.index)
+        () if word.is(0x3a00_0000, 0x3800_0000) => {
+            let size = if vector && word.bit(23) { 16 } else { size };
+            let prefetch = !vector && word.field(22, 2) == 2 && word.field(30, 2) == 3;
+            let loads = word.field(22, 2) != 0 && !(vector && word.field(22, 2) == 2);
+            let one = Access { size, loads, stores: !loads, ..none };
+            let one = if prefetch { Access { register: None, ..one } } else { one };
+            if word.bit(24) {
+                return Some(Access { offset: i64::from(word.field(10, 12)) * i64::from(size), ..one });
             }
-            Operation::Other => match self.flow() {
-                Flow::Conditional(_) if !self.is(0xff00_0000, 0x5400_0000) => one(self.field(0, 5)),
-                Flow::Jump(None) | Flow::Call(None) => one(self.field(5, 5)),
-                Flow::Next if self.is(0x0e00_0000, 0x0a00_0000) => {
-                    let two = !self.is(0x5fe0_0000, 0x5ac0_0000);
-                    one(self.field(5, 5)) | if two { one(self.field(16, 5)) } else { 0 }
-                }
-                _ => 0,
-            },
+            let near = word.signed(12, 9);
+            Some(match (word.bit(21), word.field(10, 2)) {
+                (false, 0 | 2) => Access { offset: near, ..one },
+                (false, 1) => Access { step: Some(near), ..one },
+                (false, _) => Access { offset: near, step: Some(near), ..one },
+                (true, 2) => Access { index: Some(word.field(16, 5)), ..one },
+                // LDADD, SWP and similar: the old value is loaded.
+                (true, 0) => Access { loads: true, stores: true, status: Some(word.field(16, 5)), ..none },
+                (true, _) => Access { loads: true, step: Some(0), ..none },
+            })
         }
+        () => None,
+    }
+}
+
+/// The general registers that it writes, as bits.
+pub(super) fn writes(word: Word) -> u32 {
+    let one = |register: u32| if register == ZERO { 0 } else { 1 << register };
+    let maybe = |register: Option<u32>| register.map_or(0, one);
+    match operation(word) {
+        Operation::Address { to, .. }
+        | Operation::Constant { to, .. }
+        | Operation::Keep { to, .. }
+        | Operation::Move { to, .. }
+        | Operation::Field { to, .. }
+        | Operation::Multiply { to }
+        | Operation::ThreadPointer { to } => one(to),
+        Operation::Add { to, .. } | Operation::Sum { to, .. } | Operation::Logic { to, .. } => maybe(to),
+        Operation::SystemCall => 1,
+        Operation::Memory(access) => {
+            let loaded = if access.loads { maybe(access.register) | maybe(access.second) } else { 0 };
+            loaded | maybe(access.status) | access.step.map_or(0, |_| one(access.base))
+        }
+        Operation::Other => match flow(word) {
+            Flow::Call(_) => one(LINK),
+            Flow::Next if writes_general(word) => one(word.field(0, 5)),
+            _ => 0,
+        },
+    }
+}
+
+/// Whether one of the other instructions has a general register as its result, in the lowest five bits.
+fn writes_general(word: Word) -> bool {
+    // Data processing with registers, except conditional comparison, which only sets flags.
+    let registers = word.is(0x0e00_0000, 0x0a00_0000) && !word.is(0x1fe0_0000, 0x1a40_0000);
+    // From a vector register: conversions to integers and FMOV, UMOV and SMOV.
+    let converts = word.is(0x5f20_fc00, 0x1e20_0000) && matches!(word.field(16, 3), 0 | 1 | 4 | 5 | 6);
+    let element = word.is(0xbfe0_fc00, 0x0e00_3c00) || word.is(0xbfe0_fc00, 0x0e00_2c00);
+    registers || converts || element || word.is(0xfff0_0000, 0xd530_0000)
+}
+
+/// Whether it is CSEL or similar: the result is one register or the other.
+pub(super) fn selects(word: Word) -> bool {
+    word.is(0x1fe0_0000, 0x1a80_0000)
+}
+
+/// The general registers that it reads, without the stack pointer. For rare instructions the set may be too large.
+pub(super) fn reads(word: Word) -> u32 {
+    let one = |register: u32| if register == ZERO { 0 } else { 1 << register };
+    let maybe = |register: Option<u32>| register.map_or(0, one);
+    match operation(word) {
+        Operation::Address { .. }
+        | Operation::Constant { .. }
+        | Operation::ThreadPointer { .. }
+        | Operation::SystemCall => 0,
+        Operation::Keep { to, .. } => one(to),
+        Operation::Move { from, .. } | Operation::Add { from, .. } | Operation::Logic { from, .. } => one(from),
+        Operation::Field { to, from, insert, .. } => one(from) | if insert { one(to) } else { 0 },
+        Operation::Sum { one: first, other, .. } => one(first) | one(other),
+        Operation::Multiply { .. } => one(word.field(5, 5)) | one(word.field(16, 5)) | one(word.field(10, 5)),
+        Operation::Memory(access) => {
+            let stored = if access.stores { maybe(access.register) | maybe(access.second) } else { 0 };
+            stored | one(access.base) | maybe(access.index)
+        }
+        Operation::Other => match flow(word) {
+            Flow::Conditional(_) if !word.is(0xff00_0000, 0x5400_0000) => one(word.field(0, 5)),
+            Flow::Jump(None) | Flow::Call(None) => one(word.field(5, 5)),
+            Flow::Next if word.is(0x0e00_0000, 0x0a00_0000) => {
+                let two = !word.is(0x5fe0_0000, 0x5ac0_0000);
+                one(word.field(5, 5)) | if two { one(word.field(16, 5)) } else { 0 }
+            }
+            _ => 0,
+        },
     }
 }
 
@@ -405,7 +341,7 @@ mod tests {
 
     #[test]
     fn constants_are_what_they_say() {
-        let operation = |bits| word(bits).operation();
+        let operation = |bits| operation(word(bits));
         // As llvm-mc assembles them.
         assert_eq!(operation(0xb000_0008), Operation::Address { to: 8, value: 0x2000 }, "adrp x8, 0x2000");
         assert_eq!(operation(0x10ff_ffe0), Operation::Address { to: 0, value: 0xffc }, "adr x0, #-4");
@@ -427,7 +363,7 @@ mod tests {
 
     #[test]
     fn accesses_are_what_they_say() {
-        let access = |bits| match word(bits).operation() {
+        let access = |bits| match operation(word(bits)) {
             Operation::Memory(access) => access,
             other => panic!("{bits:#x} is {other:?}"),
         };
@@ -462,28 +398,28 @@ mod tests {
     #[test]
     fn registers_written_and_read() {
         let set = |registers: &[u32]| registers.iter().fold(0, |all, register| all | 1 << register);
-        assert_eq!(word(0xa9bd_5ffe).reads(), set(&[30, 23]), "stp x30, x23, [sp, #-48]!");
-        assert_eq!(word(0xa9bd_5ffe).writes(), 0);
-        assert_eq!(word(0xf840_8441).writes(), set(&[1, 2]), "ldr x1, [x2], #8");
-        assert_eq!(word(0x9b08_2e6b).reads(), set(&[19, 8, 11]), "madd x11, x19, x8, x11");
-        assert_eq!(word(0x1e26_0000).writes(), set(&[0]), "fmov w0, s0");
-        assert_eq!(word(0x1e27_0000).writes(), 0, "fmov s0, w0");
-        assert_eq!(word(0x9400_0000).writes(), set(&[30]), "bl");
-        assert_eq!(word(0x9a9f_17e0).writes(), set(&[0]), "cset x0, eq");
-        assert!(word(0x9a83_0083).selects(), "csel x3, x4, x3, eq");
-        assert!(!word(0x9b08_2e6b).selects() && !word(0x8b15_0000).selects(), "madd; add x0, x0, x21");
+        assert_eq!(reads(word(0xa9bd_5ffe)), set(&[30, 23]), "stp x30, x23, [sp, #-48]!");
+        assert_eq!(writes(word(0xa9bd_5ffe)), 0);
+        assert_eq!(writes(word(0xf840_8441)), set(&[1, 2]), "ldr x1, [x2], #8");
+        assert_eq!(reads(word(0x9b08_2e6b)), set(&[19, 8, 11]), "madd x11, x19, x8, x11");
+        assert_eq!(writes(word(0x1e26_0000)), set(&[0]), "fmov w0, s0");
+        assert_eq!(writes(word(0x1e27_0000)), 0, "fmov s0, w0");
+        assert_eq!(writes(word(0x9400_0000)), set(&[30]), "bl");
+        assert_eq!(writes(word(0x9a9f_17e0)), set(&[0]), "cset x0, eq");
+        assert!(selects(word(0x9a83_0083)), "csel x3, x4, x3, eq");
+        assert!(!selects(word(0x9b08_2e6b)) && !selects(word(0x8b15_0000)), "madd; add x0, x0, x21");
     }
 
     #[test]
     fn branches_lead_where_they_say() {
-        assert_eq!(word(0x17ff_ffff).flow(), Flow::Jump(Some(0xffc)));
-        assert_eq!(word(0x9400_0002).flow(), Flow::Call(Some(0x1008)));
-        assert_eq!(word(0xb4ff_ffe0).flow(), Flow::Conditional(0xffc), "cbz");
-        assert_eq!(word(0x3607_ffe0).flow(), Flow::Conditional(0xffc), "tbz");
-        assert_eq!(word(0xd65f_03c0).flow(), Flow::Return);
-        assert_eq!(word(0xd61f_0200).flow(), Flow::Jump(None));
-        assert_eq!(word(0xd63f_0200).flow(), Flow::Call(None));
-        assert_eq!(word(0xd400_0001).flow(), Flow::Call(None), "svc #0");
-        assert_eq!(word(0xd420_0000).flow(), Flow::Trap);
+        assert_eq!(flow(word(0x17ff_ffff)), Flow::Jump(Some(0xffc)));
+        assert_eq!(flow(word(0x9400_0002)), Flow::Call(Some(0x1008)));
+        assert_eq!(flow(word(0xb4ff_ffe0)), Flow::Conditional(0xffc), "cbz");
+        assert_eq!(flow(word(0x3607_ffe0)), Flow::Conditional(0xffc), "tbz");
+        assert_eq!(flow(word(0xd65f_03c0)), Flow::Return);
+        assert_eq!(flow(word(0xd61f_0200)), Flow::Jump(None));
+        assert_eq!(flow(word(0xd63f_0200)), Flow::Call(None));
+        assert_eq!(flow(word(0xd400_0001)), Flow::Call(None), "svc #0");
+        assert_eq!(flow(word(0xd420_0000)), Flow::Trap);
     }
 }

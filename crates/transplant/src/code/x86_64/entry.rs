@@ -35,16 +35,8 @@ fn is_end(bytes: &[u8]) -> bool {
 /// Whether the code reads only its arguments before it writes registers (System V ABI, 3.2.3), as a function's first
 /// instructions do.
 pub(super) fn reads_as_entry(image: &Image<'_>, start: u64) -> bool {
-    let mut known = vec![
-        Register::RSP,
-        Register::RDI,
-        Register::RSI,
-        Register::RDX,
-        Register::RCX,
-        Register::R8,
-        Register::R9,
-        Register::RIP,
-    ];
+    use Register as R;
+    let mut known = vec![R::RSP, R::RDI, R::RSI, R::RDX, R::RCX, R::R8, R::R9, R::RIP];
     let mut factory = InstructionInfoFactory::new();
     let mut address = start;
     for _ in 0..14 {

@@ -1,8 +1,8 @@
 //! x86_64: instructions of any length, so bytes in between may read as other instructions.
 
 mod branches;
-mod deeds;
 mod entry;
+mod features;
 mod musl;
 mod references;
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind, Register};
 
-use super::{Branch, Code, Deeds, Flow, Function, Instruction, Machine, Reference};
+use super::{Branch, Code, Features, Flow, Function, Instruction, Machine, Reference};
 use crate::image::Image;
 
 /// `endbr64`, the landing pad of a function that may be called through a pointer.
@@ -82,8 +82,8 @@ impl Machine for X86_64 {
         references::of_function(code, function)
     }
 
-    fn says(&self, code: &Code<'_>, _: &Function, address: u64, target: u64) -> bool {
-        at(code.image, address).is_some_and(|instruction| references::says(code, &instruction, target))
+    fn refers_to(&self, code: &Code<'_>, _: &Function, address: u64, target: u64) -> bool {
+        at(code.image, address).is_some_and(|instruction| references::refers_to(code, &instruction, target))
     }
 
     fn confirmed(&self, code: &mut Code<'_>, reference: Reference, ends: &BTreeSet<u64>) -> Option<u64> {
@@ -116,7 +116,7 @@ impl Machine for X86_64 {
     }
 
     /// gcc at -O1 writes a thunk as sub rsp, 8; call; add rsp, 8; ret, where others write a jump.
-    fn passes_on(&self, code: &Code<'_>, start: u64) -> Option<u64> {
+    fn thunk_target(&self, code: &Code<'_>, start: u64) -> Option<u64> {
         let call = code.behind_landing_pad(start).checked_add(4)?;
         let before = code.image.read(call - 4, 5)? == b"\x48\x83\xec\x08\xe8";
         let after = code.image.read(call.checked_add(5)?, 5)? == b"\x48\x83\xc4\x08\xc3";
@@ -124,8 +124,8 @@ impl Machine for X86_64 {
         Some(called.near_branch_target())
     }
 
-    fn deeds(&self, code: &Code<'_>, function: &Function) -> Deeds {
-        deeds::of(code.image, function)
+    fn features(&self, code: &Code<'_>, function: &Function) -> Features {
+        features::of(code.image, function)
     }
 
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use iced_x86::{Code as Opcode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::super::{Code, Edit, Function, Handover, Musl};
+use super::super::{Code, Edit, Function, MainCall, Musl};
 use super::{X86_64, all, at, references};
 use crate::image::u64_at;
 
@@ -87,9 +87,9 @@ fn function_loaded(code: &Code<'_>, instruction: &Instruction) -> Option<(u64, E
 }
 
 impl Musl for X86_64 {
-    fn makes_anew(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
+    fn resets_lock(&self, code: &Code<'_>, function: &Function, lock: u64) -> bool {
         let writes_zero = |instruction: &Instruction| {
-            let to_lock = instruction.op0_kind() == OpKind::Memory && references::says(code, instruction, lock);
+            let to_lock = instruction.op0_kind() == OpKind::Memory && references::refers_to(code, instruction, lock);
             let zero = match instruction.op_count() {
                 2 if instruction.op1_kind() == OpKind::Register => {
                     // At -Os: a register that the previous instruction has set to 0.
@@ -185,7 +185,7 @@ impl Musl for X86_64 {
         loads.iter().flat_map(|load| code.places(load)).filter_map(near).collect()
     }
 
-    fn unmap_selves(&self, code: &Code<'_>) -> Vec<u64> {
+    fn unmapself_functions(&self, code: &Code<'_>) -> Vec<u64> {
         code.places(UNMAP_SELF)
     }
 
@@ -199,41 +199,34 @@ impl Musl for X86_64 {
                 Register::R10 => 2,
                 _ => 3,
             };
-            match instruction.mnemonic() {
-                Mnemonic::Mov
-                    if instruction.op1_kind() != OpKind::Register && instruction.op1_kind() != OpKind::Memory =>
-                {
-                    if let Some(register) = registers.get_mut(slot) {
-                        *register = Some(instruction.immediate(1));
-                    }
+            let value = match instruction.mnemonic() {
+                Mnemonic::Mov if !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory) => {
+                    instruction.immediate(1)
                 }
-                Mnemonic::Xor if instruction.op0_register() == instruction.op1_register() => {
-                    if let Some(register) = registers.get_mut(slot) {
-                        *register = Some(0);
-                    }
-                }
+                Mnemonic::Xor if instruction.op0_register() == instruction.op1_register() => 0,
                 Mnemonic::Pop => {
                     let pushed = function.instructions.range(..instruction.ip()).next_back();
-                    let pushed = pushed.and_then(|(address, _)| at(code.image, *address));
-                    let value = pushed
+                    let pushed = pushed
+                        .and_then(|(address, _)| at(code.image, *address))
                         .filter(|before| before.mnemonic() == Mnemonic::Push && before.op0_kind() != OpKind::Register);
-                    if let (Some(register), Some(value)) = (registers.get_mut(slot), value) {
-                        *register = Some(value.immediate(0));
-                    }
+                    let Some(pushed) = pushed else { continue };
+                    pushed.immediate(0)
                 }
-                Mnemonic::Syscall => {
+                Mnemonic::Syscall if registers == [Some(14), Some(0), Some(8)] => {
                     calls += 1;
-                    if registers != [Some(14), Some(0), Some(8)] {
-                        return false;
-                    }
+                    continue;
                 }
-                _ => {}
+                Mnemonic::Syscall => return false,
+                _ => continue,
+            };
+            if let Some(register) = registers.get_mut(slot) {
+                *register = Some(value);
             }
         }
         calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
     }
 
-    fn handovers(&self, code: &Code<'_>, function: &Function) -> (Vec<Handover>, Vec<u64>) {
+    fn main_calls(&self, code: &Code<'_>, function: &Function) -> (Vec<MainCall>, Vec<u64>) {
         const ARGUMENTS: [Register; 3] = [Register::RDI, Register::RCX, Register::R8];
         let (mut found, mut taken) = (Vec::new(), Vec::new());
         let mut loaded: [Option<(u64, Edit)>; 3] = [None; 3];
@@ -247,7 +240,7 @@ impl Musl for X86_64 {
                     if let ([Some((main, edit)), Some(_), Some(_)], OpKind::NearBranch64) =
                         (loaded, instruction.op0_kind())
                     {
-                        found.push(Handover { main, edit });
+                        found.push(MainCall { main, edit });
                     }
                     loaded = [None; 3];
                 }

@@ -7,8 +7,6 @@ use std::ops::Range;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Code, Function, Reference};
-use equivalence::is_immediate;
-
 use super::{all as instructions, at};
 
 /// Every place that reads as a reference into the range: four bytes that are an address, or a distance from the end of
@@ -44,13 +42,9 @@ pub(super) fn of_function(code: &Code<'_>, function: &Function) -> BTreeSet<(u64
         {
             refers.insert((target, instruction.ip()));
         }
-        for op in (0..instruction.op_count()).filter(|_| absolute) {
-            if is_immediate(instruction.op_kind(op)) && instruction.mnemonic() == Mnemonic::Mov {
-                let value = instruction.immediate(op);
-                if value > 0x1_0000 {
-                    refers.insert((value, instruction.ip()));
-                }
-            }
+        if absolute && instruction.mnemonic() == Mnemonic::Mov {
+            let values = (0..instruction.op_count()).filter_map(|op| instruction.try_immediate(op).ok());
+            refers.extend(values.filter(|value| *value > 0x1_0000).map(|value| (value, instruction.ip())));
         }
     }
     refers
@@ -71,7 +65,7 @@ fn memory_target(instruction: &Instruction) -> Option<u64> {
 }
 
 /// Whether the instruction refers to the address.
-pub(super) fn says(code: &Code<'_>, instruction: &Instruction, target: u64) -> bool {
+pub(super) fn refers_to(code: &Code<'_>, instruction: &Instruction, target: u64) -> bool {
     let absolute = !code.image.position_independent;
     (0..instruction.op_count()).any(|op| match instruction.op_kind(op) {
         OpKind::NearBranch64 => instruction.near_branch_target() == target,
@@ -91,7 +85,7 @@ pub(super) fn confirmed(code: &mut Code<'_>, reference: Reference, ends: &BTreeS
     let known = code.enclosing(field, ends);
     if let Some(start) = known {
         let address = code.function(start)?.instruction_over(field)?.address;
-        if says(code, &at(code.image, address)?, target) {
+        if refers_to(code, &at(code.image, address)?, target) {
             return Some(start);
         }
         if code.machine.follows_an_end(code.image, start) {
@@ -113,7 +107,7 @@ fn reads_so(code: &Code<'_>, start: u64, Reference { field, target }: Reference)
         && address <= field
     {
         if field < instruction.next_ip() {
-            return says(code, &instruction, target);
+            return refers_to(code, &instruction, target);
         }
         address = instruction.next_ip();
     }

@@ -3,6 +3,7 @@
 use crate::elf::{Elf, PF_X, PT_LOAD, Segment};
 use crate::note;
 use crate::report::Arch;
+use crate::verify::STRINGS;
 
 /// The type of the note that lists the redirected entry points (docs/note.md).
 const KIND: u32 = 4;
@@ -24,29 +25,9 @@ const FAMILY: [&str; 8] = [
 ];
 /// The number of the first string function; the others follow (docs/note.md). The graft of an archive has more of them.
 const FIRST_STRING: u32 = 16;
-/// A deliberate copy: it reveals a mistake in the numbers that grafts are made with.
-const STRINGS: [&str; 20] = [
-    "memcpy",
-    "memmove",
-    "memset",
-    "memcmp",
-    "bcmp",
-    "memchr",
-    "memrchr",
-    "strlen",
-    "strnlen",
-    "strchr",
-    "strchrnul",
-    "strrchr",
-    "strcmp",
-    "strncmp",
-    "stpcpy",
-    "strcpy",
-    "stpncpy",
-    "strncpy",
-    "strcat",
-    "strncat",
-];
+/// The string functions without a number. [`STRINGS`] is a deliberate copy: it reveals a mistake in the numbers that
+/// grafts are made with.
+const WITHOUT_NUMBER: [&str; 2] = ["memmem", "strstr"];
 
 /// A function of the program that jumps to the donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +39,8 @@ pub(crate) struct Entry {
 impl Entry {
     /// Returns the name of the string function, if it is one.
     pub(crate) fn string(&self) -> Option<&'static str> {
-        STRINGS.get(self.role.checked_sub(FIRST_STRING)? as usize).copied()
+        let mut numbered = STRINGS.into_iter().filter(|name| !WITHOUT_NUMBER.contains(name));
+        numbered.nth(self.role.checked_sub(FIRST_STRING)? as usize)
     }
 
     pub(crate) fn is_family(&self) -> bool {
@@ -73,7 +55,7 @@ impl Entry {
 
 /// The contents of the note.
 #[derive(Debug)]
-pub(crate) struct Transplant {
+pub(crate) struct EntryPoints {
     pub(crate) entries: Vec<Entry>,
     /// The first address of the segment that holds the note, which is the donor's.
     donor: u64,
@@ -101,15 +83,20 @@ fn jump_target(arch: Arch, entry: u64, code: &[u8]) -> Option<u64> {
     (*opcode == 0xe9).then(|| entry.wrapping_add(5).wrapping_add_signed(distance))
 }
 
-impl Transplant {
+impl EntryPoints {
     /// Reads the note. `None` if there is none.
-    pub(crate) fn of(elf: &Elf<'_>) -> Option<Result<Transplant, String>> {
+    pub(crate) fn of(elf: &Elf<'_>) -> Option<Result<EntryPoints, String>> {
         let notes = note::all(elf).into_iter().filter(|note| note.owner == note::OWNER && note.kind == KIND);
         let note = notes.map(|note| note.description).next()?;
-        Some(Transplant::read(elf, note))
+        Some(EntryPoints::read(elf, note))
     }
 
-    fn read(elf: &Elf<'_>, note: &[u8]) -> Result<Transplant, String> {
+    /// Reads the note; an error if there is none.
+    pub(crate) fn required(elf: &Elf<'_>) -> Result<EntryPoints, String> {
+        EntryPoints::of(elf).unwrap_or_else(|| Err("there is no note on the entry points".to_owned()))
+    }
+
+    fn read(elf: &Elf<'_>, note: &[u8]) -> Result<EntryPoints, String> {
         let at = (note.as_ptr() as usize).wrapping_sub(elf.bytes.data.as_ptr() as usize) as u64;
         let holds = |load: &&Segment<'_>| {
             let size = load.data.map_or(0, <[u8]>::len) as u64;
@@ -128,7 +115,7 @@ impl Transplant {
         }
         match entries.len() {
             0 | 1 => Err("the note on the entry points names fewer than two".to_owned()),
-            _ => Ok(Transplant { entries, donor: donor.address }),
+            _ => Ok(EntryPoints { entries, donor: donor.address }),
         }
     }
 

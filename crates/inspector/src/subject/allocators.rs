@@ -3,13 +3,13 @@
 use crate::bytes::printable;
 use crate::code::Code;
 use crate::elf::STB_GLOBAL;
+use crate::entry_points::EntryPoints;
 use crate::evidence::catalogue::Origin;
 use crate::evidence::families;
 use crate::evidence::symbols::Verdict;
-use crate::note::{BOND_SECTION, Bond, GraftNote, Subject};
+use crate::note::{BINDING_SECTION, Binding, GraftNote, Subject};
 use crate::report::{Allocator, Evidence, Kind, Libc, Link, Source, name};
 use crate::subject::image::Image;
-use crate::transplanted::Transplant;
 
 /// Shared objects that define no malloc for others, except glibc's libc. A program that has only these gets glibc's
 /// malloc.
@@ -44,15 +44,15 @@ const ALLOCATORS: &[(&str, &str)] = &[
 ];
 
 /// The allocator of each kind of block.
-pub(super) struct Served {
+pub(super) struct Allocators {
     pub(super) malloc: Allocator,
     /// The allocator of libc's own blocks, if it is another one.
     pub(super) libc: Option<Allocator>,
 }
 
-impl Served {
-    fn alike(malloc: Allocator) -> Served {
-        Served { malloc, libc: None }
+impl From<Allocator> for Allocators {
+    fn from(malloc: Allocator) -> Allocators {
+        Allocators { malloc, libc: None }
     }
 }
 
@@ -61,67 +61,62 @@ fn of(source: Source, detail: impl Into<String>) -> Vec<Evidence> {
 }
 
 impl Image<'_, '_> {
-    pub(super) fn served(&self) -> Served {
+    pub(super) fn allocators(&self) -> Allocators {
         if self.packed_by_upx {
-            return Served::alike(self.unknown(of(Source::Constants, "packed by UPX, its malloc with it")));
+            return self.unknown(of(Source::Constants, "packed by UPX, its malloc with it")).into();
         }
         match self.notes.as_slice() {
             [] => self.without_note(),
-            [Ok(note)] => match Transplant::of(self.elf) {
-                Some(transplant) => self.by_jumps(note, transplant),
+            [Ok(note)] => match EntryPoints::of(self.elf) {
+                Some(entry_points) => self.by_jumps(note, entry_points),
                 None => self.by_note(note),
             },
-            [Err(problem)] => Served::alike(
-                self.unknown(of(Source::Note, format!("there is a note `.note.allograft`, but {problem}"))),
-            ),
+            [Err(problem)] => {
+                self.unknown(of(Source::Note, format!("there is a note `.note.allograft`, but {problem}"))).into()
+            }
             several => {
                 let said = several.iter().map(|note| match note {
                     Ok(note) => Evidence::new(Source::Note, note.summary(Subject::Malloc)),
                     Err(problem) => Evidence::new(Source::Note, format!("a note `.note.allograft`, but {problem}")),
                 });
-                Served::alike(self.unknown(said.collect()))
+                self.unknown(said.collect()).into()
             }
         }
     }
 
     /// Reads an executable that was grafted after linking: the entry points of musl's allocator jump to the donor. The
     /// program's own blocks come from the donor too, if its public names lead to musl's.
-    fn by_jumps(&self, note: &GraftNote, transplant: Result<Transplant, String>) -> Served {
+    fn by_jumps(&self, note: &GraftNote, entry_points: Result<EntryPoints, String>) -> Allocators {
         let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
-        let transplant = match transplant {
-            Ok(transplant) if transplant.is_confirmed(self.elf) => transplant,
-            Ok(_) => {
-                evidence
-                    .push(Evidence::new(Source::Code, "not all entry points that the note names jump to the donor"));
-                return Served::alike(self.unknown(evidence));
-            }
-            Err(problem) => {
-                evidence.push(Evidence::new(Source::Note, problem));
-                return Served::alike(self.unknown(evidence));
+        let entry_points = match entry_points {
+            Ok(entry_points) if entry_points.is_confirmed(self.elf) => entry_points,
+            other => {
+                let unconfirmed = "not all entry points that the note names jump to the donor";
+                evidence.push(other.map_or_else(
+                    |problem| Evidence::new(Source::Note, problem),
+                    |_| Evidence::new(Source::Code, unconfirmed),
+                ));
+                return self.unknown(evidence).into();
             }
         };
-        let count = transplant.entries.iter().filter(|entry| entry.is_family()).count();
+        let count = entry_points.entries.iter().filter(|entry| entry.is_family()).count();
         evidence
             .push(Evidence::new(Source::Code, format!("{count} functions of musl's malloc family jump to the donor")));
-        let donor = Allocator {
-            name: note.donor.clone(),
-            version: Some(note.version.clone()).filter(|text| !text.is_empty()),
-            evidence,
-        };
+        let donor = note.allocator(evidence);
         let public = match (self.marks.symbol("malloc"), self.marks.symbol("free")) {
-            (Some(malloc), Some(free)) => transplant.begins_at(malloc.value) && transplant.begins_at(free.value),
-            (None, None) => transplant.has_public_free(),
+            (Some(malloc), Some(free)) => entry_points.begins_at(malloc.value) && entry_points.begins_at(free.value),
+            (None, None) => entry_points.has_public_free(),
             _ => false,
         };
         if public {
-            return Served::alike(donor);
+            return donor.into();
         }
-        Served { malloc: self.unknown(donor.evidence.clone()), libc: Some(donor) }
+        Allocators { malloc: self.unknown(donor.evidence.clone()), libc: Some(donor) }
     }
 
     /// Reads a graft's note, which names the allocator of libc's own blocks. The linker has decided whether `malloc` is
     /// the same.
-    fn by_note(&self, note: &GraftNote) -> Served {
+    fn by_note(&self, note: &GraftNote) -> Allocators {
         let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
         let symbols = self.marks.malloc_is_libcs();
         match symbols {
@@ -135,15 +130,15 @@ impl Image<'_, '_> {
             None => {}
         }
         // In an object the distances are not filled in yet: the linker does that.
-        let bond = self.bond.filter(|_| self.kind != Kind::Object);
-        match bond {
-            Some(Bond::Kept) => evidence.push(Evidence::new(
+        let binding = self.binding.filter(|_| self.kind != Kind::Object);
+        match binding {
+            Some(Binding::ToGraft) => evidence.push(Evidence::new(
                 Source::Note,
-                format!("the note `{BOND_SECTION}` says that `malloc` and `free` are the graft's"),
+                format!("the note `{BINDING_SECTION}` says that `malloc` and `free` are the graft's"),
             )),
-            Some(Bond::Broken) => evidence.push(Evidence::new(
+            Some(Binding::ToProgram) => evidence.push(Evidence::new(
                 Source::Note,
-                format!("the note `{BOND_SECTION}` says that the program brings its own `malloc`"),
+                format!("the note `{BINDING_SECTION}` says that the program brings its own `malloc`"),
             )),
             None if symbols.is_none() => evidence.push(Evidence::new(
                 Source::Note,
@@ -151,54 +146,51 @@ impl Image<'_, '_> {
             )),
             None => {}
         }
-        let donor = Allocator {
-            name: note.donor.clone(),
-            version: Some(note.version.clone()).filter(|text| !text.is_empty()),
-            evidence,
-        };
-        let kept = match (symbols, bond) {
-            (Some(true), None | Some(Bond::Kept)) | (None, Some(Bond::Kept)) => true,
+        let donor = note.allocator(evidence);
+        let kept = match (symbols, binding) {
+            (Some(true), None | Some(Binding::ToGraft)) | (None, Some(Binding::ToGraft)) => true,
             // A donor's object or a library of donors, whose names are not bound yet.
             (None, None) => self.kind == Kind::Object,
             _ => false,
         };
         if kept {
-            return Served::alike(donor);
+            return donor.into();
         }
         let mut malloc = match symbols {
             Some(false) => self.by_symbols().malloc,
             _ => self.unknown(Vec::new()),
         };
         malloc.evidence.splice(..0, donor.evidence.iter().cloned());
-        Served { malloc, libc: Some(donor) }
+        Allocators { malloc, libc: Some(donor) }
     }
 
-    fn without_note(&self) -> Served {
+    fn without_note(&self) -> Allocators {
         let dynamic = self.link == Some(Link::Dynamic) || self.kind == Kind::Shared;
         match self.kind {
             Kind::Object if !self.marks.has("malloc") => {
                 let asked = self.marks.needs("malloc");
                 let detail = if asked { "`malloc` is asked of other files" } else { "`malloc` is not defined" };
-                Served::alike(Allocator::named(name::NONE, of(Source::Symbols, detail)))
+                Allocator::named(name::NONE, of(Source::Symbols, detail)).into()
             }
-            _ if dynamic && !self.marks.has("malloc") => Served::alike(self.libraries()),
+            _ if dynamic && !self.marks.has("malloc") => self.libraries().into(),
             _ => self.by_symbols(),
         }
     }
 
     /// Decides by the symbols, or by the rest of the file where there are none.
-    fn by_symbols(&self) -> Served {
+    fn by_symbols(&self) -> Allocators {
         match self.marks.verdict() {
-            Verdict::Is(name @ (name::MALLOCNG | name::OLDMALLOC), detail) if !self.malloc_is_musls() => Served {
+            Verdict::Is(name @ (name::MALLOCNG | name::OLDMALLOC), detail) if !self.malloc_is_musls() => Allocators {
                 malloc: self.by_callees("`malloc` is weak, and does not do what musl's does".to_owned()),
                 libc: Some(self.named(name, of(Source::Symbols, detail))),
             },
-            Verdict::Is(name, detail) => Served::alike(self.named(name, of(Source::Symbols, detail))),
-            Verdict::Unnamed(detail) => Served::alike(self.by_callees(detail)),
-            Verdict::Beside { malloc, libc, detail } => {
-                Served { malloc: self.by_callees(malloc), libc: Some(self.named(libc, of(Source::Symbols, detail))) }
-            }
-            Verdict::Silent => Served::alike(self.without_symbols()),
+            Verdict::Is(name, detail) => self.named(name, of(Source::Symbols, detail)).into(),
+            Verdict::Unnamed(detail) => self.by_callees(detail).into(),
+            Verdict::Beside { malloc, libc, detail } => Allocators {
+                malloc: self.by_callees(malloc),
+                libc: Some(self.named(libc, of(Source::Symbols, detail))),
+            },
+            Verdict::Silent => self.without_symbols().into(),
         }
     }
 

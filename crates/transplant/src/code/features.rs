@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// A feature of the code of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Deed {
+pub(crate) enum Feature {
     /// Reads the byte before a block's last two: its slot's index and the bits of its reserved size.
     ReadsIndexByte,
     /// Reads the two bytes before a block: its offset in the group, in units of 16.
@@ -31,19 +31,21 @@ pub(crate) enum Deed {
 
 /// All features of a function.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Deeds {
-    pub(crate) set: BTreeSet<Deed>,
+pub(crate) struct Features {
+    pub(crate) set: BTreeSet<Feature>,
     /// Instructions that write to memory other than the stack.
     pub(crate) stores: usize,
 }
 
-impl Deeds {
-    pub(crate) fn has(&self, deed: Deed) -> bool {
-        self.set.contains(&deed)
+impl Features {
+    pub(crate) fn has(&self, feature: Feature) -> bool {
+        self.set.contains(&feature)
     }
 
     /// Whether it has the features of get_meta(), which finds a block's group from the bytes before it.
     pub(crate) fn finds_group(&self) -> bool {
-        [Deed::TestsAlignment, Deed::ReadsOffset, Deed::ReadsIndexByte].iter().all(|deed| self.has(*deed))
+        [Feature::TestsAlignment, Feature::ReadsOffset, Feature::ReadsIndexByte]
+            .iter()
+            .all(|feature| self.has(*feature))
     }
 }
