@@ -77,7 +77,7 @@ pub(crate) struct Section<'a> {
 
 /// The place of a symbol's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Definition {
     Undefined,
     Absolute,
     Common,
@@ -89,7 +89,7 @@ pub(crate) struct Symbol<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) value: u64,
     pub(crate) size: u64,
-    pub(crate) place: Place,
+    pub(crate) place: Definition,
     pub(crate) binding: u8,
     pub(crate) kind: u8,
     pub(crate) visibility: u8,
@@ -97,7 +97,7 @@ pub(crate) struct Symbol<'a> {
 
 impl Symbol<'_> {
     pub(crate) fn is_defined(&self) -> bool {
-        self.place != Place::Undefined && self.kind != STT_FILE && self.kind != STT_SECTION
+        self.place != Definition::Undefined && self.kind != STT_FILE && self.kind != STT_SECTION
     }
 
     /// Whether the symbol is defined, and visible to other object files.
@@ -106,7 +106,7 @@ impl Symbol<'_> {
     }
 
     pub(crate) fn is_needed(&self) -> bool {
-        self.place == Place::Undefined && self.binding != STB_LOCAL && !self.name.is_empty()
+        self.place == Definition::Undefined && self.binding != STB_LOCAL && !self.name.is_empty()
     }
 }
 
@@ -337,7 +337,7 @@ impl<'a> Elf<'a> {
 
     /// Returns at most `most` bytes of the code or data of a symbol of a relocatable object.
     pub(crate) fn contents_of(&self, symbol: &Symbol<'_>, most: usize) -> &'a [u8] {
-        let Place::Section(index) = symbol.place else { return &[] };
+        let Definition::Section(index) = symbol.place else { return &[] };
         let data = self.sections.get(index as usize).and_then(|section| section.data).unwrap_or_default();
         // On ARM an odd value marks a function in Thumb code.
         let thumb = u64::from(self.arch == Arch::Arm && symbol.kind == STT_FUNC);
@@ -426,10 +426,10 @@ fn read_symbol<'a>(table: &Bytes<'a>, at: usize, strings: &'a [u8]) -> Option<Sy
     let (info, other, section, value, size) = if table.wide { (4, 5, 6, 8, 16) } else { (12, 13, 14, 4, 8) };
     let info = table.u8(at + info)?;
     let place = match table.u16(at + section)? {
-        0 => Place::Undefined,
-        SHN_ABS => Place::Absolute,
-        SHN_COMMON => Place::Common,
-        index => Place::Section(u32::from(index)),
+        0 => Definition::Undefined,
+        SHN_ABS => Definition::Absolute,
+        SHN_COMMON => Definition::Common,
+        index => Definition::Section(u32::from(index)),
     };
     Some(Symbol {
         name: c_string(strings, table.u32(at)? as usize).unwrap_or_default(),

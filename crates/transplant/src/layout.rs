@@ -158,7 +158,7 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
     file[at..at + bytes.len()].copy_from_slice(&bytes);
     file.resize(offset as usize, 0);
     file.extend(&blob.memory);
-    let place = Place { page, base, offset, headers_at, image_at, table_at, copy };
+    let place = NewAddresses { page, base, offset, headers_at, image_at, table_at, copy };
     let segments = segments(image, &blob, &place, &storage);
     file.extend(segments.iter().flat_map(Segment::encode));
     let start = base + blob.symbol("transplant_start")?;
@@ -181,7 +181,7 @@ pub(crate) enum PlanError {
 }
 
 /// Distances from the base, except for the first two.
-struct Place {
+struct NewAddresses {
     page: u64,
     base: u64,
     offset: u64,
@@ -206,7 +206,7 @@ fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(
 }
 
 /// The program's headers, with the new ones behind its last loaded segment.
-fn segments(image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStorage) -> Vec<Segment> {
+fn segments(image: &Image<'_>, blob: &Blob, place: &NewAddresses, storage: &ThreadStorage) -> Vec<Segment> {
     let segment = |kind, flags, from: u64, size: u64, align| Segment {
         kind,
         flags,
@@ -242,7 +242,7 @@ fn segments(image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStora
 }
 
 /// Appends the program's section headers and the donor's, so that tools that go by sections keep the new parts.
-fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &Place, storage: &ThreadStorage) {
+fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &NewAddresses, storage: &ThreadStorage) {
     let mut sections = image.sections.clone();
     let names = usize::from(image.names_index);
     let mut text = sections[names].content().and_then(|at| image.bytes.get(at)).unwrap_or_default().to_vec();

@@ -14,10 +14,10 @@ use super::arguments::{self, CargoCommand, Order};
 use super::configuration::Configuration;
 use super::program::{self, Expected};
 use super::relink::{self, Relink};
-use super::run::{Place, build, cargo, conclude, targets};
+use super::run::{CopyFolder, build, cargo, conclude, targets};
 use super::wrapper::{self, Session};
 use crate::arguments::{Global, tell};
-use crate::command::bench::{Arm, Bench, Host, Libc, Linked, typed};
+use crate::command::bench::{Arm, Bench, Libc, Linked, StockMusl, typed};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::rust::Rustc;
@@ -186,15 +186,15 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
             Failure::usage("programs of several targets cannot be compared").with_help("name one: `--target TRIPLE`")
         );
     };
-    let host = Host::find(Some(&rustc.libc(triple)?))?;
+    let host = StockMusl::find(Some(&rustc.libc(triple)?))?;
     if host.arch.name() != std::env::consts::ARCH {
         return Err(Failure::usage(format!("programs for `{triple}` do not run on this machine"))
             .with_help("measure on a machine of that architecture: rankings do not carry over"));
     }
     let arms = bench.arms_to_link(host.arch)?;
-    let place = Place::of(&order)?;
-    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(place.folder());
-    let folder = folder.map_err(Failure::io("write in", place.folder()))?;
+    let copies = CopyFolder::of(&order)?;
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(copies.folder());
+    let folder = folder.map_err(Failure::io("write in", copies.folder()))?;
     let homes: Vec<PathBuf> = (0..arms.len()).map(|number| folder.path().join(format!("arm{number}"))).collect();
     for (arm, home) in arms.iter().zip(&homes) {
         host.copy(arm, &relink::lib(home))?;
@@ -256,7 +256,7 @@ fn link(
 }
 
 /// Checks that the arm's program contains the expected allocator and string functions.
-fn check(arm: &Arm, host: &Host, program: &Path) -> Result<(), Failure> {
+fn check(arm: &Arm, host: &StockMusl, program: &Path) -> Result<(), Failure> {
     match &arm.libc {
         Libc::Graft(graft) => {
             let strings = graft.strings && host.has_strings();

@@ -58,20 +58,20 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
         )
         .with_help("set RUSTC_WORKSPACE_WRAPPER to it, and it is called as well"));
     }
-    let place = Place::of(&order)?;
+    let copies = CopyFolder::of(&order)?;
     let mut folders = BTreeMap::new();
     let mut calls = cargo(&order);
     for (name, triple) in &targets {
-        let folder = copy::make(place.folder(), triple, &rustc.libc(triple)?, &order, output)?;
+        let folder = copy::make(copies.folder(), triple, &rustc.libc(triple)?, &order, output)?;
         calls.env(wrapper::folder_variable(name), &folder);
         folders.insert(name.clone(), folder);
     }
-    let report = tempfile::Builder::new().prefix("report-").tempfile_in(place.folder());
-    let report = report.map_err(Failure::io("write in", place.folder()))?;
+    let report = tempfile::Builder::new().prefix("report-").tempfile_in(copies.folder());
+    let report = report.map_err(Failure::io("write in", copies.folder()))?;
     let expected = Expected { malloc: order.donor.map(|donor| donor.name.to_owned()), strings: order.strings };
     let mut session = Session { folders, expected, report: report.path().to_owned(), ..Session::default() };
     let itself = session.begin(&mut calls, &configuration, &rustc)?;
-    calls.env("RUSTDOC", link_as_rustdoc(&place, &itself)?);
+    calls.env("RUSTDOC", link_as_rustdoc(&copies, &itself)?);
     let ended = call(calls, &order, &session, output);
     conclude(ended?, &order, report.path(), output)
 }
@@ -176,15 +176,15 @@ pub(super) fn targets(
 }
 
 /// The place of grafted copies.
-pub(super) enum Place {
+pub(super) enum CopyFolder {
     /// In the project's target folder.
     Target(PathBuf),
     /// A temporary folder: `cargo install` of a remote package has no target folder.
     Passing(TempDir),
 }
 
-impl Place {
-    pub(super) fn of(order: &Order) -> Result<Place, Failure> {
+impl CopyFolder {
+    pub(super) fn of(order: &Order) -> Result<CopyFolder, Failure> {
         let given = order.path("--target-dir");
         let given =
             given.or_else(|| std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty()).map(PathBuf::from));
@@ -192,19 +192,19 @@ impl Place {
             (Some(folder), _) => std::path::absolute(&folder).unwrap_or(folder),
             (None, CargoCommand::Install) if order.path("--path").is_none() => {
                 let folder = tempfile::Builder::new().prefix("cargo-allograft-").tempdir();
-                return folder.map(Place::Passing).map_err(Failure::io("write in", &std::env::temp_dir()));
+                return folder.map(CopyFolder::Passing).map_err(Failure::io("write in", &std::env::temp_dir()));
             }
             (None, _) => target_folder(order)?,
         };
         let folder = target.join("allograft");
         fs::create_dir_all(&folder).map_err(Failure::io("write in", &folder))?;
-        Ok(Place::Target(folder))
+        Ok(CopyFolder::Target(folder))
     }
 
     pub(super) fn folder(&self) -> &Path {
         match self {
-            Place::Target(folder) => folder,
-            Place::Passing(folder) => folder.path(),
+            CopyFolder::Target(folder) => folder,
+            CopyFolder::Passing(folder) => folder.path(),
         }
     }
 }
@@ -233,8 +233,8 @@ fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
 }
 
 /// Returns a link to this program, by whose name it knows that it has to act as rustdoc.
-fn link_as_rustdoc(place: &Place, itself: &Path) -> Result<PathBuf, Failure> {
-    let folder = place.folder().join("bin");
+fn link_as_rustdoc(copies: &CopyFolder, itself: &Path) -> Result<PathBuf, Failure> {
+    let folder = copies.folder().join("bin");
     let link = folder.join("rustdoc");
     if fs::read_link(&link).is_ok_and(|to| to == itself) {
         return Ok(link);

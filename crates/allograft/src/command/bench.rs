@@ -29,7 +29,7 @@ use crate::command::verdict;
 use crate::failure::Failure;
 use crate::output::Output;
 pub(crate) use arms::{Arm, Libc};
-pub(crate) use host::Host;
+pub(crate) use host::StockMusl;
 pub(crate) use template::quoted;
 
 /// Measure a program, or the suite, with stock musl and with each donor, and say what to take
@@ -192,7 +192,7 @@ pub(crate) struct Linked<'l> {
     pub(crate) programs: Vec<Result<PathBuf, String>>,
     /// What builds it, to which a donor can be added.
     pub(crate) command: String,
-    pub(crate) host: &'l Host,
+    pub(crate) host: &'l StockMusl,
     /// Where the programs are; removed in the end.
     pub(crate) folder: tempfile::TempDir,
 }

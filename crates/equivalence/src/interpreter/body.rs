@@ -41,7 +41,7 @@ pub(super) struct Decoded<I> {
 }
 
 #[derive(Debug)]
-pub(super) struct Step<I> {
+pub(super) struct Linked<I> {
     address: u64,
     behind: u64,
     pub(super) instruction: I,
@@ -67,13 +67,13 @@ struct Record {
 /// A function, as far as direct branches and calls lead.
 #[derive(Debug)]
 pub(super) struct Body<I> {
-    pub(super) steps: Vec<Step<I>>,
+    pub(super) steps: Vec<Linked<I>>,
 }
 
 impl<I> Body<I> {
     /// Follows the flow of control from `start` on. The first instruction has the index 0.
     pub(super) fn read(start: u64, decode: impl Fn(u64) -> Result<Decoded<I>, Unproven>) -> Result<Body<I>, Unproven> {
-        let mut steps: Vec<Step<I>> = Vec::new();
+        let mut steps: Vec<Linked<I>> = Vec::new();
         let mut places: HashMap<u64, usize> = HashMap::new();
         let mut open = vec![start];
         while let Some(mut at) = open.pop() {
@@ -84,7 +84,7 @@ impl<I> Body<I> {
                 let Decoded { instruction, flow, behind } = decode(at)?;
                 places.insert(at, steps.len());
                 let (next, target, record) = (NOWHERE, NOWHERE, Record::default());
-                steps.push(Step { address: at, behind, instruction, flow, next, target, record });
+                steps.push(Linked { address: at, behind, instruction, flow, next, target, record });
                 match (flow.target(), flow.goes_on()) {
                     (None, false) => break,
                     (Some(target), false) => at = target,

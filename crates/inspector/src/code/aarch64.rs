@@ -1,6 +1,6 @@
 //! A64 instructions (Arm Architecture Reference Manual, C4.1).
 
-use super::{Step, Store};
+use super::{Decoded, Store};
 
 fn words<'a>(start: u64, data: &'a [u8]) -> impl Iterator<Item = (u64, u32)> + 'a {
     let words = data.chunks_exact(4).map(|raw| u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]));
@@ -14,7 +14,7 @@ fn target(address: u64, word: u32, low: u32, bits: u32) -> u64 {
     address.wrapping_add_signed(i64::from(field) * 4)
 }
 
-pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Step> {
+pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Decoded> {
     let (_, word) = words(address, bytes.get(..4)?).next()?;
     let (mut falls_through, mut branch) = (true, None);
     if word >> 26 == 0b00_0101 {
@@ -33,7 +33,7 @@ pub(super) fn step(address: u64, bytes: &[u8]) -> Option<Step> {
         // BRK, UDF
         falls_through = false;
     }
-    Some(Step { length: 4, falls_through, target: branch, store: store(word) })
+    Some(Decoded { length: 4, falls_through, target: branch, store: store(word) })
 }
 
 /// STURB Wt, [Xn, #-3] and STURH Wt, [Xn, #-2]. Another instruction loads the 0xff. Therefore this looks for the pair
@@ -105,7 +105,7 @@ pub(super) fn callees(start: u64, data: &[u8]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn one(word: u32) -> Step {
+    fn one(word: u32) -> Decoded {
         step(0x1000, &word.to_le_bytes()).unwrap()
     }
 

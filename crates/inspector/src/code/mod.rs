@@ -30,7 +30,7 @@ pub(crate) struct Code<'a> {
 
 /// One instruction, as far as control flow and `free` need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Step {
+struct Decoded {
     /// Bytes.
     length: u64,
     /// Whether control may reach the next instruction in memory. A call counts as returning.
@@ -81,7 +81,7 @@ impl<'a> Code<'a> {
         })
     }
 
-    fn step(&self, address: u64) -> Option<Step> {
+    fn step(&self, address: u64) -> Option<Decoded> {
         let bytes = self.at(address)?;
         match self.arch {
             Arch::X86_64 => x86::step(64, address, bytes),
@@ -92,7 +92,7 @@ impl<'a> Code<'a> {
 
     /// Returns every instruction that can be reached from `start` without a return or a jump through a register,
     /// ordered by address. `None` if there are too many.
-    fn reachable(&self, start: u64) -> Option<Vec<(u64, Step)>> {
+    fn reachable(&self, start: u64) -> Option<Vec<(u64, Decoded)>> {
         let mut seen = HashSet::new();
         let mut waiting = vec![start];
         let mut steps = Vec::new();

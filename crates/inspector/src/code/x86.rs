@@ -3,9 +3,9 @@
 use iced_x86::{Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use memchr::{memchr_iter, memchr2_iter};
 
-use super::{Step, Store};
+use super::{Decoded, Store};
 
-pub(super) fn step(bits: u32, address: u64, bytes: &[u8]) -> Option<Step> {
+pub(super) fn step(bits: u32, address: u64, bytes: &[u8]) -> Option<Decoded> {
     let mut decoder = Decoder::with_ip(bits, bytes.get(..15).unwrap_or(bytes), address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     if instruction.is_invalid() {
@@ -19,7 +19,7 @@ pub(super) fn step(bits: u32, address: u64, bytes: &[u8]) -> Option<Step> {
         matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch);
     let near = matches!(instruction.op0_kind(), OpKind::NearBranch32 | OpKind::NearBranch64);
     let target = (branches && near).then(|| instruction.near_branch_target());
-    Some(Step { length: instruction.len() as u64, falls_through, target, store: store(&instruction) })
+    Some(Decoded { length: instruction.len() as u64, falls_through, target, store: store(&instruction) })
 }
 
 fn store(instruction: &Instruction) -> Option<Store> {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::code::Code;
-use crate::elf::{Elf, Place, Symbol};
+use crate::elf::{Definition, Elf, Symbol};
 use crate::report::name;
 
 /// The depth to which calls are followed from a function.
@@ -66,7 +66,7 @@ pub(crate) fn reached(elf: &Elf<'_>, start: &Symbol<'_>) -> Option<(&'static str
     let functions: HashMap<u64, &Symbol<'_>> = elf
         .symbols
         .iter()
-        .filter(|symbol| symbol.is_defined() && symbol.size > 0 && matches!(symbol.place, Place::Section(_)))
+        .filter(|symbol| symbol.is_defined() && symbol.size > 0 && matches!(symbol.place, Definition::Section(_)))
         .map(|symbol| (symbol.value, symbol))
         .collect();
     let mut seen = HashSet::from([start.value]);

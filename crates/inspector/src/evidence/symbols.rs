@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use memchr::memmem;
 
-use crate::elf::{Place, STB_GLOBAL, STB_LOCAL, Symbol};
+use crate::elf::{Definition, STB_GLOBAL, STB_LOCAL, Symbol};
 use crate::report::name;
 
 /// Names that musl's string functions share among themselves (musl: src/string/). Only musl has these. The other names
@@ -111,7 +111,7 @@ impl<'a> Marks<'a> {
     pub(crate) fn same(&self, one: &str, other: &str) -> bool {
         let pair = self.symbol(one).zip(self.symbol(other));
         pair.is_some_and(|(one, other)| {
-            (one.value, one.place) == (other.value, other.place) && one.place != Place::Common
+            (one.value, one.place) == (other.value, other.place) && one.place != Definition::Common
         })
     }
 
@@ -270,7 +270,7 @@ mod tests {
     use crate::elf::STB_WEAK;
 
     fn symbol(name: &str, value: u64, binding: u8) -> Symbol<'_> {
-        Symbol { name: name.as_bytes(), value, size: 8, place: Place::Section(1), binding, kind: 2, visibility: 0 }
+        Symbol { name: name.as_bytes(), value, size: 8, place: Definition::Section(1), binding, kind: 2, visibility: 0 }
     }
 
     #[test]

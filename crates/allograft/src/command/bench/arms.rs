@@ -19,7 +19,7 @@ pub(crate) struct Arm {
 #[derive(Debug, Clone)]
 pub(crate) enum Libc {
     Stock,
-    Graft(Graft),
+    Graft(ArmGraft),
     /// This machine's, by a build command of its own.
     Glibc,
     /// Stock, with an allocator before it that never frees.
@@ -28,18 +28,18 @@ pub(crate) enum Libc {
 
 /// What is grafted, as `allograft graft` takes it.
 #[derive(Debug, Clone)]
-pub(crate) struct Graft {
+pub(crate) struct ArmGraft {
     /// None: string functions alone.
     pub(crate) donor: Option<&'static donors::Donor>,
     pub(super) profile: Option<String>,
     pub(super) settings: Vec<(String, i64)>,
     pub(crate) strings: bool,
-    place: Place,
+    kind: HostKind,
 }
 
 /// What donors go into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum HostKind {
     /// A libc.a: with a donor, string functions go in.
     Archive,
     /// A linked executable: they go in only on request.
@@ -48,10 +48,10 @@ pub(super) enum Place {
     Shared,
 }
 
-impl Place {
+impl HostKind {
     /// Whether string functions go in with a donor if nobody says anything.
     fn has_strings(self) -> bool {
-        self == Place::Archive
+        self == HostKind::Archive
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) const ALL: &str = "all";
 const PROFILES: &str = "profiles";
 
 /// The arms of that list, stock first; without one, `all`.
-pub(super) fn read(list: Option<&[String]>, arch: Arch, place: Place) -> Result<Vec<Arm>, Failure> {
+pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Result<Vec<Arm>, Failure> {
     let mut arms = vec![Arm { name: STOCK.to_owned(), libc: Libc::Stock }];
     let mut typed: Vec<String> = Vec::new();
     for name in list.unwrap_or(&[ALL.to_owned()]) {
@@ -83,7 +83,7 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch, place: Place) -> Result<
         };
         for name in several {
             if arms.iter().all(|arm| arm.name != name) {
-                arms.push(one(&name, arch, place)?);
+                arms.push(one(&name, arch, kind)?);
             }
         }
     }
@@ -97,12 +97,12 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch, place: Place) -> Result<
 pub(super) fn fitting(
     list: &[String],
     arch: Arch,
-    place: Place,
+    kind: HostKind,
     fits: impl Fn(&donors::Donor) -> bool,
     program: &str,
     help: &str,
 ) -> Result<Vec<Arm>, Failure> {
-    let arms = read(Some(list), arch, place)?;
+    let arms = read(Some(list), arch, kind)?;
     let unfit = arms.iter().find(|arm| match &arm.libc {
         Libc::Stock => false,
         Libc::Graft(graft) => !graft.donor.is_some_and(&fits),
@@ -136,14 +136,14 @@ pub(super) fn with_strings(donor: &donors::Donor) -> String {
     format!("{}:{STRINGS}", donor.name)
 }
 
-fn one(text: &str, arch: Arch, place: Place) -> Result<Arm, Failure> {
+fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
     let libc = match name {
         STOCK => Libc::Stock,
         GLIBC => Libc::Glibc,
         BUMP => Libc::Bump,
-        STRINGS => Libc::Graft(Graft { donor: None, profile: None, settings: Vec::new(), strings: true, place }),
+        STRINGS => Libc::Graft(ArmGraft { donor: None, profile: None, settings: Vec::new(), strings: true, kind }),
         _ => {
             let known = || donors::all().iter().map(|donor| donor.name).collect::<Vec<_>>().join(", ");
             let donor = donors::find(name).ok_or_else(|| {
@@ -156,8 +156,8 @@ fn one(text: &str, arch: Arch, place: Place) -> Result<Arm, Failure> {
             if !donor.supports(arch) {
                 return Err(Failure::usage(format!("donor `{name}` is not for {arch}")));
             }
-            let strings = place.has_strings();
-            let mut graft = Graft { donor: Some(donor), profile: None, settings: Vec::new(), strings, place };
+            let strings = kind.has_strings();
+            let mut graft = ArmGraft { donor: Some(donor), profile: None, settings: Vec::new(), strings, kind };
             for part in parts.by_ref() {
                 graft.add(part, donor)?;
             }
@@ -170,11 +170,11 @@ fn one(text: &str, arch: Arch, place: Place) -> Result<Arm, Failure> {
     }
 }
 
-impl Graft {
+impl ArmGraft {
     fn add(&mut self, part: &str, donor: &donors::Donor) -> Result<(), Failure> {
         if part == ONLY {
             self.strings = false;
-        } else if part == STRINGS && self.place != Place::Shared {
+        } else if part == STRINGS && self.kind != HostKind::Shared {
             self.strings = true;
         } else if let Some((key, value)) = part.split_once('=') {
             let value =
@@ -215,7 +215,7 @@ impl Graft {
     fn command(&self, host: &str) -> String {
         let mut words = vec!["allograft graft".to_owned(), super::template::quoted(host)];
         words.push(format!("--donor {}", self.donor.map_or("none", |donor| donor.name)));
-        let strings = match (self.strings, self.place.has_strings()) {
+        let strings = match (self.strings, self.kind.has_strings()) {
             (true, false) => " --strings on",
             (false, true) => " --strings off",
             _ => "",
@@ -262,26 +262,26 @@ impl Arm {
 mod tests {
     use super::*;
 
-    fn graft_into(place: Place, text: &str) -> Graft {
-        match one(text, Arch::X86_64, place).unwrap().libc {
+    fn graft_into(kind: HostKind, text: &str) -> ArmGraft {
+        match one(text, Arch::X86_64, kind).unwrap().libc {
             Libc::Graft(graft) => graft,
             other => panic!("{other:?}"),
         }
     }
 
-    fn graft(text: &str) -> Graft {
-        graft_into(Place::Archive, text)
+    fn graft(text: &str) -> ArmGraft {
+        graft_into(HostKind::Archive, text)
     }
 
     /// A linked executable keeps its string functions unless the command says otherwise.
     #[test]
     fn string_functions_are_asked_for_where_they_do_not_come_by_themselves() {
-        let command = |text| graft_into(Place::Executable, text).command("./server");
+        let command = |text| graft_into(HostKind::Executable, text).command("./server");
         assert_eq!(command("mimalloc"), "allograft graft ./server --donor mimalloc");
         assert_eq!(command("mimalloc:only"), "allograft graft ./server --donor mimalloc");
         assert_eq!(command("mimalloc:strings"), "allograft graft ./server --donor mimalloc --strings on");
         assert_eq!(graft("mimalloc:strings").command("libc.a"), "allograft graft libc.a --donor mimalloc");
-        assert!(one("mimalloc:strings", Arch::X86_64, Place::Shared).is_err());
+        assert!(one("mimalloc:strings", Arch::X86_64, HostKind::Shared).is_err());
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
     fn stock_comes_first_once() {
         let names = |list: &[&str]| {
             let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
-            read(Some(&list), Arch::X86_64, Place::Archive)
+            read(Some(&list), Arch::X86_64, HostKind::Archive)
                 .map(|arms| arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&["mimalloc", "stock"]).unwrap(), ["stock", "mimalloc"]);
@@ -314,7 +314,7 @@ mod tests {
         let profiles = names(&["profiles", "mimalloc", "all"]).unwrap();
         assert!(profiles.contains(&"mimalloc:small".to_owned()), "{profiles:?}");
         assert_eq!(profiles.iter().filter(|name| *name == "mimalloc").count(), 1);
-        let all = read(None, Arch::X86_64, Place::Archive).unwrap();
+        let all = read(None, Arch::X86_64, HostKind::Archive).unwrap();
         assert!(all.len() > donors::all().len() && all[1].name == "strings");
     }
 }

@@ -8,7 +8,7 @@ use donors::Donor;
 use format::Arch;
 use hosts::Request;
 
-use super::arms::{self, Arm, Libc, Place};
+use super::arms::{self, Arm, HostKind, Libc};
 use super::preparation::native;
 use crate::failure::Failure;
 
@@ -63,7 +63,7 @@ impl Executable {
             every.join(", ")
         );
         let fits = |donor: &Donor| donor.has_blob(self.arch);
-        let arms = arms::fitting(&list, self.arch, Place::Executable, fits, "a linked executable", &help)?;
+        let arms = arms::fitting(&list, self.arch, HostKind::Executable, fits, "a linked executable", &help)?;
         Ok((arms, without))
     }
 

@@ -10,7 +10,7 @@ use super::arms::{Arm, Libc};
 use crate::failure::Failure;
 
 /// A stock musl.
-pub(crate) struct Host {
+pub(crate) struct StockMusl {
     /// As it was given.
     pub(super) typed: String,
     /// The libc.a.
@@ -35,9 +35,9 @@ fn usual() -> [PathBuf; 4] {
     .map(PathBuf::from)
 }
 
-impl Host {
+impl StockMusl {
     /// The one given, a `libc.a` or its folder, or the one of this machine.
-    pub(crate) fn find(given: Option<&Path>) -> Result<Host, Failure> {
+    pub(crate) fn find(given: Option<&Path>) -> Result<StockMusl, Failure> {
         let libc = match given {
             Some(path) if path.is_dir() => path.join("libc.a"),
             Some(path) => path.to_owned(),
@@ -68,7 +68,7 @@ impl Host {
         let folder = libc.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize().map_err(Failure::io("read", folder))?;
         let sha256 = hosts::sha256(&bytes);
-        Ok(Host { typed: libc.display().to_string(), libc, folder, stock, sha256, arch })
+        Ok(StockMusl { typed: libc.display().to_string(), libc, folder, stock, sha256, arch })
     }
 
     /// Whether there are string functions of ours for it.

@@ -31,7 +31,7 @@ pub(super) fn measure(
     interrupted: &Arc<AtomicBool>,
 ) -> Result<Results, Failure> {
     let plan = Plan { budget: work.budget, ..plan };
-    let mut bench = Bench { work: &work, clock: SystemClock::default(), output, interrupted };
+    let mut bench = Measurement { work: &work, clock: SystemClock::default(), output, interrupted };
     let (mut opened, left_out) = bench.open(&plan)?;
     bench.go_on(&mut opened)?;
     let mut warnings = work.warnings.clone();
@@ -64,14 +64,14 @@ pub(super) fn measure(
     results.as_kept().map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")))
 }
 
-struct Bench<'b> {
+struct Measurement<'b> {
     work: &'b Work,
     clock: SystemClock,
     output: &'b Output,
     interrupted: &'b Arc<AtomicBool>,
 }
 
-impl<'b> Bench<'b> {
+impl<'b> Measurement<'b> {
     fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }

@@ -15,7 +15,7 @@ use inspector::{Kind, Libc as Found, Link};
 use measure::case::Invocation;
 use measure::results::Origin;
 
-use super::arms::{self, Arm, Graft, Libc};
+use super::arms::{self, Arm, ArmGraft, Libc};
 use super::template;
 use crate::failure::Failure;
 use crate::tuning;
@@ -92,12 +92,12 @@ impl Preloaded {
         let help = format!("these can be preloaded: {}", every.join(", "));
         let fits = |donor: &donors::Donor| donor.has_library(self.arch);
         let list = list.unwrap_or(&every);
-        arms::fitting(list, self.arch, arms::Place::Shared, fits, "a dynamic program", &help)
+        arms::fitting(list, self.arch, arms::HostKind::Shared, fits, "a dynamic program", &help)
     }
 
     /// The arm's shared object in `folder`, tried out; an empty path for stock.
     pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
-        let Libc::Graft(graft @ Graft { donor: Some(donor), .. }) = &arm.libc else { return Ok(PathBuf::new()) };
+        let Libc::Graft(graft @ ArmGraft { donor: Some(donor), .. }) = &arm.libc else { return Ok(PathBuf::new()) };
         let library = folder.join(format!("lib{}.so", donor.name));
         if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
             let message =
@@ -178,7 +178,7 @@ impl Preloaded {
     }
 
     /// The commands that make the shared object and use it.
-    fn applied(&self, graft: &Graft, server: Option<&str>) -> String {
+    fn applied(&self, graft: &ArmGraft, server: Option<&str>) -> String {
         let name = graft.donor.map_or(arms::STOCK, |donor| donor.name);
         let target = format!("{}-linux-{}", self.arch.name(), self.libc);
         let words: Vec<String> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();

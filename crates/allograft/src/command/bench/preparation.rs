@@ -10,9 +10,9 @@ use measure::case::{self, Case, Invocation};
 use measure::results::{Input, Origin};
 use tempfile::TempDir;
 
-use super::arms::{self, Arm, Libc, Place};
+use super::arms::{self, Arm, HostKind, Libc};
 use super::executable::Executable;
-use super::host::Host;
+use super::host::StockMusl;
 use super::preloaded::Preloaded;
 use super::program::{Line, Recipe};
 use super::{Bench, Linked, OF_A_PROGRAM, Work, interruption, render, suite, template, typed};
@@ -37,7 +37,7 @@ impl Bench {
                 "name a linked one behind `--`, or say how it is built: `--build 'CMD with {libdir} and {out}'`",
             ));
         }
-        let host = Host::find(self.host.as_deref())?;
+        let host = StockMusl::find(self.host.as_deref())?;
         let choice = suite::Choice {
             names: &self.suite,
             donors: self.donors.as_deref(),
@@ -99,7 +99,7 @@ impl Bench {
         }
         self.check_server()?;
         self.reaches(&self.line(&self.command))?;
-        let arms = arms::read(self.donors.as_deref(), arch, Place::Archive)?;
+        let arms = arms::read(self.donors.as_deref(), arch, HostKind::Archive)?;
         match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Bump)) {
             None => Ok(arms),
             Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))),
@@ -184,11 +184,11 @@ impl Bench {
         recipe.check()?;
         let line = self.line(&self.command);
         self.reaches(&line)?;
-        let host = Host::find(self.host.as_deref())?;
+        let host = StockMusl::find(self.host.as_deref())?;
         native(&host.typed, host.arch)?;
-        let mut arms = arms::read(self.donors.as_deref(), host.arch, Place::Archive)?;
+        let mut arms = arms::read(self.donors.as_deref(), host.arch, HostKind::Archive)?;
         if self.build_glibc.is_some() && arms.iter().all(|arm| arm.name != arms::GLIBC) {
-            arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch, Place::Archive)?.into_iter().skip(1));
+            arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch, HostKind::Archive)?.into_iter().skip(1));
         }
         let folder = scratch()?;
         let built = make_all(&arms, 1, output, interrupted, |arm, number| {

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use measure::case::{Invocation, Load};
 
-use super::arms::{Arm, Graft, Libc};
-use super::host::Host;
+use super::arms::{Arm, ArmGraft, Libc};
+use super::host::StockMusl;
 use super::template::{filled, has, quoted};
 use crate::failure::Failure;
 use crate::tuning;
@@ -44,7 +44,7 @@ impl Recipe<'_> {
     }
 
     /// Builds the arm's program in `folder`; the error is a sentence on why it is not there.
-    pub(super) fn make(&self, arm: &Arm, host: &Host, folder: &Path) -> Result<PathBuf, Failure> {
+    pub(super) fn make(&self, arm: &Arm, host: &StockMusl, folder: &Path) -> Result<PathBuf, Failure> {
         let (libdir, out) = (folder.join("lib"), folder.join("program"));
         fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
         let mut template = self.build;
@@ -81,7 +81,7 @@ impl Recipe<'_> {
 }
 
 /// The donors' objects, options baked in, as files.
-fn write_objects(graft: &Graft, host: &Host, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn write_objects(graft: &ArmGraft, host: &StockMusl, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let strings = graft.strings.then(donors::strings);
     let mut paths = Vec::new();
     for donor in graft.donor.into_iter().chain(strings) {
@@ -117,11 +117,11 @@ fn build(command: &str, arm: &str) -> Result<(), Failure> {
 }
 
 /// A build that does not take the libc that it is given would measure the same program several times.
-fn carries(arm: &Arm, host: &Host, program: &Path) -> Result<(), Failure> {
+fn carries(arm: &Arm, host: &StockMusl, program: &Path) -> Result<(), Failure> {
     let expected = match &arm.libc {
-        Libc::Graft(Graft { donor: Some(donor), .. }) => Some(donor.name),
+        Libc::Graft(ArmGraft { donor: Some(donor), .. }) => Some(donor.name),
         Libc::Stock => None,
-        Libc::Graft(Graft { donor: None, .. }) | Libc::Glibc | Libc::Bump => return Ok(()),
+        Libc::Graft(ArmGraft { donor: None, .. }) | Libc::Glibc | Libc::Bump => return Ok(()),
     };
     // A script that starts the program, say: nothing is known about that, and nothing wrong.
     let Some(report) = fs::read(program).ok().and_then(|bytes| inspector::inspect(&bytes).ok()) else { return Ok(()) };

@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use measure::case::{Case, Invocation};
 
 use super::arms::{self, Arm, Libc};
-use super::host::Host;
+use super::host::StockMusl;
 use super::preparation::{case_arms, each_or_none, input, make_all, native, scratch};
 use super::{Work, template};
 use crate::failure::Failure;
@@ -86,15 +86,17 @@ pub(super) struct Choice<'c> {
 /// Builds the programs.
 pub(super) fn prepare(
     choice: &Choice<'_>,
-    host: &Host,
+    host: &StockMusl,
     output: &Output,
     budget: Option<Duration>,
     interrupted: &AtomicBool,
 ) -> Result<Work, Failure> {
     native(&host.typed, host.arch)?;
-    let mut arms = arms::read(choice.donors, host.arch, arms::Place::Archive)?;
+    let mut arms = arms::read(choice.donors, host.arch, arms::HostKind::Archive)?;
     if choice.donors.is_none() {
-        arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch, arms::Place::Archive)?.into_iter().skip(1));
+        arms.extend(
+            arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch, arms::HostKind::Archive)?.into_iter().skip(1),
+        );
     }
     let folder = scratch()?;
     let compiler = Compiler::find(choice, host, folder.path())?;
@@ -160,7 +162,7 @@ struct Compiler {
 const FLAGS: [&str; 6] = ["-std=c11", "-O2", "-pthread", "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-fno-pie"];
 
 impl Compiler {
-    fn find(choice: &Choice<'_>, host: &Host, folder: &Path) -> Result<Compiler, Failure> {
+    fn find(choice: &Choice<'_>, host: &StockMusl, folder: &Path) -> Result<Compiler, Failure> {
         let named = std::env::var_os("CC").filter(|cc| !cc.is_empty()).map(PathBuf::from);
         let cc = choice.cc.map(Path::to_owned).or(named).unwrap_or_else(|| PathBuf::from("cc"));
         let include = choice.include.map(Path::to_owned).or_else(|| host.include()).ok_or_else(|| {
@@ -190,7 +192,7 @@ impl Compiler {
     }
 
     /// Every program of the suite for an arm, in `home`.
-    fn make(&self, arm: &Arm, host: &Host, workloads: &[&Workload], home: &Path) -> Result<(), Failure> {
+    fn make(&self, arm: &Arm, host: &StockMusl, workloads: &[&Workload], home: &Path) -> Result<(), Failure> {
         let libdir = home.join("lib");
         host.copy(arm, &libdir)?;
         let bump = home.join("bump.o");

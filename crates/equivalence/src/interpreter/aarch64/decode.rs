@@ -14,7 +14,7 @@ pub(super) const LINK: usize = 30;
 
 /// An instruction that can be executed.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::interpreter) struct Step {
+pub(in crate::interpreter) struct A64Instruction {
     pub(super) address: u64,
     pub(super) operation: Operation,
 }
@@ -81,12 +81,12 @@ pub(super) struct Access {
     pub(super) size: u32,
     /// The number of bytes that the sign is extended to.
     pub(super) signed: Option<u32>,
-    pub(super) place: Place,
+    pub(super) place: Location,
 }
 
 /// The address of a load or a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     // An address that the instruction contains.
     Literal(u64),
     // A register and an offset. After the access the register is changed by `step`.
@@ -121,8 +121,8 @@ pub(super) enum Operation {
     Return { register: u32 },
 }
 
-impl processor::Instruction for Step {
-    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
+impl processor::Instruction for A64Instruction {
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<A64Instruction>, Unproven> {
         let unknown = Unproven::Unknown(address);
         let bits = program.code(address).first_chunk().filter(|_| address.is_multiple_of(4));
         take_apart(address, u32::from_le_bytes(*bits.ok_or(unknown)?))
@@ -141,17 +141,17 @@ impl processor::Instruction for Step {
 
     fn touches_memory(&self) -> bool {
         matches!(self.operation, Operation::Memory(Access { place, .. }) if match place {
-            Place::Literal(_) => false,
-            Place::Based { base, .. } | Place::Index { base, .. } => base != STACK,
+            Location::Literal(_) => false,
+            Location::Based { base, .. } | Location::Index { base, .. } => base != STACK,
         })
     }
 }
 
-pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<Step>, Unproven> {
+pub(super) fn take_apart(address: u64, bits: u32) -> Result<Decoded<A64Instruction>, Unproven> {
     let word = Word { address, bits };
     let flow = flow(word).ok_or(Unproven::Indirect(address))?;
     let operation = operation(word, flow).ok_or(Unproven::Unknown(address))?;
-    Ok(Decoded { instruction: Step { address, operation }, flow, behind: address + 4 })
+    Ok(Decoded { instruction: A64Instruction { address, operation }, flow, behind: address + 4 })
 }
 
 /// A register that may be the zero register.
@@ -359,7 +359,7 @@ fn access(word: Word) -> Option<Access> {
                 2 => (4, Some(8)),
                 _ => return None,
             };
-            let place = Place::Literal(word.target(5, 19));
+            let place = Location::Literal(word.target(5, 19));
             Some(Access { loads: true, registers: [Some(register), None], size, signed, place })
         }
         // Pairs
@@ -371,9 +371,9 @@ fn access(word: Word) -> Option<Access> {
             };
             let by = word.signed(15, 7) * i64::from(size);
             let place = match word.field(23, 2) {
-                1 => Place::Based { base, by: 0, step: Some(by) },
-                3 => Place::Based { base, by, step: Some(by) },
-                _ => Place::Based { base, by, step: None },
+                1 => Location::Based { base, by: 0, step: Some(by) },
+                3 => Location::Based { base, by, step: Some(by) },
+                _ => Location::Based { base, by, step: None },
             };
             let registers = [Some(register), Some(general(word, 10))];
             Some(Access { loads: word.bit(22), registers, size, signed: None, place })
@@ -381,13 +381,13 @@ fn access(word: Word) -> Option<Access> {
         () if word.is(0x3a00_0000, 0x3800_0000) => {
             let near = word.signed(12, 9);
             let place = match (word.bit(24), word.bit(21), word.field(10, 2)) {
-                (true, ..) => Place::Based { base, by: i64::from(word.field(10, 12)) * i64::from(size), step: None },
-                (false, false, 0) => Place::Based { base, by: near, step: None },
-                (false, false, 1) => Place::Based { base, by: 0, step: Some(near) },
-                (false, false, 3) => Place::Based { base, by: near, step: Some(near) },
+                (true, ..) => Location::Based { base, by: i64::from(word.field(10, 12)) * i64::from(size), step: None },
+                (false, false, 0) => Location::Based { base, by: near, step: None },
+                (false, false, 1) => Location::Based { base, by: 0, step: Some(near) },
+                (false, false, 3) => Location::Based { base, by: near, step: Some(near) },
                 (false, true, 2) if word.bit(14) => {
                     let by = if word.bit(12) { size.trailing_zeros() } else { 0 };
-                    Place::Index { base, index: extended(word, general(word, 16), by) }
+                    Location::Index { base, index: extended(word, general(word, 16), by) }
                 }
                 _ => return None,
             };

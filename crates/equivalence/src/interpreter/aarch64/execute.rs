@@ -1,11 +1,11 @@
 //! The effect of instructions (Arm Architecture Reference Manual, C6.2).
 
-use super::decode::{Access, Around, Bits, Operation, Place, Product, Shift, Single, Source, Step};
+use super::decode::{A64Instruction, Access, Around, Bits, Location, Operation, Product, Shift, Single, Source};
 use super::flags::Flags;
 use super::processor::{OfAlignment, Processor, Value, WHOLE};
 use crate::Unproven;
 
-pub(super) fn execute(p: &mut Processor<'_>, step: &Step) -> Result<(), Unproven> {
+pub(super) fn execute(p: &mut Processor<'_>, step: &A64Instruction) -> Result<(), Unproven> {
     let address = step.address;
     match step.operation {
         Operation::Nothing | Operation::Branch(_) | Operation::Return { .. } => {}
@@ -236,12 +236,12 @@ fn memory(p: &mut Processor<'_>, access: &Access, address: u64) -> Result<(), Un
         if value.known == WHOLE { Ok((value.bits.wrapping_add_signed(by), value.of_code)) } else { Err(unset) }
     };
     let (mut at, of_code, changed) = match access.place {
-        Place::Literal(at) => (at, true, None),
-        Place::Based { base, by, step } => {
+        Location::Literal(at) => (at, true, None),
+        Location::Based { base, by, step } => {
             let (at, of_code) = place(p, base, by)?;
             (at, of_code, step.map(|step| (base, step)))
         }
-        Place::Index { base, index } => {
+        Location::Index { base, index } => {
             let index = operand(p, index, true);
             if index.known != WHOLE {
                 return Err(unset);

@@ -1,6 +1,6 @@
 //! Registers, and one run of a function.
 
-use super::decode::{Condition, LINK, Operation, STACK, Step, ZERO};
+use super::decode::{A64Instruction, Condition, LINK, Operation, STACK, ZERO};
 use super::flags::Flags;
 use crate::Unproven;
 use crate::interpreter::Argument;
@@ -93,7 +93,7 @@ impl Processor<'_> {
 }
 
 impl<'a> processor::Processor<'a> for Processor<'a> {
-    type Instruction = Step;
+    type Instruction = A64Instruction;
 
     fn new(memory: Memory<'a>) -> Processor<'a> {
         Processor {
@@ -141,11 +141,11 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         Ok((self.registers[0].bits, self.registers[0].known))
     }
 
-    fn execute(&mut self, step: &Step) -> Result<(), Unproven> {
+    fn execute(&mut self, step: &A64Instruction) -> Result<(), Unproven> {
         super::execute::execute(self, step)
     }
 
-    fn decide(&self, step: &Step) -> Result<(bool, bool), Unproven> {
+    fn decide(&self, step: &A64Instruction) -> Result<(bool, bool), Unproven> {
         let Operation::Branch(condition) = step.operation else {
             return Err(Unproven::Unknown(step.address));
         };
@@ -169,12 +169,12 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         }
     }
 
-    fn enter(&mut self, step: &Step) -> Result<u64, Unproven> {
+    fn enter(&mut self, step: &A64Instruction) -> Result<u64, Unproven> {
         self.registers[LINK] = Value::of(step.address + 4, WHOLE);
         Ok(step.address + 4)
     }
 
-    fn leave(&mut self, step: &Step, expected: Option<u64>) -> Result<(), Unproven> {
+    fn leave(&mut self, step: &A64Instruction, expected: Option<u64>) -> Result<(), Unproven> {
         let Operation::Return { register } = step.operation else {
             return Err(Unproven::Unknown(step.address));
         };

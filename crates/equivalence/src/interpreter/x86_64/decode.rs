@@ -12,20 +12,20 @@ pub(in crate::interpreter) type Execution = fn(&mut Processor<'_>, &Instruction)
 
 /// An instruction that can be executed.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::interpreter) struct Step {
+pub(in crate::interpreter) struct X64Instruction {
     pub(super) instruction: Instruction,
     pub(super) execution: Execution,
 }
 
-impl processor::Instruction for Step {
-    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<Step>, Unproven> {
+impl processor::Instruction for X64Instruction {
+    fn decode(program: &dyn Program, address: u64) -> Result<Decoded<X64Instruction>, Unproven> {
         let bytes = program.code(address);
         let bytes = &bytes[..bytes.len().min(15)];
         let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
         let execution =
             execution(&instruction).filter(|_| !instruction.is_invalid()).ok_or(Unproven::Unknown(address))?;
         let flow = flow(&instruction).ok_or(Unproven::Indirect(address))?;
-        Ok(Decoded { instruction: Step { instruction, execution }, flow, behind: instruction.next_ip() })
+        Ok(Decoded { instruction: X64Instruction { instruction, execution }, flow, behind: instruction.next_ip() })
     }
 
     fn number(&self) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use iced_x86::{Instruction, OpKind, Register};
 
-use super::decode::{Step, unknown, unset};
+use super::decode::{X64Instruction, unknown, unset};
 use super::flags::{Flags, mask};
 use crate::Unproven;
 use crate::interpreter::Argument;
@@ -46,7 +46,7 @@ pub(in crate::interpreter) struct Processor<'a> {
 }
 
 impl<'a> processor::Processor<'a> for Processor<'a> {
-    type Instruction = Step;
+    type Instruction = X64Instruction;
 
     fn new(memory: Memory<'a>) -> Processor<'a> {
         Processor {
@@ -106,23 +106,23 @@ impl<'a> processor::Processor<'a> for Processor<'a> {
         Ok((self.general[RAX], self.known[RAX]))
     }
 
-    fn execute(&mut self, step: &Step) -> Result<(), Unproven> {
+    fn execute(&mut self, step: &X64Instruction) -> Result<(), Unproven> {
         (step.execution)(self, &step.instruction)
     }
 
-    fn decide(&self, Step { instruction, .. }: &Step) -> Result<(bool, bool), Unproven> {
+    fn decide(&self, X64Instruction { instruction, .. }: &X64Instruction) -> Result<(bool, bool), Unproven> {
         if !instruction.is_jcc_short_or_near() {
             return Err(unknown(instruction));
         }
         Ok((self.flags.hold(instruction.condition_code()).ok_or(unset(instruction))?, self.flags_of_alignment))
     }
 
-    fn enter(&mut self, step: &Step) -> Result<u64, Unproven> {
+    fn enter(&mut self, step: &X64Instruction) -> Result<u64, Unproven> {
         self.push(u128::from(step.instruction.next_ip()), u16::MAX)?;
         Ok(self.general[RSP])
     }
 
-    fn leave(&mut self, _: &Step, expected: Option<u64>) -> Result<(), Unproven> {
+    fn leave(&mut self, _: &X64Instruction, expected: Option<u64>) -> Result<(), Unproven> {
         match expected {
             None => Ok(()),
             Some(stack) if stack == self.general[RSP] => {
