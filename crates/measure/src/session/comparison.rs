@@ -295,7 +295,7 @@ impl<'s> Comparison<'s> {
     /// Makes more runs for memory, for up to a quarter of the time.
     fn memory(&mut self, aim: Duration, tools: &mut Tools<'_>) {
         let share = self.rounds_left(aim, tools) / 4.0;
-        let fitting = (1..self.plan.memory_runs).rev().find(|runs| to_f64(*runs) <= share);
+        let fitting = (1..self.plan.memory_runs).rev().find(|runs| (*runs as f64) <= share);
         for _ in 0..fitting.unwrap_or(0) {
             for arm in self.order() {
                 if (tools.interrupted)() || self.is_over(tools) {
@@ -364,9 +364,8 @@ impl<'s> Comparison<'s> {
                 return Stopped::Budget;
             }
             let needed = rounds_needed(&logs, self.plan.precision);
-            let needed =
-                needed.map(|needed| needed.clamp(to_f64(self.plan.least_rounds), to_f64(self.plan.most_rounds)));
-            let expected = needed.map(|needed| each.mul_f64((needed - to_f64(self.rounds)).max(1.0)));
+            let needed = needed.map(|needed| needed.clamp(self.plan.least_rounds as f64, self.plan.most_rounds as f64));
+            let expected = needed.map(|needed| each.mul_f64((needed - self.rounds as f64).max(1.0)));
             let left = expected.unwrap_or(Duration::MAX).min(aim.saturating_sub(now));
             (tools.observer)(Progress::Round { round: self.rounds + 1, left: Some(left) });
             if let Some(stopped) = self.counted_round(tools) {
@@ -430,8 +429,4 @@ impl<'s> Comparison<'s> {
         let middle = median(&costs);
         vec![costs.iter().map(|cost| (cost / middle).ln()).collect()]
     }
-}
-
-fn to_f64(count: usize) -> f64 {
-    count as f64
 }
