@@ -3,7 +3,7 @@
 use format::{Arch, DonorKind, Note};
 
 use super::Refusal;
-use super::census::{Census, Entry};
+use super::symbol_table::{Entry, SymbolTable};
 use crate::archive::Archive;
 use crate::donor;
 use relocatable::{Machine, Object, arm};
@@ -57,15 +57,15 @@ const GLIBC: [&str; 3] = ["_IO_2_1_stdin_", "__libc_early_init", "gnu_get_libc_v
 /// # Errors
 /// A graft's note is malformed, or two notes are of one kind.
 pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
-    let (census, _) = Census::take(archive);
+    let (table, _) = SymbolTable::take(archive);
     let [carries, carries_strings] = carried(archive)?;
-    let (libc, evidence) = whose(&census);
-    let machines = Machines::of(&census.entries);
+    let (libc, evidence) = whose(&table);
+    let machines = Machines::of(&table.entries);
     Ok(Survey {
         libc,
         evidence,
         arch: machines.only().and_then(Machine::arch).filter(|arch| unsupported(*arch, archive).is_none()),
-        allocator: census.defines(b"malloc"),
+        allocator: table.defines(b"malloc"),
         carries,
         carries_strings,
     })
@@ -81,9 +81,9 @@ pub fn carried(archive: &Archive<'_>) -> Result<[Option<Note>; 2], Refusal> {
 }
 
 /// The C library, and the symbols that show it.
-pub(super) fn whose(census: &Census<'_>) -> (Libc, Vec<String>) {
+pub(super) fn whose(table: &SymbolTable<'_>) -> (Libc, Vec<String>) {
     let found = |names: &[&str]| -> Vec<String> {
-        names.iter().filter(|name| census.defines(name.as_bytes())).map(|name| (*name).to_owned()).collect()
+        names.iter().filter(|name| table.defines(name.as_bytes())).map(|name| (*name).to_owned()).collect()
     };
     let (musl, glibc) = (found(&MUSL), found(&GLIBC));
     match (musl.len() >= MUSL_ENOUGH, glibc.is_empty()) {
@@ -126,10 +126,8 @@ pub(super) fn carrier(archive: &Archive<'_>, kind: DonorKind) -> Result<Option<(
     let mut carrier: Option<(usize, Note)> = None;
     for (position, member) in archive.members().iter().enumerate() {
         let Some(object) = Object::recognise(member.data) else { continue };
-        let (ordinal, name) = (member.ordinal, || member.display_name());
-        let note =
-            donor::carried(&object, kind).map_err(|source| Refusal::DamagedNote { ordinal, name: name(), source })?;
-        let Some(note) = note else { continue };
+        let damaged = |source| Refusal::DamagedNote { member: member.id(), source };
+        let Some(note) = donor::carried(&object, kind).map_err(damaged)? else { continue };
         if let Some((first, _)) = &carrier {
             return Err(Refusal::SeveralGrafts { first: first + 1, second: position + 1 });
         }
