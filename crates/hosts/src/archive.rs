@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use format::{Arch, DonorKind};
 use inspector::verify::Verified;
@@ -234,7 +235,7 @@ impl Host for ArchiveHost<'_> {
         let any = malloc.as_ref().or_else(|| strings.plan()).ok_or(Error::NothingToGraft)?;
         let (arch, fork_hook) = (any.arch, any.fork_hook);
         let operation = ArchiveOperation { arch, another, malloc, strings, fork_hook };
-        Ok((Operation::Archive(Box::new(operation)), Edited::new(graft)))
+        Ok((Operation::Archive(Arc::new(operation)), Edited::new(graft)))
     }
 
     fn edit(&self, operation: &Operation) -> Result<Edited, Error> {

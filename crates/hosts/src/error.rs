@@ -1,6 +1,5 @@
 //! Why a host was not grafted or not given back, with the exit code; `remedy` is what to do about it.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -208,7 +207,7 @@ pub enum Error {
         folder: PathBuf,
     },
     /// The folder holds `libc.a`s, none of which can be grafted.
-    #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), Listed(.skipped))]
+    #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), listed(.skipped))]
     NothingGraftable {
         /// The folder.
         folder: PathBuf,
@@ -330,16 +329,9 @@ fn stock_functions(kind: DonorKind) -> &'static str {
     }
 }
 
-struct Listed<'a>(&'a [Skipped]);
-
-impl fmt::Display for Listed<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, skipped) in self.0.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "; " };
-            write!(out, "{comma}`{}`: {}", skipped.path.display(), skipped.reason)?;
-        }
-        Ok(())
-    }
+fn listed(skipped: &[Skipped]) -> String {
+    let described = |skipped: &Skipped| format!("`{}`: {}", skipped.path.display(), skipped.reason);
+    skipped.iter().map(described).collect::<Vec<_>>().join("; ")
 }
 
 impl Error {
@@ -372,40 +364,13 @@ impl Error {
             | Error::NoGraft { .. }
             | Error::MalformedRecord { .. }
             | Error::Out { .. } => 2,
-            Error::Unsupported { .. }
-            | Error::Packed { .. }
-            | Error::Refused { .. }
-            | Error::Executable { .. }
-            | Error::NoBlob { .. }
-            | Error::NoStrings { .. }
-            | Error::SelfTest { .. }
-            | Error::Unsound { .. }
-            | Error::Untested { .. }
-            | Error::NoDonorFor { .. }
-            | Error::StockNeeded { .. }
-            | Error::NothingGraftable { .. }
-            | Error::IsBackup { .. }
-            | Error::ChangedMeanwhile { .. }
-            | Error::ChangedSince { .. }
-            | Error::BackupMissing { .. }
-            | Error::BackupChanged { .. }
-            | Error::RecordMissing { .. }
-            | Error::BackupGrafted { .. }
-            | Error::ForeignCompanion { .. }
-            | Error::NoBackup { .. } => 3,
+            // What is neither damaged nor asked for wrongly is refused.
+            _ => 3,
         }
     }
 
     pub(crate) fn nothing_runs(arch: format::Arch) -> String {
         format!("this machine runs no programs for {arch}, and there is no emulator (qemu-{arch}-static, qemu-{arch})")
-    }
-
-    /// Why a graft was not tested, as a clause.
-    pub(crate) fn reason_untested(&self) -> String {
-        match self {
-            Error::Untested { arch, .. } => Error::nothing_runs(*arch),
-            other => other.to_string(),
-        }
     }
 
     /// The remedy.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use format::Note;
 use inspector::verify::Verified;
@@ -80,7 +81,7 @@ impl Host for ExecutableHost<'_> {
         let insert = Insert::new(self.path, arch, donor, &request.settings, strings, VERSION)?;
         let (plan, edited) = self.planned(&insert)?;
         let (malloc, strings) = (insert.malloc.clone(), insert.strings.clone());
-        Ok((Operation::Executable(Box::new(ExecutableOperation { plan, malloc, strings, insert })), edited))
+        Ok((Operation::Executable(Arc::new(ExecutableOperation { plan, malloc, strings, insert })), edited))
     }
 
     fn edit(&self, operation: &Operation) -> Result<Edited, Error> {

@@ -9,7 +9,6 @@ use crate::companion;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::host::{self, Prepared, Ready, record};
-use crate::lock::FolderLocks;
 use crate::out;
 use crate::outcome::{Action, Grafted, Grafts};
 use crate::packed;
@@ -17,7 +16,7 @@ use crate::pending::Pending;
 use crate::place::{Change, Content, Observer, place, sweep, write_file};
 use crate::planner::Planner;
 use crate::proof::Trial;
-use crate::recognise::{Target, recognise};
+use crate::recognise::{Target, read, recognise};
 use crate::record::{Record, backup_path};
 use crate::request::Request;
 use crate::source::Hosts;
@@ -70,11 +69,7 @@ pub(crate) fn graft_observed(
 
 /// Replaces the hosts by their grafts.
 fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> Result<Pending<Grafts>, Error> {
-    let dry_run = planner.request.dry_run;
-    let locks = match dry_run {
-        true => None,
-        false => Some(FolderLocks::take(hosts.candidates.iter().map(PathBuf::as_path), planner.watch)?),
-    };
+    let locks = planner.lock(hosts.candidates.iter().map(PathBuf::as_path))?;
     let several = hosts.candidates.len() > 1;
     let (mut decided, skipped) = hosts.each(planner, |prepared, bytes, planner| {
         let decided = decide(prepared, bytes, planner)?;
@@ -114,32 +109,18 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
 /// Writes the graft of `host` to the file `out`, replacing what is there.
 fn to_file(host: PathBuf, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
     let out = out::file(out, Some(&host))?;
-    let dry_run = planner.request.dry_run;
-    let locks = match dry_run {
-        true => None,
-        false => Some(FolderLocks::take([out.as_path()], planner.watch)?),
-    };
-    if let Some(locks) = &locks {
-        sweep(&out, locks);
-    }
+    let locks = planner.lock([out.as_path()])?;
     let like = File::open(&host).context(&host, "read")?;
-    let (mut written, skipped) = Hosts::file(host).each(planner, |prepared, bytes, planner| {
-        let mut grafted = prepared.elsewhere(out.clone(), dry_run);
-        if dry_run {
-            return Ok((grafted, None));
-        }
-        let (ready, trial) = prepared.prove(bytes, planner)?;
-        grafted.add(trial);
-        let (notes, transaction) = write_file(&out, &ready.graft(bytes)?, Some(&like))?;
-        grafted.notes.extend(notes);
-        Ok((grafted, Some(transaction)))
-    })?;
-    let transactions: Vec<_> = written.iter_mut().filter_map(|(_, transaction)| transaction.take()).collect();
-    let grafts = Grafts::of(written.into_iter().map(|(grafted, _)| grafted).collect(), skipped);
-    Ok(match transactions.into_iter().next() {
-        Some(transaction) => Pending::new(grafts, transaction, locks),
-        None => Pending::nothing(grafts),
-    })
+    let bytes = read(&host)?;
+    let prepared = host::prepare(&*host::read(&host, &bytes)?, &host, &bytes, planner)?;
+    let mut grafted = prepared.elsewhere(out.clone(), planner.request.dry_run);
+    let Some(locks) = locks else { return Ok(Pending::nothing(Grafts::of(vec![grafted], Vec::new()))) };
+    sweep(&out, &locks);
+    let (ready, trial) = prepared.prove(&bytes, planner)?;
+    grafted.add(trial);
+    let (notes, transaction) = write_file(&out, &ready.graft(&bytes)?, Some(&like))?;
+    grafted.notes.extend(notes);
+    Ok(Pending::new(Grafts::of(vec![grafted], Vec::new()), transaction, Some(locks)))
 }
 
 impl Prepared {

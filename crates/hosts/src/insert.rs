@@ -8,6 +8,7 @@ use surgery::donor::DonorObject;
 use transplant::{Blob, Plan};
 
 use crate::error::Error;
+use crate::planner::tuned;
 
 /// A donor, linked, with options and notes filled in.
 #[derive(Debug, Clone)]
@@ -43,7 +44,7 @@ impl Insert {
             true => donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?,
             false => alone,
         };
-        let tuned = DonorObject::parse(object).and_then(|object| object.tuned(settings, allograft)).map_err(wrong)?;
+        let tuned = tuned(donor, object, settings, allograft)?;
         let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
         let mut blob = Blob::parse(linked, &tuned.note(), &tuned.options()).map_err(unfit)?;
         let strings = strings.then(|| strings_note(arch, allograft)).transpose()?;
@@ -69,7 +70,6 @@ impl Insert {
 fn strings_note(arch: Arch, allograft: &str) -> Result<Note, Error> {
     let donor = donors::strings();
     let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
-    let object = donor.object(arch).unwrap_or_default();
-    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&[], allograft)).map_err(wrong)?;
+    let tuned = tuned(donor, donor.object(arch).unwrap_or_default(), &[], allograft)?;
     Ok(DonorObject::parse(&tuned).map_err(wrong)?.note())
 }

@@ -21,6 +21,17 @@ pub enum Action {
     Planned,
 }
 
+impl Action {
+    /// What replacing a host amounts to that was a graft before, or stock.
+    pub(crate) fn on(graft: bool, unchanged: bool) -> Action {
+        match (graft, unchanged) {
+            (_, true) => Action::Unchanged,
+            (true, false) => Action::Replaced,
+            (false, false) => Action::Grafted,
+        }
+    }
+}
+
 /// One host of a target.
 #[derive(Debug)]
 pub struct Grafted {

@@ -183,12 +183,22 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     let metadata = file.metadata().context(host, "read")?;
     let identity = Identity::of(&metadata);
     let mut bytes = Vec::new();
-    let same = match &change.graft {
-        Some(Content::Bundle { identity: planned_for, .. }) => *planned_for == identity,
-        _ => {
-            file.read_to_end(&mut bytes).context(host, "read")?;
-            sha256(&bytes) == change.expected
+    if !matches!(change.graft, Some(Content::Bundle { .. })) {
+        file.read_to_end(&mut bytes).context(host, "read")?;
+    }
+    // A graft that is made again compares the host's bytes itself.
+    let proven = match &change.graft {
+        Some(Content::Host(ready)) => Some(ready.graft(&bytes)?),
+        Some(Content::Bundle { .. }) | None => None,
+    };
+    // The record is of this very graft, or the graft is not placed.
+    let is_on_record = |sha256: &str| change.record.is_none_or(|record| record.graft_sha256 == sha256);
+    let same = match (&change.graft, &proven) {
+        (Some(Content::Bundle { identity: planned_for, sha256, .. }), _) => {
+            *planned_for == identity && is_on_record(sha256)
         }
+        (_, Some(proven)) => is_on_record(proven.sha256()),
+        (_, None) => sha256(&bytes) == change.expected,
     };
     if !same {
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
@@ -216,25 +226,15 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         transaction.swap(host, new, &path)?;
         observe(Stage::RecordPlaced);
     }
-    // The record is of this very graft, or the graft is not placed.
-    let is_on_record = |sha256: &str| match change.record {
-        Some(record) if record.graft_sha256 != sha256 => Err(Error::ChangedMeanwhile { path: host.to_owned() }),
-        _ => Ok(()),
-    };
-    let graft = match &change.graft {
-        None => None,
-        Some(Content::Host(ready)) => {
-            let graft = ready.graft(&bytes)?;
-            is_on_record(graft.sha256())?;
+    let graft = match (&change.graft, proven) {
+        (Some(Content::Bundle { file, .. }), _) => file.take(),
+        (_, Some(graft)) => {
             let (new, lost) = written(host, graft.bytes(), &file)?;
             notes.extend(lost.iter().map(ToString::to_string));
             observe(Stage::GraftWritten);
             Some(new)
         }
-        Some(Content::Bundle { file, sha256, .. }) => {
-            is_on_record(sha256)?;
-            file.take()
-        }
+        (_, None) => None,
     };
     Ok(Prepared { identity, graft, becomes_backup: matches!(backup, Backup::HostItself), notes })
 }

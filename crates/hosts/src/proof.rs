@@ -40,9 +40,9 @@ pub(crate) fn prove(
     if told_by(verified.bytes()) == Signature::Executable {
         match self_test::run(path, verified.bytes()) {
             Ok(passed) => trial.tried.push(format!("self-test: {passed}")),
-            Err(error @ Error::Untested { .. }) if request.untested => {
+            Err(Error::Untested { arch, .. }) if request.untested => {
                 trial.tried.push("self-test: not run (--untested)".to_owned());
-                trial.notes.push(format!("has not been tested: {}", error.reason_untested()));
+                trial.notes.push(format!("has not been tested: {}", Error::nothing_runs(arch)));
             }
             Err(error) => return Err(error),
         }

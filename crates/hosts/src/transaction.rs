@@ -65,7 +65,7 @@ impl Transaction {
             }
             _ if names::exchange(&new, path).is_ok() => Before::Kept(new),
             _ => {
-                let (old, _) = second_name(host, path)?;
+                let old = linked(host, path).or_else(|_| copied(host, path).map(|(copy, _)| copy))?;
                 new.persist(path).map_err(|error| error.error).context(path, "replace")?;
                 Before::Kept(old)
             }
@@ -247,16 +247,14 @@ impl fmt::Display for Stuck {
             Deed::Write => "is the new file now",
         };
         for (index, host) in self.hosts.iter().enumerate() {
-            let (separator, path) = (if index == 0 { "" } else { ";" }, host.path.display());
-            match host.left.as_slice() {
-                _ if host.changed => write!(out, "{separator} `{path}` {new} ({})", host.error)?,
-                [] => write!(out, "{separator} `{path}` is as it was, without its backup or record ({})", host.error)?,
-                left => {
-                    let left =
-                        left.iter().map(|left| format!("`{}`", left.display())).collect::<Vec<_>>().join(" and ");
-                    write!(out, "{separator} `{path}` is as it was, with {left} beside it ({})", host.error)?;
-                }
-            }
+            let separator = if index == 0 { "" } else { ";" };
+            let left: Vec<String> = host.left.iter().map(|left| format!("`{}`", left.display())).collect();
+            let state = match left.as_slice() {
+                _ if host.changed => new.to_owned(),
+                [] => "is as it was, without its backup or record".to_owned(),
+                left => format!("is as it was, with {} beside it", left.join(" and ")),
+            };
+            write!(out, "{separator} `{}` {state} ({})", host.path.display(), host.error)?;
         }
         for host in &self.as_before {
             write!(out, "; `{}` is as it was", host.display())?;
@@ -327,14 +325,6 @@ pub(crate) fn copied(host: &Path, path: &Path) -> Result<(TempPath, Vec<Lost>), 
     attributes::carry_times(&from, copy.as_file()).context(path, "copy")?;
     copy.as_file().sync_all().context(path, "copy")?;
     Ok((copy.into_temp_path(), lost))
-}
-
-/// The one where it is to be had, else the other.
-fn second_name(host: &Path, path: &Path) -> Result<(TempPath, Vec<Lost>), Error> {
-    match linked(host, path) {
-        Ok(link) => Ok((link, Vec::new())),
-        Err(_) => copied(host, path),
-    }
 }
 
 /// Whether names can be exchanged in the folder of `host`.

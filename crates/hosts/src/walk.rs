@@ -25,10 +25,7 @@ pub(crate) struct Found {
 /// Walks `folder`, symbolic links read as in the image with this root, or as they are. Symbolic links to folders are
 /// not followed: inside, the walk gets there anyway; outside is not ours.
 pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> {
-    let image = match image {
-        Some(image) => Some(image.canonicalize().context(image, "read")?),
-        None => None,
-    };
+    let image = image.map(|image| image.canonicalize().context(image, "read")).transpose()?;
     let root = folder.canonicalize().context(folder, "read")?;
     let mut found = Found::default();
     let mut links = BTreeMap::new();
@@ -62,19 +59,16 @@ pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> 
         }
     }
     for (path, real) in links {
-        match real.as_deref().map(|real| real.strip_prefix(&root)) {
+        let reason = match real.as_deref().map(|real| real.strip_prefix(&root)) {
             Ok(Ok(inside)) if root.join(inside).is_file() => {
                 found.archives.insert(folder.join(inside));
+                continue;
             }
-            Ok(Ok(_)) => found.skipped.push(Skipped { path, reason: "a symbolic link to a folder".to_owned() }),
-            Ok(Err(_)) => {
-                let reason = "a symbolic link that leads out of the folder".to_owned();
-                found.skipped.push(Skipped { path, reason });
-            }
-            Err(_) => {
-                found.skipped.push(Skipped { path, reason: "a symbolic link that leads nowhere".to_owned() });
-            }
-        }
+            Ok(Ok(_)) => "a symbolic link to a folder",
+            Ok(Err(_)) => "a symbolic link that leads out of the folder",
+            Err(_) => "a symbolic link that leads nowhere",
+        };
+        found.skipped.push(Skipped { path, reason: reason.to_owned() });
     }
     Ok(found)
 }

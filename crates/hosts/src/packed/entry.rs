@@ -34,19 +34,15 @@ pub(crate) struct Libcs {
 }
 
 /// A hundred times what an SDK has.
-const MOST_ENTRIES: usize = 2_000_000;
-const MOST_NAME_BYTES: usize = 64 << 20;
+const MOST_ENTRIES: u64 = 2_000_000;
+const MOST_NAME_BYTES: u64 = 64 << 20;
 
 impl Entries {
     /// Takes an entry in, whose name has been through [`plain_name`].
     pub(crate) fn enter(&mut self, name: &[u8], kind: Kind) -> Result<(), Fault> {
         self.name_bytes += name.len();
-        let limit = |what, found: usize, unit, limit: usize| match found > limit {
-            true => Err(Fault::TooLarge { what, found: found as u64, unit, limit: limit as u64 }),
-            false => Ok(()),
-        };
-        limit("its table of contents", self.all.len() + 1, "entries", MOST_ENTRIES)?;
-        limit("the length of all names together", self.name_bytes, "bytes", MOST_NAME_BYTES)?;
+        Fault::at_most("its table of contents", self.all.len() as u64 + 1, "entries", MOST_ENTRIES)?;
+        Fault::at_most("the length of all names together", self.name_bytes as u64, "bytes", MOST_NAME_BYTES)?;
         for (at, _) in name.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             match self.all.get(&name[..at]) {
                 None | Some(Kind::Folder) => {}

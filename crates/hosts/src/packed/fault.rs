@@ -36,6 +36,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Refuses more than `limit` of something.
+    pub(super) fn at_most(what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), Fault> {
+        if found > limit { Err(Fault::TooLarge { what, found, unit, limit }) } else { Ok(()) }
+    }
+
     /// Whether the file is malformed; otherwise it is refused, because touching it would not be safe.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Fault::Truncated(_) | Fault::Damaged(_))

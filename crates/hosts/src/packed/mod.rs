@@ -50,13 +50,13 @@ impl Format {
     }
 }
 
-/// Decides about the files of a bundle while it is copied.
-trait Editor {
-    /// How many bytes are taken of this file, if it is wanted.
-    fn wants(&mut self, name: &[u8]) -> Option<u64>;
-
-    /// Told the content of a file that is wanted; what it shall become, or `None` to leave it.
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error>;
+/// Collects the entries of a bundle while it is copied, and decides about its files.
+struct Editor<'e> {
+    entries: Entries,
+    /// How many bytes are taken of the file with this name, if it is wanted.
+    wants: &'e dyn Fn(&[u8]) -> Option<u64>,
+    /// Takes name and content of a file that is wanted, and returns its new content; `None` to leave it.
+    edit: &'e mut dyn FnMut(&[u8], &[u8]) -> Result<Option<Proven>, Error>,
 }
 
 /// An error while a bundle was copied.
@@ -109,7 +109,6 @@ fn shown(name: &[u8]) -> String {
 
 /// The result of copying a bundle.
 struct Copied {
-    entries: Entries,
     /// SHA-256 of the file that was read.
     source: String,
     /// SHA-256 of the file that was written.
@@ -127,59 +126,51 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Reads all of it and writes nothing.
-    fn look(&self, doing: &'static str, editor: &mut dyn Editor) -> Result<Copied, Error> {
-        let mut entries = Entries::default();
-        let result = match self.format {
-            Format::TarGz => self.tar(doing, &mut entries, editor, &mut io::sink()),
-            Format::Zip => zip::copy(self.file, &mut io::sink(), &mut entries, editor, &|_| {})
-                .and_then(|()| digest::of_file(self.file).map_err(Trouble::Read)),
+    /// Reads all of it and shows the files that are wanted to `see`. Returns its entries and its SHA-256.
+    fn look(
+        &self,
+        wants: &dyn Fn(&[u8]) -> Option<u64>,
+        see: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>,
+    ) -> Result<(Entries, String), Error> {
+        let edit = &mut |name: &[u8], bytes: &[u8]| see(name, bytes).map(|()| None);
+        let mut editor = Editor { entries: Entries::default(), wants, edit };
+        let sha256 = match self.format {
+            Format::TarGz => self.tar("reading", &mut editor, &mut io::sink()),
+            Format::Zip => self.zip(&mut editor, &mut io::sink(), &|_| {}),
         };
-        let source = result.map_err(|trouble| trouble.into_error(self.path, self.path))?;
-        Ok(Copied { entries, source, written: String::new(), written_tar: None })
+        Ok((editor.entries, sha256.map_err(|trouble| trouble.into_error(self.path, self.path))?))
     }
 
     /// Reads all of it and writes it to `out`, edited; errors of writing are told of `host`.
-    fn copy(&self, out: &mut File, host: &Path, editor: &mut dyn Editor) -> Result<Copied, Error> {
-        let mut entries = Entries::default();
+    fn copy(&self, out: &mut File, host: &Path, mut editor: Editor<'_>) -> Result<Copied, Error> {
         let mut hashed = Hashing { inner: out, hash: Sha256::new() };
+        let size = self.size();
+        let progress = |done| self.watch.progress("packing", done, size);
         let done = match self.format {
-            Format::TarGz => self.pack_tar(&mut entries, editor, &mut hashed),
-            Format::Zip => {
-                let size = self.size();
-                let progress = |done| self.watch.progress("packing", done, size);
-                zip::copy(self.file, &mut hashed, &mut entries, editor, &progress).and_then(|()| {
-                    let source = digest::of_file(self.file).map_err(Trouble::Read)?;
-                    Ok((source, None))
-                })
-            }
+            Format::TarGz => self.pack_tar(&mut editor, &mut hashed),
+            Format::Zip => self.zip(&mut editor, &mut hashed, &progress).map(|source| (source, None)),
         };
         let (source, written_tar) = done.map_err(|trouble| trouble.into_error(self.path, host))?;
-        Ok(Copied { entries, source, written: digest::text(hashed.hash), written_tar })
+        Ok(Copied { source, written: digest::text(hashed.hash), written_tar })
     }
 
-    fn pack_tar(
-        &self,
-        entries: &mut Entries,
-        editor: &mut dyn Editor,
-        out: &mut dyn Write,
-    ) -> Result<(String, Option<String>), Trouble> {
+    /// Returns the SHA-256 of what was read.
+    fn zip(&self, editor: &mut Editor<'_>, out: &mut dyn Write, progress: &dyn Fn(u64)) -> Result<String, Trouble> {
+        zip::copy(self.file, out, editor, progress)?;
+        digest::of_file(self.file).map_err(Trouble::Read)
+    }
+
+    fn pack_tar(&self, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<(String, Option<String>), Trouble> {
         let mut gzip = gzip::ParallelGzip::new(out).map_err(Trouble::Write)?;
         let mut plain = Hashing { inner: &mut gzip, hash: Sha256::new() };
-        let source = self.tar("packing", entries, editor, &mut plain)?;
+        let source = self.tar("packing", editor, &mut plain)?;
         let tar = digest::text(plain.hash);
         gzip.finish().map_err(Trouble::Write)?;
         Ok((source, Some(tar)))
     }
 
     /// Returns the SHA-256 of what was read.
-    fn tar(
-        &self,
-        doing: &'static str,
-        entries: &mut Entries,
-        editor: &mut dyn Editor,
-        out: &mut dyn Write,
-    ) -> Result<String, Trouble> {
+    fn tar(&self, doing: &'static str, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<String, Trouble> {
         io::Seek::rewind(&mut &*self.file).map_err(Trouble::Read)?;
         let read = Rc::new(Cell::new(0));
         let mut packed = Packed { file: self.file, hash: Sha256::new(), read: Rc::clone(&read) };
@@ -190,7 +181,7 @@ impl Source<'_> {
             unpacked: Proportion::default(),
             tell: &|done| watch.progress(doing, done, size),
         };
-        tar::copy(&mut plain, out, entries, editor)?;
+        tar::copy(&mut plain, out, editor)?;
         drop(plain);
         Ok(digest::text(packed.hash))
     }

@@ -23,9 +23,6 @@ impl Proportion {
         let found = self.unpacked.get().saturating_add(bytes);
         self.unpacked.set(found);
         let limit = packed.saturating_mul(MOST_RATIO).max(ALWAYS_TAKEN);
-        if found > limit {
-            return Err(Fault::TooLarge { what: "what it unpacks to", found, unit: "bytes so far", limit });
-        }
-        Ok(())
+        Fault::at_most("what it unpacks to", found, "bytes so far", limit)
     }
 }

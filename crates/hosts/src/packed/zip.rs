@@ -11,7 +11,7 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-use super::entry::{Entries, Kind, plain_name};
+use super::entry::{Kind, plain_name};
 use super::fault::Fault;
 use super::proportion::Proportion;
 use super::{Editor, Trouble, shown};
@@ -53,14 +53,6 @@ struct Central {
     offset: u64,
     /// Where the next entry's starts, or what follows the last.
     end: u64,
-    /// The header fields of an edited file that change.
-    edited: Option<Edited>,
-}
-
-struct Edited {
-    crc: u32,
-    packed: u32,
-    plain: u32,
 }
 
 impl Central {
@@ -80,9 +72,18 @@ impl Central {
         u64::from(u32_at(&self.raw, 24))
     }
 
-    /// The mode of a file from Unix (4.4.2, 4.4.15), 0 where it has none.
-    fn mode(&self) -> u32 {
-        if self.raw[5] == 3 { u32_at(&self.raw, 38) >> 16 } else { 0 }
+    /// What it is by the mode of a file from Unix (4.4.2, 4.4.15), where it has one, and by its name. A symbolic link's
+    /// target is not in the directory.
+    fn kind(&self) -> Kind {
+        const FORMAT: u32 = 0o170_000;
+        let mode = if self.raw[5] == 3 { u32_at(&self.raw, 38) >> 16 } else { 0 };
+        match mode & FORMAT {
+            0o120_000 => Kind::Symlink(Vec::new()),
+            0o040_000 => Kind::Folder,
+            _ if self.name.ends_with(b"/") => Kind::Folder,
+            0 | 0o100_000 => Kind::File,
+            _ => Kind::Special,
+        }
     }
 }
 
@@ -90,16 +91,15 @@ impl Central {
 pub(super) fn copy(
     file: &File,
     writer: &mut dyn Write,
-    entries: &mut Entries,
-    editor: &mut dyn Editor,
+    editor: &mut Editor<'_>,
     progress: &dyn Fn(u64),
 ) -> Result<(), Trouble> {
     let size = file.metadata().map_err(Trouble::Read)?.len();
     let zip = Zip { file, size, unpacked: Proportion::default() };
-    let (end, directory_start) = zip.end()?;
+    let (mut end, directory_start) = zip.end()?;
     let mut centrals = zip.directory(&end, directory_start)?;
     for central in &centrals {
-        zip.enter(central, entries)?;
+        zip.enter(central, editor)?;
     }
     let mut order: Vec<usize> = (0..centrals.len()).collect();
     order.sort_by_key(|index| centrals[*index].offset);
@@ -113,31 +113,18 @@ pub(super) fn copy(
         progress(next);
     }
     let new_directory = out.written;
-    for central in &centrals {
-        out.write(&rewritten(central)?)?;
+    for mut central in centrals {
+        put_u32(&mut central.raw, 42, in_32_bits(central.offset)?);
+        out.write(&central.raw)?;
     }
-    let mut end = end;
-    let in_32_bits = |value: u64| match u32::try_from(value) {
-        Ok(value) if value != IN_ZIP64 => Ok(value),
-        _ => Err(Trouble::from(Fault::Unsupported("it would be over 4 GiB"))),
-    };
     put_u32(&mut end, 12, in_32_bits(out.written - new_directory)?);
     put_u32(&mut end, 16, in_32_bits(new_directory)?);
     out.write(&end)
 }
 
-/// The directory's entry with where the local header lies now.
-fn rewritten(central: &Central) -> Result<Vec<u8>, Trouble> {
-    let mut raw = central.raw.clone();
-    let offset = u32::try_from(central.offset).map_err(|_| Fault::Unsupported("it would be over 4 GiB"))?;
-    put_u32(&mut raw, 42, offset);
-    if let Some(edited) = &central.edited {
-        raw[8] &= !(DESCRIPTOR as u8);
-        put_u32(&mut raw, 16, edited.crc);
-        put_u32(&mut raw, 20, edited.packed);
-        put_u32(&mut raw, 24, edited.plain);
-    }
-    Ok(raw)
+fn in_32_bits(value: u64) -> Result<u32, Fault> {
+    let fits = u32::try_from(value).ok().filter(|value| *value != IN_ZIP64);
+    fits.ok_or(Fault::Unsupported("it would be over 4 GiB"))
 }
 
 struct Out<'a> {
@@ -206,11 +193,7 @@ impl Zip<'_> {
                 false => Err(Fault::Damaged("its directory overlaps its end record".to_owned()).into()),
             };
         }
-        if length > MOST_DIRECTORY {
-            return Err(
-                Fault::TooLarge { what: "its directory", found: length, unit: "bytes", limit: MOST_DIRECTORY }.into()
-            );
-        }
+        Fault::at_most("its directory", length, "bytes", MOST_DIRECTORY)?;
         Ok((end, start))
     }
 
@@ -234,7 +217,6 @@ impl Zip<'_> {
                 name: rest[CENTRAL..CENTRAL + name].to_vec(),
                 offset: u64::from(u32_at(rest, 42)),
                 end: start,
-                edited: None,
             };
             let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
             if [20, 24, 42].iter().any(|field| u32_at(rest, *field) == IN_ZIP64) {
@@ -252,26 +234,20 @@ impl Zip<'_> {
         Ok(centrals)
     }
 
-    fn enter(&self, central: &Central, entries: &mut Entries) -> Result<(), Trouble> {
-        const FORMAT: u32 = 0o170_000;
+    fn enter(&self, central: &Central, editor: &mut Editor<'_>) -> Result<(), Trouble> {
         let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
         let name = plain_name(&central.name).map_err(named)?;
-        let kind = match central.mode() & FORMAT {
-            0o120_000 => {
-                if central.plain() > MOST_LINK {
-                    return Err(named(Fault::Damaged("a symbolic link of over 4096 bytes".to_owned())));
-                }
-                Kind::Symlink(self.content(central, MOST_LINK)?)
+        let kind = match central.kind() {
+            Kind::Symlink(_) if central.plain() > MOST_LINK => {
+                return Err(named(Fault::Damaged("a symbolic link of over 4096 bytes".to_owned())));
             }
-            0o040_000 => Kind::Folder,
-            _ if central.name.ends_with(b"/") => Kind::Folder,
-            0 | 0o100_000 => Kind::File,
-            _ => Kind::Special,
+            Kind::Symlink(_) => Kind::Symlink(self.content(central, MOST_LINK)?),
+            kind => kind,
         };
         if name.is_empty() {
             return if kind == Kind::Folder { Ok(()) } else { Err(named(Fault::Name("is empty"))) };
         }
-        entries.enter(&name, kind).map_err(named)
+        editor.entries.enter(&name, kind).map_err(named)
     }
 
     /// The local header (4.3.7) with name and extra field, and where the content starts.
@@ -303,9 +279,7 @@ impl Zip<'_> {
         if central.flags() & ENCRYPTED != 0 {
             return Err(named(Fault::Unsupported("it is encrypted")));
         }
-        if central.plain() > limit {
-            return Err(named(Fault::TooLarge { what: "the file", found: central.plain(), unit: "bytes", limit }));
-        }
+        Fault::at_most("the file", central.plain(), "bytes", limit).map_err(named)?;
         if central.packed() > 2 * limit {
             return Err(damaged("it is larger packed than unpacked"));
         }
@@ -330,14 +304,13 @@ impl Zip<'_> {
         Ok(bytes)
     }
 
-    fn entry(&self, central: &mut Central, out: &mut Out<'_>, editor: &mut dyn Editor) -> Result<(), Trouble> {
+    fn entry(&self, central: &mut Central, out: &mut Out<'_>, editor: &mut Editor<'_>) -> Result<(), Trouble> {
         let (local, _) = self.local(central)?;
         let new_offset = out.written;
         let name = plain_name(&central.name)?;
-        let is_file = !matches!(central.mode() & 0o170_000, 0o120_000 | 0o040_000) && !central.name.ends_with(b"/");
-        let limit = if is_file { editor.wants(&name) } else { None };
+        let limit = if central.kind() == Kind::File { (editor.wants)(&name) } else { None };
         let edited = match limit {
-            Some(limit) => editor.edit(&name, &self.content(central, limit)?)?,
+            Some(limit) => (editor.edit)(&name, &self.content(central, limit)?)?,
             None => None,
         };
         match edited {
@@ -364,14 +337,14 @@ impl Zip<'_> {
         };
         let mut crc = Crc::new();
         crc.update(bytes);
-        let size = |length: usize| u32::try_from(length).map_err(|_| Fault::Unsupported("it would be over 4 GiB"));
-        let edited = Edited { crc: crc.sum(), packed: size(packed.len())?, plain: size(bytes.len())? };
         let mut local = without_zip64(local);
-        local[6] &= !(DESCRIPTOR as u8);
-        put_u32(&mut local, 14, edited.crc);
-        put_u32(&mut local, 18, edited.packed);
-        put_u32(&mut local, 22, edited.plain);
-        central.edited = Some(edited);
+        // The flags, then checksum and sizes.
+        for (header, flags, sums) in [(&mut local, 6, 14), (&mut central.raw, 8, 16)] {
+            header[flags] &= !(DESCRIPTOR as u8);
+            put_u32(header, sums, crc.sum());
+            put_u32(header, sums + 4, in_32_bits(packed.len() as u64)?);
+            put_u32(header, sums + 8, in_32_bits(bytes.len() as u64)?);
+        }
         out.write(&local)?;
         out.write(&packed)
     }
