@@ -68,31 +68,31 @@ struct Candidate<'r> {
     time: Ratio,
     /// The p-value of its difference, corrected for the number of arms.
     corrected: f64,
-    memory: Option<Needed>,
+    memory: Option<PeakMemory>,
 }
 
 /// Peak memory compared with stock's; both are known.
 #[derive(Clone, Copy)]
-struct Needed {
+struct PeakMemory {
     /// Relative to stock's.
     ratio: f64,
     peak: u64,
     stock: u64,
 }
 
-impl Needed {
-    fn of(arm: &ArmResult, stock: &ArmResult) -> Option<Needed> {
+impl PeakMemory {
+    fn of(arm: &ArmResult, stock: &ArmResult) -> Option<PeakMemory> {
         let (ratio, peak) = arm.memory_ratio_to_stock.zip(arm.peak_memory_bytes)?;
-        Some(Needed { ratio, peak, stock: stock.peak_memory_bytes? })
+        Some(PeakMemory { ratio, peak, stock: stock.peak_memory_bytes? })
     }
 
     /// Whether it is within one of the limits of a balanced choice.
-    fn is_bearable(self) -> bool {
+    fn is_acceptable(self) -> bool {
         self.ratio <= MOST_MEMORY || self.peak <= self.stock.saturating_add(MEMORY_ALLOWANCE)
     }
 }
 
-impl std::fmt::Display for Needed {
+impl std::fmt::Display for PeakMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let megabytes = |bytes| bytes as f64 / 1e6;
         write!(
@@ -119,8 +119,8 @@ pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective)
     let chosen = choose(&candidates, objective);
     let rounds = cases.iter().map(|case| case.rounds).min().unwrap_or(0);
     let reason = match chosen {
-        Some(candidate) => praise(candidate, &candidates, objective, rounds),
-        None => keep(&candidates, cases, objective, rounds),
+        Some(candidate) => reason_to_take(candidate, &candidates, objective, rounds),
+        None => reason_to_keep(&candidates, cases, objective, rounds),
     };
     Some(Recommendation {
         arm: chosen.map_or("stock", |candidate| candidate.arm.origin.name.as_str()).to_owned(),
@@ -139,7 +139,8 @@ fn candidates(arms: &[ArmResult]) -> Vec<Candidate<'_>> {
         .filter_map(|arm| Some((arm, arm.ratio_to_stock?)))
         .collect();
     let corrected = holm(&measured.iter().map(|(_, time)| time.p_value).collect::<Vec<_>>());
-    let candidate = |((arm, time), corrected)| Candidate { arm, time, corrected, memory: Needed::of(arm, &arms[0]) };
+    let candidate =
+        |((arm, time), corrected)| Candidate { arm, time, corrected, memory: PeakMemory::of(arm, &arms[0]) };
     measured.into_iter().zip(corrected).map(candidate).collect()
 }
 
@@ -162,7 +163,7 @@ impl Candidate<'_> {
 fn choose<'c, 'r>(candidates: &'c [Candidate<'r>], objective: Objective) -> Option<&'c Candidate<'r>> {
     let fits = |candidate: &&Candidate<'_>| match objective {
         Objective::Speed => candidate.is_faster(),
-        Objective::Balanced => candidate.is_faster() && candidate.memory.is_some_and(Needed::is_bearable),
+        Objective::Balanced => candidate.is_faster() && candidate.memory.is_some_and(PeakMemory::is_acceptable),
         Objective::Memory => {
             candidate.memory.is_some_and(|memory| memory.ratio <= WORTH_MEMORY) && candidate.time.value <= MOST_TIME
         }
@@ -192,7 +193,7 @@ fn confidence(candidate: &Candidate<'_>, rounds: usize) -> String {
     format!("{rounds}, p\u{a0}{p} with all arms considered")
 }
 
-fn praise(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objective: Objective, rounds: usize) -> String {
+fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objective: Objective, rounds: usize) -> String {
     let name = &chosen.arm.origin.name;
     let mut text =
         format!("{name} takes {} times stock's time; {}", interval(&chosen.time), confidence(chosen, rounds));
@@ -221,7 +222,7 @@ fn praise(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objective: Objec
     text
 }
 
-fn keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective, rounds: usize) -> String {
+fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective, rounds: usize) -> String {
     let best = |faster: bool| {
         let those = candidates.iter().filter(move |candidate| candidate.is_faster() || !faster);
         those.min_by(Candidate::by_time)
