@@ -85,7 +85,7 @@ fn of_archive(remedy: surgery::plan::Remedy) -> &'static str {
         Remedy::ListOptions => "`allograft donors` lists the options with their ranges",
         Remedy::AnotherDonor => "this is a fault of the donor's build: try another one with --donor",
         Remedy::TakeGraftBack => "`allograft undo`, or get the archive from its package again, and graft that",
-        Remedy::ReplaceAnother => {
+        Remedy::ReplaceForeign => {
             "graft the stock libc.a of this toolchain; or replace that allocator: --force, and --stock with a stock \
              libc.a of the same musl version for what has been lost"
         }
@@ -130,7 +130,7 @@ mod tests {
             OfArchive::ListOptions,
             OfArchive::AnotherDonor,
             OfArchive::TakeGraftBack,
-            OfArchive::ReplaceAnother,
+            OfArchive::ReplaceForeign,
             OfArchive::BringWhatIsLost,
             OfArchive::WithoutStrings,
         ];

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use format::DonorKind;
 
 use crate::outcome::Skipped;
-use crate::packed::Fault;
+use crate::packed::PackedError;
 use crate::remedy::{Obstacle, Remedy};
-use crate::transaction::Stuck;
+use crate::transaction::RollbackFailure;
 
-/// A failed operation. Every host is as it was before, except after [`Error::Stuck`].
+/// A failed operation. Every host is as it was before, except after [`Error::RollbackFailed`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed: not found, permission denied, disk full.
@@ -40,14 +40,14 @@ pub enum Error {
         source: surgery::archive::ArchiveError,
     },
     /// A packed bundle that is damaged or that must not be trusted.
-    #[error("`{}`{}: {fault}", .path.display(), in_entry(.entry))]
+    #[error("`{}`{}: {problem}", .path.display(), in_entry(.entry))]
     Packed {
         /// The bundle.
         path: PathBuf,
         /// The entry that it is about.
         entry: Option<String>,
         /// The fault.
-        fault: Fault,
+        problem: PackedError,
     },
     /// Known for what it is, and nothing that can be grafted.
     #[error("`{}` is {kind}: {reason}", .path.display())]
@@ -292,19 +292,19 @@ pub enum Error {
     },
     /// A file has the name of a backup or a record, and allograft did not make it.
     #[error("`{}` has the name of a file of allograft's, and is none: {reason}", .path.display())]
-    ForeignCompanion {
+    ForeignSidecar {
         /// The file.
         path: PathBuf,
         /// How that shows.
         reason: String,
     },
     /// It failed, and what had been done could not all be taken back.
-    #[error("{cause}; {stuck}")]
-    Stuck {
+    #[error("{cause}; {failure}")]
+    RollbackFailed {
         /// Why it failed.
         cause: Box<Error>,
         /// The files that remain changed.
-        stuck: Stuck,
+        failure: RollbackFailure,
     },
     /// `-o` cannot be written there.
     #[error("cannot write to `{}`: {reason}", .out.display())]
@@ -346,10 +346,10 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Refused { refusal, .. } if refusal.is_damage() => 2,
-            Error::Packed { fault, .. } if fault.is_damage() => 2,
+            Error::Packed { problem, .. } if problem.is_damage() => 2,
             Error::Executable { refusal, .. } if refusal.is_damage() => 2,
             Error::Differs { .. } => 1,
-            Error::Stuck { .. } => Stuck::EXIT_CODE,
+            Error::RollbackFailed { .. } => RollbackFailure::EXIT_CODE,
             Error::Io { .. }
             | Error::Unrecognised { .. }
             | Error::Malformed { .. }
@@ -385,7 +385,7 @@ impl Error {
             }
             Error::Malformed { .. } => "the file is damaged or incomplete: install it again, then graft".to_owned(),
             Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
-            Error::Packed { fault, .. } => fault.help().to_owned(),
+            Error::Packed { problem, .. } => problem.help().to_owned(),
             Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
             Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
             Error::NoBlob { .. } => {
@@ -440,11 +440,11 @@ impl Error {
             Error::BackupGrafted { backup, path } => {
                 return Remedy::UndoBackup { backup: backup.clone(), host: path.clone() };
             }
-            Error::ForeignCompanion { .. } => {
+            Error::ForeignSidecar { .. } => {
                 "nothing was changed, and allograft leaves such a file alone: move it away, then run the command again"
                     .to_owned()
             }
-            Error::Stuck { stuck, .. } => return stuck.remedy(),
+            Error::RollbackFailed { failure, .. } => return failure.remedy(),
             Error::NoBackup { .. } => return Remedy::WrittenElsewhere,
         };
         Remedy::Advice(advice)

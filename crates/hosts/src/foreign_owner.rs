@@ -25,10 +25,10 @@ fn nobody() {
     let host = PathBuf::from(folder).join("libc.a");
     let conditions = Watch::default();
     let notes = lacking::without(true, true, || match donors::find(donor) {
-        None => undo_observed(&host, &conditions, &|_| {}).unwrap().settle().remove(0).notes,
+        None => undo_observed(&host, &conditions, &|_| {}).unwrap().commit().remove(0).notes,
         donor => {
             let request = Request { donor, strings: Some(true), ..Request::default() };
-            graft_observed(&host, &request, &conditions, &|_| {}).unwrap().settle().hosts.remove(0).notes
+            graft_observed(&host, &request, &conditions, &|_| {}).unwrap().commit().hosts.remove(0).notes
         }
     });
     notes.iter().for_each(|note| println!("note: {note}"));

@@ -9,15 +9,15 @@ use format::{Arch, Note};
 use inspector::verify::Verified;
 
 use crate::archive::{ArchiveHost, ArchiveOperation};
-use crate::companion;
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::executable::{ExecutableHost, ExecutableOperation};
 use crate::outcome::Action;
 use crate::planner::Planner;
-use crate::proof::{Memory, Proven, Trial, prove};
-use crate::recognise::{Signature, told_by};
+use crate::proof::{Proven, ProvenDigest, TestRun, prove};
+use crate::recognise::{Signature, signature_of};
 use crate::record::{Record, backup_path};
+use crate::sidecar;
 use crate::undo;
 
 /// The notes that a host carries.
@@ -90,7 +90,7 @@ pub(crate) trait Host {
     fn carried(&self) -> &Carried;
 
     /// Why a folder's file of this kind is left alone, if it is none of ours.
-    fn foreign(&self) -> Result<Option<String>, Error>;
+    fn skip_reason(&self) -> Result<Option<String>, Error>;
 
     /// Whether a graft of this kind can only be made anew from its stock file.
     fn needs_stock(&self) -> bool;
@@ -114,7 +114,7 @@ pub(crate) trait Host {
 /// Recognises the file at `path`, which has these bytes.
 pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host + 'b>, Error> {
     let path_of = || path.to_owned();
-    match told_by(bytes) {
+    match signature_of(bytes) {
         Signature::Archive => Ok(Box::new(ArchiveHost::read(path, bytes)?)),
         Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes))),
         Signature::Unsupported { kind, reason, help } => {
@@ -138,8 +138,8 @@ pub(crate) struct Prepared {
     pub(crate) before_sha256: String,
     pub(crate) operation: Operation,
     pub(crate) notes: Vec<String>,
-    /// What the graft was made of, with its bytes, unless that was the host: stock, or a graft whose stock file is not to
-    /// be had.
+    /// What the graft was made of, with its bytes, unless that was the host itself: stock, or a graft whose stock file
+    /// is not to be had.
     base: Option<(Base, Vec<u8>)>,
     verified: Verified,
 }
@@ -177,7 +177,7 @@ fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Op
     let record = undo::record_of(path, sha256_of_host).filter(|record| record.stock_sha256 != sha256_of_host);
     let Some(record) = record.filter(|_| host.carried().anything()) else { return Ok(None) };
     let backup = backup_path(path);
-    let bytes = match companion::read(&backup) {
+    let bytes = match sidecar::read(&backup) {
         Ok(bytes) => bytes,
         Err(error) if host.needs_stock() => return Err(error),
         Err(_) => None,
@@ -210,29 +210,29 @@ impl Prepared {
     }
 
     /// Proves the graft of the host, which has these bytes, so that it may be placed.
-    pub(crate) fn prove(self, bytes: &[u8], planner: &Planner<'_>) -> Result<(Ready, Trial), Error> {
+    pub(crate) fn prove(self, bytes: &[u8], planner: &Planner<'_>) -> Result<(ReadyGraft, TestRun), Error> {
         let (base, stock) = self.base.unzip();
         let stock = stock.as_deref().unwrap_or(bytes);
         let (proven, trial) = prove(&self.path, stock, self.verified, planner.request)?;
-        let memory = proven.memory();
+        let digest = proven.digest();
         let (path, before_sha256, operation) = (self.path, self.before_sha256, self.operation);
-        Ok((Ready { path, before_sha256, operation, base, memory, kept: Cell::new(Some(proven)) }, trial))
+        Ok((ReadyGraft { path, before_sha256, operation, base, digest, kept: Cell::new(Some(proven)) }, trial))
     }
 }
 
 /// A host whose graft is ready to be placed.
-pub(crate) struct Ready {
+pub(crate) struct ReadyGraft {
     path: PathBuf,
     before_sha256: String,
     operation: Operation,
     base: Option<Base>,
-    memory: Memory,
+    digest: ProvenDigest,
     kept: Cell<Option<Proven>>,
 }
 
-impl Ready {
+impl ReadyGraft {
     /// Forgets the graft's bytes, which are made again when they are wanted, so that many hosts need the memory of one.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn drop_bytes(&self) {
         self.kept.take();
     }
 
@@ -250,13 +250,13 @@ impl Ready {
         }
         let stock = match &self.base {
             None => None,
-            Some(Base { backup, sha256: expected }) => match companion::read(backup) {
+            Some(Base { backup, sha256: expected }) => match sidecar::read(backup) {
                 Ok(Some(bytes)) if sha256(&bytes) == *expected => Some(bytes),
                 _ => return Err(changed(backup)),
             },
         };
         let edited = read(&self.path, stock.as_deref().unwrap_or(bytes))?.edit(&self.operation)?;
-        self.memory.confirm(edited.into_bytes()).ok_or_else(|| changed(&self.path))
+        self.digest.confirm(edited.into_bytes()).ok_or_else(|| changed(&self.path))
     }
 }
 

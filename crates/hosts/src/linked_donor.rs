@@ -12,7 +12,7 @@ use crate::planner::tuned;
 
 /// A donor, linked, with options and notes filled in.
 #[derive(Debug, Clone)]
-pub(crate) struct Insert {
+pub(crate) struct LinkedDonor {
     /// The allocator's note.
     pub(crate) malloc: Note,
     /// That of the string functions, if it brings some.
@@ -22,7 +22,7 @@ pub(crate) struct Insert {
     pub(crate) linked: &'static [u8],
 }
 
-impl Insert {
+impl LinkedDonor {
     /// Fills options and notes into the donor for `arch`; with `strings`, the one that brings string functions. `path`
     /// is for messages, `allograft` the version of this program for the notes.
     ///
@@ -35,7 +35,7 @@ impl Insert {
         settings: &[(String, i64)],
         strings: bool,
         allograft: &str,
-    ) -> Result<Insert, Error> {
+    ) -> Result<LinkedDonor, Error> {
         let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
         let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
         let object = donor.object(arch).zip(donor.blob(arch));
@@ -51,7 +51,7 @@ impl Insert {
         if let Some(note) = &strings {
             blob = blob.with_strings(note).map_err(unfit)?;
         }
-        Ok(Insert { malloc: tuned.note(), strings, blob, linked })
+        Ok(LinkedDonor { malloc: tuned.note(), strings, blob, linked })
     }
 
     /// Plans the graft of the bytes `stock` with this donor. `path` is for messages.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
 use crate::recognise::is_missing;
-use crate::record::{folder_of, host_of_companion};
+use crate::record::{folder_of, host_of_sidecar};
 
 fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
     Error::Out { out: out.to_owned(), reason, help }
@@ -44,7 +44,7 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
         Err(error) if is_missing(&error) => new_name(out)?,
         Err(error) => return Err(error).context(out, "write"),
     };
-    match host_of_companion(&place) {
+    match host_of_sidecar(&place) {
         Some(_) => Err(refuse(&place, "this name is that of a backup or a record", "choose another name")),
         None => Ok(place),
     }

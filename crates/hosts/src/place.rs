@@ -38,14 +38,14 @@ use std::path::Path;
 use tempfile::TempPath;
 
 use crate::attributes::Attributes;
-use crate::companion;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
-use crate::host::Ready;
+use crate::host::ReadyGraft;
 use crate::lock::FolderLocks;
 use crate::proof::Proven;
 use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path, temporary};
-use crate::transaction::{Deed, Transaction, can_exchange, copied, linked, remove_folder, sync_folder, written};
+use crate::sidecar;
+use crate::transaction::{Purpose, Transaction, can_exchange, copied, linked, remove_folder, sync_folder, written};
 
 /// Where a run has got to; tests end the process at each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) type Observer<'a> = &'a dyn Fn(Stage);
 /// Where a graft comes from.
 pub(crate) enum Content<'a> {
     /// It is made from the host's bytes.
-    Host(&'a Ready),
+    Host(&'a ReadyGraft),
     /// A bundle: it has been written already, with proven entries, safely to disk, while the host had this identity.
     Bundle { file: Cell<Option<TempPath>>, sha256: &'a str, identity: Identity },
 }
@@ -95,11 +95,11 @@ pub(crate) struct Change<'a> {
     pub(crate) record: Option<&'a Record>,
 }
 
-/// Executes all changes or, on an error, none. Returns notes for the user, a list for each change, and what settles it.
+/// Executes all changes or, on an error, none. Returns notes for the user, a list for each change, and what commits it.
 ///
 /// The folders of all hosts have to be locked.
 pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<(Vec<Vec<String>>, Transaction), Error> {
-    let mut transaction = Transaction::new(Deed::Graft);
+    let mut transaction = Transaction::new(Purpose::Graft);
     if changes.is_empty() {
         return Ok((Vec::new(), transaction));
     }
@@ -240,7 +240,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
 }
 
 /// Writes a proven file to `out`, replacing what is there, with mode, owner and extended attributes of `like`. Returns
-/// notes for the user, and what settles it.
+/// notes for the user, and what commits it.
 ///
 /// The folder of `out` has to be locked.
 pub(crate) fn write_file(
@@ -258,7 +258,7 @@ pub(crate) fn write_file(
             (file.into_temp_path(), Vec::new())
         }
     };
-    let mut transaction = Transaction::new(Deed::Write);
+    let mut transaction = Transaction::new(Purpose::Write);
     transaction.swap(out, new, out)?;
     let _ = sync_folder(folder_of(out));
     Ok((lost.iter().map(ToString::to_string).collect(), transaction))
@@ -293,7 +293,7 @@ fn back_up(
     observe: Observer<'_>,
 ) -> Result<Backup, Error> {
     let path = backup_path(host);
-    match companion::sha256(&path)? {
+    match sidecar::sha256(&path)? {
         Some(found) if found == stock_sha256 => return Ok(Backup::There),
         // What a killed run left, which had no links.
         Some(found) if old.is_some_and(|old| old.knows(&found)) => {}
@@ -356,7 +356,7 @@ pub(crate) fn restore(
         let now = File::open(host).and_then(|file| Attributes::of(&file)).context(host, "read")?;
         let was = record.and_then(|record| record.stock);
         let mut missing = was.map(|was| was.missing_in(&now)).unwrap_or_default();
-        missing.extend(forget(host, transaction, observe));
+        missing.extend(remove_sidecars(host, transaction, observe));
         notes.push(missing);
     }
     Ok(notes)
@@ -364,7 +364,7 @@ pub(crate) fn restore(
 
 /// Takes backup and record away from a host that is stock again. What cannot be deleted stays, and does no harm;
 /// returns that, as clauses whose subject is the host.
-pub(crate) fn forget(host: &Path, transaction: &mut Transaction, observe: Observer<'_>) -> Vec<String> {
+pub(crate) fn remove_sidecars(host: &Path, transaction: &mut Transaction, observe: Observer<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (path, stage) in [(backup_path(host), Stage::BackupDeleted), (record_path(host), Stage::RecordDeleted)] {
         match transaction.remove(host, &path) {
@@ -381,7 +381,7 @@ pub(crate) fn forget(host: &Path, transaction: &mut Transaction, observe: Observ
 }
 
 /// Deletes the temporary files that killed runs left beside `host`, unless another run may be using them.
-pub(crate) fn sweep(host: &Path, locks: &FolderLocks) {
+pub(crate) fn remove_leftovers(host: &Path, locks: &FolderLocks) {
     if !locks.holds(host) {
         return;
     }

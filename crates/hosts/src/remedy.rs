@@ -18,7 +18,7 @@ pub enum Remedy {
         /// The programs' architecture.
         arch: Arch,
     },
-    /// It is a fault of this program's: report it. Another donor may fit.
+    /// It is a fault of this program's: report it. ForeignAllocator donor may fit.
     Report,
     /// Only executables are run before they are placed: ask for nothing of the kind.
     RunNothing,

@@ -36,7 +36,7 @@ pub fn remove_temporaries() -> Ending {
     let live = live();
     for path in live.iter() {
         if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-            // Another thread may be filling it, which ends when it finds it gone.
+            // ForeignAllocator thread may be filling it, which ends when it finds it gone.
             for _ in 0..100 {
                 if remove_folder(path).is_ok() {
                     break;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Skipped;
 use crate::error::{Error, IoContext};
-use crate::record::{host_of_companion, is_temporary};
+use crate::record::{host_of_sidecar, is_temporary};
 use crate::root::resolve;
 
 /// The contents of a folder, sorted by path. Paths start with the folder as it was given.
@@ -17,7 +17,7 @@ pub(crate) struct Found {
     /// Files that are called `libc.a`, and files that symbolic links of this name lead to; each one once.
     pub(crate) archives: BTreeSet<PathBuf>,
     /// Files that have a backup or a record beside them.
-    pub(crate) with_companions: BTreeSet<PathBuf>,
+    pub(crate) with_sidecars: BTreeSet<PathBuf>,
     /// Symbolic links called `libc.a` that lead out of the folder or nowhere.
     pub(crate) skipped: Vec<Skipped>,
 }
@@ -50,11 +50,11 @@ pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> 
                 } else if kind.is_file() {
                     found.archives.insert(path);
                 }
-            } else if let Some(host) = host_of_companion(&path)
+            } else if let Some(host) = host_of_sidecar(&path)
                 && kind.is_file()
                 && fs::symlink_metadata(&host).is_ok_and(|host| host.is_file())
             {
-                found.with_companions.insert(host);
+                found.with_sidecars.insert(host);
             }
         }
     }
@@ -123,6 +123,6 @@ mod tests {
         );
         assert_eq!(found.skipped.len(), 1);
         assert_eq!(found.skipped[0].path, root.join("d/libc.a"));
-        assert!(found.with_companions.is_empty(), "a backup whose host is missing or a link is nobody's");
+        assert!(found.with_sidecars.is_empty(), "a backup whose host is missing or a link is nobody's");
     }
 }

@@ -185,10 +185,10 @@ fn replaced(host: &Grafted, operation: &ArchiveOperation) -> String {
     if host.before.anything() {
         return named(malloc.as_ref(), strings.is_some());
     }
-    if let Some(another) = &operation.another {
-        return match another.restoration.restored.len() {
-            0 => format!("somebody else's {}", another.allocator),
-            count => format!("somebody else's {}, and {count} lost functions are back", another.allocator),
+    if let Some(foreign) = &operation.foreign {
+        return match foreign.restoration.restored.len() {
+            0 => format!("somebody else's {}", foreign.allocator),
+            count => format!("somebody else's {}, and {count} lost functions are back", foreign.allocator),
         };
     }
     let plans = operation.malloc.iter().chain(operation.strings.plan());

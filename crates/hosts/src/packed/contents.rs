@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::entry::is_libc;
 use super::graft::{MOST_LIBC, inside};
-use super::{Fault, Format, Source};
+use super::{Format, PackedError, Source};
 use crate::archive::ArchiveHost;
 use crate::error::{Error, IoContext};
 use crate::host::Host;
-use crate::recognise::{Signature, Target, recognise, told_by};
+use crate::recognise::{Signature, Target, recognise, signature_of};
 use crate::undo;
 use crate::watch::Watch;
 
@@ -42,7 +42,7 @@ pub struct Unpacked {
 pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<bool, Error> {
     let Target::Packed(bundle, format) = recognise(target)? else { return Ok(false) };
     let mut seen = 0;
-    look(&bundle, format, &libcs, &mut |name, bytes| {
+    scan(&bundle, format, &libcs, &mut |name, bytes| {
         seen += 1;
         at_most(&bundle, "its number of `libc.a`s", seen, "files", MOST_HOSTS)?;
         see(inside(&bundle, name), bytes);
@@ -77,21 +77,21 @@ pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<Unpacked>>
 /// Whether any `libc.a` of a bundle carries a graft of ours.
 pub(crate) fn carries_graft(bundle: &Path, format: Format) -> Result<bool, Error> {
     let mut found = false;
-    look(bundle, format, &libcs, &mut |name, bytes| {
+    scan(bundle, format, &libcs, &mut |name, bytes| {
         found |= is_graft(bundle, name, bytes)?;
         Ok(())
     })?;
     Ok(found)
 }
 
-fn look(
+fn scan(
     bundle: &Path,
     format: Format,
     wants: &dyn Fn(&[u8]) -> Option<u64>,
     see: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let file = File::open(bundle).context(bundle, "read")?;
-    Source { path: bundle, file: &file, format, watch: &Watch::default() }.look(wants, see).map(|_| ())
+    Source { path: bundle, file: &file, format, watch: &Watch::default() }.scan(wants, see).map(|_| ())
 }
 
 fn libcs(name: &[u8]) -> Option<u64> {
@@ -101,12 +101,12 @@ fn libcs(name: &[u8]) -> Option<u64> {
 /// Whether a `libc.a` of a bundle carries a graft of ours.
 fn is_graft(bundle: &Path, name: &[u8], bytes: &[u8]) -> Result<bool, Error> {
     let path = inside(bundle, name);
-    Ok(told_by(bytes) == Signature::Archive && ArchiveHost::read(&path, bytes)?.carried().anything())
+    Ok(signature_of(bytes) == Signature::Archive && ArchiveHost::read(&path, bytes)?.carried().anything())
 }
 
 fn at_most(bundle: &Path, what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), Error> {
-    let refused = |fault| Error::Packed { path: bundle.to_owned(), entry: None, fault };
-    Fault::at_most(what, found, unit, limit).map_err(refused)
+    let refused = |problem| Error::Packed { path: bundle.to_owned(), entry: None, problem };
+    PackedError::at_most(what, found, unit, limit).map_err(refused)
 }
 
 /// Writes the `libc.a`s that are `wanted`, and all start files, into numbered folders below `into`: no name out of the
@@ -120,7 +120,7 @@ fn unpack(
     let (mut folders, mut libcs) = (BTreeMap::new(), BTreeMap::new());
     let (mut seen, mut written) = (false, 0);
     let is_start = |name: &[u8]| START.contains(&last(name).1).then_some(MOST_START);
-    look(bundle, format, &|name| self::libcs(name).or_else(|| is_start(name)), &mut |name, bytes| {
+    scan(bundle, format, &|name| self::libcs(name).or_else(|| is_start(name)), &mut |name, bytes| {
         seen |= is_libc(name);
         if is_libc(name) && !wanted(bundle, name, bytes)? {
             return Ok(());

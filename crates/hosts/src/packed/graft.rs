@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 use super::entry::Entries;
 use super::entry::{Libcs, is_libc};
-use super::{Editor, Fault, Format, Source};
+use super::{Editor, Format, PackedError, Source};
 use crate::bundle;
 use crate::digest;
 use crate::error::{Error, IoContext};
-use crate::host::{self, Carried, Ready, record};
+use crate::host::{self, Carried, ReadyGraft, record};
 use crate::outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 use crate::pending::Pending;
-use crate::place::{Change, Content, Identity, Observer, place, sweep};
+use crate::place::{Change, Content, Identity, Observer, place, remove_leftovers};
 use crate::planner::Planner;
-use crate::recognise::told_by;
+use crate::recognise::signature_of;
 use crate::record::{Record, backup_path, folder_of, record_path};
-use crate::transaction::{Deed, Transaction, new_file, sync_folder};
-use crate::{attributes, companion, out};
+use crate::transaction::{Purpose, Transaction, new_file, sync_folder};
+use crate::{attributes, out, sidecar};
 
 /// The largest that there is has 4 MB.
 pub(super) const MOST_LIBC: u64 = 64 << 20;
@@ -29,7 +29,7 @@ const MOST_MANIFEST: u64 = 1 << 20;
 /// A `libc.a` of which everything is decided.
 struct Decided {
     grafted: Grafted,
-    ready: Ready,
+    ready: ReadyGraft,
 }
 
 /// The `libc.a`s of a bundle, all planned and verified.
@@ -46,21 +46,21 @@ impl Survey {
     /// Plans the graft of a file of the bundle, verifies it, and forgets its bytes.
     fn plan(&mut self, bundle: &Path, name: &[u8], bytes: &[u8], planner: &mut Planner<'_>) -> Result<(), Error> {
         let path = inside(bundle, name);
-        if let Some(found) = told_by(bytes).found() {
+        if let Some(found) = signature_of(bytes).found() {
             self.skipped.push(Skipped { path, reason: found.to_owned() });
             return Ok(());
         }
         let host = host::read(&path, bytes)?;
-        if let Some(reason) = host.foreign()? {
+        if let Some(reason) = host.skip_reason()? {
             self.skipped.push(Skipped { path: path.clone(), reason });
             return Ok(());
         }
         let prepared = host::prepare(&*host, &path, bytes, planner)?;
-        let mut grafted = prepared.told(prepared.action());
+        let mut grafted = prepared.report(prepared.action());
         grafted.stock_sha256 = Some(prepared.before_sha256.clone());
         let (ready, trial) = prepared.prove(bytes, planner)?;
         grafted.add(trial);
-        ready.forget();
+        ready.drop_bytes();
         self.decided.insert(name.to_vec(), Decided { grafted, ready });
         Ok(())
     }
@@ -82,7 +82,7 @@ fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Erro
     let wants = |name: &[u8]| {
         if is_manifest(name) { Some(MOST_MANIFEST) } else { is_libc(name).then_some(MOST_LIBC) }
     };
-    let (entries, sha256) = source.look(&wants, &mut |name, bytes| {
+    let (entries, sha256) = source.scan(&wants, &mut |name, bytes| {
         if !is_manifest(name) {
             return survey.plan(path, name, bytes, planner);
         }
@@ -91,13 +91,13 @@ fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Erro
     })?;
     let Libcs { files, skipped: links } = entries.libcs();
     if survey.swift_sdks.is_empty() {
-        return Err(Error::Packed { path: path.to_owned(), entry: None, fault: Fault::NoSwiftSdk });
+        return Err(Error::Packed { path: path.to_owned(), entry: None, problem: PackedError::NoSwiftSdk });
     }
     // Files that have another name, and that a link calls libc.a: the links are known only now.
     let by_link: Vec<Vec<u8>> = files.into_iter().filter(|name| !is_libc(name)).collect();
     if !by_link.is_empty() {
         let wants = |name: &[u8]| by_link.iter().any(|wanted| wanted == name).then_some(MOST_LIBC);
-        let again = source.look(&wants, &mut |name, bytes| survey.plan(path, name, bytes, planner))?;
+        let again = source.scan(&wants, &mut |name, bytes| survey.plan(path, name, bytes, planner))?;
         if again.1 != sha256 {
             return Err(Error::ChangedMeanwhile { path: path.to_owned() });
         }
@@ -125,10 +125,10 @@ pub(crate) fn graft(
     let place = out.as_deref().unwrap_or(host);
     let locks = planner.lock([place])?;
     if let Some(locks) = &locks {
-        sweep(place, locks);
+        remove_leftovers(place, locks);
     }
     if out.is_none() {
-        companion::are_files(host)?;
+        sidecar::are_files(host)?;
     }
     let file = File::open(host).context(host, "read")?;
     let identity = Identity::of(&file.metadata().context(host, "read")?);
@@ -141,7 +141,7 @@ pub(crate) fn graft(
     let host_sha256 = surveyed.sha256.clone();
     let known = Record::read(host).unwrap_or(None).filter(|record| record.knows(&host_sha256));
     if !grafted_before && out.is_none() {
-        companion::are_ours(host, &host_sha256)?;
+        sidecar::are_ours(host, &host_sha256)?;
     }
     let stock = if grafted_before && !unchanged { stock_of(host, known.as_ref())? } else { None };
     // A graft is made from its stock file, where that is to be had: nothing of an earlier donor is left then.
@@ -155,7 +155,7 @@ pub(crate) fn graft(
                     from_stock
                 }
                 // The backup has somebody else's allocator in it, and what that had lost is in the graft.
-                Err(Error::Refused { refusal, .. }) if refusal.is_about_another() => source,
+                Err(Error::Refused { refusal, .. }) if refusal.is_about_foreign() => source,
                 Err(error) => return Err(error),
             }
         }
@@ -201,7 +201,7 @@ pub(crate) fn graft(
 /// The backup, if it is the stock file that the record names.
 fn stock_of(host: &Path, record: Option<&Record>) -> Result<Option<File>, Error> {
     let backup = backup_path(host);
-    let Some(file) = companion::open(&backup)? else { return Ok(None) };
+    let Some(file) = sidecar::open(&backup)? else { return Ok(None) };
     let found = digest::of_file(&file).context(&backup, "read")?;
     Ok(record.is_some_and(|record| record.stock_sha256 == found).then_some(file))
 }
@@ -233,7 +233,7 @@ fn write(
     bundle.tar_sha256 = copied.written_tar;
     let graft = new.into_temp_path();
     let transaction = if bundle.source.is_some() {
-        let mut transaction = Transaction::new(Deed::Write);
+        let mut transaction = Transaction::new(Purpose::Write);
         transaction.swap(&place_of_it, graft, &place_of_it)?;
         let _ = sync_folder(folder_of(&place_of_it));
         transaction

@@ -1,19 +1,19 @@
 //! A Swift SDK bundle as it is published: a tar in gzip, or a zip. Read and written as a stream, in memory that does
 //! not grow with the bundle; every entry but the `libc.a`s stays as it is.
 
+mod contents;
 mod entry;
-mod fault;
+mod error;
 mod graft;
 mod gzip;
-mod look;
-mod proportion;
 mod tar;
+mod unpacked_size;
 mod zip;
 
-pub use fault::Fault;
+pub(crate) use contents::carries_graft;
+pub use contents::{Unpacked, each_host, unpack_grafts};
+pub use error::PackedError;
 pub(crate) use graft::graft;
-pub(crate) use look::carries_graft;
-pub use look::{Unpacked, each_host, unpack_grafts};
 
 use std::cell::Cell;
 use std::fs::File;
@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::proof::Proven;
 use crate::watch::Watch;
 use entry::Entries;
-use proportion::Proportion;
+use unpacked_size::UnpackedSize;
 
 /// How a bundle is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,44 +60,44 @@ struct Editor<'e> {
 }
 
 /// An error while a bundle was copied.
-enum Trouble {
+enum CopyError {
     Read(io::Error),
     Write(io::Error),
-    Fault { entry: Option<String>, fault: Fault },
+    Packed { entry: Option<String>, problem: PackedError },
     Host(Error),
 }
 
-impl From<Fault> for Trouble {
-    fn from(fault: Fault) -> Trouble {
-        Trouble::Fault { entry: None, fault }
+impl From<PackedError> for CopyError {
+    fn from(problem: PackedError) -> CopyError {
+        CopyError::Packed { entry: None, problem }
     }
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Host(error)
+impl From<Error> for CopyError {
+    fn from(error: Error) -> CopyError {
+        CopyError::Host(error)
     }
 }
 
-impl Trouble {
+impl CopyError {
     /// Of a decompressor, which reports damage as an error of input.
-    fn reading(error: io::Error) -> Trouble {
-        if let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<Fault>()) {
-            return fault.clone().into();
+    fn reading(error: io::Error) -> CopyError {
+        if let Some(problem) = error.get_ref().and_then(|inner| inner.downcast_ref::<PackedError>()) {
+            return problem.clone().into();
         }
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => Fault::Truncated("the compressed stream".to_owned()).into(),
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Fault::Damaged(error.to_string()).into(),
-            _ => Trouble::Read(error),
+            io::ErrorKind::UnexpectedEof => PackedError::Truncated("the compressed stream".to_owned()).into(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => PackedError::Damaged(error.to_string()).into(),
+            _ => CopyError::Read(error),
         }
     }
 
     fn into_error(self, from: &Path, to: &Path) -> Error {
         match self {
-            Trouble::Read(source) => Error::Io { path: from.to_owned(), action: "read", source },
-            Trouble::Write(source) => Error::Io { path: to.to_owned(), action: "write", source },
-            Trouble::Fault { entry, fault } => Error::Packed { path: from.to_owned(), entry, fault },
-            Trouble::Host(error) => error,
+            CopyError::Read(source) => Error::Io { path: from.to_owned(), action: "read", source },
+            CopyError::Write(source) => Error::Io { path: to.to_owned(), action: "write", source },
+            CopyError::Packed { entry, problem } => Error::Packed { path: from.to_owned(), entry, problem },
+            CopyError::Host(error) => error,
         }
     }
 }
@@ -127,7 +127,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Reads all of it and shows the files that are wanted to `see`. Returns its entries and its SHA-256.
-    fn look(
+    fn scan(
         &self,
         wants: &dyn Fn(&[u8]) -> Option<u64>,
         see: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>,
@@ -138,7 +138,7 @@ impl Source<'_> {
             Format::TarGz => self.tar("reading", &mut editor, &mut io::sink()),
             Format::Zip => self.zip(&mut editor, &mut io::sink(), &|_| {}),
         };
-        Ok((editor.entries, sha256.map_err(|trouble| trouble.into_error(self.path, self.path))?))
+        Ok((editor.entries, sha256.map_err(|error| error.into_error(self.path, self.path))?))
     }
 
     /// Reads all of it and writes it to `out`, edited; errors of writing are told of `host`.
@@ -150,35 +150,35 @@ impl Source<'_> {
             Format::TarGz => self.pack_tar(&mut editor, &mut hashed),
             Format::Zip => self.zip(&mut editor, &mut hashed, &progress).map(|source| (source, None)),
         };
-        let (source, written_tar) = done.map_err(|trouble| trouble.into_error(self.path, host))?;
+        let (source, written_tar) = done.map_err(|error| error.into_error(self.path, host))?;
         Ok(Copied { source, written: digest::text(hashed.hash), written_tar })
     }
 
     /// Returns the SHA-256 of what was read.
-    fn zip(&self, editor: &mut Editor<'_>, out: &mut dyn Write, progress: &dyn Fn(u64)) -> Result<String, Trouble> {
+    fn zip(&self, editor: &mut Editor<'_>, out: &mut dyn Write, progress: &dyn Fn(u64)) -> Result<String, CopyError> {
         zip::copy(self.file, out, editor, progress)?;
-        digest::of_file(self.file).map_err(Trouble::Read)
+        digest::of_file(self.file).map_err(CopyError::Read)
     }
 
-    fn pack_tar(&self, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<(String, Option<String>), Trouble> {
-        let mut gzip = gzip::ParallelGzip::new(out).map_err(Trouble::Write)?;
+    fn pack_tar(&self, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<(String, Option<String>), CopyError> {
+        let mut gzip = gzip::ParallelGzip::new(out).map_err(CopyError::Write)?;
         let mut plain = Hashing { inner: &mut gzip, hash: Sha256::new() };
         let source = self.tar("packing", editor, &mut plain)?;
         let tar = digest::text(plain.hash);
-        gzip.finish().map_err(Trouble::Write)?;
+        gzip.finish().map_err(CopyError::Write)?;
         Ok((source, Some(tar)))
     }
 
     /// Returns the SHA-256 of what was read.
-    fn tar(&self, doing: &'static str, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<String, Trouble> {
-        io::Seek::rewind(&mut &*self.file).map_err(Trouble::Read)?;
+    fn tar(&self, doing: &'static str, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<String, CopyError> {
+        io::Seek::rewind(&mut &*self.file).map_err(CopyError::Read)?;
         let read = Rc::new(Cell::new(0));
         let mut packed = Packed { file: self.file, hash: Sha256::new(), read: Rc::clone(&read) };
         let (size, watch) = (self.size(), self.watch);
         let mut plain = Plain {
             inner: MultiGzDecoder::new(BufReader::with_capacity(256 << 10, &mut packed)),
             read,
-            unpacked: Proportion::default(),
+            unpacked: UnpackedSize::default(),
             tell: &|done| watch.progress(doing, done, size),
         };
         tar::copy(&mut plain, out, editor)?;
@@ -211,7 +211,7 @@ impl Read for Packed<'_> {
 struct Plain<'a, R> {
     inner: R,
     read: Rc<Cell<u64>>,
-    unpacked: Proportion,
+    unpacked: UnpackedSize,
     tell: &'a dyn Fn(u64),
 }
 
@@ -251,7 +251,7 @@ pub(crate) fn holds_tar(file: &mut File) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::proportion::ALWAYS_TAKEN;
+    use super::unpacked_size::ALWAYS_TAKEN;
     use super::*;
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         let plain = |read| Plain {
             inner: io::repeat(0).take(ALWAYS_TAKEN + (64 << 20)),
             read: Rc::new(Cell::new(read)),
-            unpacked: Proportion::default(),
+            unpacked: UnpackedSize::default(),
             tell: &|_| {},
         };
         let mut buffer = vec![0; 16 << 20];
@@ -267,11 +267,11 @@ mod tests {
             match reader.read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
-                Err(error) => return Err(Trouble::reading(error)),
+                Err(error) => return Err(CopyError::reading(error)),
             }
         };
         let bomb = all(plain(1 << 20));
-        assert!(matches!(bomb, Err(Trouble::Fault { fault: Fault::TooLarge { .. }, .. })));
+        assert!(matches!(bomb, Err(CopyError::Packed { problem: PackedError::TooLarge { .. }, .. })));
         assert!(all(plain(300 << 20)).is_ok(), "an SDK of 300 MB unpacks to more");
     }
 }

@@ -12,9 +12,9 @@ use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
 use super::entry::{Kind, plain_name};
-use super::fault::Fault;
-use super::proportion::Proportion;
-use super::{Editor, Trouble, shown};
+use super::error::PackedError;
+use super::unpacked_size::UnpackedSize;
+use super::{CopyError, Editor, shown};
 
 const LOCAL: usize = 30;
 const CENTRAL: usize = 46;
@@ -93,9 +93,9 @@ pub(super) fn copy(
     writer: &mut dyn Write,
     editor: &mut Editor<'_>,
     progress: &dyn Fn(u64),
-) -> Result<(), Trouble> {
-    let size = file.metadata().map_err(Trouble::Read)?.len();
-    let zip = Zip { file, size, unpacked: Proportion::default() };
+) -> Result<(), CopyError> {
+    let size = file.metadata().map_err(CopyError::Read)?.len();
+    let zip = Zip { file, size, unpacked: UnpackedSize::default() };
     let (mut end, directory_start) = zip.end()?;
     let mut centrals = zip.directory(&end, directory_start)?;
     for central in &centrals {
@@ -122,9 +122,9 @@ pub(super) fn copy(
     out.write(&end)
 }
 
-fn in_32_bits(value: u64) -> Result<u32, Fault> {
+fn in_32_bits(value: u64) -> Result<u32, PackedError> {
     let fits = u32::try_from(value).ok().filter(|value| *value != IN_ZIP64);
-    fits.ok_or(Fault::Unsupported("it would be over 4 GiB"))
+    fits.ok_or(PackedError::Unsupported("it would be over 4 GiB"))
 }
 
 struct Out<'a> {
@@ -133,29 +133,29 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.written += bytes.len() as u64;
-        self.writer.write_all(bytes).map_err(Trouble::Write)
+        self.writer.write_all(bytes).map_err(CopyError::Write)
     }
 }
 
 struct Zip<'a> {
     file: &'a File,
     size: u64,
-    unpacked: Proportion,
+    unpacked: UnpackedSize,
 }
 
 impl Zip<'_> {
-    fn read(&self, offset: u64, length: usize, what: &str) -> Result<Vec<u8>, Trouble> {
+    fn read(&self, offset: u64, length: usize, what: &str) -> Result<Vec<u8>, CopyError> {
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, offset).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Fault::Truncated(format!("{what} at offset {offset}")).into(),
-            _ => Trouble::Read(error),
+            io::ErrorKind::UnexpectedEof => PackedError::Truncated(format!("{what} at offset {offset}")).into(),
+            _ => CopyError::Read(error),
         })?;
         Ok(bytes)
     }
 
-    fn copy_range(&self, from: u64, to: u64, out: &mut Out<'_>) -> Result<(), Trouble> {
+    fn copy_range(&self, from: u64, to: u64, out: &mut Out<'_>) -> Result<(), CopyError> {
         let mut at = from;
         while at < to {
             let length = (to - at).min(256 << 10) as usize;
@@ -166,39 +166,39 @@ impl Zip<'_> {
     }
 
     /// The end record with its comment (4.3.16), and where the directory starts.
-    fn end(&self) -> Result<(Vec<u8>, u64), Trouble> {
+    fn end(&self) -> Result<(Vec<u8>, u64), CopyError> {
         let length = self.size.min((END + MOST_COMMENT) as u64) as usize;
         let tail = self.read(self.size - length as u64, length, "the end")?;
         let fits = |at: &usize| {
             tail[*at..].starts_with(b"PK\x05\x06") && u16_at(&tail, at + 20) as usize == tail.len() - at - END
         };
         let Some(at) = (0..=tail.len().saturating_sub(END)).rev().filter(|_| tail.len() >= END).find(fits) else {
-            return Err(Fault::Truncated("there is no end record".to_owned()).into());
+            return Err(PackedError::Truncated("there is no end record".to_owned()).into());
         };
         let end = tail[at..].to_vec();
         let position = self.size - (tail.len() - at) as u64;
         let disks = [u16_at(&end, 4), u16_at(&end, 6)];
         let (count_here, count) = (u16_at(&end, 8), u16_at(&end, 10));
         if count == 0xffff || u32_at(&end, 12) == IN_ZIP64 || u32_at(&end, 16) == IN_ZIP64 {
-            return Err(Fault::Unsupported("it is in the zip64 form").into());
+            return Err(PackedError::Unsupported("it is in the zip64 form").into());
         }
         if disks != [0, 0] || count_here != count {
-            return Err(Fault::Unsupported("it is one of several parts").into());
+            return Err(PackedError::Unsupported("it is one of several parts").into());
         }
         let (length, start) = (u64::from(u32_at(&end, 12)), u64::from(u32_at(&end, 16)));
         if start + length != position {
             // A signature (4.3.13), a zip64 record, or bytes before the first entry that offsets do not count.
             return match start + length < position {
-                true => Err(Fault::Unsupported("something lies between its directory and its end").into()),
-                false => Err(Fault::Damaged("its directory overlaps its end record".to_owned()).into()),
+                true => Err(PackedError::Unsupported("something lies between its directory and its end").into()),
+                false => Err(PackedError::Damaged("its directory overlaps its end record".to_owned()).into()),
             };
         }
-        Fault::at_most("its directory", length, "bytes", MOST_DIRECTORY)?;
+        PackedError::at_most("its directory", length, "bytes", MOST_DIRECTORY)?;
         Ok((end, start))
     }
 
-    fn directory(&self, end: &[u8], start: u64) -> Result<Vec<Central>, Trouble> {
-        let damaged = |what: &str| Trouble::from(Fault::Damaged(format!("its directory {what}")));
+    fn directory(&self, end: &[u8], start: u64) -> Result<Vec<Central>, CopyError> {
+        let damaged = |what: &str| CopyError::from(PackedError::Damaged(format!("its directory {what}")));
         let bytes = self.read(start, u32_at(end, 12) as usize, "the directory")?;
         let mut centrals = Vec::new();
         let mut at = 0;
@@ -218,12 +218,12 @@ impl Zip<'_> {
                 offset: u64::from(u32_at(rest, 42)),
                 end: start,
             };
-            let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
+            let named = |problem| CopyError::Packed { entry: Some(shown(&central.name)), problem };
             if [20, 24, 42].iter().any(|field| u32_at(rest, *field) == IN_ZIP64) {
-                return Err(named(Fault::Unsupported("it is in the zip64 form")));
+                return Err(named(PackedError::Unsupported("it is in the zip64 form")));
             }
             if central.offset + LOCAL as u64 > start {
-                return Err(named(Fault::Damaged("its header lies outside of the file".to_owned())));
+                return Err(named(PackedError::Damaged("its header lies outside of the file".to_owned())));
             }
             centrals.push(central);
             at += whole;
@@ -234,27 +234,27 @@ impl Zip<'_> {
         Ok(centrals)
     }
 
-    fn enter(&self, central: &Central, editor: &mut Editor<'_>) -> Result<(), Trouble> {
-        let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
+    fn enter(&self, central: &Central, editor: &mut Editor<'_>) -> Result<(), CopyError> {
+        let named = |problem| CopyError::Packed { entry: Some(shown(&central.name)), problem };
         let name = plain_name(&central.name).map_err(named)?;
         let kind = match central.kind() {
             Kind::Symlink(_) if central.plain() > MOST_LINK => {
-                return Err(named(Fault::Damaged("a symbolic link of over 4096 bytes".to_owned())));
+                return Err(named(PackedError::Damaged("a symbolic link of over 4096 bytes".to_owned())));
             }
             Kind::Symlink(_) => Kind::Symlink(self.content(central, MOST_LINK)?),
             kind => kind,
         };
         if name.is_empty() {
-            return if kind == Kind::Folder { Ok(()) } else { Err(named(Fault::Name("is empty"))) };
+            return if kind == Kind::Folder { Ok(()) } else { Err(named(PackedError::Name("is empty"))) };
         }
         editor.entries.enter(&name, kind).map_err(named)
     }
 
     /// The local header (4.3.7) with name and extra field, and where the content starts.
-    fn local(&self, central: &Central) -> Result<(Vec<u8>, u64), Trouble> {
-        let named = |what: &str| Trouble::Fault {
+    fn local(&self, central: &Central) -> Result<(Vec<u8>, u64), CopyError> {
+        let named = |what: &str| CopyError::Packed {
             entry: Some(shown(&central.name)),
-            fault: Fault::Damaged(format!("its header at offset {} {what}", central.offset)),
+            problem: PackedError::Damaged(format!("its header at offset {} {what}", central.offset)),
         };
         let fixed = self.read(central.offset, LOCAL, "a header")?;
         if !fixed.starts_with(b"PK\x03\x04") {
@@ -273,13 +273,13 @@ impl Zip<'_> {
     }
 
     /// The content of a file, unpacked and checked against its checksum.
-    fn content(&self, central: &Central, limit: u64) -> Result<Vec<u8>, Trouble> {
-        let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
-        let damaged = |what: &str| named(Fault::Damaged(what.to_owned()));
+    fn content(&self, central: &Central, limit: u64) -> Result<Vec<u8>, CopyError> {
+        let named = |problem| CopyError::Packed { entry: Some(shown(&central.name)), problem };
+        let damaged = |what: &str| named(PackedError::Damaged(what.to_owned()));
         if central.flags() & ENCRYPTED != 0 {
-            return Err(named(Fault::Unsupported("it is encrypted")));
+            return Err(named(PackedError::Unsupported("it is encrypted")));
         }
-        Fault::at_most("the file", central.plain(), "bytes", limit).map_err(named)?;
+        PackedError::at_most("the file", central.plain(), "bytes", limit).map_err(named)?;
         if central.packed() > 2 * limit {
             return Err(damaged("it is larger packed than unpacked"));
         }
@@ -294,7 +294,7 @@ impl Zip<'_> {
                 unpacked.map_err(|error| damaged(&format!("its content cannot be unpacked: {error}")))?;
                 bytes
             }
-            _ => return Err(named(Fault::Unsupported("it is compressed by another method than deflate"))),
+            _ => return Err(named(PackedError::Unsupported("it is compressed by another method than deflate"))),
         };
         let mut crc = Crc::new();
         crc.update(&bytes);
@@ -304,7 +304,7 @@ impl Zip<'_> {
         Ok(bytes)
     }
 
-    fn entry(&self, central: &mut Central, out: &mut Out<'_>, editor: &mut Editor<'_>) -> Result<(), Trouble> {
+    fn entry(&self, central: &mut Central, out: &mut Out<'_>, editor: &mut Editor<'_>) -> Result<(), CopyError> {
         let (local, _) = self.local(central)?;
         let new_offset = out.written;
         let name = plain_name(&central.name)?;
@@ -327,12 +327,12 @@ impl Zip<'_> {
         local: Vec<u8>,
         bytes: &[u8],
         out: &mut Out<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CopyError> {
         let packed = match central.method() {
             STORED => bytes.to_vec(),
             _ => {
                 let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
-                encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(Trouble::Write)?
+                encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(CopyError::Write)?
             }
         };
         let mut crc = Crc::new();

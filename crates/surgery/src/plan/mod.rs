@@ -12,7 +12,7 @@ mod survey;
 mod symbol_table;
 
 pub use refusal::{Refusal, Remedy};
-pub use restoration::{Restoration, another_allocator, restore};
+pub use restoration::{Restoration, foreign_allocator, restore};
 pub use survey::{Libc, Survey, carried, survey};
 
 use std::collections::BTreeSet;

@@ -109,7 +109,7 @@ pub enum Refusal {
          another allocator already, {allocator}{}",
         and_has_lost(lost)
     )]
-    AnotherAllocator {
+    ForeignAllocator {
         /// The member.
         member: MemberId,
         /// The symbol that shows it.
@@ -121,7 +121,7 @@ pub enum Refusal {
     },
     /// The other allocator cannot be replaced, because it defines symbols beside the malloc family.
     #[error("without {member}, the allocator that it carries, this archive would have no {}", quoted(symbols))]
-    LostWithAnother {
+    LostWithForeign {
         /// The member.
         member: MemberId,
         /// The symbols.
@@ -235,8 +235,8 @@ impl Refusal {
     }
 
     /// Whether the refusal is about an allocator that is not libc's own.
-    pub fn is_about_another(&self) -> bool {
-        matches!(self, Refusal::AnotherAllocator { .. } | Refusal::LostWithAnother { .. })
+    pub fn is_about_foreign(&self) -> bool {
+        matches!(self, Refusal::ForeignAllocator { .. } | Refusal::LostWithForeign { .. })
     }
 
     /// The remedy.
@@ -262,8 +262,8 @@ impl Refusal {
             }
             Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => return Remedy::AnotherDonor,
             Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => return Remedy::TakeGraftBack,
-            Refusal::AnotherAllocator { .. } => return Remedy::ReplaceAnother,
-            Refusal::LostWithAnother { .. } => return Remedy::BringWhatIsLost,
+            Refusal::ForeignAllocator { .. } => return Remedy::ReplaceForeign,
+            Refusal::LostWithForeign { .. } => return Remedy::BringWhatIsLost,
             Refusal::Entangled { kind: DonorKind::Strings, .. }
             | Refusal::UnknownHook { kind: DonorKind::Strings, .. }
             | Refusal::Lost { kind: DonorKind::Strings, .. } => return Remedy::WithoutStrings,
@@ -297,7 +297,7 @@ pub enum Remedy {
     TakeGraftBack,
     /// Graft the stock archive; or replace the present allocator, with a stock archive for the functions that were
     /// lost.
-    ReplaceAnother,
+    ReplaceForeign,
     /// Name stock archives that define the symbols that would be lost.
     BringWhatIsLost,
     /// Graft only an allocator: the string functions are not musl's.

@@ -55,7 +55,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
         self.opaque()?;
         for (position, entry) in self.table.entries.iter().enumerate() {
             if entry.defines.iter().any(|symbol| family::makes_a_seed(symbol.name, symbol.weak)) {
-                self.another(position, &entry.defines)?;
+                self.check_foreign(position, &entry.defines)?;
                 self.remove(position, Reason::Allocator);
             }
         }
@@ -151,14 +151,14 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
     }
 
     /// Refuses an allocator that is not libc's own, unless it may be removed.
-    fn another(&self, position: usize, defines: &[Definition<'_>]) -> Result<(), Refusal> {
-        let Some((symbol, allocator)) = foreign_allocator(defines) else { return Ok(()) };
+    fn check_foreign(&self, position: usize, defines: &[Definition<'_>]) -> Result<(), Refusal> {
+        let Some((symbol, allocator)) = foreign_symbol(defines) else { return Ok(()) };
         if self.removes_foreign {
             return self.all_kept(position, defines);
         }
         let lost = family::USUAL_LOSSES.into_iter().filter(|name| !self.table.defines(name.as_bytes())).collect();
         let (member, symbol) = (self.member(position), printable(symbol.name));
-        Err(Refusal::AnotherAllocator { member, symbol, allocator, lost })
+        Err(Refusal::ForeignAllocator { member, symbol, allocator, lost })
     }
 
     /// Refuses to remove another allocator if that loses symbols that callers outside of it may need.
@@ -170,7 +170,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
         if symbols.is_empty() {
             return Ok(());
         }
-        Err(Refusal::LostWithAnother { member: self.member(position), symbols })
+        Err(Refusal::LostWithForeign { member: self.member(position), symbols })
     }
 
     fn follow_all(&mut self) -> Result<(), Refusal> {
@@ -261,7 +261,7 @@ impl<'c, 'a> RemovalSet<'c, 'a> {
 }
 
 /// The allocator that a member with these symbols belongs to if it is not libc's own, and the symbol that shows it.
-pub(super) fn foreign_allocator<'s, 'a>(defines: &'s [Definition<'a>]) -> Option<(&'s Definition<'a>, &'static str)> {
+pub(super) fn foreign_symbol<'s, 'a>(defines: &'s [Definition<'a>]) -> Option<(&'s Definition<'a>, &'static str)> {
     let known = defines.iter().find_map(|symbol| Some((symbol, family::foreign_allocator(symbol.name)?)));
     let beside = || defines.iter().find(|symbol| family::is_beside_malloc(symbol.name));
     known.or_else(|| Some((beside()?, "one that is not known here")))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use format::printable;
 
 use super::family::{self, USUAL_LOSSES};
-use super::removal_set::foreign_allocator;
+use super::removal_set::foreign_symbol;
 use super::survey::{self, Libc};
 use super::symbol_table::{Entry, SymbolTable};
 use crate::archive::{Archive, Insert};
@@ -31,18 +31,18 @@ pub struct Restoration {
 
 /// The name of the allocator that was put into an archive in place of libc's own; `None` for libc's own and for
 /// allograft's grafts.
-pub fn another_allocator(archive: &Archive<'_>) -> Option<&'static str> {
+pub fn foreign_allocator(archive: &Archive<'_>) -> Option<&'static str> {
     if survey::carried(archive).ok()?[0].is_some() {
         return None;
     }
     let (table, _) = SymbolTable::take(archive);
-    another(&table).map(|(_, allocator)| allocator)
+    foreign_member(&table).map(|(_, allocator)| allocator)
 }
 
 /// The position and the allocator of the member that is another allocator.
-fn another(table: &SymbolTable<'_>) -> Option<(usize, &'static str)> {
+fn foreign_member(table: &SymbolTable<'_>) -> Option<(usize, &'static str)> {
     let mut seeds = table.entries.iter().enumerate().filter(|(_, entry)| is_of_allocator(entry));
-    seeds.find_map(|(position, entry)| Some((position, foreign_allocator(&entry.defines)?.1)))
+    seeds.find_map(|(position, entry)| Some((position, foreign_symbol(&entry.defines)?.1)))
 }
 
 fn is_of_allocator(entry: &Entry<'_>) -> bool {
@@ -53,7 +53,7 @@ fn is_of_allocator(entry: &Entry<'_>) -> bool {
 /// machines and musl of another version are ignored.
 pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
     let (table, _) = SymbolTable::take(archive);
-    let Some((position, _)) = another(&table) else { return Restoration::default() };
+    let Some((position, _)) = foreign_member(&table) else { return Restoration::default() };
     let mut needed: BTreeSet<&[u8]> = USUAL_LOSSES.iter().map(|name| name.as_bytes()).collect();
     let brought = &table.entries[position].defines;
     needed.extend(brought.iter().map(|symbol| symbol.name).filter(|name| family::is_beside_malloc(name)));
