@@ -264,14 +264,6 @@ impl Host for ArchiveHost<'_> {
     fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error> {
         let Operation::Archive(operation) = operation else { return Ok(Vec::new()) };
         let reason = operation.strings.reason();
-        let mut notes: Vec<String> =
-            reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect();
-        if let Some(foreign) = &operation.foreign
-            && !foreign.restoration.missing.is_empty()
-        {
-            let missing = foreign.restoration.missing.join("`, `");
-            notes.push(format!("lacks `{missing}`, which stock has: `--stock` with a stock libc.a brings it back"));
-        }
-        Ok(notes)
+        Ok(reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect())
     }
 }

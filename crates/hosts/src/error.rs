@@ -306,6 +306,12 @@ pub enum Error {
         /// The files that remain changed.
         failure: RollbackFailure,
     },
+    /// `-o` names the target.
+    #[error("cannot write to `{}`: it is the target itself", .out.display())]
+    OutIsTarget {
+        /// The argument of `-o`.
+        out: PathBuf,
+    },
     /// `-o` cannot be written there.
     #[error("cannot write to `{}`: {reason}", .out.display())]
     Out {
@@ -363,6 +369,7 @@ impl Error {
             | Error::NoHost { .. }
             | Error::NoGraft { .. }
             | Error::MalformedRecord { .. }
+            | Error::OutIsTarget { .. }
             | Error::Out { .. } => 2,
             // What is neither damaged nor asked for wrongly is refused.
             _ => 3,
@@ -398,6 +405,7 @@ impl Error {
             Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
             Error::Unsound { .. } => return Remedy::Report,
             Error::NothingToRun { .. } => return Remedy::RunNothing,
+            Error::OutIsTarget { .. } => return Remedy::GraftInPlace,
             Error::Differs { .. } => {
                 "the stock file is as it was. If the program prints the time or the like, try it with other arguments"
                     .to_owned()

@@ -100,7 +100,8 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
     drop(changes);
     let changed = decided.iter_mut().filter(|decided| is_changed(&&**decided));
     for (decided, notes) in changed.zip(notes) {
-        decided.grafted.notes.extend(notes);
+        decided.grafted.notes.extend(notes.on_host);
+        decided.grafted.backup_lacks = notes.backup_lacks;
     }
     let grafted = decided.into_iter().map(|decided| decided.grafted).collect();
     Ok(Pending::new(Grafts::of(grafted, skipped), transaction, Some(locks)))
@@ -153,6 +154,8 @@ impl Prepared {
             graft_sha256: self.graft_sha256().to_owned(),
             backup: None,
             tried: Vec::new(),
+            untested: false,
+            backup_lacks: Vec::new(),
             notes: self.notes.clone(),
         }
     }
@@ -162,6 +165,7 @@ impl Grafted {
     /// Adds what running it has shown.
     pub(crate) fn add(&mut self, trial: TestRun) {
         self.tried.extend(trial.tried);
+        self.untested = trial.untested;
         self.notes.extend(trial.notes);
     }
 }

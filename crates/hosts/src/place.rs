@@ -95,10 +95,19 @@ pub(crate) struct Change<'a> {
     pub(crate) record: Option<&'a Record>,
 }
 
-/// Executes all changes or, on an error, none. Returns notes for the user, a list for each change, and what commits it.
+/// Remarks on a change for the user.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// Clauses whose subject is the host.
+    pub(crate) on_host: Vec<String>,
+    /// What the backup could not keep of stock: clauses whose subject is the backup.
+    pub(crate) backup_lacks: Vec<String>,
+}
+
+/// Executes all changes or, on an error, none. Returns notes on each change, and what commits it.
 ///
 /// The folders of all hosts have to be locked.
-pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<(Vec<Vec<String>>, Transaction), Error> {
+pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<(Vec<Notes>, Transaction), Error> {
     let mut transaction = Transaction::new(Purpose::Graft);
     if changes.is_empty() {
         return Ok((Vec::new(), transaction));
@@ -113,7 +122,7 @@ fn place_all(
     changes: &[Change<'_>],
     transaction: &mut Transaction,
     observe: Observer<'_>,
-) -> Result<Vec<Vec<String>>, Error> {
+) -> Result<Vec<Notes>, Error> {
     let mut ready = Vec::new();
     for change in changes {
         ready.push(prepare(change, transaction, observe)?);
@@ -153,7 +162,7 @@ struct Prepared {
     graft: Option<TempPath>,
     /// Whether the host itself is to be the backup, and has no second name yet.
     becomes_backup: bool,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 /// Tells whether a name still belongs to the file that was read, unwritten since. Without the time of the last change
@@ -203,12 +212,12 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     if !same {
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
     }
-    let mut notes = Vec::new();
+    let mut notes = Notes::default();
     let old = Record::read(host).unwrap_or(None);
     let mut backup = Backup::There;
     if change.backup {
         if metadata.nlink() > 1 && metadata.nlink() > own_links(host, &metadata) {
-            notes.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
+            notes.on_host.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
         }
         backup = back_up(host, &file, change.expected, old.as_ref(), &mut notes, transaction, observe)?;
     }
@@ -230,7 +239,7 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         (Some(Content::Bundle { file, .. }), _) => file.take(),
         (_, Some(graft)) => {
             let (new, lost) = written(host, graft.bytes(), &file)?;
-            notes.extend(lost.iter().map(ToString::to_string));
+            notes.on_host.extend(lost.iter().map(ToString::to_string));
             observe(Stage::GraftWritten);
             Some(new)
         }
@@ -288,7 +297,7 @@ fn back_up(
     file: &File,
     stock_sha256: &str,
     old: Option<&Record>,
-    notes: &mut Vec<String>,
+    notes: &mut Notes,
     transaction: &mut Transaction,
     observe: Observer<'_>,
 ) -> Result<Backup, Error> {
@@ -298,7 +307,7 @@ fn back_up(
         // What a killed run left, which had no links.
         Some(found) if old.is_some_and(|old| old.knows(&found)) => {}
         Some(_) => {
-            notes.push("was installed anew since it was grafted; its backup is now the new stock".to_owned());
+            notes.on_host.push("was installed anew since it was grafted; its backup is now the new stock".to_owned());
         }
         None => {}
     }
@@ -316,9 +325,7 @@ fn back_up(
     observe(Stage::BackupMade);
     transaction.swap(host, backup, &path)?;
     observe(Stage::BackupPlaced);
-    for lost in &lost {
-        notes.push(format!("has a backup that {lost}; `allograft undo` cannot give that back"));
-    }
+    notes.backup_lacks.extend(lost.iter().map(ToString::to_string));
     Ok(if lost.is_empty() { Backup::There } else { Backup::Lacking })
 }
 

@@ -22,6 +22,8 @@ pub enum Remedy {
     Report,
     /// Only executables are run before they are placed: ask for nothing of the kind.
     RunNothing,
+    /// Name no other place to write to: the target is replaced then, with a backup.
+    GraftInPlace,
     /// Look up the donors' options.
     ListOptions,
     /// Look up the donors' architectures.

@@ -16,6 +16,7 @@ use crate::failure::{Failure, told};
 use crate::json;
 use crate::output::{Output, Page, Style, acts};
 use crate::progress::Bar;
+use crate::remedy;
 use crate::signals::Cleanup;
 use crate::target::located;
 
@@ -108,7 +109,10 @@ impl Graft {
         bar.finish();
         let grafts = grafts.map_err(|error| executable::explained(error, report.as_ref()))?;
         let keeps = report.as_ref().and_then(executable::keeps_for_its_language);
-        let grafts = grafts.noted(|grafts| grafts.hosts.iter_mut().for_each(|host| host.notes.extend(keeps.clone())));
+        let grafts = grafts.noted(|grafts| {
+            remedy::add_words(grafts);
+            grafts.hosts.iter_mut().for_each(|host| host.notes.extend(keeps.clone()));
+        });
         told(grafts, |grafts| {
             warnings(grafts, output);
             if output.json {

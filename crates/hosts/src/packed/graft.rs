@@ -173,6 +173,7 @@ pub(crate) fn graft(
             true => known.as_ref().map(|known| known.stock_sha256.clone()),
         },
         backup: None,
+        backup_lacks: Vec::new(),
         notes: Vec::new(),
     };
     if out.is_none() && (!grafted_before || stock.is_some() || known.is_some() && backup_path(host).exists()) {
@@ -259,7 +260,10 @@ fn write(
             record: record.as_ref(),
         };
         let (notes, transaction) = place(&[change], observe)?;
-        bundle.notes.extend(notes.into_iter().flatten());
+        for notes in notes {
+            bundle.notes.extend(notes.on_host);
+            bundle.backup_lacks.extend(notes.backup_lacks);
+        }
         transaction
     };
     bundle.sha256 = Some(copied.written);
