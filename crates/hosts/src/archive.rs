@@ -175,14 +175,14 @@ impl Host for ArchiveHost<'_> {
         &self.carried
     }
 
-    fn skip_reason(&self) -> Result<Option<String>, Error> {
-        let survey = surgery::plan::survey(&self.archive).map_err(|refusal| refused(self.path, refusal))?;
-        Ok(match (survey.libc, survey.arch) {
+    fn skip_reason(&self) -> Option<&'static str> {
+        let survey = surgery::plan::survey(&self.archive);
+        match (survey.libc, survey.arch) {
             (Libc::Musl, Some(_)) => None,
-            (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports".to_owned()),
-            (Libc::Glibc, _) => Some("glibc's".to_owned()),
-            (Libc::Other, _) => Some("not musl's".to_owned()),
-        })
+            (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports"),
+            (Libc::Glibc, _) => Some("glibc's"),
+            (Libc::Other, _) => Some("not musl's"),
+        }
     }
 
     fn needs_stock(&self) -> bool {

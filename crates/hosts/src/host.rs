@@ -90,7 +90,7 @@ pub(crate) trait Host {
     fn carried(&self) -> &Carried;
 
     /// Why a folder's file of this kind is left alone, if it is none of ours.
-    fn skip_reason(&self) -> Result<Option<String>, Error>;
+    fn skip_reason(&self) -> Option<&'static str>;
 
     /// Whether a graft of this kind can only be made anew from its stock file.
     fn needs_stock(&self) -> bool;

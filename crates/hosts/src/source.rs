@@ -52,9 +52,8 @@ impl Hosts {
         for path in self.files {
             let bytes = read(&path)?;
             let host = host::read(&path, &bytes)?;
-            let reason = if self.folder.is_some() { host.skip_reason()? } else { None };
-            match reason {
-                Some(reason) => skipped.push(Skipped { path: path.clone(), reason }),
+            match self.folder.as_ref().and_then(|_| host.skip_reason()) {
+                Some(reason) => skipped.push(Skipped { path: path.clone(), reason: reason.to_owned() }),
                 None => taken.push(take(host::prepare(&*host, &path, &bytes, planner)?, &bytes, planner)?),
             }
         }

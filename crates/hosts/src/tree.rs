@@ -47,9 +47,9 @@ pub(crate) fn write_folder(
         Ok(grafted)
     })?;
     let swift_sdks = bundle::swift_sdks_in(folder);
-    let told = |skipped, notes| Grafts { swift_sdks, notes, ..Grafts::of(grafted, skipped) };
+    let report = |skipped, notes| Grafts { swift_sdks, notes, ..Grafts::of(grafted, skipped) };
     if dry_run {
-        return Ok(Pending::nothing(told(skipped, Vec::new())));
+        return Ok(Pending::nothing(report(skipped, Vec::new())));
     }
     let locks = FolderLocks::take([out.as_path()], planner.watch)?;
     remove_leftovers(&out, &locks);
@@ -65,7 +65,7 @@ pub(crate) fn write_folder(
         return Err(transaction.failed(error));
     }
     let _ = sync_folder(folder_of(&out));
-    Ok(Pending::new(told(skipped, notes), transaction, Some(locks)))
+    Ok(Pending::new(report(skipped, notes), transaction, Some(locks)))
 }
 
 struct Copy<'a> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::entry::is_libc;
 use super::graft::{MOST_LIBC, inside};
-use super::{Format, PackedError, Source};
+use super::{Format, PackedError, See, Source, Wants};
 use crate::archive::ArchiveHost;
 use crate::error::{Error, IoContext};
 use crate::host::Host;
@@ -58,11 +58,11 @@ pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<b
 /// As [`each_host`]; and grafts that are larger than those of any SDK.
 pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<Unpacked>>, Error> {
     let Target::Packed(bundle, format) = recognise(target)? else { return Ok(None) };
-    let Some(grafts) = unpack(&bundle, format, &into.join("graft"), &is_graft)? else {
+    let Some(grafts) = unpack(&bundle, format, &into.join("graft"), is_graft)? else {
         return Err(Error::NoHost { folder: bundle });
     };
     let stock = match undo::stock_of(&bundle)? {
-        Some(stock) => unpack(&stock, format, &into.join("stock"), &|_, name, _| Ok(grafts.contains_key(name)))?,
+        Some(stock) => unpack(&stock, format, &into.join("stock"), |_, name, _| Ok(grafts.contains_key(name)))?,
         None => None,
     };
     let stock = stock.unwrap_or_default();
@@ -84,12 +84,7 @@ pub(crate) fn carries_graft(bundle: &Path, format: Format) -> Result<bool, Error
     Ok(found)
 }
 
-fn scan(
-    bundle: &Path,
-    format: Format,
-    wants: &dyn Fn(&[u8]) -> Option<u64>,
-    see: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>,
-) -> Result<(), Error> {
+fn scan(bundle: &Path, format: Format, wants: Wants<'_>, see: See<'_>) -> Result<(), Error> {
     let file = File::open(bundle).context(bundle, "read")?;
     Source { path: bundle, file: &file, format, watch: &Watch::default() }.scan(wants, see).map(|_| ())
 }
@@ -109,14 +104,15 @@ fn at_most(bundle: &Path, what: &'static str, found: u64, unit: &'static str, li
     PackedError::at_most(what, found, unit, limit).map_err(refused)
 }
 
+/// Where the `libc.a`s of a bundle have been unpacked, by name.
+type Libcs = BTreeMap<Vec<u8>, PathBuf>;
+
 /// Writes the `libc.a`s that are `wanted`, and all start files, into numbered folders below `into`: no name out of the
 /// bundle is used as a path. Returns where each `libc.a` is; `None` if the bundle holds none at all.
-fn unpack(
-    bundle: &Path,
-    format: Format,
-    into: &Path,
-    wanted: &dyn Fn(&Path, &[u8], &[u8]) -> Result<bool, Error>,
-) -> Result<Option<BTreeMap<Vec<u8>, PathBuf>>, Error> {
+fn unpack<W>(bundle: &Path, format: Format, into: &Path, wanted: W) -> Result<Option<Libcs>, Error>
+where
+    W: Fn(&Path, &[u8], &[u8]) -> Result<bool, Error>,
+{
     let (mut folders, mut libcs) = (BTreeMap::new(), BTreeMap::new());
     let (mut seen, mut written) = (false, 0);
     let is_start = |name: &[u8]| START.contains(&last(name).1).then_some(MOST_START);

@@ -51,8 +51,8 @@ impl Survey {
             return Ok(());
         }
         let host = host::read(&path, bytes)?;
-        if let Some(reason) = host.skip_reason()? {
-            self.skipped.push(Skipped { path: path.clone(), reason });
+        if let Some(reason) = host.skip_reason() {
+            self.skipped.push(Skipped { path: path.clone(), reason: reason.to_owned() });
             return Ok(());
         }
         let prepared = host::prepare(&*host, &path, bytes, planner)?;

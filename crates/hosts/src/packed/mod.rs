@@ -50,13 +50,18 @@ impl Format {
     }
 }
 
+/// How many bytes are taken of the file with this name, if it is wanted.
+type Wants<'e> = &'e dyn Fn(&[u8]) -> Option<u64>;
+/// Takes name and content of a file that is wanted.
+type See<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>;
+/// The same, and returns its new content; `None` to leave it.
+type Edit<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<Option<Proven>, Error>;
+
 /// Collects the entries of a bundle while it is copied, and decides about its files.
 struct Editor<'e> {
     entries: Entries,
-    /// How many bytes are taken of the file with this name, if it is wanted.
-    wants: &'e dyn Fn(&[u8]) -> Option<u64>,
-    /// Takes name and content of a file that is wanted, and returns its new content; `None` to leave it.
-    edit: &'e mut dyn FnMut(&[u8], &[u8]) -> Result<Option<Proven>, Error>,
+    wants: Wants<'e>,
+    edit: Edit<'e>,
 }
 
 /// An error while a bundle was copied.
@@ -127,11 +132,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Reads all of it and shows the files that are wanted to `see`. Returns its entries and its SHA-256.
-    fn scan(
-        &self,
-        wants: &dyn Fn(&[u8]) -> Option<u64>,
-        see: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>,
-    ) -> Result<(Entries, String), Error> {
+    fn scan(&self, wants: Wants<'_>, see: See<'_>) -> Result<(Entries, String), Error> {
         let edit = &mut |name: &[u8], bytes: &[u8]| see(name, bytes).map(|()| None);
         let mut editor = Editor { entries: Entries::default(), wants, edit };
         let sha256 = match self.format {

@@ -89,11 +89,6 @@ impl<'a> Archive<'a> {
         self.members.get(ordinal.checked_sub(1)?)
     }
 
-    /// Whether there is a symbol index. Linkers need one.
-    pub fn has_index(&self) -> bool {
-        self.index.is_some()
-    }
-
     /// The symbol index as pairs of ordinal and symbol, in its order; empty if there is none.
     pub fn indexed(&self) -> impl Iterator<Item = (usize, &'a [u8])> + '_ {
         self.index.iter().flat_map(|index| index.entries.iter().copied())

@@ -90,8 +90,6 @@ pub struct Plan {
     pub provides: Vec<String>,
     /// Whether libc's fork calls `__malloc_atfork`. musl does from 1.2.2 on.
     pub fork_hook: bool,
-    /// Symbols that show that the archive is musl's.
-    pub evidence: Vec<String>,
     /// The donor's object.
     pub donor_bytes: Vec<u8>,
     /// [`Plan::provides`] byte for byte, for the index.
@@ -180,7 +178,6 @@ pub fn plan_for<'d>(
         donor: note,
         provides: donated.defines.iter().map(|symbol| printable(symbol.name)).collect(),
         fork_hook,
-        evidence,
         donor_bytes: donor.to_vec(),
         symbols: donated.defines.iter().map(|symbol| symbol.name.to_vec()).collect(),
     })

@@ -24,16 +24,8 @@ pub enum Libc {
 pub struct Survey {
     /// The C library.
     pub libc: Libc,
-    /// Symbols that show it.
-    pub evidence: Vec<String>,
     /// The architecture of its objects; `None` if no graft can be made for it, or if the objects differ.
     pub arch: Option<Arch>,
-    /// Whether it defines malloc.
-    pub allocator: bool,
-    /// The note of the allocator that a graft has put in.
-    pub carries: Option<Note>,
-    /// The note of the string functions that a graft has put in.
-    pub carries_strings: Option<Note>,
 }
 
 /// Functions that musl shares among its own files and that no other C library has. Some may be missing: zig replaces
@@ -53,22 +45,11 @@ const MUSL_ENOUGH: usize = 4;
 const GLIBC: [&str; 3] = ["_IO_2_1_stdin_", "__libc_early_init", "gnu_get_libc_version"];
 
 /// Describes an archive. Objects in it that cannot be read are passed over.
-///
-/// # Errors
-/// A graft's note is malformed, or two notes are of one kind.
-pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
+pub fn survey(archive: &Archive<'_>) -> Survey {
     let (table, _) = SymbolTable::take(archive);
-    let [carries, carries_strings] = carried(archive)?;
-    let (libc, evidence) = whose(&table);
-    let machines = Machines::of(&table.entries);
-    Ok(Survey {
-        libc,
-        evidence,
-        arch: machines.only().and_then(Machine::arch).filter(|arch| unsupported(*arch, archive).is_none()),
-        allocator: table.defines(b"malloc"),
-        carries,
-        carries_strings,
-    })
+    let machine = Machines::of(&table.entries).only();
+    let arch = machine.and_then(Machine::arch).filter(|arch| unsupported(*arch, archive).is_none());
+    Survey { libc: whose(&table).0, arch }
 }
 
 /// The notes of the allocator and of the string functions that grafts have put in.
