@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use measure::case::Invocation;
-use measure::executor::{Counted, Executor, RunError, Timed, Watched};
+use measure::executor::{CallsRun, Executor, MemoryRun, RunError, TimedRun};
 use measure::process::Processes;
 use measure::session::Plan;
 use measure::statistics::Spread;
@@ -87,15 +87,15 @@ impl NewFile {
 }
 
 impl Executor for NewFile {
-    fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<Timed, RunError> {
+    fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<TimedRun, RunError> {
         self.processes().time(invocation, limit)
     }
 
-    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Watched, RunError> {
+    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<MemoryRun, RunError> {
         self.processes().memory(invocation, limit)
     }
 
-    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Counted, RunError> {
+    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<CallsRun, RunError> {
         self.processes().calls(invocation, limit)
     }
 }

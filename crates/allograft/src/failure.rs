@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use hosts::{Pending, Stuck};
+use hosts::{Pending, RollbackFailure};
 use serde::{Deserialize, Serialize};
 
 use crate::remedy;
@@ -66,17 +66,17 @@ impl From<hosts::Error> for Failure {
 
 impl Failure {
     /// The same where files are changed all the same.
-    fn stuck(self, stuck: &Stuck) -> Failure {
-        let message = format!("{}; {stuck}", self.message);
-        Failure { message, said: self.said, help: Some(remedy::help(&stuck.remedy())), exit_code: Stuck::EXIT_CODE }
+    fn not_rolled_back(self, rollback: &RollbackFailure) -> Failure {
+        let (message, help) = (format!("{}; {rollback}", self.message), Some(remedy::help(&rollback.remedy())));
+        Failure { message, said: self.said, help, exit_code: RollbackFailure::EXIT_CODE }
     }
 }
 
 /// Tells the result of what has been done by `tell`; if it cannot be told, everything is taken back, for an exit code
 /// that is not 0 says that every file is as it was.
 pub(crate) fn told<T>(pending: Pending<T>, tell: impl FnOnce(&T) -> Result<(), Failure>) -> Result<T, Failure> {
-    let Err(mut failure) = tell(&pending) else { return Ok(pending.settle()) };
-    Err(match pending.take_back() {
+    let Err(mut failure) = tell(&pending) else { return Ok(pending.commit()) };
+    Err(match pending.roll_back() {
         Ok(()) => {
             failure.help = Some(match failure.help {
                 Some(help) => format!("{help}; nothing was changed"),
@@ -84,6 +84,6 @@ pub(crate) fn told<T>(pending: Pending<T>, tell: impl FnOnce(&T) -> Result<(), F
             });
             failure
         }
-        Err(stuck) => failure.stuck(&stuck),
+        Err(rollback) => failure.not_rolled_back(&rollback),
     })
 }

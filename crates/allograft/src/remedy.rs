@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use format::DonorKind;
-use hosts::{Obstacle, Remedy};
+use hosts::{Grafts, Obstacle, Operation, Remedy};
 
 /// The line behind `help:`.
 pub(crate) fn help(remedy: &Remedy) -> String {
@@ -19,6 +19,7 @@ pub(crate) fn help(remedy: &Remedy) -> String {
             "nothing was changed; please report this with the file. Another donor may fit it: `--donor NAME`".to_owned()
         }
         Remedy::RunNothing => "leave `--try` and `--untested` out: they are for executables".to_owned(),
+        Remedy::GraftInPlace => "leave `-o` out to graft in place, with a backup".to_owned(),
         Remedy::ListOptions => "`allograft donors` lists each donor's options with their ranges".to_owned(),
         Remedy::ListArchitectures => "`allograft donors` lists the architectures of every donor".to_owned(),
         Remedy::ListGraftable => {
@@ -55,6 +56,28 @@ pub(crate) fn help(remedy: &Remedy) -> String {
     }
 }
 
+/// Adds to the report on grafts what names a command or a flag.
+pub(crate) fn add_words(grafts: &mut Grafts) {
+    let lacking = |lost: String| format!("has a backup that {lost}; `allograft undo` cannot give that back");
+    for host in &mut grafts.hosts {
+        if host.untested {
+            host.tried.insert(0, "self-test: not run (--untested)".to_owned());
+        }
+        if let Operation::Archive(operation) = &host.operation
+            && let Some(missing) = operation.foreign.as_ref().map(|foreign| &foreign.restoration.missing)
+            && !missing.is_empty()
+        {
+            let missing = missing.join("`, `");
+            host.notes
+                .push(format!("lacks `{missing}`, which stock has: `--stock` with a stock libc.a brings it back"));
+        }
+        host.notes.extend(host.backup_lacks.drain(..).map(lacking));
+    }
+    if let Some(bundle) = &mut grafts.bundle {
+        bundle.notes.extend(bundle.backup_lacks.drain(..).map(lacking));
+    }
+}
+
 fn listed(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ")
 }
@@ -85,7 +108,7 @@ fn of_archive(remedy: surgery::plan::Remedy) -> &'static str {
         Remedy::ListOptions => "`allograft donors` lists the options with their ranges",
         Remedy::AnotherDonor => "this is a fault of the donor's build: try another one with --donor",
         Remedy::TakeGraftBack => "`allograft undo`, or get the archive from its package again, and graft that",
-        Remedy::ReplaceAnother => {
+        Remedy::ReplaceForeign => {
             "graft the stock libc.a of this toolchain; or replace that allocator: --force, and --stock with a stock \
              libc.a of the same musl version for what has been lost"
         }
@@ -130,7 +153,7 @@ mod tests {
             OfArchive::ListOptions,
             OfArchive::AnotherDonor,
             OfArchive::TakeGraftBack,
-            OfArchive::ReplaceAnother,
+            OfArchive::ReplaceForeign,
             OfArchive::BringWhatIsLost,
             OfArchive::WithoutStrings,
         ];
@@ -140,6 +163,7 @@ mod tests {
             Remedy::Emulate { arch: Arch::Aarch64 },
             Remedy::Report,
             Remedy::RunNothing,
+            Remedy::GraftInPlace,
             Remedy::ListOptions,
             Remedy::ListArchitectures,
             Remedy::ListGraftable,
@@ -193,8 +217,10 @@ mod tests {
     #[test]
     fn the_cores_name_no_command() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for file in ["surgery/src/plan/refusal.rs", "transplant/src/refusal.rs", "hosts/src/error.rs"] {
-            let text = std::fs::read_to_string(crates.join(file)).unwrap();
+        let hosts = ["error", "out", "proof", "archive", "place", "tree"].map(|name| format!("hosts/src/{name}.rs"));
+        let refusals = ["surgery/src/plan/refusal.rs", "transplant/src/refusal.rs"].map(str::to_owned);
+        for file in hosts.into_iter().chain(refusals) {
+            let text = std::fs::read_to_string(crates.join(&file)).unwrap();
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
             for line in code.filter(|line| !line.contains("cp -p")) {
                 assert!(!line.contains("`allograft ") && !line.contains("--"), "{file}: {line}");

@@ -4,67 +4,48 @@
 
 use std::fmt;
 
-/// A function of string.h.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "each is what C or POSIX says of the name")]
-pub enum StringFunction {
-    Memcpy,
-    Memmove,
-    Memset,
-    Memcmp,
-    Bcmp,
-    Memchr,
-    Memrchr,
-    Strlen,
-    Strnlen,
-    Strchr,
-    Strchrnul,
-    Strrchr,
-    Strcmp,
-    Strncmp,
-    Stpcpy,
-    Strcpy,
-    Stpncpy,
-    Strncpy,
-    Strcat,
-    Strncat,
+/// Defines the functions and, in the same order, their names in C, under which the blob defines the replacements.
+macro_rules! string_functions {
+    ($($function:ident $name:literal)*) => {
+        /// A function of string.h.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "each is what C or POSIX says of the name")]
+        pub enum StringFunction {
+            $($function),*
+        }
+
+        const NAMES: &[(StringFunction, &str)] = &[$((StringFunction::$function, $name)),*];
+    };
 }
 
-/// Each function with its name in C, under which the blob defines the replacement, in the order of
-/// `crates/donors/transplant/parameters.h`.
-const NAMES: [(StringFunction, &str); 20] = {
-    use StringFunction::{
-        Bcmp, Memchr, Memcmp, Memcpy, Memmove, Memrchr, Memset, Stpcpy, Stpncpy, Strcat, Strchr, Strchrnul, Strcmp,
-        Strcpy, Strlen, Strncat, Strncmp, Strncpy, Strnlen, Strrchr,
-    };
-    [
-        (Memcpy, "memcpy"),
-        (Memmove, "memmove"),
-        (Memset, "memset"),
-        (Memcmp, "memcmp"),
-        (Bcmp, "bcmp"),
-        (Memchr, "memchr"),
-        (Memrchr, "memrchr"),
-        (Strlen, "strlen"),
-        (Strnlen, "strnlen"),
-        (Strchr, "strchr"),
-        (Strchrnul, "strchrnul"),
-        (Strrchr, "strrchr"),
-        (Strcmp, "strcmp"),
-        (Strncmp, "strncmp"),
-        (Stpcpy, "stpcpy"),
-        (Strcpy, "strcpy"),
-        (Stpncpy, "stpncpy"),
-        (Strncpy, "strncpy"),
-        (Strcat, "strcat"),
-        (Strncat, "strncat"),
-    ]
-};
+// In the order of `crates/donors/transplant/parameters.h`.
+string_functions! {
+    Memcpy "memcpy"
+    Memmove "memmove"
+    Memset "memset"
+    Memcmp "memcmp"
+    Bcmp "bcmp"
+    Memchr "memchr"
+    Memrchr "memrchr"
+    Strlen "strlen"
+    Strnlen "strnlen"
+    Strchr "strchr"
+    Strchrnul "strchrnul"
+    Strrchr "strrchr"
+    Strcmp "strcmp"
+    Strncmp "strncmp"
+    Stpcpy "stpcpy"
+    Strcpy "strcpy"
+    Stpncpy "stpncpy"
+    Strncpy "strncpy"
+    Strcat "strcat"
+    Strncat "strncat"
+}
 
 impl StringFunction {
     /// All string functions.
     pub fn all() -> impl Iterator<Item = StringFunction> {
-        NAMES.into_iter().map(|(function, _)| function)
+        NAMES.iter().map(|(function, _)| *function)
     }
 
     /// Its name in C; the blob's function has the same.

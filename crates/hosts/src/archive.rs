@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use format::{Arch, DonorKind};
 use inspector::verify::Verified;
@@ -48,7 +49,7 @@ impl Strings {
 
 /// Somebody else's allocator in a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Another {
+pub struct ForeignAllocator {
     /// Which one.
     pub allocator: &'static str,
     /// The functions that the host had lost because of it, and those that come back.
@@ -61,7 +62,7 @@ pub struct ArchiveOperation {
     /// The host's architecture.
     pub arch: Arch,
     /// Somebody else's allocator that goes, and what comes back in its place beside ours.
-    pub another: Option<Another>,
+    pub foreign: Option<ForeignAllocator>,
     /// The allocator's step; `None`: the host's own stays.
     pub malloc: Option<Plan>,
     /// The step of the string functions.
@@ -135,12 +136,12 @@ impl<'b> ArchiveHost<'b> {
     }
 
     /// Somebody else's allocator, if that may be replaced and will be.
-    fn another(&self, planner: &Planner<'_>) -> Result<Option<Another>, Error> {
+    fn foreign(&self, planner: &Planner<'_>) -> Result<Option<ForeignAllocator>, Error> {
         if !planner.request.force || planner.request.donor.is_none() {
             return Ok(None);
         }
-        let Some(allocator) = surgery::plan::another_allocator(&self.archive) else { return Ok(None) };
-        Ok(Some(Another { allocator, restoration: planner.stock.restore(&self.archive)? }))
+        let Some(allocator) = surgery::plan::foreign_allocator(&self.archive) else { return Ok(None) };
+        Ok(Some(ForeignAllocator { allocator, restoration: planner.stock.restore(&self.archive)? }))
     }
 
     /// Refuses what takes more than a graft: members of stock that an earlier graft has taken out.
@@ -154,10 +155,10 @@ impl<'b> ArchiveHost<'b> {
     }
 
     /// The archive with what comes back, before anything goes.
-    fn whole(&self, another: Option<&Another>) -> Result<Cow<'b, [u8]>, Error> {
-        match another {
-            Some(another) if !another.restoration.is_empty() => {
-                let whole = another.restoration.apply(self.bytes);
+    fn whole(&self, foreign: Option<&ForeignAllocator>) -> Result<Cow<'b, [u8]>, Error> {
+        match foreign {
+            Some(foreign) if !foreign.restoration.is_empty() => {
+                let whole = foreign.restoration.apply(self.bytes);
                 whole.map(Cow::Owned).map_err(|source| Error::Malformed { path: self.path.to_owned(), source })
             }
             _ => Ok(Cow::Borrowed(self.bytes)),
@@ -174,14 +175,14 @@ impl Host for ArchiveHost<'_> {
         &self.carried
     }
 
-    fn foreign(&self) -> Result<Option<String>, Error> {
-        let survey = surgery::plan::survey(&self.archive).map_err(|refusal| refused(self.path, refusal))?;
-        Ok(match (survey.libc, survey.arch) {
+    fn skip_reason(&self) -> Option<&'static str> {
+        let survey = surgery::plan::survey(&self.archive);
+        match (survey.libc, survey.arch) {
             (Libc::Musl, Some(_)) => None,
-            (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports".to_owned()),
-            (Libc::Glibc, _) => Some("glibc's".to_owned()),
-            (Libc::Other, _) => Some("not musl's".to_owned()),
-        })
+            (Libc::Musl, None) => Some("musl's, for an architecture that no donor supports"),
+            (Libc::Glibc, _) => Some("glibc's"),
+            (Libc::Other, _) => Some("not musl's"),
+        }
     }
 
     fn needs_stock(&self) -> bool {
@@ -189,14 +190,14 @@ impl Host for ArchiveHost<'_> {
     }
 
     fn is_stock(&self) -> bool {
-        surgery::plan::another_allocator(&self.archive).is_none()
+        surgery::plan::foreign_allocator(&self.archive).is_none()
     }
 
     fn plan(&self, planner: &mut Planner<'_>) -> Result<(Operation, Edited), Error> {
         let wants_strings = planner.request.strings.unwrap_or(true);
         self.nothing_to_take_out(planner.request.donor.is_some(), wants_strings)?;
-        let another = self.another(planner)?;
-        let whole = self.whole(another.as_ref())?;
+        let foreign = self.foreign(planner)?;
+        let whole = self.whole(foreign.as_ref())?;
         let restored;
         let archive = match &whole {
             Cow::Borrowed(_) => &self.archive,
@@ -233,15 +234,15 @@ impl Host for ArchiveHost<'_> {
         };
         let any = malloc.as_ref().or_else(|| strings.plan()).ok_or(Error::NothingToGraft)?;
         let (arch, fork_hook) = (any.arch, any.fork_hook);
-        let operation = ArchiveOperation { arch, another, malloc, strings, fork_hook };
-        Ok((Operation::Archive(Box::new(operation)), Edited::new(graft)))
+        let operation = ArchiveOperation { arch, foreign, malloc, strings, fork_hook };
+        Ok((Operation::Archive(Arc::new(operation)), Edited::new(graft)))
     }
 
     fn edit(&self, operation: &Operation) -> Result<Edited, Error> {
         let Operation::Archive(operation) = operation else {
             return Err(Error::ChangedMeanwhile { path: self.path.to_owned() });
         };
-        let whole = self.whole(operation.another.as_ref())?;
+        let whole = self.whole(operation.foreign.as_ref())?;
         let first = match &operation.malloc {
             Some(plan) => plan.apply(&parse(self.path, &whole)?),
             None => whole.into_owned(),
@@ -253,9 +254,9 @@ impl Host for ArchiveHost<'_> {
     }
 
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
-        let another = matches!(operation, Operation::Archive(archive) if archive.another.is_some());
+        let foreign = matches!(operation, Operation::Archive(archive) if archive.foreign.is_some());
         // What has been grafted before, or carries somebody else's allocator, is no stock file to compare with.
-        let stock = (!another && !self.carried.anything()).then_some(self.bytes);
+        let stock = (!foreign && !self.carried.anything()).then_some(self.bytes);
         Verified::archive(edited.into_bytes(), stock)
             .map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })
     }
@@ -263,14 +264,6 @@ impl Host for ArchiveHost<'_> {
     fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error> {
         let Operation::Archive(operation) = operation else { return Ok(Vec::new()) };
         let reason = operation.strings.reason();
-        let mut notes: Vec<String> =
-            reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect();
-        if let Some(another) = &operation.another
-            && !another.restoration.missing.is_empty()
-        {
-            let missing = another.restoration.missing.join("`, `");
-            notes.push(format!("lacks `{missing}`, which stock has: `--stock` with a stock libc.a brings it back"));
-        }
-        Ok(notes)
+        Ok(reason.into_iter().map(|reason| format!("keeps its own string functions: {reason}")).collect())
     }
 }

@@ -22,11 +22,8 @@ const CAPABILITIES: &str = "security.capability";
 pub(crate) enum Lost {
     Group(u32),
     Owner(u32),
-    /// The set-user-ID or set-group-ID bit: it would hand out the rights of somebody else than before.
-    SetId {
-        user: bool,
-        group: bool,
-    },
+    /// The set-user-ID bit, the set-group-ID bit or both, as in the mode: it would hand out the rights of somebody else than before.
+    SetId(u32),
     Capabilities,
     Extended(OsString, io::Error),
 }
@@ -37,7 +34,7 @@ impl Lost {
         match self {
             Lost::Group(_) => "their group".to_owned(),
             Lost::Owner(_) => "their owner".to_owned(),
-            Lost::SetId { .. } => "their set-id bits".to_owned(),
+            Lost::SetId(_) => "their set-id bits".to_owned(),
             Lost::Capabilities => "their capabilities".to_owned(),
             Lost::Extended(name, _) => format!("the extended attribute `{}`", name.display()),
         }
@@ -49,11 +46,11 @@ impl fmt::Display for Lost {
         match self {
             Lost::Group(group) => write!(out, "could not keep its group {group}"),
             Lost::Owner(owner) => write!(out, "could not keep its owner {owner}"),
-            Lost::SetId { user, group } => {
-                let bits = match (user, group) {
-                    (true, true) => "set-user-ID and set-group-ID bits",
-                    (true, false) => "set-user-ID bit",
-                    (false, _) => "set-group-ID bit",
+            Lost::SetId(bits) => {
+                let bits = match *bits {
+                    SET_USER => "set-user-ID bit",
+                    SET_GROUP => "set-group-ID bit",
+                    _ => "set-user-ID and set-group-ID bits",
                 };
                 write!(out, "lost its {bits}, which would have given other rights than before")
             }
@@ -84,16 +81,13 @@ pub(crate) fn carry(from: &File, to: &File) -> io::Result<Vec<Lost>> {
             lost.push(Lost::Extended(name, error));
         }
     }
-    let mut refused = 0;
-    if owner {
-        refused |= SET_USER | SET_GROUP;
-    }
-    if group {
-        refused |= SET_GROUP;
-    }
-    let dropped = wanted.mode() & refused;
-    if dropped != 0 {
-        lost.push(Lost::SetId { user: dropped & SET_USER != 0, group: dropped & SET_GROUP != 0 });
+    let refused = match (owner, group) {
+        (true, _) => SET_USER | SET_GROUP,
+        (false, true) => SET_GROUP,
+        (false, false) => 0,
+    };
+    if wanted.mode() & refused != 0 {
+        lost.push(Lost::SetId(wanted.mode() & refused));
     }
     // Last, since chown clears the set-id bits and an ACL changes the group's.
     to.set_permissions(Permissions::from_mode(wanted.mode() & MODE & !refused))?;

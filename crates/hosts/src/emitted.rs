@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::lock::FolderLocks;
 use crate::out;
 use crate::pending::Pending;
-use crate::place::{sweep, write_file};
+use crate::place::{remove_leftovers, write_file};
 use crate::proof::Proven;
 use crate::watch::Watch;
 
@@ -20,7 +20,7 @@ use crate::watch::Watch;
 pub fn write(out: &Path, file: Verified, watch: &Watch<'_>) -> Result<Pending<()>, Error> {
     let out = out::file(out, None)?;
     let locks = FolderLocks::take([out.as_path()], watch)?;
-    sweep(&out, &locks);
+    remove_leftovers(&out, &locks);
     let (_, transaction) = write_file(&out, &Proven::of_donors(file), None)?;
     Ok(Pending::new((), transaction, Some(locks)))
 }
@@ -44,7 +44,7 @@ mod tests {
     fn written(out: &Path, index: usize) -> Result<&'static [u8], Error> {
         let (verified, bytes) = object(index);
         write(out, verified, &Watch::default()).map(|pending| {
-            pending.settle();
+            pending.commit();
             bytes
         })
     }

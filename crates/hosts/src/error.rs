@@ -1,17 +1,16 @@
 //! Why a host was not grafted or not given back, with the exit code; `remedy` is what to do about it.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use format::DonorKind;
 
 use crate::outcome::Skipped;
-use crate::packed::Fault;
+use crate::packed::PackedError;
 use crate::remedy::{Obstacle, Remedy};
-use crate::transaction::Stuck;
+use crate::transaction::RollbackFailure;
 
-/// A failed operation. Every host is as it was before, except after [`Error::Stuck`].
+/// A failed operation. Every host is as it was before, except after [`Error::RollbackFailed`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed: not found, permission denied, disk full.
@@ -41,14 +40,14 @@ pub enum Error {
         source: surgery::archive::ArchiveError,
     },
     /// A packed bundle that is damaged or that must not be trusted.
-    #[error("`{}`{}: {fault}", .path.display(), in_entry(.entry))]
+    #[error("`{}`{}: {problem}", .path.display(), in_entry(.entry))]
     Packed {
         /// The bundle.
         path: PathBuf,
         /// The entry that it is about.
         entry: Option<String>,
         /// The fault.
-        fault: Fault,
+        problem: PackedError,
     },
     /// Known for what it is, and nothing that can be grafted.
     #[error("`{}` is {kind}: {reason}", .path.display())]
@@ -208,7 +207,7 @@ pub enum Error {
         folder: PathBuf,
     },
     /// The folder holds `libc.a`s, none of which can be grafted.
-    #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), Listed(.skipped))]
+    #[error("no `libc.a` under `{}` can be grafted: {}", .folder.display(), listed(.skipped))]
     NothingGraftable {
         /// The folder.
         folder: PathBuf,
@@ -293,19 +292,25 @@ pub enum Error {
     },
     /// A file has the name of a backup or a record, and allograft did not make it.
     #[error("`{}` has the name of a file of allograft's, and is none: {reason}", .path.display())]
-    ForeignCompanion {
+    ForeignSidecar {
         /// The file.
         path: PathBuf,
         /// How that shows.
         reason: String,
     },
     /// It failed, and what had been done could not all be taken back.
-    #[error("{cause}; {stuck}")]
-    Stuck {
+    #[error("{cause}; {failure}")]
+    RollbackFailed {
         /// Why it failed.
         cause: Box<Error>,
         /// The files that remain changed.
-        stuck: Stuck,
+        failure: RollbackFailure,
+    },
+    /// `-o` names the target.
+    #[error("cannot write to `{}`: it is the target itself", .out.display())]
+    OutIsTarget {
+        /// The argument of `-o`.
+        out: PathBuf,
     },
     /// `-o` cannot be written there.
     #[error("cannot write to `{}`: {reason}", .out.display())]
@@ -330,16 +335,9 @@ fn stock_functions(kind: DonorKind) -> &'static str {
     }
 }
 
-struct Listed<'a>(&'a [Skipped]);
-
-impl fmt::Display for Listed<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, skipped) in self.0.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "; " };
-            write!(out, "{comma}`{}`: {}", skipped.path.display(), skipped.reason)?;
-        }
-        Ok(())
-    }
+fn listed(skipped: &[Skipped]) -> String {
+    let described = |skipped: &Skipped| format!("`{}`: {}", skipped.path.display(), skipped.reason);
+    skipped.iter().map(described).collect::<Vec<_>>().join("; ")
 }
 
 impl Error {
@@ -354,10 +352,10 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Refused { refusal, .. } if refusal.is_damage() => 2,
-            Error::Packed { fault, .. } if fault.is_damage() => 2,
+            Error::Packed { problem, .. } if problem.is_damage() => 2,
             Error::Executable { refusal, .. } if refusal.is_damage() => 2,
             Error::Differs { .. } => 1,
-            Error::Stuck { .. } => Stuck::EXIT_CODE,
+            Error::RollbackFailed { .. } => RollbackFailure::EXIT_CODE,
             Error::Io { .. }
             | Error::Unrecognised { .. }
             | Error::Malformed { .. }
@@ -371,41 +369,15 @@ impl Error {
             | Error::NoHost { .. }
             | Error::NoGraft { .. }
             | Error::MalformedRecord { .. }
+            | Error::OutIsTarget { .. }
             | Error::Out { .. } => 2,
-            Error::Unsupported { .. }
-            | Error::Packed { .. }
-            | Error::Refused { .. }
-            | Error::Executable { .. }
-            | Error::NoBlob { .. }
-            | Error::NoStrings { .. }
-            | Error::SelfTest { .. }
-            | Error::Unsound { .. }
-            | Error::Untested { .. }
-            | Error::NoDonorFor { .. }
-            | Error::StockNeeded { .. }
-            | Error::NothingGraftable { .. }
-            | Error::IsBackup { .. }
-            | Error::ChangedMeanwhile { .. }
-            | Error::ChangedSince { .. }
-            | Error::BackupMissing { .. }
-            | Error::BackupChanged { .. }
-            | Error::RecordMissing { .. }
-            | Error::BackupGrafted { .. }
-            | Error::ForeignCompanion { .. }
-            | Error::NoBackup { .. } => 3,
+            // What is neither damaged nor asked for wrongly is refused.
+            _ => 3,
         }
     }
 
     pub(crate) fn nothing_runs(arch: format::Arch) -> String {
         format!("this machine runs no programs for {arch}, and there is no emulator (qemu-{arch}-static, qemu-{arch})")
-    }
-
-    /// Why a graft was not tested, as a clause.
-    pub(crate) fn reason_untested(&self) -> String {
-        match self {
-            Error::Untested { arch, .. } => Error::nothing_runs(*arch),
-            other => other.to_string(),
-        }
     }
 
     /// The remedy.
@@ -420,7 +392,7 @@ impl Error {
             }
             Error::Malformed { .. } => "the file is damaged or incomplete: install it again, then graft".to_owned(),
             Error::Unsupported { help, .. } | Error::Out { help, .. } => (*help).to_owned(),
-            Error::Packed { fault, .. } => fault.help().to_owned(),
+            Error::Packed { problem, .. } => problem.help().to_owned(),
             Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
             Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
             Error::NoBlob { .. } => {
@@ -433,6 +405,7 @@ impl Error {
             Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
             Error::Unsound { .. } => return Remedy::Report,
             Error::NothingToRun { .. } => return Remedy::RunNothing,
+            Error::OutIsTarget { .. } => return Remedy::GraftInPlace,
             Error::Differs { .. } => {
                 "the stock file is as it was. If the program prints the time or the like, try it with other arguments"
                     .to_owned()
@@ -475,11 +448,11 @@ impl Error {
             Error::BackupGrafted { backup, path } => {
                 return Remedy::UndoBackup { backup: backup.clone(), host: path.clone() };
             }
-            Error::ForeignCompanion { .. } => {
+            Error::ForeignSidecar { .. } => {
                 "nothing was changed, and allograft leaves such a file alone: move it away, then run the command again"
                     .to_owned()
             }
-            Error::Stuck { stuck, .. } => return stuck.remedy(),
+            Error::RollbackFailed { failure, .. } => return failure.remedy(),
             Error::NoBackup { .. } => return Remedy::WrittenElsewhere,
         };
         Remedy::Advice(advice)

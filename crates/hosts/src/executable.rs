@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use format::Note;
 use inspector::verify::Verified;
@@ -11,7 +12,7 @@ use transplant::Plan;
 use crate::VERSION;
 use crate::error::{Error, IoContext};
 use crate::host::{Carried, Edited, Host, Operation};
-use crate::insert::Insert;
+use crate::linked_donor::LinkedDonor;
 use crate::planner::Planner;
 
 /// The edits of an executable.
@@ -23,7 +24,7 @@ pub struct ExecutableOperation {
     pub malloc: Note,
     /// The string functions that go in, if they were asked for.
     pub strings: Option<Note>,
-    insert: Insert,
+    linked_donor: LinkedDonor,
 }
 
 /// An executable's bytes.
@@ -40,15 +41,15 @@ impl<'b> ExecutableHost<'b> {
         ExecutableHost { path, bytes, carried: Carried { malloc, strings } }
     }
 
-    fn planned(&self, insert: &Insert) -> Result<(Plan, Edited), Error> {
-        let mut plan = insert.plan(self.path, self.bytes)?;
+    fn planned(&self, linked_donor: &LinkedDonor) -> Result<(Plan, Edited), Error> {
+        let mut plan = linked_donor.plan(self.path, self.bytes)?;
         let graft = std::mem::take(&mut plan.graft);
         Ok((plan, Edited::new(graft)))
     }
 
-    fn insert<'i>(&self, operation: &'i Operation) -> Result<&'i Insert, Error> {
+    fn linked_donor<'i>(&self, operation: &'i Operation) -> Result<&'i LinkedDonor, Error> {
         match operation {
-            Operation::Executable(operation) => Ok(&operation.insert),
+            Operation::Executable(operation) => Ok(&operation.linked_donor),
             Operation::Archive(_) => Err(Error::ChangedMeanwhile { path: self.path.to_owned() }),
         }
     }
@@ -59,8 +60,8 @@ impl Host for ExecutableHost<'_> {
         &self.carried
     }
 
-    fn foreign(&self) -> Result<Option<String>, Error> {
-        Ok(Some("an executable".to_owned()))
+    fn skip_reason(&self) -> Option<&'static str> {
+        Some("an executable")
     }
 
     fn needs_stock(&self) -> bool {
@@ -77,18 +78,18 @@ impl Host for ExecutableHost<'_> {
         let arch = transplant::supported_arch(self.bytes)
             .map_err(|refusal| Error::Executable { path: self.path.to_owned(), refusal })?;
         let strings = request.strings.unwrap_or(false);
-        let insert = Insert::new(self.path, arch, donor, &request.settings, strings, VERSION)?;
-        let (plan, edited) = self.planned(&insert)?;
-        let (malloc, strings) = (insert.malloc.clone(), insert.strings.clone());
-        Ok((Operation::Executable(Box::new(ExecutableOperation { plan, malloc, strings, insert })), edited))
+        let linked_donor = LinkedDonor::new(self.path, arch, donor, &request.settings, strings, VERSION)?;
+        let (plan, edited) = self.planned(&linked_donor)?;
+        let (malloc, strings) = (linked_donor.malloc.clone(), linked_donor.strings.clone());
+        Ok((Operation::Executable(Arc::new(ExecutableOperation { plan, malloc, strings, linked_donor })), edited))
     }
 
     fn edit(&self, operation: &Operation) -> Result<Edited, Error> {
-        self.planned(self.insert(operation)?).map(|(_, edited)| edited)
+        self.planned(self.linked_donor(operation)?).map(|(_, edited)| edited)
     }
 
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
-        let linked = self.insert(operation)?.linked;
+        let linked = self.linked_donor(operation)?.linked;
         Verified::executable(edited.into_bytes(), self.bytes, linked)
             .map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })
     }

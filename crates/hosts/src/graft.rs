@@ -5,21 +5,20 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::bundle;
-use crate::companion;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
-use crate::host::{self, Prepared, Ready, record};
-use crate::lock::FolderLocks;
+use crate::host::{self, Prepared, ReadyGraft, record};
 use crate::out;
 use crate::outcome::{Action, Grafted, Grafts};
 use crate::packed;
 use crate::pending::Pending;
-use crate::place::{Change, Content, Observer, place, sweep, write_file};
+use crate::place::{Change, Content, Observer, place, remove_leftovers, write_file};
 use crate::planner::Planner;
-use crate::proof::Trial;
-use crate::recognise::{Target, recognise};
+use crate::proof::TestRun;
+use crate::recognise::{Target, read, recognise};
 use crate::record::{Record, backup_path};
 use crate::request::Request;
+use crate::sidecar;
 use crate::source::Hosts;
 use crate::tree;
 use crate::undo;
@@ -31,10 +30,10 @@ use crate::watch::Watch;
 /// # Errors
 /// The target cannot be grafted. Every file is as it was.
 pub fn graft(target: &Path, request: &Request) -> Result<Grafts, Error> {
-    graft_under(target, request, &Watch::default()).map(Pending::settle)
+    graft_under(target, request, &Watch::default()).map(Pending::commit)
 }
 
-/// The same, undecided yet: whoever tells of it settles it then. `watch` is told while it goes on.
+/// The same, undecided yet: whoever tells of it commits it then. `watch` is told while it goes on.
 ///
 /// # Errors
 /// As [`graft`].
@@ -70,16 +69,12 @@ pub(crate) fn graft_observed(
 
 /// Replaces the hosts by their grafts.
 fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> Result<Pending<Grafts>, Error> {
-    let dry_run = planner.request.dry_run;
-    let locks = match dry_run {
-        true => None,
-        false => Some(FolderLocks::take(hosts.candidates.iter().map(PathBuf::as_path), planner.watch)?),
-    };
-    let several = hosts.candidates.len() > 1;
+    let locks = planner.lock(hosts.files.iter().map(PathBuf::as_path))?;
+    let several = hosts.files.len() > 1;
     let (mut decided, skipped) = hosts.each(planner, |prepared, bytes, planner| {
         let decided = decide(prepared, bytes, planner)?;
         if let (true, Some(ready)) = (several, &decided.ready) {
-            ready.forget();
+            ready.drop_bytes();
         }
         Ok(decided)
     })?;
@@ -87,7 +82,7 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
         return Ok(Pending::nothing(Grafts::of(decided.into_iter().map(|decided| decided.grafted).collect(), skipped)));
     };
     for Decided { grafted, .. } in &decided {
-        sweep(&grafted.path, &locks);
+        remove_leftovers(&grafted.path, &locks);
     }
     let is_changed = |decided: &&Decided| decided.ready.is_some() || decided.record.is_some();
     let changes: Vec<Change<'_>> = decided
@@ -105,7 +100,8 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
     drop(changes);
     let changed = decided.iter_mut().filter(|decided| is_changed(&&**decided));
     for (decided, notes) in changed.zip(notes) {
-        decided.grafted.notes.extend(notes);
+        decided.grafted.notes.extend(notes.on_host);
+        decided.grafted.backup_lacks = notes.backup_lacks;
     }
     let grafted = decided.into_iter().map(|decided| decided.grafted).collect();
     Ok(Pending::new(Grafts::of(grafted, skipped), transaction, Some(locks)))
@@ -114,32 +110,18 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
 /// Writes the graft of `host` to the file `out`, replacing what is there.
 fn to_file(host: PathBuf, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
     let out = out::file(out, Some(&host))?;
-    let dry_run = planner.request.dry_run;
-    let locks = match dry_run {
-        true => None,
-        false => Some(FolderLocks::take([out.as_path()], planner.watch)?),
-    };
-    if let Some(locks) = &locks {
-        sweep(&out, locks);
-    }
+    let locks = planner.lock([out.as_path()])?;
     let like = File::open(&host).context(&host, "read")?;
-    let (mut written, skipped) = Hosts::file(host).each(planner, |prepared, bytes, planner| {
-        let mut grafted = prepared.elsewhere(out.clone(), dry_run);
-        if dry_run {
-            return Ok((grafted, None));
-        }
-        let (ready, trial) = prepared.prove(bytes, planner)?;
-        grafted.add(trial);
-        let (notes, transaction) = write_file(&out, &ready.graft(bytes)?, Some(&like))?;
-        grafted.notes.extend(notes);
-        Ok((grafted, Some(transaction)))
-    })?;
-    let transactions: Vec<_> = written.iter_mut().filter_map(|(_, transaction)| transaction.take()).collect();
-    let grafts = Grafts::of(written.into_iter().map(|(grafted, _)| grafted).collect(), skipped);
-    Ok(match transactions.into_iter().next() {
-        Some(transaction) => Pending::new(grafts, transaction, locks),
-        None => Pending::nothing(grafts),
-    })
+    let bytes = read(&host)?;
+    let prepared = host::prepare(&*host::read(&host, &bytes)?, &host, &bytes, planner)?;
+    let mut grafted = prepared.elsewhere(out.clone(), planner.request.dry_run);
+    let Some(locks) = locks else { return Ok(Pending::nothing(Grafts::of(vec![grafted], Vec::new()))) };
+    remove_leftovers(&out, &locks);
+    let (ready, trial) = prepared.prove(&bytes, planner)?;
+    grafted.add(trial);
+    let (notes, transaction) = write_file(&out, &ready.graft(&bytes)?, Some(&like))?;
+    grafted.notes.extend(notes);
+    Ok(Pending::new(Grafts::of(vec![grafted], Vec::new()), transaction, Some(locks)))
 }
 
 impl Prepared {
@@ -156,11 +138,11 @@ impl Prepared {
             true => undo::record_of(&self.path, &self.before_sha256).map(|record| record.stock_sha256),
         };
         let source = Some(self.path.clone());
-        Grafted { path, source, stock_sha256, ..self.told(action) }
+        Grafted { path, source, stock_sha256, ..self.report(action) }
     }
 
     /// The report on the graft.
-    pub(crate) fn told(&self, action: Action) -> Grafted {
+    pub(crate) fn report(&self, action: Action) -> Grafted {
         Grafted {
             path: self.path.clone(),
             source: None,
@@ -172,6 +154,8 @@ impl Prepared {
             graft_sha256: self.graft_sha256().to_owned(),
             backup: None,
             tried: Vec::new(),
+            untested: false,
+            backup_lacks: Vec::new(),
             notes: self.notes.clone(),
         }
     }
@@ -179,8 +163,9 @@ impl Prepared {
 
 impl Grafted {
     /// Adds what running it has shown.
-    pub(crate) fn add(&mut self, trial: Trial) {
+    pub(crate) fn add(&mut self, trial: TestRun) {
         self.tried.extend(trial.tried);
+        self.untested = trial.untested;
         self.notes.extend(trial.notes);
     }
 }
@@ -191,28 +176,28 @@ struct Decided {
     before_sha256: String,
     record: Option<Record>,
     /// The graft, if the host is to be replaced.
-    ready: Option<Ready>,
+    ready: Option<ReadyGraft>,
 }
 
 /// Decides what becomes of a host in place, of its backup and of its record (see the table in `place`).
 fn decide(prepared: Prepared, bytes: &[u8], planner: &mut Planner<'_>) -> Result<Decided, Error> {
     let host = prepared.path.clone();
     let host = host.as_path();
-    companion::are_files(host)?;
+    sidecar::are_files(host)?;
     let (action, before) = (prepared.action(), prepared.before_sha256.clone());
     let graft_sha256 = prepared.graft_sha256().to_owned();
     let record = |stock: &str| record(&prepared.operation, stock, &graft_sha256);
-    let mut grafted = prepared.told(action);
+    let mut grafted = prepared.report(action);
     // A record that nobody can read is as good as none: what it says is found out again below.
     let old = Record::read(host).unwrap_or(None);
     let path = backup_path(host);
     let new = if action == Action::Grafted {
-        companion::are_ours(host, &before)?;
+        sidecar::are_ours(host, &before)?;
         grafted.stock_sha256 = Some(before.clone());
         grafted.backup = Some(path);
         Some(record(&before))
     } else {
-        let backup = companion::read(&path)?;
+        let backup = sidecar::read(&path)?;
         let found = backup.as_deref().map(sha256);
         let known = old.as_ref().filter(|old| old.knows(&before));
         let good = match (&found, known) {

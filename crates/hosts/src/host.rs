@@ -3,20 +3,21 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use format::{Arch, Note};
 use inspector::verify::Verified;
 
 use crate::archive::{ArchiveHost, ArchiveOperation};
-use crate::companion;
 use crate::digest::sha256;
 use crate::error::Error;
 use crate::executable::{ExecutableHost, ExecutableOperation};
 use crate::outcome::Action;
 use crate::planner::Planner;
-use crate::proof::{Memory, Proven, Trial, prove};
-use crate::recognise::{Signature, told_by};
+use crate::proof::{Proven, ProvenDigest, TestRun, prove};
+use crate::recognise::{Signature, signature_of};
 use crate::record::{Record, backup_path};
+use crate::sidecar;
 use crate::undo;
 
 /// The notes that a host carries.
@@ -39,9 +40,9 @@ impl Carried {
 #[derive(Debug, Clone)]
 pub enum Operation {
     /// Members of an archive are exchanged.
-    Archive(Box<ArchiveOperation>),
+    Archive(Arc<ArchiveOperation>),
     /// An executable's functions are redirected.
-    Executable(Box<ExecutableOperation>),
+    Executable(Arc<ExecutableOperation>),
 }
 
 impl Operation {
@@ -89,7 +90,7 @@ pub(crate) trait Host {
     fn carried(&self) -> &Carried;
 
     /// Why a folder's file of this kind is left alone, if it is none of ours.
-    fn foreign(&self) -> Result<Option<String>, Error>;
+    fn skip_reason(&self) -> Option<&'static str>;
 
     /// Whether a graft of this kind can only be made anew from its stock file.
     fn needs_stock(&self) -> bool;
@@ -113,7 +114,7 @@ pub(crate) trait Host {
 /// Recognises the file at `path`, which has these bytes.
 pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host + 'b>, Error> {
     let path_of = || path.to_owned();
-    match told_by(bytes) {
+    match signature_of(bytes) {
         Signature::Archive => Ok(Box::new(ArchiveHost::read(path, bytes)?)),
         Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes))),
         Signature::Unsupported { kind, reason, help } => {
@@ -123,13 +124,11 @@ pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host +
     }
 }
 
-/// Which bytes a graft is made of.
+/// The backup beside a graft, of which the next graft is made.
 #[derive(Debug, Clone)]
-pub(crate) enum Base {
-    /// The host's own: stock, or a graft whose stock file is not to be had.
-    Host,
-    /// The backup beside a graft, with its SHA-256.
-    Stock { backup: PathBuf, sha256: String },
+struct Base {
+    backup: PathBuf,
+    sha256: String,
 }
 
 /// A host whose graft is planned, edited and verified.
@@ -139,9 +138,9 @@ pub(crate) struct Prepared {
     pub(crate) before_sha256: String,
     pub(crate) operation: Operation,
     pub(crate) notes: Vec<String>,
-    base: Base,
-    /// The bytes that the graft was made of, unless they are the host's.
-    stock: Option<Vec<u8>>,
+    /// What the graft was made of, with its bytes, unless that was the host itself: stock, or a graft whose stock file
+    /// is not to be had.
+    base: Option<(Base, Vec<u8>)>,
     verified: Verified,
 }
 
@@ -154,19 +153,13 @@ pub(crate) fn prepare(
     planner: &mut Planner<'_>,
 ) -> Result<Prepared, Error> {
     let before_sha256 = sha256(bytes);
-    let found = stock_beside(host, path, &before_sha256)?;
-    let (operation, verified, notes, base, stock) = match found {
-        None => {
-            let (operation, verified, notes) = verified(host, planner)?;
-            (operation, verified, notes, Base::Host, None)
-        }
-        Some((base, stock)) => {
-            let (operation, verified, notes) = verified(&*read(path, &stock)?, planner)?;
-            (operation, verified, notes, base, Some(stock))
-        }
+    let base = stock_beside(host, path, &before_sha256)?;
+    let (operation, verified, notes) = match &base {
+        None => verified(host, planner)?,
+        Some((_, stock)) => verified(&*read(path, stock)?, planner)?,
     };
     let before = host.carried().clone();
-    Ok(Prepared { path: path.to_owned(), before, before_sha256, operation, notes, base, stock, verified })
+    Ok(Prepared { path: path.to_owned(), before, before_sha256, operation, notes, base, verified })
 }
 
 /// Plan, edit, verify.
@@ -184,7 +177,7 @@ fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Op
     let record = undo::record_of(path, sha256_of_host).filter(|record| record.stock_sha256 != sha256_of_host);
     let Some(record) = record.filter(|_| host.carried().anything()) else { return Ok(None) };
     let backup = backup_path(path);
-    let bytes = match companion::read(&backup) {
+    let bytes = match sidecar::read(&backup) {
         Ok(bytes) => bytes,
         Err(error) if host.needs_stock() => return Err(error),
         Err(_) => None,
@@ -193,7 +186,7 @@ fn stock_beside(host: &dyn Host, path: &Path, sha256_of_host: &str) -> Result<Op
     match (bytes, found) {
         (Some(bytes), Some(found)) if found == record.stock_sha256 => {
             let good = host.needs_stock() || read(path, &bytes).is_ok_and(|stock| stock.is_stock());
-            Ok(good.then_some((Base::Stock { backup, sha256: found }, bytes)))
+            Ok(good.then_some((Base { backup, sha256: found }, bytes)))
         }
         _ if !host.needs_stock() => Ok(None),
         (_, Some(found)) => Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 }),
@@ -213,36 +206,33 @@ impl Prepared {
 
     /// The action that replacing the host amounts to.
     pub(crate) fn action(&self) -> Action {
-        match () {
-            () if self.is_unchanged() => Action::Unchanged,
-            () if self.before.anything() => Action::Replaced,
-            () => Action::Grafted,
-        }
+        Action::on(self.before.anything(), self.is_unchanged())
     }
 
     /// Proves the graft of the host, which has these bytes, so that it may be placed.
-    pub(crate) fn prove(self, bytes: &[u8], planner: &Planner<'_>) -> Result<(Ready, Trial), Error> {
-        let stock = self.stock.as_deref().unwrap_or(bytes);
+    pub(crate) fn prove(self, bytes: &[u8], planner: &Planner<'_>) -> Result<(ReadyGraft, TestRun), Error> {
+        let (base, stock) = self.base.unzip();
+        let stock = stock.as_deref().unwrap_or(bytes);
         let (proven, trial) = prove(&self.path, stock, self.verified, planner.request)?;
-        let memory = proven.memory();
+        let digest = proven.digest();
         let (path, before_sha256, operation) = (self.path, self.before_sha256, self.operation);
-        Ok((Ready { path, before_sha256, operation, base: self.base, memory, kept: Cell::new(Some(proven)) }, trial))
+        Ok((ReadyGraft { path, before_sha256, operation, base, digest, kept: Cell::new(Some(proven)) }, trial))
     }
 }
 
 /// A host whose graft is ready to be placed.
-pub(crate) struct Ready {
-    pub(crate) path: PathBuf,
-    pub(crate) before_sha256: String,
-    pub(crate) operation: Operation,
-    base: Base,
-    memory: Memory,
+pub(crate) struct ReadyGraft {
+    path: PathBuf,
+    before_sha256: String,
+    operation: Operation,
+    base: Option<Base>,
+    digest: ProvenDigest,
     kept: Cell<Option<Proven>>,
 }
 
-impl Ready {
+impl ReadyGraft {
     /// Forgets the graft's bytes, which are made again when they are wanted, so that many hosts need the memory of one.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn drop_bytes(&self) {
         self.kept.take();
     }
 
@@ -259,14 +249,14 @@ impl Ready {
             return Ok(kept);
         }
         let stock = match &self.base {
-            Base::Host => None,
-            Base::Stock { backup, sha256: expected } => match companion::read(backup) {
+            None => None,
+            Some(Base { backup, sha256: expected }) => match sidecar::read(backup) {
                 Ok(Some(bytes)) if sha256(&bytes) == *expected => Some(bytes),
                 _ => return Err(changed(backup)),
             },
         };
         let edited = read(&self.path, stock.as_deref().unwrap_or(bytes))?.edit(&self.operation)?;
-        self.memory.confirm(edited.into_bytes()).ok_or_else(|| changed(&self.path))
+        self.digest.confirm(edited.into_bytes()).ok_or_else(|| changed(&self.path))
     }
 }
 

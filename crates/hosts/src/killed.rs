@@ -40,7 +40,7 @@ const HOSTS: [&str; 2] = ["one/libc.a", "two/libc.a"];
 
 /// The operation that is killed half-way, on a folder of two hosts.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Scenario {
     Graft,
     Replace,
     GraftInstalledAnew,
@@ -76,42 +76,42 @@ fn new_stock() -> Vec<u8> {
     crate::samples::libc_of_another_release()
 }
 
-impl Deed {
-    /// Brings a new folder to where the deed begins. Returns the stock that an undo has to bring back.
+impl Scenario {
+    /// Brings a new folder to where the scenario begins. Returns the stock that an undo has to bring back.
     fn prepare(self, folder: &Path) -> Vec<u8> {
         for host in HOSTS {
             install(&folder.join(host), &stock());
         }
         match self {
-            Deed::Graft => stock(),
-            Deed::Replace | Deed::Undo => {
-                graft_observed(folder, &request(1), &Watch::default(), &|_| {}).unwrap().settle();
+            Scenario::Graft => stock(),
+            Scenario::Replace | Scenario::Undo => {
+                graft_observed(folder, &request(1), &Watch::default(), &|_| {}).unwrap().commit();
                 stock()
             }
-            Deed::GraftInstalledAnew => {
-                graft_observed(folder, &request(1), &Watch::default(), &|_| {}).unwrap().settle();
+            Scenario::GraftInstalledAnew => {
+                graft_observed(folder, &request(1), &Watch::default(), &|_| {}).unwrap().commit();
                 for host in HOSTS {
                     install(&folder.join(host), &new_stock());
                 }
                 new_stock()
             }
-            Deed::GraftBundle | Deed::UndoBundle => unreachable!("bundles are tested by themselves"),
+            Scenario::GraftBundle | Scenario::UndoBundle => unreachable!("bundles are tested by themselves"),
         }
     }
 
     fn perform(self, folder: &Path, observe: &dyn Fn(Stage)) {
         match self {
-            Deed::Graft | Deed::Replace | Deed::GraftInstalledAnew => {
-                graft_observed(folder, &request(0), &Watch::default(), observe).unwrap().settle();
+            Scenario::Graft | Scenario::Replace | Scenario::GraftInstalledAnew => {
+                graft_observed(folder, &request(0), &Watch::default(), observe).unwrap().commit();
             }
-            Deed::Undo => {
-                undo_observed(folder, &Watch::default(), observe).unwrap().settle();
+            Scenario::Undo => {
+                undo_observed(folder, &Watch::default(), observe).unwrap().commit();
             }
-            Deed::GraftBundle => {
-                graft_observed(&folder.join(BUNDLE), &request(0), &Watch::default(), observe).unwrap().settle();
+            Scenario::GraftBundle => {
+                graft_observed(&folder.join(BUNDLE), &request(0), &Watch::default(), observe).unwrap().commit();
             }
-            Deed::UndoBundle => {
-                undo_observed(&folder.join(BUNDLE), &Watch::default(), observe).unwrap().settle();
+            Scenario::UndoBundle => {
+                undo_observed(&folder.join(BUNDLE), &Watch::default(), observe).unwrap().commit();
             }
         }
     }
@@ -134,7 +134,7 @@ fn listing(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// The process that is killed: `deed/stage/links/exchange/folder` in the environment, 1 for what is lacking.
+/// The process that is killed: `scenario/stage/links/exchange/folder` in the environment, 1 for what is lacking.
 #[test]
 #[ignore = "the other tests start it in a process of its own"]
 fn victim() {
@@ -142,7 +142,7 @@ fn victim() {
     let task = task.into_string().unwrap();
     let mut parts = task.splitn(5, '/');
     let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
-    let (deed, last) = (number(), number());
+    let (scenario, last) = (number(), number());
     let lacking = Lacking { links: number() == 1, exchange: number() == 1 };
     let folder = PathBuf::from(parts.next().unwrap());
     let count = AtomicUsize::new(0);
@@ -151,42 +151,42 @@ fn victim() {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
         }
     };
-    lacking.when(|| deed_of(deed).perform(&folder, &observe));
+    lacking.when(|| scenario_of(scenario).perform(&folder, &observe));
 }
 
-fn deed_of(index: usize) -> Deed {
-    use Deed::{Graft, GraftBundle, GraftInstalledAnew, Replace, Undo, UndoBundle};
+fn scenario_of(index: usize) -> Scenario {
+    use Scenario::{Graft, GraftBundle, GraftInstalledAnew, Replace, Undo, UndoBundle};
     [Graft, Replace, GraftInstalledAnew, Undo, GraftBundle, UndoBundle][index]
 }
 
 /// Kills a run at stage `stage`; `None` if the run ended before it got there.
-fn kill(deed: usize, stage: usize, lacking: Lacking, folder: &Path) -> Option<()> {
+fn kill(scenario: usize, stage: usize, lacking: Lacking, folder: &Path) -> Option<()> {
     let (links, exchange) = (u8::from(lacking.links), u8::from(lacking.exchange));
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "killed::victim", "--ignored", "--quiet", "--test-threads=1"])
-        .env(VICTIM, format!("{deed}/{stage}/{links}/{exchange}/{}", folder.display()))
+        .env(VICTIM, format!("{scenario}/{stage}/{links}/{exchange}/{}", folder.display()))
         .output()
         .unwrap()
         .status;
     match std::os::unix::process::ExitStatusExt::signal(&status) {
         Some(9) => Some(()),
         _ => {
-            assert!(status.success(), "{:?}, stage {stage}: {status}", deed_of(deed));
+            assert!(status.success(), "{:?}, stage {stage}: {status}", scenario_of(scenario));
             None
         }
     }
 }
 
-fn killed_anywhere(deed: usize, least: usize, lacking: Lacking) {
-    lacking.when(|| killed_at_each_stage(deed, least, lacking));
+fn killed_anywhere(scenario: usize, least: usize, lacking: Lacking) {
+    lacking.when(|| killed_at_each_stage(scenario, least, lacking));
 }
 
-fn killed_at_each_stage(deed: usize, least: usize, lacking: Lacking) {
+fn killed_at_each_stage(scenario: usize, least: usize, lacking: Lacking) {
     let graft_of = |bytes: &[u8], donor| {
         let folder = tempfile::tempdir().unwrap();
         let host = folder.path().join("libc.a");
         install(&host, bytes);
-        graft_observed(&host, &request(donor), &Watch::default(), &|_| {}).unwrap().settle();
+        graft_observed(&host, &request(donor), &Watch::default(), &|_| {}).unwrap().commit();
         fs::read(host).unwrap()
     };
     let grafts: Vec<Vec<u8>> =
@@ -195,29 +195,31 @@ fn killed_at_each_stage(deed: usize, least: usize, lacking: Lacking) {
         for graft_first in [true, false] {
             let outer = tempfile::tempdir().unwrap();
             let folder = outer.path();
-            let wanted = deed_of(deed).prepare(folder);
+            let wanted = scenario_of(scenario).prepare(folder);
             let before = listing(folder);
-            if kill(deed, stage, lacking, folder).is_none() {
+            if kill(scenario, stage, lacking, folder).is_none() {
                 assert!(stage >= least, "only {stage} stages");
                 return;
             }
             let context =
-                format!("{:?} killed at stage {stage}, graft first: {graft_first}, {lacking:?}", deed_of(deed));
+                format!("{:?} killed at stage {stage}, graft first: {graft_first}, {lacking:?}", scenario_of(scenario));
             for host in HOSTS {
                 let bytes = fs::read(folder.join(host)).unwrap();
                 let whole = bytes == wanted || bytes == before[Path::new(host)] || grafts.contains(&bytes);
                 assert!(whole, "{context}: {host} is neither stock nor graft");
             }
             if graft_first {
-                let again = graft_observed(folder, &request(0), &Watch::default(), &|_| {}).unwrap().settle();
+                let again = graft_observed(folder, &request(0), &Watch::default(), &|_| {}).unwrap().commit();
                 for host in again.hosts {
                     assert!(host.backup.is_some(), "{context}: {:?}", host.notes);
                     assert_eq!(fs::read(&host.path).unwrap(), graft_of(&wanted, 0), "{context}");
                 }
             }
-            match undo_observed(folder, &Watch::default(), &|_| {}).map(Pending::settle) {
+            match undo_observed(folder, &Watch::default(), &|_| {}).map(Pending::commit) {
                 // A host that was installed anew since its graft, and has no new backup yet.
-                Err(crate::Error::ChangedSince { .. }) if matches!(deed_of(deed), Deed::GraftInstalledAnew) => {
+                Err(crate::Error::ChangedSince { .. })
+                    if matches!(scenario_of(scenario), Scenario::GraftInstalledAnew) =>
+                {
                     assert!(!graft_first, "{context}");
                     continue;
                 }
@@ -277,28 +279,28 @@ fn killed_while_undoing_without_links() {
 fn killed_while_working_on_a_packed_bundle() {
     let stock = crate::samples::bundle();
     let graft = |folder: &Path| {
-        graft_observed(&folder.join(BUNDLE), &request(0), &Watch::default(), &|_| {}).unwrap().settle();
+        graft_observed(&folder.join(BUNDLE), &request(0), &Watch::default(), &|_| {}).unwrap().commit();
         fs::read(folder.join(BUNDLE)).unwrap()
     };
-    for (deed, least) in [(4, 5), (5, 4)] {
+    for (scenario, least) in [(4, 5), (5, 4)] {
         for stage in 0.. {
             let outer = tempfile::tempdir().unwrap();
             let bundle = outer.path().join(BUNDLE);
             install(&bundle, &stock);
             let grafted = graft(outer.path());
-            if deed == 4 {
-                undo_observed(&bundle, &Watch::default(), &|_| {}).unwrap().settle();
+            if scenario == 4 {
+                undo_observed(&bundle, &Watch::default(), &|_| {}).unwrap().commit();
             }
-            if kill(deed, stage, Lacking::NOTHING, outer.path()).is_none() {
+            if kill(scenario, stage, Lacking::NOTHING, outer.path()).is_none() {
                 assert!(stage >= least, "only {stage} stages");
                 break;
             }
-            let context = format!("{:?} killed at stage {stage}", deed_of(deed));
+            let context = format!("{:?} killed at stage {stage}", scenario_of(scenario));
             let left = fs::read(&bundle).unwrap();
             assert!(left == stock || left == grafted, "{context}: neither stock nor graft");
             assert!(graft(outer.path()) == grafted, "{context}");
             let undone = undo_observed(&bundle, &Watch::default(), &|_| {});
-            undone.unwrap_or_else(|error| panic!("{context}: {error}")).settle();
+            undone.unwrap_or_else(|error| panic!("{context}: {error}")).commit();
             assert!(fs::read(&bundle).unwrap() == stock, "{context}");
             assert_eq!(listing(outer.path()).len(), 1, "{context}: {:?}", listing(outer.path()).keys());
             assert_eq!(fs::metadata(&bundle).unwrap().modified().unwrap(), old_time(), "{context}");
@@ -316,7 +318,7 @@ fn a_packed_bundle_that_changes_meanwhile_stays_as_it_is_then() {
             fs::write(&bundle, "somebody else's").unwrap();
         }
     };
-    let error = graft_observed(&bundle, &request(0), &Watch::default(), &meddle).map(Pending::settle).unwrap_err();
+    let error = graft_observed(&bundle, &request(0), &Watch::default(), &meddle).map(Pending::commit).unwrap_err();
     assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if *path == bundle), "{error}");
     assert_eq!(fs::read(&bundle).unwrap(), b"somebody else's");
     assert_eq!(listing(outer.path()).len(), 1, "{:?}", listing(outer.path()).keys());
@@ -324,9 +326,9 @@ fn a_packed_bundle_that_changes_meanwhile_stays_as_it_is_then() {
 
 #[test]
 fn what_fails_late_is_taken_back_for_every_host() {
-    for deed in [Deed::Graft, Deed::Replace, Deed::GraftInstalledAnew] {
+    for scenario in [Scenario::Graft, Scenario::Replace, Scenario::GraftInstalledAnew] {
         let outer = tempfile::tempdir().unwrap();
-        deed.prepare(outer.path());
+        scenario.prepare(outer.path());
         let before = listing(outer.path());
         let first = AtomicUsize::new(0);
         // Once the first host is replaced, somebody writes into the second one.
@@ -338,15 +340,15 @@ fn what_fails_late_is_taken_back_for_every_host() {
             }
         };
         let error =
-            graft_observed(outer.path(), &request(0), &Watch::default(), &meddle).map(Pending::settle).unwrap_err();
+            graft_observed(outer.path(), &request(0), &Watch::default(), &meddle).map(Pending::commit).unwrap_err();
         assert!(matches!(&error, crate::Error::ChangedMeanwhile { path } if path.ends_with(HOSTS[1])), "{error}");
         let after = listing(outer.path());
-        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{deed:?}");
+        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{scenario:?}");
         for (path, bytes) in &before {
             assert_eq!(
                 after[path] == *bytes,
                 !path.starts_with("two") || path != Path::new(HOSTS[1]),
-                "{deed:?} {path:?}"
+                "{scenario:?} {path:?}"
             );
         }
     }
@@ -355,28 +357,28 @@ fn what_fails_late_is_taken_back_for_every_host() {
 #[test]
 fn until_it_is_settled_it_can_be_taken_back() {
     for lacking in [Lacking::NOTHING, Lacking::LINKS, Lacking { links: false, exchange: true }, Lacking::BOTH] {
-        for deed in [Deed::Graft, Deed::Replace, Deed::GraftInstalledAnew, Deed::Undo] {
+        for scenario in [Scenario::Graft, Scenario::Replace, Scenario::GraftInstalledAnew, Scenario::Undo] {
             lacking.when(|| {
                 let outer = tempfile::tempdir().unwrap();
                 let folder = outer.path();
-                deed.prepare(folder);
+                scenario.prepare(folder);
                 let before = listing(folder);
                 let modified = |host| fs::metadata(folder.join(host)).unwrap().modified().unwrap();
                 let times = HOSTS.map(modified);
-                match deed {
-                    Deed::Undo => {
+                match scenario {
+                    Scenario::Undo => {
                         let undone = undo_observed(folder, &Watch::default(), &|_| {}).unwrap();
                         assert!(fs::read(folder.join(HOSTS[0])).unwrap() == stock());
-                        undone.take_back().unwrap();
+                        undone.roll_back().unwrap();
                     }
                     _ => {
                         let grafts = graft_observed(folder, &request(0), &Watch::default(), &|_| {}).unwrap();
                         assert!(fs::read(folder.join(HOSTS[0])).unwrap() != before[Path::new(HOSTS[0])]);
-                        grafts.take_back().unwrap();
+                        grafts.roll_back().unwrap();
                     }
                 }
-                assert!(listing(folder) == before, "{deed:?}, {lacking:?}: {:?}", listing(folder).keys());
-                assert_eq!(HOSTS.map(modified), times, "{deed:?}, {lacking:?}");
+                assert!(listing(folder) == before, "{scenario:?}, {lacking:?}: {:?}", listing(folder).keys());
+                assert_eq!(HOSTS.map(modified), times, "{scenario:?}, {lacking:?}");
             });
         }
     }
@@ -386,7 +388,7 @@ fn until_it_is_settled_it_can_be_taken_back() {
 fn what_cannot_be_taken_back_is_told() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path();
-    Deed::Graft.prepare(folder);
+    Scenario::Graft.prepare(folder);
     let count = AtomicUsize::new(0);
     // Once the first host is replaced, somebody writes into the second one, and deletes what was kept of the first.
     let meddle = |stage| {
@@ -399,7 +401,7 @@ fn what_cannot_be_taken_back_is_told() {
             }
         }
     };
-    let error = graft_observed(folder, &request(0), &Watch::default(), &meddle).map(Pending::settle).unwrap_err();
+    let error = graft_observed(folder, &request(0), &Watch::default(), &meddle).map(Pending::commit).unwrap_err();
     assert_eq!(error.exit_code(), 4);
     let text = error.to_string();
     for part in ["two/libc.a` changed while", "one/libc.a` is the graft now", "two/libc.a` is as it was"] {
@@ -407,7 +409,7 @@ fn what_cannot_be_taken_back_is_told() {
     }
     assert_eq!(error.remedy(), Remedy::Resume { grafting: true, hosts: vec![folder.join("one/libc.a")] });
     // What it says works.
-    undo_observed(&folder.join(HOSTS[0]), &Watch::default(), &|_| {}).unwrap().settle();
+    undo_observed(&folder.join(HOSTS[0]), &Watch::default(), &|_| {}).unwrap().commit();
     assert!(fs::read(folder.join(HOSTS[0])).unwrap() == stock());
     assert_eq!(listing(folder).len(), 2, "{:?}", listing(folder).keys());
 }
@@ -415,15 +417,15 @@ fn what_cannot_be_taken_back_is_told() {
 #[test]
 fn grafting_twice_touches_nothing() {
     let outer = tempfile::tempdir().unwrap();
-    Deed::Replace.prepare(outer.path());
+    Scenario::Replace.prepare(outer.path());
     let times = || HOSTS.map(|host| fs::metadata(outer.path().join(host)).unwrap().modified().unwrap());
     let (before, at) = (listing(outer.path()), times());
     let again =
-        graft_observed(outer.path(), &request(1), &Watch::default(), &|stage| panic!("{stage:?}")).unwrap().settle();
+        graft_observed(outer.path(), &request(1), &Watch::default(), &|stage| panic!("{stage:?}")).unwrap().commit();
     assert!(again.hosts.iter().all(|host| host.action == Action::Unchanged && host.notes.is_empty()));
     assert!(listing(outer.path()) == before && times() == at);
-    let undone = undo_observed(outer.path(), &Watch::default(), &|_| {}).unwrap().settle();
+    let undone = undo_observed(outer.path(), &Watch::default(), &|_| {}).unwrap().commit();
     assert!(undone.iter().all(|host| host.action == UndoneAction::Restored));
-    let undone = undo_observed(outer.path(), &Watch::default(), &|stage| panic!("{stage:?}")).unwrap().settle();
+    let undone = undo_observed(outer.path(), &Watch::default(), &|stage| panic!("{stage:?}")).unwrap().commit();
     assert!(undone.iter().all(|host| host.action == UndoneAction::NothingToUndo));
 }

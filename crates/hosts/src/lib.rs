@@ -11,7 +11,7 @@
 //! | `source`, `walk` | the hosts of a target; the `libc.a`s and the grafts under a folder |
 //! | `host` | one host from its bytes to a graft that is ready to be placed |
 //! | `archive` | a static archive as a host |
-//! | `executable`, `insert` | a linked executable as a host, and the donor that goes into it |
+//! | `executable`, `linked_donor` | a linked executable as a host, and the donor that goes into it |
 //! | `planner` | the donors of a request, options filled in |
 //! | `proof` | grafts that may be placed: verified and, where they are programs, run |
 //! | `self_test` | how a grafted executable is run |
@@ -22,13 +22,13 @@
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
 //! | `emitted` | a file made from a donor alone |
 //! | `undo` | the stock host again |
-//! | `candidate` | which donor a grafted executable may hold |
+//! | `possible_donor` | which donor a grafted executable may hold |
 //! | `bundle`, `swift` | what a Swift SDK bundle says of itself; installed Swift SDKs |
 //! | `stock` | what an archive has lost, from stock archives |
 //! | `root` | paths in the root folder of an image |
-//! | `record`, `companion` | the files beside a host, and whether those are ours |
+//! | `record`, `sidecar` | the files beside a host, and whether those are ours |
 //! | `attributes`, `names`, `digest` | mode, owner and the like of a file; hard links and exchanged names; SHA-256 |
-//! | `lock`, `live` | one allograft at a time in a folder; the temporary files of this process |
+//! | `lock`, `temporaries` | one allograft at a time in a folder; the temporary files of this process |
 //! | `watch` | whom to tell of progress |
 //! | `error`, `remedy` | why a host was not grafted or not given back, and what to do about it |
 
@@ -37,8 +37,6 @@ mod attributes;
 #[cfg(test)]
 mod broken;
 mod bundle;
-mod candidate;
-mod companion;
 mod digest;
 mod emitted;
 mod error;
@@ -47,10 +45,9 @@ mod executable;
 mod foreign_owner;
 mod graft;
 mod host;
-mod insert;
 #[cfg(test)]
 mod killed;
-mod live;
+mod linked_donor;
 mod lock;
 mod names;
 mod out;
@@ -59,6 +56,7 @@ mod packed;
 mod pending;
 mod place;
 mod planner;
+mod possible_donor;
 mod proof;
 mod recognise;
 mod record;
@@ -68,18 +66,19 @@ mod root;
 #[cfg(test)]
 mod samples;
 mod self_test;
+mod sidecar;
 mod source;
 mod stock;
 mod swift;
+mod temporaries;
 mod transaction;
 mod tree;
 mod undo;
 mod walk;
 mod watch;
 
-pub use archive::{Another, ArchiveOperation, Strings};
+pub use archive::{ArchiveOperation, ForeignAllocator, Strings};
 pub use attributes::Attributes;
-pub use candidate::{Candidate, candidates};
 pub use digest::sha256;
 pub use emitted::write;
 pub use error::Error;
@@ -87,10 +86,10 @@ pub use executable::ExecutableOperation;
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::{Carried, Operation};
-pub use live::{Ending, remove_temporaries};
 pub use outcome::{Action, Bundle, Grafted, Grafts, Skipped};
-pub use packed::{Fault, Format, Unpacked, each_host, unpack_grafts};
+pub use packed::{Format, PackedError, Unpacked, each_host, unpack_grafts};
 pub use pending::Pending;
+pub use possible_donor::{PossibleDonor, possible_donors};
 pub use recognise::is_executable;
 pub use record::Record;
 pub use remedy::{Obstacle, Remedy};
@@ -98,9 +97,10 @@ pub use request::Request;
 pub use root::in_root;
 pub use self_test::run as self_test;
 pub use swift::locate;
-pub use transaction::Stuck;
+pub use temporaries::{Ending, remove_temporaries};
+pub use transaction::RollbackFailure;
 pub use transplant::{Absence, StringEntry};
-pub use undo::{Undone, UndoneAction, another_allocator_in, grafts_in, stock_of, undo, undo_under};
+pub use undo::{Undone, UndoneAction, foreign_allocator_in, grafts_in, stock_of, undo, undo_under};
 pub use watch::{Locking, Progress, Watch};
 
 /// The version that notes and records name.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
 use crate::recognise::is_missing;
-use crate::record::{folder_of, host_of_companion};
+use crate::record::{folder_of, host_of_sidecar};
 
 fn refuse(out: &Path, reason: &'static str, help: &'static str) -> Error {
     Error::Out { out: out.to_owned(), reason, help }
@@ -33,9 +33,7 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
         |there: &fs::Metadata| own.as_ref().is_some_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()));
     let place = match fs::metadata(out) {
         Ok(there) if there.is_dir() => return Err(refuse(out, "it is a folder", "name the file to write")),
-        Ok(there) if is_own(&there) => {
-            return Err(refuse(out, "it is the target itself", "leave `-o` out to graft in place, with a backup"));
-        }
+        Ok(there) if is_own(&there) => return Err(Error::OutIsTarget { out: out.to_owned() }),
         Ok(there) if !there.is_file() => {
             return Err(refuse(out, "it is a special file", "name the file to write"));
         }
@@ -44,7 +42,7 @@ pub(crate) fn file(out: &Path, host: Option<&Path>) -> Result<PathBuf, Error> {
         Err(error) if is_missing(&error) => new_name(out)?,
         Err(error) => return Err(error).context(out, "write"),
     };
-    match host_of_companion(&place) {
+    match host_of_sidecar(&place) {
         Some(_) => Err(refuse(&place, "this name is that of a backup or a record", "choose another name")),
         None => Ok(place),
     }
@@ -59,7 +57,7 @@ pub(crate) fn folder(out: &Path, root: &Path) -> Result<PathBuf, Error> {
         Ok(there) if there.is_dir() => {
             let real = out.canonicalize().context(out, "write")?;
             if real == root {
-                return Err(refuse(out, "it is the target itself", "leave `-o` out to graft in place, with a backup"));
+                return Err(Error::OutIsTarget { out: out.to_owned() });
             }
             if fs::read_dir(&real).context(out, "read")?.next().is_some() {
                 return Err(refuse(

@@ -21,6 +21,17 @@ pub enum Action {
     Planned,
 }
 
+impl Action {
+    /// What replacing a host amounts to that was a graft before, or stock.
+    pub(crate) fn on(graft: bool, unchanged: bool) -> Action {
+        match (graft, unchanged) {
+            (_, true) => Action::Unchanged,
+            (true, false) => Action::Replaced,
+            (false, false) => Action::Grafted,
+        }
+    }
+}
+
 /// One host of a target.
 #[derive(Debug)]
 pub struct Grafted {
@@ -44,6 +55,10 @@ pub struct Grafted {
     pub backup: Option<PathBuf>,
     /// The trials before the graft was placed, with their outcomes.
     pub tried: Vec<String>,
+    /// Whether there is no self-test among them, since it was waived.
+    pub untested: bool,
+    /// What the backup could not keep of the stock file: clauses whose subject is the backup.
+    pub backup_lacks: Vec<String>,
     /// Remarks for the user: clauses whose subject is the host.
     pub notes: Vec<String>,
 }
@@ -102,6 +117,8 @@ pub struct Bundle {
     pub stock_sha256: Option<String>,
     /// The backup that `undo` restores, if there is one (with `dry_run`: will be).
     pub backup: Option<PathBuf>,
+    /// What the backup could not keep of the stock bundle: clauses whose subject is the backup.
+    pub backup_lacks: Vec<String>,
     /// Remarks for the user: clauses whose subject is the bundle.
     pub notes: Vec<String>,
 }

@@ -3,12 +3,12 @@
 use std::ops::Deref;
 
 use crate::lock::FolderLocks;
-use crate::transaction::{Stuck, Transaction};
+use crate::transaction::{RollbackFailure, Transaction};
 
 /// The result of an operation whose files are all in place, and what they replaced still there under temporary names.
 ///
-/// Whoever reports the result settles it afterwards, or takes it back if the report fails. Dropped, it is taken back.
-#[must_use = "what is neither settled nor taken back is taken back in silence"]
+/// Whoever reports the result commits it afterwards, or takes it back if the report fails. Dropped, it is taken back.
+#[must_use = "what is neither committed nor taken back is taken back in silence"]
 pub struct Pending<T> {
     result: T,
     transaction: Option<Transaction>,
@@ -37,9 +37,9 @@ impl<T> Pending<T> {
     }
 
     /// It stays. Deletes what was there before, and of hosts that are stock again, backup and record.
-    pub fn settle(self) -> T {
+    pub fn commit(self) -> T {
         if let Some(transaction) = self.transaction {
-            transaction.settle();
+            transaction.commit();
         }
         self.result
     }
@@ -48,8 +48,8 @@ impl<T> Pending<T> {
     ///
     /// # Errors
     /// The files that could not be taken back.
-    pub fn take_back(self) -> Result<(), Stuck> {
-        self.transaction.map_or(Ok(()), Transaction::take_back)
+    pub fn roll_back(self) -> Result<(), RollbackFailure> {
+        self.transaction.map_or(Ok(()), Transaction::roll_back)
     }
 }
 

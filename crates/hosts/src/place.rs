@@ -38,14 +38,14 @@ use std::path::Path;
 use tempfile::TempPath;
 
 use crate::attributes::Attributes;
-use crate::companion;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
-use crate::host::Ready;
+use crate::host::ReadyGraft;
 use crate::lock::FolderLocks;
 use crate::proof::Proven;
 use crate::record::{Record, backup_path, folder_of, is_backup, left_temporaries, record_path, temporary};
-use crate::transaction::{Deed, Transaction, can_exchange, copied, linked, remove_folder, sync_folder, written};
+use crate::sidecar;
+use crate::transaction::{Purpose, Transaction, can_exchange, copied, linked, remove_folder, sync_folder, written};
 
 /// Where a run has got to; tests end the process at each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) type Observer<'a> = &'a dyn Fn(Stage);
 /// Where a graft comes from.
 pub(crate) enum Content<'a> {
     /// It is made from the host's bytes.
-    Host(&'a Ready),
+    Host(&'a ReadyGraft),
     /// A bundle: it has been written already, with proven entries, safely to disk, while the host had this identity.
     Bundle { file: Cell<Option<TempPath>>, sha256: &'a str, identity: Identity },
 }
@@ -95,11 +95,20 @@ pub(crate) struct Change<'a> {
     pub(crate) record: Option<&'a Record>,
 }
 
-/// Executes all changes or, on an error, none. Returns notes for the user, a list for each change, and what settles it.
+/// Remarks on a change for the user.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// Clauses whose subject is the host.
+    pub(crate) on_host: Vec<String>,
+    /// What the backup could not keep of stock: clauses whose subject is the backup.
+    pub(crate) backup_lacks: Vec<String>,
+}
+
+/// Executes all changes or, on an error, none. Returns notes on each change, and what commits it.
 ///
 /// The folders of all hosts have to be locked.
-pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<(Vec<Vec<String>>, Transaction), Error> {
-    let mut transaction = Transaction::new(Deed::Graft);
+pub(crate) fn place(changes: &[Change<'_>], observe: Observer<'_>) -> Result<(Vec<Notes>, Transaction), Error> {
+    let mut transaction = Transaction::new(Purpose::Graft);
     if changes.is_empty() {
         return Ok((Vec::new(), transaction));
     }
@@ -113,7 +122,7 @@ fn place_all(
     changes: &[Change<'_>],
     transaction: &mut Transaction,
     observe: Observer<'_>,
-) -> Result<Vec<Vec<String>>, Error> {
+) -> Result<Vec<Notes>, Error> {
     let mut ready = Vec::new();
     for change in changes {
         ready.push(prepare(change, transaction, observe)?);
@@ -153,7 +162,7 @@ struct Prepared {
     graft: Option<TempPath>,
     /// Whether the host itself is to be the backup, and has no second name yet.
     becomes_backup: bool,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 /// Tells whether a name still belongs to the file that was read, unwritten since. Without the time of the last change
@@ -183,22 +192,32 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
     let metadata = file.metadata().context(host, "read")?;
     let identity = Identity::of(&metadata);
     let mut bytes = Vec::new();
-    let same = match &change.graft {
-        Some(Content::Bundle { identity: planned_for, .. }) => *planned_for == identity,
-        _ => {
-            file.read_to_end(&mut bytes).context(host, "read")?;
-            sha256(&bytes) == change.expected
+    if !matches!(change.graft, Some(Content::Bundle { .. })) {
+        file.read_to_end(&mut bytes).context(host, "read")?;
+    }
+    // A graft that is made again compares the host's bytes itself.
+    let proven = match &change.graft {
+        Some(Content::Host(ready)) => Some(ready.graft(&bytes)?),
+        Some(Content::Bundle { .. }) | None => None,
+    };
+    // The record is of this very graft, or the graft is not placed.
+    let is_on_record = |sha256: &str| change.record.is_none_or(|record| record.graft_sha256 == sha256);
+    let same = match (&change.graft, &proven) {
+        (Some(Content::Bundle { identity: planned_for, sha256, .. }), _) => {
+            *planned_for == identity && is_on_record(sha256)
         }
+        (_, Some(proven)) => is_on_record(proven.sha256()),
+        (_, None) => sha256(&bytes) == change.expected,
     };
     if !same {
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
     }
-    let mut notes = Vec::new();
+    let mut notes = Notes::default();
     let old = Record::read(host).unwrap_or(None);
     let mut backup = Backup::There;
     if change.backup {
         if metadata.nlink() > 1 && metadata.nlink() > own_links(host, &metadata) {
-            notes.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
+            notes.on_host.push("had other hard links; they keep the stock file, only this name is grafted".to_owned());
         }
         backup = back_up(host, &file, change.expected, old.as_ref(), &mut notes, transaction, observe)?;
     }
@@ -216,31 +235,21 @@ fn prepare(change: &Change<'_>, transaction: &mut Transaction, observe: Observer
         transaction.swap(host, new, &path)?;
         observe(Stage::RecordPlaced);
     }
-    // The record is of this very graft, or the graft is not placed.
-    let is_on_record = |sha256: &str| match change.record {
-        Some(record) if record.graft_sha256 != sha256 => Err(Error::ChangedMeanwhile { path: host.to_owned() }),
-        _ => Ok(()),
-    };
-    let graft = match &change.graft {
-        None => None,
-        Some(Content::Host(ready)) => {
-            let graft = ready.graft(&bytes)?;
-            is_on_record(graft.sha256())?;
+    let graft = match (&change.graft, proven) {
+        (Some(Content::Bundle { file, .. }), _) => file.take(),
+        (_, Some(graft)) => {
             let (new, lost) = written(host, graft.bytes(), &file)?;
-            notes.extend(lost.iter().map(ToString::to_string));
+            notes.on_host.extend(lost.iter().map(ToString::to_string));
             observe(Stage::GraftWritten);
             Some(new)
         }
-        Some(Content::Bundle { file, sha256, .. }) => {
-            is_on_record(sha256)?;
-            file.take()
-        }
+        (_, None) => None,
     };
     Ok(Prepared { identity, graft, becomes_backup: matches!(backup, Backup::HostItself), notes })
 }
 
 /// Writes a proven file to `out`, replacing what is there, with mode, owner and extended attributes of `like`. Returns
-/// notes for the user, and what settles it.
+/// notes for the user, and what commits it.
 ///
 /// The folder of `out` has to be locked.
 pub(crate) fn write_file(
@@ -258,7 +267,7 @@ pub(crate) fn write_file(
             (file.into_temp_path(), Vec::new())
         }
     };
-    let mut transaction = Transaction::new(Deed::Write);
+    let mut transaction = Transaction::new(Purpose::Write);
     transaction.swap(out, new, out)?;
     let _ = sync_folder(folder_of(out));
     Ok((lost.iter().map(ToString::to_string).collect(), transaction))
@@ -288,17 +297,17 @@ fn back_up(
     file: &File,
     stock_sha256: &str,
     old: Option<&Record>,
-    notes: &mut Vec<String>,
+    notes: &mut Notes,
     transaction: &mut Transaction,
     observe: Observer<'_>,
 ) -> Result<Backup, Error> {
     let path = backup_path(host);
-    match companion::sha256(&path)? {
+    match sidecar::sha256(&path)? {
         Some(found) if found == stock_sha256 => return Ok(Backup::There),
         // What a killed run left, which had no links.
         Some(found) if old.is_some_and(|old| old.knows(&found)) => {}
         Some(_) => {
-            notes.push("was installed anew since it was grafted; its backup is now the new stock".to_owned());
+            notes.on_host.push("was installed anew since it was grafted; its backup is now the new stock".to_owned());
         }
         None => {}
     }
@@ -316,9 +325,7 @@ fn back_up(
     observe(Stage::BackupMade);
     transaction.swap(host, backup, &path)?;
     observe(Stage::BackupPlaced);
-    for lost in &lost {
-        notes.push(format!("has a backup that {lost}; `allograft undo` cannot give that back"));
-    }
+    notes.backup_lacks.extend(lost.iter().map(ToString::to_string));
     Ok(if lost.is_empty() { Backup::There } else { Backup::Lacking })
 }
 
@@ -356,7 +363,7 @@ pub(crate) fn restore(
         let now = File::open(host).and_then(|file| Attributes::of(&file)).context(host, "read")?;
         let was = record.and_then(|record| record.stock);
         let mut missing = was.map(|was| was.missing_in(&now)).unwrap_or_default();
-        missing.extend(forget(host, transaction, observe));
+        missing.extend(remove_sidecars(host, transaction, observe));
         notes.push(missing);
     }
     Ok(notes)
@@ -364,7 +371,7 @@ pub(crate) fn restore(
 
 /// Takes backup and record away from a host that is stock again. What cannot be deleted stays, and does no harm;
 /// returns that, as clauses whose subject is the host.
-pub(crate) fn forget(host: &Path, transaction: &mut Transaction, observe: Observer<'_>) -> Vec<String> {
+pub(crate) fn remove_sidecars(host: &Path, transaction: &mut Transaction, observe: Observer<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (path, stage) in [(backup_path(host), Stage::BackupDeleted), (record_path(host), Stage::RecordDeleted)] {
         match transaction.remove(host, &path) {
@@ -381,7 +388,7 @@ pub(crate) fn forget(host: &Path, transaction: &mut Transaction, observe: Observ
 }
 
 /// Deletes the temporary files that killed runs left beside `host`, unless another run may be using them.
-pub(crate) fn sweep(host: &Path, locks: &FolderLocks) {
+pub(crate) fn remove_leftovers(host: &Path, locks: &FolderLocks) {
     if !locks.holds(host) {
         return;
     }

@@ -1,6 +1,7 @@
 //! The donors of a request, options filled in, for each architecture that comes up.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use donors::Donor;
 use format::{Arch, DonorKind};
@@ -8,6 +9,7 @@ use surgery::donor::DonorObject;
 
 use crate::VERSION;
 use crate::error::Error;
+use crate::lock::FolderLocks;
 use crate::request::Request;
 use crate::stock::Stock;
 use crate::watch::Watch;
@@ -24,6 +26,17 @@ pub(crate) struct Planner<'a> {
 /// The architectures that a donor is for.
 pub(crate) fn offered(donor: &Donor) -> String {
     donor.arches().map(Arch::name).collect::<Vec<_>>().join(", ")
+}
+
+/// The donor's object with options and note filled in. `allograft` is the version of this program for the note.
+pub(crate) fn tuned(
+    donor: &Donor,
+    object: &[u8],
+    settings: &[(String, i64)],
+    allograft: &str,
+) -> Result<Vec<u8>, Error> {
+    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(settings, allograft));
+    tuned.map_err(|source| Error::Donor { donor: donor.name.to_owned(), source })
 }
 
 impl<'a> Planner<'a> {
@@ -48,14 +61,17 @@ impl<'a> Planner<'a> {
         Ok(planner)
     }
 
+    /// Locks the folders of `files`; nothing for a dry run, which changes nothing.
+    pub(crate) fn lock<'f>(&self, files: impl IntoIterator<Item = &'f Path>) -> Result<Option<FolderLocks>, Error> {
+        (!self.request.dry_run).then(|| FolderLocks::take(files, self.watch)).transpose()
+    }
+
     fn tune(&self, donor: &Donor, object: &[u8]) -> Result<Vec<u8>, Error> {
         let settings = match donor.kind {
             DonorKind::Malloc => self.request.settings.as_slice(),
             DonorKind::Strings => &[],
         };
-        DonorObject::parse(object)
-            .and_then(|object| object.tuned(settings, VERSION))
-            .map_err(|source| Error::Donor { donor: donor.name.to_owned(), source })
+        tuned(donor, object, settings, VERSION)
     }
 
     /// The donor's object for an architecture, options filled in; `None` if there is none.

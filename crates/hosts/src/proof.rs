@@ -5,7 +5,7 @@ use std::path::Path;
 use inspector::verify::{Seal, Verified};
 
 use crate::error::Error;
-use crate::recognise::{Signature, told_by};
+use crate::recognise::{Signature, signature_of};
 use crate::request::Request;
 use crate::self_test;
 
@@ -14,13 +14,15 @@ pub(crate) struct Proven(Verified);
 
 /// The checksum of a proven graft whose bytes were dropped. It recognises the graft when it is made again.
 #[derive(Debug, Clone)]
-pub(crate) struct Memory(Seal);
+pub(crate) struct ProvenDigest(Seal);
 
 /// The outcome of running a graft.
 #[derive(Debug, Default)]
-pub(crate) struct Trial {
+pub(crate) struct TestRun {
     /// Each trial with its outcome.
     pub(crate) tried: Vec<String>,
+    /// Whether the self-test was waived and could not be run.
+    pub(crate) untested: bool,
     /// Remarks for the user: clauses whose subject is the host.
     pub(crate) notes: Vec<String>,
 }
@@ -35,14 +37,14 @@ pub(crate) fn prove(
     stock: &[u8],
     verified: Verified,
     request: &Request,
-) -> Result<(Proven, Trial), Error> {
-    let mut trial = Trial::default();
-    if told_by(verified.bytes()) == Signature::Executable {
+) -> Result<(Proven, TestRun), Error> {
+    let mut trial = TestRun::default();
+    if signature_of(verified.bytes()) == Signature::Executable {
         match self_test::run(path, verified.bytes()) {
             Ok(passed) => trial.tried.push(format!("self-test: {passed}")),
-            Err(error @ Error::Untested { .. }) if request.untested => {
-                trial.tried.push("self-test: not run (--untested)".to_owned());
-                trial.notes.push(format!("has not been tested: {}", error.reason_untested()));
+            Err(Error::Untested { arch, .. }) if request.untested => {
+                trial.untested = true;
+                trial.notes.push(format!("has not been tested: {}", Error::nothing_runs(arch)));
             }
             Err(error) => return Err(error),
         }
@@ -69,12 +71,12 @@ impl Proven {
         Proven(verified)
     }
 
-    pub(crate) fn memory(&self) -> Memory {
-        Memory(self.0.seal())
+    pub(crate) fn digest(&self) -> ProvenDigest {
+        ProvenDigest(self.0.seal())
     }
 }
 
-impl Memory {
+impl ProvenDigest {
     /// The same graft, made again; `None` if it is another.
     pub(crate) fn confirm(&self, bytes: Vec<u8>) -> Option<Proven> {
         self.0.confirm(bytes).map(Proven)

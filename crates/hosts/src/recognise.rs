@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
 use crate::packed::{Format, holds_tar};
-use crate::record::{host_of_companion, is_backup, record_path};
+use crate::record::{host_of_sidecar, is_backup, record_path};
 use crate::undo;
 
 /// A target that can be worked on.
@@ -50,7 +50,7 @@ pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
         return Err(Error::Unrecognised { path: path.to_owned(), found: kind_of(kind).to_owned() });
     }
     let real = real_file(path)?;
-    if let Some(host) = host_of_companion(&real)
+    if let Some(host) = host_of_sidecar(&real)
         && is_backup(&real)
         && (record_path(&host).exists() || undo::is_graft(&host))
     {
@@ -115,11 +115,11 @@ impl Signature {
 pub(crate) fn signature(path: &Path) -> Result<Signature, Error> {
     let mut start = Vec::with_capacity(512);
     File::open(path).and_then(|file| file.take(512).read_to_end(&mut start)).context(path, "read")?;
-    Ok(told_by(&start))
+    Ok(signature_of(&start))
 }
 
 /// The kind of file that begins with these bytes.
-pub(crate) fn told_by(start: &[u8]) -> Signature {
+pub(crate) fn signature_of(start: &[u8]) -> Signature {
     let unsupported = |kind, reason, help| Signature::Unsupported { kind, reason, help };
     match start {
         [] => Signature::Unknown("empty"),
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn signatures() {
-        let kind = |start: &[u8]| told_by(start).found().unwrap_or("archive");
+        let kind = |start: &[u8]| signature_of(start).found().unwrap_or("archive");
         assert_eq!(kind(b"!<arch>\nlibc.lo/"), "archive");
         assert_eq!(kind(b"!<thin>\n"), "a thin archive");
         assert_eq!(kind(b"!<arc"), "the damaged beginning of an archive");

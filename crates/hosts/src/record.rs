@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
 
 use crate::attributes::{self, Attributes};
-use crate::companion;
 use crate::error::{Error, IoContext};
-use crate::live;
+use crate::sidecar;
+use crate::temporaries;
 use crate::transaction::new_file;
 
 const BACKUP: &str = ".allograft-stock";
@@ -61,7 +61,7 @@ impl Record {
     /// The record of `host`, or `None` if it has none.
     pub(crate) fn read(host: &Path) -> Result<Option<Record>, Error> {
         let path = record_path(host);
-        let Some(file) = companion::open(&path)? else { return Ok(None) };
+        let Some(file) = sidecar::open(&path)? else { return Ok(None) };
         let malformed = |reason: String| Error::MalformedRecord { path: path.clone(), reason };
         let mut bytes = Vec::new();
         file.take(MOST_RECORD + 1).read_to_end(&mut bytes).context(&path, "read")?;
@@ -112,7 +112,7 @@ pub(crate) fn record_path(host: &Path) -> PathBuf {
 }
 
 /// The host whose backup or record `path` is named like, or `None` for every other name.
-pub(crate) fn host_of_companion(path: &Path) -> Option<PathBuf> {
+pub(crate) fn host_of_sidecar(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.as_bytes();
     let host = [BACKUP, RECORD].iter().find_map(|suffix| name.strip_suffix(suffix.as_bytes()))?;
     if host.is_empty() { None } else { Some(path.with_file_name(OsStr::from_bytes(host))) }
@@ -120,7 +120,7 @@ pub(crate) fn host_of_companion(path: &Path) -> Option<PathBuf> {
 
 /// Whether `path` has the name of a backup.
 pub(crate) fn is_backup(path: &Path) -> bool {
-    host_of_companion(path).is_some_and(|host| path == backup_path(&host))
+    host_of_sidecar(path).is_some_and(|host| path == backup_path(&host))
 }
 
 /// The folder that holds `path`; `.` for a bare name.
@@ -142,7 +142,7 @@ pub(crate) fn temporary<T>(
         .prefix(&prefix)
         .suffix(".tmp")
         .rand_bytes(RANDOM)
-        .make_in(folder_of(host), |path| live::made(path, &mut create))
+        .make_in(folder_of(host), |path| temporaries::made(path, &mut create))
 }
 
 fn temporary_prefix(host: &Path) -> OsString {
@@ -178,12 +178,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn companions_know_their_host() {
+    fn sidecars_know_their_host() {
         let host = Path::new("/sdk/lib/libc.a");
-        assert_eq!(host_of_companion(&backup_path(host)).as_deref(), Some(host));
-        assert_eq!(host_of_companion(&record_path(host)).as_deref(), Some(host));
-        assert_eq!(host_of_companion(host), None);
-        assert_eq!(host_of_companion(Path::new("/sdk/.allograft-stock")), None);
+        assert_eq!(host_of_sidecar(&backup_path(host)).as_deref(), Some(host));
+        assert_eq!(host_of_sidecar(&record_path(host)).as_deref(), Some(host));
+        assert_eq!(host_of_sidecar(host), None);
+        assert_eq!(host_of_sidecar(Path::new("/sdk/.allograft-stock")), None);
     }
 
     #[test]

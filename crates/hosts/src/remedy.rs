@@ -18,10 +18,12 @@ pub enum Remedy {
         /// The programs' architecture.
         arch: Arch,
     },
-    /// It is a fault of this program's: report it. Another donor may fit.
+    /// It is a fault of this program's: report it. ForeignAllocator donor may fit.
     Report,
     /// Only executables are run before they are placed: ask for nothing of the kind.
     RunNothing,
+    /// Name no other place to write to: the target is replaced then, with a backup.
+    GraftInPlace,
     /// Look up the donors' options.
     ListOptions,
     /// Look up the donors' architectures.

@@ -174,7 +174,7 @@ fn said(output: &Output) -> String {
     }
 }
 
-/// Another thread's child may hold a file open for writing for a moment.
+/// ForeignAllocator thread's child may hold a file open for writing for a moment.
 fn spawn(command: &mut Command) -> std::io::Result<Child> {
     let mut tries = 0;
     loop {

@@ -14,28 +14,28 @@ pub(crate) struct Hosts {
     /// The folder that they were found in; `None`: the user named the file.
     folder: Option<PathBuf>,
     /// Possible hosts, sorted by path.
-    pub(crate) candidates: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     skipped: Vec<Skipped>,
 }
 
 impl Hosts {
     /// A file that the user named.
     pub(crate) fn file(path: PathBuf) -> Hosts {
-        Hosts { folder: None, candidates: vec![path], skipped: Vec::new() }
+        Hosts { folder: None, files: vec![path], skipped: Vec::new() }
     }
 
     /// Every `libc.a` under a folder, which may lie in the root folder of an image.
     pub(crate) fn folder(folder: &Path, root: Option<&Path>) -> Result<Hosts, Error> {
         let found = walk(folder, root)?;
         let mut skipped = found.skipped;
-        let mut candidates = Vec::new();
+        let mut files = Vec::new();
         for path in found.archives {
             match signature(&path)?.found() {
-                None => candidates.push(path),
+                None => files.push(path),
                 Some(found) => skipped.push(Skipped { path, reason: found.to_owned() }),
             }
         }
-        Ok(Hosts { folder: Some(folder.to_owned()), candidates, skipped })
+        Ok(Hosts { folder: Some(folder.to_owned()), files, skipped })
     }
 
     /// Prepares the graft of each host, one after the other, and hands it to `take` with the host's bytes. Returns what
@@ -49,12 +49,11 @@ impl Hosts {
         mut take: impl FnMut(Prepared, &[u8], &mut Planner<'p>) -> Result<T, Error>,
     ) -> Result<(Vec<T>, Vec<Skipped>), Error> {
         let (mut taken, mut skipped) = (Vec::new(), self.skipped);
-        for path in self.candidates {
+        for path in self.files {
             let bytes = read(&path)?;
             let host = host::read(&path, &bytes)?;
-            let reason = if self.folder.is_some() { host.foreign()? } else { None };
-            match reason {
-                Some(reason) => skipped.push(Skipped { path: path.clone(), reason }),
+            match self.folder.as_ref().and_then(|_| host.skip_reason()) {
+                Some(reason) => skipped.push(Skipped { path: path.clone(), reason: reason.to_owned() }),
                 None => taken.push(take(host::prepare(&*host, &path, &bytes, planner)?, &bytes, planner)?),
             }
         }

@@ -8,7 +8,7 @@ use surgery::plan::{self, Restoration};
 
 use crate::archive::parse;
 use crate::error::{Error, IoContext};
-use crate::recognise::{Signature, told_by};
+use crate::recognise::{Signature, signature_of};
 
 /// The archives that a folder is searched for: the C library, and where C++'s operators are.
 const NAMES: [&str; 3] = ["libc.a", "libc++abi.a", "libstdc++.a"];
@@ -36,7 +36,7 @@ impl Stock {
 
     fn take(&mut self, path: &Path) -> Result<(), Error> {
         let bytes = fs::read(path).context(path, "read")?;
-        if told_by(&bytes) == Signature::Archive {
+        if signature_of(&bytes) == Signature::Archive {
             parse(path, &bytes)?;
             self.0.push((path.to_owned(), bytes));
         }

@@ -18,7 +18,7 @@ use crate::remedy::Remedy;
 
 /// The purpose of a transaction, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Purpose {
     /// Hosts become grafts, with backup and record beside them.
     Graft,
     /// Hosts become stock again.
@@ -27,20 +27,20 @@ pub(crate) enum Deed {
     Write,
 }
 
-/// Renames made so far. Dropped before `settle`, it takes them back as far as that can be done.
+/// Renames made so far. Dropped before `commit`, it takes them back as far as that can be done.
 pub(crate) struct Transaction {
-    deed: Deed,
-    done: Vec<Done>,
+    purpose: Purpose,
+    steps: Vec<Step>,
 }
 
-struct Done {
+struct Step {
     /// Whose name, backup or record it is.
     host: PathBuf,
     path: PathBuf,
-    before: Before,
+    before: Previous,
 }
 
-enum Before {
+enum Previous {
     /// The name was free.
     Nothing,
     /// The file that had the name, under another one.
@@ -52,8 +52,8 @@ enum Before {
 }
 
 impl Transaction {
-    pub(crate) fn new(deed: Deed) -> Transaction {
-        Transaction { deed, done: Vec::new() }
+    pub(crate) fn new(purpose: Purpose) -> Transaction {
+        Transaction { purpose, steps: Vec::new() }
     }
 
     /// Gives the name `path` to the file `new`, in one rename; temporary names are made after `host`.
@@ -61,13 +61,13 @@ impl Transaction {
         let before = match fs::symlink_metadata(path) {
             Err(error) if is_missing(&error) => {
                 new.persist(path).map_err(|error| error.error).context(path, "replace")?;
-                Before::Nothing
+                Previous::Nothing
             }
-            _ if names::exchange(&new, path).is_ok() => Before::Kept(new),
+            _ if names::exchange(&new, path).is_ok() => Previous::Kept(new),
             _ => {
-                let (old, _) = second_name(host, path)?;
+                let old = linked(host, path).or_else(|_| copied(host, path).map(|(copy, _)| copy))?;
                 new.persist(path).map_err(|error| error.error).context(path, "replace")?;
-                Before::Kept(old)
+                Previous::Kept(old)
             }
         };
         self.note(host, path, before);
@@ -79,13 +79,13 @@ impl Transaction {
         let before = match fs::symlink_metadata(path) {
             Err(error) if is_missing(&error) => {
                 new.persist(path).context(path, "write")?;
-                Before::Nothing
+                Previous::Nothing
             }
-            _ if names::exchange(new.path(), path).is_ok() => Before::KeptFolder(new),
+            _ if names::exchange(new.path(), path).is_ok() => Previous::KeptFolder(new),
             _ => {
                 let old = temporary(path, |name| names::move_to(path, name)).context(path, "replace")?;
                 let old = TemporaryFolder::new(old.into_temp_path());
-                self.note(path, path, Before::KeptFolder(old));
+                self.note(path, path, Previous::KeptFolder(old));
                 return new.persist(path).context(path, "write");
             }
         };
@@ -93,10 +93,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Exchanges the names of `host` and of `other`, a companion of it, in one step.
+    /// Exchanges the names of `host` and of `other`, a sidecar of it, in one step.
     pub(crate) fn exchange(&mut self, host: &Path, other: &Path) -> io::Result<()> {
         names::exchange(host, other)?;
-        self.note(host, host, Before::Exchanged(other.to_owned()));
+        self.note(host, host, Previous::Exchanged(other.to_owned()));
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Transaction {
     pub(crate) fn remove(&mut self, host: &Path, path: &Path) -> io::Result<()> {
         match temporary(host, |name| names::move_to(path, name)) {
             Ok(moved) => {
-                self.note(host, path, Before::Kept(moved.into_temp_path()));
+                self.note(host, path, Previous::Kept(moved.into_temp_path()));
                 Ok(())
             }
             Err(error) if is_missing(&error) => Ok(()),
@@ -112,13 +112,13 @@ impl Transaction {
         }
     }
 
-    fn note(&mut self, host: &Path, path: &Path, before: Before) {
-        self.done.push(Done { host: host.to_owned(), path: path.to_owned(), before });
+    fn note(&mut self, host: &Path, path: &Path, before: Previous) {
+        self.steps.push(Step { host: host.to_owned(), path: path.to_owned(), before });
     }
 
     /// Everything succeeded: forgets what was there before.
-    pub(crate) fn settle(mut self) {
-        self.done.clear();
+    pub(crate) fn commit(mut self) {
+        self.steps.clear();
     }
 
     /// Takes everything back, last step first.
@@ -126,65 +126,65 @@ impl Transaction {
     /// # Errors
     /// What could not be. A step of a host that fails ends it for this host: record and backup of one that stays
     /// grafted must stay.
-    pub(crate) fn take_back(mut self) -> Result<(), Stuck> {
-        self.undo_all()
+    pub(crate) fn roll_back(mut self) -> Result<(), RollbackFailure> {
+        self.roll_back_all()
     }
 
     /// `cause`, after everything has been taken back; or both, if that could not be done.
     pub(crate) fn failed(self, cause: Error) -> Error {
-        match self.take_back() {
+        match self.roll_back() {
             Ok(()) => cause,
-            Err(stuck) => Error::Stuck { cause: Box::new(cause), stuck },
+            Err(failure) => Error::RollbackFailed { cause: Box::new(cause), failure },
         }
     }
 
-    fn undo_all(&mut self) -> Result<(), Stuck> {
-        let hosts: BTreeSet<PathBuf> = self.done.iter().map(|done| done.host.clone()).collect();
-        let mut stuck = Stuck { deed: self.deed, hosts: Vec::new(), as_before: Vec::new() };
-        while let Some(Done { host, path, before }) = self.done.pop() {
-            if let Some(found) = stuck.hosts.iter_mut().find(|stuck| stuck.path == host) {
+    fn roll_back_all(&mut self) -> Result<(), RollbackFailure> {
+        let hosts: BTreeSet<PathBuf> = self.steps.iter().map(|step| step.host.clone()).collect();
+        let mut failure = RollbackFailure { purpose: self.purpose, hosts: Vec::new(), as_before: Vec::new() };
+        while let Some(Step { host, path, before }) = self.steps.pop() {
+            if let Some(found) = failure.hosts.iter_mut().find(|failure| failure.path == host) {
                 found.leave(path, before);
-            } else if let Err((before, error)) = before.put_back(&path) {
-                let mut found = StuckHost { path: host, changed: false, left: Vec::new(), error };
+            } else if let Err((before, error)) = before.restore(&path) {
+                let mut found = UnrestoredHost { path: host, changed: false, left: Vec::new(), error };
                 found.leave(path, before);
-                stuck.hosts.push(found);
+                failure.hosts.push(found);
             }
         }
         for folder in hosts.iter().map(|host| folder_of(host)).collect::<BTreeSet<_>>() {
             let _ = sync_folder(folder);
         }
-        stuck.as_before = hosts.into_iter().filter(|host| stuck.hosts.iter().all(|s| s.path != *host)).collect();
-        if stuck.hosts.is_empty() { Ok(()) } else { Err(stuck) }
+        failure.as_before = hosts.into_iter().filter(|host| failure.hosts.iter().all(|s| s.path != *host)).collect();
+        if failure.hosts.is_empty() { Ok(()) } else { Err(failure) }
     }
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Whoever can tell of it has called `settle` or `take_back`.
-        let _ = self.undo_all();
+        // Whoever can tell of it has called `commit` or `roll_back`.
+        let _ = self.roll_back_all();
     }
 }
 
-impl Before {
-    fn put_back(self, path: &Path) -> Result<(), (Before, io::Error)> {
+impl Previous {
+    fn restore(self, path: &Path) -> Result<(), (Previous, io::Error)> {
         match self {
-            Before::Nothing => {
+            Previous::Nothing => {
                 let removed = match fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
                     true => remove_folder(path),
                     false => fs::remove_file(path),
                 };
-                removed.map_err(|error| (Before::Nothing, error))
+                removed.map_err(|error| (Previous::Nothing, error))
             }
-            Before::Kept(old) => old.persist(path).map_err(|error| (Before::Kept(error.path), error.error)),
-            Before::KeptFolder(old) => match names::exchange(old.path(), path) {
+            Previous::Kept(old) => old.persist(path).map_err(|error| (Previous::Kept(error.path), error.error)),
+            Previous::KeptFolder(old) => match names::exchange(old.path(), path) {
                 Ok(()) => Ok(()),
                 Err(_) => remove_folder(path)
                     .or_else(|error| if is_missing(&error) { Ok(()) } else { Err(error) })
                     .and_then(|()| fs::rename(old.path(), path))
-                    .map_err(|error| (Before::KeptFolder(old), error)),
+                    .map_err(|error| (Previous::KeptFolder(old), error)),
             },
-            Before::Exchanged(other) => {
-                names::exchange(path, &other).map_err(|error| (Before::Exchanged(other), error))
+            Previous::Exchanged(other) => {
+                names::exchange(path, &other).map_err(|error| (Previous::Exchanged(other), error))
             }
         }
     }
@@ -192,14 +192,14 @@ impl Before {
 
 /// Files that could not be rolled back after a failure.
 #[derive(Debug)]
-pub struct Stuck {
-    deed: Deed,
-    hosts: Vec<StuckHost>,
+pub struct RollbackFailure {
+    purpose: Purpose,
+    hosts: Vec<UnrestoredHost>,
     as_before: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
-struct StuckHost {
+struct UnrestoredHost {
     path: PathBuf,
     /// Whether it has its new content.
     changed: bool,
@@ -208,17 +208,17 @@ struct StuckHost {
     error: io::Error,
 }
 
-impl StuckHost {
-    fn leave(&mut self, path: PathBuf, before: Before) {
+impl UnrestoredHost {
+    fn leave(&mut self, path: PathBuf, before: Previous) {
         match () {
             () if path == self.path => self.changed = true,
-            () if matches!(before, Before::Nothing) => self.left.push(path),
+            () if matches!(before, Previous::Nothing) => self.left.push(path),
             () => {}
         }
     }
 }
 
-impl Stuck {
+impl RollbackFailure {
     /// The exit code of a run after which not every file is as it was before, nor as it should be.
     pub const EXIT_CODE: u8 = 4;
 
@@ -230,33 +230,31 @@ impl Stuck {
     /// The remedy.
     pub fn remedy(&self) -> Remedy {
         let hosts: Vec<PathBuf> = self.hosts.iter().map(|host| host.path.clone()).collect();
-        match self.deed {
-            Deed::Graft => Remedy::Resume { grafting: true, hosts },
-            Deed::Undo => Remedy::Resume { grafting: false, hosts },
-            Deed::Write => Remedy::Delete { files: hosts },
+        match self.purpose {
+            Purpose::Graft => Remedy::Resume { grafting: true, hosts },
+            Purpose::Undo => Remedy::Resume { grafting: false, hosts },
+            Purpose::Write => Remedy::Delete { files: hosts },
         }
     }
 }
 
-impl fmt::Display for Stuck {
+impl fmt::Display for RollbackFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("what had been done until then could not all be taken back:")?;
-        let new = match self.deed {
-            Deed::Graft => "is the graft now",
-            Deed::Undo => "is stock now",
-            Deed::Write => "is the new file now",
+        let new = match self.purpose {
+            Purpose::Graft => "is the graft now",
+            Purpose::Undo => "is stock now",
+            Purpose::Write => "is the new file now",
         };
         for (index, host) in self.hosts.iter().enumerate() {
-            let (separator, path) = (if index == 0 { "" } else { ";" }, host.path.display());
-            match host.left.as_slice() {
-                _ if host.changed => write!(out, "{separator} `{path}` {new} ({})", host.error)?,
-                [] => write!(out, "{separator} `{path}` is as it was, without its backup or record ({})", host.error)?,
-                left => {
-                    let left =
-                        left.iter().map(|left| format!("`{}`", left.display())).collect::<Vec<_>>().join(" and ");
-                    write!(out, "{separator} `{path}` is as it was, with {left} beside it ({})", host.error)?;
-                }
-            }
+            let separator = if index == 0 { "" } else { ";" };
+            let left: Vec<String> = host.left.iter().map(|left| format!("`{}`", left.display())).collect();
+            let state = match left.as_slice() {
+                _ if host.changed => new.to_owned(),
+                [] => "is as it was, without its backup or record".to_owned(),
+                left => format!("is as it was, with {} beside it", left.join(" and ")),
+            };
+            write!(out, "{separator} `{}` {state} ({})", host.path.display(), host.error)?;
         }
         for host in &self.as_before {
             write!(out, "; `{}` is as it was", host.display())?;
@@ -329,14 +327,6 @@ pub(crate) fn copied(host: &Path, path: &Path) -> Result<(TempPath, Vec<Lost>), 
     Ok((copy.into_temp_path(), lost))
 }
 
-/// The one where it is to be had, else the other.
-fn second_name(host: &Path, path: &Path) -> Result<(TempPath, Vec<Lost>), Error> {
-    match linked(host, path) {
-        Ok(link) => Ok((link, Vec::new())),
-        Err(_) => copied(host, path),
-    }
-}
-
 /// Whether names can be exchanged in the folder of `host`.
 pub(crate) fn can_exchange(host: &Path) -> bool {
     match (new_file(host), new_file(host)) {
@@ -404,14 +394,14 @@ mod tests {
             let host = file(folder.path(), "libc.a", "stock");
             let free = folder.path().join("record");
             let other = file(folder.path(), "other", "other");
-            let mut transaction = Transaction::new(Deed::Graft);
+            let mut transaction = Transaction::new(Purpose::Graft);
             transaction.swap(&host, fresh(&host, "record"), &free).unwrap();
             transaction.swap(&host, fresh(&host, "graft"), &host).unwrap();
             transaction.remove(&host, &other).unwrap();
             transaction.remove(&host, &folder.path().join("missing")).unwrap();
             assert_eq!(fs::read_to_string(&host).unwrap(), "graft");
             assert!(free.exists() && !other.exists());
-            transaction.take_back().unwrap();
+            transaction.roll_back().unwrap();
             assert_eq!(fs::read_to_string(&host).unwrap(), "stock");
             assert_eq!(fs::read_to_string(&other).unwrap(), "other");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
@@ -423,11 +413,11 @@ mod tests {
         on_each(|| {
             let folder = tempfile::tempdir().unwrap();
             let host = file(folder.path(), "libc.a", "stock");
-            let mut transaction = Transaction::new(Deed::Graft);
+            let mut transaction = Transaction::new(Purpose::Graft);
             transaction.swap(&host, fresh(&host, "graft"), &host).unwrap();
             let moved = file(folder.path(), "moved", "");
             transaction.remove(&host, &moved).unwrap();
-            transaction.settle();
+            transaction.commit();
             assert_eq!(fs::read_to_string(&host).unwrap(), "graft");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         });
@@ -446,14 +436,14 @@ mod tests {
                 let new = temporary(&out, |path| fs::create_dir(path)).unwrap().into_temp_path();
                 fs::create_dir_all(new.join("a/b")).unwrap();
                 fs::set_permissions(new.join("a"), fs::Permissions::from_mode(0o555)).unwrap();
-                let mut transaction = Transaction::new(Deed::Write);
+                let mut transaction = Transaction::new(Purpose::Write);
                 transaction.swap_folder(TemporaryFolder::new(new), &out).unwrap();
                 assert!(out.join("a/b").is_dir());
                 if keep {
-                    transaction.settle();
+                    transaction.commit();
                     assert!(out.join("a/b").is_dir());
                 } else {
-                    transaction.take_back().unwrap();
+                    transaction.roll_back().unwrap();
                     assert_eq!(out.exists(), before);
                     assert!(!out.join("a").exists());
                 }
@@ -469,11 +459,11 @@ mod tests {
             let host = file(folder.path(), "libc.a", "stock");
             let link = folder.path().join("out.a");
             std::os::unix::fs::symlink("nowhere", &link).unwrap();
-            let mut transaction = Transaction::new(Deed::Write);
+            let mut transaction = Transaction::new(Purpose::Write);
             // Without both, such a link has no second name: nothing is done then.
             let done = transaction.swap(&link, fresh(&host, "graft"), &link);
             assert!(done.is_err() || fs::read_to_string(&link).unwrap() == "graft");
-            transaction.take_back().unwrap();
+            transaction.roll_back().unwrap();
             assert_eq!(fs::read_link(&link).unwrap(), Path::new("nowhere"));
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         });
@@ -483,7 +473,7 @@ mod tests {
     fn what_cannot_be_taken_back_is_named_with_what_could() {
         let folder = tempfile::tempdir().unwrap();
         let hosts = ["a", "b"].map(|name| file(folder.path(), name, "stock"));
-        let mut transaction = Transaction::new(Deed::Graft);
+        let mut transaction = Transaction::new(Purpose::Graft);
         for host in &hosts {
             let record = host.with_extension("record");
             transaction.swap(host, fresh(host, "record"), &record).unwrap();
@@ -495,12 +485,12 @@ mod tests {
                 fs::remove_file(entry.path()).unwrap();
             }
         }
-        let stuck = transaction.take_back().unwrap_err();
-        assert_eq!(stuck.changed().collect::<Vec<_>>(), [hosts[0].as_path()]);
-        let text = stuck.to_string();
+        let failure = transaction.roll_back().unwrap_err();
+        assert_eq!(failure.changed().collect::<Vec<_>>(), [hosts[0].as_path()]);
+        let text = failure.to_string();
         assert!(text.contains("a` is the graft now (No such file"), "{text}");
         assert!(text.contains("b` is as it was"), "{text}");
-        assert!(matches!(stuck.remedy(), Remedy::Resume { grafting: true, .. }));
+        assert!(matches!(failure.remedy(), Remedy::Resume { grafting: true, .. }));
         assert_eq!(fs::read_to_string(&hosts[0]).unwrap(), "graft");
         assert!(hosts[0].with_extension("record").exists(), "no graft without its record");
         assert_eq!(fs::read_to_string(&hosts[1]).unwrap(), "stock");

@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use crate::attributes::{self, Lost};
 use crate::bundle;
 use crate::error::{Error, IoContext};
-use crate::host::Ready;
+use crate::host::ReadyGraft;
 use crate::lock::FolderLocks;
 use crate::out;
 use crate::outcome::{Grafts, Skipped};
 use crate::pending::Pending;
-use crate::place::sweep;
+use crate::place::remove_leftovers;
 use crate::planner::Planner;
 use crate::recognise::read;
-use crate::record::{folder_of, host_of_companion, is_temporary, temporary};
+use crate::record::{folder_of, host_of_sidecar, is_temporary, temporary};
 use crate::source::Hosts;
-use crate::transaction::{Deed, TemporaryFolder, Transaction, sync_folder, written};
+use crate::transaction::{Purpose, TemporaryFolder, Transaction, sync_folder, written};
 
 /// Copies the folder to `out`, which must not exist or be empty, with every host grafted.
 ///
@@ -40,19 +40,19 @@ pub(crate) fn write_folder(
         let mut grafted = prepared.elsewhere(out.join(&inside), dry_run);
         if !dry_run {
             let (ready, trial) = prepared.prove(bytes, planner)?;
-            ready.forget();
+            ready.drop_bytes();
             grafted.add(trial);
             grafts.insert(inside, ready);
         }
         Ok(grafted)
     })?;
     let swift_sdks = bundle::swift_sdks_in(folder);
-    let told = |skipped, notes| Grafts { swift_sdks, notes, ..Grafts::of(grafted, skipped) };
+    let report = |skipped, notes| Grafts { swift_sdks, notes, ..Grafts::of(grafted, skipped) };
     if dry_run {
-        return Ok(Pending::nothing(told(skipped, Vec::new())));
+        return Ok(Pending::nothing(report(skipped, Vec::new())));
     }
     let locks = FolderLocks::take([out.as_path()], planner.watch)?;
-    sweep(&out, &locks);
+    remove_leftovers(&out, &locks);
     let building = temporary(&out, |path| fs::create_dir(path)).context(&out, "write")?.into_temp_path();
     let building = TemporaryFolder::new(building);
     let mut copy =
@@ -60,17 +60,17 @@ pub(crate) fn write_folder(
     copy.folder(folder, Path::new(""), building.path())?;
     copy.finish_folders()?;
     let notes = copy.notes();
-    let mut transaction = Transaction::new(Deed::Write);
+    let mut transaction = Transaction::new(Purpose::Write);
     if let Err(error) = transaction.swap_folder(building, &out) {
         return Err(transaction.failed(error));
     }
     let _ = sync_folder(folder_of(&out));
-    Ok(Pending::new(told(skipped, notes), transaction, Some(locks)))
+    Ok(Pending::new(report(skipped, notes), transaction, Some(locks)))
 }
 
 struct Copy<'a> {
     /// Hosts by their path inside of the folder.
-    grafts: BTreeMap<PathBuf, Ready>,
+    grafts: BTreeMap<PathBuf, ReadyGraft>,
     /// Files with several names: where the first one went.
     links: HashMap<(u64, u64), PathBuf>,
     /// Folders that still need their mode and times: source, path inside, and copy.
@@ -99,7 +99,7 @@ impl Copy<'_> {
                 let target = fs::read_link(&path).context(&path, "read")?;
                 symlink(target, &to).context(&to, "write")?;
             } else if kind.is_file() {
-                let belongs_to_graft = host_of_companion(&path).is_some_and(|host| host.is_file());
+                let belongs_to_graft = host_of_sidecar(&path).is_some_and(|host| host.is_file());
                 if !belongs_to_graft && !is_temporary(&name) {
                     self.file(&path, &inside, &to)?;
                 }

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::archive::{ArchiveHost, parse};
-use crate::companion;
 use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::host::Host;
 use crate::lock::FolderLocks;
 use crate::packed;
 use crate::pending::Pending;
-use crate::place::{Observer, forget, restore, sweep};
+use crate::place::{Observer, remove_leftovers, remove_sidecars, restore};
 use crate::recognise::{Signature, Target, read, real_file, recognise, signature};
-use crate::record::{Record, backup_path, host_of_companion, is_backup, record_path};
-use crate::transaction::{Deed, Transaction};
+use crate::record::{Record, backup_path, host_of_sidecar, is_backup, record_path};
+use crate::sidecar;
+use crate::transaction::{Purpose, Transaction};
 use crate::walk::walk;
 use crate::watch::Watch;
 
@@ -48,7 +48,7 @@ pub struct Undone {
 ///
 /// A host that carries no graft is nothing to undo and no error, so that undoing twice is fine.
 pub fn undo(target: &Path) -> Result<Vec<Undone>, Error> {
-    undo_under(target, &Watch::default()).map(Pending::settle)
+    undo_under(target, &Watch::default()).map(Pending::commit)
 }
 
 /// The same, undecided yet; `watch` is told while it goes on.
@@ -64,14 +64,14 @@ pub(crate) fn undo_observed(
     let metadata = fs::metadata(target).context(target, "read")?;
     let hosts = if metadata.is_dir() {
         let found = walk(target, None)?;
-        let hosts: BTreeSet<PathBuf> = found.archives.into_iter().chain(found.with_companions).collect();
+        let hosts: BTreeSet<PathBuf> = found.archives.into_iter().chain(found.with_sidecars).collect();
         if hosts.is_empty() {
             return Err(Error::NoHost { folder: target.to_owned() });
         }
         hosts
     } else if metadata.is_file() {
         let host = real_file(target)?;
-        if let Some(of) = host_of_companion(&host)
+        if let Some(of) = host_of_sidecar(&host)
             && is_backup(&host)
             && record_path(&of).exists()
             // A backup that was grafted itself.
@@ -85,31 +85,34 @@ pub(crate) fn undo_observed(
     };
     let locks = FolderLocks::take(hosts.iter().map(PathBuf::as_path), watch)?;
     let single = !metadata.is_dir();
-    let mut judged = Vec::new();
+    let mut assessed = Vec::new();
     for host in &hosts {
-        judged.push(judge(host, single)?);
+        assessed.push(assess(host, single)?);
     }
     for host in &hosts {
-        sweep(host, &locks);
+        remove_leftovers(host, &locks);
     }
-    let grafts: Vec<&Path> =
-        judged.iter().filter(|judged| judged.standing == Standing::Graft).map(|judged| judged.host.as_path()).collect();
-    let mut transaction = Transaction::new(Deed::Undo);
+    let grafts: Vec<&Path> = assessed
+        .iter()
+        .filter(|assessed| assessed.state == HostState::Graft)
+        .map(|assessed| assessed.host.as_path())
+        .collect();
+    let mut transaction = Transaction::new(Purpose::Undo);
     let restored = match restore(&grafts, &mut transaction, observe) {
         Ok(notes) => notes,
         Err(error) => return Err(transaction.failed(error)),
     };
     let mut restored = restored.into_iter();
     let mut undone = Vec::new();
-    for Judged { host, standing, stock_sha256, mut notes } in judged {
-        let action = match standing {
-            Standing::Graft => {
+    for Assessment { host, state, stock_sha256, mut notes } in assessed {
+        let action = match state {
+            HostState::Graft => {
                 notes.extend(restored.next().unwrap_or_default());
                 UndoneAction::Restored
             }
-            Standing::Stock => UndoneAction::NothingToUndo,
-            Standing::StockWithLeftovers => {
-                notes.extend(forget(&host, &mut transaction, observe));
+            HostState::Stock => UndoneAction::NothingToUndo,
+            HostState::StockWithLeftovers => {
+                notes.extend(remove_sidecars(&host, &mut transaction, observe));
                 UndoneAction::NothingToUndo
             }
         };
@@ -119,7 +122,7 @@ pub(crate) fn undo_observed(
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum HostState {
     /// A graft, with the backup that its record names.
     Graft,
     /// Stock, or a file that we have nothing to do with.
@@ -128,31 +131,31 @@ enum Standing {
     StockWithLeftovers,
 }
 
-struct Judged {
+struct Assessment {
     host: PathBuf,
-    standing: Standing,
+    state: HostState,
     stock_sha256: String,
     notes: Vec<String>,
 }
 
 /// Decides what is to be done with a host. `named`: the user named it, so it has to be an archive at least.
-fn judge(host: &Path, named: bool) -> Result<Judged, Error> {
+fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
     let found = File::open(host).and_then(|file| digest::of_file(&file)).context(host, "read")?;
     let backup = backup_path(host);
-    let backup_sha256 = companion::sha256(&backup)?;
+    let backup_sha256 = sidecar::sha256(&backup)?;
     let path = host.to_owned();
     let mut notes = Vec::new();
     let is_own_backup = backup_sha256.as_ref() == Some(&found);
-    let (standing, stock_sha256) = match Record::read(host)? {
+    let (state, stock_sha256) = match Record::read(host)? {
         _ if is_own_backup && carries_graft(host, named)? => return Err(Error::BackupGrafted { path, backup }),
-        _ if is_own_backup => (Standing::StockWithLeftovers, found),
+        _ if is_own_backup => (HostState::StockWithLeftovers, found),
         Some(record) if record.stock_sha256 == found => match backup_sha256 {
-            None => (Standing::StockWithLeftovers, found),
+            None => (HostState::StockWithLeftovers, found),
             // What a run was killed over that had no links.
-            Some(left) if record.knows(&left) => (Standing::StockWithLeftovers, found),
+            Some(left) if record.knows(&left) => (HostState::StockWithLeftovers, found),
             Some(_) => {
                 notes.push(format!("is stock; `{}` is of another file and stays", backup.display()));
-                (Standing::Stock, found)
+                (HostState::Stock, found)
             }
         },
         Some(record) if record.knows(&found) => match backup_sha256 {
@@ -160,7 +163,7 @@ fn judge(host: &Path, named: bool) -> Result<Judged, Error> {
             Some(found) if found != record.stock_sha256 => {
                 return Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 });
             }
-            Some(stock) => (Standing::Graft, stock),
+            Some(stock) => (HostState::Graft, stock),
         },
         Some(record) => return Err(Error::ChangedSince { path, found, expected: record.graft_sha256, backup }),
         None if carries_graft(host, named)? => {
@@ -173,10 +176,10 @@ fn judge(host: &Path, named: bool) -> Result<Judged, Error> {
             if backup_sha256.is_some() {
                 notes.push(format!("carries no graft; `{}` is of another file and stays", backup.display()));
             }
-            (Standing::Stock, found)
+            (HostState::Stock, found)
         }
     };
-    Ok(Judged { host: path, standing, stock_sha256, notes })
+    Ok(Assessment { host: path, state, stock_sha256, notes })
 }
 
 /// Whether an archive without a record carries a graft of ours.
@@ -218,7 +221,7 @@ pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
     };
     let found = walk(&folder, None)?;
     let mut grafts = Vec::new();
-    for host in found.archives.into_iter().chain(found.with_companions).collect::<BTreeSet<_>>() {
+    for host in found.archives.into_iter().chain(found.with_sidecars).collect::<BTreeSet<_>>() {
         if carries_graft(&host, false)? {
             grafts.push(host);
         }
@@ -232,7 +235,7 @@ pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
     let host = real_file(libc)?;
     let Some(record) = Record::read(&host)? else { return Ok(None) };
     let backup = backup_path(&host);
-    let Some(found) = companion::sha256(&backup)? else { return Ok(None) };
+    let Some(found) = sidecar::sha256(&backup)? else { return Ok(None) };
     if found == record.stock_sha256 {
         Ok(Some(backup))
     } else {
@@ -242,6 +245,6 @@ pub fn stock_of(libc: &Path) -> Result<Option<PathBuf>, Error> {
 
 /// The allocator that somebody else has put into the archive at `path`, by name: such a file is no stock to compare
 /// with.
-pub fn another_allocator_in(path: &Path) -> Result<Option<&'static str>, Error> {
-    Ok(surgery::plan::another_allocator(&parse(path, &read(path)?)?))
+pub fn foreign_allocator_in(path: &Path) -> Result<Option<&'static str>, Error> {
+    Ok(surgery::plan::foreign_allocator(&parse(path, &read(path)?)?))
 }

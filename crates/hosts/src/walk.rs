@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Skipped;
 use crate::error::{Error, IoContext};
-use crate::record::{host_of_companion, is_temporary};
+use crate::record::{host_of_sidecar, is_temporary};
 use crate::root::resolve;
 
 /// The contents of a folder, sorted by path. Paths start with the folder as it was given.
@@ -17,7 +17,7 @@ pub(crate) struct Found {
     /// Files that are called `libc.a`, and files that symbolic links of this name lead to; each one once.
     pub(crate) archives: BTreeSet<PathBuf>,
     /// Files that have a backup or a record beside them.
-    pub(crate) with_companions: BTreeSet<PathBuf>,
+    pub(crate) with_sidecars: BTreeSet<PathBuf>,
     /// Symbolic links called `libc.a` that lead out of the folder or nowhere.
     pub(crate) skipped: Vec<Skipped>,
 }
@@ -25,10 +25,7 @@ pub(crate) struct Found {
 /// Walks `folder`, symbolic links read as in the image with this root, or as they are. Symbolic links to folders are
 /// not followed: inside, the walk gets there anyway; outside is not ours.
 pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> {
-    let image = match image {
-        Some(image) => Some(image.canonicalize().context(image, "read")?),
-        None => None,
-    };
+    let image = image.map(|image| image.canonicalize().context(image, "read")).transpose()?;
     let root = folder.canonicalize().context(folder, "read")?;
     let mut found = Found::default();
     let mut links = BTreeMap::new();
@@ -53,28 +50,25 @@ pub(crate) fn walk(folder: &Path, image: Option<&Path>) -> Result<Found, Error> 
                 } else if kind.is_file() {
                     found.archives.insert(path);
                 }
-            } else if let Some(host) = host_of_companion(&path)
+            } else if let Some(host) = host_of_sidecar(&path)
                 && kind.is_file()
                 && fs::symlink_metadata(&host).is_ok_and(|host| host.is_file())
             {
-                found.with_companions.insert(host);
+                found.with_sidecars.insert(host);
             }
         }
     }
     for (path, real) in links {
-        match real.as_deref().map(|real| real.strip_prefix(&root)) {
+        let reason = match real.as_deref().map(|real| real.strip_prefix(&root)) {
             Ok(Ok(inside)) if root.join(inside).is_file() => {
                 found.archives.insert(folder.join(inside));
+                continue;
             }
-            Ok(Ok(_)) => found.skipped.push(Skipped { path, reason: "a symbolic link to a folder".to_owned() }),
-            Ok(Err(_)) => {
-                let reason = "a symbolic link that leads out of the folder".to_owned();
-                found.skipped.push(Skipped { path, reason });
-            }
-            Err(_) => {
-                found.skipped.push(Skipped { path, reason: "a symbolic link that leads nowhere".to_owned() });
-            }
-        }
+            Ok(Ok(_)) => "a symbolic link to a folder",
+            Ok(Err(_)) => "a symbolic link that leads out of the folder",
+            Err(_) => "a symbolic link that leads nowhere",
+        };
+        found.skipped.push(Skipped { path, reason: reason.to_owned() });
     }
     Ok(found)
 }
@@ -129,6 +123,6 @@ mod tests {
         );
         assert_eq!(found.skipped.len(), 1);
         assert_eq!(found.skipped[0].path, root.join("d/libc.a"));
-        assert!(found.with_companions.is_empty(), "a backup whose host is missing or a link is nobody's");
+        assert!(found.with_sidecars.is_empty(), "a backup whose host is missing or a link is nobody's");
     }
 }

@@ -15,7 +15,7 @@ pub struct Watch<'a> {
 /// The state of the lock on a folder, in which only one allograft should work at a time.
 #[derive(Debug, Clone, Copy)]
 pub enum Locking<'a> {
-    /// Another one works there, for more than a second already; it is waited for.
+    /// ForeignAllocator one works there, for more than a second already; it is waited for.
     Waiting(&'a Path),
     /// The folder cannot be locked, for this reason; the work goes on.
     Unlocked(&'a Path, &'a io::Error),

@@ -13,19 +13,19 @@ pub trait Executor {
     ///
     /// # Errors
     /// The program cannot be run or takes too long. A program that fails is no error: its end is part of the result.
-    fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<Timed, RunError>;
+    fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<TimedRun, RunError>;
 
     /// Runs a program once and measures its memory.
     ///
     /// # Errors
     /// As for [`Executor::time`], and when it cannot be traced.
-    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Watched, RunError>;
+    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<MemoryRun, RunError>;
 
     /// Runs a program once, or until `limit`, and counts the system calls by which allocators wait and get memory.
     ///
     /// # Errors
     /// As for [`Executor::memory`]. A run that reaches `limit` is no error.
-    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Counted, RunError>;
+    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<CallsRun, RunError>;
 }
 
 /// A clock. Tests have one that they set themselves.
@@ -110,7 +110,7 @@ impl std::fmt::Display for Status {
 
 /// A timed run. Except for `wall_s`, its figures are of the program and of the children that it waited for (`wait4`).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Timed {
+pub struct TimedRun {
     /// Its figures.
     pub figures: Figures,
     /// The way in which it ended.
@@ -119,7 +119,7 @@ pub struct Timed {
 
 /// A run that measures memory. It takes a little longer than a timed one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Watched {
+pub struct MemoryRun {
     /// Its memory. `None` if it ended in a way that prevented the reading.
     pub memory: Option<Memory>,
     /// Seconds from its start to its end.
@@ -130,7 +130,7 @@ pub struct Watched {
 
 /// A run that counts system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct CallsRun {
     /// The counts.
     pub calls: Calls,
     /// The way in which it ended. `None` if the limit ended it.

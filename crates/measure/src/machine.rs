@@ -116,7 +116,7 @@ impl Disturbance {
         if let Some(stolen) = self.stolen.filter(|stolen| *stolen > 0.01) {
             parts.push(format!("the virtual machine's host took away {:.0} %", stolen * 100.0));
         }
-        let load = self.load_before.filter(|load| *load > to_f64(processors()) * 0.5);
+        let load = self.load_before.filter(|load| *load > processors() as f64 * 0.5);
         parts.extend(load.map(|load| format!("the load was {load:.1} on {} processors before", processors())));
         (!parts.is_empty()).then(|| parts.join(", "))
     }
@@ -190,10 +190,6 @@ fn own_seconds() -> f64 {
 
 fn to_seconds(seconds: i64, microseconds: i64) -> f64 {
     seconds as f64 + microseconds as f64 * 1e-6
-}
-
-fn to_f64(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

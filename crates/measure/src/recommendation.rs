@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::results::{ArmResult, CaseResult, to_f64};
+use crate::report::figures;
+use crate::results::{ArmResult, CaseResult};
 use crate::statistics::{Ratio, holm};
 
 /// The objective of a choice.
@@ -67,33 +68,33 @@ struct Candidate<'r> {
     time: Ratio,
     /// The p-value of its difference, corrected for the number of arms.
     corrected: f64,
-    memory: Option<Needed>,
+    memory: Option<PeakMemory>,
 }
 
 /// Peak memory compared with stock's; both are known.
 #[derive(Clone, Copy)]
-struct Needed {
+struct PeakMemory {
     /// Relative to stock's.
     ratio: f64,
     peak: u64,
     stock: u64,
 }
 
-impl Needed {
-    fn of(arm: &ArmResult, stock: &ArmResult) -> Option<Needed> {
+impl PeakMemory {
+    fn of(arm: &ArmResult, stock: &ArmResult) -> Option<PeakMemory> {
         let (ratio, peak) = arm.memory_ratio_to_stock.zip(arm.peak_memory_bytes)?;
-        Some(Needed { ratio, peak, stock: stock.peak_memory_bytes? })
+        Some(PeakMemory { ratio, peak, stock: stock.peak_memory_bytes? })
     }
 
     /// Whether it is within one of the limits of a balanced choice.
-    fn is_bearable(self) -> bool {
+    fn is_acceptable(self) -> bool {
         self.ratio <= MOST_MEMORY || self.peak <= self.stock.saturating_add(MEMORY_ALLOWANCE)
     }
 }
 
-impl std::fmt::Display for Needed {
+impl std::fmt::Display for PeakMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let megabytes = |bytes| to_f64(bytes) / 1e6;
+        let megabytes = |bytes| bytes as f64 / 1e6;
         write!(
             f,
             "{:.2} times stock's ({:.1} MB against {:.1} MB)",
@@ -118,8 +119,8 @@ pub fn recommend(arms: &[ArmResult], cases: &[CaseResult], objective: Objective)
     let chosen = choose(&candidates, objective);
     let rounds = cases.iter().map(|case| case.rounds).min().unwrap_or(0);
     let reason = match chosen {
-        Some(candidate) => praise(candidate, &candidates, objective, rounds),
-        None => keep(&candidates, cases, objective, rounds),
+        Some(candidate) => reason_to_take(candidate, &candidates, objective, rounds),
+        None => reason_to_keep(&candidates, cases, objective, rounds),
     };
     Some(Recommendation {
         arm: chosen.map_or("stock", |candidate| candidate.arm.origin.name.as_str()).to_owned(),
@@ -138,7 +139,8 @@ fn candidates(arms: &[ArmResult]) -> Vec<Candidate<'_>> {
         .filter_map(|arm| Some((arm, arm.ratio_to_stock?)))
         .collect();
     let corrected = holm(&measured.iter().map(|(_, time)| time.p_value).collect::<Vec<_>>());
-    let candidate = |((arm, time), corrected)| Candidate { arm, time, corrected, memory: Needed::of(arm, &arms[0]) };
+    let candidate =
+        |((arm, time), corrected)| Candidate { arm, time, corrected, memory: PeakMemory::of(arm, &arms[0]) };
     measured.into_iter().zip(corrected).map(candidate).collect()
 }
 
@@ -147,27 +149,30 @@ impl Candidate<'_> {
         self.time.value <= WORTH_TIME && self.corrected < LEVEL
     }
 
-    /// Returns the memory for sorting among equal times: lower is better.
-    fn memory_or_unknown(&self) -> f64 {
-        self.memory.map_or(f64::INFINITY, |memory| memory.ratio)
+    /// Compares memory; less comes first, and memory that could not be measured last.
+    fn by_memory(one: &&Self, other: &&Self) -> std::cmp::Ordering {
+        let memory = |candidate: &Self| candidate.memory.map_or(f64::INFINITY, |memory| memory.ratio);
+        memory(one).total_cmp(&memory(other))
+    }
+
+    fn by_time(one: &&Self, other: &&Self) -> std::cmp::Ordering {
+        one.time.value.total_cmp(&other.time.value)
     }
 }
 
 fn choose<'c, 'r>(candidates: &'c [Candidate<'r>], objective: Objective) -> Option<&'c Candidate<'r>> {
     let fits = |candidate: &&Candidate<'_>| match objective {
         Objective::Speed => candidate.is_faster(),
-        Objective::Balanced => candidate.is_faster() && candidate.memory.is_some_and(Needed::is_bearable),
+        Objective::Balanced => candidate.is_faster() && candidate.memory.is_some_and(PeakMemory::is_acceptable),
         Objective::Memory => {
             candidate.memory.is_some_and(|memory| memory.ratio <= WORTH_MEMORY) && candidate.time.value <= MOST_TIME
         }
     };
     let fitting: Vec<&Candidate<'_>> = candidates.iter().filter(fits).collect();
-    if objective == Objective::Memory {
-        return fitting.into_iter().min_by(|one, other| one.memory_or_unknown().total_cmp(&other.memory_or_unknown()));
-    }
     let fastest = fitting.iter().map(|candidate| candidate.time.value).min_by(f64::total_cmp)?;
-    let as_fast = fitting.into_iter().filter(|candidate| candidate.time.value <= fastest * AS_FAST);
-    as_fast.min_by(|one, other| one.memory_or_unknown().total_cmp(&other.memory_or_unknown()))
+    let as_fast = |candidate: &&Candidate<'_>| candidate.time.value <= fastest * AS_FAST;
+    let takes_any_time = objective == Objective::Memory;
+    fitting.into_iter().filter(|candidate| takes_any_time || as_fast(candidate)).min_by(Candidate::by_memory)
 }
 
 /// Formats as `0.44 (95 % interval 0.42 to 0.46)`.
@@ -184,11 +189,11 @@ fn confidence(candidate: &Candidate<'_>, rounds: usize) -> String {
     } else {
         format!("=\u{a0}{:.3}", candidate.corrected)
     };
-    let rounds = if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
+    let rounds = figures::rounds(rounds);
     format!("{rounds}, p\u{a0}{p} with all arms considered")
 }
 
-fn praise(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objective: Objective, rounds: usize) -> String {
+fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objective: Objective, rounds: usize) -> String {
     let name = &chosen.arm.origin.name;
     let mut text =
         format!("{name} takes {} times stock's time; {}", interval(&chosen.time), confidence(chosen, rounds));
@@ -200,7 +205,7 @@ fn praise(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objective: Objec
         text.push_str(&format!(", and may be at most {}", limits()));
     }
     let quicker = candidates.iter().filter(|other| other.is_faster() && other.time.value * AS_FAST < chosen.time.value);
-    let quicker = quicker.min_by(|one, other| one.time.value.total_cmp(&other.time.value));
+    let quicker = quicker.min_by(Candidate::by_time);
     match (objective, quicker) {
         (Objective::Balanced, Some(quicker)) => {
             let memory = quicker.memory.map_or("and its memory could not be measured".to_owned(), |memory| {
@@ -217,18 +222,17 @@ fn praise(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objective: Objec
     text
 }
 
-fn keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective, rounds: usize) -> String {
+fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective, rounds: usize) -> String {
     let best = |faster: bool| {
         let those = candidates.iter().filter(move |candidate| candidate.is_faster() || !faster);
-        those.min_by(|one, other| one.time.value.total_cmp(&other.time.value))
+        those.min_by(Candidate::by_time)
     };
     // Prefer to mention an arm that is certainly faster, rather than one that may be faster still by chance.
     let best = best(true).or_else(|| best(false));
     let mut text = "Keep what you have: ".to_owned();
     match (objective, best) {
         (Objective::Memory, _) => {
-            let least =
-                candidates.iter().min_by(|one, other| one.memory_or_unknown().total_cmp(&other.memory_or_unknown()));
+            let least = candidates.iter().min_by(Candidate::by_memory);
             match least.and_then(|candidate| Some((candidate, candidate.memory?))) {
                 Some((least, memory)) => text.push_str(&format!(
                     "nothing saves 5 % of stock's peak memory without costing 5 % more time; the least has {} ({:.2} times \
@@ -267,7 +271,7 @@ fn keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective: Objective
 
 /// Returns the Pareto-optimal arms among the eligible ones, by time and peak memory.
 fn pareto(arms: &[ArmResult]) -> Vec<String> {
-    let point = |arm: &ArmResult| Some((arm.ratio_to_stock?.value, to_f64(arm.peak_memory_bytes?)));
+    let point = |arm: &ArmResult| Some((arm.ratio_to_stock?.value, arm.peak_memory_bytes? as f64));
     let eligible = || arms.iter().filter(|arm| arm.origin.eligible && arm.failure.is_none());
     let beaten = |arm: &ArmResult| {
         point(arm).is_none_or(|(time, memory)| {
@@ -294,7 +298,7 @@ mod tests {
         let stock = peaks[0];
         let arm_of = |(number, peak): (usize, &Option<u64>)| ArmResult {
             peak_memory_bytes: *peak,
-            memory_ratio_to_stock: peak.zip(stock).map(|(peak, stock)| to_f64(peak) / to_f64(stock)),
+            memory_ratio_to_stock: peak.zip(stock).map(|(peak, stock)| peak as f64 / stock as f64),
             ..if number == 0 { arm("stock", 1.0, 1.0, None) } else { arm(&format!("donor {number}"), 0.5, 0.001, None) }
         };
         peaks.iter().enumerate().map(arm_of).collect()

@@ -290,7 +290,7 @@ fn summary(name: &str, runs: &ArmRuns, stock: Option<&ArmRuns>) -> CaseArm {
     let figures: Vec<Figures> = runs.runs.iter().map(|run| run.figures).collect();
     let costs: Vec<f64> = figures.iter().map(Figures::cost).collect();
     let middle = |of: fn(&Memory) -> u64| {
-        let figures: Vec<f64> = runs.memory.iter().map(|memory| to_f64(of(memory))).collect();
+        let figures: Vec<f64> = runs.memory.iter().map(|memory| of(memory) as f64).collect();
         (!figures.is_empty()).then(|| to_u64(median(&figures)))
     };
     CaseArm {
@@ -324,15 +324,15 @@ fn typical(runs: &[Figures]) -> Option<Figures> {
             p99_ms: optional(|service| service.p99_ms),
         }
     });
-    let mean = |of: fn(&Figures) -> f64| runs.iter().map(of).sum::<f64>() / to_f64(runs.len() as u64);
+    let mean = |of: fn(&Figures) -> f64| runs.iter().map(of).sum::<f64>() / (runs.len() as u64) as f64;
     Some(Figures {
         wall_s: middle(|run| run.wall_s),
         user_s: mean(|run| run.user_s),
         system_s: mean(|run| run.system_s),
-        minor_faults: to_u64(middle(|run| to_f64(run.minor_faults))),
-        major_faults: to_u64(middle(|run| to_f64(run.major_faults))),
-        voluntary_switches: to_u64(middle(|run| to_f64(run.voluntary_switches))),
-        involuntary_switches: to_u64(middle(|run| to_f64(run.involuntary_switches))),
+        minor_faults: to_u64(middle(|run| run.minor_faults as f64)),
+        major_faults: to_u64(middle(|run| run.major_faults as f64)),
+        voluntary_switches: to_u64(middle(|run| run.voluntary_switches as f64)),
+        involuntary_switches: to_u64(middle(|run| run.involuntary_switches as f64)),
         service,
     })
 }
@@ -365,7 +365,7 @@ pub fn arms(origins: &[Origin], cases: &[CaseResult], sessions: &[Session]) -> V
         origins.iter().enumerate().map(|(at, origin)| arm(at, origin, cases, sessions)).collect();
     if let Some(stock) = arms.first().and_then(|stock| stock.peak_memory_bytes).filter(|peak| *peak > 0) {
         for arm in &mut arms {
-            arm.memory_ratio_to_stock = arm.peak_memory_bytes.map(|peak| to_f64(peak) / to_f64(stock));
+            arm.memory_ratio_to_stock = arm.peak_memory_bytes.map(|peak| peak as f64 / stock as f64);
         }
     }
     arms
@@ -410,11 +410,7 @@ fn of_cases<T: Copy>(sessions: &[Session], arm: usize, runs: fn(&ArmRuns) -> &Ve
 pub fn degradation(cases: &[CaseResult], arm: usize) -> Option<f64> {
     let sized = || cases.iter().filter_map(|case| Some((case.size?, case.arms.get(arm)?.cost_s?.median)));
     let (least, greatest) = (sized().min_by_key(|(size, _)| *size)?, sized().max_by_key(|(size, _)| *size)?);
-    (least.0 < greatest.0).then(|| greatest.1 / least.1 / (to_f64(greatest.0) / to_f64(least.0)))
-}
-
-pub(crate) fn to_f64(count: u64) -> f64 {
-    count as f64
+    (least.0 < greatest.0).then(|| greatest.1 / least.1 / (greatest.0 as f64 / least.0 as f64))
 }
 
 fn to_u64(figure: f64) -> u64 {

@@ -25,4 +25,4 @@ pub use error::ObjectError;
 pub use localise::localise;
 pub use merge::merge;
 pub use sections::{Section, Sections};
-pub use symbols::{Binding, Kind, Machine, Object, Symbol, Visibility, machine, symbols};
+pub use symbols::{Binding, Machine, Object, Symbol, Visibility, symbols};

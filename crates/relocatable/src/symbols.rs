@@ -93,25 +93,6 @@ impl Visibility {
     }
 }
 
-/// The type of a symbol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Unspecified.
-    None,
-    /// A variable.
-    Object,
-    /// A function, indirect ones included.
-    Function,
-    /// A section.
-    Section,
-    /// The source file.
-    File,
-    /// A thread-local variable.
-    ThreadLocal,
-    /// Anything else.
-    Other,
-}
-
 /// A symbol of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol<'a> {
@@ -125,10 +106,6 @@ pub struct Symbol<'a> {
     pub visibility: Visibility,
     /// Whether this object defines it. A common symbol counts as defined.
     pub defined: bool,
-    /// Its type.
-    pub kind: Kind,
-    /// Its size in bytes; 0 if unspecified.
-    pub size: u64,
 }
 
 impl Symbol<'_> {
@@ -216,11 +193,6 @@ pub fn symbols(data: &[u8]) -> Result<Vec<Symbol<'_>>, ObjectError> {
     Object::recognise(data).ok_or(ObjectError::NotAnObject)?.symbols()
 }
 
-/// The machine that an object is made for; `None` if it is not a relocatable ELF object.
-pub fn machine(data: &[u8]) -> Option<Machine> {
-    Object::recognise(data).map(|object| object.machine)
-}
-
 fn read_symbols<Elf: FileHeader>(data: &[u8]) -> Result<Vec<Symbol<'_>>, ObjectError> {
     let damaged = ObjectError::reading("the symbol table");
     let header = Elf::parse(data).map_err(ObjectError::reading("the header"))?;
@@ -245,16 +217,6 @@ fn read_symbols<Elf: FileHeader>(data: &[u8]) -> Result<Vec<Symbol<'_>>, ObjectE
                 _ => Visibility::Default,
             },
             defined: !symbol.is_undefined(endian),
-            kind: match symbol.st_type() {
-                elf::STT_NOTYPE => Kind::None,
-                elf::STT_OBJECT | elf::STT_COMMON => Kind::Object,
-                elf::STT_FUNC | elf::STT_GNU_IFUNC => Kind::Function,
-                elf::STT_SECTION => Kind::Section,
-                elf::STT_FILE => Kind::File,
-                elf::STT_TLS => Kind::ThreadLocal,
-                _ => Kind::Other,
-            },
-            size: symbol.st_size(endian).into(),
         });
     }
     Ok(symbols)

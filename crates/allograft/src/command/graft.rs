@@ -17,6 +17,7 @@ use crate::failure::{Failure, told};
 use crate::json;
 use crate::output::{Output, Page, Style, acts};
 use crate::progress::Bar;
+use crate::remedy;
 use crate::signals::Cleanup;
 use crate::target::located;
 
@@ -108,7 +109,10 @@ impl Graft {
         bar.finish();
         let grafts = grafts.map_err(|error| executable::explained(error, report.as_ref()))?;
         let keeps = report.as_ref().and_then(executable::keeps_for_its_language);
-        let grafts = grafts.noted(|grafts| grafts.hosts.iter_mut().for_each(|host| host.notes.extend(keeps.clone())));
+        let grafts = grafts.noted(|grafts| {
+            remedy::add_words(grafts);
+            grafts.hosts.iter_mut().for_each(|host| host.notes.extend(keeps.clone()));
+        });
         told(grafts, |grafts| {
             warnings(grafts, output);
             if output.json {
@@ -185,10 +189,10 @@ fn replaced(host: &Grafted, operation: &ArchiveOperation) -> String {
     if host.before.anything() {
         return named(malloc.as_ref(), strings.is_some());
     }
-    if let Some(another) = &operation.another {
-        return match another.restoration.restored.len() {
-            0 => format!("somebody else's {}", another.allocator),
-            count => format!("somebody else's {}, and {count} lost functions are back", another.allocator),
+    if let Some(foreign) = &operation.foreign {
+        return match foreign.restoration.restored.len() {
+            0 => format!("somebody else's {}", foreign.allocator),
+            count => format!("somebody else's {}, and {count} lost functions are back", foreign.allocator),
         };
     }
     let plans = operation.malloc.iter().chain(operation.strings.plan());

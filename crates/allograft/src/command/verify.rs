@@ -117,7 +117,7 @@ impl Verify {
         let Unpacked { name: path, libc, mut stock } = graft;
         let executable = hosts::is_executable(&libc)?;
         if let (Some(backup), false) = (&stock, executable)
-            && let Some(allocator) = hosts::another_allocator_in(backup)?
+            && let Some(allocator) = hosts::foreign_allocator_in(backup)?
         {
             output.note(format_args!(
                 "the backup of `{}` carries somebody else's {allocator}: there is nothing to compare with; name a stock \

@@ -285,10 +285,10 @@ impl<'g> From<&'g hosts::Grafts> for Grafts<'g> {
 impl<'g> Archive<'g> {
     fn new(host: &'g Grafted, operation: &'g ArchiveOperation) -> Self {
         let (malloc, strings) = (operation.malloc.as_ref(), operation.strings.plan());
-        let another = |another: &'g hosts::Another| Another {
-            allocator: another.allocator,
-            restored: &another.restoration.restored,
-            missing: &another.restoration.missing,
+        let another = |foreign: &'g hosts::ForeignAllocator| Another {
+            allocator: foreign.allocator,
+            restored: &foreign.restoration.restored,
+            missing: &foreign.restoration.missing,
         };
         Archive {
             path: text_of(&host.path),
@@ -301,7 +301,7 @@ impl<'g> Archive<'g> {
             },
             arch: operation.arch,
             donor: malloc.map(|plan| Donor::from(&plan.donor)),
-            another: operation.another.as_ref().map(another),
+            another: operation.foreign.as_ref().map(another),
             removed: removed(operation, DonorKind::Malloc),
             provides: malloc.map(|plan| plan.provides.as_slice()).unwrap_or_default(),
             strings: Strings {

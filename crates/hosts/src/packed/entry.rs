@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::fault::Fault;
+use super::error::PackedError;
 
 /// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,24 +34,20 @@ pub(crate) struct Libcs {
 }
 
 /// A hundred times what an SDK has.
-const MOST_ENTRIES: usize = 2_000_000;
-const MOST_NAME_BYTES: usize = 64 << 20;
+const MOST_ENTRIES: u64 = 2_000_000;
+const MOST_NAME_BYTES: u64 = 64 << 20;
 
 impl Entries {
     /// Takes an entry in, whose name has been through [`plain_name`].
-    pub(crate) fn enter(&mut self, name: &[u8], kind: Kind) -> Result<(), Fault> {
+    pub(crate) fn enter(&mut self, name: &[u8], kind: Kind) -> Result<(), PackedError> {
         self.name_bytes += name.len();
-        let limit = |what, found: usize, unit, limit: usize| match found > limit {
-            true => Err(Fault::TooLarge { what, found: found as u64, unit, limit: limit as u64 }),
-            false => Ok(()),
-        };
-        limit("its table of contents", self.all.len() + 1, "entries", MOST_ENTRIES)?;
-        limit("the length of all names together", self.name_bytes, "bytes", MOST_NAME_BYTES)?;
+        PackedError::at_most("its table of contents", self.all.len() as u64 + 1, "entries", MOST_ENTRIES)?;
+        PackedError::at_most("the length of all names together", self.name_bytes as u64, "bytes", MOST_NAME_BYTES)?;
         for (at, _) in name.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             match self.all.get(&name[..at]) {
                 None | Some(Kind::Folder) => {}
-                Some(Kind::Symlink(_)) => return Err(Fault::Name("leads through a symbolic link")),
-                Some(_) => return Err(Fault::Name("leads through a file")),
+                Some(Kind::Symlink(_)) => return Err(PackedError::Name("leads through a symbolic link")),
+                Some(_) => return Err(PackedError::Name("leads through a file")),
             }
         }
         if kind != Kind::Folder {
@@ -59,19 +55,19 @@ impl Entries {
             below.push(b'/');
             let next = self.all.range::<[u8], _>((Bound::Included(&below[..]), Bound::Unbounded)).next();
             if next.is_some_and(|(other, _)| other.starts_with(&below)) {
-                return Err(Fault::Name("is that of a folder with entries in it"));
+                return Err(PackedError::Name("is that of a folder with entries in it"));
             }
         }
         if let Kind::HardLink(of) = &kind
             && !matches!(self.all.get(of), Some(Kind::File | Kind::HardLink(_)))
         {
-            return Err(Fault::Name("is that of a hard link to no file before it"));
+            return Err(PackedError::Name("is that of a hard link to no file before it"));
         }
         match self.all.insert(name.to_vec(), kind.clone()) {
             None => Ok(()),
             // A folder twice is a folder.
             Some(Kind::Folder) if kind == Kind::Folder => Ok(()),
-            Some(_) => Err(Fault::Twice),
+            Some(_) => Err(PackedError::Twice),
         }
     }
 
@@ -115,16 +111,16 @@ pub(crate) fn is_libc(name: &[u8]) -> bool {
 }
 
 /// An entry's name without `.` parts and slashes at its end: empty for the folder that holds it all.
-pub(crate) fn plain_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
+pub(crate) fn plain_name(name: &[u8]) -> Result<Vec<u8>, PackedError> {
     if name.starts_with(b"/") {
-        return Err(Fault::Name("is absolute"));
+        return Err(PackedError::Name("is absolute"));
     }
     if name.contains(&0) {
-        return Err(Fault::Name("holds a zero byte"));
+        return Err(PackedError::Name("holds a zero byte"));
     }
     let parts: Vec<&[u8]> = name.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
     if parts.contains(&&b".."[..]) {
-        return Err(Fault::Name("holds `..`"));
+        return Err(PackedError::Name("holds `..`"));
     }
     Ok(parts.join(&b'/'))
 }
@@ -193,11 +189,11 @@ mod tests {
         entries.enter(b"a/folder", Kind::Folder).unwrap();
         entries.enter(b"b/c/d", Kind::File).unwrap();
         let mut refused = |name: &[u8], kind| entries.enter(name, kind).unwrap_err();
-        assert!(matches!(refused(b"a/link/passwd", Kind::File), Fault::Name(_)));
-        assert!(matches!(refused(b"a/file/more", Kind::File), Fault::Name(_)));
-        assert!(matches!(refused(b"b/c", Kind::Symlink(b"/etc".to_vec())), Fault::Name(_)));
-        assert!(matches!(refused(b"e", Kind::HardLink(b"missing".to_vec())), Fault::Name(_)));
-        assert_eq!(refused(b"a/file", Kind::File), Fault::Twice);
-        assert_eq!(refused(b"a/folder", Kind::Symlink(b"/etc".to_vec())), Fault::Twice);
+        assert!(matches!(refused(b"a/link/passwd", Kind::File), PackedError::Name(_)));
+        assert!(matches!(refused(b"a/file/more", Kind::File), PackedError::Name(_)));
+        assert!(matches!(refused(b"b/c", Kind::Symlink(b"/etc".to_vec())), PackedError::Name(_)));
+        assert!(matches!(refused(b"e", Kind::HardLink(b"missing".to_vec())), PackedError::Name(_)));
+        assert_eq!(refused(b"a/file", Kind::File), PackedError::Twice);
+        assert_eq!(refused(b"a/folder", Kind::Symlink(b"/etc".to_vec())), PackedError::Twice);
     }
 }

@@ -6,81 +6,68 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::entry::Entries;
 use super::entry::{Libcs, is_libc};
-use super::{Editor, Fault, Format, Source};
+use super::{Editor, Format, PackedError, Source};
 use crate::bundle;
 use crate::digest;
 use crate::error::{Error, IoContext};
-use crate::host::{self, Carried, Ready, record};
-use crate::lock::FolderLocks;
+use crate::host::{self, Carried, ReadyGraft, record};
 use crate::outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 use crate::pending::Pending;
-use crate::place::{Change, Content, Identity, Observer, place, sweep};
+use crate::place::{Change, Content, Identity, Observer, place, remove_leftovers};
 use crate::planner::Planner;
-use crate::proof::Proven;
-use crate::recognise::told_by;
+use crate::recognise::signature_of;
 use crate::record::{Record, backup_path, folder_of, record_path};
-use crate::transaction::{Deed, Transaction, new_file, sync_folder};
-use crate::{attributes, companion, out};
+use crate::transaction::{Purpose, Transaction, new_file, sync_folder};
+use crate::{attributes, out, sidecar};
 
 /// The largest that there is has 4 MB.
 pub(super) const MOST_LIBC: u64 = 64 << 20;
-pub(super) const MOST_MANIFEST: u64 = 1 << 20;
+const MOST_MANIFEST: u64 = 1 << 20;
 
 /// A `libc.a` of which everything is decided.
 struct Decided {
     grafted: Grafted,
-    ready: Ready,
+    ready: ReadyGraft,
 }
 
-/// Plans every `libc.a` that comes by, verifies its graft, and forgets the bytes.
-struct Survey<'a, 'b> {
-    planner: &'a mut Planner<'b>,
-    bundle: &'a Path,
+/// The `libc.a`s of a bundle, all planned and verified.
+#[derive(Default)]
+struct Survey {
     decided: BTreeMap<Vec<u8>, Decided>,
     skipped: Vec<Skipped>,
     swift_sdks: Vec<String>,
-    /// Where set: these files, whatever their names, and nothing else.
-    only: Option<Vec<Vec<u8>>>,
+    /// SHA-256 of the bundle.
+    sha256: String,
 }
 
-impl Editor for Survey<'_, '_> {
-    fn wants(&mut self, name: &[u8]) -> Option<u64> {
-        match &self.only {
-            Some(only) => only.iter().any(|wanted| wanted == name).then_some(MOST_LIBC),
-            None if is_manifest(name) => Some(MOST_MANIFEST),
-            None => is_libc(name).then_some(MOST_LIBC),
-        }
-    }
-
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error> {
-        if self.only.is_none() && is_manifest(name) {
-            self.swift_sdks.extend(bundle::swift_sdks(bytes));
-            return Ok(None);
-        }
-        let path = inside(self.bundle, name);
-        if let Some(found) = told_by(bytes).found() {
+impl Survey {
+    /// Plans the graft of a file of the bundle, verifies it, and forgets its bytes.
+    fn plan(&mut self, bundle: &Path, name: &[u8], bytes: &[u8], planner: &mut Planner<'_>) -> Result<(), Error> {
+        let path = inside(bundle, name);
+        if let Some(found) = signature_of(bytes).found() {
             self.skipped.push(Skipped { path, reason: found.to_owned() });
-            return Ok(None);
+            return Ok(());
         }
         let host = host::read(&path, bytes)?;
-        if let Some(reason) = host.foreign()? {
-            self.skipped.push(Skipped { path: path.clone(), reason });
-            return Ok(None);
+        if let Some(reason) = host.skip_reason() {
+            self.skipped.push(Skipped { path: path.clone(), reason: reason.to_owned() });
+            return Ok(());
         }
-        let prepared = host::prepare(&*host, &path, bytes, self.planner)?;
-        let mut grafted = prepared.told(prepared.action());
+        let prepared = host::prepare(&*host, &path, bytes, planner)?;
+        let mut grafted = prepared.report(prepared.action());
         grafted.stock_sha256 = Some(prepared.before_sha256.clone());
-        let (ready, trial) = prepared.prove(bytes, self.planner)?;
+        let (ready, trial) = prepared.prove(bytes, planner)?;
         grafted.add(trial);
-        ready.forget();
+        ready.drop_bytes();
         self.decided.insert(name.to_vec(), Decided { grafted, ready });
-        Ok(None)
+        Ok(())
     }
 }
 
 /// `FOLDER/info.json`.
-pub(super) fn is_manifest(name: &[u8]) -> bool {
+fn is_manifest(name: &[u8]) -> bool {
     name.iter().filter(|byte| **byte == b'/').count() == 1 && name.ends_with(b"/info.json")
 }
 
@@ -89,63 +76,39 @@ pub(super) fn inside(bundle: &Path, name: &[u8]) -> PathBuf {
     bundle.join(OsStr::from_bytes(name))
 }
 
-/// Puts the grafts in.
-struct Applier<'a> {
-    decided: &'a BTreeMap<Vec<u8>, Decided>,
-}
-
-impl Editor for Applier<'_> {
-    fn wants(&mut self, name: &[u8]) -> Option<u64> {
-        self.decided.contains_key(name).then_some(MOST_LIBC)
-    }
-
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error> {
-        match self.decided.get(name).filter(|decided| !decided.grafted.unchanged) {
-            Some(decided) => decided.ready.graft(bytes).map(Some),
-            None => Ok(None),
-        }
-    }
-}
-
-/// A bundle whose archives are all planned and verified.
-struct Surveyed {
-    decided: BTreeMap<Vec<u8>, Decided>,
-    skipped: Vec<Skipped>,
-    swift_sdks: Vec<String>,
-    sha256: String,
-}
-
-fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Surveyed, Error> {
+fn survey(source: &Source<'_>, planner: &mut Planner<'_>) -> Result<Survey, Error> {
     let path = source.path;
-    let mut survey = Survey {
-        planner,
-        bundle: path,
-        decided: BTreeMap::new(),
-        skipped: Vec::new(),
-        swift_sdks: Vec::new(),
-        only: None,
+    let mut survey = Survey::default();
+    let wants = |name: &[u8]| {
+        if is_manifest(name) { Some(MOST_MANIFEST) } else { is_libc(name).then_some(MOST_LIBC) }
     };
-    let looked = source.look("reading", &mut survey)?;
-    let Libcs { files, skipped: links } = looked.entries.libcs();
+    let (entries, sha256) = source.scan(&wants, &mut |name, bytes| {
+        if !is_manifest(name) {
+            return survey.plan(path, name, bytes, planner);
+        }
+        survey.swift_sdks.extend(bundle::swift_sdks(bytes));
+        Ok(())
+    })?;
+    let Libcs { files, skipped: links } = entries.libcs();
     if survey.swift_sdks.is_empty() {
-        return Err(Error::Packed { path: path.to_owned(), entry: None, fault: Fault::NoSwiftSdk });
+        return Err(Error::Packed { path: path.to_owned(), entry: None, problem: PackedError::NoSwiftSdk });
     }
     // Files that have another name, and that a link calls libc.a: the links are known only now.
     let by_link: Vec<Vec<u8>> = files.into_iter().filter(|name| !is_libc(name)).collect();
     if !by_link.is_empty() {
-        survey.only = Some(by_link);
-        if source.look("reading", &mut survey)?.source != looked.source {
+        let wants = |name: &[u8]| by_link.iter().any(|wanted| wanted == name).then_some(MOST_LIBC);
+        let again = source.scan(&wants, &mut |name, bytes| survey.plan(path, name, bytes, planner))?;
+        if again.1 != sha256 {
             return Err(Error::ChangedMeanwhile { path: path.to_owned() });
         }
     }
-    let Survey { decided, mut skipped, swift_sdks, .. } = survey;
-    skipped.extend(
-        links.into_iter().map(|(name, reason)| Skipped { path: inside(path, &name), reason: reason.to_owned() }),
-    );
-    skipped.sort_by(|one, other| one.path.cmp(&other.path));
-    match (decided.is_empty(), skipped.is_empty()) {
-        (false, _) => Ok(Surveyed { decided, skipped, swift_sdks, sha256: looked.source }),
-        (true, false) => Err(Error::NothingGraftable { folder: path.to_owned(), skipped }),
+    survey.sha256 = sha256;
+    let skipped = |(name, reason): (Vec<u8>, &str)| Skipped { path: inside(path, &name), reason: reason.to_owned() };
+    survey.skipped.extend(links.into_iter().map(skipped));
+    survey.skipped.sort_by(|one, other| one.path.cmp(&other.path));
+    match (survey.decided.is_empty(), survey.skipped.is_empty()) {
+        (false, _) => Ok(survey),
+        (true, false) => Err(Error::NothingGraftable { folder: path.to_owned(), skipped: survey.skipped }),
         (true, true) => Err(Error::NoHost { folder: path.to_owned() }),
     }
 }
@@ -160,12 +123,12 @@ pub(crate) fn graft(
     let (request, watch) = (planner.request, planner.watch);
     let out = request.out.as_deref().map(|out| out::file(out, Some(host))).transpose()?;
     let place = out.as_deref().unwrap_or(host);
-    let locks = if request.dry_run { None } else { Some(FolderLocks::take([place], watch)?) };
+    let locks = planner.lock([place])?;
     if let Some(locks) = &locks {
-        sweep(place, locks);
+        remove_leftovers(place, locks);
     }
     if out.is_none() {
-        companion::are_files(host)?;
+        sidecar::are_files(host)?;
     }
     let file = File::open(host).context(host, "read")?;
     let identity = Identity::of(&file.metadata().context(host, "read")?);
@@ -178,7 +141,7 @@ pub(crate) fn graft(
     let host_sha256 = surveyed.sha256.clone();
     let known = Record::read(host).unwrap_or(None).filter(|record| record.knows(&host_sha256));
     if !grafted_before && out.is_none() {
-        companion::are_ours(host, &host_sha256)?;
+        sidecar::are_ours(host, &host_sha256)?;
     }
     let stock = if grafted_before && !unchanged { stock_of(host, known.as_ref())? } else { None };
     // A graft is made from its stock file, where that is to be had: nothing of an earlier donor is left then.
@@ -192,7 +155,7 @@ pub(crate) fn graft(
                     from_stock
                 }
                 // The backup has somebody else's allocator in it, and what that had lost is in the graft.
-                Err(Error::Refused { refusal, .. }) if refusal.is_about_another() => source,
+                Err(Error::Refused { refusal, .. }) if refusal.is_about_foreign() => source,
                 Err(error) => return Err(error),
             }
         }
@@ -202,7 +165,7 @@ pub(crate) fn graft(
         source: out.as_ref().map(|_| host.to_owned()),
         format,
         swift_sdks: surveyed.swift_sdks.clone(),
-        action: overall(grafted_before, unchanged),
+        action: Action::on(grafted_before, unchanged),
         sha256: None,
         tar_sha256: None,
         stock_sha256: match grafted_before {
@@ -210,6 +173,7 @@ pub(crate) fn graft(
             true => known.as_ref().map(|known| known.stock_sha256.clone()),
         },
         backup: None,
+        backup_lacks: Vec::new(),
         notes: Vec::new(),
     };
     if out.is_none() && (!grafted_before || stock.is_some() || known.is_some() && backup_path(host).exists()) {
@@ -231,47 +195,36 @@ pub(crate) fn graft(
         bundle.action = Action::Planned;
         return Ok(Pending::nothing(grafts(surveyed, before, bundle)));
     }
-    let found = Circumstances { identity, host_sha256, known, observe };
-    let transaction = write(&source, &surveyed, host, &mut bundle, &found)?;
+    let transaction = write(&source, &surveyed, &mut bundle, &host_sha256, identity, observe)?;
     Ok(Pending::new(grafts(surveyed, before, bundle), transaction, locks))
-}
-
-fn overall(grafted_before: bool, unchanged: bool) -> Action {
-    match (grafted_before, unchanged) {
-        (_, true) => Action::Unchanged,
-        (true, false) => Action::Replaced,
-        (false, false) => Action::Grafted,
-    }
 }
 
 /// The backup, if it is the stock file that the record names.
 fn stock_of(host: &Path, record: Option<&Record>) -> Result<Option<File>, Error> {
     let backup = backup_path(host);
-    let Some(file) = companion::open(&backup)? else { return Ok(None) };
+    let Some(file) = sidecar::open(&backup)? else { return Ok(None) };
     let found = digest::of_file(&file).context(&backup, "read")?;
     Ok(record.is_some_and(|record| record.stock_sha256 == found).then_some(file))
 }
 
-/// The host as it was found.
-struct Circumstances<'a> {
-    identity: Identity,
-    host_sha256: String,
-    known: Option<Record>,
-    observe: Observer<'a>,
-}
-
+/// Writes the bundle with the grafts in it, over the host, which had this SHA-256 and this identity, or elsewhere.
 fn write(
     source: &Source<'_>,
-    survey: &Surveyed,
-    host: &Path,
+    survey: &Survey,
     bundle: &mut Bundle,
-    found: &Circumstances<'_>,
+    host_sha256: &str,
+    identity: Identity,
+    observe: Observer<'_>,
 ) -> Result<Transaction, Error> {
-    let place_of_it = bundle.path.clone();
+    let (host, place_of_it) = (source.path, bundle.path.clone());
     let like = File::open(host).context(host, "read")?;
     let mut new = new_file(&place_of_it)?;
-    let mut applier = Applier { decided: &survey.decided };
-    let copied = source.copy(new.as_file_mut(), &place_of_it, &mut applier)?;
+    let wants = &|name: &[u8]| survey.decided.contains_key(name).then_some(MOST_LIBC);
+    let edit = &mut |name: &[u8], bytes: &[u8]| {
+        let decided = survey.decided.get(name).filter(|decided| !decided.grafted.unchanged);
+        decided.map(|decided| decided.ready.graft(bytes)).transpose()
+    };
+    let copied = source.copy(new.as_file_mut(), &place_of_it, Editor { entries: Entries::default(), wants, edit })?;
     if copied.source != survey.sha256 {
         return Err(Error::ChangedMeanwhile { path: host.to_owned() });
     }
@@ -281,7 +234,7 @@ fn write(
     bundle.tar_sha256 = copied.written_tar;
     let graft = new.into_temp_path();
     let transaction = if bundle.source.is_some() {
-        let mut transaction = Transaction::new(Deed::Write);
+        let mut transaction = Transaction::new(Purpose::Write);
         transaction.swap(&place_of_it, graft, &place_of_it)?;
         let _ = sync_folder(folder_of(&place_of_it));
         transaction
@@ -290,39 +243,40 @@ fn write(
         let record = operation.and_then(|operation| {
             let mut record = record(operation, bundle.stock_sha256.as_deref()?, &copied.written);
             if bundle.action == Action::Replaced {
-                record.replaced_sha256 = Some(found.host_sha256.clone());
+                record.replaced_sha256 = Some(host_sha256.to_owned());
             }
             Some(record)
         });
         let backup = bundle.action == Action::Grafted;
         // A graft whose stock file is not known gets no record, and keeps none that is of another file.
-        if record.is_none() && found.known.is_none() && fs::symlink_metadata(record_path(host)).is_ok() {
+        if record.is_none() && fs::symlink_metadata(record_path(host)).is_ok() {
             bundle.notes.push("has a record beside it that is of another file".to_owned());
         }
         let change = Change {
             host,
-            expected: &found.host_sha256,
-            graft: Some(Content::bundle(graft, &copied.written, found.identity.clone())),
+            expected: host_sha256,
+            graft: Some(Content::bundle(graft, &copied.written, identity)),
             backup,
             record: record.as_ref(),
         };
-        let (notes, transaction) = place(&[change], found.observe)?;
-        bundle.notes.extend(notes.into_iter().flatten());
+        let (notes, transaction) = place(&[change], observe)?;
+        for notes in notes {
+            bundle.notes.extend(notes.on_host);
+            bundle.backup_lacks.extend(notes.backup_lacks);
+        }
         transaction
     };
     bundle.sha256 = Some(copied.written);
     Ok(transaction)
 }
 
-fn grafts(survey: Surveyed, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle) -> Grafts {
+fn grafts(survey: Survey, mut before: BTreeMap<Vec<u8>, Carried>, bundle: Bundle) -> Grafts {
     let mut hosts = Vec::new();
     for (name, Decided { mut grafted, .. }) in survey.decided {
         grafted.before = before.remove(&name).unwrap_or_default();
-        grafted.action = match (bundle.action, grafted.unchanged, grafted.before.anything()) {
-            (_, true, _) => Action::Unchanged,
-            (Action::Planned, ..) => Action::Planned,
-            (.., true) => Action::Replaced,
-            (.., false) => Action::Grafted,
+        grafted.action = match bundle.action {
+            Action::Planned if !grafted.unchanged => Action::Planned,
+            _ => Action::on(grafted.before.anything(), grafted.unchanged),
         };
         grafted.stock_sha256 = (!grafted.before.anything()).then(|| grafted.stock_sha256.take()).flatten();
         grafted.path = inside(&bundle.path, &name);

@@ -4,8 +4,6 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::num::NonZero;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
@@ -23,24 +21,16 @@ const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
 /// An empty last block in the fixed code. (RFC 1951, 3.2.3.)
 const LAST_BLOCK: [u8; 2] = [3, 0];
 
-struct Job {
-    plain: Vec<u8>,
-    reply: Sender<io::Result<Block>>,
-}
-
-struct Block {
-    deflated: Vec<u8>,
-    crc: Crc,
-}
+/// A block that a thread is compressing, with the checksum of its plain bytes.
+type Block = JoinHandle<io::Result<(Vec<u8>, Crc)>>;
 
 /// Compresses what is written to it into `out`.
 pub(super) struct ParallelGzip<W: Write> {
     out: W,
     gathered: Vec<u8>,
-    jobs: Option<Sender<Job>>,
-    under_way: VecDeque<Receiver<io::Result<Block>>>,
+    /// Oldest first.
+    under_way: VecDeque<Block>,
     most_under_way: usize,
-    threads: Vec<JoinHandle<()>>,
     crc: Crc,
 }
 
@@ -51,53 +41,40 @@ impl<W: Write> ParallelGzip<W> {
 
     fn with_threads(mut out: W, count: usize) -> io::Result<Self> {
         out.write_all(&HEADER)?;
-        let (jobs, queue) = mpsc::channel::<Job>();
-        let queue = Arc::new(Mutex::new(queue));
-        let mut threads = Vec::new();
-        for _ in 0..count {
-            let queue = Arc::clone(&queue);
-            threads.push(thread::Builder::new().name("deflate".to_owned()).spawn(move || work(&queue))?);
-        }
-        Ok(ParallelGzip {
-            out,
-            gathered: Vec::with_capacity(BLOCK),
-            jobs: Some(jobs),
-            under_way: VecDeque::new(),
-            most_under_way: 2 * count,
-            threads,
-            crc: Crc::new(),
-        })
+        let (gathered, under_way) = (Vec::with_capacity(BLOCK), VecDeque::new());
+        // The oldest block is waited for, so a few more keep every processor busy.
+        Ok(ParallelGzip { out, gathered, under_way, most_under_way: 2 * count, crc: Crc::new() })
     }
 
-    fn hand_over(&mut self) -> io::Result<()> {
+    fn start_block(&mut self) -> io::Result<()> {
         let plain = std::mem::replace(&mut self.gathered, Vec::with_capacity(BLOCK));
-        let (reply, receiver) = mpsc::channel();
-        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(Job { plain, reply }).is_ok());
-        if !sent {
-            return Err(lost());
-        }
-        self.under_way.push_back(receiver);
+        let thread = thread::Builder::new().name("deflate".to_owned());
+        self.under_way.push_back(thread.spawn(move || {
+            let mut crc = Crc::new();
+            crc.update(&plain);
+            Ok((deflate(&plain)?, crc))
+        })?);
         while self.under_way.len() > self.most_under_way {
-            self.take_in()?;
+            self.write_block()?;
         }
         Ok(())
     }
 
     /// Waits for the oldest block and writes it.
-    fn take_in(&mut self) -> io::Result<()> {
-        let Some(receiver) = self.under_way.pop_front() else { return Ok(()) };
-        let block = receiver.recv().map_err(|_| lost())??;
-        self.crc.combine(&block.crc);
-        self.out.write_all(&block.deflated)
+    fn write_block(&mut self) -> io::Result<()> {
+        let Some(block) = self.under_way.pop_front() else { return Ok(()) };
+        let (deflated, crc) = block.join().map_err(|_| io::Error::other("a thread that compresses has ended"))??;
+        self.crc.combine(&crc);
+        self.out.write_all(&deflated)
     }
 
     /// Writes what is left and the end of the file.
     pub(super) fn finish(mut self) -> io::Result<()> {
         if !self.gathered.is_empty() {
-            self.hand_over()?;
+            self.start_block()?;
         }
         while !self.under_way.is_empty() {
-            self.take_in()?;
+            self.write_block()?;
         }
         self.out.write_all(&LAST_BLOCK)?;
         // RFC 1952, 2.3.1: CRC32, then the size modulo 2^32.
@@ -107,16 +84,12 @@ impl<W: Write> ParallelGzip<W> {
     }
 }
 
-fn lost() -> io::Error {
-    io::Error::other("a thread that compresses has ended")
-}
-
 impl<W: Write> Write for ParallelGzip<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(BLOCK - self.gathered.len());
         self.gathered.extend_from_slice(&bytes[..taken]);
         if self.gathered.len() == BLOCK {
-            self.hand_over()?;
+            self.start_block()?;
         }
         Ok(taken)
     }
@@ -126,35 +99,9 @@ impl<W: Write> Write for ParallelGzip<W> {
     }
 }
 
-impl<W: Write> Drop for ParallelGzip<W> {
-    fn drop(&mut self) {
-        self.jobs = None;
-        for thread in self.threads.drain(..) {
-            // Whoever waited for its block has been told.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn work(queue: &Mutex<Receiver<Job>>) {
-    let mut compress = Compress::new(Compression::new(LEVEL), false);
-    loop {
-        let job = match queue.lock() {
-            Ok(queue) => queue.recv(),
-            Err(_) => return,
-        };
-        let Ok(Job { plain, reply }) = job else { return };
-        compress.reset();
-        let mut crc = Crc::new();
-        crc.update(&plain);
-        let block = deflate(&mut compress, &plain).map(|deflated| Block { deflated, crc });
-        // Nobody waits any more when the whole has failed.
-        let _ = reply.send(block);
-    }
-}
-
 /// `plain` as deflate blocks that end on a byte boundary, the last of which is not marked as such.
-fn deflate(compress: &mut Compress, plain: &[u8]) -> io::Result<Vec<u8>> {
+fn deflate(plain: &[u8]) -> io::Result<Vec<u8>> {
+    let mut compress = Compress::new(Compression::new(LEVEL), false);
     // Incompressible bytes grow by five for each 16 KiB or so.
     let mut out = Vec::with_capacity(plain.len() + plain.len() / 1000 + 256);
     loop {

@@ -1,19 +1,19 @@
 //! A Swift SDK bundle as it is published: a tar in gzip, or a zip. Read and written as a stream, in memory that does
 //! not grow with the bundle; every entry but the `libc.a`s stays as it is.
 
+mod contents;
 mod entry;
-mod fault;
+mod error;
 mod graft;
 mod gzip;
-mod look;
-mod proportion;
 mod tar;
+mod unpacked_size;
 mod zip;
 
-pub use fault::Fault;
+pub(crate) use contents::carries_graft;
+pub use contents::{Unpacked, each_host, unpack_grafts};
+pub use error::PackedError;
 pub(crate) use graft::graft;
-pub(crate) use look::carries_graft;
-pub use look::{Unpacked, each_host, unpack_grafts};
 
 use std::cell::Cell;
 use std::fs::File;
@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::proof::Proven;
 use crate::watch::Watch;
 use entry::Entries;
-use proportion::Proportion;
+use unpacked_size::UnpackedSize;
 
 /// How a bundle is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,54 +50,59 @@ impl Format {
     }
 }
 
-/// Decides about the files of a bundle while it is copied.
-trait Editor {
-    /// How many bytes are taken of this file, if it is wanted.
-    fn wants(&mut self, name: &[u8]) -> Option<u64>;
+/// How many bytes are taken of the file with this name, if it is wanted.
+type Wants<'e> = &'e dyn Fn(&[u8]) -> Option<u64>;
+/// Takes name and content of a file that is wanted.
+type See<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<(), Error>;
+/// The same, and returns its new content; `None` to leave it.
+type Edit<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<Option<Proven>, Error>;
 
-    /// Told the content of a file that is wanted; what it shall become, or `None` to leave it.
-    fn edit(&mut self, name: &[u8], bytes: &[u8]) -> Result<Option<Proven>, Error>;
+/// Collects the entries of a bundle while it is copied, and decides about its files.
+struct Editor<'e> {
+    entries: Entries,
+    wants: Wants<'e>,
+    edit: Edit<'e>,
 }
 
 /// An error while a bundle was copied.
-enum Trouble {
+enum CopyError {
     Read(io::Error),
     Write(io::Error),
-    Fault { entry: Option<String>, fault: Fault },
+    Packed { entry: Option<String>, problem: PackedError },
     Host(Error),
 }
 
-impl From<Fault> for Trouble {
-    fn from(fault: Fault) -> Trouble {
-        Trouble::Fault { entry: None, fault }
+impl From<PackedError> for CopyError {
+    fn from(problem: PackedError) -> CopyError {
+        CopyError::Packed { entry: None, problem }
     }
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Host(error)
+impl From<Error> for CopyError {
+    fn from(error: Error) -> CopyError {
+        CopyError::Host(error)
     }
 }
 
-impl Trouble {
+impl CopyError {
     /// Of a decompressor, which reports damage as an error of input.
-    fn reading(error: io::Error) -> Trouble {
-        if let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<Fault>()) {
-            return fault.clone().into();
+    fn reading(error: io::Error) -> CopyError {
+        if let Some(problem) = error.get_ref().and_then(|inner| inner.downcast_ref::<PackedError>()) {
+            return problem.clone().into();
         }
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => Fault::Truncated("the compressed stream".to_owned()).into(),
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Fault::Damaged(error.to_string()).into(),
-            _ => Trouble::Read(error),
+            io::ErrorKind::UnexpectedEof => PackedError::Truncated("the compressed stream".to_owned()).into(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => PackedError::Damaged(error.to_string()).into(),
+            _ => CopyError::Read(error),
         }
     }
 
     fn into_error(self, from: &Path, to: &Path) -> Error {
         match self {
-            Trouble::Read(source) => Error::Io { path: from.to_owned(), action: "read", source },
-            Trouble::Write(source) => Error::Io { path: to.to_owned(), action: "write", source },
-            Trouble::Fault { entry, fault } => Error::Packed { path: from.to_owned(), entry, fault },
-            Trouble::Host(error) => error,
+            CopyError::Read(source) => Error::Io { path: from.to_owned(), action: "read", source },
+            CopyError::Write(source) => Error::Io { path: to.to_owned(), action: "write", source },
+            CopyError::Packed { entry, problem } => Error::Packed { path: from.to_owned(), entry, problem },
+            CopyError::Host(error) => error,
         }
     }
 }
@@ -109,7 +114,6 @@ fn shown(name: &[u8]) -> String {
 
 /// The result of copying a bundle.
 struct Copied {
-    entries: Entries,
     /// SHA-256 of the file that was read.
     source: String,
     /// SHA-256 of the file that was written.
@@ -127,70 +131,58 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Reads all of it and writes nothing.
-    fn look(&self, doing: &'static str, editor: &mut dyn Editor) -> Result<Copied, Error> {
-        let mut entries = Entries::default();
-        let result = match self.format {
-            Format::TarGz => self.tar(doing, &mut entries, editor, &mut io::sink()),
-            Format::Zip => zip::copy(self.file, &mut io::sink(), &mut entries, editor, &|_| {})
-                .and_then(|()| digest::of_file(self.file).map_err(Trouble::Read)),
+    /// Reads all of it and shows the files that are wanted to `see`. Returns its entries and its SHA-256.
+    fn scan(&self, wants: Wants<'_>, see: See<'_>) -> Result<(Entries, String), Error> {
+        let edit = &mut |name: &[u8], bytes: &[u8]| see(name, bytes).map(|()| None);
+        let mut editor = Editor { entries: Entries::default(), wants, edit };
+        let sha256 = match self.format {
+            Format::TarGz => self.tar("reading", &mut editor, &mut io::sink()),
+            Format::Zip => self.zip(&mut editor, &mut io::sink(), &|_| {}),
         };
-        let source = result.map_err(|trouble| trouble.into_error(self.path, self.path))?;
-        Ok(Copied { entries, source, written: String::new(), written_tar: None })
+        Ok((editor.entries, sha256.map_err(|error| error.into_error(self.path, self.path))?))
     }
 
     /// Reads all of it and writes it to `out`, edited; errors of writing are told of `host`.
-    fn copy(&self, out: &mut File, host: &Path, editor: &mut dyn Editor) -> Result<Copied, Error> {
-        let mut entries = Entries::default();
+    fn copy(&self, out: &mut File, host: &Path, mut editor: Editor<'_>) -> Result<Copied, Error> {
         let mut hashed = Hashing { inner: out, hash: Sha256::new() };
+        let size = self.size();
+        let progress = |done| self.watch.progress("packing", done, size);
         let done = match self.format {
-            Format::TarGz => self.pack_tar(&mut entries, editor, &mut hashed),
-            Format::Zip => {
-                let size = self.size();
-                let progress = |done| self.watch.progress("packing", done, size);
-                zip::copy(self.file, &mut hashed, &mut entries, editor, &progress).and_then(|()| {
-                    let source = digest::of_file(self.file).map_err(Trouble::Read)?;
-                    Ok((source, None))
-                })
-            }
+            Format::TarGz => self.pack_tar(&mut editor, &mut hashed),
+            Format::Zip => self.zip(&mut editor, &mut hashed, &progress).map(|source| (source, None)),
         };
-        let (source, written_tar) = done.map_err(|trouble| trouble.into_error(self.path, host))?;
-        Ok(Copied { entries, source, written: digest::text(hashed.hash), written_tar })
+        let (source, written_tar) = done.map_err(|error| error.into_error(self.path, host))?;
+        Ok(Copied { source, written: digest::text(hashed.hash), written_tar })
     }
 
-    fn pack_tar(
-        &self,
-        entries: &mut Entries,
-        editor: &mut dyn Editor,
-        out: &mut dyn Write,
-    ) -> Result<(String, Option<String>), Trouble> {
-        let mut gzip = gzip::ParallelGzip::new(out).map_err(Trouble::Write)?;
+    /// Returns the SHA-256 of what was read.
+    fn zip(&self, editor: &mut Editor<'_>, out: &mut dyn Write, progress: &dyn Fn(u64)) -> Result<String, CopyError> {
+        zip::copy(self.file, out, editor, progress)?;
+        digest::of_file(self.file).map_err(CopyError::Read)
+    }
+
+    fn pack_tar(&self, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<(String, Option<String>), CopyError> {
+        let mut gzip = gzip::ParallelGzip::new(out).map_err(CopyError::Write)?;
         let mut plain = Hashing { inner: &mut gzip, hash: Sha256::new() };
-        let source = self.tar("packing", entries, editor, &mut plain)?;
+        let source = self.tar("packing", editor, &mut plain)?;
         let tar = digest::text(plain.hash);
-        gzip.finish().map_err(Trouble::Write)?;
+        gzip.finish().map_err(CopyError::Write)?;
         Ok((source, Some(tar)))
     }
 
     /// Returns the SHA-256 of what was read.
-    fn tar(
-        &self,
-        doing: &'static str,
-        entries: &mut Entries,
-        editor: &mut dyn Editor,
-        out: &mut dyn Write,
-    ) -> Result<String, Trouble> {
-        io::Seek::rewind(&mut &*self.file).map_err(Trouble::Read)?;
+    fn tar(&self, doing: &'static str, editor: &mut Editor<'_>, out: &mut dyn Write) -> Result<String, CopyError> {
+        io::Seek::rewind(&mut &*self.file).map_err(CopyError::Read)?;
         let read = Rc::new(Cell::new(0));
         let mut packed = Packed { file: self.file, hash: Sha256::new(), read: Rc::clone(&read) };
         let (size, watch) = (self.size(), self.watch);
         let mut plain = Plain {
             inner: MultiGzDecoder::new(BufReader::with_capacity(256 << 10, &mut packed)),
             read,
-            unpacked: Proportion::default(),
+            unpacked: UnpackedSize::default(),
             tell: &|done| watch.progress(doing, done, size),
         };
-        tar::copy(&mut plain, out, entries, editor)?;
+        tar::copy(&mut plain, out, editor)?;
         drop(plain);
         Ok(digest::text(packed.hash))
     }
@@ -220,7 +212,7 @@ impl Read for Packed<'_> {
 struct Plain<'a, R> {
     inner: R,
     read: Rc<Cell<u64>>,
-    unpacked: Proportion,
+    unpacked: UnpackedSize,
     tell: &'a dyn Fn(u64),
 }
 
@@ -260,7 +252,7 @@ pub(crate) fn holds_tar(file: &mut File) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::proportion::ALWAYS_TAKEN;
+    use super::unpacked_size::ALWAYS_TAKEN;
     use super::*;
 
     #[test]
@@ -268,7 +260,7 @@ mod tests {
         let plain = |read| Plain {
             inner: io::repeat(0).take(ALWAYS_TAKEN + (64 << 20)),
             read: Rc::new(Cell::new(read)),
-            unpacked: Proportion::default(),
+            unpacked: UnpackedSize::default(),
             tell: &|_| {},
         };
         let mut buffer = vec![0; 16 << 20];
@@ -276,11 +268,11 @@ mod tests {
             match reader.read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
-                Err(error) => return Err(Trouble::reading(error)),
+                Err(error) => return Err(CopyError::reading(error)),
             }
         };
         let bomb = all(plain(1 << 20));
-        assert!(matches!(bomb, Err(Trouble::Fault { fault: Fault::TooLarge { .. }, .. })));
+        assert!(matches!(bomb, Err(CopyError::Packed { problem: PackedError::TooLarge { .. }, .. })));
         assert!(all(plain(300 << 20)).is_ok(), "an SDK of 300 MB unpacks to more");
     }
 }

@@ -6,9 +6,9 @@ use std::io::{self, Read, Write};
 
 use tar::Header;
 
-use super::entry::{Entries, Kind, plain_name};
-use super::fault::Fault;
-use super::{Editor, Trouble, shown};
+use super::entry::{Kind, plain_name};
+use super::error::PackedError;
+use super::{CopyError, Editor, shown};
 
 const BLOCK: usize = 512;
 /// tar writes so many bytes at a time; the end of the archive is filled up to that. (GNU tar: 20 blocks.)
@@ -27,20 +27,15 @@ struct Extended {
 }
 
 /// Reads a tar from `reader` and writes it to `writer`, with the files that `editor` wants as it wants them.
-pub(super) fn copy(
-    reader: &mut dyn Read,
-    writer: &mut dyn Write,
-    entries: &mut Entries,
-    editor: &mut dyn Editor,
-) -> Result<(), Trouble> {
-    let mut copy = Copy { reader, writer, entries, editor, read: 0, written: 0, buffer: vec![0; 128 << 10] };
+pub(super) fn copy(reader: &mut dyn Read, writer: &mut dyn Write, editor: &mut Editor<'_>) -> Result<(), CopyError> {
+    let mut copy = Copy { reader, writer, editor, read: 0, written: 0, buffer: vec![0; 128 << 10] };
     let mut extended = Extended::default();
     loop {
         let mut block = [0; BLOCK];
         copy.fill(&mut block, "there is no end mark")?;
         if block.iter().all(|byte| *byte == 0) {
             if !extended.raw.is_empty() {
-                return Err(Fault::Damaged("a header of an extension that no entry follows".to_owned()).into());
+                return Err(PackedError::Damaged("a header of an extension that no entry follows".to_owned()).into());
             }
             return copy.rest(&block);
         }
@@ -52,7 +47,7 @@ pub(super) fn copy(
                 let mut raw = Extended::default();
                 copy.extension(header, size, &mut raw)?;
                 if raw.name.is_some() || raw.link.is_some() || raw.size.is_some() {
-                    return Err(Fault::Unsupported("one name or size for all entries").into());
+                    return Err(PackedError::Unsupported("one name or size for all entries").into());
                 }
                 copy.write(&raw.raw)?;
             }
@@ -66,65 +61,58 @@ pub(super) fn is_header(block: &[u8]) -> bool {
     <&[u8; BLOCK]>::try_from(block).is_ok_and(|block| checked(block, 0).is_ok())
 }
 
-fn damaged_at(what: &str, offset: u64) -> Fault {
-    Fault::Damaged(format!("{what} in the tar header at offset {offset} is no number"))
+fn damaged_at(what: &str, offset: u64) -> PackedError {
+    PackedError::Damaged(format!("{what} in the tar header at offset {offset} is no number"))
 }
 
-fn checked(block: &[u8; BLOCK], offset: u64) -> Result<&Header, Fault> {
+fn checked(block: &[u8; BLOCK], offset: u64) -> Result<&Header, PackedError> {
     let header = Header::from_byte_slice(block);
     let field = 148..156;
     let sum = |(at, byte): (usize, &u8)| u32::from(if field.contains(&at) { b' ' } else { *byte });
     let expected: u32 = block.iter().enumerate().map(sum).sum();
     match header.cksum() {
         Ok(found) if found == expected => Ok(header),
-        _ => Err(Fault::Damaged(format!("the tar header at offset {offset} does not have its checksum"))),
+        _ => Err(PackedError::Damaged(format!("the tar header at offset {offset} does not have its checksum"))),
     }
 }
 
-struct Copy<'a> {
+struct Copy<'a, 'e> {
     reader: &'a mut dyn Read,
     writer: &'a mut dyn Write,
-    entries: &'a mut Entries,
-    editor: &'a mut dyn Editor,
+    editor: &'a mut Editor<'e>,
     read: u64,
     written: u64,
     buffer: Vec<u8>,
 }
 
-impl Copy<'_> {
-    fn fill(&mut self, buffer: &mut [u8], missing: &str) -> Result<(), Trouble> {
+impl Copy<'_, '_> {
+    fn fill(&mut self, buffer: &mut [u8], missing: &str) -> Result<(), CopyError> {
         self.reader.read_exact(buffer).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Fault::Truncated(missing.to_owned()).into(),
-            _ => Trouble::reading(error),
+            io::ErrorKind::UnexpectedEof => PackedError::Truncated(missing.to_owned()).into(),
+            _ => CopyError::reading(error),
         })?;
         self.read += buffer.len() as u64;
         Ok(())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.written += bytes.len() as u64;
-        self.writer.write_all(bytes).map_err(Trouble::Write)
+        self.writer.write_all(bytes).map_err(CopyError::Write)
     }
 
-    fn content(&mut self, size: u64, what: &'static str, limit: u64) -> Result<Vec<u8>, Trouble> {
-        if size > limit {
-            return Err(Fault::TooLarge { what, found: size, unit: "bytes", limit }.into());
-        }
+    fn content(&mut self, size: u64) -> Result<Vec<u8>, CopyError> {
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX).next_multiple_of(BLOCK)];
         self.fill(&mut bytes, "an entry's content is missing")?;
         Ok(bytes)
     }
 
-    fn extension(&mut self, header: &Header, size: u64, extended: &mut Extended) -> Result<(), Trouble> {
-        let padded = self.content(size, "a header of an extension", MOST_EXTENDED)?;
+    fn extension(&mut self, header: &Header, size: u64, extended: &mut Extended) -> Result<(), CopyError> {
+        PackedError::at_most("a header of an extension", size, "bytes", MOST_EXTENDED)?;
+        let padded = self.content(size)?;
         extended.raw.extend_from_slice(header.as_bytes());
         extended.raw.extend_from_slice(&padded);
-        if extended.raw.len() as u64 > 4 * MOST_EXTENDED {
-            let (found, limit) = (extended.raw.len() as u64, 4 * MOST_EXTENDED);
-            return Err(
-                Fault::TooLarge { what: "what extensions say of one entry", found, unit: "bytes", limit }.into()
-            );
-        }
+        let length = extended.raw.len() as u64;
+        PackedError::at_most("what extensions say of one entry", length, "bytes", 4 * MOST_EXTENDED)?;
         let content = &padded[..size as usize];
         let to_zero = || content.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
         match header.as_bytes()[156] {
@@ -135,9 +123,9 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, header: &Header, size: u64, extended: Extended) -> Result<(), Trouble> {
+    fn entry(&mut self, header: &Header, size: u64, extended: Extended) -> Result<(), CopyError> {
         let whole_name = extended.name.clone().unwrap_or_else(|| header.path_bytes().into_owned());
-        let named = |fault: Fault| Trouble::Fault { entry: Some(shown(&whole_name)), fault };
+        let named = |problem: PackedError| CopyError::Packed { entry: Some(shown(&whole_name)), problem };
         let name = plain_name(&whole_name).map_err(named)?;
         let target = || match &extended.link {
             Some(link) => link.clone(),
@@ -150,29 +138,30 @@ impl Copy<'_> {
             b'2' => Kind::Symlink(target()),
             b'3' | b'4' | b'6' => Kind::Special,
             b'5' => Kind::Folder,
-            b'S' => return Err(named(Fault::Unsupported("it is a sparse file"))),
-            _ => return Err(named(Fault::Unsupported("it is an entry of an unknown kind"))),
+            b'S' => return Err(named(PackedError::Unsupported("it is a sparse file"))),
+            _ => return Err(named(PackedError::Unsupported("it is an entry of an unknown kind"))),
         };
-        let declared = extended.size;
-        let size = declared.unwrap_or(size);
+        let size = extended.size.unwrap_or(size);
         // What is no file has no content; some tools write a size all the same and others then read content.
         if kind != Kind::File && size != 0 {
-            return Err(named(Fault::Unsupported("it is no file and has a size")));
+            return Err(named(PackedError::Unsupported("it is no file and has a size")));
         }
         if name.is_empty() && kind != Kind::Folder {
-            return Err(named(Fault::Name("is empty")));
+            return Err(named(PackedError::Name("is empty")));
         }
         if !name.is_empty() {
-            self.entries.enter(&name, kind.clone()).map_err(named)?;
+            self.editor.entries.enter(&name, kind.clone()).map_err(named)?;
         }
         if kind == Kind::File
-            && let Some(limit) = self.editor.wants(&name)
+            && let Some(limit) = (self.editor.wants)(&name)
         {
-            return self.edited(header, size, declared, &extended.raw, &name, limit);
+            PackedError::at_most("the file", size, "bytes", limit).map_err(named)?;
+            return self.edited(header, size, &extended, &name);
         }
         self.write(&extended.raw)?;
         self.write(header.as_bytes())?;
-        let mut left = size.checked_next_multiple_of(BLOCK as u64).ok_or_else(|| named(too_large(size)))?;
+        PackedError::at_most("the file", size, "bytes", u64::MAX / 2).map_err(named)?;
+        let mut left = size.next_multiple_of(BLOCK as u64);
         let mut buffer = std::mem::take(&mut self.buffer);
         while left > 0 {
             let length = left.min(buffer.len() as u64) as usize;
@@ -184,28 +173,17 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn edited(
-        &mut self,
-        header: &Header,
-        size: u64,
-        declared: Option<u64>,
-        extensions: &[u8],
-        name: &[u8],
-        limit: u64,
-    ) -> Result<(), Trouble> {
-        let named = |fault: Fault| Trouble::Fault { entry: Some(shown(name)), fault };
-        if size > limit {
-            return Err(named(too_large_for(size, limit)));
-        }
-        let mut bytes = self.content(size, "the file", limit)?;
+    fn edited(&mut self, header: &Header, size: u64, extended: &Extended, name: &[u8]) -> Result<(), CopyError> {
+        let mut bytes = self.content(size)?;
         bytes.truncate(size as usize);
-        let edited = self.editor.edit(name, &bytes)?;
-        self.write(extensions)?;
+        let edited = (self.editor.edit)(name, &bytes)?;
+        self.write(&extended.raw)?;
         let mut header = header.clone();
         let bytes = match &edited {
             None => &bytes,
-            Some(_) if declared.is_some() => {
-                return Err(named(Fault::Unsupported("the file's size is in a header of an extension")));
+            Some(_) if extended.size.is_some() => {
+                let problem = PackedError::Unsupported("the file's size is in a header of an extension");
+                return Err(CopyError::Packed { entry: Some(shown(name)), problem });
             }
             Some(graft) => {
                 header.set_size(graft.bytes().len() as u64);
@@ -220,27 +198,24 @@ impl Copy<'_> {
     }
 
     /// From the first block of zeros on. Where the end was filled up to a whole record, it is again.
-    fn rest(&mut self, first: &[u8; BLOCK]) -> Result<(), Trouble> {
+    fn rest(&mut self, first: &[u8; BLOCK]) -> Result<(), CopyError> {
         let start = self.read - BLOCK as u64;
-        let mut zeros = true;
         let mut held = first.to_vec();
         loop {
-            let length = self.reader.read(&mut self.buffer).map_err(Trouble::reading)?;
+            let length = self.reader.read(&mut self.buffer).map_err(CopyError::reading)?;
             if length == 0 {
                 break;
             }
             self.read += length as u64;
-            if zeros && self.buffer[..length].iter().all(|byte| *byte == 0) {
-                if held.len() as u64 + length as u64 > MOST_EXTENDED {
-                    return Err(Fault::Unsupported("its end is filled with a lot of zeros").into());
-                }
-                held.extend_from_slice(&self.buffer[..length]);
-                continue;
+            if self.buffer[..length].iter().any(|byte| *byte != 0) {
+                return Err(PackedError::Damaged(format!("something follows the end mark at offset {start}")).into());
             }
-            return Err(Fault::Damaged(format!("something follows the end mark at offset {start}")).into());
+            if held.len() as u64 + length as u64 > MOST_EXTENDED {
+                return Err(PackedError::Unsupported("its end is filled with a lot of zeros").into());
+            }
+            held.extend_from_slice(&self.buffer[..length]);
         }
-        zeros &= held.len() >= 2 * BLOCK;
-        if zeros && self.read.is_multiple_of(RECORD) {
+        if held.len() >= 2 * BLOCK && self.read.is_multiple_of(RECORD) {
             let end = (self.written + 2 * BLOCK as u64).next_multiple_of(RECORD);
             held = vec![0; (end - self.written) as usize];
         }
@@ -248,17 +223,9 @@ impl Copy<'_> {
     }
 }
 
-fn too_large(found: u64) -> Fault {
-    Fault::TooLarge { what: "the file", found, unit: "bytes", limit: u64::MAX / 2 }
-}
-
-fn too_large_for(found: u64, limit: u64) -> Fault {
-    Fault::TooLarge { what: "the file", found, unit: "bytes", limit }
-}
-
 /// Reads `length key=value\n` records. The last one of a key counts.
-fn pax(mut content: &[u8], extended: &mut Extended) -> Result<(), Fault> {
-    let damaged = || Fault::Damaged("a pax header whose records do not fit".to_owned());
+fn pax(mut content: &[u8], extended: &mut Extended) -> Result<(), PackedError> {
+    let damaged = || PackedError::Damaged("a pax header whose records do not fit".to_owned());
     while !content.is_empty() {
         let space = content.iter().position(|byte| *byte == b' ').ok_or_else(damaged)?;
         let length: usize =
@@ -276,7 +243,7 @@ fn pax(mut content: &[u8], extended: &mut Extended) -> Result<(), Fault> {
                 let size = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                 extended.size = Some(size.ok_or_else(damaged)?);
             }
-            _ if key.starts_with(b"GNU.sparse.") => return Err(Fault::Unsupported("it holds a sparse file")),
+            _ if key.starts_with(b"GNU.sparse.") => return Err(PackedError::Unsupported("it holds a sparse file")),
             _ => {}
         }
         content = &content[length..];

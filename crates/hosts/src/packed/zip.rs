@@ -11,10 +11,10 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-use super::entry::{Entries, Kind, plain_name};
-use super::fault::Fault;
-use super::proportion::Proportion;
-use super::{Editor, Trouble, shown};
+use super::entry::{Kind, plain_name};
+use super::error::PackedError;
+use super::unpacked_size::UnpackedSize;
+use super::{CopyError, Editor, shown};
 
 const LOCAL: usize = 30;
 const CENTRAL: usize = 46;
@@ -53,14 +53,6 @@ struct Central {
     offset: u64,
     /// Where the next entry's starts, or what follows the last.
     end: u64,
-    /// The header fields of an edited file that change.
-    edited: Option<Edited>,
-}
-
-struct Edited {
-    crc: u32,
-    packed: u32,
-    plain: u32,
 }
 
 impl Central {
@@ -80,9 +72,18 @@ impl Central {
         u64::from(u32_at(&self.raw, 24))
     }
 
-    /// The mode of a file from Unix (4.4.2, 4.4.15), 0 where it has none.
-    fn mode(&self) -> u32 {
-        if self.raw[5] == 3 { u32_at(&self.raw, 38) >> 16 } else { 0 }
+    /// What it is by the mode of a file from Unix (4.4.2, 4.4.15), where it has one, and by its name. A symbolic link's
+    /// target is not in the directory.
+    fn kind(&self) -> Kind {
+        const FORMAT: u32 = 0o170_000;
+        let mode = if self.raw[5] == 3 { u32_at(&self.raw, 38) >> 16 } else { 0 };
+        match mode & FORMAT {
+            0o120_000 => Kind::Symlink(Vec::new()),
+            0o040_000 => Kind::Folder,
+            _ if self.name.ends_with(b"/") => Kind::Folder,
+            0 | 0o100_000 => Kind::File,
+            _ => Kind::Special,
+        }
     }
 }
 
@@ -90,16 +91,15 @@ impl Central {
 pub(super) fn copy(
     file: &File,
     writer: &mut dyn Write,
-    entries: &mut Entries,
-    editor: &mut dyn Editor,
+    editor: &mut Editor<'_>,
     progress: &dyn Fn(u64),
-) -> Result<(), Trouble> {
-    let size = file.metadata().map_err(Trouble::Read)?.len();
-    let zip = Zip { file, size, unpacked: Proportion::default() };
-    let (end, directory_start) = zip.end()?;
+) -> Result<(), CopyError> {
+    let size = file.metadata().map_err(CopyError::Read)?.len();
+    let zip = Zip { file, size, unpacked: UnpackedSize::default() };
+    let (mut end, directory_start) = zip.end()?;
     let mut centrals = zip.directory(&end, directory_start)?;
     for central in &centrals {
-        zip.enter(central, entries)?;
+        zip.enter(central, editor)?;
     }
     let mut order: Vec<usize> = (0..centrals.len()).collect();
     order.sort_by_key(|index| centrals[*index].offset);
@@ -113,31 +113,18 @@ pub(super) fn copy(
         progress(next);
     }
     let new_directory = out.written;
-    for central in &centrals {
-        out.write(&rewritten(central)?)?;
+    for mut central in centrals {
+        put_u32(&mut central.raw, 42, in_32_bits(central.offset)?);
+        out.write(&central.raw)?;
     }
-    let mut end = end;
-    let in_32_bits = |value: u64| match u32::try_from(value) {
-        Ok(value) if value != IN_ZIP64 => Ok(value),
-        _ => Err(Trouble::from(Fault::Unsupported("it would be over 4 GiB"))),
-    };
     put_u32(&mut end, 12, in_32_bits(out.written - new_directory)?);
     put_u32(&mut end, 16, in_32_bits(new_directory)?);
     out.write(&end)
 }
 
-/// The directory's entry with where the local header lies now.
-fn rewritten(central: &Central) -> Result<Vec<u8>, Trouble> {
-    let mut raw = central.raw.clone();
-    let offset = u32::try_from(central.offset).map_err(|_| Fault::Unsupported("it would be over 4 GiB"))?;
-    put_u32(&mut raw, 42, offset);
-    if let Some(edited) = &central.edited {
-        raw[8] &= !(DESCRIPTOR as u8);
-        put_u32(&mut raw, 16, edited.crc);
-        put_u32(&mut raw, 20, edited.packed);
-        put_u32(&mut raw, 24, edited.plain);
-    }
-    Ok(raw)
+fn in_32_bits(value: u64) -> Result<u32, PackedError> {
+    let fits = u32::try_from(value).ok().filter(|value| *value != IN_ZIP64);
+    fits.ok_or(PackedError::Unsupported("it would be over 4 GiB"))
 }
 
 struct Out<'a> {
@@ -146,29 +133,29 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.written += bytes.len() as u64;
-        self.writer.write_all(bytes).map_err(Trouble::Write)
+        self.writer.write_all(bytes).map_err(CopyError::Write)
     }
 }
 
 struct Zip<'a> {
     file: &'a File,
     size: u64,
-    unpacked: Proportion,
+    unpacked: UnpackedSize,
 }
 
 impl Zip<'_> {
-    fn read(&self, offset: u64, length: usize, what: &str) -> Result<Vec<u8>, Trouble> {
+    fn read(&self, offset: u64, length: usize, what: &str) -> Result<Vec<u8>, CopyError> {
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, offset).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Fault::Truncated(format!("{what} at offset {offset}")).into(),
-            _ => Trouble::Read(error),
+            io::ErrorKind::UnexpectedEof => PackedError::Truncated(format!("{what} at offset {offset}")).into(),
+            _ => CopyError::Read(error),
         })?;
         Ok(bytes)
     }
 
-    fn copy_range(&self, from: u64, to: u64, out: &mut Out<'_>) -> Result<(), Trouble> {
+    fn copy_range(&self, from: u64, to: u64, out: &mut Out<'_>) -> Result<(), CopyError> {
         let mut at = from;
         while at < to {
             let length = (to - at).min(256 << 10) as usize;
@@ -179,43 +166,39 @@ impl Zip<'_> {
     }
 
     /// The end record with its comment (4.3.16), and where the directory starts.
-    fn end(&self) -> Result<(Vec<u8>, u64), Trouble> {
+    fn end(&self) -> Result<(Vec<u8>, u64), CopyError> {
         let length = self.size.min((END + MOST_COMMENT) as u64) as usize;
         let tail = self.read(self.size - length as u64, length, "the end")?;
         let fits = |at: &usize| {
             tail[*at..].starts_with(b"PK\x05\x06") && u16_at(&tail, at + 20) as usize == tail.len() - at - END
         };
         let Some(at) = (0..=tail.len().saturating_sub(END)).rev().filter(|_| tail.len() >= END).find(fits) else {
-            return Err(Fault::Truncated("there is no end record".to_owned()).into());
+            return Err(PackedError::Truncated("there is no end record".to_owned()).into());
         };
         let end = tail[at..].to_vec();
         let position = self.size - (tail.len() - at) as u64;
         let disks = [u16_at(&end, 4), u16_at(&end, 6)];
         let (count_here, count) = (u16_at(&end, 8), u16_at(&end, 10));
         if count == 0xffff || u32_at(&end, 12) == IN_ZIP64 || u32_at(&end, 16) == IN_ZIP64 {
-            return Err(Fault::Unsupported("it is in the zip64 form").into());
+            return Err(PackedError::Unsupported("it is in the zip64 form").into());
         }
         if disks != [0, 0] || count_here != count {
-            return Err(Fault::Unsupported("it is one of several parts").into());
+            return Err(PackedError::Unsupported("it is one of several parts").into());
         }
         let (length, start) = (u64::from(u32_at(&end, 12)), u64::from(u32_at(&end, 16)));
         if start + length != position {
             // A signature (4.3.13), a zip64 record, or bytes before the first entry that offsets do not count.
             return match start + length < position {
-                true => Err(Fault::Unsupported("something lies between its directory and its end").into()),
-                false => Err(Fault::Damaged("its directory overlaps its end record".to_owned()).into()),
+                true => Err(PackedError::Unsupported("something lies between its directory and its end").into()),
+                false => Err(PackedError::Damaged("its directory overlaps its end record".to_owned()).into()),
             };
         }
-        if length > MOST_DIRECTORY {
-            return Err(
-                Fault::TooLarge { what: "its directory", found: length, unit: "bytes", limit: MOST_DIRECTORY }.into()
-            );
-        }
+        PackedError::at_most("its directory", length, "bytes", MOST_DIRECTORY)?;
         Ok((end, start))
     }
 
-    fn directory(&self, end: &[u8], start: u64) -> Result<Vec<Central>, Trouble> {
-        let damaged = |what: &str| Trouble::from(Fault::Damaged(format!("its directory {what}")));
+    fn directory(&self, end: &[u8], start: u64) -> Result<Vec<Central>, CopyError> {
+        let damaged = |what: &str| CopyError::from(PackedError::Damaged(format!("its directory {what}")));
         let bytes = self.read(start, u32_at(end, 12) as usize, "the directory")?;
         let mut centrals = Vec::new();
         let mut at = 0;
@@ -234,14 +217,13 @@ impl Zip<'_> {
                 name: rest[CENTRAL..CENTRAL + name].to_vec(),
                 offset: u64::from(u32_at(rest, 42)),
                 end: start,
-                edited: None,
             };
-            let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
+            let named = |problem| CopyError::Packed { entry: Some(shown(&central.name)), problem };
             if [20, 24, 42].iter().any(|field| u32_at(rest, *field) == IN_ZIP64) {
-                return Err(named(Fault::Unsupported("it is in the zip64 form")));
+                return Err(named(PackedError::Unsupported("it is in the zip64 form")));
             }
             if central.offset + LOCAL as u64 > start {
-                return Err(named(Fault::Damaged("its header lies outside of the file".to_owned())));
+                return Err(named(PackedError::Damaged("its header lies outside of the file".to_owned())));
             }
             centrals.push(central);
             at += whole;
@@ -252,33 +234,27 @@ impl Zip<'_> {
         Ok(centrals)
     }
 
-    fn enter(&self, central: &Central, entries: &mut Entries) -> Result<(), Trouble> {
-        const FORMAT: u32 = 0o170_000;
-        let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
+    fn enter(&self, central: &Central, editor: &mut Editor<'_>) -> Result<(), CopyError> {
+        let named = |problem| CopyError::Packed { entry: Some(shown(&central.name)), problem };
         let name = plain_name(&central.name).map_err(named)?;
-        let kind = match central.mode() & FORMAT {
-            0o120_000 => {
-                if central.plain() > MOST_LINK {
-                    return Err(named(Fault::Damaged("a symbolic link of over 4096 bytes".to_owned())));
-                }
-                Kind::Symlink(self.content(central, MOST_LINK)?)
+        let kind = match central.kind() {
+            Kind::Symlink(_) if central.plain() > MOST_LINK => {
+                return Err(named(PackedError::Damaged("a symbolic link of over 4096 bytes".to_owned())));
             }
-            0o040_000 => Kind::Folder,
-            _ if central.name.ends_with(b"/") => Kind::Folder,
-            0 | 0o100_000 => Kind::File,
-            _ => Kind::Special,
+            Kind::Symlink(_) => Kind::Symlink(self.content(central, MOST_LINK)?),
+            kind => kind,
         };
         if name.is_empty() {
-            return if kind == Kind::Folder { Ok(()) } else { Err(named(Fault::Name("is empty"))) };
+            return if kind == Kind::Folder { Ok(()) } else { Err(named(PackedError::Name("is empty"))) };
         }
-        entries.enter(&name, kind).map_err(named)
+        editor.entries.enter(&name, kind).map_err(named)
     }
 
     /// The local header (4.3.7) with name and extra field, and where the content starts.
-    fn local(&self, central: &Central) -> Result<(Vec<u8>, u64), Trouble> {
-        let named = |what: &str| Trouble::Fault {
+    fn local(&self, central: &Central) -> Result<(Vec<u8>, u64), CopyError> {
+        let named = |what: &str| CopyError::Packed {
             entry: Some(shown(&central.name)),
-            fault: Fault::Damaged(format!("its header at offset {} {what}", central.offset)),
+            problem: PackedError::Damaged(format!("its header at offset {} {what}", central.offset)),
         };
         let fixed = self.read(central.offset, LOCAL, "a header")?;
         if !fixed.starts_with(b"PK\x03\x04") {
@@ -297,15 +273,13 @@ impl Zip<'_> {
     }
 
     /// The content of a file, unpacked and checked against its checksum.
-    fn content(&self, central: &Central, limit: u64) -> Result<Vec<u8>, Trouble> {
-        let named = |fault| Trouble::Fault { entry: Some(shown(&central.name)), fault };
-        let damaged = |what: &str| named(Fault::Damaged(what.to_owned()));
+    fn content(&self, central: &Central, limit: u64) -> Result<Vec<u8>, CopyError> {
+        let named = |problem| CopyError::Packed { entry: Some(shown(&central.name)), problem };
+        let damaged = |what: &str| named(PackedError::Damaged(what.to_owned()));
         if central.flags() & ENCRYPTED != 0 {
-            return Err(named(Fault::Unsupported("it is encrypted")));
+            return Err(named(PackedError::Unsupported("it is encrypted")));
         }
-        if central.plain() > limit {
-            return Err(named(Fault::TooLarge { what: "the file", found: central.plain(), unit: "bytes", limit }));
-        }
+        PackedError::at_most("the file", central.plain(), "bytes", limit).map_err(named)?;
         if central.packed() > 2 * limit {
             return Err(damaged("it is larger packed than unpacked"));
         }
@@ -320,7 +294,7 @@ impl Zip<'_> {
                 unpacked.map_err(|error| damaged(&format!("its content cannot be unpacked: {error}")))?;
                 bytes
             }
-            _ => return Err(named(Fault::Unsupported("it is compressed by another method than deflate"))),
+            _ => return Err(named(PackedError::Unsupported("it is compressed by another method than deflate"))),
         };
         let mut crc = Crc::new();
         crc.update(&bytes);
@@ -330,14 +304,13 @@ impl Zip<'_> {
         Ok(bytes)
     }
 
-    fn entry(&self, central: &mut Central, out: &mut Out<'_>, editor: &mut dyn Editor) -> Result<(), Trouble> {
+    fn entry(&self, central: &mut Central, out: &mut Out<'_>, editor: &mut Editor<'_>) -> Result<(), CopyError> {
         let (local, _) = self.local(central)?;
         let new_offset = out.written;
         let name = plain_name(&central.name)?;
-        let is_file = !matches!(central.mode() & 0o170_000, 0o120_000 | 0o040_000) && !central.name.ends_with(b"/");
-        let limit = if is_file { editor.wants(&name) } else { None };
+        let limit = if central.kind() == Kind::File { (editor.wants)(&name) } else { None };
         let edited = match limit {
-            Some(limit) => editor.edit(&name, &self.content(central, limit)?)?,
+            Some(limit) => (editor.edit)(&name, &self.content(central, limit)?)?,
             None => None,
         };
         match edited {
@@ -354,24 +327,24 @@ impl Zip<'_> {
         local: Vec<u8>,
         bytes: &[u8],
         out: &mut Out<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CopyError> {
         let packed = match central.method() {
             STORED => bytes.to_vec(),
             _ => {
                 let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
-                encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(Trouble::Write)?
+                encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(CopyError::Write)?
             }
         };
         let mut crc = Crc::new();
         crc.update(bytes);
-        let size = |length: usize| u32::try_from(length).map_err(|_| Fault::Unsupported("it would be over 4 GiB"));
-        let edited = Edited { crc: crc.sum(), packed: size(packed.len())?, plain: size(bytes.len())? };
         let mut local = without_zip64(local);
-        local[6] &= !(DESCRIPTOR as u8);
-        put_u32(&mut local, 14, edited.crc);
-        put_u32(&mut local, 18, edited.packed);
-        put_u32(&mut local, 22, edited.plain);
-        central.edited = Some(edited);
+        // The flags, then checksum and sizes.
+        for (header, flags, sums) in [(&mut local, 6, 14), (&mut central.raw, 8, 16)] {
+            header[flags] &= !(DESCRIPTOR as u8);
+            put_u32(header, sums, crc.sum());
+            put_u32(header, sums + 4, in_32_bits(packed.len() as u64)?);
+            put_u32(header, sums + 8, in_32_bits(bytes.len() as u64)?);
+        }
         out.write(&local)?;
         out.write(&packed)
     }

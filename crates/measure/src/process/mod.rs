@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::case::Invocation;
-use crate::executor::{Counted, Executor, RunError, Timed, Watched};
+use crate::executor::{CallsRun, Executor, MemoryRun, RunError, TimedRun};
 
 pub use server::service;
 pub use spawn::end_group;
@@ -67,25 +67,23 @@ impl Processes {
 }
 
 impl Executor for Processes {
-    fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<Timed, RunError> {
+    fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<TimedRun, RunError> {
         match &invocation.load {
             None => timed::run(invocation, limit, self),
             Some(load) => server::run(invocation, load, limit, self).map(|(timed, _)| timed),
         }
     }
 
-    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<Watched, RunError> {
+    fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<MemoryRun, RunError> {
         match &invocation.load {
             None => traced::memory(invocation, limit, self),
-            Some(load) => server::run(invocation, load, limit, self).map(|(Timed { figures, end }, memory)| Watched {
-                memory: Some(memory),
-                wall_s: figures.wall_s,
-                end,
+            Some(load) => server::run(invocation, load, limit, self).map(|(TimedRun { figures, end }, memory)| {
+                MemoryRun { memory: Some(memory), wall_s: figures.wall_s, end }
             }),
         }
     }
 
-    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<Counted, RunError> {
+    fn calls(&mut self, invocation: &Invocation, limit: Duration) -> Result<CallsRun, RunError> {
         match &invocation.load {
             None => traced::calls(invocation, limit, self),
             Some(_) => Err(RunError::Measuring("system calls of servers are not counted".to_owned())),

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{Processes, spawn, timed, traced};
 use crate::case::{Invocation, Load};
-use crate::executor::{End, Memory, RunError, Service, Status, Timed};
+use crate::executor::{End, Memory, RunError, Service, Status, TimedRun};
 
 /// The time in which a server must listen.
 const READY: Duration = Duration::from_secs(120);
@@ -28,7 +28,7 @@ pub(super) fn run(
     load: &Load,
     limit: Duration,
     processes: &Processes,
-) -> Result<(Timed, Memory), RunError> {
+) -> Result<(TimedRun, Memory), RunError> {
     let port = free_port()?;
     let outputs = spawn::Outputs::new()?;
     let arguments = invocation.arguments.iter().map(|argument| filled(argument, port)).collect();
@@ -53,7 +53,7 @@ pub(super) fn run(
     figures.service = Some(said);
     // The output of a server depends on its requests, and we end it: neither its output nor its status can be compared.
     end = End { status: Status::Exit(0), digest: [0; 32], bytes: 0, head: String::new(), ..end };
-    Ok((Timed { figures, end }, memory))
+    Ok((TimedRun { figures, end }, memory))
 }
 
 /// Returns a port that is free now. If another program takes it before the server does, the server reports that.

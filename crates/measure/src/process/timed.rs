@@ -8,10 +8,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{Processes, spawn};
 use crate::case::Invocation;
-use crate::executor::{Figures, RunError, Timed};
+use crate::executor::{Figures, RunError, TimedRun};
 
 /// Runs the program to its end.
-pub(super) fn run(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Timed, RunError> {
+pub(super) fn run(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<TimedRun, RunError> {
     let outputs = spawn::Outputs::new()?;
     let mut command = spawn::command(invocation, &outputs, processes)?;
     let began = Instant::now();
@@ -24,7 +24,7 @@ pub(super) fn run(invocation: &Invocation, limit: Duration, processes: &Processe
     let (status, mut figures) = reap(child.id())?;
     waited?;
     figures.wall_s = wall.as_secs_f64();
-    Ok(Timed { figures, end: outputs.end(status, processes) })
+    Ok(TimedRun { figures, end: outputs.end(status, processes) })
 }
 
 /// Sleeps until the process has ended.

@@ -18,10 +18,10 @@ use nix::unistd::Pid;
 
 use super::{Processes, filter, spawn};
 use crate::case::Invocation;
-use crate::executor::{Calls, Counted, Memory, RunError, Status, Watched};
+use crate::executor::{Calls, CallsRun, Memory, MemoryRun, RunError, Status};
 
 /// Reads memory when each process of the program ends. Only the starts of processes are slower than usual.
-pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Watched, RunError> {
+pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<MemoryRun, RunError> {
     let mut found: Option<Memory> = None;
     let options = [Options::PTRACE_O_TRACEEXIT, Options::PTRACE_O_TRACEFORK, Options::PTRACE_O_TRACEVFORK];
     let began = Instant::now();
@@ -39,7 +39,7 @@ pub(super) fn memory(invocation: &Invocation, limit: Duration, processes: &Proce
             let end = outputs.end(raw(status), processes);
             match found {
                 None if matches!(end.status, Status::Exit(_)) => Err(measuring("the program did not stop at its exit")),
-                memory => Ok(Watched { memory, wall_s, end }),
+                memory => Ok(MemoryRun { memory, wall_s, end }),
             }
         }
         Ended::Late => Err(RunError::TimeOut(limit)),
@@ -57,7 +57,7 @@ fn raw(status: WaitStatus) -> i32 {
 }
 
 /// Counts the system calls of all threads and children.
-pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<Counted, RunError> {
+pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Processes) -> Result<CallsRun, RunError> {
     let mut calls = Calls::default();
     let options = [
         Options::PTRACE_O_TRACESECCOMP,
@@ -73,11 +73,11 @@ pub(super) fn calls(invocation: &Invocation, limit: Duration, processes: &Proces
         }
     })?;
     match end {
-        Ended::Itself(status, outputs) => Ok(Counted {
+        Ended::Itself(status, outputs) => Ok(CallsRun {
             calls: Calls { complete: true, ..calls },
             status: Some(outputs.end(raw(status), processes).status),
         }),
-        Ended::Late => Ok(Counted { calls, status: None }),
+        Ended::Late => Ok(CallsRun { calls, status: None }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Figures for people: three digits, and a unit.
 
-use crate::results::to_f64;
+use crate::results::{CaseArm, CaseResult};
 use crate::statistics::Ratio;
 
 /// Formats a time: `1.23 s`, `45.6 ms`, `12.3 µs`.
@@ -16,7 +16,7 @@ pub fn seconds(seconds: f64) -> String {
 
 /// Formats memory: `12.3 MB`, in powers of 1,000.
 pub fn bytes(bytes: u64) -> String {
-    let bytes = to_f64(bytes);
+    let bytes = bytes as f64;
     if bytes >= 999.5e6 {
         format!("{} GB", three_digits(bytes / 1e9))
     } else if bytes >= 999.5e3 {
@@ -31,7 +31,7 @@ pub fn count(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
         1_000..1_000_000 => format!("{},{:03}", count / 1000, count % 1000),
-        _ => format!("{:.1} M", to_f64(count) / 1e6),
+        _ => format!("{:.1} M", count as f64 / 1e6),
     }
 }
 
@@ -45,9 +45,19 @@ pub fn ratio(ratio: &Ratio) -> String {
     }
 }
 
+/// Formats a number of rounds: `1 round`, `12 rounds`.
+pub(crate) fn rounds(rounds: usize) -> String {
+    if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") }
+}
+
+/// Formats an arm's peak memory as a ratio to stock's. `None` if one of the two was not measured.
+pub(crate) fn peak_to_stock(arm: &CaseArm, case: &CaseResult) -> Option<String> {
+    Some(quotient(arm.peak_memory_bytes?, case.arms[0].peak_memory_bytes?))
+}
+
 /// Formats one amount as a ratio to another: `1.23`.
 pub fn quotient(amount: u64, to: u64) -> String {
-    if to == 0 { "-".to_owned() } else { format!("{:.2}", to_f64(amount) / to_f64(to)) }
+    if to == 0 { "-".to_owned() } else { format!("{:.2}", amount as f64 / to as f64) }
 }
 
 fn three_digits(figure: f64) -> String {

@@ -6,6 +6,7 @@ mod tables;
 
 use std::fmt::Write;
 
+use super::figures::rounds;
 use crate::results::{CaseResult, Results};
 
 /// Returns the page: recommendation, charts, tables, circumstances of the measurement.
@@ -35,7 +36,7 @@ pub fn html(results: &Results) -> String {
         body.push_str(&figure("More work", caption, &chart));
     }
     for case in &results.cases {
-        let rounds = if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) };
+        let rounds = rounds(case.rounds);
         // Writing to a string cannot fail.
         let _ = write!(body, "<section><h2>{} <small>{rounds}</small></h2>", escaped(&case.title()));
         if let Some(ending) = &case.ending() {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::figures::{bytes, quotient, ratio, seconds};
-use super::overview;
-use crate::results::{CaseArm, CaseResult, Results};
+use super::figures::{bytes, peak_to_stock, ratio, rounds, seconds};
+use super::overview::{self, dash};
+use crate::results::{CaseResult, Results};
 
 /// Returns the recommendation, tables of ratios if there are several cases, and a table for each case.
 pub fn markdown(results: &Results) -> String {
@@ -32,16 +32,11 @@ pub fn markdown(results: &Results) -> String {
     text
 }
 
-fn memory(arm: &CaseArm, case: &CaseResult) -> String {
-    let peaks = arm.peak_memory_bytes.zip(case.arms[0].peak_memory_bytes);
-    peaks.map_or("-".to_owned(), |(peak, stock)| quotient(peak, stock))
-}
-
 fn table(case: &CaseResult) -> String {
     let mut text = format!(
         "{}, {}:\n\n| | time | to stock | user | system | peak memory | to stock |\n| --- | --- | --- | --- | --- | --- | --- |\n",
         case.title(),
-        if case.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", case.rounds) }
+        rounds(case.rounds)
     );
     for arm in &case.arms {
         let name = escaped(&arm.name);
@@ -51,11 +46,11 @@ fn table(case: &CaseResult) -> String {
                 text,
                 "| {name} | {} | {} | {} | {} | {} | {} |",
                 seconds(cost.median),
-                arm.ratio_to_stock.map_or("-".to_owned(), |value| ratio(&value)),
+                arm.ratio_to_stock.map_or_else(dash, |value| ratio(&value)),
                 seconds(figures.user_s),
                 seconds(figures.system_s),
-                arm.peak_memory_bytes.map_or("-".to_owned(), bytes),
-                memory(arm, case)
+                arm.peak_memory_bytes.map_or_else(dash, bytes),
+                peak_to_stock(arm, case).unwrap_or_else(dash)
             ),
             (Some(failure), ..) => writeln!(text, "| {name} | {} | | | | | |", escaped(failure)),
             _ => writeln!(text, "| {name} | not measured | | | | | |"),

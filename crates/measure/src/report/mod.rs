@@ -1,7 +1,7 @@
 //! Results for people: HTML, Markdown and CSV.
 
 mod csv;
-mod figures;
+pub(crate) mod figures;
 mod html;
 mod markdown;
 mod overview;

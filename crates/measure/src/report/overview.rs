@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::figures::{bytes, quotient, seconds};
+use super::figures::{bytes, peak_to_stock, seconds};
 use super::markdown::escaped;
 use crate::results::{CaseArm, CaseResult, Results};
 use crate::statistics::median;
@@ -18,9 +18,6 @@ pub(super) fn tables(results: &Results) -> String {
         let ratio = arm.ratio_to_stock?;
         Some(if ratio.differs() { format!("{:.2}", ratio.value) } else { format!("({:.2})", ratio.value) })
     };
-    let memory = |arm: &CaseArm, case: &CaseResult| {
-        arm.peak_memory_bytes.zip(case.arms[0].peak_memory_bytes).map(|(peak, stock)| quotient(peak, stock))
-    };
     let mut text = "Time as ratio to stock's. Parentheses: the runs show no difference from stock.\n\n".to_owned();
     text.push_str(&table(results, |stock| stock.cost_s.map(|cost| seconds(cost.median)), time));
     let all = |at: usize| results.arms[at].ratio_to_stock.map(|ratio| format!("{:.2}", ratio.value));
@@ -28,12 +25,12 @@ pub(super) fn tables(results: &Results) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "| geometric mean | | {} |", cells.join(" | "));
     text.push_str("\nPeak memory as ratio to stock's:\n\n");
-    text.push_str(&table(results, |stock| stock.peak_memory_bytes.map(bytes), memory));
+    text.push_str(&table(results, |stock| stock.peak_memory_bytes.map(bytes), peak_to_stock));
     text.push('\n');
     text
 }
 
-fn dash() -> String {
+pub(super) fn dash() -> String {
     "-".to_owned()
 }
 
@@ -66,11 +63,10 @@ pub(super) fn method(results: &Results) -> String {
     };
     let compared = results.cases.iter().flat_map(|case| case.arms.iter().skip(1));
     let widths: Vec<f64> = compared.filter_map(|arm| arm.ratio_to_stock?.half_width()).collect();
-    let widths = match widths.is_empty() {
-        true => String::new(),
-        false => {
-            format!("; half of their 95 % intervals reach at most {:.1} % to either side", median(&widths) * 100.0)
-        }
+    let widths = if widths.is_empty() {
+        String::new()
+    } else {
+        format!("; half of their 95 % intervals reach at most {:.1} % to either side", median(&widths) * 100.0)
     };
     format!(
         "{}; allograft {}; runs in random order within rounds ({rounds}); ratios are paired by round{widths}; memory in runs \

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{ArmRuns, Plan, Progress, Run, Session, SessionError, Stopped, Tools, complained, log_ratios};
 use crate::case::Case;
-use crate::executor::{Counted, End, Figures, RunError, Status, Watched};
+use crate::executor::{CallsRun, End, Figures, MemoryRun, RunError, Status};
 use crate::statistics::{median, narrow_enough, rounds_needed};
 
 /// The limit for an arm other than the first: this many times the first arm's time, plus this time.
@@ -149,20 +149,20 @@ impl<'s> Comparison<'s> {
                 return Ok(());
             }
             (tools.observer)(Progress::Checking(self.name(arm)));
-            let watched = self.watched(arm, tools);
-            let right = watched.as_ref().is_some_and(|watched| self.wrong(arm, &watched.end).is_none());
+            let traced = self.memory_run(arm, tools);
+            let right = traced.as_ref().is_some_and(|traced| self.difference(arm, &traced.end).is_none());
             // Where tracing does not work, or the program fails under it, a plain run decides.
             let plain = if right { self.plan.warm_up.saturating_sub(1) } else { self.plan.warm_up.max(1) };
             for _ in 0..plain {
                 if (tools.interrupted)() || self.is_over(tools) || self.arms[arm].failure.is_some() {
                     break;
                 }
-                if let Some(figures) = self.timed(arm, tools) {
+                if let Some(figures) = self.timed_run(arm, tools) {
                     self.arms[arm].warm_up.push(figures);
                 }
             }
             if self.arms[arm].failure.is_none() {
-                self.remember(arm, watched.filter(|_| right));
+                self.keep_memory(arm, traced.filter(|_| right));
             }
         }
         Ok(())
@@ -172,9 +172,9 @@ impl<'s> Comparison<'s> {
     /// than 0 when they find something. Only a program that a signal ends has failed.
     fn check_first(&mut self, tools: &mut Tools<'_>) -> Result<End, SessionError> {
         (tools.observer)(Progress::Checking(self.name(0)));
-        let watched = self.watched(0, tools);
-        let mut watched = watched.filter(|watched| matches!(watched.end.status, Status::Exit(_)));
-        let mut expected: Option<End> = watched.as_ref().map(|watched| watched.end.clone());
+        let traced = self.memory_run(0, tools);
+        let mut traced = traced.filter(|traced| matches!(traced.end.status, Status::Exit(_)));
+        let mut expected: Option<End> = traced.as_ref().map(|traced| traced.end.clone());
         let mut left = self.plan.warm_up.max(if expected.is_some() { 1 } else { 2 });
         while left > 0 {
             left -= 1;
@@ -193,7 +193,7 @@ impl<'s> Comparison<'s> {
             if let Some(first) = &expected
                 && first.status != *status
             {
-                if watched.take().is_none() {
+                if traced.take().is_none() {
                     let (first, second, complaint) = (first.status, *status, complaint.clone());
                     return Err(SessionError::Changing { arm, first, second, complaint });
                 }
@@ -211,20 +211,20 @@ impl<'s> Comparison<'s> {
             self.arms[0].warm_up.push(run.figures);
             expected.get_or_insert(run.end);
         }
-        self.remember(0, watched);
+        self.keep_memory(0, traced);
         let slowest = self.arms[0].warm_up.iter().map(|figures| figures.wall_s).fold(0.0, f64::max);
         self.limit = Duration::from_secs_f64(slowest) * PATIENCE.0 + PATIENCE.1;
         expected.ok_or(SessionError::Run { arm: self.name(0).to_owned(), source: RunError::Interrupted })
     }
 
     /// Runs an arm for its memory. If that fails, records the reason and returns `None`.
-    fn watched(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<Watched> {
+    fn memory_run(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<MemoryRun> {
         if self.plan.memory_runs == 0 || self.arms[arm].no_memory.is_some() {
             return None;
         }
         let (limit, cut) = self.limit(tools);
         match tools.executor.memory(&self.case.arms[arm].invocation, limit) {
-            Ok(watched) => return Some(watched),
+            Ok(traced) => return Some(traced),
             Err(RunError::Interrupted) => {}
             // The budget is spent, or a plain run will report the same.
             Err(RunError::TimeOut(_)) if cut => {}
@@ -236,8 +236,8 @@ impl<'s> Comparison<'s> {
         None
     }
 
-    fn remember(&mut self, arm: usize, watched: Option<Watched>) {
-        let Some(Watched { memory, wall_s, .. }) = watched else { return };
+    fn keep_memory(&mut self, arm: usize, traced: Option<MemoryRun>) {
+        let Some(MemoryRun { memory, wall_s, .. }) = traced else { return };
         if self.lasted[arm] == 0.0 {
             self.lasted[arm] = wall_s;
         }
@@ -248,15 +248,15 @@ impl<'s> Comparison<'s> {
     }
 
     /// Runs an arm once. If that fails, excludes the arm with the reason and returns `None`.
-    fn timed(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<Figures> {
+    fn timed_run(&mut self, arm: usize, tools: &mut Tools<'_>) -> Option<Figures> {
         let (limit, cut) = self.limit(tools);
         let failure = match tools.executor.time(&self.case.arms[arm].invocation, limit) {
-            Ok(run) => match self.wrong(arm, &run.end) {
+            Ok(run) => match self.difference(arm, &run.end) {
                 None => {
                     self.lasted[arm] = run.figures.wall_s;
                     return Some(run.figures);
                 }
-                Some(wrong) => wrong,
+                Some(difference) => difference,
             },
             Err(RunError::Interrupted) => return None,
             Err(RunError::TimeOut(_)) if cut => return None,
@@ -274,7 +274,7 @@ impl<'s> Comparison<'s> {
     }
 
     /// Returns how the end of a run differs from the first arm's. `None` if they are equal.
-    fn wrong(&self, arm: usize, end: &End) -> Option<String> {
+    fn difference(&self, arm: usize, end: &End) -> Option<String> {
         let expected = self.expected.as_ref()?;
         if !self.is_expected(end.status) {
             let before = if arm == 0 { "as before".to_owned() } else { format!("as {}", self.name(0)) };
@@ -295,7 +295,7 @@ impl<'s> Comparison<'s> {
     /// Makes more runs for memory, for up to a quarter of the time.
     fn memory(&mut self, aim: Duration, tools: &mut Tools<'_>) {
         let share = self.rounds_left(aim, tools) / 4.0;
-        let fitting = (1..self.plan.memory_runs).rev().find(|runs| to_f64(*runs) <= share);
+        let fitting = (1..self.plan.memory_runs).rev().find(|runs| (*runs as f64) <= share);
         for _ in 0..fitting.unwrap_or(0) {
             for arm in self.order() {
                 if (tools.interrupted)() || self.is_over(tools) {
@@ -307,7 +307,7 @@ impl<'s> Comparison<'s> {
                 (tools.observer)(Progress::Memory(self.name(arm)));
                 let (limit, _) = self.limit(tools);
                 match tools.executor.memory(&self.case.arms[arm].invocation, limit) {
-                    Ok(Watched { memory: Some(memory), end, .. }) if self.wrong(arm, &end).is_none() => {
+                    Ok(MemoryRun { memory: Some(memory), end, .. }) if self.difference(arm, &end).is_none() => {
                         self.arms[arm].memory.push(memory);
                     }
                     Err(RunError::Interrupted) => return,
@@ -340,7 +340,7 @@ impl<'s> Comparison<'s> {
             (tools.observer)(Progress::Calls(self.name(arm)));
             let limit = limit.min(self.limit(tools).0);
             match tools.executor.calls(&self.case.arms[arm].invocation, limit) {
-                Ok(Counted { calls, status }) => match status.filter(|status| !self.is_expected(*status)) {
+                Ok(CallsRun { calls, status }) => match status.filter(|status| !self.is_expected(*status)) {
                     None => self.arms[arm].calls = Some(calls),
                     Some(status) => {
                         self.arms[arm].no_calls = Some(format!("it ends with {status} while they are counted"))
@@ -364,9 +364,8 @@ impl<'s> Comparison<'s> {
                 return Stopped::Budget;
             }
             let needed = rounds_needed(&logs, self.plan.precision);
-            let needed =
-                needed.map(|needed| needed.clamp(to_f64(self.plan.least_rounds), to_f64(self.plan.most_rounds)));
-            let expected = needed.map(|needed| each.mul_f64((needed - to_f64(self.rounds)).max(1.0)));
+            let needed = needed.map(|needed| needed.clamp(self.plan.least_rounds as f64, self.plan.most_rounds as f64));
+            let expected = needed.map(|needed| each.mul_f64((needed - self.rounds as f64).max(1.0)));
             let left = expected.unwrap_or(Duration::MAX).min(aim.saturating_sub(now));
             (tools.observer)(Progress::Round { round: self.rounds + 1, left: Some(left) });
             if let Some(stopped) = self.counted_round(tools) {
@@ -398,7 +397,7 @@ impl<'s> Comparison<'s> {
             if (tools.interrupted)() || self.is_over(tools) {
                 return false;
             }
-            match self.timed(arm, tools) {
+            match self.timed_run(arm, tools) {
                 Some(figures) => done.push((arm, Run { round, position, figures })),
                 None if self.arms[arm].failure.is_some() => {}
                 None => return false,
@@ -430,8 +429,4 @@ impl<'s> Comparison<'s> {
         let middle = median(&costs);
         vec![costs.iter().map(|cost| (cost / middle).ln()).collect()]
     }
-}
-
-fn to_f64(count: usize) -> f64 {
-    count as f64
 }

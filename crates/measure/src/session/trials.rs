@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::*;
 use crate::case::{Arm, Invocation};
-use crate::executor::{Counted, End, Timed, Watched};
+use crate::executor::{CallsRun, End, MemoryRun, TimedRun};
 use crate::statistics::Ratio;
 
 /// A clock that advances only when a program runs.
@@ -79,7 +79,7 @@ impl Mock {
 }
 
 impl Executor for Mock {
-    fn time(&mut self, invocation: &Invocation, _limit: Duration) -> Result<Timed, RunError> {
+    fn time(&mut self, invocation: &Invocation, _limit: Duration) -> Result<TimedRun, RunError> {
         let arm: usize = invocation.program.to_str().unwrap().parse().unwrap();
         let Noise { deviation, outliers, drift } = self.noise;
         let mut log = deviation * self.normal() + drift * (self.clock.now().as_secs_f64() / 40.0).sin();
@@ -89,17 +89,17 @@ impl Executor for Mock {
         let wall_s = self.costs[arm] * log.exp();
         self.clock.0.set(self.clock.now() + Duration::from_secs_f64(wall_s));
         self.ran.borrow_mut().push(arm);
-        Ok(Timed { figures: Figures { wall_s, ..Figures::default() }, end: self.end(arm) })
+        Ok(TimedRun { figures: Figures { wall_s, ..Figures::default() }, end: self.end(arm) })
     }
 
     /// Takes no time here, so that the tests of budgets and rounds count timed runs only.
-    fn memory(&mut self, invocation: &Invocation, _: Duration) -> Result<Watched, RunError> {
+    fn memory(&mut self, invocation: &Invocation, _: Duration) -> Result<MemoryRun, RunError> {
         let arm: usize = invocation.program.to_str().unwrap().parse().unwrap();
         let memory = Some(Memory { peak_bytes: 1 << 20, last_bytes: 1 << 10 });
-        Ok(Watched { memory, wall_s: self.costs[arm], end: self.end(arm) })
+        Ok(MemoryRun { memory, wall_s: self.costs[arm], end: self.end(arm) })
     }
 
-    fn calls(&mut self, _: &Invocation, _: Duration) -> Result<Counted, RunError> {
+    fn calls(&mut self, _: &Invocation, _: Duration) -> Result<CallsRun, RunError> {
         Err(RunError::Measuring("no calls here".to_owned()))
     }
 }

@@ -21,7 +21,7 @@ const OF_THE_DIFFERENCE: f64 = 0.1;
 /// Whether every arm's interval is about narrow enough: `target` to either side on the logarithmic scale, or a tenth of
 /// the difference where that is more. `log_ratios`: for each arm one for each round.
 pub fn narrow_enough(log_ratios: &[Vec<f64>], target: f64) -> bool {
-    log_ratios.iter().all(|logs| !logs.is_empty() && rounds_for(logs, target) <= to_f64(logs.len()))
+    log_ratios.iter().all(|logs| !logs.is_empty() && rounds_for(logs, target) <= logs.len() as f64)
 }
 
 /// Returns the estimated total number of rounds. `None` before the second round.
@@ -38,10 +38,6 @@ fn rounds_for(logs: &[f64], target: f64) -> f64 {
     let deviation = (middle / FOLDED_MEDIAN).min(median(&distances) / FOLDED_MAD);
     let wanted = target.max(middle * OF_THE_DIFFERENCE);
     (WIDTH * deviation / wanted).powi(2)
-}
-
-fn to_f64(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

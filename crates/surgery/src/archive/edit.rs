@@ -1,11 +1,11 @@
 //! Removes members from an archive and inserts one. All bytes except the symbol index stay as they were.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::{DonorKind, printable};
 
 use super::index::Width;
-use super::{Archive, ArchiveError, HEADER, MAGIC, Member};
+use super::{Archive, ArchiveError, MAGIC};
 
 /// A member to insert into an archive.
 #[derive(Debug, Clone)]
@@ -41,10 +41,6 @@ impl<'a> Insert<'a> {
         Insert { before, name: kind.member_name().to_owned(), data, symbols }
     }
 
-    fn written(&self) -> usize {
-        (HEADER + self.data.len()).next_multiple_of(2)
-    }
-
     /// Writes the member. The header is what `ar D` writes: no time, owner 0, mode 0644.
     fn write(&self, out: &mut Vec<u8>) {
         let name = format!("{}/", self.name);
@@ -54,22 +50,6 @@ impl<'a> Insert<'a> {
         out.extend_from_slice(self.data);
         if !self.data.len().is_multiple_of(2) {
             out.push(b'\n');
-        }
-    }
-}
-
-/// A member of the edited archive.
-enum Piece<'p> {
-    Kept(&'p Member<'p>),
-    Inserted(&'p Insert<'p>),
-}
-
-impl Piece<'_> {
-    fn written(&self, last: bool) -> usize {
-        match self {
-            Piece::Kept(member) if last => member.whole.len(),
-            Piece::Kept(member) => member.whole.len().next_multiple_of(2),
-            Piece::Inserted(insert) => insert.written(),
         }
     }
 }
@@ -85,62 +65,54 @@ impl Archive<'_> {
 
     /// Like [`Archive::edit`]. `reach` is the greatest offset that 32 bits take.
     fn edit_reaching(&self, reach: u64, removed: &BTreeSet<usize>, insert: Option<&Insert<'_>>) -> Vec<u8> {
-        let pieces = self.pieces(removed, insert);
-        let symbols = self.symbols(removed, insert);
-        let width = self.index.as_ref().map_or(Width::Bits32, |index| index.width);
-        let mut layout = self.layout(width, &pieces, &symbols);
-        let wide = if width == Width::Bits32 && layout.last_member > reach {
-            layout = self.layout(Width::Bits64, &pieces, &symbols);
-            Width::Bits64
-        } else {
-            width
+        // The members, which begin at an even offset, and where each has its header among them: by the ordinal that it
+        // had, or `None` for the inserted one.
+        let mut members = Vec::with_capacity(self.bytes.len());
+        let mut starts = BTreeMap::new();
+        let mut start = |members: &mut Vec<u8>, ordinal| {
+            if !members.len().is_multiple_of(2) {
+                members.push(b'\n');
+            }
+            starts.insert(ordinal, members.len() as u64);
         };
-
-        let mut out = Vec::with_capacity(layout.total);
-        out.extend_from_slice(MAGIC);
-        if let Some(index) = &self.index {
-            let entries: Vec<(u64, &[u8])> = symbols
-                .iter()
-                .map(|(ordinal, symbol)| {
-                    let start = match ordinal {
-                        Some(ordinal) => layout.kept[*ordinal - 1],
-                        None => layout.inserted,
-                    };
-                    (start, *symbol)
-                })
-                .collect();
-            index.write(wide, &entries, &mut out);
-        }
-        out.extend_from_slice(self.name_table);
-        if !out.len().is_multiple_of(2) && !pieces.is_empty() {
-            out.push(b'\n');
-        }
-        for (position, piece) in pieces.iter().enumerate() {
-            match piece {
-                Piece::Kept(member) => out.extend_from_slice(member.whole),
-                Piece::Inserted(insert) => insert.write(&mut out),
-            }
-            if !out.len().is_multiple_of(2) && position + 1 < pieces.len() {
-                out.push(b'\n');
-            }
-        }
-        debug_assert_eq!(out.len(), layout.total);
-        out
-    }
-
-    fn pieces<'p>(&'p self, removed: &BTreeSet<usize>, insert: Option<&'p Insert<'_>>) -> Vec<Piece<'p>> {
-        let mut pieces = Vec::with_capacity(self.members.len() + 1);
-        let mut insert = insert;
+        let mut waiting = insert;
         for member in &self.members {
-            if let Some(inserted) = insert.take_if(|insert| insert.before <= member.ordinal) {
-                pieces.push(Piece::Inserted(inserted));
+            if let Some(insert) = waiting.take_if(|insert| insert.before <= member.ordinal) {
+                start(&mut members, None);
+                insert.write(&mut members);
             }
             if !removed.contains(&member.ordinal) {
-                pieces.push(Piece::Kept(member));
+                start(&mut members, Some(member.ordinal));
+                members.extend_from_slice(member.whole);
             }
         }
-        pieces.extend(insert.map(Piece::Inserted));
-        pieces
+        if let Some(insert) = waiting {
+            start(&mut members, None);
+            insert.write(&mut members);
+        }
+
+        let symbols = self.symbols(removed, insert);
+        let front = |width| {
+            let symbols = symbols.iter().map(|(_, symbol)| *symbol);
+            let index = self.index.as_ref().map_or(0, |index| index.written(width, symbols));
+            let front = MAGIC.len() + index + self.name_table.len();
+            if members.is_empty() { front as u64 } else { front.next_multiple_of(2) as u64 }
+        };
+        let mut width = self.index.as_ref().map_or(Width::Bits32, |index| index.width);
+        if starts.values().max().is_some_and(|last| front(width) + last > reach) {
+            width = Width::Bits64;
+        }
+        let front = front(width);
+        let mut out = Vec::with_capacity(front as usize + members.len());
+        out.extend_from_slice(MAGIC);
+        if let Some(index) = &self.index {
+            let entry = |(member, symbol): &(_, _)| (front + starts[member], *symbol);
+            index.write(width, &symbols.iter().map(entry).collect::<Vec<_>>(), &mut out);
+        }
+        out.extend_from_slice(self.name_table);
+        out.resize(front as usize, b'\n');
+        out.extend(members);
+        out
     }
 
     /// The entries of the edited index: the ordinal that the member had, or `None` for the inserted one, and the
@@ -164,36 +136,6 @@ impl Archive<'_> {
         }
         symbols
     }
-
-    fn layout(&self, width: Width, pieces: &[Piece<'_>], symbols: &[(Option<usize>, &[u8])]) -> Layout {
-        let mut offset = MAGIC.len() + self.name_table.len();
-        if let Some(index) = &self.index {
-            offset += index.written(width, symbols.iter().map(|(_, symbol)| *symbol));
-        }
-        if !pieces.is_empty() {
-            offset = offset.next_multiple_of(2);
-        }
-        let mut layout = Layout { kept: vec![0; self.members.len()], inserted: 0, last_member: 0, total: 0 };
-        for (position, piece) in pieces.iter().enumerate() {
-            layout.last_member = offset as u64;
-            match piece {
-                Piece::Kept(member) => layout.kept[member.ordinal - 1] = offset as u64,
-                Piece::Inserted(_) => layout.inserted = offset as u64,
-            }
-            offset += piece.written(position + 1 == pieces.len());
-        }
-        layout.total = offset;
-        layout
-    }
-}
-
-/// The positions of everything in the edited archive, in bytes from its start.
-struct Layout {
-    /// Headers of kept members, by the ordinal that they had, from 0. Entries of removed members have no meaning.
-    kept: Vec<u64>,
-    inserted: u64,
-    last_member: u64,
-    total: usize,
 }
 
 #[cfg(test)]

@@ -36,9 +36,7 @@ impl Width {
 pub(super) enum Padding<'a> {
     /// NUL bytes up to a multiple of this, counted as content.
     Inside(usize),
-    /// No padding within the content; an odd size is padded as any member's is.
-    Outside,
-    /// Something else, kept as it is.
+    /// Something else, or nothing: kept as it is. An odd size is padded as any member's is.
     Kept(&'a [u8]),
 }
 
@@ -53,7 +51,6 @@ impl<'a> Padding<'a> {
         };
         match alignments.iter().find(|alignment| fits(alignment)) {
             Some(alignment) => Padding::Inside(*alignment),
-            None if tail.is_empty() => Padding::Outside,
             None => Padding::Kept(tail),
         }
     }
@@ -61,7 +58,6 @@ impl<'a> Padding<'a> {
     fn fill(&self, used: usize) -> Vec<u8> {
         match self {
             Padding::Inside(alignment) => vec![0; used.next_multiple_of(*alignment) - used],
-            Padding::Outside => Vec::new(),
             Padding::Kept(tail) => tail.to_vec(),
         }
     }

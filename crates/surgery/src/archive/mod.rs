@@ -8,6 +8,8 @@ mod parse;
 pub use edit::Insert;
 pub use error::{ArchiveError, Fault, Place};
 
+use std::fmt;
+
 use index::Index;
 
 /// The first eight bytes of an archive.
@@ -41,7 +43,27 @@ pub struct Member<'a> {
     whole: &'a [u8],
 }
 
+/// A member for messages: "member 3 `malloc.lo`".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberId {
+    /// Its ordinal.
+    pub ordinal: usize,
+    /// Its name as text.
+    pub name: String,
+}
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "member {} `{}`", self.ordinal, self.name)
+    }
+}
+
 impl Member<'_> {
+    /// The member for messages.
+    pub fn id(&self) -> MemberId {
+        MemberId { ordinal: self.ordinal, name: self.display_name() }
+    }
+
     /// The name as text. Bytes that are not UTF-8 are replaced.
     pub fn display_name(&self) -> String {
         format::printable(self.name)
@@ -65,11 +87,6 @@ impl<'a> Archive<'a> {
     /// The member with this ordinal; `None` if there is none.
     pub fn member(&self, ordinal: usize) -> Option<&Member<'a>> {
         self.members.get(ordinal.checked_sub(1)?)
-    }
-
-    /// Whether there is a symbol index. Linkers need one.
-    pub fn has_index(&self) -> bool {
-        self.index.is_some()
     }
 
     /// The symbol index as pairs of ordinal and symbol, in its order; empty if there is none.

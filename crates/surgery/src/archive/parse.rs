@@ -37,7 +37,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Archive<'_>, ArchiveError> {
         let ordinal = members.len() + 1;
         let place = Place { offset, ordinal: Some(ordinal), name: name_shown(&bytes[offset..], table.as_ref()) };
         let record = record(bytes, offset).map_err(|fault| malformed(&place, fault))?;
-        let name = name(&record).map_err(|fault| fault.at(&place))?;
+        let name = name(&record, &place)?;
         offset += record.whole.len();
         match name {
             Name::Index(width) if members.is_empty() && table.is_none() && index.is_none() => {
@@ -110,25 +110,11 @@ fn decimal(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-enum NameFault {
-    Bsd { evidence: &'static str },
-    Fault(Fault),
-}
-
-impl NameFault {
-    fn at(self, place: &Place) -> ArchiveError {
-        match self {
-            NameFault::Bsd { evidence } => ArchiveError::Bsd { offset: place.offset, evidence },
-            NameFault::Fault(fault) => malformed(place, fault),
-        }
-    }
-}
-
-fn name<'a>(record: &Record<'a>) -> Result<Name<'a>, NameFault> {
+fn name<'a>(record: &Record<'a>, place: &Place) -> Result<Name<'a>, ArchiveError> {
     let field = &record.header[..16];
     for evidence in ["#1/", "__.SYMDEF"] {
         if field.starts_with(evidence.as_bytes()) {
-            return Err(NameFault::Bsd { evidence });
+            return Err(ArchiveError::Bsd { offset: place.offset, evidence });
         }
     }
     let trimmed = field.trim_ascii_end();
@@ -138,10 +124,10 @@ fn name<'a>(record: &Record<'a>) -> Result<Name<'a>, NameFault> {
         b"//" => Ok(Name::Table),
         [b'/', reference @ ..] => decimal(reference)
             .map(Name::Long)
-            .ok_or_else(|| NameFault::Fault(Fault::NameReference { found: quoted(trimmed) })),
+            .ok_or_else(|| malformed(place, Fault::NameReference { found: quoted(trimmed) })),
         // Old writers leave the slash out.
         _ => match trimmed.strip_suffix(b"/").unwrap_or(trimmed) {
-            b"" => Err(NameFault::Fault(Fault::NameEmpty)),
+            b"" => Err(malformed(place, Fault::NameEmpty)),
             name => Ok(Name::Short(name)),
         },
     }

@@ -2,30 +2,30 @@
 //!
 //! Members are chosen by the symbols that they define and by who refers to them. Their names play no part.
 
-mod census;
 mod checks;
 mod donated;
-mod excision;
 mod family;
 mod refusal;
+mod removal_set;
 mod restoration;
 mod survey;
+mod symbol_table;
 
 pub use refusal::{Refusal, Remedy};
-pub use restoration::{Restoration, another_allocator, restore};
+pub use restoration::{Restoration, foreign_allocator, restore};
 pub use survey::{Libc, Survey, carried, survey};
 
 use std::collections::BTreeSet;
 
 use crate::archive::{Archive, Insert};
 use crate::donor::DonorObject;
-use format::{Arch, DonorKind, Note};
+use format::{Arch, DonorKind, Note, printable};
 use relocatable::{Machine, ObjectError};
 
-use census::{Census, identity};
 use donated::Donated;
-use excision::Excision;
+use removal_set::RemovalSet;
 use survey::Machines;
+use symbol_table::SymbolTable;
 
 /// What a plan does to an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,8 +90,6 @@ pub struct Plan {
     pub provides: Vec<String>,
     /// Whether libc's fork calls `__malloc_atfork`. musl does from 1.2.2 on.
     pub fork_hook: bool,
-    /// Symbols that show that the archive is musl's.
-    pub evidence: Vec<String>,
     /// The donor's object.
     pub donor_bytes: Vec<u8>,
     /// [`Plan::provides`] byte for byte, for the index.
@@ -108,7 +106,7 @@ pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
     plan_for(archive, |_| Some(donor), false)
 }
 
-/// Like [`plan`], with the donor that `donor` returns for the archive's architecture. With `another_goes`, an allocator
+/// Like [`plan`], with the donor that `donor` returns for the archive's architecture. With `removes_foreign`, an allocator
 /// that is not libc's own is replaced too. Its other symbols, beside the malloc family, have to be defined without it:
 /// see [`restore`].
 ///
@@ -117,10 +115,10 @@ pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
 pub fn plan_for<'d>(
     archive: &Archive<'_>,
     donor: impl FnOnce(Arch) -> Option<&'d [u8]>,
-    another_goes: bool,
+    removes_foreign: bool,
 ) -> Result<Plan, Refusal> {
-    let (census, unreadable) = Census::take(archive);
-    let (libc, evidence) = survey::whose(&census);
+    let (table, unreadable) = SymbolTable::take(archive);
+    let (libc, evidence) = survey::whose(&table);
     match libc {
         Libc::Musl => {}
         Libc::Glibc => return Err(Refusal::Glibc { evidence: evidence.join(", ") }),
@@ -130,10 +128,9 @@ pub fn plan_for<'d>(
         }
     }
     if let Some(damage) = unreadable.into_iter().next() {
-        let (ordinal, name) = identity(&archive.members()[damage.position]);
-        return Err(Refusal::Member { ordinal, name, source: damage.source });
+        return Err(Refusal::Member { member: archive.members()[damage.position].id(), source: damage.source });
     }
-    let arch = arch(archive, &census)?;
+    let arch = arch(archive, &table)?;
     let donor = donor(arch).ok_or(Refusal::NoDonor { arch })?;
     let object = DonorObject::parse(donor)?;
     if object.arch() != arch {
@@ -144,30 +141,30 @@ pub fn plan_for<'d>(
     let replaces = object.kind();
     let carrier = survey::carrier(archive, replaces)?;
     let unchanged = carrier.as_ref().is_some_and(|(position, _)| archive.members()[*position].data == donor);
-    let mut excision = Excision::new(replaces, archive, &census, &donated);
-    if another_goes && replaces == DonorKind::Malloc && carrier.is_none() {
-        excision.let_another_go();
+    let mut removal = RemovalSet::new(replaces, archive, &table, &donated);
+    if removes_foreign && replaces == DonorKind::Malloc && carrier.is_none() {
+        removal.remove_foreign();
     }
     let kind = match carrier {
         Some((position, previous)) => {
-            excision.replace(position);
+            removal.replace(position);
             if unchanged { PlanKind::Unchanged } else { PlanKind::Replace { previous } }
         }
         None => {
             match replaces {
-                DonorKind::Malloc => excision.allocator()?,
-                DonorKind::Strings => excision.strings()?,
+                DonorKind::Malloc => removal.allocator()?,
+                DonorKind::Strings => removal.strings()?,
             }
             PlanKind::Graft
         }
     };
     let note = object.note();
-    let fork_hook = checks::fork_hook(&census, &excision);
-    checks::nothing_lost(&census, &excision, &donated)?;
-    checks::nothing_doubled(&census, &excision, &donated)?;
-    checks::donor_complete(&census, &excision, &donated, &note)?;
+    let fork_hook = checks::fork_hook(&removal);
+    checks::nothing_lost(&removal)?;
+    checks::nothing_doubled(&removal)?;
+    checks::donor_complete(&removal, &note)?;
 
-    let mut removed = removed(archive, &census, &excision);
+    let mut removed = removed(archive, &removal);
     let insert_before = removed.first().map_or(archive.members().len() + 1, |member| member.ordinal);
     if kind == PlanKind::Unchanged {
         removed.clear();
@@ -179,22 +176,21 @@ pub fn plan_for<'d>(
         removed,
         insert_before,
         donor: note,
-        provides: donated.defines.iter().map(|symbol| excision::text(symbol.name)).collect(),
+        provides: donated.defines.iter().map(|symbol| printable(symbol.name)).collect(),
         fork_hook,
-        evidence,
         donor_bytes: donor.to_vec(),
         symbols: donated.defines.iter().map(|symbol| symbol.name.to_vec()).collect(),
     })
 }
 
-fn arch(archive: &Archive<'_>, census: &Census<'_>) -> Result<Arch, Refusal> {
-    let machines = Machines::of(&census.entries);
+fn arch(archive: &Archive<'_>, table: &SymbolTable<'_>) -> Result<Arch, Refusal> {
+    let machines = Machines::of(&table.entries);
     match (machines.first, machines.other) {
         (None, _) => Err(Refusal::NoObjects { members: archive.members().len() }),
         (Some((first, expected)), Some((other, found))) => {
-            let (ordinal, name) = identity(&archive.members()[other]);
             let (expected, found) = (expected.to_string(), found.to_string());
-            Err(Refusal::MixedMachines { first: first + 1, expected, ordinal, name, found })
+            let member = archive.members()[other].id();
+            Err(Refusal::MixedMachines { first: first + 1, expected, member, found })
         }
         (Some((_, machine)), None) => {
             let arch = Machine::arch(machine).ok_or_else(|| Refusal::Machine { found: machine.to_string() })?;
@@ -206,15 +202,15 @@ fn arch(archive: &Archive<'_>, census: &Census<'_>) -> Result<Arch, Refusal> {
     }
 }
 
-fn removed(archive: &Archive<'_>, census: &Census<'_>, excision: &Excision<'_, '_>) -> Vec<RemovedMember> {
-    let members = archive.members().iter().zip(&census.entries).zip(&excision.reasons);
+fn removed(archive: &Archive<'_>, removal: &RemovalSet<'_, '_>) -> Vec<RemovedMember> {
+    let members = archive.members().iter().zip(&removal.table.entries).zip(&removal.reasons);
     members
         .filter_map(|((member, entry), reason)| {
             Some(RemovedMember {
                 ordinal: member.ordinal,
                 name: member.display_name(),
                 size: member.data.len(),
-                defines: entry.defines.iter().map(|symbol| excision::text(symbol.name)).collect(),
+                defines: entry.defines.iter().map(|symbol| printable(symbol.name)).collect(),
                 reason: (*reason)?,
             })
         })

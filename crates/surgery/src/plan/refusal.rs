@@ -2,6 +2,7 @@
 
 use format::{Arch, DonorKind, OptionsError};
 
+use crate::archive::MemberId;
 use crate::donor::DonorError;
 use relocatable::ObjectError;
 
@@ -30,24 +31,18 @@ pub enum Refusal {
     #[error("this libc.a has no string functions: no member defines one that the donor brings")]
     NoStrings,
     /// An object in the archive is damaged.
-    #[error("member {ordinal} `{name}`: {source}")]
+    #[error("{member}: {source}")]
     Member {
-        /// The member's ordinal.
-        ordinal: usize,
-        /// The member's name.
-        name: String,
+        /// The member.
+        member: MemberId,
         /// The error in the object.
         source: ObjectError,
     },
     /// A member to be removed is not machine code.
-    #[error(
-        "member {ordinal} `{name}` defines `{symbol}` by the archive's index, but is not an ELF object with that symbol"
-    )]
+    #[error("{member} defines `{symbol}` by the archive's index, but is not an ELF object with that symbol")]
     Opaque {
-        /// The member's ordinal.
-        ordinal: usize,
-        /// The member's name.
-        name: String,
+        /// The member.
+        member: MemberId,
         /// The symbol.
         symbol: String,
     },
@@ -58,16 +53,14 @@ pub enum Refusal {
         members: usize,
     },
     /// The archive holds objects for different machines.
-    #[error("member {ordinal} `{name}` is for {found}, expected {expected} as member {first} is")]
+    #[error("{member} is for {found}, expected {expected} as member {first} is")]
     MixedMachines {
         /// The ordinal of the first object.
         first: usize,
         /// Its machine.
         expected: String,
-        /// The ordinal of the first that differs.
-        ordinal: usize,
-        /// Its name.
-        name: String,
+        /// The first that differs.
+        member: MemberId,
         /// Its machine.
         found: String,
     },
@@ -95,12 +88,10 @@ pub enum Refusal {
     #[error("{0}")]
     Donor(#[from] DonorError),
     /// An earlier graft's note cannot be read.
-    #[error("member {ordinal} `{name}` carries a graft whose note is malformed: {source}")]
+    #[error("{member} carries a graft whose note is malformed: {source}")]
     DamagedNote {
-        /// The member's ordinal.
-        ordinal: usize,
-        /// The member's name.
-        name: String,
+        /// The member.
+        member: MemberId,
         /// The error in the note.
         source: DonorError,
     },
@@ -114,15 +105,13 @@ pub enum Refusal {
     },
     /// The archive carries an allocator that is not libc's own.
     #[error(
-        "member {ordinal} `{name}` defines `{symbol}` beside the malloc family: the archive seems to carry \
+        "{member} defines `{symbol}` beside the malloc family: the archive seems to carry \
          another allocator already, {allocator}{}",
         and_has_lost(lost)
     )]
-    AnotherAllocator {
-        /// The member's ordinal.
-        ordinal: usize,
-        /// The member's name.
-        name: String,
+    ForeignAllocator {
+        /// The member.
+        member: MemberId,
         /// The symbol that shows it.
         symbol: String,
         /// The allocator's name.
@@ -131,83 +120,61 @@ pub enum Refusal {
         lost: Vec<&'static str>,
     },
     /// The other allocator cannot be replaced, because it defines symbols beside the malloc family.
-    #[error(
-        "without member {ordinal} `{name}`, the allocator that it carries, this archive would have no {}",
-        quoted(symbols)
-    )]
-    LostWithAnother {
-        /// The member's ordinal.
-        ordinal: usize,
-        /// The member's name.
-        name: String,
+    #[error("without {member}, the allocator that it carries, this archive would have no {}", quoted(symbols))]
+    LostWithForeign {
+        /// The member.
+        member: MemberId,
         /// The symbols.
         symbols: Vec<String>,
     },
     /// A member that stays needs the allocator's internals.
     #[error(
-        "member {ordinal} `{name}` refers to `{symbol}`, which {possessive} member {definer} `{definer_name}` \
-         defines and the donor does not",
-        possessive = possessive(*kind)
+        "{member} refers to `{symbol}`, which {} {definer} defines and the donor does not",
+        possessive(*kind)
     )]
     Entangled {
         /// The kind of functions that are replaced.
         kind: DonorKind,
-        /// The ordinal of the member that refers.
-        ordinal: usize,
-        /// Its name.
-        name: String,
+        /// The member that refers.
+        member: MemberId,
         /// The symbol.
         symbol: String,
-        /// The ordinal of the member that defines it.
-        definer: usize,
-        /// Its name.
-        definer_name: String,
+        /// The member that defines it.
+        definer: MemberId,
     },
     /// A member that stays would fall back to its weak stand-in for a part of the allocator, and the linker would not
     /// report it.
     #[error(
-        "member {ordinal} `{name}` has a weak stand-in for `{symbol}`, which {possessive} member {definer} \
-         `{definer_name}` defines and the donor does not",
-        possessive = possessive(*kind)
+        "{member} has a weak stand-in for `{symbol}`, which {} {definer} defines and the donor does not",
+        possessive(*kind)
     )]
     UnknownHook {
         /// The kind of functions that are replaced.
         kind: DonorKind,
-        /// The ordinal of the member with the stand-in.
-        ordinal: usize,
-        /// Its name.
-        name: String,
+        /// The member with the stand-in.
+        member: MemberId,
         /// The symbol.
         symbol: String,
-        /// The ordinal of the member that defines it.
-        definer: usize,
-        /// Its name.
-        definer_name: String,
+        /// The member that defines it.
+        definer: MemberId,
     },
     /// A symbol would be lost.
-    #[error("member {ordinal} `{name}` of {kind} also defines `{symbol}`, which would be lost")]
+    #[error("{member} of {kind} also defines `{symbol}`, which would be lost")]
     Lost {
         /// The kind of functions that are replaced.
         kind: DonorKind,
-        /// The member's ordinal.
-        ordinal: usize,
-        /// The member's name.
-        name: String,
+        /// The member.
+        member: MemberId,
         /// The symbol.
         symbol: String,
     },
     /// A symbol would be defined twice.
-    #[error(
-        "member {ordinal} `{name}` is not part of {kind} that {go}, but defines `{symbol}`, as the donor does",
-        go = go(*kind)
-    )]
+    #[error("{member} is not part of {kind} that {}, but defines `{symbol}`, as the donor does", go(*kind))]
     Collision {
         /// The kind of functions that are replaced.
         kind: DonorKind,
-        /// The member's ordinal.
-        ordinal: usize,
-        /// The member's name.
-        name: String,
+        /// The member.
+        member: MemberId,
         /// The symbol.
         symbol: String,
     },
@@ -268,8 +235,8 @@ impl Refusal {
     }
 
     /// Whether the refusal is about an allocator that is not libc's own.
-    pub fn is_about_another(&self) -> bool {
-        matches!(self, Refusal::AnotherAllocator { .. } | Refusal::LostWithAnother { .. })
+    pub fn is_about_foreign(&self) -> bool {
+        matches!(self, Refusal::ForeignAllocator { .. } | Refusal::LostWithForeign { .. })
     }
 
     /// The remedy.
@@ -295,8 +262,8 @@ impl Refusal {
             }
             Refusal::Donor(_) | Refusal::DonorLacks { .. } | Refusal::Strong { .. } => return Remedy::AnotherDonor,
             Refusal::DamagedNote { .. } | Refusal::SeveralGrafts { .. } => return Remedy::TakeGraftBack,
-            Refusal::AnotherAllocator { .. } => return Remedy::ReplaceAnother,
-            Refusal::LostWithAnother { .. } => return Remedy::BringWhatIsLost,
+            Refusal::ForeignAllocator { .. } => return Remedy::ReplaceForeign,
+            Refusal::LostWithForeign { .. } => return Remedy::BringWhatIsLost,
             Refusal::Entangled { kind: DonorKind::Strings, .. }
             | Refusal::UnknownHook { kind: DonorKind::Strings, .. }
             | Refusal::Lost { kind: DonorKind::Strings, .. } => return Remedy::WithoutStrings,
@@ -330,7 +297,7 @@ pub enum Remedy {
     TakeGraftBack,
     /// Graft the stock archive; or replace the present allocator, with a stock archive for the functions that were
     /// lost.
-    ReplaceAnother,
+    ReplaceForeign,
     /// Name stock archives that define the symbols that would be lost.
     BringWhatIsLost,
     /// Graft only an allocator: the string functions are not musl's.

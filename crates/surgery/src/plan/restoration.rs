@@ -1,12 +1,13 @@
 //! Restores, from stock archives, the functions that a `libc.a` with another allocator has lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use format::printable;
 
-use super::census::{Census, Entry};
 use super::family::{self, USUAL_LOSSES};
+use super::removal_set::foreign_symbol;
 use super::survey::{self, Libc};
+use super::symbol_table::{Entry, SymbolTable};
 use crate::archive::{Archive, Insert};
 use relocatable::Machine;
 
@@ -30,23 +31,18 @@ pub struct Restoration {
 
 /// The name of the allocator that was put into an archive in place of libc's own; `None` for libc's own and for
 /// allograft's grafts.
-pub fn another_allocator(archive: &Archive<'_>) -> Option<&'static str> {
+pub fn foreign_allocator(archive: &Archive<'_>) -> Option<&'static str> {
     if survey::carried(archive).ok()?[0].is_some() {
         return None;
     }
-    let (census, _) = Census::take(archive);
-    another(&census).map(|(_, allocator)| allocator)
+    let (table, _) = SymbolTable::take(archive);
+    foreign_member(&table).map(|(_, allocator)| allocator)
 }
 
 /// The position and the allocator of the member that is another allocator.
-fn another(census: &Census<'_>) -> Option<(usize, &'static str)> {
-    let seeds = census.entries.iter().enumerate().filter(|(_, entry)| is_of_allocator(entry));
-    let mut others = seeds.filter_map(|(position, entry)| {
-        let known = entry.defines.iter().find_map(|symbol| family::foreign_allocator(symbol.name));
-        let beside = || entry.defines.iter().any(|symbol| family::is_beside_malloc(symbol.name));
-        known.or_else(|| beside().then_some("one that is not known here")).map(|allocator| (position, allocator))
-    });
-    others.next()
+fn foreign_member(table: &SymbolTable<'_>) -> Option<(usize, &'static str)> {
+    let mut seeds = table.entries.iter().enumerate().filter(|(_, entry)| is_of_allocator(entry));
+    seeds.find_map(|(position, entry)| Some((position, foreign_symbol(&entry.defines)?.1)))
 }
 
 fn is_of_allocator(entry: &Entry<'_>) -> bool {
@@ -56,18 +52,18 @@ fn is_of_allocator(entry: &Entry<'_>) -> bool {
 /// Finds in `stock` the functions that `archive` lacks, or will lack without its other allocator. Archives for other
 /// machines and musl of another version are ignored.
 pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
-    let (census, _) = Census::take(archive);
-    let Some((position, _)) = another(&census) else { return Restoration::default() };
+    let (table, _) = SymbolTable::take(archive);
+    let Some((position, _)) = foreign_member(&table) else { return Restoration::default() };
     let mut needed: BTreeSet<&[u8]> = USUAL_LOSSES.iter().map(|name| name.as_bytes()).collect();
-    let brought = &census.entries[position].defines;
+    let brought = &table.entries[position].defines;
     needed.extend(brought.iter().map(|symbol| symbol.name).filter(|name| family::is_beside_malloc(name)));
-    let machine = machine(&census);
+    let machine = machine(&table);
     let mut sources = Vec::new();
     for stock in stock {
-        let (theirs, unreadable) = Census::take(stock);
+        let (theirs, unreadable) = SymbolTable::take(stock);
         let is_libc = survey::whose(&theirs).0 == Libc::Musl;
         let fits = unreadable.is_empty() && self::machine(&theirs) == machine;
-        if fits && (!is_libc || version(archive, &census) == version(stock, &theirs)) {
+        if fits && (!is_libc || version(archive, &table) == version(stock, &theirs)) {
             sources.push((stock, theirs, is_libc));
         }
     }
@@ -76,22 +72,22 @@ pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
         needed.extend(names.filter(|symbol| !symbol.visibility.is_private()).map(|symbol| symbol.name));
     }
     let stays = |name: &[u8]| {
-        census.id(name).is_some_and(|id| census.definers(id).iter().any(|(definer, _)| *definer != position))
+        table.id(name).is_some_and(|id| table.definers(id).iter().any(|(definer, _)| *definer != position))
     };
     needed.retain(|name| !stays(name) && !family::is_family(name));
     let mut restoration = Restoration::default();
-    let mut back = BTreeMap::new();
+    let mut back = BTreeSet::new();
     for (stock, theirs, _) in &sources {
         for (member, entry) in stock.members().iter().zip(&theirs.entries) {
             let shared: Vec<&[u8]> = entry.defines.iter().map(|symbol| symbol.name).collect();
-            let wanted = shared.iter().any(|name| needed.contains(name) && !back.contains_key(*name));
+            let wanted = shared.iter().any(|name| needed.contains(name) && !back.contains(*name));
             // The archive defines part of this member already: the member is another libc's.
-            let strong = entry.defines.iter().filter(|symbol| !symbol.weak);
-            let collides = strong.clone().any(|symbol| stays(symbol.name) || back.contains_key(symbol.name));
+            let mut strong = entry.defines.iter().filter(|symbol| !symbol.weak);
+            let collides = strong.any(|symbol| stays(symbol.name) || back.contains(symbol.name));
             if !wanted || collides || is_of_allocator(entry) {
                 continue;
             }
-            back.extend(shared.iter().map(|name| (name.to_vec(), ())));
+            back.extend(shared.iter().map(|name| name.to_vec()));
             restoration.members.push(Returning {
                 name: short(member.name),
                 data: member.data.to_vec(),
@@ -100,7 +96,7 @@ pub fn restore(archive: &Archive<'_>, stock: &[Archive<'_>]) -> Restoration {
         }
     }
     for name in needed {
-        let list = if back.contains_key(name) { &mut restoration.restored } else { &mut restoration.missing };
+        let list = if back.contains(name) { &mut restoration.restored } else { &mut restoration.missing };
         list.push(printable(name));
     }
     restoration
@@ -114,13 +110,13 @@ fn short(name: &[u8]) -> String {
     if kept.is_empty() { "restored.o".to_owned() } else { kept }
 }
 
-fn machine(census: &Census<'_>) -> Option<Machine> {
-    census.entries.iter().find_map(|entry| entry.machine)
+fn machine(table: &SymbolTable<'_>) -> Option<Machine> {
+    table.entries.iter().find_map(|entry| entry.machine)
 }
 
 /// musl's version, which `src/internal/version.c` defines as a string.
-fn version(archive: &Archive<'_>, census: &Census<'_>) -> Option<Vec<u8>> {
-    let (position, _) = *census.definers(census.id(b"__libc_version")?).first()?;
+fn version(archive: &Archive<'_>, table: &SymbolTable<'_>) -> Option<Vec<u8>> {
+    let (position, _) = *table.definers(table.id(b"__libc_version")?).first()?;
     let data = archive.members()[position].data;
     let parts = data.split(|byte| !(byte.is_ascii_digit() || *byte == b'.'));
     parts.filter(|part| part.starts_with(b"1.") && part.len() >= 5).map(<[u8]>::to_vec).next()

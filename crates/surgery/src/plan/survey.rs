@@ -3,7 +3,7 @@
 use format::{Arch, DonorKind, Note};
 
 use super::Refusal;
-use super::census::{Census, Entry};
+use super::symbol_table::{Entry, SymbolTable};
 use crate::archive::Archive;
 use crate::donor;
 use relocatable::{Machine, Object, arm};
@@ -24,16 +24,8 @@ pub enum Libc {
 pub struct Survey {
     /// The C library.
     pub libc: Libc,
-    /// Symbols that show it.
-    pub evidence: Vec<String>,
     /// The architecture of its objects; `None` if no graft can be made for it, or if the objects differ.
     pub arch: Option<Arch>,
-    /// Whether it defines malloc.
-    pub allocator: bool,
-    /// The note of the allocator that a graft has put in.
-    pub carries: Option<Note>,
-    /// The note of the string functions that a graft has put in.
-    pub carries_strings: Option<Note>,
 }
 
 /// Functions that musl shares among its own files and that no other C library has. Some may be missing: zig replaces
@@ -53,22 +45,11 @@ const MUSL_ENOUGH: usize = 4;
 const GLIBC: [&str; 3] = ["_IO_2_1_stdin_", "__libc_early_init", "gnu_get_libc_version"];
 
 /// Describes an archive. Objects in it that cannot be read are passed over.
-///
-/// # Errors
-/// A graft's note is malformed, or two notes are of one kind.
-pub fn survey(archive: &Archive<'_>) -> Result<Survey, Refusal> {
-    let (census, _) = Census::take(archive);
-    let [carries, carries_strings] = carried(archive)?;
-    let (libc, evidence) = whose(&census);
-    let machines = Machines::of(&census.entries);
-    Ok(Survey {
-        libc,
-        evidence,
-        arch: machines.only().and_then(Machine::arch).filter(|arch| unsupported(*arch, archive).is_none()),
-        allocator: census.defines(b"malloc"),
-        carries,
-        carries_strings,
-    })
+pub fn survey(archive: &Archive<'_>) -> Survey {
+    let (table, _) = SymbolTable::take(archive);
+    let machine = Machines::of(&table.entries).only();
+    let arch = machine.and_then(Machine::arch).filter(|arch| unsupported(*arch, archive).is_none());
+    Survey { libc: whose(&table).0, arch }
 }
 
 /// The notes of the allocator and of the string functions that grafts have put in.
@@ -81,9 +62,9 @@ pub fn carried(archive: &Archive<'_>) -> Result<[Option<Note>; 2], Refusal> {
 }
 
 /// The C library, and the symbols that show it.
-pub(super) fn whose(census: &Census<'_>) -> (Libc, Vec<String>) {
+pub(super) fn whose(table: &SymbolTable<'_>) -> (Libc, Vec<String>) {
     let found = |names: &[&str]| -> Vec<String> {
-        names.iter().filter(|name| census.defines(name.as_bytes())).map(|name| (*name).to_owned()).collect()
+        names.iter().filter(|name| table.defines(name.as_bytes())).map(|name| (*name).to_owned()).collect()
     };
     let (musl, glibc) = (found(&MUSL), found(&GLIBC));
     match (musl.len() >= MUSL_ENOUGH, glibc.is_empty()) {
@@ -126,10 +107,8 @@ pub(super) fn carrier(archive: &Archive<'_>, kind: DonorKind) -> Result<Option<(
     let mut carrier: Option<(usize, Note)> = None;
     for (position, member) in archive.members().iter().enumerate() {
         let Some(object) = Object::recognise(member.data) else { continue };
-        let (ordinal, name) = (member.ordinal, || member.display_name());
-        let note =
-            donor::carried(&object, kind).map_err(|source| Refusal::DamagedNote { ordinal, name: name(), source })?;
-        let Some(note) = note else { continue };
+        let damaged = |source| Refusal::DamagedNote { member: member.id(), source };
+        let Some(note) = donor::carried(&object, kind).map_err(damaged)? else { continue };
         if let Some((first, _)) = &carrier {
             return Err(Refusal::SeveralGrafts { first: first + 1, second: position + 1 });
         }

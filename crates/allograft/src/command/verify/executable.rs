@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hosts::Candidate;
+use hosts::PossibleDonor;
 use inspector::InspectError;
 use inspector::verify::{Check, NotRun};
 
@@ -92,7 +92,7 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
 /// What the donor's segments of an executable hold.
 enum Held {
     /// A donor of this allograft's.
-    Ours(Box<Candidate>, Check),
+    Ours(Box<PossibleDonor>, Check),
     /// The notes name a donor of this allograft's, and the bytes are others.
     Broken(Check),
     /// Something that this allograft does not have, with what the notes say.
@@ -103,7 +103,7 @@ enum Held {
 /// damaged note is no other donor.
 fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
     let mut another = None;
-    for candidate in hosts::candidates(path, graft) {
+    for candidate in hosts::possible_donors(path, graft) {
         let check = inspector::verify::donor_image(graft, candidate.linked(), stock)?;
         match (check.ok, candidate.is_named()) {
             (true, _) => return Ok(Held::Ours(Box::new(candidate), check)),
@@ -167,8 +167,8 @@ mod tests {
     }
 
     /// The donor that the graft names.
-    fn named() -> Candidate {
-        hosts::candidates(Path::new("program"), &PAIR.graft).next().unwrap()
+    fn named() -> PossibleDonor {
+        hosts::possible_donors(Path::new("program"), &PAIR.graft).next().unwrap()
     }
 
     #[test]

@@ -34,47 +34,65 @@ fn ticks(most: f64) -> (Vec<f64>, f64) {
     (ticks, count * step)
 }
 
+/// Draws a vertical line of the grid over the chart's height, and its label below.
+fn vertical(x: f64, [top, bottom]: [f64; 2], below: f64, label: &str) -> String {
+    format!(
+        "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{top}\" x2=\"{x:.1}\" y2=\"{bottom}\"/><text class=\"tick\" x=\"{x:.1}\" \
+         y=\"{}\" text-anchor=\"middle\">{label}</text>",
+        bottom + below
+    )
+}
+
+/// Draws a horizontal line of the grid over the chart's width, and its label to the left.
+fn horizontal(y: f64, [left, right]: [f64; 2], label: &str) -> String {
+    format!(
+        "<line class=\"grid\" x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/><text class=\"tick\" x=\"{}\" \
+         y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+        left - 8.0,
+        y + 4.0
+    )
+}
+
+/// Draws an arm's name and its bar, which ends at `end`. The first arm is stock.
+fn bar(row: usize, name: &str, end: f64) -> String {
+    let top = top_of(row);
+    let class = if row == 0 { "bar stock" } else { "bar" };
+    format!(
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{class}\" x=\"{NAMES}\" y=\"{top:.1}\" \
+         width=\"{:.1}\" height=\"16\" rx=\"2\"/>",
+        NAMES - 10.0,
+        top + 12.0,
+        escaped(name),
+        end - NAMES
+    )
+}
+
+fn top_of(row: usize) -> f64 {
+    ROW * row as f64 + 4.0
+}
+
 /// Draws time by arm: the median as a bar, the quartiles as a whisker.
 pub(super) fn times(case: &CaseResult) -> String {
     let rows: Vec<_> = case.arms.iter().filter_map(|arm| Some((arm, arm.cost_s?))).collect();
     let most = rows.iter().map(|(_, cost)| cost.q3).fold(0.0, f64::max);
     let (ticks, most) = ticks(most);
-    let bottom = ROW * to_f64(rows.len()) + 6.0;
+    let bottom = ROW * rows.len() as f64 + 6.0;
     let mut text = open(bottom + 22.0, &format!("time by arm: {}", case.title()));
     let x = |value: f64| NAMES + (WIDTH - NAMES - FIGURES) * value / most;
-    for tick in ticks {
+    text.extend(ticks.into_iter().map(|tick| vertical(x(tick), [0.0, bottom], 15.0, &seconds(tick))));
+    for (row, (arm, cost)) in rows.iter().enumerate() {
+        let middle = top_of(row) + 8.0;
+        let ratio =
+            arm.ratio_to_stock.filter(|_| row != 0).map_or(String::new(), |ratio| format!(" · {:.2} ×", ratio.value));
+        text.push_str(&bar(row, &arm.name, x(cost.median)));
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "<line class=\"grid\" x1=\"{0:.1}\" y1=\"0\" x2=\"{0:.1}\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{0:.1}\" \
-             y=\"{1:.1}\" text-anchor=\"middle\">{2}</text>",
-            x(tick),
-            bottom + 15.0,
-            seconds(tick)
-        );
-    }
-    for (row, (arm, cost)) in rows.iter().enumerate() {
-        let top = ROW * to_f64(row) + 4.0;
-        let middle = top + 8.0;
-        let class = if row == 0 { "bar stock" } else { "bar" };
-        let _ = write!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{class}\" x=\"{NAMES}\" y=\"{top:.1}\" \
-             width=\"{:.1}\" height=\"16\" rx=\"2\"/><path class=\"whisker\" d=\"M{:.1} {middle:.1}H{:.1}M{4:.1} {6:.1}v8M{5:.1} \
-             {6:.1}v8\"/>",
-            NAMES - 10.0,
-            middle + 4.0,
-            escaped(&arm.name),
-            x(cost.median) - NAMES,
+            "<path class=\"whisker\" d=\"M{0:.1} {middle:.1}H{1:.1}M{0:.1} {2:.1}v8M{1:.1} {2:.1}v8\"/><text x=\"{3:.1}\" \
+             y=\"{4:.1}\">{5}{ratio}</text>",
             x(cost.q1),
             x(cost.q3),
-            middle - 4.0
-        );
-        let ratio =
-            arm.ratio_to_stock.filter(|_| row != 0).map_or(String::new(), |ratio| format!(" · {:.2} ×", ratio.value));
-        let _ = write!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\">{}{ratio}</text>",
+            middle - 4.0,
             x(cost.q3.max(cost.median)) + 8.0,
             middle + 4.0,
             seconds(cost.median)
@@ -131,7 +149,8 @@ pub(super) fn trade_off(results: &Results) -> Option<String> {
     let x = |time: f64| left + (right - left) * share(&across, time);
     let y = |memory: f64| bottom - (bottom - top) * share(&up, memory);
     let mut text = open(430.0, "memory against time");
-    axes(&mut text, &across, &up, &x, &y, (left, right, top, bottom));
+    text.extend(across.iter().map(|tick| vertical(x(*tick), [top, bottom], 18.0, &plain(*tick))));
+    text.extend(up.iter().map(|tick| horizontal(y(*tick), [left, right], &plain(*tick))));
     // Writing to a string cannot fail.
     let _ = write!(text, "<path class=\"one\" d=\"M{:.1} {top}V{bottom}M{left} {:.1}H{right}\"/>", x(1.0), y(1.0));
     let pareto =
@@ -222,32 +241,6 @@ fn labels(points: &[(f64, f64)], top: f64, bottom: f64) -> Vec<f64> {
 
 type Scale<'s> = &'s dyn Fn(f64) -> f64;
 
-fn axes(text: &mut String, across: &[f64], up: &[f64], x: Scale<'_>, y: Scale<'_>, frame: (f64, f64, f64, f64)) {
-    let (left, right, top, bottom) = frame;
-    for tick in across {
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "<line class=\"grid\" x1=\"{0:.1}\" y1=\"{top}\" x2=\"{0:.1}\" y2=\"{bottom}\"/><text class=\"tick\" x=\"{0:.1}\" y=\"{1}\" \
-             text-anchor=\"middle\">{2}</text>",
-            x(*tick),
-            bottom + 18.0,
-            plain(*tick)
-        );
-    }
-    for tick in up {
-        let _ = write!(
-            text,
-            "<line class=\"grid\" x1=\"{left}\" y1=\"{0:.1}\" x2=\"{right}\" y2=\"{0:.1}\"/><text class=\"tick\" x=\"{1}\" y=\"{2:.1}\" \
-             text-anchor=\"end\">{3}</text>",
-            y(*tick),
-            left - 8.0,
-            y(*tick) + 4.0,
-            plain(*tick)
-        );
-    }
-}
-
 /// Formats a round number without trailing zeros.
 fn plain(number: f64) -> String {
     let text = format!("{number:.3}");
@@ -266,23 +259,13 @@ pub(super) fn scaling(results: &Results, cases: &[&CaseResult]) -> Option<String
     let all = swept.iter().flat_map(|(_, case)| case.arms.iter().filter_map(|arm| Some(arm.cost_s?.median)));
     let (time_ticks, most) = ticks(all.fold(0.0, f64::max));
     let (left, right, top, bottom) = (70.0, WIDTH - 170.0, 12.0, 320.0);
-    let step = (right - left - 40.0) / to_f64(swept.len() - 1);
-    let x = |at: usize| left + 20.0 + step * to_f64(at);
+    let step = (right - left - 40.0) / (swept.len() - 1) as f64;
+    let x = |at: usize| left + 20.0 + step * at as f64;
     let y = |time: f64| bottom - (bottom - top) * time / most;
     let mut text = open(366.0, "time by number of threads");
-    for tick in time_ticks {
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "<line class=\"grid\" x1=\"{left}\" y1=\"{0:.1}\" x2=\"{right}\" y2=\"{0:.1}\"/><text class=\"tick\" x=\"{1}\" y=\"{2:.1}\" \
-             text-anchor=\"end\">{3}</text>",
-            y(tick),
-            left - 8.0,
-            y(tick) + 4.0,
-            seconds(tick)
-        );
-    }
+    text.extend(time_ticks.into_iter().map(|tick| horizontal(y(tick), [left, right], &seconds(tick))));
     for (at, (threads, _)) in swept.iter().enumerate() {
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "<text class=\"tick\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{threads}</text>",
@@ -334,40 +317,18 @@ pub(super) fn degradation(results: &Results) -> Option<String> {
         .collect();
     let most = figures.iter().map(|(_, figure)| *figure).reduce(f64::max)?;
     let (ticks, most) = ticks(most.max(1.0));
-    let bottom = ROW * to_f64(figures.len()) + 6.0;
+    let bottom = ROW * figures.len() as f64 + 6.0;
     let x = |value: f64| NAMES + (WIDTH - NAMES - FIGURES) * value / most;
     let mut text = open(bottom + 22.0, "degradation by arm");
-    for tick in ticks {
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "<line class=\"grid\" x1=\"{0:.1}\" y1=\"0\" x2=\"{0:.1}\" y2=\"{bottom:.1}\"/><text class=\"tick\" x=\"{0:.1}\" y=\"{1:.1}\" \
-             text-anchor=\"middle\">{2}</text>",
-            x(tick),
-            bottom + 15.0,
-            plain(tick)
-        );
-    }
+    text.extend(ticks.into_iter().map(|tick| vertical(x(tick), [0.0, bottom], 15.0, &plain(tick))));
     for (row, (name, figure)) in figures.iter().enumerate() {
-        let top = ROW * to_f64(row) + 4.0;
-        let class = if row == 0 { "bar stock" } else { "bar" };
-        let _ = write!(
-            text,
-            "<text x=\"{:.1}\" y=\"{1:.1}\" text-anchor=\"end\">{2}</text><rect class=\"{class}\" x=\"{NAMES}\" y=\"{top:.1}\" \
-             width=\"{3:.1}\" height=\"16\" rx=\"2\"/><text x=\"{4:.1}\" y=\"{1:.1}\">{figure:.2}</text>",
-            NAMES - 10.0,
-            top + 12.0,
-            escaped(name),
-            x(*figure) - NAMES,
-            x(*figure) + 8.0
-        );
+        let (end, base) = (x(*figure), top_of(row) + 12.0);
+        text.push_str(&bar(row, name, end));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "<text x=\"{:.1}\" y=\"{base:.1}\">{figure:.2}</text>", end + 8.0);
     }
     let _ = write!(text, "<path class=\"one\" d=\"M{:.1} 0V{bottom:.1}\"/>", x(1.0));
     Some(text + "</svg>")
-}
-
-fn to_f64(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

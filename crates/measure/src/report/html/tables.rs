@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::escaped;
-use crate::report::figures::{bytes, count, quotient, ratio, seconds};
+use crate::executor::Calls;
+use crate::report::figures::{bytes, count, peak_to_stock, ratio, seconds};
+use crate::report::overview::dash;
 use crate::results::{CaseArm, CaseResult, Results};
 use crate::statistics::Ratio;
 
@@ -26,7 +28,11 @@ pub(super) fn overview(results: &Results) -> String {
         let _ = write!(text, "<tr><td>{}</td>", escaped(&case.title()));
         for arm in &case.arms {
             let (class, time) = (chosen(results, &arm.name), ratio(arm.ratio_to_stock));
-            let _ = write!(text, "<td{class}>{time}<br/><span class=\"quiet\">{}</span></td>", memory(arm, case));
+            let _ = write!(
+                text,
+                "<td{class}>{time}<br/><span class=\"quiet\">{}</span></td>",
+                peak_to_stock(arm, case).unwrap_or_else(dash)
+            );
         }
         text.push_str("</tr>");
     }
@@ -50,84 +56,73 @@ fn coloured(ratio: &Ratio, text: &str) -> String {
     format!("<span class=\"{class}\">{text}</span>")
 }
 
-fn memory(arm: &CaseArm, case: &CaseResult) -> String {
-    let peaks = arm.peak_memory_bytes.zip(case.arms[0].peak_memory_bytes);
-    peaks.map_or("-".to_owned(), |(peak, stock)| quotient(peak, stock))
-}
-
 /// Returns the tables of one case.
 pub(super) fn case(case: &CaseResult, results: &Results) -> String {
     let is_server = case.arms.iter().any(|arm| arm.typical.is_some_and(|figures| figures.service.is_some()));
-    let mut heads = vec![
-        "arm",
-        "time",
-        "to stock (95 %)",
-        "p",
-        "user",
-        "system",
-        "peak",
-        "to stock",
-        "at end",
-        "faults",
-        "switches",
-    ];
-    heads.extend(if is_server { ["req/s", "p50", "p99", ""] } else { ["futex", "mmap", "munmap", "madvise"] });
-    heads.retain(|head| !head.is_empty());
-    let heads: Vec<String> = heads.iter().map(|head| format!("<th>{head}</th>")).collect();
-    let columns = heads.len();
-    let mut text =
-        format!("<div class=\"wide\"><table class=\"dense\"><thead><tr>{}</tr></thead><tbody>", heads.concat());
+    let heads: Vec<&str> =
+        case.arms.first().into_iter().flat_map(|arm| cells(arm, case, is_server)).map(|(head, _)| head).collect();
+    let mut text = format!(
+        "<div class=\"wide\"><table class=\"dense\"><thead><tr><th>arm</th><th>{}</th></tr></thead><tbody>",
+        heads.join("</th><th>")
+    );
     for arm in &case.arms {
         // Writing to a string cannot fail.
         let _ = write!(text, "<tr{}><td>{}</td>", chosen(results, &arm.name), escaped(&arm.name));
         if let Some(failure) = &arm.failure {
-            let _ = write!(text, "<td class=\"text worse\" colspan=\"{}\">{}</td></tr>", columns - 1, escaped(failure));
+            let _ = write!(text, "<td class=\"text worse\" colspan=\"{}\">{}</td></tr>", heads.len(), escaped(failure));
             continue;
         }
-        for cell in cells(arm, case, is_server) {
+        for (_, cell) in cells(arm, case, is_server) {
             let _ = write!(text, "<td>{cell}</td>");
         }
         text.push_str("</tr>");
     }
     text.push_str("</tbody></table></div>");
-    for reason in case.arms.iter().filter_map(|arm| arm.no_memory.as_ref()).take(1) {
-        let _ = write!(text, "<p class=\"quiet\">Memory not measured: {}</p>", escaped(reason));
-    }
-    for reason in case.arms.iter().filter_map(|arm| arm.no_calls.as_ref()).take(1) {
-        let _ = write!(text, "<p class=\"quiet\">System calls not counted: {}</p>", escaped(reason));
+    let no_memory = case.arms.iter().find_map(|arm| arm.no_memory.as_ref());
+    let no_calls = case.arms.iter().find_map(|arm| arm.no_calls.as_ref());
+    for (what, reason) in [("Memory not measured", no_memory), ("System calls not counted", no_calls)] {
+        if let Some(reason) = reason {
+            let _ = write!(text, "<p class=\"quiet\">{what}: {}</p>", escaped(reason));
+        }
     }
     text
 }
 
-fn cells(arm: &CaseArm, case: &CaseResult, is_server: bool) -> Vec<String> {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let (figures, calls) = (arm.typical, arm.calls);
+/// Returns an arm's cells, each with the head of its column.
+fn cells(arm: &CaseArm, case: &CaseResult, is_server: bool) -> Vec<(&'static str, String)> {
+    let figures = arm.typical;
+    let (service, calls) = (figures.and_then(|figures| figures.service), arm.calls);
+    let compared = arm.ratio_to_stock.filter(|ratio| *ratio != Ratio::ITSELF);
     let mut cells = vec![
-        or_dash(arm.cost_s.map(|cost| seconds(cost.median))),
-        or_dash(arm.ratio_to_stock.map(|value| coloured(&value, &ratio(&value)))),
-        or_dash(arm.ratio_to_stock.filter(|ratio| *ratio != Ratio::ITSELF).map(|ratio| p_value(ratio.p_value))),
-        or_dash(figures.map(|figures| seconds(figures.user_s))),
-        or_dash(figures.map(|figures| seconds(figures.system_s))),
-        or_dash(arm.peak_memory_bytes.map(bytes)),
-        memory(arm, case),
-        or_dash(arm.last_memory_bytes.map(bytes)),
-        or_dash(figures.map(|figures| count(figures.minor_faults + figures.major_faults))),
-        or_dash(figures.map(|figures| count(figures.voluntary_switches + figures.involuntary_switches))),
+        ("time", arm.cost_s.map(|cost| seconds(cost.median))),
+        ("to stock (95 %)", arm.ratio_to_stock.map(|value| coloured(&value, &ratio(&value)))),
+        ("p", compared.map(|ratio| p_value(ratio.p_value))),
+        ("user", figures.map(|figures| seconds(figures.user_s))),
+        ("system", figures.map(|figures| seconds(figures.system_s))),
+        ("peak", arm.peak_memory_bytes.map(bytes)),
+        ("to stock", peak_to_stock(arm, case)),
+        ("at end", arm.last_memory_bytes.map(bytes)),
+        ("faults", figures.map(|figures| count(figures.minor_faults + figures.major_faults))),
+        ("switches", figures.map(|figures| count(figures.voluntary_switches + figures.involuntary_switches))),
     ];
     if is_server {
-        let service = figures.and_then(|figures| figures.service);
-        let milliseconds = |time: Option<f64>| or_dash(time.map(|time| seconds(time / 1e3)));
-        cells.push(or_dash(service.map(|service| format!("{:.0}", service.requests_per_second))));
-        cells.push(milliseconds(service.and_then(|service| service.p50_ms)));
-        cells.push(milliseconds(service.and_then(|service| service.p99_ms)));
+        let milliseconds = |time: f64| seconds(time / 1e3);
+        cells.extend([
+            ("req/s", service.map(|service| format!("{:.0}", service.requests_per_second))),
+            ("p50", service.and_then(|service| service.p50_ms).map(milliseconds)),
+            ("p99", service.and_then(|service| service.p99_ms).map(milliseconds)),
+        ]);
     } else {
         let at_least = if calls.is_some_and(|calls| !calls.complete) { "&gt; " } else { "" };
-        for figure in [calls.map(|c| c.futex), calls.map(|c| c.mmap), calls.map(|c| c.munmap), calls.map(|c| c.madvise)]
-        {
-            cells.push(or_dash(figure.map(|figure| format!("{at_least}{}", count(figure)))));
-        }
+        let counted = |of: fn(Calls) -> u64| calls.map(|calls| format!("{at_least}{}", count(of(calls))));
+        cells.extend([
+            ("futex", counted(|calls| calls.futex)),
+            ("mmap", counted(|calls| calls.mmap)),
+            ("munmap", counted(|calls| calls.munmap)),
+            ("madvise", counted(|calls| calls.madvise)),
+        ]);
     }
-    cells
+    cells.into_iter().map(|(head, cell)| (head, cell.unwrap_or_else(dash))).collect()
 }
 
 fn p_value(p: f64) -> String {

@@ -1,8 +1,8 @@
 //! Faults of a packed bundle.
 
-/// A fault of a packed bundle.
+/// A problem of a packed bundle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum PackedError {
     /// It ends before its content does.
     #[error("it ends too early: {0}")]
     Truncated(String),
@@ -35,21 +35,26 @@ pub enum Fault {
     NoSwiftSdk,
 }
 
-impl Fault {
+impl PackedError {
+    /// Refuses more than `limit` of something.
+    pub(super) fn at_most(what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), PackedError> {
+        if found > limit { Err(PackedError::TooLarge { what, found, unit, limit }) } else { Ok(()) }
+    }
+
     /// Whether the file is malformed; otherwise it is refused, because touching it would not be safe.
     pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Fault::Truncated(_) | Fault::Damaged(_))
+        matches!(self, PackedError::Truncated(_) | PackedError::Damaged(_))
     }
 
     pub(crate) fn help(&self) -> &'static str {
         match self {
-            Fault::Truncated(_) => "get the whole file again and compare its checksum",
-            Fault::Damaged(_) => "get the file again and compare its checksum",
-            Fault::Name(_) | Fault::Twice | Fault::TooLarge { .. } => {
+            PackedError::Truncated(_) => "get the whole file again and compare its checksum",
+            PackedError::Damaged(_) => "get the file again and compare its checksum",
+            PackedError::Name(_) | PackedError::Twice | PackedError::TooLarge { .. } => {
                 "no toolchain makes such a bundle: do not unpack it; get it from where it is published"
             }
-            Fault::Unsupported(_) => "unpack it, graft the folder, and pack that again",
-            Fault::NoSwiftSdk => "unpack it and graft the folder",
+            PackedError::Unsupported(_) => "unpack it, graft the folder, and pack that again",
+            PackedError::NoSwiftSdk => "unpack it and graft the folder",
         }
     }
 }

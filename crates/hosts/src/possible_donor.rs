@@ -6,11 +6,11 @@ use format::Note;
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::insert::Insert;
+use crate::linked_donor::LinkedDonor;
 
 /// A donor of this allograft's that a grafted executable may hold, with the options that the executable's note names.
-pub struct Candidate {
-    insert: Insert,
+pub struct PossibleDonor {
+    linked_donor: LinkedDonor,
     /// The executable's notes, of the allocator and of the string functions.
     named: Option<(Note, Option<Note>)>,
     /// Whether they are this donor's notes, byte for byte.
@@ -20,7 +20,7 @@ pub struct Candidate {
 /// What the executable at `path`, whose bytes are `graft`, may hold: first the donor that its note names, then all
 /// others that can go into an executable. Each is made when it is asked for, as the first is nearly always the one.
 /// `path` is for messages.
-pub fn candidates<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = Candidate> + 'a {
+pub fn possible_donors<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = PossibleDonor> + 'a {
     let texts = transplant::notes(graft);
     let [malloc, strings] = texts.map(|text| text.and_then(|text| Note::parse(text).ok()));
     let with_strings = texts[1].is_some();
@@ -38,18 +38,18 @@ pub fn candidates<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = C
         // Options that only another donor has are no options of this one.
         let settings = if is_named(&named, donor) { settings.as_slice() } else { &[] };
         let allograft = named.as_ref().map_or(VERSION, |(malloc, _)| malloc.allograft.as_str());
-        let insert = Insert::new(path, arch, donor, settings, strings, allograft).ok()?;
-        let notes = [Some(&insert.malloc), insert.strings.as_ref()];
+        let linked_donor = LinkedDonor::new(path, arch, donor, settings, strings, allograft).ok()?;
+        let notes = [Some(&linked_donor.malloc), linked_donor.strings.as_ref()];
         let says = |note: Option<&Note>| note.and_then(|note| note.encode().ok());
         let exact = notes.into_iter().zip(texts).all(|(note, text)| says(note).as_deref() == text);
-        Some(Candidate { insert, named: named.clone(), exact })
+        Some(PossibleDonor { linked_donor, named: named.clone(), exact })
     })
 }
 
-impl Candidate {
+impl PossibleDonor {
     /// The donor as it was linked, before options and notes were filled in.
     pub fn linked(&self) -> &'static [u8] {
-        self.insert.linked
+        self.linked_donor.linked
     }
 
     /// Whether the executable's notes say exactly what this donor's would say; else what they say, as a clause.
@@ -80,7 +80,7 @@ impl Candidate {
     /// # Errors
     /// `stock` cannot be grafted.
     pub fn graft(&self, path: &Path, stock: &[u8]) -> Result<Vec<u8>, Error> {
-        self.insert.plan(path, stock).map(|plan| plan.graft)
+        self.linked_donor.plan(path, stock).map(|plan| plan.graft)
     }
 }
 

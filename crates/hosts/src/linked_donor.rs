@@ -8,10 +8,11 @@ use surgery::donor::DonorObject;
 use transplant::{Blob, Plan};
 
 use crate::error::Error;
+use crate::planner::tuned;
 
 /// A donor, linked, with options and notes filled in.
 #[derive(Debug, Clone)]
-pub(crate) struct Insert {
+pub(crate) struct LinkedDonor {
     /// The allocator's note.
     pub(crate) malloc: Note,
     /// That of the string functions, if it brings some.
@@ -21,7 +22,7 @@ pub(crate) struct Insert {
     pub(crate) linked: &'static [u8],
 }
 
-impl Insert {
+impl LinkedDonor {
     /// Fills options and notes into the donor for `arch`; with `strings`, the one that brings string functions. `path`
     /// is for messages, `allograft` the version of this program for the notes.
     ///
@@ -34,7 +35,7 @@ impl Insert {
         settings: &[(String, i64)],
         strings: bool,
         allograft: &str,
-    ) -> Result<Insert, Error> {
+    ) -> Result<LinkedDonor, Error> {
         let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
         let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
         let object = donor.object(arch).zip(donor.blob(arch));
@@ -43,14 +44,14 @@ impl Insert {
             true => donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?,
             false => alone,
         };
-        let tuned = DonorObject::parse(object).and_then(|object| object.tuned(settings, allograft)).map_err(wrong)?;
+        let tuned = tuned(donor, object, settings, allograft)?;
         let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
         let mut blob = Blob::parse(linked, &tuned.note(), &tuned.options()).map_err(unfit)?;
         let strings = strings.then(|| strings_note(arch, allograft)).transpose()?;
         if let Some(note) = &strings {
             blob = blob.with_strings(note).map_err(unfit)?;
         }
-        Ok(Insert { malloc: tuned.note(), strings, blob, linked })
+        Ok(LinkedDonor { malloc: tuned.note(), strings, blob, linked })
     }
 
     /// Plans the graft of the bytes `stock` with this donor. `path` is for messages.
@@ -69,7 +70,6 @@ impl Insert {
 fn strings_note(arch: Arch, allograft: &str) -> Result<Note, Error> {
     let donor = donors::strings();
     let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
-    let object = donor.object(arch).unwrap_or_default();
-    let tuned = DonorObject::parse(object).and_then(|object| object.tuned(&[], allograft)).map_err(wrong)?;
+    let tuned = tuned(donor, donor.object(arch).unwrap_or_default(), &[], allograft)?;
     Ok(DonorObject::parse(&tuned).map_err(wrong)?.note())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::archive::{Archive, Member};
+use crate::archive::Archive;
 use relocatable::{Binding, Machine, Object, ObjectError, Symbol, Visibility};
 
 /// A number for a symbol's name.
@@ -30,7 +30,7 @@ pub(super) struct Entry<'a> {
 
 /// The symbol table. Members are counted from 0 here: a position is the ordinal less one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Census<'a> {
+pub(super) struct SymbolTable<'a> {
     pub(super) entries: Vec<Entry<'a>>,
     ids: HashMap<&'a [u8], Id>,
     /// By id: the members that define it, and whether weakly, in the archive's order.
@@ -47,28 +47,28 @@ pub(super) struct Unreadable {
     pub(super) source: ObjectError,
 }
 
-impl<'a> Census<'a> {
+impl<'a> SymbolTable<'a> {
     /// Reads all members. Members that cannot be read count as if they were not objects, and are returned as well.
-    pub(super) fn take(archive: &Archive<'a>) -> (Census<'a>, Vec<Unreadable>) {
+    pub(super) fn take(archive: &Archive<'a>) -> (SymbolTable<'a>, Vec<Unreadable>) {
         let members = archive.members();
-        let mut census = Census { entries: Vec::with_capacity(members.len()), ..Census::default() };
+        let mut table = SymbolTable { entries: Vec::with_capacity(members.len()), ..SymbolTable::default() };
         let mut unreadable = Vec::new();
         for (position, member) in members.iter().enumerate() {
             let object = Object::recognise(member.data);
             let symbols = object.map_or(Ok(Vec::new()), |object| object.symbols());
-            census.entries.push(Entry { machine: object.map(|object| object.machine), ..Entry::default() });
+            table.entries.push(Entry { machine: object.map(|object| object.machine), ..Entry::default() });
             match symbols {
-                Ok(symbols) => census.enter(position, &symbols),
+                Ok(symbols) => table.enter(position, &symbols),
                 Err(source) => unreadable.push(Unreadable { position, source }),
             }
         }
         // A member that is not an object defines what the index says. What it refers to is unknown.
         for (ordinal, symbol) in archive.indexed() {
-            if census.entries[ordinal - 1].machine.is_none() {
-                census.define(ordinal - 1, symbol, false, Visibility::Default);
+            if table.entries[ordinal - 1].machine.is_none() {
+                table.define(ordinal - 1, symbol, false, Visibility::Default);
             }
         }
-        (census, unreadable)
+        (table, unreadable)
     }
 
     fn enter(&mut self, position: usize, symbols: &[Symbol<'a>]) {
@@ -126,9 +126,4 @@ impl<'a> Census<'a> {
     pub(super) fn defines(&self, name: &[u8]) -> bool {
         self.id(name).is_some_and(|id| !self.definers(id).is_empty())
     }
-}
-
-/// A member's ordinal and name, for messages.
-pub(super) fn identity(member: &Member<'_>) -> (usize, String) {
-    (member.ordinal, member.display_name())
 }

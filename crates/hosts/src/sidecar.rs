@@ -17,7 +17,7 @@ use crate::record::{Record, backup_path, record_path};
 /// Anything but a regular file is none of ours: a pipe would be waited for without end, a device read without end.
 pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
     use std::io::ErrorKind::{InvalidFilename, NotFound};
-    let foreign = |kind| Error::ForeignCompanion { path: path.to_owned(), reason: format!("it is {}", kind_of(kind)) };
+    let foreign = |kind| Error::ForeignSidecar { path: path.to_owned(), reason: format!("it is {}", kind_of(kind)) };
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_file() => {}
         Ok(there) => return Err(foreign(there.file_type())),
@@ -61,7 +61,7 @@ pub(crate) fn are_files(host: &Path) -> Result<(), Error> {
 /// not made: it would be replaced, and deleted by `undo`. The backup of an earlier graft is ours, by what the record
 /// says.
 pub(crate) fn are_ours(host: &Path, stock_sha256: &str) -> Result<(), Error> {
-    let foreign = |path: &Path, reason: String| Err(Error::ForeignCompanion { path: path.to_owned(), reason });
+    let foreign = |path: &Path, reason: String| Err(Error::ForeignSidecar { path: path.to_owned(), reason });
     let record = match Record::read(host) {
         Err(Error::MalformedRecord { path, reason }) => return foreign(&path, format!("it is no record: {reason}")),
         other => other?,

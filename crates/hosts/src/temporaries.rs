@@ -11,32 +11,32 @@ use std::time::Duration;
 use crate::transaction::remove_folder;
 
 /// Names stay in it when they are free again: nobody else gets them, and to delete them again does nothing.
-static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-fn live() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+fn paths() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    PATHS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the temporary file `path` by `create`, unless this process is ending: then it waits for that.
 pub(crate) fn made<T>(path: &Path, create: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    let mut live = live();
+    let mut paths = paths();
     let made = create(path)?;
-    live.insert(path.to_owned());
+    paths.insert(path.to_owned());
     Ok(made)
 }
 
 /// While it is there, no temporary file is made.
 pub struct Ending {
-    _live: MutexGuard<'static, BTreeSet<PathBuf>>,
+    _paths: MutexGuard<'static, BTreeSet<PathBuf>>,
 }
 
 /// Deletes every temporary file that this process has made, whatever its other threads are about, as the next run would
 /// after a kill: each host is stock or graft, and its record fits. For a process that a signal ends.
 pub fn remove_temporaries() -> Ending {
-    let live = live();
-    for path in live.iter() {
+    let paths = paths();
+    for path in paths.iter() {
         if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-            // Another thread may be filling it, which ends when it finds it gone.
+            // ForeignAllocator thread may be filling it, which ends when it finds it gone.
             for _ in 0..100 {
                 if remove_folder(path).is_ok() {
                     break;
@@ -47,5 +47,5 @@ pub fn remove_temporaries() -> Ending {
             let _ = fs::remove_file(path);
         }
     }
-    Ending { _live: live }
+    Ending { _paths: paths }
 }

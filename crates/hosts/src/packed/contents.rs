@@ -1,0 +1,148 @@
+//! Looks into a packed bundle without changing it: for checks of what is inside.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::entry::is_libc;
+use super::graft::{MOST_LIBC, inside};
+use super::{Format, PackedError, See, Source, Wants};
+use crate::archive::ArchiveHost;
+use crate::error::{Error, IoContext};
+use crate::host::Host;
+use crate::recognise::{Signature, Target, recognise, signature_of};
+use crate::undo;
+use crate::watch::Watch;
+
+/// The start files that lie beside a `libc.a`.
+const START: [&[u8]; 5] = [b"crt1.o", b"rcrt1.o", b"Scrt1.o", b"crti.o", b"crtn.o"];
+const MOST_START: u64 = 1 << 20;
+
+/// How much of a bundle is written anywhere to be looked at: a hundred `libc.a`s, where SDKs have two to six.
+const MOST_WRITTEN: u64 = 512 << 20;
+/// How many `libc.a`s are looked at.
+const MOST_HOSTS: u64 = 10_000;
+
+/// A grafted `libc.a` out of a packed bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unpacked {
+    /// The bundle's path and the file's in it, for messages.
+    pub name: PathBuf,
+    /// Where it has been unpacked, with the start files that lie beside it in the bundle.
+    pub libc: PathBuf,
+    /// The same file of the bundle's backup, where there is one.
+    pub stock: Option<PathBuf>,
+}
+
+/// Shows every `libc.a` of a packed bundle to `see`, one after the other, with the path by which it is spoken of.
+/// Nothing is written. `false` if `target` is no packed bundle.
+///
+/// # Errors
+/// A bundle that cannot be read, is damaged or out of all proportion, or holds no `libc.a`.
+pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<bool, Error> {
+    let Target::Packed(bundle, format) = recognise(target)? else { return Ok(false) };
+    let mut seen = 0;
+    scan(&bundle, format, &libcs, &mut |name, bytes| {
+        seen += 1;
+        at_most(&bundle, "its number of `libc.a`s", seen, "files", MOST_HOSTS)?;
+        see(inside(&bundle, name), bytes);
+        Ok(())
+    })?;
+    if seen == 0 { Err(Error::NoHost { folder: bundle }) } else { Ok(true) }
+}
+
+/// Unpacks every `libc.a` of a packed bundle that carries a graft below the folder `into`, and what it takes to link
+/// with it; `None` if `target` is no packed bundle.
+///
+/// # Errors
+/// As [`each_host`]; and grafts that are larger than those of any SDK.
+pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<Unpacked>>, Error> {
+    let Target::Packed(bundle, format) = recognise(target)? else { return Ok(None) };
+    let Some(grafts) = unpack(&bundle, format, &into.join("graft"), is_graft)? else {
+        return Err(Error::NoHost { folder: bundle });
+    };
+    let stock = match undo::stock_of(&bundle)? {
+        Some(stock) => unpack(&stock, format, &into.join("stock"), |_, name, _| Ok(grafts.contains_key(name)))?,
+        None => None,
+    };
+    let stock = stock.unwrap_or_default();
+    let unpacked = |(name, libc): (Vec<u8>, PathBuf)| Unpacked {
+        stock: stock.get(&name).cloned(),
+        name: inside(&bundle, &name),
+        libc,
+    };
+    Ok(Some(grafts.into_iter().map(unpacked).collect()))
+}
+
+/// Whether any `libc.a` of a bundle carries a graft of ours.
+pub(crate) fn carries_graft(bundle: &Path, format: Format) -> Result<bool, Error> {
+    let mut found = false;
+    scan(bundle, format, &libcs, &mut |name, bytes| {
+        found |= is_graft(bundle, name, bytes)?;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn scan(bundle: &Path, format: Format, wants: Wants<'_>, see: See<'_>) -> Result<(), Error> {
+    let file = File::open(bundle).context(bundle, "read")?;
+    Source { path: bundle, file: &file, format, watch: &Watch::default() }.scan(wants, see).map(|_| ())
+}
+
+fn libcs(name: &[u8]) -> Option<u64> {
+    is_libc(name).then_some(MOST_LIBC)
+}
+
+/// Whether a `libc.a` of a bundle carries a graft of ours.
+fn is_graft(bundle: &Path, name: &[u8], bytes: &[u8]) -> Result<bool, Error> {
+    let path = inside(bundle, name);
+    Ok(signature_of(bytes) == Signature::Archive && ArchiveHost::read(&path, bytes)?.carried().anything())
+}
+
+fn at_most(bundle: &Path, what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), Error> {
+    let refused = |problem| Error::Packed { path: bundle.to_owned(), entry: None, problem };
+    PackedError::at_most(what, found, unit, limit).map_err(refused)
+}
+
+/// Where the `libc.a`s of a bundle have been unpacked, by name.
+type Libcs = BTreeMap<Vec<u8>, PathBuf>;
+
+/// Writes the `libc.a`s that are `wanted`, and all start files, into numbered folders below `into`: no name out of the
+/// bundle is used as a path. Returns where each `libc.a` is; `None` if the bundle holds none at all.
+fn unpack<W>(bundle: &Path, format: Format, into: &Path, wanted: W) -> Result<Option<Libcs>, Error>
+where
+    W: Fn(&Path, &[u8], &[u8]) -> Result<bool, Error>,
+{
+    let (mut folders, mut libcs) = (BTreeMap::new(), BTreeMap::new());
+    let (mut seen, mut written) = (false, 0);
+    let is_start = |name: &[u8]| START.contains(&last(name).1).then_some(MOST_START);
+    scan(bundle, format, &|name| self::libcs(name).or_else(|| is_start(name)), &mut |name, bytes| {
+        seen |= is_libc(name);
+        if is_libc(name) && !wanted(bundle, name, bytes)? {
+            return Ok(());
+        }
+        written += bytes.len() as u64;
+        at_most(bundle, "what is to be verified of it", written, "bytes so far", MOST_WRITTEN)?;
+        let (folder, file) = last(name);
+        let next = folders.len();
+        let number = *folders.entry(folder.to_vec()).or_insert(next);
+        let folder = into.join(number.to_string());
+        fs::create_dir_all(&folder).context(&folder, "write")?;
+        // One of six names that are known to be harmless.
+        let path = inside(&folder, file);
+        fs::write(&path, bytes).context(&path, "write")?;
+        if is_libc(name) {
+            libcs.insert(name.to_vec(), path);
+        }
+        Ok(())
+    })?;
+    Ok(seen.then_some(libcs))
+}
+
+/// The folder and the file of a name.
+fn last(name: &[u8]) -> (&[u8], &[u8]) {
+    match name.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&name[..slash], &name[slash + 1..]),
+        None => (b"", name),
+    }
+}
