@@ -98,7 +98,7 @@ pub enum Error {
         refusal: transplant::Refusal,
     },
     /// The donor is not built for executables.
-    #[error("donor `{donor}` cannot be put into an executable that is linked already, such as `{}`", .path.display())]
+    #[error("donor `{donor}` cannot be put into a linked executable such as `{}`", .path.display())]
     NoBlob {
         /// The executable.
         path: PathBuf,
@@ -106,7 +106,7 @@ pub enum Error {
         donor: &'static str,
     },
     /// The string functions of executables for that architecture cannot be exchanged.
-    #[error("the string functions of `{}` cannot be exchanged: in {arch} programs that are linked already they cannot be proven", .path.display())]
+    #[error("the string functions of `{}` cannot be exchanged: in linked {arch} executables they cannot be proven", .path.display())]
     NoStrings {
         /// The executable.
         path: PathBuf,
