@@ -106,9 +106,9 @@ pub fn plan(archive: &Archive<'_>, donor: &[u8]) -> Result<Plan, Refusal> {
     plan_for(archive, |_| Some(donor), false)
 }
 
-/// Like [`plan`], with the donor that `donor` returns for the archive's architecture. With `removes_foreign`, an allocator
-/// that is not libc's own is replaced too. Its other symbols, beside the malloc family, have to be defined without it:
-/// see [`restore`].
+/// Like [`plan`], with the donor that `donor` returns for the archive's architecture. With `removes_foreign`, an
+/// allocator that is not libc's own is replaced too. Its other symbols, beside the malloc family, have to be defined
+/// without it: see [`restore`].
 ///
 /// # Errors
 /// The reason to refuse the graft.
