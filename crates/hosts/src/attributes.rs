@@ -22,8 +22,8 @@ const CAPABILITIES: &str = "security.capability";
 pub(crate) enum Lost {
     Group(u32),
     Owner(u32),
-    /// The set-user-ID bit, the set-group-ID bit or both, as in the mode: they would grant the rights of another user or
-    /// group than before.
+    /// The set-user-ID bit, the set-group-ID bit or both, as in the mode: they would grant the rights of another user
+    /// or group than before.
     SetId(u32),
     Capabilities,
     Extended(OsString, io::Error),
