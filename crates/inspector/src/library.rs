@@ -1,6 +1,6 @@
 //! An archive with the symbols of its members, and the members that define each symbol.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::archive::{Archive, Member};
 use crate::bytes::printable;
@@ -82,7 +82,7 @@ impl<'a> Library<'a> {
 
     /// Returns every name that a member exports, with the places of those members in [`Library::parts`].
     pub(crate) fn definitions(&self) -> HashMap<&'a [u8], Vec<usize>> {
-        let mut definitions: HashMap<&'a [u8], Vec<usize>> = HashMap::new();
+        let mut definitions: HashMap<&'a [u8], Vec<usize>> = HashMap::default();
         for (number, part) in self.parts.iter().enumerate() {
             for symbol in part.exports() {
                 definitions.entry(symbol.name).or_default().push(number);

@@ -1,6 +1,8 @@
 //! Checks that one allocator is in the archive, that no part of the old one is, and that fork has a hook.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
 
 use super::donor::Donor;
 use super::{BESIDE_MUSL, Check, INTERNAL, PUBLIC};
@@ -86,7 +88,7 @@ pub(super) fn unresolved<'l, 'a>(
 
 /// Returns every global name of an archive, and whether a member defines it.
 pub(super) fn known_names<'a>(library: &Library<'a>) -> HashMap<&'a [u8], bool> {
-    let mut names = HashMap::new();
+    let mut names = HashMap::default();
     for symbol in library.parts.iter().flat_map(|part| &part.elf.symbols) {
         if symbol.is_exported() {
             names.insert(symbol.name, true);

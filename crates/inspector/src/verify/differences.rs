@@ -1,7 +1,8 @@
 //! The symbols that differ between a graft and stock, with the reasons.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
+use foldhash::HashSet;
 use serde::Serialize;
 
 use super::donor::Donor;

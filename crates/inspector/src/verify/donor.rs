@@ -1,6 +1,8 @@
 //! Checks on a donor's member: its note, its options, its definitions and its undefined symbols.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::HashSet;
 
 use super::verified::sha256;
 use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC};

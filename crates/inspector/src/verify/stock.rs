@@ -1,7 +1,9 @@
 //! Compares a graft with the stock archive that it was made from.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+
+use foldhash::{HashMap, HashSet};
 
 use super::donor::Donor;
 use super::{BESIDE_MUSL, Check, HOOKS, INTERNAL, PUBLIC};
@@ -37,7 +39,7 @@ fn fingerprint(member: &Member<'_>) -> u64 {
 
 /// Matches each member of the graft with the next one of stock that has the same bytes.
 fn align(graft: &[Member<'_>], donors: &BTreeSet<usize>, stock: &[Member<'_>]) -> Alignment {
-    let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+    let mut places: HashMap<u64, Vec<usize>> = HashMap::default();
     for (place, member) in stock.iter().enumerate() {
         places.entry(fingerprint(member)).or_default().push(place);
     }
@@ -112,7 +114,7 @@ fn is_family(name: &[u8]) -> bool {
 
 /// Returns the hidden names of removed members that only removed members need.
 fn internals<'a>(stock: &Library<'a>, removed: &BTreeSet<usize>) -> HashSet<&'a [u8]> {
-    let mut names: HashSet<&[u8]> = HashSet::new();
+    let mut names: HashSet<&[u8]> = HashSet::default();
     for part in stock.parts.iter().filter(|part| removed.contains(&part.place)) {
         names.extend(part.exports().filter(|symbol| symbol.visibility == STV_HIDDEN).map(|symbol| symbol.name));
     }

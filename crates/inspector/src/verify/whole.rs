@@ -1,6 +1,6 @@
 //! Checks of the whole archive: its index and its architecture.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 
 use super::Check;
 use crate::bytes::printable;
@@ -16,7 +16,7 @@ pub(super) fn index(graft: &Library<'_>) -> Check {
     let mut complaints = Vec::new();
     let exports: HashMap<usize, HashSet<&[u8]>> =
         graft.parts.iter().map(|part| (part.place, part.exports().map(|symbol| symbol.name).collect())).collect();
-    let mut indexed: HashSet<(usize, &[u8])> = HashSet::new();
+    let mut indexed: HashSet<(usize, &[u8])> = HashSet::default();
     for entry in &graft.archive.index {
         let symbol = printable(entry.symbol);
         let Some(place) = entry.member else {

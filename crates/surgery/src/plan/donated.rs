@@ -1,7 +1,6 @@
 //! The shared symbols of a donor's object.
 
-use std::collections::HashSet;
-
+use foldhash::HashSet;
 use relocatable::{Binding, ObjectError, Symbol, symbols};
 
 /// A donor's shared symbols.

@@ -1,7 +1,6 @@
 //! The removal set: the members that define what the donor replaces, and those that only they need.
 
-use std::collections::HashSet;
-
+use foldhash::HashSet;
 use format::{DonorKind, printable};
 
 use super::donated::Donated;

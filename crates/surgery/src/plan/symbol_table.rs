@@ -1,8 +1,7 @@
 //! The symbol table of a whole archive: for each symbol, the members that define it and those that refer to it.
 
-use std::collections::HashMap;
-
 use crate::archive::Archive;
+use foldhash::HashMap;
 use relocatable::{Binding, Machine, Object, ObjectError, Symbol, Visibility};
 
 /// A number for a symbol's name.
