@@ -10,8 +10,8 @@ enum { LINES = 2, QUEUE = 2048, PHASES = 16 };
 // Growth that is allowed: what the sizes of the moment need beside those of before.
 enum { ALLOWED = 64 << 20 };
 
-// Blocks at least in each part of the time.
-enum { PART = 100 };
+// Blocks at least in each half of the time: a leak of all of them is several times ALLOWED.
+enum { HALF = 160000 };
 
 struct item {
 	size_t size;
@@ -99,16 +99,17 @@ static long milliseconds(void) {
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// Lets some time pass, in which blocks are passed on, however busy the machine is: PART of them at least. Gives the most that
-// was resident.
-static size_t watch(long length, int looks) {
+static size_t passed(void) { return lines[0].freed + lines[1].freed; }
+
+// Lets some time pass, and at least so many blocks be passed on, however busy the machine is. Gives the most that was resident.
+static size_t watch(long length, size_t blocks) {
 	long begin = milliseconds();
-	size_t most = 0, from = lines[0].freed + lines[1].freed;
+	size_t most = 0, from = passed();
 	do {
-		size_t now = looks ? resident_bytes() : 0;
+		size_t now = resident_bytes();
 		if (now > most) most = now;
 		usleep((useconds_t)(length * 20 + 1));
-	} while (milliseconds() - begin < length || lines[0].freed + lines[1].freed - from < PART);
+	} while (milliseconds() - begin < length || passed() - from < blocks);
 	return most;
 }
 
@@ -122,20 +123,22 @@ int main(void) {
 		CHECK(pthread_create(&threads[i][1], 0, move, &lines[i]) == 0);
 		CHECK(pthread_create(&threads[i][2], 0, discard, &lines[i]) == 0);
 	}
-	watch(length / 10, 0);
-	// The most that is resident in the first half, after a start, and the most in the second; then in shorter parts, if need be.
-	size_t early = watch(length / 2 - length / 10, 1), late = watch(length / 2, 1);
-	size_t passed = lines[0].freed + lines[1].freed;
-	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu blocks in %ld ms\n", passed, length);
+	size_t half = (size_t)scaled(HALF), begun;
+	watch(length / 10, half / 10);
+	// The most that is resident in the first half, after a start, and the most in the second, which goes on until as many blocks
+	// have passed: a leak grows with these, not with the time. Then in shorter parts, if need be.
+	begun = passed();
+	size_t early = watch(length / 2 - length / 10, half), late = watch(length / 2, passed() - begun);
+	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu blocks in %ld ms\n", passed(), length);
 	for (size_t allowed = early / 2 + ALLOWED; grows("blocks that are passed on", early, late, allowed); allowed = ALLOWED) {
 		early = late;
-		late = watch(length / 8, 1);
+		late = watch(length / 8, half);
 	}
 	stop = 1;
 	for (size_t i = 0; i < LINES; i++)
 		for (size_t j = 0; j < 3; j++) CHECK(pthread_join(threads[i][j], 0) == 0);
 	for (size_t i = 0; i < LINES; i++)
 		for (size_t j = lines[i].freed; j < lines[i].made; j++) free(lines[i].items[j % QUEUE]);
-	CHECK(passed > 0);
+	CHECK(passed() > 0);
 	return check_done();
 }
