@@ -7,10 +7,10 @@
 
 enum { LINES = 2, QUEUE = 2048, PHASES = 16 };
 
-// Growth that is allowed: what the sizes of the moment need beside those of before.
+// Permitted growth: the memory for the current sizes in addition to that of earlier ones.
 enum { ALLOWED = 64 << 20 };
 
-// Blocks at least in each part of the time.
+// The least number of blocks in each part of the time.
 enum { PART = 100 };
 
 struct item {
@@ -19,7 +19,7 @@ struct item {
 	unsigned char bytes[];
 };
 
-// One allocates, one resizes some of what comes by, one frees.
+// One thread allocates, one resizes some of the passing blocks, one frees.
 static struct line {
 	_Alignas(64) _Atomic size_t made, moved, freed;
 	struct item *items[QUEUE];
@@ -40,7 +40,7 @@ static void mark(struct item *item, size_t size, size_t number) {
 	if (size > sizeof *item) item->bytes[0] = item->bytes[size - sizeof *item - 1] = (unsigned char)number;
 }
 
-// A window of sizes that moves: 16 times as large every few thousand blocks, and back.
+// A moving window of sizes: 16 times as large after a few thousand blocks, and back.
 static size_t size_of(uint64_t *state, size_t number) {
 	size_t phase = number / 5000 % PHASES, step = phase < PHASES / 2 ? phase : PHASES - 1 - phase;
 	size_t low = (size_t)16 << step;
@@ -99,8 +99,8 @@ static long milliseconds(void) {
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// Lets some time pass, in which blocks are passed on, however busy the machine is: PART of them at least. Gives the most that
-// was resident.
+// Lets some time pass while blocks are passed on: at least PART of them, however busy the machine is. Returns the
+// greatest number of resident bytes.
 static size_t watch(long length, int looks) {
 	long begin = milliseconds();
 	size_t most = 0, from = lines[0].freed + lines[1].freed;
@@ -123,7 +123,8 @@ int main(void) {
 		CHECK(pthread_create(&threads[i][2], 0, discard, &lines[i]) == 0);
 	}
 	watch(length / 10, 0);
-	// The most that is resident in the first half, after a start, and the most in the second; then in shorter parts, if need be.
+	// Compares the greatest resident size in the first half, without the start, with that in the second; then in
+	// shorter parts, if need be.
 	size_t early = watch(length / 2 - length / 10, 1), late = watch(length / 2, 1);
 	size_t passed = lines[0].freed + lines[1].freed;
 	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu blocks in %ld ms\n", passed, length);
