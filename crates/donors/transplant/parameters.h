@@ -1,5 +1,5 @@
-/* What the graft fills in: crates/transplant/src/layout.rs writes this block, and finds it by its symbol. Addresses are
- * relative to the blob's first byte, whatever the program's base is. */
+/* The parameters of a graft: crates/transplant/src/layout.rs writes this block, which it finds by its symbol. Addresses
+ * are relative to the blob's first byte, whatever the program's base is. */
 #ifndef TRANSPLANT_PARAMETERS_H
 #define TRANSPLANT_PARAMETERS_H
 
@@ -31,8 +31,8 @@ enum {
 	call_fork_hook, call_errno_location, call_memalign,
 };
 
-/* Which entry points of the program were redirected: the distance of each from its own place, and what it is (docs/note.md). 0
- * where there is none. */
+/* The redirected entry points of the program: the distance of each from its own place, and its kind (docs/note.md). 0 if
+ * unused. */
 #ifdef TRANSPLANT_STRINGS
 #define TRANSPLANT_ENTRIES 64
 #else
@@ -50,7 +50,7 @@ struct transplant_entries {
 	struct transplant_entry entries[TRANSPLANT_ENTRIES];
 };
 
-/* The numbers of string functions there; those of the family come before. */
+/* The numbers of string functions there; those of the family come first. */
 enum {
 	string_memcpy = 16, string_memmove, string_memset, string_memcmp, string_bcmp, string_memchr, string_memrchr,
 	string_strlen, string_strnlen, string_strchr, string_strchrnul, string_strrchr, string_strcmp, string_strncmp,
