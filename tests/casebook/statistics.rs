@@ -214,7 +214,7 @@ fn programs_with_raised_privileges_read_no_variable() {
             ("MALLOC_CONF", "stats_print:true"),
             ("SCUDO_OPTIONS", "help=1"),
         ];
-        // With the privileges of whoever runs it, the program obeys them.
+        // With the privileges of the user who runs it, the program obeys them.
         let plain = run(&program, &[], &variables);
         assert_eq!(String::from_utf8_lossy(&plain.stdout), "AT_SECURE 0\n", "{donor}");
         assert!(String::from_utf8_lossy(&plain.stderr).contains("serves malloc in this program"), "{donor}: {plain:?}");

@@ -143,7 +143,7 @@ impl Verify {
         let not_run = if self.static_only {
             vec![not_run("programs", "left out with --static-only")]
         } else if checks.iter().any(|check| !check.ok) {
-            // Running programs for minutes would only repeat what is already known.
+            // The programs would run for minutes and only repeat a known result.
             vec![not_run("programs", "a check before them failed")]
         } else {
             let progress = output.progress();
