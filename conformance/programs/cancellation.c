@@ -9,7 +9,7 @@ enum { BLOCKS = 24, THREADS = 4 };
 // Permitted growth: caches that fill up, and at most this much for each thread.
 enum { ALLOWED = 64 << 20, ALLOWED_EACH = 4 << 10 };
 
-static int ends[2]; // of a pipe that nobody writes to
+static int ends[2]; // of a pipe without data
 static atomic_long outstanding, cancelled;
 
 struct load {

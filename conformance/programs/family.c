@@ -6,7 +6,7 @@ extern void *pvalloc(size_t) __attribute__((weak)); // not in stock musl
 extern int malloc_trim(size_t) __attribute__((weak)); // glibc's, not in stock musl
 extern int mallopt(int, int) __attribute__((weak));
 
-enum { UNIT = 16 }; // what musl and glibc promise on 64-bit
+enum { UNIT = 16 }; // the alignment that musl and glibc promise on 64-bit
 
 static uint64_t state = 1;
 

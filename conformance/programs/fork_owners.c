@@ -16,8 +16,8 @@ struct block {
 	unsigned char bytes[];
 };
 
-static _Atomic(struct block *) held[WORKERS + FORKERS][SLOTS]; // by thread; null while its owner is at it
-static _Atomic(struct block *) left[LEFT];                     // by threads that have ended
+static _Atomic(struct block *) held[WORKERS + FORKERS][SLOTS]; // by thread; null while its owner uses it
+static _Atomic(struct block *) left[LEFT];                     // blocks of threads that have ended
 static atomic_int stop, at_exit_code;
 static atomic_long forks_done;
 
@@ -102,7 +102,7 @@ static void child(uint64_t *state, size_t self, long number) {
 	CHECK(pthread_create(&thread, 0, child_thread, (void *)number) == 0);
 	for (int i = 0; i < 60; i++) step(held[0], state);
 	if (number % 16 == 0) {
-		pid_t next = fork(); // again out of a process with two threads, with blocks of three generations
+		pid_t next = fork(); // a second fork, from a process with two threads and blocks of three generations
 		CHECK(next >= 0);
 		if (next == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);

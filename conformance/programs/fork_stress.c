@@ -13,7 +13,7 @@ struct block {
 	unsigned char bytes[];
 };
 
-static _Atomic(struct block *) boxes[BOXES]; // blocks without an owner: whoever takes one frees it
+static _Atomic(struct block *) boxes[BOXES]; // blocks without an owner: the thread that takes one frees it
 static atomic_int stop;
 
 // Writes only the ends, so that a child has few pages to copy.
@@ -130,7 +130,7 @@ static void child(long number) {
 	some_work((uint64_t)number, 60);
 	CHECK(pthread_create(&thread, 0, child_thread, (void *)number) == 0);
 	if (number % 64 == 0) {
-		pid_t next = fork(); // with a thread of the child at work
+		pid_t next = fork(); // while a thread of the child works
 		CHECK(next >= 0);
 		if (next == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -106,7 +106,7 @@ static void work(int rounds) {
 static void *keep_working(void *unused) {
 	while (!forked) {
 		work(5);
-		usleep(2000); // this heap never takes anything back
+		usleep(2000); // this heap never reuses memory
 	}
 	return unused;
 }

@@ -49,7 +49,7 @@ static const struct call named[] = {
 #endif
 };
 
-static atomic_int telling; // whether a supervisor wants to know where the calls come from
+static atomic_int telling; // whether a supervisor records the places of calls
 
 enum place { AT_START, IN_FAMILY, AT_THREAD_END, AROUND_FORK, ELSEWHERE, PLACES };
 static const char *const places[] = {"at the start", "in the family", "at a thread's end", "around fork"};
@@ -119,7 +119,7 @@ static int is_allowed(int number) {
 }
 
 extern char **environ;
-static int listener; // the child shares its descriptors until it executes
+static int listener; // the child shares its descriptors until its exec
 
 static int start_told(void *argument) {
 	char *arguments[] = {argument, "told", 0};

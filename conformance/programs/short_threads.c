@@ -9,7 +9,7 @@ enum { THREADS = 20000, ALIVE = 8, BLOCKS = 40, BOXES = 64 };
 // Permitted growth after the first threads: caches that fill up slowly, and at most this much for each thread.
 enum { ALLOWED = 32 << 20, ALLOWED_EACH = 256 };
 
-static _Atomic(unsigned char *) boxes[BOXES]; // blocks that a thread left for another one to free
+static _Atomic(unsigned char *) boxes[BOXES]; // blocks that one thread leaves and another frees
 
 static void discard(unsigned char *block) {
 	if (!block) return;

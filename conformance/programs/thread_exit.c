@@ -11,9 +11,9 @@ enum { THREADS = 8, KEYS = 6, BLOCKS = 20, LEFT = 256 };
 enum { ALLOWED = 96 << 20, ALLOWED_EACH = 16 << 10 };
 
 static pthread_key_t early[KEYS], late[KEYS]; // made before and after the first allocation
-static _Atomic(unsigned char *) left[LEFT];    // what a thread allocated last of all, for others to free
+static _Atomic(unsigned char *) left[LEFT];    // the last block of each thread, for others to free
 static atomic_long ended, alive;
-static atomic_int to_the_last; // whether destructors allocate in the last round too, when nothing can clean up after them
+static atomic_int to_the_last; // whether destructors allocate in the last round too, after which nothing can clean up
 
 struct load {
 	int round;

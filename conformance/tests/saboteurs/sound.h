@@ -119,7 +119,7 @@ static void give(void *block) {
 	if (head.class == MAPPED) {
 		munmap(slot, slot->mapped);
 	} else {
-		memset(block, 0xdd, head.size); // whoever reads it now, or takes it for zero, is found out
+		memset(block, 0xdd, head.size); // shows reads after free, and code that expects zeros
 		acquire();
 		slot->next = spare[head.class];
 		spare[head.class] = slot;

@@ -32,7 +32,7 @@ enum { GRAFT_FUNCTIONS(GRAFT_FUNCTION_INDEX) graft_function_count };
 
 struct graft_class {
 	_Atomic uint64_t allocations, allocated; /* blocks and bytes, since the start of the process */
-	_Atomic int64_t blocks, bytes;           /* live now */
+	_Atomic int64_t blocks, bytes;           /* currently live */
 };
 static struct graft_class graft_classes[GRAFT_CLASSES];
 static _Atomic uint64_t graft_calls[graft_function_count];

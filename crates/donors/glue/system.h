@@ -21,9 +21,9 @@ static __attribute__((noinline, cold)) void *graft_no_memory(void)
 	return 0;
 }
 
-static _Atomic int64_t graft_mapped;   /* bytes of address space held now */
+static _Atomic int64_t graft_mapped;   /* bytes of address space currently mapped */
 static _Atomic int64_t graft_mapped_peak;
-static _Atomic int64_t graft_returned; /* bytes given back to the kernel so far, by munmap and madvise */
+static _Atomic int64_t graft_returned; /* bytes returned to the kernel so far, by munmap and madvise */
 
 /* Raises the peak to `now` if that is greater. */
 static void graft_raise(_Atomic int64_t *greatest, int64_t now)
