@@ -11,11 +11,11 @@ use zigcc::{Arch, Zig, ZigTarget};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Compilations that run side by side.
+/// The number of compilations that run side by side.
 const WORKERS: usize = 2;
 
-/// What every object has to be: position-independent, since hosts link with -static and with -static-pie; free of calls
-/// that only zig's own runtime answers; with each call of the malloc family left as it was written.
+/// Every object is position-independent, since hosts link with -static and with -static-pie. It has no calls that only
+/// zig's own runtime can resolve, and every call of the malloc family stays as it was written.
 const C_FLAGS: [&str; 14] = [
     "-std=c11",
     "-O2",
@@ -33,7 +33,7 @@ const C_FLAGS: [&str; 14] = [
     "-c",
 ];
 
-/// The parts of the runtime library: each one a member, so that a link takes only what its libc lacks.
+/// The parts of the runtime library. Each one is a member, so that a link takes only those that its libc lacks.
 const RUNTIME: [&str; 6] =
     ["complex.zig", "division.zig", "long_double.zig", "memory.zig", "strings.c", "trigonometry.zig"];
 
@@ -43,7 +43,7 @@ struct Job {
     arguments: Vec<String>,
 }
 
-/// A program as its source describes itself.
+/// A program, described by the first lines of its source.
 struct Program {
     name: String,
     about: String,
@@ -81,7 +81,7 @@ fn build() -> Result<(), Failure> {
             let mut arguments =
                 compile(arch, &format!("{}.c", program.name), &folder.join(format!("{}.o", program.name)))?;
             arguments.push(format!("-DPROGRAM_NAME=\"{}\"", program.name));
-            // The watchdog rings before whoever runs the program loses patience.
+            // The watchdog ends the program before the time limit of the test that runs it.
             arguments.push(format!("-DPROGRAM_SECONDS={}", program.seconds - program.seconds / 10));
             jobs.push(Job { in_folder: here.join("programs"), arguments });
         }
@@ -110,7 +110,7 @@ fn build() -> Result<(), Failure> {
         if library.exists() {
             fs::remove_file(&library)?;
         }
-        // Inside the folder, so that members are named by their files alone.
+        // Run inside the folder, so that members' names have no path.
         let mut arguments = vec!["ar".to_owned(), "rcsD".to_owned(), "runtime.a".to_owned()];
         arguments
             .extend(RUNTIME.iter().filter_map(|part| Some(part.rsplit_once('.')?.0)).map(|stem| format!("{stem}.o")));
@@ -125,7 +125,7 @@ fn compile(arch: Arch, source: &str, object: &Path) -> Result<Vec<String>, Failu
     arguments.extend(C_FLAGS.map(str::to_owned));
     arguments.extend(arch.flags().map(str::to_owned));
     if arch == Arch::Aarch64 {
-        // Atomics as instructions: a host's runtime may lack the __aarch64_* functions.
+        // Atomic operations are instructions, since a host's runtime may lack the __aarch64_* functions.
         arguments.push("-mno-outline-atomics".to_owned());
     }
     arguments.extend([source.to_owned(), "-o".to_owned(), text(object)?]);
@@ -147,7 +147,7 @@ fn text(path: &Path) -> Result<String, Failure> {
     path.to_str().map(str::to_owned).ok_or_else(|| format!("`{}` is not UTF-8", path.display()).into())
 }
 
-/// Runs the jobs on [`WORKERS`] threads; the first failure is what comes back.
+/// Runs the jobs on [`WORKERS`] threads. Returns the first failure.
 fn run_all(zig: &Zig, jobs: Vec<Job>) -> Result<(), Failure> {
     let queue = Mutex::new(jobs.into_iter());
     let work = || -> Result<(), Failure> {
@@ -180,7 +180,7 @@ fn run(zig: &Zig, job: &Job) -> Result<(), Failure> {
     }
 }
 
-/// Every `.c` file: its first line says what it is about, a line `// At most N s ...` how long it may take.
+/// Returns every `.c` file. Its first line is the subject, and a line `// At most N s ...` is the time limit.
 fn read_programs(folder: &Path) -> Result<Vec<Program>, Failure> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?;
@@ -200,7 +200,7 @@ fn read_program(path: &Path) -> Result<Program, Failure> {
     Ok(Program { name, about: about.trim_end_matches('.').to_owned(), seconds: limit.parse()? })
 }
 
-/// A folder where the runtime's sources find zig's: imports may not leave the folder of the file that begins them.
+/// Makes a folder in which the runtime's sources find zig's: imports must stay inside the folder of the root file.
 fn lay_out_runtime(zig: &Zig, sources: &Path, out: &Path) -> Result<PathBuf, Failure> {
     let folder = out.join("runtime");
     if folder.exists() {
@@ -227,7 +227,7 @@ fn link_folder(original: &Path, _link: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("cannot link to `{}` on this system", original.display())))
 }
 
-/// The Rust source of the table that the crate includes.
+/// Returns the Rust source of the table that the crate includes.
 fn table(programs: &[Program]) -> Result<String, std::fmt::Error> {
     let mut code = format!("static PROGRAMS: [Program; {}] = [\n", programs.len());
     for Program { name, about, seconds } in programs {

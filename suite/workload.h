@@ -1,5 +1,5 @@
 /*
- * What the workloads share: numbers that repeat, blocks that are checked, threads that start together.
+ * Shared by the workloads: deterministic numbers, checked blocks, threads that start together.
  * Include it first: it chooses the feature level. Plain C11 and POSIX threads, so that one source serves every libc.
  */
 #ifndef WORKLOAD_H
@@ -37,12 +37,12 @@ static inline uint64_t draw(struct numbers *numbers) {
     return mix(numbers->state += UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* From least to most, both included. */
+/* Returns a number from `least` to `most`, both included. */
 static inline size_t draw_between(struct numbers *numbers, size_t least, size_t most) {
     return least + (size_t)(draw(numbers) % (most - least + 1));
 }
 
-/* A block that knows its size and carries a mark at its end: whoever frees it looks at both. */
+/* A block that contains its size and has a mark at its end. Both are checked when it is freed. */
 struct block {
     uint32_t size, mark;
 };
@@ -56,7 +56,7 @@ static inline struct block *make_block(size_t size, uint32_t mark) {
     return block;
 }
 
-/* Frees the block and gives back a number that depends on what is in it. */
+/* Frees the block. Returns a number that depends on its content. */
 static inline uint64_t end_block(struct block *block) {
     size_t size = block->size;
     uint32_t mark = block->mark;
@@ -68,7 +68,7 @@ static inline uint64_t end_block(struct block *block) {
     return mix((uint64_t)size << 32 | mark);
 }
 
-/* The argument at `at`, or `otherwise` when there is none. */
+/* Returns the argument at `at`, or `otherwise` if there is none. */
 static inline uint64_t argument(int argc, char **argv, int at, uint64_t otherwise, uint64_t least, uint64_t most) {
     if (argc <= at) return otherwise;
     char *end;

@@ -6,10 +6,10 @@
 
 enum { BLOCKS = 24, THREADS = 4 };
 
-// Growth that is allowed: caches that fill up, and at most this much for each thread.
+// Permitted growth: caches that fill up, and at most this much for each thread.
 enum { ALLOWED = 64 << 20, ALLOWED_EACH = 4 << 10 };
 
-static int ends[2]; // of a pipe that nobody writes to
+static int ends[2]; // of a pipe without data
 static atomic_long outstanding, cancelled;
 
 struct load {
@@ -31,8 +31,8 @@ static void drop(struct load *load, size_t i) {
 	atomic_fetch_sub(&outstanding, 1);
 }
 
-// musl 1.2.3 ends a thread that is cancelled asynchronously on a misaligned stack, where no code with vectors may be
-// called: what runs then aligns the stack for itself. The allocator's own share in the thread's end has to do so too.
+// musl 1.2.3 ends a thread that is cancelled asynchronously on a misaligned stack, where vector code must not be
+// called. The code that runs there aligns the stack itself. The allocator's code at a thread's end must do the same.
 #if defined(__x86_64__) || defined(__i386__)
 __attribute__((force_align_arg_pointer))
 #endif
@@ -50,7 +50,8 @@ static struct load *fresh_load(void) {
 	return load;
 }
 
-// Cancelled wherever libc itself looks, between allocations; never inside of one, or `outstanding` would be wrong.
+// Cancelled at any cancellation point of libc's, between allocations. Never inside one, or `outstanding` would be
+// wrong.
 static void *deferred(void *argument) {
 	uint64_t state = (uintptr_t)argument + 1;
 	struct load *load = fresh_load();
@@ -70,7 +71,7 @@ static void *deferred(void *argument) {
 	return 0;
 }
 
-// Asynchronously only while it computes: malloc is not safe to be cancelled so (POSIX, XSH 2.9.5.4).
+// Cancelled asynchronously, but only while it computes: POSIX does not permit that inside malloc (XSH 2.9.5.4).
 static void *asynchronous(void *argument) {
 	volatile uint64_t state = (uintptr_t)argument + 1;
 	struct load *load = fresh_load();
@@ -88,7 +89,7 @@ static void *asynchronous(void *argument) {
 	return 0;
 }
 
-// With its cancellation pending from the start, a thread goes through everything that allocates.
+// A thread whose cancellation is pending from the start calls every function that allocates.
 static void *pending(void *argument) {
 	static const size_t sizes[] = {8, 500, 5000, 40000, 300000, 1 << 20};
 	struct load *load = fresh_load();
@@ -114,7 +115,7 @@ static void *pending(void *argument) {
 	return 0;
 }
 
-// In its destructor a cancelled thread allocates too.
+// A cancelled thread allocates in its destructor, too.
 static void destroy(void *argument) {
 	free(argument);
 	free(strdup("after the cancellation"));
@@ -133,15 +134,16 @@ static void *uncancellable(void *argument) {
 	return 0;
 }
 
-// musl 1.2.3 sends a thread that is cancelled asynchronously to __cp_cancel as it stands (src/thread/pthread_cancel.c):
-// without its stack in order on i386, in Thumb state on arm, where that is ARM code. Stock programs die of it.
+// musl 1.2.3 jumps to __cp_cancel in a thread that is cancelled asynchronously (src/thread/pthread_cancel.c). It
+// does not prepare the stack on i386, nor leave Thumb state on arm, where that is ARM code. Stock programs die of
+// it.
 #if defined(__i386__) || defined(__arm__)
 enum { CAN_CANCEL_ASYNCHRONOUSLY = 0 };
 #else
 enum { CAN_CANCEL_ASYNCHRONOUSLY = 1 };
 #endif
 
-// As many rounds. Gives what was resident before the one of number `first`.
+// Runs `rounds` rounds. Returns the resident bytes before round number `first`.
 static size_t cancel(long rounds, long first) {
 	uint64_t state = 6;
 	size_t base = 0;
@@ -166,7 +168,7 @@ static size_t cancel(long rounds, long first) {
 			CHECK(result == PTHREAD_CANCELED);
 		}
 		CHECK_THAT(outstanding == 0, "%ld blocks are lost", (long)outstanding);
-		// A thread that was cancelled before it began to clean up has nothing to count.
+		// A thread that was cancelled before it registered its cleanup has nothing to count.
 		CHECK(cancelled - before <= THREADS - 1);
 		free(malloc(random_between(&state, 1, 100000)));
 	}

@@ -33,10 +33,10 @@
 #define UNUSED __attribute__((unused))
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-// Where failures go; a program that listens on its own stderr points it elsewhere meanwhile.
+// The descriptor for failures. A program that listens on its own stderr changes it meanwhile.
 static int check_stderr = 2;
 
-// Formats on the stack and writes once: a failure has to be reported even if the allocator is what failed.
+// Formats on the stack and writes once, since the allocator may be what failed.
 UNUSED static void check_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 UNUSED static void check_print(const char *format, ...) {
 	char line[600];
@@ -62,7 +62,7 @@ UNUSED static void check_print(const char *format, ...) {
 		if (!(condition)) FAIL("%s (errno %d)", #condition, errno);       \
 	} while (0)
 
-// CHECK with words and figures of the moment.
+// CHECK with a formatted message.
 #define CHECK_THAT(condition, ...)                                    \
 	do {                                                                \
 		if (!(condition)) FAIL(__VA_ARGS__);                              \
@@ -70,8 +70,8 @@ UNUSED static void check_print(const char *format, ...) {
 
 #define NOTE(...) check_print("note: " __VA_ARGS__)
 
-// What each thread does at this moment, in the kernel's words (proc(5), /proc/pid/task/tid/stat and syscall): its state, the
-// time that it took, the system call that it waits in. Calls nothing that allocates.
+// Prints the kernel's view of each thread (proc(5), /proc/pid/task/tid/stat and syscall): its state, its processor
+// time, the system call that it waits in. Calls nothing that allocates.
 static void check_print_threads(void) {
 	static char entries[4096];
 	int tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY);
@@ -98,20 +98,20 @@ static void check_hang(int signal_number) {
 	_exit(3);
 }
 
-// Call first in main. The watchdog ends the program a while before the limit that whoever runs it keeps.
+// Call this first in main. The watchdog ends the program before the time limit of the test that runs it.
 UNUSED static void check_begin(void) {
 	struct sigaction action = {.sa_handler = check_hang};
 	sigaction(SIGALRM, &action, 0);
 	alarm(PROGRAM_SECONDS);
 }
 
-// Call last; the exit code is the program's.
+// Call this last; it returns the program's exit code.
 UNUSED static int check_done(void) {
 	printf("ok %s\n", PROGRAM_NAME);
 	return 0;
 }
 
-// `count` at 100 percent; $ALLOGRAFT_SCALE shortens (or lengthens) the loops.
+// Returns `count` at 100 percent; $ALLOGRAFT_SCALE shortens (or lengthens) the loops.
 UNUSED static long scaled(long count) {
 	const char *text = getenv("ALLOGRAFT_SCALE");
 	long percent = text ? atol(text) : 100;
@@ -120,7 +120,7 @@ UNUSED static long scaled(long count) {
 	return result < 1 ? 1 : result;
 }
 
-// A number from the environment, or `otherwise`.
+// Returns a number from the environment, or `otherwise`.
 UNUSED static long setting(const char *name, long otherwise) {
 	const char *text = getenv(name);
 	return text && *text ? atol(text) : otherwise;
@@ -134,7 +134,7 @@ UNUSED static uint64_t next_random(uint64_t *state) {
 	return x * 0x2545f4914f6cdd1du >> 16;
 }
 
-// From `low` to `high`, both included.
+// Returns a number from `low` to `high`, both included.
 UNUSED static size_t random_between(uint64_t *state, size_t low, size_t high) {
 	return low + next_random(state) % (high - low + 1);
 }
@@ -143,7 +143,7 @@ UNUSED static int is_aligned(const void *block, size_t alignment) {
 	return (uintptr_t)block % alignment == 0;
 }
 
-// Every byte depends on the seed and on its place, so that moved, torn and shared blocks show.
+// Every byte depends on the seed and on its place, so that a wrong copy, a torn block or a shared block shows.
 UNUSED static unsigned char pattern_byte(size_t seed, size_t place) {
 	size_t mixed = (seed + place) * 0x9e3779b9u + (place >> 8) + seed * 31;
 	return (unsigned char)(mixed ^ mixed >> 16);
@@ -154,7 +154,7 @@ UNUSED static void pattern_fill(void *block, size_t from, size_t to, size_t seed
 	for (size_t i = from; i < to; i++) bytes[i] = pattern_byte(seed, i);
 }
 
-// The first place below `size` whose byte is wrong, or `size`.
+// Returns the first place below `size` with a wrong byte, or `size`.
 UNUSED static size_t pattern_end(const void *block, size_t size, size_t seed) {
 	const unsigned char *bytes = block;
 	size_t i = 0;
@@ -168,7 +168,7 @@ UNUSED static size_t pattern_end(const void *block, size_t size, size_t seed) {
 		CHECK_THAT(end_ == (size), "block of %zu bytes is damaged at %zu", (size_t)(size), end_); \
 	} while (0)
 
-// Waits for a child, at most `seconds`; a child that takes longer is killed. Gives its wait status, or -1 for a hang.
+// Waits for a child, at most `seconds`; kills one that takes longer. Returns its wait status, or -1 for a hang.
 UNUSED static int await_child(pid_t child, long seconds) {
 	struct timespec begin, now, pause = {0, 100000};
 	clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -188,17 +188,17 @@ UNUSED static int await_child(pid_t child, long seconds) {
 	}
 }
 
-// Whether qemu's user mode runs the program: it has no seccomp to ask about, keeps no limits, and spends mappings of its own.
+// Whether qemu's user mode runs the program: it has no seccomp, enforces no limits, and uses mappings of its own.
 UNUSED static int is_emulated(void) {
 	return getenv("ALLOGRAFT_TEST_EMULATED") || (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == -1 && errno == EINVAL);
 }
 
-// How long a child may take before it counts as hanging: a net, far above what it takes on a machine that others load.
+// The seconds after which a child counts as hanging: far more than it takes on a loaded machine.
 UNUSED static long patience(void) {
 	return setting("ALLOGRAFT_HANG_SECONDS", 60);
 }
 
-// Checks that a child did what it should and left with `code`.
+// Checks that a child exits with `code`.
 UNUSED static void expect_exit(pid_t child, int code, const char *what) {
 	CHECK(child > 0);
 	int status = await_child(child, patience());
@@ -207,8 +207,8 @@ UNUSED static void expect_exit(pid_t child, int code, const char *what) {
 	CHECK_THAT(WEXITSTATUS(status) == code, "%s: the child left with %d, not %d", what, WEXITSTATUS(status), code);
 }
 
-// Runs `what` in a child, where nothing but its own failures may be printed: a failure's words go to the real stderr,
-// whatever else is printed into a pipe.
+// Runs `what` in a child, which must print nothing but its own failures. Failures go to the real stderr, all other
+// output into a pipe.
 UNUSED static void expect_silence(const char *what, void (*run)(void)) {
 	enum { SILENT_CODE = 3 };
 	static char text[200];
@@ -227,12 +227,12 @@ UNUSED static void expect_silence(const char *what, void (*run)(void)) {
 	close(ends[0]), close(ends[1]);
 }
 
-// How much of this process's own memory (what it may write) is resident, in bytes; 0 where /proc is missing. Asks about each
-// mapping instead of reading /proc/self/statm, which under an emulator counts the emulator.
+// Returns how much of this process's own writable memory is resident, in bytes; 0 if /proc is missing. It asks about
+// each mapping instead of reading /proc/self/statm, which under an emulator counts the emulator.
 UNUSED static size_t resident_bytes(void) {
 	static char text[1 << 16];
 	static unsigned char pages[1 << 14];
-	// An emulator that pretends to have larger pages still tells of those of the system below it, of 4 KiB.
+	// An emulator with larger pages reports residency in the underlying system's pages of 4 KiB.
 	size_t page = is_emulated() ? 4096 : (size_t)sysconf(_SC_PAGESIZE), resident = 0, kept = 0;
 	int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	if (file < 0) return 0;
@@ -243,7 +243,8 @@ UNUSED static size_t resident_bytes(void) {
 			unsigned long from, to;
 			char access[5];
 			if (sscanf(line, "%lx-%lx %4s", &from, &to, access) != 3 || access[1] != 'w') continue;
-			// By what is left at most: a 32-bit process's stack ends less than a step below the greatest address.
+			// A step is at most the rest of the mapping: a 32-bit process's stack ends less than a step below the greatest
+			// address.
 			for (size_t step = sizeof pages * page, length; from < to; from += length) {
 				length = to - from < step ? to - from : step;
 				if (mincore((void *)from, length, pages)) continue;
@@ -256,9 +257,10 @@ UNUSED static size_t resident_bytes(void) {
 	return resident;
 }
 
-// Whether memory grew by more than `allowed` from `base` bytes to `now`. Whoever asks goes on with as much work and asks again:
-// a leak grows with every batch, a cache is full at some time, however little of it was filled when somebody first looked. So
-// it fails only when it is so BATCHES times in a row, and no figure of one moment decides, nor how busy the machine was then.
+// Whether memory grew by more than `allowed`, from `base` bytes to `now`. While it returns 1, the caller does as
+// much work again and calls it again. A leak grows with every batch; a cache is full at some time, however empty it
+// was at first. So the check fails only after BATCHES times in a row: neither a single figure nor a busy machine
+// decides.
 UNUSED static int grows(const char *with, size_t base, size_t now, size_t allowed) {
 	enum { BATCHES = 3 };
 	static int batches;

@@ -15,7 +15,7 @@ static void *thread(void *unused) {
 	return strdup("from a thread");
 }
 
-// Before every other constructor, so perhaps before one of the allocator's own.
+// This runs before every other constructor, perhaps even before one of the allocator's own.
 __attribute__((constructor(101))) static void construct_first(void) {
 	first = malloc(50);
 	CHECK(first && is_aligned(first, 16));

@@ -32,7 +32,7 @@ static void *exit_from_thread(void *unused) {
 	exit(CODE);
 }
 
-// main's thread has ended, and those that allocate are not there in this way: the process ends with this one, with 0.
+// main's thread has ended, and no other threads allocate in this case. The process ends with this thread, with 0.
 static void *end_last(void *unused) {
 	CHECK(pthread_join(main_thread, 0) == 0);
 	free(malloc(5000));
@@ -53,7 +53,7 @@ static void use_late(void) {
 static void exit_at_once(void) { _exit(CODE); }
 __attribute__((destructor)) static void destruct(void) { if (kept) use_late(); }
 
-// The re-executed program: ends in the way that `name` says.
+// Runs in the re-executed program: ends it in the way that `name` says.
 static int end(const char *name) {
 	pthread_t threads[THREADS];
 	kept = strdup("kept");
@@ -84,7 +84,7 @@ static int end(const char *name) {
 	FAIL("no way to end is called %s", name);
 }
 
-// What a process ended with, and what it wrote to stderr.
+// The end of a process, and its output on stderr.
 struct outcome {
 	int status;
 	size_t length;
@@ -130,13 +130,13 @@ int main(int argc, char **argv) {
 				const char *name = ways[i];
 				int killed = !strcmp(name, "abort") ? SIGABRT : !strcmp(name, "kill") ? SIGKILL : 0;
 				int signal_number = WIFSIGNALED(outcome.status) ? WTERMSIG(outcome.status) : 0;
-				// Which one is the machine's own choice.
+				// The signal depends on the architecture.
 				if (!strcmp(name, "trap")) killed = signal_number ? signal_number : -1;
 				int code = strcmp(name, "last-thread") ? CODE : 0;
 				CHECK_THAT(signal_number == killed && (killed || WEXITSTATUS(outcome.status) == code),
 				           "%s%s: signal %d, code %d; it said: %s", name, with ? " with statistics" : "", signal_number,
 				           WEXITSTATUS(outcome.status), outcome.said);
-				// Nothing but whole lines of a report, and none without the variable.
+				// The output must be whole lines of a report, and none without the variable.
 				CHECK_THAT(with || !outcome.length, "%s: the allocator printed: %s", name, outcome.said);
 				for (char *line = outcome.said; *line;) {
 					char *rest = strchr(line, '\n');

@@ -6,11 +6,11 @@ extern void *pvalloc(size_t) __attribute__((weak)); // not in stock musl
 extern int malloc_trim(size_t) __attribute__((weak)); // glibc's, not in stock musl
 extern int mallopt(int, int) __attribute__((weak));
 
-enum { UNIT = 16 }; // what musl and glibc promise on 64-bit
+enum { UNIT = 16 }; // the alignment that musl and glibc promise on 64-bit
 
 static uint64_t state = 1;
 
-// A block that just came: not null, aligned, big enough, writable to the end of its usable size.
+// Checks a new block: not null, aligned, big enough, writable to the end of its usable size.
 static void check_block(void *block, size_t size, size_t alignment) {
 	CHECK(block != 0);
 	CHECK_THAT(is_aligned(block, alignment), "block of %zu bytes at %p is not aligned to %zu", size, block, alignment);
@@ -60,7 +60,7 @@ static void size_zero(void) {
 	for (size_t i = 0; i < LENGTH(blocks); i++) free(blocks[i]);
 }
 
-// Many blocks at once; each of 1 to 8 bytes is where allocators like to save the alignment.
+// Many blocks at once. For blocks of 1 to 8 bytes, allocators like to save the alignment.
 static void alignment_of_small(void) {
 	static void *blocks[4][8][200];
 	for (int round = 0; round < 3; round++) {
@@ -120,7 +120,7 @@ static void zeroing(void) {
 	} while (0)
 
 static void huge(void) {
-	// Beyond any address space, or on 32-bit beyond the half of it; the last are the greatest of all.
+	// Sizes beyond any address space, or on 32-bit beyond half of it; the last ones are the greatest of all.
 	static const size_t all[] = {
 #if SIZE_MAX > UINT32_MAX
 		(size_t)1 << 48, (size_t)1 << 57, (size_t)1 << 62, PTRDIFF_MAX - 65536, PTRDIFF_MAX - 4096, PTRDIFF_MAX - 16,
@@ -154,7 +154,7 @@ static void huge(void) {
 			}
 		}
 	}
-	// On 32-bit a quarter of the address space may be free.
+	// On 32-bit, a quarter of the address space may be free.
 	if (SIZE_MAX > UINT32_MAX) CHECK_NO_MEMORY(memalign(SIZE_MAX / 4 + 1, 64));
 	CHECK_NO_MEMORY(aligned_alloc(SIZE_MAX / 2 + 1, 1));
 	CHECK_NO_MEMORY(aligned_alloc(SIZE_MAX / 2 + 1, SIZE_MAX));
@@ -165,7 +165,7 @@ static void huge(void) {
 }
 
 static void overflow(void) {
-	// Products that wrap: to nothing, to little, to a lot.
+	// Products that overflow: to zero, to a small number, to a large one.
 	const size_t root = (size_t)1 << sizeof(size_t) * 4;
 	const size_t all[][2] = {{SIZE_MAX / 16 + 1, 16}, {16, SIZE_MAX / 16 + 2}, {SIZE_MAX / 2 + 1, 2},
 							 {SIZE_MAX, SIZE_MAX},    {SIZE_MAX, 2},           {root, root},
@@ -184,7 +184,7 @@ static void overflow(void) {
 	free(block);
 }
 
-// Requests that cannot be met print nothing: neither a warning nor a report.
+// Requests that cannot be met must print nothing: neither a warning nor a report.
 static void silence(void (*part)(void)) {
 	int ends[2], kept_out = dup(1), kept_err = dup(2);
 	char text[200];
@@ -200,7 +200,7 @@ static void silence(void (*part)(void)) {
 }
 
 static void reallocation(void) {
-	// One block, up and down; the contents that both sizes have are kept.
+	// One block grows and shrinks; the contents up to the smaller size are kept.
 	unsigned char *block = 0;
 	size_t size = 0;
 	for (long i = 0; i < scaled(1500); i++) {
@@ -214,7 +214,7 @@ static void reallocation(void) {
 	}
 	free(block);
 
-	// By small steps, with neighbours, so that growing in place and moving both happen.
+	// Blocks grow by small steps next to others, so that both growing in place and moving happen.
 	unsigned char *grown[32] = {0};
 	for (size_t before = 0, target = 1; target < 3000; before = target, target += 1 + target / 8)
 		for (size_t i = 0; i < LENGTH(grown); i++) {
@@ -225,7 +225,7 @@ static void reallocation(void) {
 		}
 	for (size_t i = 0; i < LENGTH(grown); i++) free(grown[i]);
 
-	// Shrinking keeps the start and gives a block that is still good.
+	// Shrinking keeps the start, and the block stays usable.
 	for (size_t from = 16; from <= (size_t)2 << 20; from *= 4) {
 		block = malloc(from);
 		CHECK(block);
@@ -238,7 +238,7 @@ static void reallocation(void) {
 		free(block);
 	}
 
-	// realloc to nothing gives a block, as musl does it, and frees the old one.
+	// realloc to size 0 returns a block, as musl's does, and frees the old one.
 	for (int i = 0; i < 100; i++) {
 		block = realloc(malloc(i % 2 ? 50 : 200000), 0);
 		CHECK(block && is_aligned(block, UNIT));
@@ -285,7 +285,7 @@ static void alignments(void) {
 					CHECK_PATTERN(moved, all[i] / 2 + 1, i);
 					blocks[1][i] = moved;
 				}
-				// What was aligned comes back as plain memory, which calloc has to clear.
+				// Memory of aligned blocks comes back in plain blocks, which calloc has to clear.
 				for (size_t i = 0; i < LENGTH(all); i++) {
 					free(blocks[1][i]);
 					unsigned char *plain = calloc(1, all[i] + 1);
@@ -348,7 +348,8 @@ static void frees(void) {
 	CHECK(errno == 4242);
 }
 
-// What programs written for glibc call: answers as malloc_trim(3) and mallopt(3) say, errno left alone, and no block harmed.
+// Functions for programs written for glibc: they return what malloc_trim(3) and mallopt(3) say, leave errno alone,
+// and harm no block.
 static void of_glibc(void) {
 	enum { COUNT = 4000, SIZE = 1000, PARAMETERS = 8 };
 	static unsigned char *blocks[COUNT];

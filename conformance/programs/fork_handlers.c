@@ -53,7 +53,7 @@ static void *work(void *argument) {
 
 int main(void) {
 	check_begin();
-	// One level before the first allocation, so that an allocator which registers handlers of its own comes between.
+	// One level is registered before the first allocation, so that handlers of the allocator's own come in between.
 	CHECK(pthread_atfork(prepare_0, parent_0, child_0) == 0);
 	free(malloc(10));
 	CHECK(pthread_atfork(prepare_1, parent_1, child_1) == 0);

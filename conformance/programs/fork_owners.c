@@ -7,8 +7,8 @@
 
 enum { WORKERS = 2, FORKERS = 3, SLOTS = 24, LEFT = 16, CHILD_CODE = 7 };
 
-// Growth that is allowed: caches that fill up, and at most this much for each fork. mimalloc3 keeps 72 to 120 MB at any number
-// of forks.
+// Permitted growth: caches that fill up, and at most this much for each fork. mimalloc3 keeps 72 to 120 MB at any
+// number of forks.
 enum { ALLOWED = 96 << 20, ALLOWED_EACH = 8 << 10 };
 
 struct block {
@@ -16,8 +16,8 @@ struct block {
 	unsigned char bytes[];
 };
 
-static _Atomic(struct block *) held[WORKERS + FORKERS][SLOTS]; // by thread; null while its owner is at it
-static _Atomic(struct block *) left[LEFT];                     // by threads that have ended
+static _Atomic(struct block *) held[WORKERS + FORKERS][SLOTS]; // by thread; null while its owner uses it
+static _Atomic(struct block *) left[LEFT];                     // blocks of threads that have ended
 static atomic_int stop, at_exit_code;
 static atomic_long forks_done;
 
@@ -43,7 +43,7 @@ static void discard(struct block *block) {
 	free(block);
 }
 
-// One block of a thread's own is replaced, moved or released.
+// Replaces, resizes or frees one of the thread's own blocks.
 static void step(_Atomic(struct block *) *slots, uint64_t *state) {
 	_Atomic(struct block *) *slot = &slots[next_random(state) % SLOTS];
 	struct block *block = atomic_exchange(slot, 0);
@@ -70,7 +70,7 @@ static void *worker(void *argument) {
 	return 0;
 }
 
-// Ends at once; what it allocated stays.
+// Allocates a few blocks, leaves them, and ends.
 static void *brief(void *argument) {
 	uint64_t state = (uintptr_t)argument + 5;
 	leave(&state);
@@ -90,7 +90,8 @@ static void at_exit(void) {
 	if (at_exit_code) _exit(at_exit_code);
 }
 
-// What every other thread had, and those that ended before, is released, some of it on a thread of the child's own.
+// Frees blocks that other threads had, and blocks of threads that ended before, some of them on a thread of the
+// child's own.
 static void child(uint64_t *state, size_t self, long number) {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	pthread_t thread;
@@ -101,7 +102,7 @@ static void child(uint64_t *state, size_t self, long number) {
 	CHECK(pthread_create(&thread, 0, child_thread, (void *)number) == 0);
 	for (int i = 0; i < 60; i++) step(held[0], state);
 	if (number % 16 == 0) {
-		pid_t next = fork(); // again out of a process with two threads, with blocks of three generations
+		pid_t next = fork(); // a second fork, from a process with two threads and blocks of three generations
 		CHECK(next >= 0);
 		if (next == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -122,14 +123,14 @@ static void *forker(void *argument) {
 	for (long i = 1; i <= forks; i++) {
 		pthread_t thread;
 		for (int j = 0; j < 30; j++) step(held[self], &state);
-		// It may end before, during or after the fork.
+		// The thread may end before, during or after the fork.
 		CHECK(pthread_create(&thread, 0, brief, (void *)(i * FORKERS + (long)self)) == 0);
 		pid_t process = fork();
 		CHECK(process >= 0);
 		if (process == 0) {
 			child(&state, self, i);
 			if (i % 5) _exit(CHILD_CODE);
-			// The thread that forked is the child's only one: when it ends as a thread, the process ends too.
+			// The forking thread is the child's only one: when it ends, the process ends too.
 			at_exit_code = CHILD_CODE;
 			pthread_exit(0);
 		}

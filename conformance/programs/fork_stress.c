@@ -13,10 +13,10 @@ struct block {
 	unsigned char bytes[];
 };
 
-static _Atomic(struct block *) boxes[BOXES]; // blocks without an owner: whoever takes one frees it
+static _Atomic(struct block *) boxes[BOXES]; // blocks without an owner: the thread that takes one frees it
 static atomic_int stop;
 
-// Only the ends are touched, so that a child has few pages to copy.
+// Writes only the ends, so that a child has few pages to copy.
 static void mark(struct block *block, size_t size, size_t seed) {
 	CHECK(block && is_aligned(block, 16));
 	block->size = size, block->seed = seed;
@@ -94,7 +94,7 @@ static void *brief(void *argument) {
 	return 0;
 }
 
-// Threads that begin and end all the time.
+// Starts and ends threads all the time.
 static void *breeder(void *argument) {
 	for (uintptr_t i = 1; !stop; i++) {
 		pthread_t threads[2];
@@ -114,7 +114,8 @@ static void at_exit(void) {
 	some_work(99, 20);
 }
 
-// Every size class that matters once, then random work; what the parent's threads had left goes first.
+// Allocates each important size class once, then does random work. First it frees what the parent's threads had
+// left.
 static void child(long number) {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	static const size_t sizes[] = {8, 100, 1000, 10000, 100000, 400000, 2 << 20};
@@ -129,7 +130,7 @@ static void child(long number) {
 	some_work((uint64_t)number, 60);
 	CHECK(pthread_create(&thread, 0, child_thread, (void *)number) == 0);
 	if (number % 64 == 0) {
-		pid_t next = fork(); // with a thread of the child at work
+		pid_t next = fork(); // while a thread of the child works
 		CHECK(next >= 0);
 		if (next == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -100,12 +100,13 @@ static void work(int rounds) {
 	}
 }
 
-// Does not end while the process forks: pthread_exit takes musl's list of threads and then dlerror's lock, fork takes them
-// the other way round, so that a thread with a message of dlerror's can stop both for ever (seen in stock 1.2.3).
+// This does not end while the process forks. pthread_exit takes musl's list of threads and then dlerror's lock, and
+// fork takes them the other way round, so a thread with a message of dlerror's can block both forever (seen in stock
+// 1.2.3).
 static void *keep_working(void *unused) {
 	while (!forked) {
 		work(5);
-		usleep(2000); // this heap never takes anything back
+		usleep(2000); // this heap never reuses memory
 	}
 	return unused;
 }
@@ -117,7 +118,7 @@ int main(void) {
 	CHECK(ours(copy));
 	free(copy);
 
-	// What libc has in files of their own calls what the program brings.
+	// Functions that libc has in members of their own call the program's functions.
 	void *array = reallocarray(0, 10, 20), *page = valloc(100);
 	CHECK_THAT(ours(array), "reallocarray does not call this program's realloc");
 	array = reallocarray(array, 20, 20);

@@ -43,14 +43,14 @@ int main(void) {
 			free(block);
 		}
 
-	// Up and down in doubling steps.
+	// Grows and shrinks in doubling steps.
 	size_t size = 0;
 	unsigned char *block = 0;
 	for (size_t target = MIB; target <= 128 * MIB; target *= 2) block = resize(block, &size, target + 5, 1);
 	for (size_t target = 64 * MIB; target >= 1000; target /= 3) block = resize(block, &size, target, 1);
 	free(block);
 
-	// Several at once, at random.
+	// Several blocks at once, at random.
 	unsigned char *blocks[6] = {0};
 	size_t sizes[6] = {0};
 	for (long i = 0; i < scaled(150); i++) {

@@ -25,7 +25,7 @@ extern char **environ;
 
 static char folder[100]; // a folder of our own, or empty
 
-// A block that libc gave: it is the allocator's, so its size is known, it can be resized, and it goes back.
+// A block from libc comes from the allocator: its size is known, and it can be resized and freed.
 static void give_back(void *block, size_t size) {
 	CHECK(block && is_aligned(block, 16));
 	CHECK_THAT(malloc_usable_size(block) >= size, "usable size %zu below %zu", malloc_usable_size(block), size);
@@ -96,7 +96,7 @@ static void lines(void) {
 	}
 	CHECK(getline(&line, &room, file) == -1 && feof(file));
 	give_back(line, room);
-	// A block of ours to start with, which has to grow.
+	// The buffer is a block of the program's at first, and has to grow.
 	rewind(file);
 	line = malloc(room = 1);
 	CHECK(getdelim(&line, &room, 'x', file) > 0);
@@ -327,7 +327,7 @@ static void semaphores(void) {
 	}
 }
 
-// The threads that do the work have stacks of a few KiB, and free on them.
+// The working threads have stacks of a few KiB, and free blocks on them.
 static void asynchronous(void) {
 	enum { FILES = 10, PARTS = 8, PART = 500 };
 	static char out[FILES][PARTS][PART], in[FILES][PARTS][PART];
@@ -382,7 +382,7 @@ static void exit_handlers(void) {
 	expect_exit(child, 9, "100 atexit handlers in reverse order");
 }
 
-// A compiled time zone of one type: hours:minutes east of Greenwich, and a rule for the time after.
+// Writes a compiled time zone with one type: hours:minutes east of Greenwich, and a rule for the time after.
 static void write_zone(const char *path, int seconds, const char *rule) {
 	unsigned char head[44] = "TZif2", body[10] = {0};
 	head[39] = 1, head[43] = 4; // one type, four bytes of names
@@ -408,7 +408,7 @@ static void zones(void) {
 		setenv("TZ", "EST5EDT,M3.2.0,M11.1.0", 1), check_hour(7, 0);
 		setenv("TZ", "<+03>-3", 1), check_hour(15, 0);
 		setenv("TZ", "UTC0", 1), check_hour(12, 0);
-		// Names of growing length: what tzset keeps has to grow with them.
+		// The names grow, so the memory that tzset keeps has to grow with them.
 		snprintf(name, sizeof name, "<%0*d>-2", 4 + round * 6, 7);
 		setenv("TZ", name, 1), check_hour(14, 0);
 		if (folder[0]) {
@@ -513,7 +513,7 @@ static void conversions(void) {
 	CHECK(iconv_open("NO-SUCH-CODE", "UTF-8") == (iconv_t)-1);
 }
 
-// There may be no /etc/passwd here; what matters is that the calls come back.
+// There may be no /etc/passwd here; what matters is that the calls return.
 static void accounts(void) {
 	struct passwd *user = getpwnam("root");
 	if (user) CHECK(!strcmp(user->pw_name, "root"));

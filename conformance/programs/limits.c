@@ -7,7 +7,8 @@
 
 enum { ROOM = 64 << 20, MOST = 80 << 20, THREADS = 12 };
 
-// Takes blocks of one size until there are no more (or enough), touches each, frees all. Gives how many there were.
+// Allocates blocks of one size until there are no more (or enough), touches each, and frees all. Returns their
+// number.
 static size_t exhaust(size_t size) {
 	size_t count = 0;
 	void **last = 0;
@@ -24,7 +25,7 @@ static size_t exhaust(size_t size) {
 		count++;
 	}
 	if (last) {
-		// Growing what is there fails as cleanly, and loses nothing.
+		// A realloc that cannot grow a block fails as cleanly, and loses nothing.
 		void **before = last, *link = *last;
 		errno = 0;
 		void **moved = realloc(last, MOST);
@@ -62,7 +63,7 @@ static void limited(int resource) {
 	}
 	for (long round = 0; round < scaled(3); round++)
 		for (size_t i = 0; i < LENGTH(sizes); i++) {
-			// What was freed can be had again at once; in other sizes only if the allocator can join pieces.
+			// Freed memory can be used again at once; for other sizes only if the allocator can join pieces.
 			size_t first = exhaust(sizes[i]), again = exhaust(sizes[i]);
 			CHECK_THAT(!first || again, "no block of %zu bytes after %zu were freed", sizes[i], first);
 		}

@@ -26,7 +26,8 @@ static void drop(size_t i) {
 	many[i] = 0;
 }
 
-// As many large blocks as an allocator may want mappings for; released so that what is left lies in pieces.
+// Allocates as many large blocks as an allocator may want mappings for, and frees them so that the rest is in
+// pieces.
 static void large_blocks(void) {
 	size_t count = (size_t)scaled(COUNT), got = 0;
 	many = calloc(count, sizeof *many);
@@ -36,7 +37,7 @@ static void large_blocks(void) {
 		many[i] = fresh(i, LARGE + i % 5 * 1000);
 		got += many[i] != 0;
 	}
-	// Pages without access around each block make it two mappings or three.
+	// With pages without access around it, each block takes two or three mappings.
 	CHECK_THAT(got >= count / 3, "only %zu of %zu large blocks", got, count);
 	if (got < count) NOTE("the limit of mappings comes before 70,000 large blocks: ENOMEM\n");
 	for (size_t i = 0; i < count; i += 2) drop(i);
@@ -51,7 +52,8 @@ static void large_blocks(void) {
 	free(many);
 }
 
-// Blocks of every size in a process that has no mapping left, where giving back a part of one fails as well.
+// Uses blocks of every size in a process at its limit of mappings, where unmapping a part of a mapping fails as
+// well.
 static void use_at_limit(uint64_t *state) {
 	static const size_t sizes[] = {20, 300, 3000, 20000, 100000, 200000, 1 << 20, 5 << 20};
 	for (long step = 0; step < scaled(6000); step++) {
@@ -71,7 +73,8 @@ static void use_at_limit(uint64_t *state) {
 
 static void at_limit(void) {
 	uint64_t state = 4;
-	// Every page of its own kind, so that no two are one mapping, until the system has enough of them.
+	// Neighbouring pages have different access, so that they do not merge into one mapping, until the system refuses
+	// more.
 	size_t pages = 1 << 20, made = 0;
 	unsigned char *field = mmap(0, pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (field == MAP_FAILED) {
@@ -88,7 +91,7 @@ static void at_limit(void) {
 	use_at_limit(&state);
 	CHECK(munmap(field, pages * PAGE) == 0);
 
-	// There is room again: nothing may fail any more.
+	// There is room again: no request may fail any more.
 	for (size_t i = 0; i < BLOCKS; i++) {
 		drop(i);
 		many[i] = fresh(i, i % 10 * 30000 + 16);
@@ -100,7 +103,7 @@ static void at_limit(void) {
 
 int main(void) {
 	check_begin();
-	// Each block is touched at its begin; huge pages would make that all of its memory.
+	// Each block is touched at its beginning; with huge pages, all of it would become resident.
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	if (is_emulated()) {
 		NOTE("under an emulator the limit of mappings is the emulator's own: not tried\n");

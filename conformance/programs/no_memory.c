@@ -16,7 +16,8 @@ enum { MAP_CALL = SYS_mmap2 };
 enum { MAP_CALL = SYS_mmap };
 #endif
 
-// As the system does by itself: at a limit, without overcommit, at the limit of mappings, for locked memory (mlockall).
+// The refusals of a real system: at a limit, without overcommit, at the limit of mappings, for locked memory
+// (mlockall).
 static const struct refusal {
 	const char *what;
 	int error;
@@ -38,7 +39,7 @@ static const struct refusal *refusal;
 static pthread_barrier_t barrier;
 static int warm;
 
-// For every thread, from now on, for good.
+// Installs the filter for every thread, permanently.
 static int refuse(void) {
 	struct sock_filter code[20];
 	unsigned short length = 0, count = 0;
@@ -48,7 +49,7 @@ static int refuse(void) {
 		code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)refusal->calls[i],
 		                                              (unsigned char)(count - i), 0);
 	code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-	// The length is the second argument of all of them but brk; the lower half of it comes first.
+	// The length is the second argument of all calls but brk. Its lower half comes first.
 	code[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1]));
 	code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, refusal->from, 1, 0);
 	code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
@@ -91,7 +92,7 @@ static void *work(void *argument) {
 		size_t alignment = (size_t)64 << next_random(&state) % 8;
 		block = kind == 1 ? calloc(1, size) : kind == 2 ? aligned_alloc(alignment, size) : malloc(size);
 		if (!block) CHECK_THAT(errno == ENOMEM, "errno %d, not ENOMEM", errno);
-		// What the system did not take back when it was asked to is still there, and is not zero.
+		// Memory that the system refused to take back is still there, and is not zero.
 		for (size_t at = 0; block && kind == 1 && at < size; at++)
 			CHECK_THAT(!block[at], "calloc's block of %zu bytes is not zero at %zu", size, at);
 		blocks[i] = block;
@@ -128,7 +129,7 @@ static void refused(void) {
 	for (size_t i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], 0) == 0);
 	exhaust();
 	work(0);
-	// A thread of its own may be refused, too; if not, it works as the others do.
+	// The thread itself may be refused, too; if not, it works like the others.
 	pthread_t thread;
 	if (pthread_create(&thread, 0, work, 0) == 0) CHECK(pthread_join(thread, 0) == 0);
 }

@@ -7,10 +7,10 @@
 
 enum { LINES = 2, QUEUE = 2048, PHASES = 16 };
 
-// Growth that is allowed: what the sizes of the moment need beside those of before.
+// Permitted growth: the memory for the current sizes in addition to that of earlier ones.
 enum { ALLOWED = 64 << 20 };
 
-// Blocks at least in each half of the time: a leak of all of them is several times ALLOWED.
+// The least number of blocks in each half of the time. A leak of all of them is several times ALLOWED.
 enum { HALF = 160000 };
 
 struct item {
@@ -19,7 +19,7 @@ struct item {
 	unsigned char bytes[];
 };
 
-// One allocates, one resizes some of what comes by, one frees.
+// One thread allocates, one resizes some of the passing blocks, one frees.
 static struct line {
 	_Alignas(64) _Atomic size_t made, moved, freed;
 	struct item *items[QUEUE];
@@ -40,7 +40,7 @@ static void mark(struct item *item, size_t size, size_t number) {
 	if (size > sizeof *item) item->bytes[0] = item->bytes[size - sizeof *item - 1] = (unsigned char)number;
 }
 
-// A window of sizes that moves: 16 times as large every few thousand blocks, and back.
+// A moving window of sizes: 16 times as large after a few thousand blocks, and back.
 static size_t size_of(uint64_t *state, size_t number) {
 	size_t phase = number / 5000 % PHASES, step = phase < PHASES / 2 ? phase : PHASES - 1 - phase;
 	size_t low = (size_t)16 << step;
@@ -101,7 +101,8 @@ static long milliseconds(void) {
 
 static size_t passed(void) { return lines[0].freed + lines[1].freed; }
 
-// Lets some time pass, and at least so many blocks be passed on, however busy the machine is. Gives the most that was resident.
+// Lets some time pass, and at least so many blocks be passed on, however busy the machine is. Returns the greatest number
+// of resident bytes.
 static size_t watch(long length, size_t blocks) {
 	long begin = milliseconds();
 	size_t most = 0, from = passed();
@@ -125,8 +126,9 @@ int main(void) {
 	}
 	size_t half = (size_t)scaled(HALF), begun;
 	watch(length / 10, half / 10);
-	// The most that is resident in the first half, after a start, and the most in the second, which goes on until as many blocks
-	// have passed: a leak grows with these, not with the time. Then in shorter parts, if need be.
+	// Compares the greatest resident size in the first half, without the start, with that in the second. A leak grows with
+	// the blocks and not with the time, so the second half lasts until as many blocks have passed. Then in shorter parts,
+	// if need be.
 	begun = passed();
 	size_t early = watch(length / 2 - length / 10, half), late = watch(length / 2, passed() - begun);
 	if (getenv("ALLOGRAFT_FIGURES")) NOTE("%zu blocks in %ld ms\n", passed(), length);

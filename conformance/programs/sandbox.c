@@ -15,7 +15,7 @@
 enum { THREADS = 3, SLOTS = 60, DONE = 9, CALLS = 512, MARK = 100000, TASKS = 64 };
 
 #define CALL(name) {SYS_##name, #name}
-// What every donor may need once the program runs; docs/system-calls.md has them by donor.
+// The calls that a donor may make once the program runs; docs/system-calls.md lists them by donor.
 static const struct call {
 	int number;
 	const char *name;
@@ -35,7 +35,7 @@ static const struct call {
 #endif
 };
 
-// Others that have names here; the rest is told by number.
+// Other calls that have names here; all others are printed by number.
 static const struct call named[] = {
 	CALL(execve), CALL(openat), CALL(read), CALL(close), CALL(readlinkat), CALL(faccessat), CALL(set_tid_address),
 	CALL(gettid), CALL(getpid), CALL(tkill), CALL(ioctl), CALL(writev), CALL(wait4), CALL(sysinfo),
@@ -49,12 +49,12 @@ static const struct call named[] = {
 #endif
 };
 
-static atomic_int telling; // whether a supervisor wants to know where the calls come from
+static atomic_int telling; // whether a supervisor records the places of calls
 
 enum place { AT_START, IN_FAMILY, AT_THREAD_END, AROUND_FORK, ELSEWHERE, PLACES };
 static const char *const places[] = {"at the start", "in the family", "at a thread's end", "around fork"};
 
-// The supervisor sees these calls, which no system has, go by.
+// The supervisor recognises these calls, which do not exist on any system.
 static void be(enum place place) {
 	if (telling) syscall(MARK + (int)place);
 }
@@ -91,7 +91,7 @@ static void exercise(void) {
 	be(ELSEWHERE);
 }
 
-// Everything but what is on the list gets `otherwise`.
+// Installs a filter. Every call that is not on the list gets `otherwise`.
 static int filter(unsigned otherwise, unsigned flags, const struct call *calls, size_t count) {
 	struct sock_filter code[LENGTH(allowed) + 4];
 	unsigned short length = 0;
@@ -119,11 +119,11 @@ static int is_allowed(int number) {
 }
 
 extern char **environ;
-static int listener; // the child shares its descriptors until it executes
+static int listener; // the child shares its descriptors until its exec
 
 static int start_told(void *argument) {
 	char *arguments[] = {argument, "told", 0};
-	// The parent has the number, and waits for a first call.
+	// The parent knows the number already, and waits for a first call.
 	int got = filter(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER, 0, 0);
 	if (got != listener) syscall(SYS_exit, 1);
 	execve("/proc/self/exe", arguments, environ);
@@ -131,11 +131,11 @@ static int start_told(void *argument) {
 	return 1;
 }
 
-// Runs this program anew and notes each call that its threads make, by place.
+// Runs this program again, and records each call of its threads by place.
 static int tell(char *self, unsigned char seen[PLACES][CALLS]) {
 	static char stack[64 << 10] __attribute__((aligned(16)));
 	struct { pid_t task; enum place place; } tasks[TASKS] = {0};
-	// The lowest free number is the one that the listener will get.
+	// The listener will get the lowest free number.
 	listener = dup(2);
 	CHECK(listener >= 0 && close(listener) == 0);
 	pid_t process = clone(start_told, stack + sizeof stack, CLONE_FILES | SIGCHLD, self);
@@ -182,7 +182,7 @@ static void told(void) {
 	_exit(DONE);
 }
 
-// One line for each place, in the order of the system's numbers.
+// Prints one line for each place, in the order of the system's numbers.
 static void print_calls(unsigned char seen[PLACES][CALLS]) {
 	for (int place = 0; place < ELSEWHERE; place++) {
 		char line[500];

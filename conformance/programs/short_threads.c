@@ -6,10 +6,10 @@
 
 enum { THREADS = 20000, ALIVE = 8, BLOCKS = 40, BOXES = 64 };
 
-// Growth that is allowed after the first threads: caches that fill up slowly, and at most this much for each one.
+// Permitted growth after the first threads: caches that fill up slowly, and at most this much for each thread.
 enum { ALLOWED = 32 << 20, ALLOWED_EACH = 256 };
 
-static _Atomic(unsigned char *) boxes[BOXES]; // blocks that a thread left for another one to free
+static _Atomic(unsigned char *) boxes[BOXES]; // blocks that one thread leaves and another frees
 
 static void discard(unsigned char *block) {
 	if (!block) return;
@@ -38,7 +38,7 @@ static void *work(void *argument) {
 	return 0;
 }
 
-// As many threads. Gives what was resident when the `first` of them had ended.
+// Starts and ends `count` threads. Returns the resident bytes after the `first` of them had ended.
 static size_t churn(long count, long first) {
 	size_t base = 0;
 	pthread_t alive[ALIVE];

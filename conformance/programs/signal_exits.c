@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/time.h>
 
-// musl's exit, quick_exit and abort take no lock of the allocator's; fork() does, so it is not tried here.
+// musl's exit, quick_exit and abort take none of the allocator's locks. fork() does, so it is not tried here.
 static const char *const ways[] = {"_exit",      "exit", "quick_exit", "abort",
                                    "siglongjmp", "another thread's exit", "SIGKILL"};
 enum { BY_EXIT_NOW, BY_EXIT, BY_QUICK_EXIT, BY_ABORT, BY_JUMP, BY_OTHER, BY_KILL, WAYS, CODE = 33 };
@@ -27,7 +27,7 @@ static void handle(int signal_number) {
 	case BY_KILL: raise(SIGKILL); break;
 	case BY_OTHER: asked = 1;
 	}
-	// The thread that was interrupted stays inside malloc until the other one has ended the process.
+	// The interrupted thread stays inside malloc until the other one has ended the process.
 	for (;;) pause();
 }
 

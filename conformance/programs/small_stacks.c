@@ -7,8 +7,8 @@
 
 enum { DEFAULT_STACK = 128 << 10, FIELD = 1 << 20, FILL = 0xa5, ROUNDS = 4 };
 
-// The deepest that a call may reach below its caller: an eighth of the default stack, so that programs which measured
-// theirs with musl's malloc keep most of it.
+// The greatest depth of a call below its caller: an eighth of the default stack, so that a program whose stacks were
+// sized with musl's malloc keeps most of theirs.
 enum { DEEPEST = 16 << 10 };
 
 static void *shared[64];
@@ -79,12 +79,12 @@ __attribute__((noinline)) static void *measure(void *argument) {
 	task->frame = frame;
 	task->run();
 	task->during = depth_below(task->low, frame);
-	// Again, since what the system did on this stack until here is no concern of the thread's end.
+	// Fills the stack again, since its use so far must not count for the thread's end.
 	for (unsigned char *p = task->low; p < frame - 256; p++) *(volatile unsigned char *)p = FILL;
 	return 0;
 }
 
-// On a stack of a megabyte that was filled before, with a page that nothing may touch below it.
+// Runs the task on a stack of a megabyte that was filled before, above a page without access.
 static void run_measured(struct task *task, size_t *during, size_t *at_end) {
 	unsigned char *field = mmap(0, FIELD + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(field != MAP_FAILED && mprotect(field, 4096, PROT_NONE) == 0);
@@ -149,7 +149,8 @@ int main(void) {
 		           deepest_end, DEEPEST);
 	}
 	for (long round = 0; round < scaled(8); round++) run_all(DEFAULT_STACK);
-	// What fits with a margin for the frames of this program has to work; who needs more cannot be called on such a stack.
+	// A family that fits with a margin for this program's frames has to work. One that needs more cannot be used on
+	// such a stack.
 	if (deepest_of_all + 256 <= PTHREAD_STACK_MIN) run_all(PTHREAD_STACK_MIN);
 	else NOTE("the deepest call takes %zu bytes: too much for a stack of PTHREAD_STACK_MIN, %d\n", deepest_of_all,
 	          PTHREAD_STACK_MIN);

@@ -31,7 +31,8 @@ static void *work(void *argument) {
 	return 0;
 }
 
-// Whether the process ended with `code`; under emulators that cannot run this program by itself it is another one.
+// Whether the process exited with `code`. Under an emulator that cannot execute this program, the code is another
+// one.
 static int ended_with(pid_t process, int code, const char *what) {
 	int status = await_child(process, patience());
 	CHECK_THAT(status != -1, "%s: hang: the child still ran after %ld s", what, patience());
@@ -50,7 +51,7 @@ static pid_t vfork_exec(const char *path, char **arguments) {
 
 int main(int argc, char **argv) {
 	if (argc > 1) {
-		// The spawned program: its allocator begins anew.
+		// In the spawned program, the allocator starts anew.
 		char *text = strdup(argv[1]);
 		if (!text || strcmp(text, "spawned")) return 1;
 		free(text);
@@ -85,7 +86,7 @@ int main(int argc, char **argv) {
 			process = vfork_exec("/proc/self/exe", self);
 			CHECK(process > 0 && ended_with(process, ENDED, "vfork and exec"));
 
-			// File actions are blocks of libc's own, which are read in the child.
+			// File actions are blocks of libc's, which the child reads.
 			posix_spawn_file_actions_t actions;
 			posix_spawnattr_t attributes;
 			CHECK(posix_spawn_file_actions_init(&actions) == 0 && posix_spawnattr_init(&attributes) == 0);

@@ -7,13 +7,13 @@
 
 enum { THREADS = 8, KEYS = 6, BLOCKS = 20, LEFT = 256 };
 
-// Growth that is allowed: caches that fill up, and at most this much for each thread.
+// Permitted growth: caches that fill up, and at most this much for each thread.
 enum { ALLOWED = 96 << 20, ALLOWED_EACH = 16 << 10 };
 
 static pthread_key_t early[KEYS], late[KEYS]; // made before and after the first allocation
-static _Atomic(unsigned char *) left[LEFT];    // what a thread allocated last of all, for others to free
+static _Atomic(unsigned char *) left[LEFT];    // the last block of each thread, for others to free
 static atomic_long ended, alive;
-static atomic_int to_the_last; // whether destructors allocate in the last round too, when nothing can clean up after them
+static atomic_int to_the_last; // whether destructors allocate in the last round too, after which nothing can clean up
 
 struct load {
 	int round;
@@ -48,7 +48,7 @@ static void leave(size_t seed) {
 	free(block);
 }
 
-// Asks to be called again until the rounds are over: by then the allocator's own destructor has run for sure.
+// Asks to be called again until the rounds are over. By then the allocator's own destructor has certainly run.
 static void destroy(void *argument) {
 	struct load *load = argument;
 	empty(load);
@@ -85,7 +85,7 @@ static void *work(void *argument) {
 	return 0;
 }
 
-// Never allocates before its destructor does.
+// Does not allocate before its destructor does.
 static void *idle(void *argument) {
 	CHECK(pthread_setspecific(late[0], argument) == 0);
 	return 0;
@@ -108,7 +108,7 @@ static void *churn(void *argument) {
 	return 0;
 }
 
-// Threads that all end before this does; gives the number of loads that they had.
+// Runs threads that all end before it returns. Returns the number of their loads.
 static long one_round(size_t round) {
 	pthread_t threads[THREADS];
 	struct load *load = malloc(sizeof *load);
@@ -128,7 +128,7 @@ int main(void) {
 	free(malloc(1000));
 	for (size_t i = 0; i < KEYS; i++) CHECK(pthread_key_create(&late[i], destroy) == 0);
 
-	// First with nothing but frees in the last round, then with allocations too.
+	// The first rounds only free in the last round of destructors, the others also allocate.
 	long expected = 0;
 	for (to_the_last = 0; to_the_last < 2; to_the_last++) {
 		long rounds = scaled(30), first = (rounds + 5) / 6;
@@ -143,7 +143,7 @@ int main(void) {
 		} while (base && grows("threads", base, resident_bytes(), ALLOWED + (size_t)((rounds - first) * THREADS) * ALLOWED_EACH));
 	}
 
-	// Detached threads: nobody waits for them.
+	// Detached threads, which nobody joins.
 	pthread_attr_t detached;
 	CHECK(pthread_attr_init(&detached) == 0 && pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED) == 0);
 	for (long i = 0; i < scaled(200); i++) {

@@ -77,7 +77,7 @@ __asm__(
 #error "no entry for this architecture"
 #endif
 
-// The kernel's stack: the number of arguments, the arguments, a null pointer, the environment.
+// `stack` is the kernel's: the number of arguments, the arguments, a null pointer, the environment.
 __attribute__((used, visibility("hidden"))) void _start_c(long *stack) {
 	__libc_start_main(main, (int)stack[0], (char **)(stack + 1), 0, 0, 0);
 }

@@ -1,21 +1,21 @@
-//! C programs that a grafted libc has to survive, built for every architecture.
+//! C programs that must work with a grafted libc, built for every architecture.
 
 use format::{Arch, Compressed};
 
-/// One program. It takes no arguments, prints one line `ok NAME` and leaves with 0, or prints a line that begins with
-/// `FAIL: ` on stderr and leaves with anything else; a hang ends with 3 when its watchdog rings.
+/// A program. It takes no arguments. It prints one line `ok NAME` and exits with 0, or prints a line that begins with
+/// `FAIL: ` on stderr and exits with another code. If it hangs, its watchdog ends it with 3.
 ///
-/// It reads `ALLOGRAFT_SCALE` (percent, 100 when unset: the length of its loops), `ALLOGRAFT_HANG_SECONDS` (20 when
-/// unset: when a forked child counts as hanging); in `fork_stress` `ALLOGRAFT_FORKS`, in `short_threads`
-/// `ALLOGRAFT_THREADS`, in `pipeline` `ALLOGRAFT_PIPELINE_SECONDS` in place of a scaled length; and `ALLOGRAFT_FIGURES`
-/// to note what it measured.
+/// It reads these environment variables: `ALLOGRAFT_SCALE`, the length of its loops in percent (default 100);
+/// `ALLOGRAFT_HANG_SECONDS`, the time after which a forked child counts as hanging (default 20); `ALLOGRAFT_FIGURES`,
+/// to print its measurements as notes. Three programs have a variable in place of a scaled length: `fork_stress` has
+/// `ALLOGRAFT_FORKS`, `short_threads` has `ALLOGRAFT_THREADS`, `pipeline` has `ALLOGRAFT_PIPELINE_SECONDS`.
 #[derive(Debug)]
 pub struct Program {
-    /// The name, also that of its source without `.c`.
+    /// The name. The source has the same name with `.c`.
     pub name: &'static str,
-    /// What it is about, in one phrase.
+    /// The subject, in one phrase.
     pub about: &'static str,
-    /// How many seconds it may take at scale 100 on a slow or emulated machine.
+    /// The time limit in seconds at scale 100, on a slow or emulated machine.
     pub seconds: u32,
     source: &'static str,
     objects: [Compressed; Arch::ALL.len()],
@@ -23,36 +23,36 @@ pub struct Program {
 
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 
-/// Every program, by name.
+/// Returns every program, sorted by name.
 pub fn programs() -> &'static [Program] {
     &PROGRAMS
 }
 
-/// The program of that name.
+/// Returns the program of that name.
 pub fn find(name: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(|program| program.name == name)
 }
 
 impl Program {
-    /// The relocatable object, position-independent. It links with any musl from 1.2.2 on.
+    /// Returns the relocatable object, which is position-independent. It links with any musl from 1.2.2 on.
     pub fn object(&self, arch: Arch) -> &[u8] {
-        // In the order of `Arch::ALL`, which is that of the variants.
+        // The objects are in the order of `Arch::ALL`, which is the order of the variants.
         self.objects[arch as usize].bytes()
     }
 }
 
-/// The C source of a program. It includes `check.h`, which [`header`] gives.
+/// Returns the C source of a program. It includes `check.h`, see [`header`].
 pub fn source(program: &Program) -> &'static str {
     program.source
 }
 
-/// `check.h`, which every program's source includes.
+/// Returns `check.h`, which every program's source includes.
 pub fn header() -> &'static str {
     include_str!("../programs/check.h")
 }
 
-/// An object with `_start` for a static program that is not position-independent (musl's `crt1.o`), for hosts that come
-/// without one. With it, `crti.o` and `crtn.o` can be left out: musl's `libc.a` has what they would define.
+/// Returns an object with `_start` for a static program that is not position-independent (musl's `crt1.o`), for hosts
+/// that lack one. With it, `crti.o` and `crtn.o` are not needed: musl's `libc.a` has what they would define.
 pub fn start_object(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/start.o")),
@@ -63,9 +63,9 @@ pub fn start_object(arch: Arch) -> &'static [u8] {
     }
 }
 
-/// A static archive of the functions that compilers call by themselves (arithmetic on 128-bit floats, multiplication of
-/// complex numbers, on 32-bit processors division) and of those that zig's `libc.a` leaves to zig. Link it in one group
-/// with the `libc.a`, after it.
+/// Returns a static archive of the functions that compilers call implicitly (arithmetic on 128-bit floats,
+/// multiplication of complex numbers, division on 32-bit processors) and of those that zig's `libc.a` leaves to zig.
+/// Link it in one group with the `libc.a`, after it.
 pub fn runtime_library(arch: Arch) -> &'static [u8] {
     match arch {
         Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/runtime.a")),

@@ -1,9 +1,9 @@
 /*
- * Many threads that end soon: each takes 200 blocks of 16 bytes to 16 KiB, writes to them, and gives them back.
+ * Many short threads: each allocates 200 blocks of 16 bytes to 16 KiB, writes to them, and frees them.
  *
  *     short_threads THREADS ALIVE
  *
- * ALIVE of them are alive at once. stdout: the number of threads that ended well.
+ * ALIVE of them exist at once. stdout: the number of threads that succeeded.
  */
 #define _POSIX_C_SOURCE 200809L
 

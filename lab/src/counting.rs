@@ -1,4 +1,4 @@
-//! `cargo xtask bench counting`: what statistics cost while they are off.
+//! `cargo xtask bench counting`: the cost of statistics while they are off.
 
 use std::fs;
 use std::path::Path;
@@ -13,15 +13,16 @@ use xtask::{command, sessions, setup, workspace};
 use crate::grafts::{self, Workshop};
 use crate::steps;
 
-/// A program that calls and nothing else, and its one argument: so many pairs of malloc and free.
+/// A program that only calls malloc and free. Its argument is the number of pairs.
 const PROGRAM: &str = "pairs";
 const TIMED: u64 = 3_000_000;
-/// Counted by single steps. What comes before the first pair and after the last is the same in both runs.
+/// The numbers of pairs whose instructions are counted. The code before the first pair and after the last is the same
+/// in both runs.
 const STEPPED: [u64; 2] = [960, 1_440];
 const ROUNDS: usize = 21;
 
-/// Compares every donor as it is, counting off, with the same donor built without counting: instructions, counted
-/// exactly, and processor time of the program alone, paired by round.
+/// Compares every donor, with counting off, with the same donor built without counting: instructions, counted exactly,
+/// and processor time of the program alone, paired by round.
 ///
 /// # Errors
 /// When something does not build, or a program fails.
@@ -54,18 +55,19 @@ pub(crate) fn bench() -> Result<()> {
     Ok(())
 }
 
-/// Instructions of one pair and of the loop around it.
+/// Returns the instructions of one pair and of the loop around it.
 fn instructions(program: &Path) -> Result<f64> {
     let run = |pairs: u64| steps::count(Command::new(program).env_clear().arg(pairs.to_string()));
     let [few, many] = STEPPED;
     Ok((run(many)? as f64 - run(few)? as f64) / (many - few) as f64)
 }
 
-/// The ratio of processor times, user and system, of each round.
+/// Returns the ratio of processor times, user and system, of each round.
 fn ratios(with: &Path, bare: &Path) -> Result<Vec<f64>> {
     let arm = |name, program| sessions::arm(name, program, [TIMED.to_string()]);
     let case = sessions::case("pairs", vec![arm("without counting", bare), arm("as it is", with)]);
-    // Of single runs the processor time differs far more than the wall time that would end the rounds early.
+    // The number of rounds is fixed: processor times of single runs vary far more than the wall times that would end
+    // the rounds early.
     let rounds =
         Plan { least_rounds: ROUNDS, most_rounds: ROUNDS, budget: Duration::from_secs(600), ..Plan::default() };
     let plan = Plan { memory_runs: 0, count_calls: false, ..rounds };

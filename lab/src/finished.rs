@@ -1,5 +1,4 @@
-//! `cargo xtask bench finished`: a program that was grafted when it was finished, beside the same program linked with
-//! the donor.
+//! `cargo xtask bench finished`: a graft of a linked program, compared with the same program linked with the donor.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,12 +15,13 @@ use xtask::{command, sessions, setup, workspace};
 
 use crate::grafts::Workshop;
 
-/// Of the graft's time to that of the relinked program: within 5 %.
+/// The goal for the ratio of the graft's time to that of the relinked program: within 5 %.
 const GOAL: f64 = 1.05;
-/// Of the graft's peak memory to that of the relinked program, with many threads that end.
+/// The goal for the ratio of peak memory, with many threads that end.
 const MEMORY_GOAL: f64 = 2.0;
 const ARMS: [&str; 3] = ["stock", "relinked", "grafted"];
-/// Threads, keys, lookups of all threads: short runs, and many of them, as a machine's speed comes and goes in seconds.
+/// Threads, keys, and lookups of all threads together. The runs are short and many, since a machine's speed varies from
+/// second to second.
 const MAPS: [[&str; 3]; 3] = [["1", "20000", "500000"], ["2", "20000", "500000"], ["8", "20000", "500000"]];
 const THREADS: [[&str; 2]; 2] = [["10000", "8"], ["10000", "64"]];
 const PEAKS: usize = 5;
@@ -37,7 +37,7 @@ const PLAN: Plan = Plan {
     compare_output: true,
 };
 
-/// Where the tables go.
+/// The place of the tables in the docs.
 const TABLE: Table = Table {
     page: "docs/executables-proof.md",
     begin: "<!-- made by `cargo xtask bench finished --write` -->",
@@ -78,7 +78,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let workshop = Workshop::new(&folder)?;
     let sources = [workspace::root().join("suite/map/map.c"), workspace::root().join("lab/programs/short_threads.c")];
     let stock = workshop.link_sources("stock", None, &sources)?;
-    // A finished program keeps its string functions: so does the one beside it.
+    // A grafted executable keeps its string functions, so the relinked program must keep them too.
     let graft = ["--donor", donor, "--strings", "off"];
     let relinked = workshop.link_sources("relinked", Some((&allograft, &graft)), &sources)?;
     let mut grafted = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     if wish.write { TABLE.write(&text) } else { Ok(()) }
 }
 
-/// A program of each arm, in the order of the sources.
+/// The programs of each arm, in the order of the sources.
 type Programs = [Vec<PathBuf>; ARMS.len()];
 
 fn times(arms: &Programs, donor: &str, most_rounds: usize) -> Result<String> {
@@ -142,7 +142,7 @@ fn shown(ratio: &Ratio) -> String {
     }
 }
 
-/// Whether the goal is met, as far as that many rounds can say.
+/// Says whether the goal is met, as far as this number of rounds can show it.
 fn verdict(ratio: &Ratio) -> String {
     match (ratio.low, ratio.high) {
         (_, Some(high)) if high <= GOAL => format!("within the goal of {GOAL}"),

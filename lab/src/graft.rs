@@ -1,4 +1,4 @@
-//! `cargo xtask bench graft`: what grafting itself costs.
+//! `cargo xtask bench graft`: the cost of grafting itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use measure::statistics::Spread;
 use xtask::{command, sessions, setup, workspace};
 use zigcc::Arch;
 
-/// Of the design: time and memory of grafting one `libc.a`.
+/// The goals of the design: time and memory of grafting one `libc.a`.
 const GOAL_MS: f64 = 50.0;
 const GOAL_MB: f64 = 64.0;
 
@@ -33,7 +33,7 @@ pub(crate) fn bench() -> Result<()> {
     Ok(())
 }
 
-/// Runs the program beside one that does nothing: what starting a process costs here is in both.
+/// Runs the program next to one that does nothing. The cost of starting a process is in both.
 fn graft(allograft: &Path, arch: Arch, folder: &Path) -> Result<()> {
     let libc = fixtures::debian_musl(arch).libc;
     let out = folder.join(format!("libc-{}.a", arch.name()));
@@ -72,7 +72,7 @@ fn graft(allograft: &Path, arch: Arch, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file before each run, so that each makes a new one: the same work as the others.
+/// Removes a file before each run, so that every run makes a new one and does the same work.
 struct NewFile {
     processes: Processes,
     out: PathBuf,
@@ -80,7 +80,7 @@ struct NewFile {
 
 impl NewFile {
     fn processes(&mut self) -> &mut Processes {
-        // It is not there before the first run.
+        // Before the first run, there is no file.
         let _ = fs::remove_file(&self.out);
         &mut self.processes
     }

@@ -11,18 +11,18 @@ use xtask::command;
 use xtask::linking::{Compiler, Musl};
 use xtask::workspace;
 
-/// An allocator of a build, as `allograft donors --json` lists it.
+/// An allocator of a build, from `allograft donors --json`.
 pub(crate) struct Listed {
-    /// What `--donor` takes.
+    /// Its name for `--donor`.
     pub(crate) name: String,
-    /// What `--profile` takes with it.
+    /// Its profiles for `--profile`.
     pub(crate) profiles: Vec<String>,
 }
 
-/// The allocators that a build has for this machine.
+/// Returns the allocators that a build has for this machine.
 ///
 /// # Errors
-/// When `allograft donors` does not say.
+/// When `allograft donors` fails.
 pub(crate) fn donors(allograft: &Path) -> Result<Vec<Listed>> {
     let said = command::output(Command::new(allograft).args(["donors", "--json"]))?;
     let document: Value = serde_json::from_str(&said).context("`donors --json` printed no JSON")?;
@@ -38,7 +38,7 @@ pub(crate) fn donors(allograft: &Path) -> Result<Vec<Listed>> {
     listed.collect()
 }
 
-/// What is needed to link programs of the suite in a folder.
+/// The tools to link programs of the suite in a folder.
 pub(crate) struct Workshop {
     folder: PathBuf,
     musl: Musl,
@@ -52,8 +52,8 @@ impl Workshop {
         Ok(Workshop { folder: folder.to_owned(), musl: Musl::find()?, compiler: Compiler::find()? })
     }
 
-    /// A new copy of the musl in a folder of that name, grafted with these arguments if there are any, and
-    /// `suite/NAME/NAME.c` for each name linked with it: the programs' paths.
+    /// Copies the musl into a new folder `home`, grafts it if there are arguments for that, and links
+    /// `suite/NAME/NAME.c` with it for each name. Returns the programs' paths.
     ///
     /// # Errors
     /// When it cannot be copied, grafted, compiled or linked.
@@ -63,7 +63,7 @@ impl Workshop {
         self.link_sources(home, graft, &sources)
     }
 
-    /// The same for sources that lie anywhere.
+    /// The same for sources at any path.
     ///
     /// # Errors
     /// As [`Workshop::link`].

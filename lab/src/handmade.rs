@@ -1,4 +1,4 @@
-//! The graft as people make it by hand: mimalloc as its makers ship it, put into a copy of `libc.a` by `ar` and a list
+//! A graft made by hand, as known scripts do it: mimalloc as released, put into a copy of `libc.a` with `ar` and a list
 //! of names.
 
 use std::fs;
@@ -26,8 +26,8 @@ const DELETED: [&str; 13] = [
     "valloc.lo",
 ];
 
-/// What the same script defines, and the flags of mimalloc's own release build. Zig's compiler takes `__DATE__` for an
-/// error.
+/// The definitions of that script, and the flags of mimalloc's own release build. Zig's compiler treats `__DATE__` as
+/// an error.
 const FLAGS: [&str; 11] = [
     "-O3",
     "-g0",
@@ -42,14 +42,14 @@ const FLAGS: [&str; 11] = [
     "-Wno-date-time",
 ];
 
-/// Makes `libc.a` in `folder` of the one at `libc` and of the sources in `mimalloc` (with `src` and `include`).
+/// Makes `libc.a` in `folder` from the one at `libc` and the sources in `mimalloc` (with `src` and `include`).
 ///
 /// # Errors
 /// When it does not compile, or `ar` cannot be run.
 pub(crate) fn make(libc: &Path, mimalloc: &Path, folder: &Path) -> Result<()> {
     let arch = Arch::ALL.into_iter().find(|arch| fixtures::native(*arch)).context("no donors for this machine")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
-    // ar's scripts know no quotes: it gets plain names in the folder.
+    // ar's scripts have no quotes, so the files have plain names in the folder.
     fs::copy(libc, folder.join("stock.a")).with_context(|| format!("cannot copy `{}`", libc.display()))?;
     let mut compile = vec!["cc".into(), "-target".into(), arch.triple().into(), "-c".into()];
     compile.extend(FLAGS.map(Into::into));

@@ -1,5 +1,5 @@
-//! `cargo xtask bench lto`: a link with ThinLTO by a real, dynamic `ld.lld`, with the donors preloaded. LLVM's case:
-//! many threads that each build and take down the representation of a module.
+//! `cargo xtask bench lto`: a ThinLTO link by a real, dynamic `ld.lld`, with the donors preloaded. This is LLVM's
+//! typical load: many threads that each build and destroy the representation of a module.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -13,17 +13,17 @@ use fixtures::{Arch, ZigTarget};
 use xtask::debian::Apt;
 use xtask::{command, setup, workspace};
 
-/// Debian's newest of this machine's release, with all that it needs.
+/// The newest lld of this machine's Debian release.
 const PACKAGE: &str = "lld-22";
 const LLVM: &str = "usr/lib/llvm-22";
-/// Modules, and functions in each of them.
+/// The number of modules, and of functions in each.
 const MODULES: usize = 12;
 const FUNCTIONS: usize = 40;
 
-/// Hands everything that follows to `allograft bench`, with the link as the program.
+/// Passes all arguments to `allograft bench`, with the link as the program.
 ///
 /// # Errors
-/// When a part cannot be had or built, or the comparison says that something is wrong.
+/// When a part cannot be fetched or built, or the comparison reports a fault.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Demo)?;
     let lld = linker()?;
@@ -37,8 +37,8 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     if !arguments.iter().any(|word| word.split('=').next() == Some("--threads")) {
         bench.args(["--threads", "1,8"]);
     }
-    // What is linked is compared: every arm has to make the same program. The libraries are for the linker alone, so
-    // that the shell and allograft itself have the machine's.
+    // The linked programs are compared: every arm must make the same one. Only the linker gets the libraries; the shell
+    // and allograft itself use the machine's.
     let line = "out=$1 libraries=$2; shift 2; LD_LIBRARY_PATH=$libraries \"$@\" -o \"$out\" && sha256sum <\"$out\"";
     bench.args(["--", "/bin/sh", "-c", line, "sh"]).arg(home.join("program"));
     bench.arg(lld.libraries).arg(lld.program).args(["--thinlto-jobs={threads}", "--threads={threads}", "--lto-O3"]);
@@ -47,11 +47,11 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
 
 struct Linker {
     program: PathBuf,
-    /// As in LD_LIBRARY_PATH.
+    /// The value of LD_LIBRARY_PATH.
     libraries: String,
 }
 
-/// Unpacked, never installed.
+/// Unpacks the linker without installing it.
 fn linker() -> Result<Linker> {
     let folder = fixtures::tools().join("lld");
     let program = folder.join(LLVM).join("bin/ld.lld");
@@ -70,7 +70,7 @@ fn linker() -> Result<Linker> {
     Ok(Linker { program, libraries: places.join(":") })
 }
 
-/// The modules as bitcode, made once.
+/// Returns the modules as bitcode, which is made once.
 fn modules(home: &Path) -> Result<Vec<PathBuf>> {
     let zig = fixtures::zig();
     let objects: Vec<PathBuf> = (0..MODULES).map(|number| home.join(format!("module{number}.o"))).collect();
@@ -89,7 +89,8 @@ fn modules(home: &Path) -> Result<Vec<PathBuf>> {
     Ok(objects)
 }
 
-/// Functions that loop, branch, and call those of the next modules, which link-time optimisation looks through.
+/// Returns a module of functions that loop, branch, and call those of the next modules, so that link-time optimisation
+/// looks into them.
 fn module(number: usize) -> String {
     let next = |step: usize| (number + step) % MODULES;
     let mut text = String::new();

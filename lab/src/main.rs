@@ -2,14 +2,14 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `counting` | what statistics cost while they are off |
+//! | `counting` | the cost of statistics while they are off |
 //! | `finished` | grafts of linked executables beside programs linked with the donor |
 //! | `graft` | time and memory of grafting itself |
 //! | `grafts` | programs of the suite, linked with grafts |
-//! | `handmade` | the graft as people make it by hand |
+//! | `handmade` | a graft made by hand |
 //! | `lto` | a link with ThinLTO, donors preloaded |
 //! | `profiles` | memory by donor and profile |
-//! | `proof` | conformance programs by compilers that the rules were not made with |
+//! | `proof` | conformance programs by compilers that the rules were not tuned on |
 //! | `released` | released programs and their grafts |
 //! | `rust_programs` | Rust programs by `cargo allograft` |
 //! | `steps` | a program's instructions, counted one by one |

@@ -11,7 +11,7 @@ use xtask::{command, sessions, setup, workspace};
 use crate::grafts::{self, Workshop};
 
 const NAMES: [&str; 9] = ["map", "idle", "larson", "pipeline", "growth", "blocks", "small", "fragments", "bursts"];
-/// Rows of the suite: which of the programs, and its arguments.
+/// The rows of the table: the program's index in the suite, the row's name, and the program's arguments.
 const RUNS: [(usize, &str, &[&str]); 11] = [
     (0, "map 1", &["1", "20000", "200000"]),
     (0, "map 8", &["8", "20000", "200000"]),
@@ -25,12 +25,12 @@ const RUNS: [(usize, &str, &[&str]); 11] = [
     (7, "fragments 8", &["8", "96"]),
     (8, "bursts 8", &["8", "4000"]),
 ];
-/// Each figure is the median of so many runs.
+/// The number of runs; each figure is their median.
 const ROUNDS: usize = 3;
-/// After which a program is taken to hang.
+/// The time after which a program counts as hanging.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Figures of one build: peaks of all rows in bytes, and bytes resident after a second of idleness.
+/// The figures of one build: peaks of all rows in bytes, and bytes resident after a second of idleness.
 struct Figures {
     peaks: Vec<u64>,
     idle: u64,
@@ -83,7 +83,7 @@ fn measure(programs: &[PathBuf]) -> Result<Figures> {
     Ok(Figures { peaks, idle: median(idle) })
 }
 
-/// The last figure of `start N full N idle N`.
+/// Returns the last figure of `start N full N idle N`.
 fn resident_when_idle(printed: &str) -> Result<u64> {
     let figure = printed.split_whitespace().last().and_then(|figure| figure.parse().ok());
     figure.with_context(|| format!("`{}` does not end with a number", printed.trim()))

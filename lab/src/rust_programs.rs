@@ -1,5 +1,5 @@
-//! `cargo xtask bench rust`: Rust programs with threads, built by one toolchain: with stock musl, with a graft made by
-//! hand, by `cargo allograft`, and for glibc.
+//! `cargo xtask bench rust`: Rust programs with threads, built by one toolchain in four ways: with stock musl, with a
+//! graft made by hand, by `cargo allograft`, and for glibc.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,7 +20,7 @@ use zigcc::Arch;
 
 use crate::handmade;
 
-/// The programs of `suite/rust`, with what they are called with beside threads: full, quick.
+/// The programs of `suite/rust`, with their arguments besides the number of threads: full, quick.
 const PROGRAMS: [Program; 2] =
     [Program { name: "compile", work: ["800", "100"] }, Program { name: "format", work: ["3", "1"] }];
 
@@ -29,10 +29,10 @@ struct Program {
     work: [&'static str; 2],
 }
 
-/// What `format` reads: sources that the lock file holds.
+/// The input of `format`: source packages from the lock file.
 const READ: [&str; 3] = ["cranelift-codegen", "regalloc2", "wasmparser"];
 
-/// The arms, stock first: name, and what `inspect` has to say of it.
+/// The arms, stock first: the name, and the allocator that `inspect` must find.
 const ARMS: [(&str, &str); 4] =
     [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "mimalloc"), ("glibc", "glibc")];
 
@@ -101,7 +101,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Cargo of the toolchain with musl, on `suite/rust`.
+    /// Returns the cargo of the toolchain with musl, for `suite/rust`.
     fn cargo(&self, arguments: &[&str]) -> Command {
         let bin = self.toolchain.join("bin");
         let mut cargo = Command::new(bin.join("cargo"));
@@ -130,7 +130,7 @@ impl Bench {
         handmade::make(&fixtures::rust_libc_below(&self.toolchain, self.arch), &mimalloc, &self.home.join("hand-made"))
     }
 
-    /// The program of each arm, inspected. What the toolchain cannot build for is left out.
+    /// Builds and inspects the program of each arm. Leaves out arms that the toolchain cannot build for.
     fn build(&self, program: &Program) -> Result<Vec<(&'static str, PathBuf)>> {
         let glibc = format!("{}-unknown-linux-gnu", self.arch.name());
         let mut built = Vec::new();
@@ -145,7 +145,7 @@ impl Bench {
             let common = ["--release", "--locked", "--quiet", "--package", program.name, "--target", target];
             let mut cargo = match arm {
                 "cargo-allograft" => self.cargo(&["allograft", "build"]),
-                // For the program alone, so that what it depends on is compiled once.
+                // The flags apply to the program alone, so that its dependencies are compiled once.
                 "hand-made" => self.cargo(&["rustc"]),
                 _ => self.cargo(&["build"]),
             };
@@ -182,7 +182,7 @@ impl Bench {
         Ok(())
     }
 
-    /// One thread, and as many as there are processors.
+    /// Returns a case for one thread, and one for as many as there are processors.
     fn cases(&self, program: &Program, built: &[(&'static str, PathBuf)], quick: bool) -> Result<Vec<Case>> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let work = program.work[usize::from(quick)];

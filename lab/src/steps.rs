@@ -1,4 +1,4 @@
-//! How many instructions a program executes, counted one by one: a figure that no other load on the machine changes.
+//! Counts a program's instructions one by one. No other load on the machine changes this figure.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -8,8 +8,8 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// Runs `command`, a program of one thread, to its end by single steps (ptrace(2), `PTRACE_SINGLESTEP`), its output
-/// thrown away. A million steps take some seconds.
+/// Runs `command`, a single-threaded program, to its end by single steps (ptrace(2), `PTRACE_SINGLESTEP`), and discards
+/// its output. A million steps take some seconds.
 ///
 /// Returns the instructions executed in user space since its start. A system call counts as one.
 ///
@@ -37,7 +37,7 @@ pub(crate) fn count(command: &mut Command) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// The first words of a program are the same each time, and a loop of more turns has more of them.
+    /// Programs have the same startup each time. A loop of more turns has more instructions.
     #[test]
     #[ignore = "steps through two shells, which takes half a minute"]
     fn more_work_has_more_steps() {
@@ -45,7 +45,7 @@ mod tests {
         assert!(shell("i=0; while [ $i -lt 40 ]; do i=$((i+1)); done") > shell(":") + 4000);
     }
 
-    /// Statically linked, with nothing in it but its end.
+    /// A statically linked program that only exits.
     #[test]
     fn every_instruction_counts() {
         let folder = xtask::workspace::build().join("steps");

@@ -1,4 +1,4 @@
-//! `cargo xtask bench strings`: our string functions against glibc's and stock musl's, in one program.
+//! `cargo xtask bench strings`: allograft's string functions against glibc's and stock musl's, in one program.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,10 +10,11 @@ use fixtures::strings;
 use xtask::{command, setup, workspace};
 use zigcc::{Arch, Zig, ZigTarget};
 
-/// Builds the benchmark and runs it with these arguments (`suite/strings/bench.c` says which there are). Its exit code
-/// says whether the targets are met; the table is what counts here.
+/// Builds the benchmark and runs it with these arguments (listed in `suite/strings/bench.c`). The benchmark's exit code
+/// says whether the targets are met; here only the table counts.
 ///
 /// # Errors
+/// When a tool or a source is missing.
 /// When something that it is built from or with is missing.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
@@ -29,7 +30,8 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// One program with three arms: ours under `proof_`, musl's under `musl_`, and glibc's under their own names.
+/// Builds one program with three arms: allograft's functions with `proof_` before the name, musl's with `musl_`, and
+/// glibc's under their own names.
 fn build(folder: &Path) -> Result<PathBuf> {
     let arch = Arch::ALL.into_iter().find(|arch| fixtures::native(*arch));
     let arch = arch.with_context(|| format!("there are no string functions for {}", std::env::consts::ARCH))?;
@@ -55,7 +57,7 @@ fn ours(arch: Arch, folder: &Path) -> Result<PathBuf> {
     Ok(object)
 }
 
-/// The members of Debian's `libc.a` that define the functions, in one object, every symbol with `musl_` in front.
+/// Puts the members of Debian's `libc.a` that define the functions into one object, with `musl_` before every symbol.
 fn musl(arch: Arch, folder: &Path) -> Result<PathBuf> {
     let (merged, object) = (folder.join("musl-members.o"), folder.join("musl.o"));
     let mut ld = Command::new(fixtures::lld_folder().join("ld.lld"));

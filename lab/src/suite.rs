@@ -1,5 +1,5 @@
-//! `cargo xtask bench suite` and `tables`: the suite by `allograft bench` on the musl of this checkout, and its tables
-//! in the docs.
+//! `cargo xtask bench suite` and `tables`: runs the suite with `allograft bench` on the musl of this checkout, and
+//! makes its tables in the docs.
 
 use std::fs;
 use std::path::Path;
@@ -14,21 +14,21 @@ use xtask::linking::Musl;
 use xtask::page::Table;
 use xtask::{command, setup, workspace};
 
-/// Where figures that the docs show are kept.
+/// The file of the figures that the docs show.
 const KEPT: &str = "docs/figures/suite.json";
-/// Pages that have the tables of them.
+/// The pages with their tables.
 const PAGES: [Table; 2] = [of_page("README.md"), of_page("docs/bench.md")];
-/// What is compared where nobody says: everything there is, and the floor.
+/// The default arms: every donor, glibc, and an allocator that never frees as the lower limit.
 const ARMS: &str = "all,glibc,bump";
 
 const fn of_page(page: &'static str) -> Table {
     Table { page, begin: "<!-- suite: made by `cargo xtask bench tables` -->", end: "<!-- /suite -->" }
 }
 
-/// Hands everything that follows to `allograft bench`, optimised, with the host filled in.
+/// Passes all arguments to an optimised `allograft bench`, with the host filled in.
 ///
 /// # Errors
-/// When it does not build, or says that something is wrong.
+/// When it does not build, or reports a fault.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Demo)?;
     let allograft = command::build_allograft()?;
@@ -39,7 +39,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     let Some(include) = musl.include() else {
         bail!("the suite takes musl's headers, and {} has none here", musl.name)
     };
-    // Relative where that is possible: the host is in the figures, which are kept.
+    // The path is relative if possible, since the saved figures contain the host.
     let here = std::env::current_dir()?;
     let host = musl.libdir().strip_prefix(&here).unwrap_or(musl.libdir());
     let mut bench = Command::new(allograft);
@@ -58,7 +58,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     command::run(&mut bench)
 }
 
-/// The file of `--save`.
+/// Returns the file of `--save`.
 fn saved(arguments: &[String]) -> Option<&Path> {
     let mut words = arguments.iter();
     words
@@ -70,19 +70,19 @@ fn saved(arguments: &[String]) -> Option<&Path> {
         .map(|path| if path.as_os_str().is_empty() { words.next().map_or(path, Path::new) } else { path })
 }
 
-/// Ctrl-C goes to all processes of the terminal. `allograft bench` then writes down what it has: whoever called this
-/// has to see that to its end.
+/// Ctrl-C goes to all processes of the terminal. `allograft bench` then writes its results, so this process must not
+/// end before it.
 #[expect(unsafe_code, reason = "a handler of signals is for the caller to vouch for")]
 fn wait_for_the_child_when_interrupted() -> Result<()> {
     extern "C" fn nothing(_: i32) {}
-    // Not SIG_IGN, which the child would inherit.
+    // The child would inherit SIG_IGN, so this uses a handler.
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler does nothing.
     unsafe { sigaction(Signal::SIGINT, &action) }.context("cannot wait for Ctrl-C")?;
     Ok(())
 }
 
-/// Puts the tables of the kept figures into the docs.
+/// Puts the tables of the saved figures into the docs.
 ///
 /// # Errors
 /// When there are no figures, or a document cannot be written.
@@ -93,7 +93,7 @@ pub(crate) fn tables() -> Result<()> {
     PAGES.iter().try_for_each(|page| page.write(&tables))
 }
 
-/// The tables of the kept figures, if there are any.
+/// Returns the tables of the saved figures, if there are any.
 fn kept() -> Result<Option<String>> {
     let path = workspace::root().join(KEPT);
     if !path.is_file() {
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(of(&["map", "--budget", "20m"]), None);
     }
 
-    /// As long as no figures are kept, there are no tables.
+    /// Without saved figures, there are no tables.
     #[test]
     fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
         let tables = kept().unwrap().unwrap_or_default();

@@ -1,6 +1,6 @@
 /*
- * Big blocks: buffers of 64 KiB to 8 MiB, a few alive at a time, each touched once in every page, as image or compression
- * libraries do.
+ * Large blocks, as in image or compression libraries: buffers of 64 KiB to 8 MiB, a few alive at a time. Each page is
+ * touched once.
  *
  *     blocks [THREADS [BUFFERS]]
  *

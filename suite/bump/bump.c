@@ -1,7 +1,8 @@
 /*
- * The floor: an allocator that hands out one piece of memory after the other, and never takes one back. Linked before libc's.
+ * The lower limit: an allocator that hands out one piece of memory after another and never takes one back. Linked before
+ * libc's.
  *
- * Each thread has a chunk of its own, so nobody waits. Sixteen bytes before a block hold its size, for realloc.
+ * Each thread has a chunk of its own, so no thread waits. Sixteen bytes before a block hold its size, for realloc.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,7 +29,7 @@ static void *take(size_t alignment, size_t size) {
             return NULL;
         }
         if (length != CHUNK) {
-            /* What is big has a chunk to itself, and the thread's goes on. */
+            /* A large block has a chunk to itself; the thread's chunk stays in use. */
             uintptr_t own = ((uintptr_t)chunk + HEADER + alignment - 1) & ~(uintptr_t)(alignment - 1);
             *(size_t *)(own - HEADER) = size;
             return (void *)own;

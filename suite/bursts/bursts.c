@@ -1,6 +1,6 @@
 /*
- * Many short threads: each allocates a hundred blocks, frees all but one, and ends; whoever started it frees the last one.
- * What an allocator sets up for each thread, and what it does at a thread's end, is most of the work.
+ * Many short threads: each allocates a hundred blocks, frees all but one, and ends. The starting thread frees the last
+ * one. Most of the work is what an allocator sets up for each thread and does at the thread's end.
  *
  *     bursts [THREADS AT A TIME [THREADS IN ALL]]
  *

@@ -1,12 +1,12 @@
 /*
- * Data sets that are read, grouped and sorted side by side, after alloc-perf-test: first all of them are generated as text
- * (its gen-data), then threads take one after the other and process it (its test).
+ * Data sets that are read, grouped and sorted in parallel, modelled on alloc-perf-test. First all sets are generated as text
+ * (its gen-data), then threads take one after another and process it (its test).
  *
  *     dataset [THREADS [SETS [SIZE]]]
  *
  * Each set has SIZE lines of a key and a few words. Processing cuts them into fields, each a block of its own, groups the lines
  * by key in a hash table, grows a list for each group, sorts the groups, and joins each into one text, which the main thread
- * frees. All of it is short-lived but the texts: many sizes, many at a time, freed in another order than allocated.
+ * frees. All blocks but the texts are short-lived: many sizes, many at a time, freed in another order than allocated.
  *
  * stdout: one line with a checksum, the same for every number of threads, libc and allocator.
  */
@@ -60,7 +60,7 @@ static char *generate(size_t number) {
     return text;
 }
 
-/* The field that begins at `*at`, as a block of its own; `*at` is behind the blank or the end of the line after it. */
+/* Returns the field that begins at `*at`, as a block of its own. Sets `*at` behind the blank or line end after it. */
 static char *field(const char **at) {
     size_t length = strcspn(*at, " \n");
     char *copy = allocate(length + 1);

@@ -1,6 +1,6 @@
 /*
- * Fragmentation over time: in each phase objects of other sizes come and most of them go, and one in twenty stays for
- * good. What the survivors keep an allocator from giving back shows in the peak and in what is held at the end.
+ * Fragmentation over time: each phase allocates objects of other sizes and frees most of them, but one in twenty stays. The
+ * peak and the memory at the end show how much the survivors keep an allocator from returning.
  *
  *     fragments [THREADS [PHASES]]
  *
@@ -22,7 +22,7 @@ static void *age(void *argument) {
     struct block **passing = malloc(OBJECTS * sizeof *passing);
     if (kept == NULL || passing == NULL) fail("malloc");
     for (uint64_t phase = 0; phase < share->phases; phase++) {
-        /* 32 bytes to 2 KiB, and back again. */
+        /* 32 bytes to 2 KiB, and back. */
         uint64_t step = phase % 12 < 6 ? phase % 6 : 6 - phase % 6;
         size_t least = (size_t)16 << step;
         for (size_t i = 0; i < OBJECTS; i++) {

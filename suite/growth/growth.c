@@ -1,5 +1,5 @@
 /*
- * Vectors that grow: each starts with 16 bytes and is reallocated by half as much again until it holds a megabyte, several
+ * Vectors that grow: each starts with 16 bytes and grows by half with each realloc until it has a megabyte. Several grow
  * side by side, so that a block seldom has free space behind it.
  *
  *     growth [THREADS [VECTORS]]

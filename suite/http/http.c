@@ -1,12 +1,12 @@
 /*
- * An HTTP server that says hello, and what asks it, over this machine's loopback.
+ * An HTTP server that answers "hello", and a client that loads it, over this machine's loopback.
  *
- *     http [THREADS [REQUESTS]]                  a server with so many threads, asked that often by as many connections
+ *     http [THREADS [REQUESTS]]                  a server with so many threads and connections, and so many requests
  *     http --serve PORT [THREADS]                the server alone, until it is ended
  *     http --load PORT [CONNECTIONS [SECONDS]]   the load alone; prints JSON for `allograft bench --load`
  *
  * For each request the server allocates as a framework does: a buffer that grows, a block for each header's name and value, a
- * list of them, the body, the response. Connections stay open. The load allocates nothing while it asks.
+ * list of them, the body, the response. Connections stay open. The client allocates nothing while it sends requests.
  *
  * stdout of the first form: one line, the same for every libc and allocator.
  */
@@ -40,7 +40,7 @@ static char *copy(const char *from, size_t length) {
     return to;
 }
 
-/* Reads as a framework does, and answers. Says no when the connection is over. */
+/* Reads a request as a framework does, and answers. Returns false when the connection is closed. */
 static int answer(int connection) {
     size_t room = 128, length = 0;
     char *text = malloc(room);
@@ -98,7 +98,7 @@ static int answer(int connection) {
     return sent;
 }
 
-/* Each thread has a connection at a time. */
+/* Each thread serves one connection at a time. */
 static void *serve(void *argument) {
     (void)argument;
     for (;;) {
@@ -126,7 +126,7 @@ static uint16_t listen_on(uint16_t port) {
 
 struct client {
     uint16_t port;
-    uint64_t requests; /* to send, or 0: until the time is over */
+    uint64_t requests; /* the number to send; 0: until the time is over */
     double until;
     uint64_t answered, bytes;
     uint32_t *microseconds; /* of the first SAMPLES requests */

@@ -1,10 +1,10 @@
 /*
- * What a process holds when it has nothing to do: threads fill memory with small blocks, free all of them, and wait.
+ * The memory of an idle process: threads fill memory with small blocks, free all of them, and wait.
  *
  *     idle [MEBIBYTES [THREADS]]
  *
- * stdout: bytes resident at the start, when full, and after a second in which nobody called the allocator; the threads that
- * allocated are still there. Plain C11 and POSIX threads, so that one source serves every libc.
+ * stdout: bytes resident at the start, when full, and after a second without a call of the allocator. The threads that
+ * allocated still exist then. Plain C11 and POSIX threads, so that one source serves every libc.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -28,7 +28,7 @@ static void fail(const char *what) {
     exit(1);
 }
 
-/* The second number of /proc/self/statm, in bytes. Without stdio, which allocates. */
+/* Returns the second number of /proc/self/statm, in bytes. It does not use stdio, which allocates. */
 static long resident(void) {
     char text[128];
     int file = open("/proc/self/statm", O_RDONLY);
@@ -55,7 +55,7 @@ static void *work(void *argument) {
         held += size;
     }
     pthread_barrier_wait(&full);
-    pthread_barrier_wait(&full); /* main has looked */
+    pthread_barrier_wait(&full); /* main has read the figure */
     while (list != NULL) {
         void **next = *list;
         free(list);

@@ -1,5 +1,5 @@
 /*
- * A server that replaces what it holds: each thread has an array of blocks, frees one at random and puts a new one in its
+ * A server that replaces its blocks: each thread has an array of blocks, frees one at random and puts a new one in its
  * place. Now and then the array goes to a new thread, as connections go to new workers, so that blocks are freed by
  * threads that did not allocate them.
  *
@@ -27,7 +27,7 @@ static void *serve(void *argument) {
     return NULL;
 }
 
-/* One line of threads, each of which takes over what the one before held. */
+/* One sequence of threads, each of which takes over the blocks of the one before. */
 static void *succeed(void *argument) {
     struct shelf *shelf = argument;
     for (size_t i = 0; i < HELD; i++) {

@@ -4,7 +4,7 @@
  *
  *     map [--times] [THREADS [KEYS [LOOKUPS [KEPT]]]]
  *
- * With KEPT 1 each thread fills one key of its own again and again: the same look-ups without an allocation in the loop.
+ * With KEPT 1 each thread reuses one key of its own: the same lookups without an allocation in the loop.
  *
  * stdout: one line with checksums, the same whatever THREADS is. stderr, with --times: seconds of each phase.
  * Plain C11 and POSIX threads, so that one source serves every libc.
@@ -72,7 +72,7 @@ static int32_t *make_key(uint64_t number) {
     return fill_key(allocate(KEY_BYTES), number);
 }
 
-/* FNV-1a over whole integers, then a finish that spreads the high bits over the low ones that pick the slot. */
+/* FNV-1a over whole integers, then a finisher that mixes the high bits into the low ones, which choose the slot. */
 static uint64_t hash_key(const int32_t *key) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (int i = 0; i < KEY_INTS; i++) hash = (hash ^ (uint32_t)key[i]) * UINT64_C(0x100000001b3);
@@ -102,7 +102,7 @@ static void reserve(struct map *map, uint64_t capacity) {
     *map = grown;
 }
 
-/* Takes over both blocks. The keys of this program are distinct. */
+/* Takes ownership of both blocks. The keys of this program are distinct. */
 static void insert(struct map *map, int32_t *key, struct value *value) {
     if ((map->count + 1) * 4 > map->capacity * 3) reserve(map, map->capacity * 2);
     *find_slot(map, key) = (struct slot){key, value};

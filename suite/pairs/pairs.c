@@ -1,5 +1,5 @@
 /*
- * malloc and free, and as little else as there can be: what one instruction more in each call costs shows here, if anywhere.
+ * malloc and free, and as little else as possible. If one more instruction in each call can be measured, it shows here.
  *
  *     pairs [PAIRS]
  *

@@ -1,5 +1,5 @@
 /*
- * Producers allocate messages, consumers free them: every block dies in another thread than the one that made it.
+ * Producers allocate messages, consumers free them: every block is freed by another thread than the one that allocated it.
  *
  *     pipeline [PAIRS [MESSAGES]]
  *
@@ -11,8 +11,8 @@
 
 enum { RING = 4096, LEAST = 16, MOST = 1024, MAX_PAIRS = MAX_THREADS / 2 };
 
-/* A ring for one writer and one reader; each side has a cache line of its own. The compiler's own atomics: musl has no
- * <stdatomic.h>, and its headers are the only ones there are. */
+/* A ring for one writer and one reader; each side has a cache line of its own. It uses the compiler's atomics, since
+ * only musl's headers are available, and musl has no <stdatomic.h>. */
 struct pipe {
     _Alignas(64) uint64_t written;
     _Alignas(64) uint64_t read;

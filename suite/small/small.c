@@ -46,7 +46,7 @@ static void *work(void *argument) {
     for (uint64_t i = 0; i < share->trees; i++) {
         struct node *tree = plant(&share->numbers);
         size_t at = draw_between(&share->numbers, 0, KEPT - 1);
-        /* One in eight lives on. */
+        /* One in eight stays. */
         if (draw(&share->numbers) % 8 == 0) {
             share->sum += fell(kept[at]);
             kept[at] = tree;

@@ -1,4 +1,4 @@
-/* Compares our string functions with glibc's and stock musl's, in one process and interleaved.
+/* Compares allograft's string functions with glibc's and stock musl's, in one process and interleaved.
  *
  *     bench [mixed | cells] [FUNCTION...]
  *     bench cell FUNCTION CONDITION SIZE
@@ -65,8 +65,8 @@ static void least(struct figures *best, struct figures more)
 			best->ns[arm] = more.ns[arm];
 }
 
-/* The same cell in a new process, which lies elsewhere in memory: where code and blocks lie decides what shares an
- * entry of a predictor, and in one process a call of 9 cycles may take 12, in any arm, for as long as it runs. */
+/* Measures the same cell in a new process, at other addresses. The addresses of code and blocks decide which branches share
+ * an entry of a predictor: in one process, a call of 9 cycles may take 12 throughout, in any arm. */
 static struct figures measure_elsewhere(const struct condition *at, const struct subject *subject, size_t n)
 {
 	struct figures f = { { INFINITY, INFINITY, INFINITY } };
@@ -85,7 +85,7 @@ static struct figures measure_elsewhere(const struct condition *at, const struct
 	return f;
 }
 
-/* A cell over its target, and the least that it took so far in each arm. */
+/* A cell over its target, and its least time so far in each arm. */
 struct miss {
 	const struct condition *at;
 	const struct subject *subject;
@@ -95,8 +95,8 @@ struct miss {
 static struct miss missed[24 * SIZES * CONDITIONS];
 static size_t missed_count, cell_count;
 
-/* A cell over its target is measured again: of a loaded machine's noise the least of more rounds has less, in all
- * arms alike. */
+/* Measures a cell over its target again. On a loaded machine, the least time of more rounds has less noise, equally in all
+ * arms. */
 static struct figures measure_twice(const struct condition *at, const struct subject *subject, size_t n)
 {
 	struct figures best = at->measure(subject, n, at->x, at->y, at->rounds);
@@ -108,8 +108,8 @@ static struct figures measure_twice(const struct condition *at, const struct sub
 	return best;
 }
 
-/* And again when all others are done: what else runs on the same core, another system's work perhaps, does so for
- * seconds. Leaves those cells that are still over. */
+/* Measures them again after all others, since another load on the same core, perhaps another system's, lasts for seconds.
+ * Leaves the cells that are still over their targets. */
 static void measure_missed(void)
 {
 	for (int pass = 0; pass < 8 && missed_count; pass++) {
@@ -132,7 +132,7 @@ static void print_missed(void)
 	}
 }
 
-/* One cell, for measure_elsewhere. */
+/* Measures one cell, for measure_elsewhere. */
 static int cell(const char *name, size_t condition, size_t n)
 {
 	for (size_t i = 0; i < subject_count; i++)

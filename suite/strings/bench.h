@@ -1,4 +1,4 @@
-/* What is measured: every function, in the arms ours, glibc's and musl's. */
+/* The measured functions, in three arms: allograft's, glibc's and musl's. */
 #ifndef STRINGS_BENCH_H
 #define STRINGS_BENCH_H
 
@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 typedef unsigned char byte;
-/* All of them take at most three words and give one: on x86_64 and aarch64 one type serves to call them all. */
+/* Every function takes at most three words and returns one, so on x86_64 and aarch64 one type can call them all. */
 typedef uintptr_t function(uintptr_t, uintptr_t, uintptr_t);
 
 enum arm { OURS, GLIBC, MUSL, ARMS };
 
-/* What a function's arguments are made of, and what its blocks hold. */
+/* The kinds of a function's arguments, and the content of its blocks. */
 enum shape {
 	COPY,        /* d, s, n */
 	FILL,        /* d, byte, n */
@@ -27,7 +27,7 @@ enum shape {
 	APPEND,      /* d, s, n: to 16 bytes that are there */
 };
 
-/* What SEEK and SEEK_TEXT search for. */
+/* The needle of SEEK and SEEK_TEXT. */
 #define NEEDLE "xabcdefg"
 #define NEEDLE_LENGTH 8
 
@@ -43,12 +43,12 @@ struct call {
 	uintptr_t x, y, z;
 };
 
-/* Nanoseconds per call in each arm, the least of `rounds` rounds in which the arms take turns. */
+/* Nanoseconds per call in each arm: the least of `rounds` rounds, in which the arms take turns. */
 struct figures {
 	double ns[ARMS];
 };
 
-/* One block or pair of blocks of `n` bytes, at offsets `x` and `y` from a cache line, again and again. */
+/* One block or pair of blocks of `n` bytes, at offsets `x` and `y` from a cache line, repeatedly. */
 struct figures measure_hot(const struct subject *subject, size_t n, size_t x, size_t y, unsigned rounds);
 /* Many blocks, spread over more memory than caches hold. */
 struct figures measure_cold(const struct subject *subject, size_t n, size_t x, size_t y, unsigned rounds);

@@ -1,4 +1,4 @@
-/* The calls that are timed: what they get, how they are repeated, and the clock. */
+/* The timed calls: their arguments, their repetition, and the clock. */
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ void bench_prepare(void)
 	to = arena();
 }
 
-/* Blocks as the function's shape wants them. `at` < n puts a difference or the byte that is searched for there. */
+/* Makes blocks for the function's kind. `at` < n is the place of a difference or of the wanted byte. */
 static struct call prepare(enum shape shape, byte *a, byte *b, size_t n, size_t at)
 {
 	bool text = shape >= LENGTH;
@@ -85,14 +85,14 @@ static struct call prepare(enum shape shape, byte *a, byte *b, size_t n, size_t 
 	return call;
 }
 
-/* Appending changes where the next call would append: the destinations are cut back, outside the time taken. */
+/* Appending changes where the next call would append, so the destinations are cut back, outside the measured time. */
 static void cut_back(enum shape shape, const struct call *list, size_t count)
 {
 	for (size_t i = 0; shape == APPEND && i < count; i++)
 		((byte *)list[i].x)[16] = 0;
 }
 
-/* Takes a block out of all caches, if the argument is one. */
+/* Evicts a block from all caches, if the argument is one. */
 static void evict(uintptr_t argument, size_t n)
 {
 	const byte *p = (const byte *)argument;
@@ -115,7 +115,7 @@ static void run(function *f, const struct call *list, size_t count, size_t repea
 			f(list[i].x, list[i].y, list[i].z);
 }
 
-/* Each call's first argument hangs on the result of the call before. */
+/* Each call's first argument depends on the result of the call before. */
 static void run_chained(function *f, const struct call *list, size_t count)
 {
 	uintptr_t zero = nothing, result = 0;
@@ -123,8 +123,8 @@ static void run_chained(function *f, const struct call *list, size_t count)
 		result = f(list[i].x + (result & zero), list[i].y, list[i].z);
 }
 
-/* A list that is run again and again would be learnt: branch predictors remember thousands of lengths in their
- * order, which no program has. So the order is a new one for each round. */
+/* Branch predictors would learn a repeated list: they remember thousands of lengths in order, and no program has such an
+ * order. So each round has a new order. */
 static void shuffle(size_t count)
 {
 	for (size_t i = count - 1; i > 0; i--) {
@@ -140,15 +140,15 @@ static void least(struct figures *figures, int arm, double ns)
 		figures->ns[arm] = ns;
 }
 
-/* The arms take turns, and each round begins with another one. */
-/* How a list is run: so many times over, each call waiting for the one before, with blocks of `evicted` bytes that no
- * cache holds. */
+/* How a list is run: how many times, whether each call waits for the one before, and the size of blocks that are evicted
+ * from all caches. */
 struct manner {
 	size_t repeat;
 	bool chained;
 	size_t evicted;
 };
 
+/* The arms take turns, and each round begins with another one. */
 static struct figures rounds_of(const struct subject *subject, size_t count, struct manner manner, unsigned rounds)
 {
 	struct figures figures = { { 0 } };
@@ -174,7 +174,7 @@ static struct figures rounds_of(const struct subject *subject, size_t count, str
 
 struct figures measure_hot(const struct subject *subject, size_t n, size_t x, size_t y, unsigned rounds)
 {
-	/* Destination and source half a page apart, so that no store looks like the next load to the processor. */
+	/* Destination and source half a page apart, so that the processor takes no store for the next load's. */
 	size_t slot = (n + 64 + 127) / 64 * 64, count = 1;
 	if (subject->shape == APPEND)
 		count = n <= 64 ? 128 : n <= 4096 ? 16384 / n : 4;
@@ -194,7 +194,7 @@ struct figures measure_cold(const struct subject *subject, size_t n, size_t x, s
 	return rounds_of(subject, count, (struct manner){ 1, false, n }, rounds);
 }
 
-/* Lengths in programs: most are short. Per cent of the calls, and the range that they are spread over evenly. */
+/* The lengths in programs, which are mostly short: a percentage of the calls, and the range of their even distribution. */
 static const struct share {
 	unsigned percent, low, high;
 } shares[] = {
@@ -213,7 +213,7 @@ static size_t mixed_length(void)
 
 struct figures measure_mixed(const struct subject *subject, int chained, unsigned rounds)
 {
-	/* Half of the searches succeed and half of the comparisons meet a difference, anywhere. All blocks together
+	/* Half of the searches succeed, and half of the comparisons find a difference, at any place. All blocks together
 	 * take about half a megabyte on either side. */
 	const size_t count = 4096;
 	byte *a = to + 64, *b = from + 64;

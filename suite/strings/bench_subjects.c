@@ -1,5 +1,5 @@
-/* The three arms of every function. glibc's are taken by address, so that what is called is the version which its
- * IFUNC resolver has chosen for this processor, without a detour over the procedure linkage table. */
+/* The three arms of every function. glibc's are called by address: this calls the version that its IFUNC resolver has
+ * chosen for this processor directly, and not through the procedure linkage table. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <strings.h>
@@ -15,7 +15,7 @@
 #define DECLARE(name, shape) extern function proof_##name, musl_##name;
 FUNCTIONS(DECLARE)
 
-/* memmem takes four words; with a needle of one length three are enough. */
+/* memmem takes four words; with a needle of fixed length, three are enough. */
 extern __typeof__(memmem) proof_memmem, musl_memmem;
 #define SEEK_BY(arm, whole)                                                                                            \
 	static uintptr_t arm(uintptr_t h, uintptr_t n, uintptr_t needle)                                                   \

@@ -1,11 +1,11 @@
 /* Property tests of the string functions against byte-wise references. Linked with donor.c compiled with
- * -DSTRINGS_PROOF, which gives them the prefix `proof_`, so that the libc's own stay out of it.
+ * -DSTRINGS_PROOF, which gives them the prefix `proof_`, so that the libc's own functions are not tested.
  *
  *     proof [FULL [LONGEST]]
  *
  * runs every path that the processor has, each in a process of its own: all lengths to LONGEST (1024), all pairs of
- * alignments for lengths to FULL (128), and all of one with some of the other beyond. Exits 1 at the first wrong answer
- * and names it; a read or write that must not be ends in a signal, and the function's name is printed. */
+ * alignments for lengths to FULL (128), and beyond that, all alignments of one block with some of the other. Exits 1 at the
+ * first wrong answer and prints it. A forbidden read or write ends in a signal, and the function's name is printed. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ void wrong(const char *format, ...)
 	exit(1);
 }
 
-/* A fault is a wrong answer, too, and this says whose. Only async-signal-safe calls. */
+/* A fault is a wrong answer, too; this prints the function. It makes async-signal-safe calls only. */
 static void fault(int number)
 {
 	const char *name = subject;
@@ -100,8 +100,8 @@ void clean(byte *p, size_t n)
 		p[i] = CANARY;
 }
 
-/* `n` bytes of which the first is `shift` behind the unmapped page, `shift` before a page boundary in the middle, or
- * the last `shift` before the unmapped page. */
+/* Returns `n` bytes. Either the first is `shift` behind the unmapped page or `shift` before a page boundary in the middle,
+ * or the last is `shift` before the unmapped page. */
 static byte *place(const struct region *region, int where, size_t n, unsigned shift)
 {
 	switch (where) {
@@ -111,7 +111,7 @@ static byte *place(const struct region *region, int where, size_t n, unsigned sh
 	}
 }
 
-/* Three alignments, other ones for each length. */
+/* Three alignments, which differ for each length. */
 static bool sampled(unsigned shift, size_t n)
 {
 	return shift == 0 || shift == n * 7 % 64 || shift == (n * 13 + 31) % 64;
@@ -137,7 +137,7 @@ static void pairs_of_length(void (*check)(byte *a, byte *b, size_t n), size_t n)
 	}
 }
 
-/* Lengths around powers of two, which lie beyond LONGEST, with few alignments. */
+/* Lengths around powers of two beyond LONGEST, with few alignments. */
 static void long_pairs(void (*check)(byte *a, byte *b, size_t n), size_t limit)
 {
 	for (size_t size = 2048; size <= limit; size *= size < 65536 ? 2 : 4)
@@ -181,7 +181,7 @@ static int prove_path(void)
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	proof_choose(path);
 	prove_blocks();
-	/* The choices differ in what they do with blocks; with strings only the lanes do, of which these two are all. */
+	/* For blocks, the choices differ. For strings, only the lanes differ, and these two choices have all lanes. */
 	if (path == 0 || path == proof_choices()) {
 		prove_texts();
 		prove_seek();

@@ -1,4 +1,4 @@
-/* What the proof's files share: guarded memory, canaries, and the walk over lengths and alignments. */
+/* Shared by the proof's files: guarded memory, canaries, and the walk over lengths and alignments. */
 #ifndef STRINGS_PROOF_H
 #define STRINGS_PROOF_H
 
@@ -10,7 +10,7 @@ typedef unsigned char byte;
 
 #define PAGE 4096
 #define CANARY 0xa5
-#define MARGIN 96 /* bytes on either side of what may be written that are looked at after each call */
+#define MARGIN 96 /* bytes on either side of the writable part that are checked after each call */
 
 /* [start, end) between two unmapped pages; `middle` is a page boundary inside. */
 struct region {
@@ -25,7 +25,7 @@ uint32_t noise(void);
 void untouched(const byte *from, const byte *to);
 void untouched_around(const struct region *region, const byte *p, size_t n);
 void clean(byte *p, size_t n);
-/* Calls `check` with blocks of every length at every place in `left` and `right`. It leaves CANARY behind. */
+/* Calls `check` with blocks of every length at every place in `left` and `right`. `check` restores CANARY. */
 void over_pairs(const char *name, void (*check)(byte *a, byte *b, size_t n));
 void over_blocks(const char *name, void (*check)(byte *a, size_t n));
 

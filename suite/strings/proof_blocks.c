@@ -8,7 +8,7 @@ static int sign(int value)
 	return (value > 0) - (value < 0);
 }
 
-/* Bytes that never are the canary: what is written shows. */
+/* Bytes that never equal the canary, so that every write shows. */
 static void scatter(byte *p, size_t n)
 {
 	uint32_t word = noise();
@@ -39,7 +39,7 @@ static void *plain_memcpy(void *d, const void *s, size_t n) { return proof_memcp
 static void check_memcpy(byte *a, byte *b, size_t n) { check_copy(a, b, n, plain_memcpy); }
 static void check_memmove(byte *a, byte *b, size_t n) { check_copy(a, b, n, proof_memmove); }
 
-/* Source and destination in one region, `distance` apart: the answer is taken from a copy made before. */
+/* Source and destination in one region, `distance` apart. A copy made before gives the right answer. */
 static void check_overlap(byte *s, ptrdiff_t distance, size_t n)
 {
 	byte *before = right.start;
@@ -92,7 +92,7 @@ static void check_memset(byte *a, size_t n)
 	clean(a, n);
 }
 
-/* One difference at `at`, larger on one side; all that follows is larger on the other, after the end as well. */
+/* One difference at `at`, where one side is larger. All that follows is larger on the other side, beyond the end too. */
 static void check_difference(byte *a, byte *b, size_t n, size_t at, byte low, byte high)
 {
 	byte was_a = a[at], was_b = b[at];
@@ -163,7 +163,7 @@ static void check_bcmp(byte *a, byte *b, size_t n)
 	clean(b, n);
 }
 
-/* Every place of a difference, for the lengths that have paths of their own. */
+/* Every place of a difference, for the lengths with their own code paths. */
 static void prove_every_difference(void)
 {
 	subject = "memcmp, every place";
@@ -178,7 +178,7 @@ static void prove_every_difference(void)
 		}
 }
 
-/* The block holds no `c` but where one is put; there is one right after and right before it, which do not count. */
+/* The block has no `c` except one that is put there. Those directly before and after the block do not count. */
 static void check_memchr_for(byte *a, size_t n, byte c)
 {
 	byte *after = a + n < left.end ? a + n : 0, *before = a > left.start ? a - 1 : 0;

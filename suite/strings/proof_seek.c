@@ -1,5 +1,5 @@
-/* memmem and strstr. The haystack is one block of the walk, the needle the end of the other one, so that either may lie
- * right before or right behind an unmapped page. Few letters make for many places that nearly fit. */
+/* memmem and strstr. The haystack is one block of the walk, the needle the end of the other one, so that either may be
+ * directly before or behind an unmapped page. With few letters, many places nearly match. */
 #include "proof.h"
 
 static void write_letters(byte *p, size_t n, unsigned letters)
@@ -11,7 +11,7 @@ static void write_letters(byte *p, size_t n, unsigned letters)
 	}
 }
 
-/* A needle that is somewhere in the haystack, or is but for one byte; an empty haystack has it nowhere. */
+/* A needle that is somewhere in the haystack, or would be but for one byte. An empty haystack does not contain it. */
 static void write_needle(byte *needle, size_t m, const byte *h, size_t n)
 {
 	size_t from = n > m ? noise() % (n - m + 1) : 0;
@@ -21,7 +21,7 @@ static void write_needle(byte *needle, size_t m, const byte *h, size_t n)
 		needle[noise() % m] = 'z';
 }
 
-/* One byte after the other. */
+/* Searches byte by byte. */
 static const byte *expected(const byte *h, size_t n, const byte *needle, size_t m)
 {
 	for (size_t i = 0; i + m <= n; i++) {
@@ -80,7 +80,7 @@ static void check_seek(byte *a, byte *b, size_t n)
 		if (m)
 			check_text(a, n, needle, m);
 	}
-	/* A needle longer than the haystack. */
+	/* The needle is longer than the haystack. */
 	if (n) {
 		write_letters(b, n, 1);
 		check_needle(a, n - 1, b, n);
@@ -90,10 +90,10 @@ static void check_seek(byte *a, byte *b, size_t n)
 	clean(b, n);
 }
 
-/* Blocks and needles that repeat themselves, for which the search in lanes gives up. */
+/* Periodic blocks and needles, for which the search in lanes gives up. */
 static void check_repeated(byte *a, byte *b, size_t n)
 {
-	/* The reference takes the square of the time, so that one placement of many has to do. */
+	/* The reference takes quadratic time, so one placement of many must suffice. */
 	if (n < 64 || n > 1024 || noise() % 4)
 		return;
 	size_t period = 1 + noise() % 7, m = 2 + noise() % (n / 2);

@@ -1,5 +1,5 @@
 /* Strings: strlen, strnlen, strchr, strchrnul, strrchr, strcmp, strncmp, and those that write. A string of length n
- * takes n + 1 bytes; the walks are over the bytes that it takes. */
+ * takes n + 1 bytes, and the walks go over all of these. */
 #include "proof.h"
 
 static const byte marks[] = { 0x7f, 0x80, 0xff, 0x01 };
@@ -9,7 +9,7 @@ static int sign(int value)
 	return (value > 0) - (value < 0);
 }
 
-/* Text without NUL, `spare` and CANARY, and behind it a NUL. */
+/* Text without NUL, `spare` or CANARY, then a NUL. */
 static void write_text(byte *p, size_t n, byte spare)
 {
 	uint32_t word = noise();
@@ -39,7 +39,7 @@ static void check_strlen(byte *a, size_t n)
 		if (proof_strnlen((char *)a, limits[k]) != expected)
 			wrong("strnlen of length %zu, limit %zu", n - 1, limits[k]);
 	}
-	/* Without an end, up to the last byte that may be read. */
+	/* Without a NUL, up to the last readable byte. */
 	a[n - 1] = 1;
 	if (proof_strnlen((char *)a, n) != n)
 		wrong("strnlen of %zu bytes without end", n);
@@ -88,7 +88,7 @@ static void check_strchr(byte *a, size_t n)
 		check_strchr_for(a, n, marks[n % sizeof marks]);
 }
 
-/* strcmp and strncmp of what is at `a` and `b`, whose first difference or end is at `at`. */
+/* strcmp and strncmp of the texts at `a` and `b`, whose first difference or end is at `at`. */
 static void check_order(const byte *a, const byte *b, size_t at, bool ends)
 {
 	int expected = sign(a[at] - b[at]);
@@ -112,14 +112,14 @@ static void check_strcmp(byte *a, byte *b, size_t n)
 	write_text(a, n, 0);
 	for (size_t i = 0; i < n; i++)
 		b[i] = a[i];
-	/* Behind the end, and before the start, they differ. */
+	/* They differ behind the end and before the start. */
 	byte *after = a + n < left.end ? a + n : 0, *before = a > left.start ? a - 1 : 0;
 	if (after)
 		*after = 1;
 	if (before)
 		*before = 1;
 	check_order(a, b, n - 1, true);
-	/* No end, but a limit. */
+	/* No NUL, but a limit. */
 	a[n - 1] = b[n - 1] = 0x33;
 	if (proof_strncmp((char *)a, (char *)b, n) != 0)
 		wrong("strncmp, %zu equal bytes without end", n);
@@ -141,7 +141,7 @@ static void check_strcmp(byte *a, byte *b, size_t n)
 	clean(b, n);
 }
 
-/* Whether `d` begins with the `n` bytes at `s` and everything around is as it was; leaves CANARY behind. */
+/* Whether `d` begins with the `n` bytes at `s` and all bytes around are unchanged. Restores CANARY. */
 static void check_written(byte *d, const byte *s, size_t n, size_t padded)
 {
 	byte seen = 0;
@@ -170,7 +170,7 @@ static void check_strcpy(byte *d, byte *s, size_t n)
 	clean(s, n);
 }
 
-/* Exactly `n` bytes are written, from strings of many lengths, that without end among them. */
+/* Exactly `n` bytes are written, from strings of many lengths and one without a NUL. */
 static void check_strncpy(byte *d, byte *s, size_t n)
 {
 	const size_t lengths[] = { n, n ? n - 1 : 0, n / 2, 0, n > 17 ? n - 17 : 0 };
@@ -192,7 +192,7 @@ static void check_strncpy(byte *d, byte *s, size_t n)
 	clean(s, n);
 }
 
-/* The destination holds a string of `held` already; strncat's limit is at, below and far above the length. */
+/* The destination already has a string of length `held`; strncat's limit is at, below and far above the length. */
 static void check_strcat(byte *d, byte *s, size_t n)
 {
 	if (n < 2 || n > 4200)
@@ -200,7 +200,7 @@ static void check_strcat(byte *d, byte *s, size_t n)
 	size_t held = noise() % (n < 80 ? n : 80), added = n - 1 - held;
 	byte whole[4300];
 	write_text(whole, n, 0);
-	/* The appended string ends where the block does. */
+	/* The appended string ends at the end of the block. */
 	byte *t = s + held;
 	for (int k = 0; k < 4; k++) {
 		for (size_t i = 0; i < held; i++)

@@ -1,4 +1,4 @@
-// A program with an allocator of its own, which musl's newlocale and atexit do not use.
+// A program with its own allocator, which musl's newlocale and atexit do not use.
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-//! Where a case works: a temporary folder with grafted archives and compiled objects, each made once.
+//! The workplace of the cases: a temporary folder with grafted archives and compiled objects, each made once.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -10,24 +10,24 @@ use std::sync::{Arc, Mutex, OnceLock};
 use fixtures::{Arch, ZigTarget};
 use hosts::Request;
 
-/// A musl that is grafted.
+/// A musl to graft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// Debian's: `.lo` names, two of them twice.
+    /// Debian's. Its members are named `.lo`, and two names occur twice.
     Debian(Arch),
-    /// zig's: names are paths, and two mallocs are in it.
+    /// zig's. Its members' names are paths, and it has two mallocs.
     Zig(Arch),
 }
 
 impl Host {
-    /// Its architecture.
+    /// Returns its architecture.
     pub fn arch(self) -> Arch {
         match self {
             Host::Debian(arch) | Host::Zig(arch) => arch,
         }
     }
 
-    /// Its stock `libc.a`.
+    /// Returns its stock `libc.a`.
     pub fn libc(self) -> PathBuf {
         match self {
             Host::Debian(arch) => fixtures::debian_musl(arch).libc,
@@ -35,7 +35,7 @@ impl Host {
         }
     }
 
-    /// For a test's name.
+    /// Returns its part of a test's name.
     pub fn name(self) -> String {
         match self {
             Host::Debian(arch) => format!("debian-{}", arch.name()),
@@ -44,10 +44,10 @@ impl Host {
     }
 }
 
-/// What is made once for each key; others that want the same wait.
+/// Files that are made once for each key. Other threads that want the same file wait.
 type Made<K> = Mutex<HashMap<K, Arc<OnceLock<PathBuf>>>>;
 
-/// What makes a grafted archive what it is.
+/// The key of a grafted archive.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Graft {
     host: Host,
@@ -55,31 +55,31 @@ struct Graft {
     settings: Vec<(String, i64)>,
 }
 
-/// What is grafted.
+/// The donors to graft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Donors {
-    /// The allocator; none: musl's own stays.
+    /// The allocator. `None`: musl's own stays.
     pub malloc: Option<&'static str>,
-    /// Whether the string functions are.
+    /// Whether string functions are grafted.
     pub strings: bool,
 }
 
 impl Donors {
-    /// Nothing: stock.
+    /// No donor: stock.
     pub const STOCK: Donors = Donors { malloc: None, strings: false };
 
-    /// An allocator with string functions beside it, as users get it.
+    /// Returns an allocator with string functions, as users get it.
     pub fn both(malloc: &'static str) -> Donors {
         Donors { malloc: Some(malloc), strings: true }
     }
 
-    /// Whether string functions are grafted into `host`: those that are for every allocator are not for every
-    /// architecture.
+    /// Whether string functions are grafted into `host`. They do not exist for every architecture that the allocators
+    /// exist for.
     pub fn strings_for(self, host: Host) -> bool {
         self.strings && (self.malloc.is_none() || donors::strings().object(host.arch()).is_some())
     }
 
-    /// Whether there is everything of it for an architecture.
+    /// Whether all of it exists for an architecture.
     pub fn exist_for(self, arch: Arch) -> bool {
         match self.malloc {
             Some(name) => donors::find(name).is_some_and(|donor| donor.supports(arch)),
@@ -87,7 +87,7 @@ impl Donors {
         }
     }
 
-    /// For a test's name.
+    /// Returns its part of a test's name.
     pub fn name(self) -> String {
         match (self.malloc, self.strings) {
             (Some(malloc), true) => malloc.to_owned(),
@@ -98,7 +98,7 @@ impl Donors {
     }
 }
 
-/// The folder and what is in it.
+/// The folder and its contents.
 #[derive(Debug)]
 pub struct Bench {
     folder: tempfile::TempDir,
@@ -113,7 +113,7 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// A new, empty one. Its name has a space in it, so that every path that is handed on has.
+    /// Makes an empty bench. The folder's name has a blank, so that every path that is passed on has one.
     ///
     /// # Panics
     /// When the system grants no temporary folder.
@@ -122,13 +122,13 @@ impl Bench {
         Bench { folder, grafts: Mutex::default(), objects: Mutex::default() }
     }
 
-    /// A path of that name in the folder.
+    /// Returns the path of that name in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The `libc.a` of `host`, grafted in place in a copy of it as `allograft graft` does; the stock one when nothing
-    /// is grafted.
+    /// Returns the `libc.a` of `host`, grafted as a copy in place by the code of `allograft graft`. Without donors it
+    /// is the stock one.
     ///
     /// # Panics
     /// When it cannot be grafted.
@@ -154,10 +154,10 @@ impl Bench {
         })
     }
 
-    /// The object that zig's compiler makes with these arguments, `-target` and `-c` added.
+    /// Returns the object that zig's compiler makes with these arguments, plus `-target` and `-c`.
     ///
     /// # Panics
-    /// With what the compiler said, when it fails.
+    /// With the compiler's message, if it fails.
     pub fn object(&self, arch: Arch, source: &Path, arguments: &[OsString]) -> PathBuf {
         let compiler = if source.extension().is_some_and(|ending| ending == "cc") { "c++" } else { "cc" };
         let mut line: Vec<OsString> = vec![compiler.into(), "-target".into(), arch.triple().into(), "-c".into()];
@@ -172,7 +172,7 @@ impl Bench {
         })
     }
 
-    /// A file of that name with these bytes, made once.
+    /// Returns a file of that name with these bytes, written once.
     ///
     /// # Panics
     /// When it cannot be written.
@@ -194,7 +194,7 @@ fn once<K: std::hash::Hash + Eq>(made: &Made<K>, key: K, make: impl FnOnce(usize
     cell.get_or_init(|| make(number)).clone()
 }
 
-/// The folder of a package in the lock file, by its name.
+/// Returns the folder of a package in the lock file.
 ///
 /// # Panics
 /// When `cargo metadata` does not know it.

@@ -1,5 +1,5 @@
-//! Programs linked from grafts of every donor, in the ways in which programs are linked and stripped: the inspector
-//! names the donor, and does not name it where the program brings its own malloc.
+//! Programs linked from grafts of every donor, linked and stripped in all usual ways. The inspector names the donor,
+//! but not if the program has its own malloc.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// How a program is compiled.
+/// The ways to compile a program.
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-flto"];
 
 fn main() -> ExitCode {
@@ -26,8 +26,8 @@ fn main() -> ExitCode {
             }
             for linker in [Linker::Gnu, Linker::Lld] {
                 for level in LEVELS {
-                    // GNU ld on this machine is neither for other architectures nor for LLVM's bitcode, and zig's
-                    // libc.a is linked with lld.
+                    // GNU ld on this machine links neither for other architectures nor LLVM's bitcode, and zig's libc.a
+                    // is linked with lld.
                     if linker == Linker::Gnu && (level == "-flto" || host != Host::Debian(Arch::X86_64)) {
                         continue;
                     }
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
                     let name = format!("{}/{}{level}", donors.name(), way(Mode::Static).name());
                     let slow = !(level == "-O2" && linker == Linker::Lld && host == Host::Debian(Arch::X86_64));
                     let test = move || {
-                        // zig's start files are for fixed addresses here.
+                        // Here, zig's start files are for fixed addresses.
                         let both = [Mode::Static, Mode::StaticPie];
                         let modes = if matches!(host, Host::Zig(_)) { &both[..1] } else { &both };
                         for &mode in modes {
@@ -74,8 +74,8 @@ fn check(bench: &Bench, donors: Donors, way: Way, level: &str) -> Result<(), Str
             for (how, bytes) in variants(way.host.arch(), &link(false)?, &link(true)?)? {
                 let report = inspector::inspect(&bytes).map_err(|error| format!("{name}, {how}: {error}"))?;
                 let found = report.malloc.name.as_str();
-                // Where there are no symbols, what a program brings is unknown; so it is where there are, since the
-                // allocator has no name that anybody could know.
+                // A program's own malloc is unknown without symbols. With symbols it is unknown too, since nobody knows
+                // its name.
                 let right = if own { found == "unknown" } else { found == expected };
                 if !right || report.libc != inspector::Libc::Musl {
                     return Err(format!("{name}, {how}: it says {found}\n{report:#?}"));
@@ -86,7 +86,7 @@ fn check(bench: &Bench, donors: Donors, way: Way, level: &str) -> Result<(), Str
     Ok(())
 }
 
-/// The program as it is, and stripped in every way that there is.
+/// Returns the program unstripped, and stripped in every way.
 fn variants(arch: Arch, whole: &Path, bare: &Path) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
     let read = |path: &Path| fs::read(path).map_err(|error| error.to_string());
     let mut variants = vec![
@@ -95,7 +95,7 @@ fn variants(arch: Arch, whole: &Path, bare: &Path) -> Result<Vec<(&'static str, 
         ("linked with -s", read(bare)?),
         ("linked with -s, without section headers", without_sections(read(bare)?)),
     ];
-    // GNU strip is for this machine's architecture.
+    // GNU strip handles this machine's architecture only.
     if fixtures::native(arch) {
         let mut stripped = PathBuf::from(whole);
         stripped.as_mut_os_string().push(" stripped");
@@ -109,7 +109,7 @@ fn variants(arch: Arch, whole: &Path, bare: &Path) -> Result<Vec<(&'static str, 
     Ok(variants)
 }
 
-/// As `strip --strip-sections` does it: e_shoff, e_shnum and e_shstrndx of a 64-bit file.
+/// Does what `strip --strip-sections` does: clears e_shoff, e_shnum and e_shstrndx of a 64-bit file.
 fn without_sections(mut program: Vec<u8>) -> Vec<u8> {
     program[40..48].fill(0);
     program[60..64].fill(0);

@@ -12,16 +12,16 @@ use serde::Deserialize;
 use crate::bench::{Bench, Donors, package};
 use crate::link::Way;
 
-/// What `case.toml` says.
+/// The contents of `case.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What holds when it passes, in one sentence.
+    /// The claim that the case proves, in one sentence.
     pub about: String,
     /// The program's sources, in the order in which they are linked; each order is a program of its own. A source is a
     /// file of the folder, or `package:NAME/PATH` for one of a package in the lock file.
     pub orders: Vec<Vec<String>>,
-    /// Include folders, as sources are named.
+    /// Include folders, written like sources.
     #[serde(default)]
     pub include: Vec<String>,
     /// Preprocessor definitions.
@@ -30,7 +30,7 @@ pub struct Case {
     /// More arguments for the linker.
     #[serde(default)]
     pub link: Vec<String>,
-    /// The allocators that it is about, by name; every one when there are none.
+    /// The names of the allocators that the case is for. Empty: all.
     #[serde(default)]
     pub donors: Vec<String>,
     /// The signal that ends the program after its `ok`, such as `SIGABRT`.
@@ -39,61 +39,61 @@ pub struct Case {
     /// The donor's options.
     #[serde(default)]
     pub settings: BTreeMap<String, i64>,
-    /// Variables that the program gets.
+    /// Environment variables of the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// What has to stand on stderr; nothing may stand there when this is empty.
+    /// Texts that stderr must contain. If there are none, stderr must be empty.
     #[serde(default)]
     pub stderr: Vec<String>,
-    /// Only string functions are grafted, once, instead of every allocator with them.
+    /// Whether only string functions are grafted, once, instead of every allocator with them.
     #[serde(default)]
     pub strings_only: bool,
-    /// The default allocator is grafted without string functions, too.
+    /// Whether the default allocator is grafted without string functions, too.
     #[serde(default)]
     pub malloc_only: bool,
-    /// The program calls none of the string functions that are grafted on every architecture, and may have no note of
-    /// them.
+    /// Whether the program calls none of the string functions that are grafted on every architecture, and so may have
+    /// no note of them.
     #[serde(default)]
     pub may_lack_strings: bool,
-    /// It holds only where string functions are grafted, not on architectures whose hosts keep musl's.
+    /// Whether the case needs grafted string functions. It is skipped on architectures whose hosts keep musl's.
     #[serde(default)]
     pub needs_strings: bool,
-    /// A graft holds what stock musl does not.
+    /// Whether the claim does not hold for stock musl.
     #[serde(default)]
     pub more_than_stock: bool,
-    /// The program is linked with a whole C++ library, and compiled with exceptions: on this machine's architecture
-    /// only.
+    /// Whether the program is linked with a whole C++ library, and compiled with exceptions. It is built for this
+    /// machine's architecture only.
     #[serde(default)]
     pub cxx: bool,
-    /// What the inspector has to say of the program's malloc, when it is not the donor's name.
+    /// The malloc that the inspector must find in the program, if that is not the donor's name.
     pub carries: Option<String>,
     /// The folder.
     #[serde(skip)]
     pub folder: PathBuf,
 }
 
-/// A signal that ends a program, by its number on Linux.
+/// A signal that ends a program, with its number on Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Signal {
-    /// Of an instruction made to fail.
+    /// SIGILL: from an instruction that is made to fail.
     #[serde(rename = "SIGILL")]
     Ill = 4,
-    /// Of a breakpoint.
+    /// SIGTRAP: from a breakpoint.
     #[serde(rename = "SIGTRAP")]
     Trap = 5,
-    /// Of `abort`.
+    /// SIGABRT: from `abort`.
     #[serde(rename = "SIGABRT")]
     Abrt = 6,
-    /// Of memory that is not there.
+    /// SIGSEGV: from memory that is not mapped.
     #[serde(rename = "SIGSEGV")]
     Segv = 11,
 }
 
 impl Case {
-    /// Every case, in order of their names.
+    /// Returns every case, sorted by name.
     ///
     /// # Panics
-    /// When a `case.toml` is not one.
+    /// When a `case.toml` is malformed.
     pub fn all() -> Vec<Case> {
         let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
         let mut folders: Vec<PathBuf> =
@@ -109,15 +109,15 @@ impl Case {
         Case { folder, ..case }
     }
 
-    /// The folder's name.
+    /// Returns the folder's name.
     pub fn name(&self) -> String {
         self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Links the program in each order of its sources and runs it: against a graft with these donors, or stock.
+    /// Links the program in each order of its sources against a graft with these donors, or against stock, and runs it.
     ///
     /// # Errors
-    /// What went wrong, in words.
+    /// A description of the fault.
     pub fn check(&self, bench: &Bench, donors: Donors, way: Way) -> Result<(), String> {
         let settings: Vec<(String, i64)> = self.settings.clone().into_iter().collect();
         let libc = bench.libc(way.host, donors, &settings);
@@ -183,7 +183,7 @@ impl Case {
         }
     }
 
-    /// Whether a program ended as it should. An emulator ends itself with its program's signal.
+    /// Whether a program ended as it should. An emulator ends itself with the signal of its program.
     fn ended(&self, status: ExitStatus) -> bool {
         self.signal.map_or(status.success(), |signal| status.signal() == Some(signal as i32))
     }

@@ -9,7 +9,7 @@ use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Whether programs that are linked so run in the slow tier only: emulated ones do, but for one way for aarch64.
+/// Whether programs linked this way run in the slow tier only: all emulated ones, except those of one way for aarch64.
 fn is_slow(way: Way) -> bool {
     let fast = Way { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
     !fixtures::native(way.host.arch()) && way != fast
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     for case in Case::all() {
         for donors in donors_for(&case) {
             for way in ways().into_iter().filter(|way| donors.exist_for(way.host.arch())) {
-                // Setup has a C++ library for this machine only.
+                // Setup makes a C++ library for this machine only.
                 if case.cxx && !fixtures::native(way.host.arch()) {
                     continue;
                 }
@@ -31,7 +31,8 @@ fn main() -> ExitCode {
                 trials.push(trial(&bench, &case, donors, way).with_ignored_flag(is_slow(way)));
             }
         }
-        // What a case asks has to hold for stock musl as well, or the case asks for too much.
+        // A claim about a graft must hold for stock musl as well, unless the case says otherwise. If not, the case
+        // demands too much.
         if case.settings.is_empty() && !case.more_than_stock {
             let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
             trials.push(trial(&bench, &case, Donors::STOCK, way));
@@ -40,8 +41,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// As users get them: every allocator, with string functions beside it. One of the two alone is for cases that ask for
-/// it.
+/// Returns the donors as users get them: every allocator, with string functions. Cases can request one of the two
+/// alone.
 fn donors_for(case: &Case) -> Vec<Donors> {
     let strings_only = Donors { malloc: None, strings: true };
     let mut all: Vec<Donors> = match case.strings_only {
@@ -56,15 +57,15 @@ fn donors_for(case: &Case) -> Vec<Donors> {
     all
 }
 
-/// Whether the donor is one that the case names, and has the options that the case sets.
+/// Whether the case is for this donor, and the donor has the options that the case sets.
 fn is_about(case: &Case, donor: &donors::Donor) -> bool {
     let options = donor.options().expect("a donor's options");
     let named = case.donors.is_empty() || case.donors.iter().any(|name| name == donor.name);
     named && case.settings.keys().all(|name| options.iter().any(|option| option.name == *name))
 }
 
-/// GNU ld links for this machine only; lld for every architecture. What differs is covered once, not in all
-/// combinations.
+/// Returns the ways to link. GNU ld links for this machine only, lld for every architecture. Each difference is covered
+/// once, not in all combinations.
 fn ways() -> Vec<Way> {
     let native = Host::Debian(Arch::X86_64);
     let way = |host, linker, mode| Way { host, linker, mode };

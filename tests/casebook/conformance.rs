@@ -1,5 +1,5 @@
-//! Every conformance program with every donor: shortened in the default tier; the whole matrix of linkers, kinds of
-//! programs and architectures in the slow one, which keeps what came of each run for the table of the docs.
+//! Every conformance program with every donor. The default tier runs them shortened. The slow tier runs the whole
+//! matrix of linkers, kinds of programs and architectures, and saves the result of each run for the table in the docs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ use conformance::Program;
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// How much of a program's work is done, in percent. Once in full; how it was linked changes the addresses and the
-/// order of things, which shows itself in less.
+/// The part of a program's work that is done, in percent. Each program runs in full once. The linker and the kind of
+/// program change addresses and orders, whose effects less work shows too.
 const SHORT: u32 = 4;
 const WHOLE: u32 = 100;
 const PART: u32 = 15;
@@ -22,7 +22,7 @@ const EMULATED: u32 = 2;
 
 const NATIVE: Host = Host::Debian(Arch::X86_64);
 
-/// What takes minutes, once for each donor: the program, the variable that makes it as long, and to what.
+/// Programs that take minutes, run once for each donor: the program, the variable that makes it longer, and its value.
 const LONG: [(&str, &str, &str); 2] =
     [("pipeline", "ALLOGRAFT_PIPELINE_SECONDS", "60"), ("short_threads", "ALLOGRAFT_THREADS", "100000")];
 
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The slow tier's ways for a donor, and how much of the work is done in each.
+/// Returns the slow tier's ways for a donor, and the part of the work that is done in each.
 fn matrix(donor: &donors::Donor) -> Vec<(Way, Length)> {
     let modes = [Mode::Static, Mode::StaticPie];
     let mut ways = Vec::new();
@@ -87,7 +87,8 @@ fn matrix(donor: &donors::Donor) -> Vec<(Way, Length)> {
     ways
 }
 
-/// What the kernels of some aarch64 systems have instead of pages of 4 KiB, by the emulator.
+/// Returns cells for pages larger than 4 KiB, which the kernels of some aarch64 systems have. An emulator imitates
+/// them.
 fn large_pages(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, Cell)> {
     let way = Way { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
     if fixtures::runs_here(Arch::Aarch64) || !Donors::both(donor.name).exist_for(Arch::Aarch64) {
@@ -97,8 +98,9 @@ fn large_pages(program: &'static Program, donor: &donors::Donor) -> Vec<(Way, Ce
     [16, 64].map(cell).into()
 }
 
-/// Tens of thousands of threads on riscv64. rpmalloc has no instruction there for the number of a thread and takes its
-/// heap instead; it once changed its list of free heaps without the lock when threads ended.
+/// Returns a cell with tens of thousands of threads on riscv64. rpmalloc has no instruction there for the number of a
+/// thread, and uses the thread's heap instead. It once changed its list of free heaps without the lock when threads
+/// ended.
 fn many_threads_emulated(program: &'static Program, donor: &donors::Donor) -> Option<(Way, Cell)> {
     let way = Way { host: Host::Zig(Arch::Riscv64), linker: Linker::Lld, mode: Mode::Static };
     let length = Length::Longer { variable: "ALLOGRAFT_THREADS", value: "50000" };
@@ -123,13 +125,14 @@ fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, sl
     Trial::test(name, run).with_ignored_flag(slow)
 }
 
-/// Links the program with the graft, runs it, and gives back what it noted: a program may say what a machine keeps it
-/// from doing, such as spawning itself under an emulator.
+/// Links the program with the graft, runs it, and returns its notes. A program may note what a machine prevents, such
+/// as spawning itself under an emulator.
 fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<String>, String> {
     let arch = Arch::from_name(cell.arch).ok_or("an architecture without programs")?;
     let object = bench.file(&format!("{} {}.o", program.name, arch.name()), program.object(arch));
     let libc = bench.libc(way.host, Donors::both(cell.donor), &[]);
-    // Each in a folder of its own: they make files. Without the percent sign, which lld takes for a place to fill in.
+    // Each program makes files, so it has a folder of its own. lld takes a percent sign for a placeholder, so the name
+    // has none.
     let folder: PathBuf = bench.path(&cell.name().replace('/', " ").replace('%', ""));
     std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
     let linked = folder.join(program.name);
@@ -142,7 +145,7 @@ fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<
     }
     let output = way.run(&linked, &environment)?;
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // qemu announces what a child of the program's meant to die of.
+    // qemu reports the signal by which a child of the program was meant to die.
     let emulators = |line: &&str| is_emulated && line.starts_with("qemu: uncaught target signal ");
     let said = stderr.lines().filter(|line| !emulators(line));
     let notes: Option<Vec<String>> = said.map(|line| line.strip_prefix("note: ").map(str::to_owned)).collect();

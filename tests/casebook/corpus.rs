@@ -1,5 +1,5 @@
-//! Released programs: the inspector says what each carries, or that it does not know, and the same once they are
-//! stripped.
+//! Released programs: the inspector names the allocator of each, or says that it does not know it. The answer is the
+//! same for a stripped copy.
 
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -9,8 +9,8 @@ use fixtures::corpus::{self, Released};
 use inspector::Report;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// A file of 100 MB takes under a second on a quiet machine. A net against what never ends, far above what a loaded one
-/// needs.
+/// The limit for one inspection, to stop one that never ends. A file of 100 MB takes under a second on an idle machine;
+/// the limit is far above the time on a loaded one.
 const SOON: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn check(released: &Released) -> Result<(), String> {
     if complaints.is_empty() { Ok(()) } else { Err(format!("{}\n{report:#?}", complaints.join("\n"))) }
 }
 
-/// What is wrong: anything but the right answer and "unknown", and that too where the answer is to be found.
+/// Returns the wrong answers: all but the right one and "unknown", and "unknown" too if the answer can be found.
 fn compare(released: &Released, report: &Report) -> Vec<String> {
     let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let field = |name: &str| word(serde_json::to_value(report).unwrap_or_default()[name].take());
@@ -76,7 +76,7 @@ fn compare(released: &Released, report: &Report) -> Vec<String> {
     }
     let language = report.language_allocator.as_ref();
     let found = language.map_or("none", |allocator| allocator.name.as_str());
-    // Nothing said is no wrong answer; where the answer is to be found, it is one.
+    // No answer is not a wrong one, unless the answer can be found.
     let expected = released.language.as_deref().unwrap_or("none");
     if is_wrong(found, expected) && (released.known || found != "none") {
         complaints.push(format!("the language's allocator is {expected}, and it says {found}"));
@@ -99,8 +99,8 @@ fn strip(path: &std::path::Path) -> Result<Vec<u8>, String> {
     fs::read(copy).map_err(|error| error.to_string())
 }
 
-/// A file for another architecture, which this machine's strip may not know, with its symbol table taken off the list
-/// of sections.
+/// Returns a file for another architecture, which this machine's strip may not know, without the entry of its symbol
+/// table in the list of sections.
 fn without_table(mut bytes: Vec<u8>) -> Vec<u8> {
     let half = |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let headers = u64::from_le_bytes(bytes[40..48].try_into().unwrap_or_default()) as usize;

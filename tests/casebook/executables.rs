@@ -1,5 +1,5 @@
-//! Conformance programs that are linked with stock musl first and grafted afterwards: each passes, or was refused. With
-//! the symbol table and without it, as both linkers make them. A part in the default tier, the matrix in the slow one.
+//! Conformance programs that are first linked with stock musl and then grafted. Each passes or is refused, with and
+//! without the symbol table, with both linkers. The default tier runs a part, the slow tier the matrix.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -11,11 +11,11 @@ use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// How much of a program's work is done, in percent.
+/// The part of a program's work that is done, in percent.
 const SHORT: &str = "3";
 const PART: &str = "15";
 
-/// What the default tier runs: the family, threads that end, forks, and what libc itself allocates.
+/// The programs of the default tier: the family, threads that end, forks, and allocations by libc itself.
 const FAST: [&str; 6] = ["family", "threads", "thread_exit", "fork_owners", "libc_callers", "sandbox"];
 
 fn main() -> ExitCode {
@@ -35,8 +35,8 @@ fn main() -> ExitCode {
                         && donor.name == donors::DEFAULT
                         && (index == 0 && stripped || index == 3 && !stripped);
                     let (way, kind) = (*way, if stripped { "stripped" } else { "symbols" });
-                    // With string functions in the slow tier only: crates/allograft/tests/cli has them in the default
-                    // one.
+                    // String functions are in the slow tier only: crates/allograft/tests/cli has them in the default
+                    // tier.
                     for (strings, suffix) in [(false, ""), (true, "+strings")] {
                         let fast = fast && !strings;
                         let name = format!("executable/{}/{}{suffix}/{}/{kind}", program.name, donor.name, way.name());
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
                         let run = move || {
                             let stock = finished::stock(&bench, program, way, &[], &label)?;
                             stripped.then(|| strip(&stock)).transpose()?;
-                            // What a later strip leaves has to work as well.
+                            // A program that is stripped after the graft has to work as well.
                             finished::check(program, graft, way, &stock, strip, scale).map_err(Failed::from)
                         };
                         trials.push(Trial::test(name, run).with_ignored_flag(!fast));
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
 
 fn strip(path: &Path) -> Result<(), String> {
     let output = Command::new("strip").arg("-s").arg(path).output().map_err(|error| format!("strip: {error}"))?;
-    // A file that strip has to bend is one that it may break.
+    // If strip warns that it changes the layout, it may break the file.
     if output.status.success() && output.stderr.is_empty() {
         return Ok(());
     }

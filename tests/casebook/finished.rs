@@ -1,4 +1,4 @@
-//! Programs that are grafted after they were linked: those of the conformance suite, and released ones.
+//! Programs that are grafted after they were linked: those of the conformance suite and released ones.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use hosts::Request;
 use crate::bench::{Bench, Donors};
 use crate::link::Way;
 
-/// The program that brings its own malloc: musl's serves only musl in it, and it is refused with symbols and without.
+/// The program with a malloc of its own. Only musl itself uses musl's malloc in it, so it is refused, with and without
+/// symbols.
 const OWN_MALLOC: &str = "interposer";
 
-/// What is put into a program.
+/// The donors that are put into a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Graft {
     /// The allocator.
@@ -26,7 +27,7 @@ pub struct Graft {
 /// Links a conformance program with stock musl, in a folder of its own.
 ///
 /// # Errors
-/// What the linker said.
+/// The linker's message.
 pub fn stock(bench: &Bench, program: &Program, way: Way, flags: &[OsString], label: &str) -> Result<PathBuf, String> {
     let arch = way.host.arch();
     if !matches!(arch, Arch::X86_64 | Arch::Aarch64) {
@@ -40,15 +41,15 @@ pub fn stock(bench: &Bench, program: &Program, way: Way, flags: &[OsString], lab
     Ok(stock)
 }
 
-/// A graft of an executable. What nothing here runs is for the tests to run.
+/// Returns the request to graft an executable. The graft may be untested, since the tests run the program themselves.
 fn request(donor: &'static donors::Donor, strings: bool) -> Request {
     Request { donor: Some(donor), strings: Some(strings), untested: true, ..Request::default() }
 }
 
-/// Grafts a stock conformance program, does to the graft what `later` says, and runs it.
+/// Grafts a stock conformance program, applies `later` to the graft, and runs it.
 ///
 /// # Errors
-/// What did not go as it has to.
+/// A description of the fault.
 pub fn check(
     program: &Program,
     Graft { donor, strings }: Graft,
@@ -73,7 +74,7 @@ pub fn check(
     Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status))
 }
 
-/// The released programs for an architecture that can be grafted.
+/// Returns the released programs for an architecture that can be grafted.
 pub fn released(arch: Arch) -> impl Iterator<Item = Released> {
     let fits = move |released: &Released| {
         released.arch == arch.name()
@@ -83,11 +84,11 @@ pub fn released(arch: Arch) -> impl Iterator<Item = Released> {
     corpus::listed().into_iter().filter(fits)
 }
 
-/// A released program as it comes: its graft says the same of its version, at the same place. One that is refused fails
-/// here, so that it is looked into.
+/// Grafts a released program. The graft must report the same version, from the same place. If the graft is refused,
+/// this fails, so that somebody looks into it.
 ///
 /// # Errors
-/// What did not go as it has to.
+/// A description of the fault.
 pub fn check_released(bench: &Bench, arch: Arch, released: &Released, strings: bool) -> Result<(), String> {
     let stock = corpus::place(released);
     let folder = bench.path(&format!("released {} {strings}", released.name));

@@ -1,6 +1,5 @@
-//! Conformance programs for aarch64 that are linked with stock musl first and grafted afterwards: each passes under an
-//! emulator, or was refused. With the symbol table and without it. A part in the default tier, the matrix in the slow
-//! one.
+//! Conformance programs for aarch64 that are first linked with stock musl and then grafted. Each passes under an
+//! emulator or is refused, with and without the symbol table. The default tier runs a part, the slow tier the matrix.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -13,14 +12,14 @@ use conformance::Program;
 use fixtures::Arch;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// How much of a program's work is done, in percent: an emulator takes ten times as long.
+/// The part of a program's work that is done, in percent. An emulator takes ten times as long.
 const SHORT: &str = "1";
 const PART: &str = "5";
 
-/// What the default tier runs: the family, threads that end, forks, and what libc itself allocates.
+/// The programs of the default tier: the family, threads that end, forks, and allocations by libc itself.
 const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "libc_callers"];
 
-/// zig's compiler and its musl, which it builds as the program is built.
+/// The levels of zig's compiler. zig compiles its musl at the same level as the program.
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
 
 fn main() -> ExitCode {
@@ -30,10 +29,10 @@ fn main() -> ExitCode {
     let ways = [
         way(debian, Mode::Static),
         way(debian, Mode::StaticPie),
-        // zig's libc.a for aarch64 holds no position-independent code.
+        // zig's libc.a for aarch64 has no position-independent code.
         way(Host::Zig(Arch::Aarch64), Mode::Static),
     ];
-    // As GNU ld lays programs out: constants in the segment of the code.
+    // The second layout is that of GNU ld: constants are in the segment of the code.
     let layouts: [(&str, &[&str]); 2] = [("", &[]), ("/one-segment", &["--no-rosegment"])];
     let mut trials = Vec::new();
     for program in conformance::programs() {
@@ -49,7 +48,7 @@ fn main() -> ExitCode {
                                 _ => false,
                             };
                         let kind = if stripped { "stripped" } else { "symbols" };
-                        // This machine's strip may not know the architecture: the linker does it.
+                        // The linker strips, since this machine's strip may not know the architecture.
                         let flags: Vec<OsString> =
                             flags.iter().copied().chain(stripped.then_some("-s")).map(OsString::from).collect();
                         for (strings, suffix) in [(false, ""), (true, "+strings")] {
@@ -93,7 +92,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The program compiled and linked by zig alone.
+/// Compiles and links the program with zig alone, grafts it, and runs it.
 fn check_compiled(bench: &Bench, program: &Program, level: &str, label: &str) -> Result<(), String> {
     let folder = bench.path(label);
     std::fs::create_dir(&folder).map_err(|error| error.to_string())?;

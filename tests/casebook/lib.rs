@@ -1,12 +1,12 @@
-//! Cases that graft a real libc.a, link a program against it, and run that.
+//! Cases that graft a real libc.a, link a program against it, and run the program.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`bench`](mod@bench) | real `libc.a`s, grafts of them, and compilers |
-//! | [`case`] | a case as its folder says it |
+//! | [`case`] | a case, read from its folder |
 //! | [`finished`] | linked executables, grafted and run |
 //! | [`link`] | ways to link a program |
-//! | [`record`] | the conformance results that are kept |
+//! | [`record`] | saved conformance results |
 
 pub mod bench;
 pub mod case;

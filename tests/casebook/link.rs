@@ -1,4 +1,4 @@
-//! Links static programs the way toolchains do, with the linker called by itself, and runs them.
+//! Links static programs as toolchains do, but by calling the linker directly, and runs them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,34 +11,34 @@ use crate::bench::{Bench, Host};
 /// A linker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linker {
-    /// GNU ld of this machine.
+    /// This machine's GNU ld.
     Gnu,
     /// lld.
     Lld,
 }
 
-/// What kind of static program.
+/// A kind of static program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// At a fixed address.
     Static,
-    /// Position-independent, relocating itself.
+    /// Position-independent; it relocates itself.
     StaticPie,
 }
 
-/// A way to link.
+/// A way to link a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
-    /// Against whose libc.
+    /// The libc.
     pub host: Host,
-    /// With which linker.
+    /// The linker.
     pub linker: Linker,
-    /// To what.
+    /// The kind of program.
     pub mode: Mode,
 }
 
 impl Way {
-    /// For a test's name.
+    /// Returns its part of a test's name.
     pub fn name(self) -> String {
         let linker = match self.linker {
             Linker::Gnu => "ld",
@@ -54,7 +54,7 @@ impl Way {
     /// Links `objects` with `libc` into `program`.
     ///
     /// # Errors
-    /// What the linker said.
+    /// The linker's message.
     pub fn link(
         self,
         bench: &Bench,
@@ -80,7 +80,7 @@ impl Way {
         Err(format!("{command:?}\n{}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// Runs a program that was linked so, under an emulator if need be.
+    /// Runs a program that was linked this way, under an emulator if need be.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -101,7 +101,7 @@ impl Way {
     }
 }
 
-/// What compilers call by themselves: part of the toolchain, not of libc.
+/// Returns the functions that compilers call implicitly. They belong to the toolchain, not to libc.
 fn runtime(bench: &Bench, host: Host) -> PathBuf {
     let arch = host.arch();
     bench.file(&format!("runtime {arch}.a"), conformance::runtime_library(arch))

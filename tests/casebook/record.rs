@@ -1,5 +1,4 @@
-//! What the conformance runs of the slow tier leave behind: one file each, of which `cargo xtask conformance` makes a
-//! table.
+//! The results of the slow tier's conformance runs, one file each. `cargo xtask conformance` makes a table of them.
 
 use std::fmt;
 use std::fs;
@@ -10,16 +9,16 @@ use serde::Serialize;
 
 use crate::link::Way;
 
-/// How much of its work a program does.
+/// The amount of work of a program.
 #[derive(Debug, Clone, Copy)]
 pub enum Length {
-    /// That much of what it does by default.
+    /// This percentage of its default work.
     Percent(u32),
-    /// All of it, with a variable of its own that makes it longer.
+    /// All of its default work, and more by a variable of its own.
     Longer {
         /// The variable.
         variable: &'static str,
-        /// What it is set to.
+        /// The variable's value.
         value: &'static str,
     },
 }
@@ -39,72 +38,72 @@ impl Serialize for Length {
     }
 }
 
-/// A run that is due: a program on a graft.
+/// A planned run: a program on a graft.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     /// The program's name.
     pub program: &'static str,
-    /// What it is about.
+    /// The program's subject.
     pub about: &'static str,
     /// The donor's name.
     pub donor: &'static str,
     /// `uname -m` of the host.
     pub arch: &'static str,
-    /// Host, linker, kind of program.
+    /// The host, the linker, the kind of program.
     pub way: String,
-    /// How much of the program's work is done.
+    /// The amount of the program's work.
     pub length: Length,
-    /// Size of the emulated system's pages, if it is not that of this machine's.
+    /// The page size of the emulated system, if it differs from this machine's.
     #[serde(skip)]
     pub page_kib: Option<u32>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub struct Run<'a> {
-    /// What ran.
+    /// The cell of the run.
     #[serde(flatten)]
     pub cell: &'a Cell,
-    /// What went wrong; nothing when it passed.
+    /// The fault. `None` if the run passed.
     pub failure: Option<&'a str>,
-    /// What the program could not do on this machine, in its own words.
+    /// The program's own notes on what it could not do on this machine.
     pub notes: &'a [String],
-    /// From linking to the end, in seconds.
+    /// The time from linking to the end, in seconds.
     pub seconds: f64,
 }
 
 impl Cell {
-    /// The cell of a program with a donor, linked one way.
+    /// Makes the cell of a program with a donor, linked one way.
     pub fn new(program: &'static conformance::Program, donor: &'static str, way: Way, length: Length) -> Cell {
         let arch = way.host.arch().name();
         Cell { program: program.name, about: program.about, donor, arch, way: way.name(), length, page_kib: None }
     }
 
-    /// The same on a system with pages of so many KiB.
+    /// Returns the same cell for a system with pages of `kib` KiB.
     pub fn with_pages(self, kib: u32) -> Cell {
         Cell { way: format!("{}/{kib}k-pages", self.way), page_kib: Some(kib), ..self }
     }
 
-    /// The name of its test.
+    /// Returns the name of its test.
     pub fn name(&self) -> String {
         format!("{}/{}/{}/{}", self.program, self.donor, self.way, self.length)
     }
 
-    /// What the program reads of its length.
+    /// Returns the environment variables that set the program's amount of work.
     pub fn environment(&self) -> Vec<(String, String)> {
         let (percent, longer) = match self.length {
             Length::Percent(percent) => (percent, None),
             Length::Longer { variable, value } => (100, Some((variable.to_owned(), value.to_owned()))),
         };
         let scale = ("ALLOGRAFT_SCALE".to_owned(), percent.to_string());
-        // What QEMU reads in place of its option -p, which would have to be passed on to the programs that programs
-        // start.
+        // QEMU reads this variable in place of its option -p, which a program would have to pass on to the programs
+        // that it starts.
         let pages = self.page_kib.map(|kib| ("QEMU_PAGESIZE".to_owned(), (kib * 1024).to_string()));
         std::iter::once(scale).chain(longer).chain(pages).collect()
     }
 }
 
-/// Says which cells there are in all, so that a table can tell when it is not complete.
+/// Writes the list of all cells, so that an incomplete table can be recognised.
 ///
 /// # Errors
 /// Those of the file system.
@@ -113,7 +112,7 @@ pub fn announce(folder: &Path, cells: &[Cell]) -> io::Result<()> {
     fs::write(folder.join("cells.json"), serde_json::to_vec_pretty(cells)?)
 }
 
-/// Keeps what came of a cell.
+/// Writes the result of a run.
 ///
 /// # Errors
 /// Those of the file system.

@@ -1,4 +1,4 @@
-//! What a grafted program says of itself at its end, and when it says nothing.
+//! The report of a grafted program at its end, and the cases without one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const WAY: Way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
 
-/// Without libtest, which swallows the notes of a test that passes.
+/// This does not use libtest, which swallows the notes of a test that passes.
 fn main() -> ExitCode {
     let tests: [(&str, fn()); 4] = [
         ("figures_are_those_of_the_program", figures_are_those_of_the_program),
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
-/// A program of `tests/statistics` with every allocator, each in an empty folder of its own.
+/// Builds a program of `tests/statistics` with every allocator, each in an empty folder of its own.
 fn programs(bench: &Bench, name: &str) -> Vec<(&'static str, PathBuf)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("statistics").join(name).with_extension("c");
     let flags = ["-O2", "-pthread", "-fno-builtin", "-fno-sanitize=all", "-w"].map(Into::into);
@@ -67,7 +67,7 @@ fn report(folder: &Path, process: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The classes add up to the totals.
+/// Checks that the classes add up to the totals.
 fn check_sums(report: &Value) {
     let classes = report["size_classes"].as_array().expect("classes");
     for field in ["allocated_blocks", "allocated_bytes", "live_blocks", "live_bytes"] {
@@ -112,7 +112,7 @@ fn figures_are_those_of_the_program() {
             .collect();
         assert_eq!(counted, calls, "{donor}");
         let field = |name: &str| number(&of_parent[name]);
-        // Each realloc that succeeds is an allocation, and of a block the end of the old one.
+        // Each realloc that succeeds counts as an allocation, and one of a block also as the end of the old block.
         assert_eq!(field("allocated_blocks"), 1010 + 1 + 2 + 1 + 1 + 1 + 1 + 1 + 1, "{donor}: {of_parent:#}");
         assert_eq!(field("freed_blocks"), 1004 + 1, "{donor}: {of_parent:#}");
         assert_eq!(field("live_blocks"), field("allocated_blocks") - field("freed_blocks"));
@@ -125,7 +125,7 @@ fn figures_are_those_of_the_program() {
         assert!(field("mapped_peak_bytes") >= field("mapped_bytes"));
         check_sums(&of_parent);
 
-        // The child's own calls, over the blocks that it inherited.
+        // These are the child's own calls, on top of the blocks that it inherited.
         let field = |name: &str| number(&of_child[name]);
         assert_eq!(of_child["forked"], true);
         assert_eq!(of_child["process"].to_string(), child);
@@ -155,7 +155,7 @@ fn text_and_json_are_chosen_by_the_variable() {
         }
         let json = said("json:-");
         assert_eq!(json.matches("\"schema_version\": 1").count(), 2, "{donor}: {json}");
-        // Whoever owns the folder may have put a link there; a write through it could harm what it leads to.
+        // The folder's owner may have put a link there, and a write through it could harm the link's target.
         let victim = folder.join("victim");
         fs::write(&victim, "kept").expect("a file");
         std::os::unix::fs::symlink(&victim, folder.join("link")).expect("a link");
@@ -167,7 +167,7 @@ fn text_and_json_are_chosen_by_the_variable() {
     }
 }
 
-/// Neither a hang nor a crash, and a report only where destructors run.
+/// Each way to end neither hangs nor crashes, and prints a report only if destructors run.
 fn every_end_of_a_program_is_clean() {
     let bench = Bench::new();
     for (donor, program) in programs(&bench, "ends") {
@@ -183,12 +183,12 @@ fn every_end_of_a_program_is_clean() {
     }
 }
 
-/// A user and a group that are not the ones of this process, if it may take them on for a file.
+/// Makes a program set-user-ID and set-group-ID, with a user and a group other than this process's, if possible.
 fn raise(program: &Path) -> Result<(), String> {
     let owner = fs::metadata(program).map_err(|error| error.to_string())?;
     let others: Vec<u32> = match owner.uid() {
         0 => vec![65534],
-        // Not root: a group of this user's that is not the one that it acts in.
+        // Without root, this is another group of the user.
         _ => {
             let groups = Command::new("id").arg("-G").output().map_err(|error| error.to_string())?;
             let groups = String::from_utf8_lossy(&groups.stdout).into_owned();
@@ -214,7 +214,7 @@ fn programs_with_raised_privileges_read_no_variable() {
             ("MALLOC_CONF", "stats_print:true"),
             ("SCUDO_OPTIONS", "help=1"),
         ];
-        // With the privileges of whoever runs it, the program obeys them.
+        // With the privileges of the user who runs it, the program obeys them.
         let plain = run(&program, &[], &variables);
         assert_eq!(String::from_utf8_lossy(&plain.stdout), "AT_SECURE 0\n", "{donor}");
         assert!(String::from_utf8_lossy(&plain.stderr).contains("serves malloc in this program"), "{donor}: {plain:?}");

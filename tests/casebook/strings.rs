@@ -1,5 +1,6 @@
-//! The proof of the string functions (`suite/strings`), twice: of those that a program gets from a grafted libc.a, and
-//! of every path that the processor has. Shortened in the default tier; whole, and emulated, in the slow one.
+//! The proof of the string functions (`suite/strings`), for two subjects: the functions that a program gets from a
+//! grafted libc.a, and every code path that the processor can run. The default tier shortens it; the slow tier runs it
+//! in full, and emulated.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,16 +15,16 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// The proof's sources.
 const SOURCES: [&str; 4] = ["proof.c", "proof_blocks.c", "proof_texts.c", "proof_seek.c"];
 
-/// The proof's arguments: up to which length all pairs of alignments are tried, and the longest of all.
+/// The proof's arguments: the length up to which all pairs of alignments are tried, and the greatest length.
 const SHORT: [&str; 2] = ["24", "96"];
 const WHOLE: [&str; 2] = ["160", "1024"];
 
-/// What is proven.
+/// The subject of the proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
-    /// What a program linked from a graft calls.
+    /// The functions that a program linked from a graft calls.
     Grafted,
-    /// The donor's source, compiled for the proof, which then walks through its paths.
+    /// The donor's source, compiled for the proof, which then goes through its paths.
     Paths,
 }
 
@@ -34,14 +35,14 @@ fn main() -> ExitCode {
     let hosts = Arch::ALL.into_iter().filter(exist).flat_map(|arch| [Host::Debian(arch), Host::Zig(arch)]);
     for host in hosts {
         for (subject, name) in [(Subject::Grafted, "grafted"), (Subject::Paths, "paths")] {
-            // Which libc the paths are linked with plays no part.
+            // The libc that the paths are linked with does not matter.
             if subject == Subject::Paths && matches!(host, Host::Zig(_)) {
                 continue;
             }
             let way = Way { host, linker: Linker::Lld, mode: Mode::Static };
             for (length, arguments) in [("short", SHORT), ("whole", WHOLE)] {
                 let slow = length == "whole" || !fixtures::native(host.arch());
-                // Emulated, once is enough.
+                // Emulated, it runs in full for one libc only.
                 if length == "whole" && !fixtures::native(host.arch()) && matches!(host, Host::Zig(_)) {
                     continue;
                 }

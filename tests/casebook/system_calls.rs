@@ -1,5 +1,5 @@
-//! Which system calls each donor makes: what the conformance program `sandbox` tells stands in `docs/system-calls.md`.
-//! With `ALLOGRAFT_BLESS=1` the table is written there.
+//! The system calls of each donor. `docs/system-calls.md` must list those that the conformance program `sandbox`
+//! reports. With `ALLOGRAFT_BLESS=1` the table is written there.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
 
-/// Where a call is made, in the words of `sandbox`.
+/// The places of calls, in the words of `sandbox`.
 const PLACES: [&str; 4] = ["at the start", "in the family", "at a thread's end", "around fork"];
 
-/// Calls that depend on whom a thread meets: the page says of all donors that they may make them.
+/// Calls that depend on contention between threads. The page says that every donor may make them.
 const WAITING: [&str; 2] = ["futex", "sched_yield"];
 
-/// Lines around the table in the page.
+/// The lines around the table in the page.
 const BEGIN: &str = "<!-- table: written by the test -->\n";
 const END: &str = "<!-- end of the table -->\n";
 
-/// What the page is written from, and what the test compares with it: percent and runs.
+/// The amount of work from which the page is written and compared: percent and runs.
 const BLESSED: (&str, usize) = ("50", 6);
 const COMPARED: (&str, usize) = ("4", 1);
 
@@ -50,7 +50,7 @@ fn the_page_has_every_call() {
         rows.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
         let documented = row(table, name);
         for (place, calls) in calls.iter().enumerate() {
-            // Where a thread ends and where a process forks there is malloc and free as well.
+            // malloc and free also run at a thread's end and around a fork.
             let cells = documented.get(place).into_iter().chain(documented.get(1).filter(|_| place > 1));
             let known: Vec<&str> = cells.flat_map(|cell| cell.split(' ')).collect();
             let unknown =
@@ -65,8 +65,8 @@ fn the_page_has_every_call() {
     assert!(missing.is_empty(), "docs/system-calls.md lacks (ALLOGRAFT_BLESS=1 writes the table): {missing:#?}");
 }
 
-/// What prctl sets holds for the whole process, and for the programs that it starts: no option of an allocator may
-/// reach so far.
+/// prctl settings hold for the whole process, and for the programs that it starts. An option of an allocator must not
+/// have that effect.
 #[test]
 fn no_profile_sets_anything_for_the_whole_process() {
     let bench = Bench::new();
@@ -87,7 +87,7 @@ fn no_profile_sets_anything_for_the_whole_process() {
     assert!(observed > 0, "profiles that set something");
 }
 
-/// The cells of a row, without the first.
+/// Returns the cells of a row, without the first.
 fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {
     let line = table.lines().find_map(|line| line.strip_prefix(&format!("| {name} | "))).unwrap_or_default();
     line.trim_end_matches(" |").split(" | ").collect()
@@ -105,7 +105,7 @@ fn link(bench: &Bench, donor: Option<&'static str>, profile: &str) -> PathBuf {
     path
 }
 
-/// Adds what one run tells; false when the system does not let it.
+/// Adds the calls of one run. Returns false if the system does not permit observing them.
 fn observe(program: &Path, scale: &str, calls: &mut Calls) -> bool {
     let mut command = fixtures::run(Arch::X86_64, program);
     let output = command.env("ALLOGRAFT_SCALE", scale).env("ALLOGRAFT_FIGURES", "1").output().expect("it starts");

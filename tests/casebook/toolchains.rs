@@ -1,5 +1,5 @@
-//! Programs in other languages, linked by their own compilers against a grafted `libc.a`: they run, and the inspector
-//! finds the donor in them. The compilers are in a Debian of their own, which `cargo xtask toolchains` unpacks.
+//! Programs in other languages, linked by their own compilers against a grafted `libc.a`. They run, and the inspector
+//! finds the donor in them. The compilers are in a Debian that `cargo xtask toolchains` unpacks.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,10 +10,10 @@ use std::process::Command;
 use fixtures::toolchains;
 use hosts::Request;
 
-/// Where musl's files are in that Debian.
+/// The folder of musl's files in that Debian.
 const MUSL: &str = "/usr/lib/x86_64-linux-musl";
 
-/// A folder to work in, which the compilers know by another name.
+/// A work folder, which the compilers see under another path.
 struct Work(tempfile::TempDir);
 
 impl Work {
@@ -33,7 +33,7 @@ impl Work {
         fs::copy(&from, to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
     }
 
-    /// Runs a script and returns what it printed, or what it complained of.
+    /// Runs a script. Returns its output, or its messages if it fails.
     fn run(&self, script: &str) -> Result<String, String> {
         let output = toolchains::command(self.0.path(), script).output().expect("unshare starts");
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -49,7 +49,7 @@ impl Work {
         assert!(printed.lines().any(|line| line.starts_with(expected)), "{printed}");
     }
 
-    /// The malloc in a program.
+    /// Returns the malloc of a program.
     fn malloc(&self, program: &str) -> String {
         let bytes = fs::read(self.path(program)).expect("a program");
         inspector::inspect(&bytes).expect("an ELF file").malloc.name
@@ -61,7 +61,7 @@ fn request(donor: &str) -> Request {
     Request { donor, strings: Some(true), ..Request::default() }
 }
 
-/// Says why a test does nothing here.
+/// Returns whether the test cannot run here, and prints the reason.
 fn cannot_run() -> bool {
     let reason = toolchains::unavailable();
     if let Some(reason) = &reason {
@@ -70,14 +70,14 @@ fn cannot_run() -> bool {
     reason.is_some()
 }
 
-/// Links the program `out` by `script`, against stock and against the graft, and runs both.
+/// Links the program `out` with `script`, against stock and against the graft, and runs both.
 fn stock_and_graft(sources: &[(&str, &str)], script: &str) {
     for donor in [None, Some(donors::DEFAULT)] {
         let work = Work::new();
         for (source, name) in sources {
             work.source(source, name);
         }
-        // In there, it takes the place of the toolchain's own.
+        // Inside that Debian, it replaces the toolchain's own libc.a.
         fs::copy(format!("{}{MUSL}/libc.a", toolchains::folder().display()), work.path("libc.a")).expect("musl's");
         if let Some(donor) = donor {
             hosts::graft(&work.path("libc.a"), &request(donor)).expect("a graft");
@@ -141,13 +141,14 @@ fn nim() {
     }
     stock_and_graft(
         &[("nim/main.nim", "main.nim")],
-        // Debian's Nim is older than its gcc, which takes other types of pointers for an error.
+        // Debian's Nim is older than its gcc, which treats mismatched pointer types as an error.
         "nim c --threads:on -d:release -d:useMalloc --mm:orc --gcc.exe:musl-gcc --gcc.linkerexe:musl-gcc \
              --passC:-fpermissive --passL:-static --hints:off --nimcache:$PWD/cache -o:out main.nim",
     );
 }
 
-/// zig compiles musl and libc++ into its cache; a graft in there is what it links from then on, without being told.
+/// zig compiles musl and libc++ into its cache. If the libc.a in the cache is grafted, zig links the graft from then
+/// on.
 #[test]
 #[ignore = "zig compiles musl and libc++ anew, which takes minutes"]
 fn zigs_cache() {
@@ -168,13 +169,13 @@ fn zigs_cache() {
     assert_eq!(link(), donors::DEFAULT);
 }
 
-/// Serves one file, however often it is asked for, until the test ends; returns the port.
+/// Serves one file to any number of requests until the test ends. Returns the port.
 fn serve(path: PathBuf) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // Whoever hangs up has seen enough.
+            // A client may close the connection early.
             let _ = answer(stream, &path);
         }
     });
@@ -199,7 +200,7 @@ fn answer(mut stream: TcpStream, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A bundle is grafted, installed with the checksum that was printed, and built with; then grafted where it is
+/// A bundle is grafted, installed with the printed checksum, and used for a build; then it is grafted where it is
 /// installed.
 #[test]
 #[ignore = "takes compilers of other languages, 3.9 GB"]
@@ -232,7 +233,7 @@ fn a_swift_sdk() {
     work.prints(&format!("{BUILD}\n.build/release/map 20000 4"), "ok");
     assert_eq!(work.malloc(".build/release/map"), "mimalloc");
 
-    // Grafted where it is installed; SwiftPM takes no notice until it is told to.
+    // The bundle is grafted where it is installed. SwiftPM does not notice until it is told to rebuild.
     let installed = work.path(&format!(".swiftpm/swift-sdks/{SDK}.artifactbundle"));
     hosts::graft(&installed, &request("mimalloc3")).expect("a graft of the installed SDK");
     work.prints(BUILD, "Build complete");

@@ -1,4 +1,4 @@
-// Ends in the way that its argument names, with other threads in the allocator.
+// Ends in the way that its argument names, while other threads are in the allocator.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

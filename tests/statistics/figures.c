@@ -1,4 +1,4 @@
-// Calls that the test knows the number of; then a child that makes some of its own and ends by exit.
+// Makes a number of calls that the test knows. Then a child makes some of its own and ends with exit.
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Whether the kernel takes this program for one with raised privileges.
+// Whether the kernel treats this program as one with raised privileges.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>

@@ -1,3 +1,3 @@
-/* For a proof of the functions that a grafted libc has: they have chosen their path by themselves. */
+/* For a proof of the functions in a grafted libc, which have already chosen their code path. */
 unsigned proof_choices(void) { return 0; }
 void proof_choose(unsigned choice) { (void)choice; }

@@ -1,4 +1,4 @@
-/* Names that glibc has and musl has not: Debian compiles its static libraries for glibc. Tests only. */
+/* Symbols that glibc has and musl lacks: Debian compiles its static libraries for glibc. For tests only. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

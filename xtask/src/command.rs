@@ -1,4 +1,4 @@
-//! Running other programs, with errors that say which and why.
+//! Runs other programs. Errors name the program and the reason.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-/// The cargo that runs this program, in the checkout's root.
+/// Returns the cargo that runs this program, in the checkout's root.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(workspace::root());
@@ -27,10 +27,10 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` and returns what it printed on stdout.
+/// Runs `command` and returns its stdout.
 ///
 /// # Errors
-/// When it cannot be started, or does not end with exit code 0; what it printed on stderr is in the message.
+/// When it cannot be started, or does not end with exit code 0; the message contains its stderr.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", shown(command)))?;
     if !output.status.success() {
@@ -40,7 +40,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Builds allograft with optimisations and returns where cargo put the program, whatever its target folder is.
+/// Builds allograft with optimisations. Returns the path of the program in cargo's target folder.
 ///
 /// # Errors
 /// When it does not build.
@@ -80,7 +80,7 @@ fn build(program: &str, environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
     bail!("cargo built {program} and named no program")
 }
 
-/// Takes out of the command's environment what this program's own cargo was told: it is no concern of another one.
+/// Removes the environment variables that this program's own cargo has set: another cargo must not see them.
 pub fn apart(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -90,7 +90,7 @@ pub fn apart(command: &mut Command) {
     }
 }
 
-/// `name` on the command path.
+/// Returns the path of `name` on the command path.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())

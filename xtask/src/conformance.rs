@@ -1,4 +1,4 @@
-//! The table of donors by situation by architecture, made from what the slow tier of the conformance tests left behind.
+//! The table of donors by situation by architecture, made from the saved results of the slow tier's conformance tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,14 +11,14 @@ use serde::Deserialize;
 use xtask::page::Table;
 use xtask::workspace;
 
-/// Where the table goes.
+/// The place of the table in the docs.
 const TABLE: Table = Table {
     page: "docs/conformance.md",
     begin: "<!-- made by `cargo xtask conformance --write` from the results of `cargo xtask test-slow` -->",
     end: "<!-- end of what was made -->",
 };
 
-/// A run that is due, as tests/casebook/record.rs writes it.
+/// A planned run, as tests/casebook/record.rs writes it.
 #[derive(Debug, Clone, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {
     program: String,
@@ -29,7 +29,7 @@ struct Cell {
     length: String,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Clone, Deserialize)]
 struct Run {
     #[serde(flatten)]
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Removes what earlier runs left, so that a table never mixes two states of the sources.
+/// Removes the results of earlier runs, so that a table never mixes two states of the sources.
 pub(crate) fn forget() -> Result<()> {
     let folder = fixtures::conformance_results();
     match fs::remove_dir_all(&folder) {
@@ -74,7 +74,7 @@ pub(crate) fn forget() -> Result<()> {
     }
 }
 
-/// Prints the table, if there is anything for it.
+/// Prints the table, if there are results.
 pub(crate) fn print() {
     if let Ok(results) = Results::read(&fixtures::conformance_results()) {
         print!("\n{}", results.tables());
@@ -106,7 +106,7 @@ impl Results {
         self.due.iter().filter(|cell| !self.runs.contains_key(cell)).collect()
     }
 
-    /// One table for each architecture, in the order in which the runs were announced.
+    /// Returns one table for each architecture, in the order in which the runs were announced.
     fn tables(&self) -> String {
         let mut text = String::new();
         for arch in distinct(self.due.iter().map(|cell| cell.arch.as_str())) {
@@ -145,7 +145,7 @@ impl Results {
         text
     }
 
-    /// How many ways passed of how many that ran, with the numbers of what is to be said about them.
+    /// Returns the number of ways that passed and of those that ran, with the numbers of remarks.
     fn entry(&self, due: &[&Cell], remarks: &mut Vec<String>) -> String {
         if due.is_empty() {
             return "–".to_owned();

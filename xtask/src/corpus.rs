@@ -1,4 +1,4 @@
-//! Released programs for the inspector to look at, from the registries of Python and of npm: pinned and checked.
+//! Fetches released programs for the inspector from the registries of Python and npm, pinned and checked.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::{setup, workspace};
 /// `cargo xtask corpus`.
 ///
 /// # Errors
-/// When a package cannot be had, or is another one than the list says.
+/// When a package cannot be fetched, or differs from the list.
 pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(extra) = arguments.first() {
         bail!("`corpus` takes no arguments, and got `{extra}`");
@@ -24,13 +24,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Puts in place what is missing, some 370 MB of downloads in all.
+/// Fetches missing programs, some 370 MB of downloads in all.
 ///
 /// # Errors
 /// As [`run`].
 pub fn prepare() -> Result<()> {
     let listed = corpus::listed();
-    // A package may hold several of the files.
+    // A package may contain several of the files.
     let mut packages: BTreeMap<PathBuf, Vec<&Released>> = BTreeMap::new();
     for released in &listed {
         let place = corpus::place(released);

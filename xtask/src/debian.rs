@@ -1,4 +1,5 @@
-//! Debian's packages, downloaded with apt into lists and caches of our own and unpacked: no root, nothing installed.
+//! Debian's packages, downloaded with apt into lists and caches of this checkout and unpacked: no root, nothing
+//! installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use zigcc::Arch;
 use crate::command;
 use crate::setup::{self, Extent};
 
-/// What apt reads after its own configuration, the architectures aside. The hooks are the system's, and so is what they
-/// clean up.
+/// apt's configuration after the machine's, except for the architectures. It clears the machine's hooks, since they
+/// clean up the machine's own caches.
 const CONFIGURATION: &str = r#"
 #clear APT::Architectures;
 #clear APT::Update::Pre-Invoke;
@@ -25,12 +26,12 @@ Acquire::Languages "none";
 Acquire::Retries "3";
 "#;
 
-/// One thing to have, and the package that brings it.
+/// A file to fetch, and the package that contains it.
 struct Wanted {
     what: String,
     destination: PathBuf,
     fetch: Fetch,
-    /// What happens without it.
+    /// The consequence of its absence.
     without: &'static str,
 }
 
@@ -42,8 +43,8 @@ enum Fetch {
     Qemu,
 }
 
-/// Puts Debian's `musl-dev` into the fixtures and qemu-user for foreign architectures into the folder of tools, where
-/// they are not there yet. What cannot be had is left out and named on stderr.
+/// Puts Debian's `musl-dev` into the fixtures, and qemu-user for foreign architectures into the folder of tools, unless
+/// they exist. If one cannot be fetched, prints its name on stderr and goes on.
 ///
 /// # Errors
 /// Those of the file system.
@@ -58,13 +59,13 @@ pub fn install(tools: &Path, extent: Extent) -> Result<()> {
         return Ok(());
     }
     let scratch = setup::Scratch::beside(&tools.join("apt"), "state")?;
-    // The lists of an architecture are some 9 MB: those of which nothing is missing are not asked for.
+    // The lists of an architecture have some 9 MB, so they are fetched only if something is missing for it.
     let musl = |wanted: &Wanted| match wanted.fetch {
         Fetch::Musl(arch) | Fetch::Loader(arch) => debian_name(arch),
         Fetch::Qemu => None,
     };
     let apt = Apt::new(&scratch.0, missing.iter().filter_map(musl))?;
-    // Third-party sources of the machine may be out of reach; what counts is whether the packages arrive.
+    // Third-party sources of the machine may be unreachable. What counts is whether the packages arrive.
     let update = setup::announce("Debian's package lists", || Ok(apt.update()))?;
     for wanted in &missing {
         let unpack = |package: &str, arch: Arch, folder: &Path| {
@@ -112,7 +113,7 @@ fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
             });
         }
     }
-    // One on the command path would do, but tests had better meet the same one everywhere.
+    // An emulator on the command path would do, but tests should use the same one everywhere.
     let emulated = |arch: &Arch| fixtures::emulator(*arch).is_some_and(|program| program.starts_with(tools));
     let foreign = || Arch::ALL.into_iter().filter(|arch| !fixtures::runs_here(*arch));
     if extent != Extent::Demo && !foreign().all(|arch| emulated(&arch)) {
@@ -135,7 +136,7 @@ fn left_out(wanted: &Wanted, reason: &str) {
     eprintln!("setup: WARNING: left out {}: {reason}\n  {}", wanted.what, wanted.without);
 }
 
-/// Debian's name for an architecture of which it has packages.
+/// Returns Debian's name for an architecture, or `None` if Debian has no packages for it.
 pub fn debian_name(arch: Arch) -> Option<&'static str> {
     match arch {
         Arch::X86_64 => Some("amd64"),
@@ -146,15 +147,16 @@ pub fn debian_name(arch: Arch) -> Option<&'static str> {
     }
 }
 
-/// apt with its state in a folder of its own and the machine's sources, keys and proxies.
+/// apt with its state in a folder of its own, and with the machine's sources, keys and proxies.
 pub struct Apt {
     folder: PathBuf,
-    /// A list of sources to use instead of the machine's.
+    /// A list of sources in place of the machine's.
     sources: Option<PathBuf>,
 }
 
 impl Apt {
-    /// With the lists of the machine's own architecture and of `foreign` ones, which dpkg is not told of.
+    /// Makes one with the lists of the machine's own architecture and of `foreign` ones. dpkg's own list of
+    /// architectures stays unchanged.
     pub fn new(folder: &Path, foreign: impl Iterator<Item = &'static str>) -> Result<Apt> {
         for name in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(name))?;
@@ -171,7 +173,7 @@ impl Apt {
         Ok(Apt { folder: folder.to_owned(), sources: None })
     }
 
-    /// With the packages of another release of Debian, from where the machine gets those of its own.
+    /// Makes one with the packages of another release of Debian, from the machine's own source.
     ///
     /// # Errors
     /// When the machine's sources do not name its release.
@@ -207,10 +209,10 @@ impl Apt {
         command
     }
 
-    /// Downloads packages with all that they depend on and unpacks them into `folder`. Nothing of theirs is run.
+    /// Downloads packages and all their dependencies, and unpacks them into `folder`. Runs none of their scripts.
     ///
     /// # Errors
-    /// When one cannot be had.
+    /// When one cannot be fetched.
     pub fn unpack_whole(&self, packages: &[&str], folder: &Path) -> Result<()> {
         let mut download = self.command();
         download.args(["--yes", "--download-only", "-o", "APT::Install-Recommends=false", "install"]);
@@ -218,7 +220,7 @@ impl Apt {
         let archives = self.folder.join("cache/archives");
         let mut files: Vec<PathBuf> = fs::read_dir(&archives)?.flatten().map(|entry| entry.path()).collect();
         files.retain(|path| path.extension().is_some_and(|ending| ending == "deb"));
-        // Its links from /bin to /usr/bin and the like have to be there first.
+        // base-files is first, since it has the links from /bin to /usr/bin and the like.
         files.sort_by_key(|path| !path.to_string_lossy().contains("/base-files_"));
         for file in files {
             command::output(Command::new("dpkg-deb").arg("-x").arg(&file).arg(folder))?;
@@ -227,7 +229,7 @@ impl Apt {
         Ok(())
     }
 
-    /// Gets the lists of packages anew.
+    /// Updates the lists of packages.
     ///
     /// # Errors
     /// When a source cannot be reached.
@@ -244,12 +246,12 @@ impl Apt {
         command::output(Command::new("dpkg-deb").arg("-x").arg(file.path()).arg(folder)).map(|_| ())
     }
 
-    /// Of the emulators, which come for every architecture there is, only those for ours stay.
+    /// Unpacks the emulators, and keeps only those for allograft's architectures.
     fn unpack_qemu(&self, folder: &Path) -> Result<()> {
         let names: Vec<&str> = Arch::ALL.into_iter().map(fixtures::emulator_name).collect();
         let unpacked = folder.join("usr/bin");
         fs::create_dir_all(&unpacked)?;
-        // From Debian 13 on qemu-user is static itself, and qemu-user-static holds links to it.
+        // From Debian 13 on, qemu-user itself is static, and qemu-user-static has links to it.
         for (package, ending) in [("qemu-user-static", "-static"), ("qemu-user", "")] {
             let all = setup::Scratch::beside(&self.folder.join(package), "all")?;
             self.unpack(package, &all.0)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: one program on a stock musl, on grafts of it and on glibc, side by side; then everything back.
+//! `cargo xtask demo`: compares one program on a stock musl, on grafts of it and on glibc; then undoes the graft.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ struct Arm {
     program: PathBuf,
 }
 
-/// How long to measure.
+/// The duration of the measurement.
 struct Length {
     lookups: &'static str,
     least_rounds: usize,
     most_rounds: usize,
-    /// For each number of threads.
+    /// The budget for each number of threads.
     budget: Duration,
 }
 
@@ -90,7 +90,7 @@ fn heading(text: &str) {
     println!("\n== {text}");
 }
 
-/// allograft, run where the paths that it prints are short.
+/// Returns a command that runs allograft in the checkout's root, so that it prints short paths.
 fn in_root(allograft: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(allograft);
     command.current_dir(workspace::root()).args(arguments);
@@ -105,7 +105,7 @@ fn source() -> PathBuf {
     workspace::root().join("suite").join("map").join("map.c")
 }
 
-/// A new folder with a copy of the musl in `lib`; returns the path of its `libc.a`.
+/// Makes a new folder with a copy of the musl in `lib`. Returns the path of its `libc.a`.
 fn fresh(folder: &Path, musl: &Musl) -> Result<PathBuf> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -115,7 +115,7 @@ fn fresh(folder: &Path, musl: &Musl) -> Result<PathBuf> {
     }
 }
 
-/// Links the one object that is compiled with musl's headers against each `libc.a`.
+/// Links one object, which is compiled with musl's headers, against each `libc.a`.
 fn link(compiler: &Compiler, musl: &Musl, home: &Path, hosts: &[(&str, &Path)]) -> Result<Vec<Arm>> {
     let object = home.join("map.o");
     musl.compile(compiler, &source(), &object)?;
@@ -128,7 +128,7 @@ fn link(compiler: &Compiler, musl: &Musl, home: &Path, hosts: &[(&str, &Path)]) 
     Ok(arms)
 }
 
-/// What `inspect` says of a program's malloc and string functions.
+/// Returns the malloc and string functions that `inspect` finds in a program.
 fn carried(allograft: &Path, program: &Path) -> Result<String> {
     let said = command::output(in_root(allograft, &["inspect", "--json"]).arg(program))?;
     let report: serde_json::Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
@@ -150,7 +150,7 @@ fn measure(arms: &[Arm], length: &Length, compiler: &Compiler) -> Result<()> {
         let case = sessions::case(&format!("map with {threads} threads"), arms.iter().map(run).collect());
         sessions.push(sessions::compare(&case, &plan, &mut sessions::bare())?);
     }
-    // Whatever the number of threads.
+    // The output does not depend on the number of threads.
     let said = |session: &Session| session.end.as_ref().map(|end| end.head.clone());
     let sums = sessions.first().and_then(said).context("nothing was printed")?;
     ensure!(sessions.iter().all(|session| said(session).as_ref() == Some(&sums)), "not all printed `{sums}`");
@@ -163,8 +163,8 @@ fn measure(arms: &[Arm], length: &Length, compiler: &Compiler) -> Result<()> {
     Ok(())
 }
 
-/// Rows of figures by threads and arm; ratios are of wall-clock time within one round, below 1 is faster. `sessions` in
-/// the order of [`THREADS`].
+/// Prints rows of figures by threads and arm. Ratios are of wall-clock time within one round; below 1 is faster.
+/// `sessions` are in the order of [`THREADS`].
 fn print_table(arms: &[Arm], sessions: &[Session]) {
     let glibc = arms.iter().position(|arm| arm.label == "glibc");
     println!("\nthreads  libc                       median s   time/stock (min-max)   time/glibc (min-max)   peak MB");
@@ -188,7 +188,7 @@ fn print_table(arms: &[Arm], sessions: &[Session]) {
     }
 }
 
-/// Digits in groups of three.
+/// Returns digits in groups of three.
 fn grouped(digits: &str) -> String {
     let mut grouped = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -208,7 +208,7 @@ fn ratio(ratios: &[f64], itself: bool) -> String {
     }
 }
 
-/// Compares the undone host with the one that was never touched, and its folder with that one's.
+/// Compares the undone host and its folder with those that were never touched.
 fn prove_undone(stock: &Path, undone: &Path, grafted: &str) -> Result<()> {
     let (before, after) = (digest(stock)?, digest(undone)?);
     println!("stock    sha256 {before}\ngrafted  sha256 {grafted}\nundone   sha256 {after}");

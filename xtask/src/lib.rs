@@ -1,4 +1,4 @@
-//! What the project's own commands and the experiments in `lab` share.
+//! The modules that the project's own commands and the experiments in `lab` share.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -10,7 +10,7 @@
 //! | `page` | tables in the docs that commands write |
 //! | `rust` | a Rust toolchain with musl targets |
 //! | `sessions` | comparisons of programs by `measure` |
-//! | `setup` | everything that building and testing need |
+//! | `setup` | the tools and fixtures that building and testing need |
 //! | `toolchains` | compilers of other languages |
 //! | `workspace` | folders of the checkout |
 //! | `zig` | zig, its lld and its musl |

@@ -1,4 +1,4 @@
-//! Compiling the demo's program once for each libc, and linking it against copies of a musl.
+//! Compiles the demo's program once for each libc, and links it against copies of a musl.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use zigcc::{Arch, Zig, ZigTarget};
 
 use crate::{command, workspace};
 
-/// The same for every libc. Some distributions turn on protections by default that exist under one libc only.
+/// The flags for every libc. Some distributions turn on protections by default that exist under one libc only.
 const FLAGS: [&str; 7] = [
     "-std=c11",
     "-O2",
@@ -20,7 +20,7 @@ const FLAGS: [&str; 7] = [
     "-Wno-unused-command-line-argument",
 ];
 
-/// A C compiler for this machine: its own, or zig's where there is none.
+/// A C compiler for this machine: its own, or zig's if it has none.
 pub enum Compiler {
     /// The machine's compiler.
     System(PathBuf),
@@ -29,10 +29,10 @@ pub enum Compiler {
 }
 
 impl Compiler {
-    /// `$CC`, else `cc`, `gcc` or `clang` on the command path, else zig.
+    /// Returns `$CC`, else `cc`, `gcc` or `clang` on the command path, else zig.
     ///
     /// # Errors
-    /// When zig is not there either.
+    /// When zig does not exist either.
     pub fn find() -> Result<Compiler> {
         let chosen = std::env::var_os("CC").filter(|cc| !cc.is_empty()).map(PathBuf::from);
         let system = chosen.or_else(|| ["cc", "gcc", "clang"].into_iter().find_map(command::on_path));
@@ -42,7 +42,7 @@ impl Compiler {
         })
     }
 
-    /// What to call it in a sentence.
+    /// Its name in a sentence.
     pub fn name(&self) -> String {
         match self {
             Compiler::System(program) => program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -57,8 +57,8 @@ impl Compiler {
         }
     }
 
-    /// Links a static program with a musl: the files that musl-gcc's specs name, and the compiler's own library of
-    /// arithmetic.
+    /// Links a static program with a musl: the files that musl-gcc's specs name, and the compiler's own runtime
+    /// library.
     fn link_static(&self, arch: Arch, objects: &[PathBuf], libraries: &[PathBuf], out: &Path) -> Result<()> {
         let mut link = self.command(arch.triple());
         link.args(["-static", "-no-pie", "-nostdlib", "-nostartfiles"]).args(objects);
@@ -76,19 +76,19 @@ fn zig_cc(zig: &Zig, target: &str) -> Command {
     command
 }
 
-/// A musl to graft: Debian's, or zig's where there is no apt.
+/// A musl to graft: Debian's, or zig's if there is no apt.
 pub struct Musl {
-    /// What to call it in a sentence.
+    /// Its name in a sentence.
     pub name: String,
     arch: Arch,
-    /// Where its files are; [`Musl::copy`] takes the ones that a link needs.
+    /// The folder of its files; [`Musl::copy`] copies those that a link needs.
     libdir: PathBuf,
-    /// Debian's headers; zig has zig's built in.
+    /// Debian's headers. `None` for zig, which has its own built in.
     include: Option<PathBuf>,
 }
 
 impl Musl {
-    /// The one for this machine.
+    /// Returns the musl for this machine.
     ///
     /// # Errors
     /// When the machine is of an architecture without donors.
@@ -113,17 +113,17 @@ impl Musl {
         })
     }
 
-    /// The folder of its `libc.a`.
+    /// Returns the folder of its `libc.a`.
     pub fn libdir(&self) -> &Path {
         &self.libdir
     }
 
-    /// The folder of its headers, where they are apart from the compiler.
+    /// Returns the folder of its headers, or `None` if the compiler has them built in.
     pub fn include(&self) -> Option<&Path> {
         self.include.as_deref()
     }
 
-    /// Copies what a program needs to link into a new folder, and returns the path of `libc.a` there.
+    /// Copies the files that a program is linked with into a new folder. Returns the path of `libc.a` there.
     ///
     /// # Errors
     /// When a file cannot be copied.
@@ -138,7 +138,7 @@ impl Musl {
         Ok(folder.join("libc.a"))
     }
 
-    /// Compiles `source` to `object` as `musl-gcc` does: with musl's headers and no others.
+    /// Compiles `source` to `object` as `musl-gcc` does: with musl's headers only.
     ///
     /// # Errors
     /// When it does not compile.
@@ -154,7 +154,7 @@ impl Musl {
         command::output(compile.args(FLAGS).arg("-c").arg(source).arg("-o").arg(object)).map(|_| ())
     }
 
-    /// Links `object` with a copy of this musl that lies in `libdir`, as a static program.
+    /// Links `object` with the copy of this musl in `libdir`, as a static program.
     ///
     /// # Errors
     /// When it does not link.
@@ -171,7 +171,7 @@ impl Musl {
 }
 
 /// Builds `source` against this machine's glibc, dynamically, as programs usually are, and tries it with `short` work.
-/// Says no where there is no glibc.
+/// Returns false if there is no glibc.
 ///
 /// # Errors
 /// When the result cannot be read.
@@ -187,7 +187,7 @@ pub fn with_glibc(compiler: &Compiler, source: &Path, short: &[&str], folder: &P
     if compiled.and_then(|_| command::output(&mut link)).and_then(|_| runs()).is_err() {
         return Ok(None);
     }
-    // glibc's interpreter is ld-linux-ARCH.so; that of a system that is musl itself is ld-musl-ARCH.so.
+    // glibc's interpreter is ld-linux-ARCH.so; that of a system with musl is ld-musl-ARCH.so.
     let bytes = fs::read(&program)?;
     Ok(bytes.windows(10).any(|window| window == b"/ld-linux-").then_some(program))
 }

@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Starts `lab`, where the experiments are.
+/// Starts `lab`, which contains the experiments.
 fn bench(arguments: &[String]) -> anyhow::Result<()> {
     command::run(command::cargo(&["run", "--quiet", "--locked", "--package", "lab", "--"]).args(arguments))
 }

@@ -1,4 +1,4 @@
-//! Packages of the registries of Python and of npm: downloaded by their own tools, checked, unpacked.
+//! Packages from the registries of Python and npm: downloaded with their own tools, checked, unpacked.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,16 +13,16 @@ use crate::{command, setup};
 /// A package and its version.
 #[derive(Debug, Clone, Copy)]
 pub enum Package<'p> {
-    /// `NAME==VERSION`, and the tag of the wheel's platform where there are wheels for several.
+    /// `NAME==VERSION`, and the tag of the wheel's platform if there are wheels for several.
     Wheel(&'p str, Option<&'p str>),
     /// `NAME@VERSION`.
     Npm(&'p str),
 }
 
-/// Unpacks what has that SHA-256, in hexadecimal digits, into `folder`.
+/// Unpacks the package, which must have that SHA-256 in hexadecimal digits, into `folder`.
 ///
 /// # Errors
-/// When the package cannot be had, or is another one.
+/// When the package cannot be fetched, or has another checksum.
 pub fn unpack(package: Package<'_>, sha256: &str, folder: &Path) -> Result<()> {
     let downloads = setup::Scratch::beside(folder, "download")?;
     let downloads = downloads.0.as_path();
@@ -40,7 +40,7 @@ pub fn unpack(package: Package<'_>, sha256: &str, folder: &Path) -> Result<()> {
 }
 
 fn wheel(requirement: &str, platform: Option<&str>, downloads: &Path) -> Result<()> {
-    // No cache, and no look for a newer pip: both want a home folder.
+    // Neither a cache nor a check for a newer pip: both need a home folder.
     let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps \
                  --only-binary=:all: --python-version 3.12";
     let mut pip = Command::new("python3");

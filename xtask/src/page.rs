@@ -1,4 +1,4 @@
-//! Tables in the docs that commands make: everything between two lines of a page, which stay.
+//! Tables in the docs that commands write: the text between two lines of a page. The two lines stay.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 
 use crate::workspace;
 
-/// Where a table goes.
+/// The place of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
-    /// From the workspace's root.
+    /// The page's path from the workspace's root.
     pub page: &'static str,
     /// The line before the table.
     pub begin: &'static str,
@@ -18,7 +18,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Puts it there, and says so.
+    /// Writes the table into the page, and says so.
     ///
     /// # Errors
     /// When the page cannot be read or written, or lacks one of the two lines.
@@ -35,7 +35,7 @@ impl Table {
         Ok(())
     }
 
-    /// The page with this table.
+    /// Returns the page with this table.
     ///
     /// # Errors
     /// When it lacks one of the two lines.

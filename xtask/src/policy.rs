@@ -1,15 +1,15 @@
-//! What the workspace promises of its dependencies and of the Rust that it needs, held by CI.
+//! The rules for dependencies and for the oldest Rust, which CI checks.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use xtask::{command, setup};
 
-/// The checker of dependencies. It is built without the code that fetches advisories.
+/// The version of cargo-deny, which checks dependencies. It is built without the code that fetches advisories.
 const CARGO_DENY: &str = "0.20.2";
 
-/// Checks the licences, the sources and the versions of all dependencies against `deny.toml`, with a cargo-deny of its
-/// own in the folder of tools, which the first call builds (some minutes).
+/// Checks the licences, the sources and the versions of all dependencies against `deny.toml`. Uses a cargo-deny in the
+/// folder of tools, which the first call builds (some minutes).
 ///
 /// # Errors
 /// When a dependency breaks a rule, or cargo-deny cannot be built.
@@ -27,8 +27,8 @@ pub(crate) fn dependencies() -> Result<()> {
     command::run(check.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))
 }
 
-/// Builds everything with the oldest Rust that `Cargo.toml` states. Where that is the Rust which runs this, the other
-/// steps have done so.
+/// Builds everything with the oldest Rust that `Cargo.toml` states. If the running Rust is that one, the other steps
+/// have done so.
 ///
 /// # Errors
 /// When it does not build, or rustup does not have that Rust.
@@ -49,7 +49,8 @@ pub(crate) fn oldest_rust() -> Result<()> {
     command::run(check.args(["check", "--workspace", "--all-targets", "--locked", "--quiet"]))
 }
 
-/// Whether what rustc says of itself (`rustc 1.95.0 (...)`) is the version `stated`, which may leave out the last part.
+/// Whether the output of `rustc --version` (`rustc 1.95.0 (...)`) is the version `stated`, which may omit the last
+/// part.
 fn is_version(rustc: &str, stated: &str) -> Result<bool> {
     let version = rustc.split_whitespace().nth(1).context("there is no version in it")?;
     Ok(version == stated || version.strip_prefix(stated).is_some_and(|rest| rest.starts_with('.')))

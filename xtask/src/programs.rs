@@ -1,4 +1,5 @@
-//! Test programs, run side by side: cargo runs one after the other, and at the end of each most processors are idle.
+//! Runs test programs side by side. Cargo runs them one after another, and at the end of each, most processors are
+//! idle.
 
 use std::cmp::Reverse;
 use std::fs::{self, File};
@@ -14,23 +15,23 @@ use xtask::{command, workspace};
 
 use crate::selection::Selection;
 
-/// Programs that run at once. Each has a thread for every processor itself: the second one is for the others' ends.
+/// The number of programs that run at once. Each has a thread for every processor; the second uses the idle ones at the
+/// end of the first.
 const AT_ONCE: usize = 2;
 
-/// Something to run, and what it is called in messages.
+/// A test program, and its name in messages.
 #[derive(Debug)]
 struct Program {
     name: String,
     path: PathBuf,
-    /// Its package's folder: tests run there.
+    /// Its package's folder, in which tests run.
     folder: PathBuf,
-    /// Where everything goes that it prints.
+    /// The file for all of its output.
     output: PathBuf,
 }
 
-/// Builds the test programs of `selection` and runs them. What each prints comes as a whole when it has
-/// ended, and stays in `target/tests`; the last line of all is `N passed, N failed, N skipped`.
-///
+/// Builds the test programs of `selection` and runs them. The output of each is printed as a whole when it has ended,
+/// and is kept in `target/tests`. The last line of all is `N passed, N failed, N skipped`.
 /// # Errors
 /// When one does not build, or a test fails.
 pub(crate) fn run(selection: &Selection) -> Result<()> {
@@ -49,7 +50,7 @@ pub(crate) fn run(selection: &Selection) -> Result<()> {
             let (text, passed) = program.run(&selection.programs)?;
             let Ok(mut state) = state.lock() else { return Ok(()) };
             text.lines().for_each(|line| state.0.add(line));
-            // A reader that has gone is no failure of the tests.
+            // A reader that closed the pipe is not a failure of the tests.
             let _ = std::io::stdout().write_all(text.as_bytes());
             if !passed {
                 state.1.push(program.name);
@@ -78,8 +79,8 @@ fn shown(time: Duration) -> String {
     format!("{:.0} s", time.as_secs_f64())
 }
 
-/// Those that took longest the last time come first, as what runs last had better be short. Of those that never ran,
-/// the largest: they embed all donors and do the most.
+/// Builds the test programs. Those that took longest the last time come first, since the last one to run should be
+/// short. Among those that never ran, the largest come first: they embed all donors and do the most.
 fn build(selection: &Selection, output: &Path) -> Result<Vec<Program>> {
     let mut cargo = command::cargo(&["test", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]);
     cargo.args(&selection.build).stderr(Stdio::inherit());
@@ -105,7 +106,7 @@ fn build(selection: &Selection, output: &Path) -> Result<Vec<Program>> {
 }
 
 impl Program {
-    /// How long it took the last time, by what it printed then.
+    /// Returns its duration of the last time, from the output of that run.
     fn last_time(&self) -> Option<Duration> {
         let said = fs::read(&self.output).ok()?;
         let said = String::from_utf8_lossy(&said);
@@ -113,7 +114,7 @@ impl Program {
         Duration::try_from_secs_f64(seconds.trim_end_matches('s').parse().ok()?).ok()
     }
 
-    /// What it prints, and whether it passed.
+    /// Runs it. Returns its output, and whether it passed.
     fn run(&self, arguments: &[String]) -> Result<(String, bool)> {
         let file = &self.output;
         let open = File::create(file).with_context(|| format!("cannot write `{}`", file.display()))?;
@@ -131,7 +132,7 @@ impl Program {
     }
 }
 
-/// What the closing lines of all test programs add up to.
+/// The sums of the closing lines of all test programs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     passed: u64,

@@ -1,5 +1,5 @@
-//! A Rust toolchain with musl targets, laid out as rustup lays it out: Debian's compiler, its musl, and the standard
-//! library built for it from the source that comes with the compiler.
+//! A Rust toolchain with musl targets, laid out as by rustup: Debian's compiler and musl, and the standard library
+//! built for musl from the source that belongs to the compiler.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,13 +31,13 @@ const PACKAGES: [&str; 12] = [
 const RUNTIME: [&str; 2] = ["libunwind-22-dev", "libclang-rt-22-dev"];
 const LLVM: &str = "22";
 
-/// Says how the folder was made, so that a change here makes it anew.
+/// The version of this recipe, written into the folder: a change here makes the folder anew.
 const RECIPE: &str = "rust 1.96, 1";
 
-/// The toolchain, where it is not there yet: some 250 MB to download, and some minutes to build.
+/// Makes the toolchain if it does not exist: some 250 MB to download, and some minutes to build.
 ///
 /// # Errors
-/// When it cannot be had: not on another Debian than 12, nor where crates.io is out of reach.
+/// When it cannot be made: on a Debian other than 12, or if crates.io is unreachable.
 pub fn prepare() -> Result<()> {
     let tools = fixtures::tools();
     let folder = tools.join("rust-musl");
@@ -76,7 +76,7 @@ fn fill(folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("recipe"), RECIPE)?)
 }
 
-/// The compiler and cargo, finding their libraries beside themselves.
+/// Copies the compiler and cargo so that they find their libraries beside themselves.
 fn compiler(usr: &Path, folder: &Path) -> Result<()> {
     let (bin, lib) = (folder.join("bin"), folder.join("lib"));
     fs::create_dir_all(&bin)?;
@@ -85,7 +85,7 @@ fn compiler(usr: &Path, folder: &Path) -> Result<()> {
         fs::copy(usr.join("bin").join(name), bin.join(name)).with_context(|| format!("no {name}"))?;
     }
     command::output(Command::new("cp").arg("-a").arg(usr.join("lib/rustlib")).arg(&lib))?;
-    // A link to the source, which lies elsewhere.
+    // A link to the source, which is elsewhere.
     let _ = fs::remove_file(lib.join("rustlib/src/rust"));
     for entry in fs::read_dir(usr.join("lib/x86_64-linux-gnu"))? {
         let path = entry?.path();
@@ -110,13 +110,13 @@ fn compiler(usr: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What rustup calls self-contained: musl, the start and end of a program, and the unwinder.
+/// Makes the folder that rustup calls self-contained: musl, the start and end files of a program, and the unwinder.
 fn self_contained(llvm: &Path, folder: &Path, arch: Arch) -> Result<()> {
     let libc = fixtures::rust_libc_below(folder, arch);
     let place = libc.parent().context("libc.a has a folder")?;
     fs::create_dir_all(place)?;
     let musl = fixtures::debian_musl(arch).libdir;
-    // The unwinder asks for the last two by name, under lld. In musl's package they are empty.
+    // With lld, the unwinder requests the last two by name. They are empty in musl's package.
     for name in ["libc.a", "crt1.o", "Scrt1.o", "rcrt1.o", "crti.o", "crtn.o", "libdl.a", "libpthread.a"] {
         fs::copy(musl.join(name), place.join(name)).with_context(|| format!("Debian's musl holds no {name}"))?;
     }
@@ -129,7 +129,7 @@ fn self_contained(llvm: &Path, folder: &Path, arch: Arch) -> Result<()> {
     }
     let unwind = place.join("libunwind.a");
     fs::copy(llvm.join("lib/libunwind.a"), &unwind).context("no libunwind.a")?;
-    // It is compiled for glibc with _FORTIFY_SOURCE, and musl has no such function.
+    // The unwinder is compiled for glibc with _FORTIFY_SOURCE, whose function musl lacks.
     let (source, object) = (place.join("fortify.c"), place.join("fortify.o"));
     fs::write(&source, FORTIFY)?;
     let zig = fixtures::zig();
@@ -152,8 +152,8 @@ fn runtime(llvm: &Path) -> PathBuf {
     llvm.join("lib/clang").join(LLVM).join("lib/linux")
 }
 
-/// Builds the library for one target, by its own rules for releases, so that it holds what link-time optimisation
-/// takes.
+/// Builds the library for one target by its own rules for releases, so that it contains the bitcode that link-time
+/// optimisation needs.
 fn standard_library(llvm: &Path, usr: &Path, folder: &Path, arch: Arch) -> Result<()> {
     let source = fs::read_dir(usr.join("src"))?.filter_map(|entry| Some(entry.ok()?.path().join("library")));
     let source = source.into_iter().find(|library| library.is_dir()).context("rust-web-src holds no library")?;
@@ -168,7 +168,7 @@ fn standard_library(llvm: &Path, usr: &Path, folder: &Path, arch: Arch) -> Resul
     cargo.env("__CARGO_DEFAULT_LIB_METADATA", "stablestd");
     let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", target.replace('-', "_").to_uppercase());
     cargo.env(flags, "-Zforce-unstable-if-unmarked -Cdebuginfo=0");
-    // Where cargo finds it beside other files, it takes all of them for what the library depends on.
+    // If cargo finds the file beside others, it takes all of them for dependencies of the library.
     let builtins = build.0.join("builtins.a");
     fs::copy(runtime(llvm).join(format!("libclang_rt.builtins-{}.a", arch.name())), &builtins)
         .context("no builtins")?;

@@ -1,4 +1,4 @@
-//! Which tests are asked for: the arguments of `cargo xtask test`.
+//! The tests to run, from the arguments of `cargo xtask test`.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -24,16 +24,16 @@ const WITH_VALUE: [&str; 16] = [
     "-Z",
 ];
 
-/// What to build, and what to say to each test program.
+/// The arguments to build the tests and to run them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
-    /// For `cargo test`.
+    /// The arguments of `cargo test`.
     pub(crate) build: Vec<String>,
-    /// For the test programs: filters, then what stood behind `--`.
+    /// The arguments of the test programs: filters, then those after `--`.
     pub(crate) programs: Vec<String>,
 }
 
-/// A package of the workspace, as `cargo metadata` has it.
+/// A package of the workspace, from `cargo metadata`.
 #[derive(Debug, Deserialize)]
 struct Package {
     name: String,
@@ -52,8 +52,8 @@ struct Metadata {
 }
 
 impl Selection {
-    /// Of `NAME [FILTER]..` or cargo's own arguments. NAME is a package of the workspace or one of its test programs;
-    /// then nothing else is built. Without one, it is the whole workspace.
+    /// Parses `NAME [FILTER]..` or cargo's own arguments. NAME is a package of the workspace or one of its test
+    /// programs; then only that is built. Without a NAME, the whole workspace is built.
     ///
     /// # Errors
     /// When cargo cannot list the packages.
@@ -96,7 +96,7 @@ impl Selection {
     }
 }
 
-/// The arguments by which cargo builds the package or the test program of that name.
+/// Returns the arguments with which cargo builds the package or test program of that name.
 fn named_by(packages: &[Package], name: &str) -> Option<Vec<String>> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     if packages.iter().any(|package| package.name == name) {
@@ -130,9 +130,9 @@ mod tests {
         assert_eq!(of("cli"), told("--package allograft --test cli", ""));
         assert_eq!(of("hosts undo -- --nocapture"), told("--package hosts", "undo --nocapture"));
         assert_eq!(of("--release hosts"), told("--release --package hosts", ""));
-        // No name of these: a filter for all.
+        // A name that is none of these is a filter for all.
         assert_eq!(of("undo"), told("--workspace", "undo"));
-        // As cargo takes them.
+        // Arguments of cargo's.
         assert_eq!(of("--test cli -- --skip a"), told("--workspace --test cli", "--skip a"));
         assert_eq!(of("-p hosts api"), told("-p hosts", "api"));
     }

@@ -1,4 +1,4 @@
-//! Comparisons of programs by `measure`: timed runs in random order within rounds, and runs of their own for memory.
+//! Comparisons of programs with `measure`: timed runs in random order within rounds, and separate runs for memory.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,14 +10,14 @@ use measure::process::Processes;
 use measure::session::{self, ArmRuns, Plan, Progress, Session, Tools};
 use measure::statistics::median;
 
-/// An arm of that name, which runs `program` with `arguments`.
+/// Returns an arm of that name, which runs `program` with `arguments`.
 pub fn arm(name: &str, program: &Path, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Arm {
     let arguments = arguments.into_iter().map(Into::into).collect();
     let invocation = Invocation { program: program.to_owned(), arguments, ..Invocation::default() };
     Arm { name: name.to_owned(), invocation, broken: None }
 }
 
-/// A case of these arms, the first of which is what the others are compared with.
+/// Returns a case with these arms. The others are compared with the first.
 pub fn case(name: &str, arms: Vec<Arm>) -> Case {
     Case { name: name.to_owned(), threads: None, size: None, arms }
 }
@@ -30,7 +30,7 @@ pub fn bare() -> Processes {
 /// Compares the arms of `case` by `plan`.
 ///
 /// # Errors
-/// When an arm cannot be run, or ends otherwise or prints something else than the first one.
+/// When an arm cannot be run, or its exit or output differs from the first one's.
 pub fn compare(case: &Case, plan: &Plan, executor: &mut dyn Executor) -> Result<Session> {
     let mut tools =
         Tools { executor, clock: &SystemClock::default(), observer: &mut |_: Progress<'_>| {}, interrupted: &|| false };
@@ -43,17 +43,17 @@ pub fn compare(case: &Case, plan: &Plan, executor: &mut dyn Executor) -> Result<
     Ok(session)
 }
 
-/// The seconds of each timed run.
+/// Returns the seconds of each timed run.
 pub fn seconds(arm: &ArmRuns) -> Vec<f64> {
     arm.runs.iter().map(|run| run.figures.wall_s).collect()
 }
 
-/// The time of `arm` as ratio to that of `other` in the same round, for each round.
+/// Returns the ratio of the time of `arm` to that of `other`, for each round.
 pub fn ratios(arm: &ArmRuns, other: &ArmRuns) -> Vec<f64> {
     session::log_ratios(&arm.runs, &other.runs).into_iter().map(f64::exp).collect()
 }
 
-/// Peak memory in megabytes, the median of the runs for memory. `None` where programs cannot be traced.
+/// Returns the peak memory in megabytes, the median of the runs for memory. `None` if programs cannot be traced.
 pub fn megabytes(arm: &ArmRuns) -> Option<f64> {
     let peaks: Vec<f64> = arm.memory.iter().map(|memory| memory.peak_bytes as f64 / 1e6).collect();
     (!peaks.is_empty()).then(|| median(&peaks))

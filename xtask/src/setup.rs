@@ -1,4 +1,4 @@
-//! What building and testing need beyond cargo, a C compiler and Python's pip, put into the build folder.
+//! Fetches what building and testing need besides cargo, a C compiler and Python's pip, into the build folder.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,22 +24,22 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// How much to put in place.
+/// The amount of work for setup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// What building takes, and one musl for this machine. zig's own takes minutes to compile, so it is left for when
-    /// Debian's is not to be had.
+    /// The tools for building, and one musl for this machine. zig's musl takes minutes to compile, so it is made only
+    /// if Debian's is unavailable.
     Demo,
-    /// What the tests take too: a musl for every architecture, where both are in use both, emulators, and a C++ library
-    /// for this machine.
+    /// Also the fixtures of the tests: a musl for every architecture (Debian's and zig's, if both exist for it),
+    /// emulators, and a C++ library for this machine.
     Everything,
 }
 
-/// Puts in place what is missing, says on stderr what it does, and is silent when there is nothing to do. Any number of
-/// these may run at once, and each may be killed at any point: what is in place is whole.
+/// Fetches or makes what is missing, and reports that on stderr. Prints nothing if nothing is missing. Several
+/// processes may do this at once, and each may be killed at any time: a file that is in place is complete.
 ///
 /// # Errors
-/// When zig or a locked package cannot be had. Debian's packages are left out, with a warning, where there is no apt.
+/// When zig or a locked package cannot be fetched. Without apt, Debian's packages are left out, with a warning.
 pub fn prepare(extent: Extent) -> Result<()> {
     let tools = fixtures::tools();
     fs::create_dir_all(&tools).with_context(|| format!("cannot make `{}`", tools.display()))?;
@@ -62,7 +62,8 @@ pub fn prepare(extent: Extent) -> Result<()> {
     command::run(&mut command::cargo(&["fetch", "--locked", "--quiet"]))
 }
 
-/// Waits until this process alone holds `path`; the system releases it when the file is closed or the process ends.
+/// Waits until only this process has locked `path`. The system releases the lock when the file is closed or the process
+/// ends.
 ///
 /// # Errors
 /// When the file cannot be made or locked.
@@ -76,7 +77,7 @@ pub fn lock(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Fills a fresh folder with `fill` and moves it to `destination` when it is complete, in place of what was there.
+/// Fills a new folder with `fill`, and moves it to `destination` when it is complete. It replaces an existing one.
 ///
 /// # Errors
 /// Those of `fill`, and those of the file system.
@@ -94,11 +95,11 @@ pub fn place(destination: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Resu
     fs::rename(&scratch.0, destination).with_context(|| format!("cannot move to `{}`", destination.display()))
 }
 
-/// A folder that is removed when this value goes; one that a killed run left behind is removed first.
+/// A folder that is removed when this value is dropped. One that a killed run left is removed first.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// An empty folder in the folder of `path`, so that a rename to `path` stays in one file system.
+    /// Makes an empty folder beside `path`, so that a rename to `path` stays in one file system.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -113,7 +114,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays behind is removed by the next run.
+        // If this fails, the next run removes the folder.
         let _ = remove(&self.0);
     }
 }
@@ -125,7 +126,7 @@ fn remove(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Says what is being done, does it, and says how long it took.
+/// Prints the name of a step, runs it, and prints how long it took.
 ///
 /// # Errors
 /// Those of `step`.

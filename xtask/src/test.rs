@@ -9,19 +9,19 @@ use xtask::{command, corpus, rust, setup, toolchains};
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, programs};
 
-/// `cargo xtask test [NAME [FILTER]..]`: every test that is not marked `#[ignore]`, in every package, or of one package
-/// or one of its test programs. What cargo takes for `cargo test` is taken, too.
+/// `cargo xtask test [NAME [FILTER]..]`: runs every test that is not marked `#[ignore]`, in every package, or in one
+/// package or test program. Arguments of `cargo test` are accepted too.
 pub(crate) fn fast(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
     programs::run(&Selection::of(arguments)?)
 }
 
-/// `cargo xtask test-slow`: the tests marked `#[ignore]`, of the same build as the others; then the table of donors by
+/// `cargo xtask test-slow`: runs the tests marked `#[ignore]`, from the same build; then prints the table of donors by
 /// situation.
 pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
     corpus::prepare()?;
-    // A compiler and gigabytes, which whoever names the tests to run has not asked for.
+    // These need a compiler and gigabytes of downloads, which a run of other, named tests does not need.
     let wanted = |names: &[&str]| arguments.is_empty() || arguments.iter().any(|given| names.contains(&given.as_str()));
     let mut left_out = Vec::new();
     if wanted(&["cargo", "pages", "snippets"]) {
@@ -37,7 +37,7 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
         }
     }
     if wanted(&["toolchains", "snippets"]) {
-        // Those tests say themselves that they are skipped.
+        // Without the compilers, those tests report themselves that they are skipped.
         toolchains::prepare()?;
     }
     conformance::forget()?;
@@ -49,7 +49,7 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     outcome
 }
 
-/// What the names of tests begin with that take the Rust toolchain with musl targets.
+/// The prefix of tests that need the Rust toolchain with musl targets.
 const RUST_MUSL: &str = "rust_musl::";
 
 /// `cargo xtask ci`.
@@ -61,7 +61,7 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
     };
     let quick = ["--quick".to_owned()];
     step("fmt", || command::run(&mut command::cargo(&["fmt", "--all", "--check"])))?;
-    // Build scripts run under clippy too, and need zig.
+    // Clippy runs build scripts too, and these need zig.
     step("setup", || setup::prepare(setup::Extent::Everything))?;
     step("clippy", || {
         let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
@@ -80,10 +80,11 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
     step("demo", || demo::run(&quick))
 }
 
-/// CI has 40 minutes on two processors. What runs for minutes with each donor (programs at their full length, and
-/// beyond) is left to whoever calls `cargo xtask test-slow`, and so are large pages, position-independent programs of
-/// foreign architectures, thread storms of the other packages, whole toolchains, and a build of wasmtime. Of the four
-/// ways to link for this machine two are enough here: the cases of the default tier take them all.
+/// Returns the arguments that keep the slow tier within CI's time: 40 minutes on two processors. It leaves out tests
+/// that run for minutes with each donor (programs at their full length or more), large pages, position-independent
+/// programs of foreign architectures, thread storms of the other packages, whole toolchains, and a build of wasmtime.
+/// These remain in `cargo xtask test-slow`. Of the four ways to link for this machine, two are enough here, since the
+/// default tier's cases use all four.
 fn within_ci() -> Vec<String> {
     let tests = ["conformance", "programs", "cases", "carried", "corpus", "strings", "cargo", "cli"];
     let left_out = [
@@ -114,7 +115,7 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A name that fits nothing would leave nothing out.
+    /// A skipped name that matches no test would leave nothing out.
     #[test]
     fn what_is_left_out_is_there() {
         let folder = xtask::workspace::root().join("crates/allograft/tests/cargo");

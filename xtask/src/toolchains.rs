@@ -1,4 +1,5 @@
-//! Compilers of other languages for the slow tier, unpacked into a folder: a Debian that is entered, never installed.
+//! Compilers of other languages for the slow tier, unpacked into a folder: a Debian that is entered and never
+//! installed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +15,7 @@ use crate::{setup, workspace, zig};
 /// `cargo xtask toolchains`.
 ///
 /// # Errors
-/// When a package cannot be had.
+/// When a package cannot be fetched.
 pub fn run(arguments: &[String]) -> Result<()> {
     if let Some(extra) = arguments.first() {
         bail!("`toolchains` takes no arguments, and got `{extra}`");
@@ -27,7 +28,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Puts in place what is missing: some 1.1 GB of downloads.
+/// Fetches what is missing, some 1.1 GB of downloads.
 ///
 /// # Errors
 /// As [`run`].
@@ -48,7 +49,7 @@ pub fn prepare() -> Result<()> {
     setup::announce(what, || setup::place(&folder, fill))
 }
 
-/// Bazel, where it is not there yet. It is one program, with all that it needs inside.
+/// Fetches Bazel if it does not exist. It is one program that contains all it needs.
 fn bazel() -> Result<()> {
     let program = toolchains::bazel();
     if program.is_file() {
@@ -70,7 +71,7 @@ fn fill(folder: &Path) -> Result<()> {
     let apt = Apt::of_release(&scratch.0, RELEASE)?;
     let update = apt.update();
     apt.unpack_whole(&PACKAGES, folder).or_else(|error| update.and(Err(error)))?;
-    // That release has no Nim: the machine's own may have one.
+    // That release has no Nim; the machine's own release may have one.
     let own = Apt::new(&scratch.0, std::iter::empty())?;
     if let Err(error) = own.update().and_then(|()| own.unpack("nim", folder)) {
         eprintln!("setup: WARNING: left out Nim: {error:#}");

@@ -2,23 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-/// The root of the checkout.
+/// Returns the root of the checkout.
 pub fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_owned()
 }
 
-/// `target` in the checkout: tools, fixtures and the demo live there wherever CARGO_TARGET_DIR points.
+/// Returns `target` in the checkout. Tools, fixtures and the demo are in it, whatever CARGO_TARGET_DIR is.
 pub fn build() -> PathBuf {
     zigcc::build_folder(Path::new(env!("CARGO_MANIFEST_DIR")))
 }
 
-/// zig's own compiled files.
+/// Returns zig's cache of compiled files.
 pub fn zig_cache() -> PathBuf {
     build().join("zig-cache")
 }
 
-/// `path` as it is shown to people: relative to the checkout where it lies below it.
+/// Returns `path` for messages: relative to the checkout if it is below it.
 pub fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
@@ -29,7 +29,7 @@ mod tests {
 
     use super::*;
 
-    /// The sources below `folder`.
+    /// Collects the sources below `folder`.
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();
@@ -42,7 +42,7 @@ mod tests {
         }
     }
 
-    /// rustfmt wraps code and leaves comments alone. Rows of a table cannot be wrapped.
+    /// rustfmt wraps code but leaves comments alone. Rows of a table cannot be wrapped.
     #[test]
     fn comments_keep_to_the_width_of_a_line() {
         const WIDTH: usize = 120;

@@ -1,4 +1,4 @@
-//! zig from its Python wheel, and what zig brings: lld, and a musl of its own for each architecture.
+//! zig from its Python wheel, and what comes with it: lld, and a musl for each architecture.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,10 +12,11 @@ use zigcc::{Arch, Zig, ZigTarget};
 
 use crate::{command, setup, workspace};
 
-/// The pinned zig: one that is there already, else the one in the wheel, checked against the hash in the repository.
+/// Returns the pinned zig. If it is not installed, installs it from the wheel, checked against the hash in the
+/// repository.
 ///
 /// # Errors
-/// When there is none and the wheel cannot be had.
+/// When the wheel cannot be fetched.
 pub fn install(tools: &Path) -> Result<Zig> {
     let find = || Zig::find(tools, &workspace::zig_cache());
     if let Ok(zig) = find() {
@@ -29,10 +30,10 @@ pub fn install(tools: &Path) -> Result<Zig> {
     Ok(find()?)
 }
 
-/// The other releases of zig that the slow tier links programs by, where they are not there yet.
+/// Fetches the other releases of zig, which link programs in the slow tier, unless they exist.
 ///
 /// # Errors
-/// When a wheel cannot be had.
+/// When a wheel cannot be fetched.
 pub fn install_others() -> Result<()> {
     for (version, sha256) in fixtures::toolchains::ZIGS {
         let program = fixtures::toolchains::zig(version);
@@ -54,7 +55,7 @@ fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
     let downloads = folder.join("download");
     let python = |arguments: &[&OsStr]| command::output(Command::new("python3").args(arguments));
     let os = |text: &'static str| OsStr::new(text);
-    // No cache, and no look for a newer pip: both want a home folder.
+    // Neither a cache nor a check for a newer pip: both need a home folder.
     let flags = "-m pip download --quiet --no-input --no-cache-dir --disable-pip-version-check --no-deps \
                  --only-binary=:all: --require-hashes";
     let mut download: Vec<&OsStr> = flags.split_whitespace().map(OsStr::new).collect();
@@ -68,13 +69,13 @@ fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
     fs::set_permissions(&zig, fs::Permissions::from_mode(0o755)).context("the wheel holds no ziglang/zig")
 }
 
-/// Makes `bin/ld.lld` below the folder of tools: the lld that is inside zig, under the name by which compilers call it.
+/// Makes `bin/ld.lld` below the folder of tools: the lld inside zig, under the name that compilers call.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
     let program = zig.program().as_os_str().as_bytes();
-    // In single quotes the shell takes everything as it is, but for single quotes themselves.
+    // Inside single quotes, the shell changes nothing; only single quotes themselves need care.
     let quoted: Vec<u8> =
         program.iter().flat_map(|byte| if *byte == b'\'' { b"'\\''".to_vec() } else { vec![*byte] }).collect();
     let script = [b"#!/bin/sh\nexec '", quoted.as_slice(), b"' ld.lld \"$@\"\n"].concat();
@@ -89,10 +90,11 @@ pub fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
     })
 }
 
-/// Copies the musl that zig builds for `arch` to the fixtures: `libc.a`, and what a program needs to link against it.
+/// Copies the musl that zig builds for `arch` to the fixtures: `libc.a`, and the files that a program needs to link
+/// against it.
 ///
 /// # Errors
-/// When zig cannot link a trivial program, or does not say with what.
+/// When zig cannot link a trivial program, or does not print the linked files.
 pub fn install_musl(zig: &Zig, arch: Arch) -> Result<()> {
     let libc = fixtures::zig_musl_below(&fixtures::root(), arch);
     let folder = libc.parent().context("libc.a has no folder")?;
@@ -108,7 +110,7 @@ fn copy_musl(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
     let source = folder.join("nothing.c");
     fs::write(&source, "int main(void) { return 0; }\n")?;
     let mut lines = String::new();
-    // The second one brings rcrt1.o; the libraries are the same.
+    // The second kind adds rcrt1.o; the libraries are the same.
     for kind in ["-no-pie", "-pie"] {
         let mut command = zig.command();
         command
@@ -137,7 +139,7 @@ fn copy_musl(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
 /// Copies the C++ library that zig builds for `arch` to the fixtures.
 ///
 /// # Errors
-/// When zig cannot link a trivial program, or does not say with what.
+/// When zig cannot link a trivial program, or does not print the linked files.
 pub fn install_cxx(zig: &Zig, arch: Arch) -> Result<()> {
     let folder = fixtures::zig_cxx_below(&fixtures::root(), arch);
     if fs::read_to_string(folder.join("zig-release")).is_ok_and(|present| present == zigcc::VERSION) {
@@ -167,8 +169,8 @@ fn copy_cxx(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("zig-release"), zigcc::VERSION)?)
 }
 
-/// Where in zig's cache the file `name` of a linker call lies: `o/HASH/name`. The call is printed with blanks between
-/// the words and nothing around them, so words with blanks in them cannot be told apart; a hash has none.
+/// Returns the path in zig's cache of the file `name` in a linker call: `o/HASH/name`. The call is printed with blanks
+/// between words and without quotes, so words with blanks cannot be told apart; a hash has none.
 fn linked_file(lines: &str, name: &str) -> Option<PathBuf> {
     let ending = format!("/{name}");
     let mut found = lines.match_indices(&ending).filter_map(|(at, _)| {
@@ -188,7 +190,7 @@ mod tests {
     fn the_locked_wheel_is_the_release_that_the_donors_are_built_with() {
         let requirements = include_str!("../zig.requirements.txt");
         assert!(requirements.contains(&format!("{} ", zigcc::WHEEL)), "{requirements}");
-        // Wheels for Linux on x86_64 and on aarch64.
+        // There is one wheel for Linux on x86_64 and one for aarch64.
         assert_eq!(requirements.matches("--hash=sha256:").count(), 2);
     }
 

@@ -1,4 +1,4 @@
-//! The pages that map the code name what is there: files, crates, and what each crate uses.
+//! The pages that map the code must name existing files and crates, and the right uses of each crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 use toml::Table;
 use xtask::workspace::root;
 
-/// Pages with paths from the root of the checkout in backticks.
+/// The pages with paths from the root of the checkout in backticks.
 const MAPS: [&str; 6] = [
     "docs/architecture.md",
     "CONTRIBUTING.md",
@@ -25,7 +25,7 @@ fn manifest(folder: &str) -> Table {
     page(&format!("{folder}/Cargo.toml")).parse().unwrap_or_else(|error| panic!("{folder}: {error}"))
 }
 
-/// The folders of the workspace's members, by the names of the packages.
+/// Returns the folders of the workspace's members, by package name.
 fn members() -> BTreeMap<String, String> {
     let folders = manifest(".")["workspace"]["members"].as_array().unwrap().clone();
     let named = folders.iter().map(|folder| {
@@ -35,7 +35,7 @@ fn members() -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// The texts in backticks outside of code blocks. Fences of four have blocks within them, each with two fences.
+/// Returns the texts in backticks outside code blocks. Blocks with fences of four contain blocks, each with two fences.
 fn quoted(text: &str) -> Vec<&str> {
     let prose = text.split("\n```").step_by(2);
     prose.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
@@ -50,10 +50,10 @@ fn every_file_on_a_map_is_there() {
         let mut found = 0;
         for path in quoted(&text) {
             let first = path.split('/').next().unwrap_or_default();
-            // What is built is there or not.
+            // Build results may exist or not.
             let is_source = rooms.contains(first) && first != "target";
             let is_path = path.contains('/') && is_source && !path.contains([' ', '*', '<']);
-            // What a page has its reader write is not there yet.
+            // A file that the page has its reader write does not exist yet.
             if is_path && !text.contains(&format!("<!-- file: {path} -->")) {
                 assert!(root().join(path).exists(), "{map} names `{path}`, which is not there");
                 found += 1;
@@ -90,13 +90,13 @@ fn the_architecture_page_says_what_each_crate_uses() {
 fn the_readme_and_the_page_know_every_folder_of_a_crate() {
     let readme = page("README.md");
     for (name, folder) in members() {
-        // `tests/fixtures` is part of `tests` there.
+        // On the page, `tests/fixtures` is part of `tests`.
         let room = if folder.starts_with("tests/") { "tests" } else { folder.as_str() };
         assert!(readme.contains(&format!("| `{room}` |")), "the README lacks `{room}` of `{name}`");
     }
 }
 
-/// The slow tier builds what comes out; this says at once that a page no longer fits the code.
+/// The slow tier builds the result of the patches; this test shows at once that a page no longer fits the code.
 #[test]
 fn every_patch_on_a_page_applies() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,18 +9,17 @@ use conformance::Program;
 use fixtures::Arch;
 use libtest_mimic::Failed;
 
-/// Percent of the full loops when `ALLOGRAFT_SCALE` says nothing: enough to reach every line, in a fraction of a
-/// second.
+/// The percentage of the full loops if `ALLOGRAFT_SCALE` is not set. It reaches every line in a fraction of a second.
 const SCALE: &str = "5";
 
-/// What a program is linked with.
+/// The files that a program is linked with.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
-    /// What the files are for.
+    /// The files' architecture.
     pub(crate) arch: Arch,
-    /// `-no-pie` or `-static-pie`, as the C compiler spells it.
+    /// `-no-pie` or `-static-pie`, the C compiler's options.
     pub(crate) form: &'static str,
-    /// Start objects; none takes the crate's own.
+    /// The start objects. If there are none, the crate's own is used.
     pub(crate) before: Vec<PathBuf>,
     /// The `libc.a`.
     pub(crate) libc: PathBuf,
@@ -29,7 +28,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Debian's musl with its own start objects.
+    /// Returns Debian's musl with its own start objects.
     pub(crate) fn debian(arch: Arch, form: &'static str) -> Host {
         let musl = fixtures::debian_musl(arch);
         let start = if form == "-static-pie" { "rcrt1.o" } else { "crt1.o" };
@@ -37,12 +36,12 @@ impl Host {
         Host { arch, form, before, after: vec![musl.libdir.join("crtn.o")], libc: musl.libc }
     }
 
-    /// A bare `libc.a` with the crate's own start object.
+    /// Returns a host from a `libc.a` alone, with the crate's own start object.
     pub(crate) fn bare(arch: Arch, libc: PathBuf) -> Host {
         Host { arch, form: "-no-pie", before: Vec::new(), libc, after: Vec::new() }
     }
 
-    /// Links `program` in `folder`, `extra` objects before the `libc.a`. Fails with what the linker printed.
+    /// Links `program` in `folder`, with the `extra` objects before the `libc.a`. The error is the linker's output.
     pub(crate) fn link(&self, program: &Program, extra: &[PathBuf], folder: &Path) -> Result<PathBuf, Failed> {
         let arch = self.arch;
         let (object, start) = (folder.join("program.o"), folder.join("start.o"));
@@ -86,7 +85,7 @@ impl Host {
         }
     }
 
-    /// Links and runs; fails with everything that the linker or the program said.
+    /// Links the program and runs it. The error is the output of the linker or the program.
     pub(crate) fn check(&self, program: &Program, extra: &[PathBuf], settings: &[(&str, &str)]) -> Result<(), Failed> {
         let folder = tempfile::tempdir()?;
         let executable = self.link(program, extra, folder.path())?;
@@ -94,7 +93,7 @@ impl Host {
         if std::env::var_os("ALLOGRAFT_SCALE").is_none() {
             command.env("ALLOGRAFT_SCALE", SCALE);
         }
-        // Blocks that /tmp holds on to would be the machine's concern, not the program's.
+        // Files go into this folder, so that /tmp's memory does not count as the program's.
         let output = command.env("TMPDIR", folder.path()).envs(settings.iter().copied()).output()?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let expected = format!("ok {}\n", program.name);

@@ -1,4 +1,4 @@
-//! The programs pass on stock musl, and each of them fails with an allocator that has the fault it looks for.
+//! The programs pass on stock musl. Each of them fails with an allocator that has the fault it looks for.
 
 use std::process::ExitCode;
 

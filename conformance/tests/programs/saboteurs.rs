@@ -1,4 +1,5 @@
-//! Every program can fail: allocators with one fault each (`saboteurs/*.c`), and the programs that have to find it.
+//! Tests that every program can fail: allocators with one fault each (`saboteurs/*.c`), and the programs that must find
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,14 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::linking::Host;
 
-/// Seconds after which a forked child counts as hanging where that is what has to be found: each such saboteur costs
-/// this, and whoever is only slow is found too.
+/// The time in seconds after which a forked child counts as hanging, if a hang is the fault to find. Each such saboteur
+/// takes this long. A child that is only slow counts as hanging, too.
 const SHORT_PATIENCE: &str = "2";
-/// Seconds where something else has to be found: a child that is only slow, on a machine that others load, would hide
-/// it.
+/// The time in seconds if another fault is to be found. It is long, because a child that is merely slow on a loaded
+/// machine would hide that fault.
 const LONG_PATIENCE: &str = "120";
 
-/// Runs in which a program has to find the fault once.
+/// The number of runs in which a program has to find the fault at least once.
 const TRIES: usize = 8;
 
 /// A line `// Caught by PROGRAM[ at N percent]: TEXT[ | TEXT]...` of a saboteur's source.
@@ -25,8 +26,8 @@ struct Finding {
     texts: Vec<String>,
 }
 
-/// `saboteurs/FILE/PROGRAM`: one for each finding that a file announces, and every program for a file that announces
-/// none.
+/// Returns the trials `saboteurs/FILE/PROGRAM`: one for each finding that a file announces, or every program if a file
+/// announces none.
 pub(crate) fn trials() -> Result<Vec<Trial>, Failed> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("saboteurs");
     let mut sources: Vec<PathBuf> =
@@ -75,11 +76,11 @@ fn finding(line: &str) -> Option<Finding> {
     Some(Finding { program: conformance::find(program)?, scale, texts })
 }
 
-/// The program fails, and says so in the expected words.
+/// Asserts that the program fails with the expected text.
 fn expect(finding: &Finding, source: &Path) -> Result<(), Failed> {
     let scale = finding.scale.as_deref().map(|scale| ("ALLOGRAFT_SCALE", scale));
-    // Where mappings come to lie is up to chance, and neighbours become one: now and then a system at its limit of
-    // mappings refuses nothing, and there is nothing to find.
+    // The addresses of mappings are random, and adjacent mappings merge. So a system at its limit of mappings sometimes
+    // refuses nothing, and there is no fault to find.
     let hangs = finding.texts.iter().any(|text| text.contains("hang"));
     let patience = ("ALLOGRAFT_HANG_SECONDS", if hangs { SHORT_PATIENCE } else { LONG_PATIENCE });
     let settings: Vec<(&str, &str)> = scale.into_iter().chain([patience]).collect();

@@ -1,15 +1,15 @@
 //! Every program passes on stock musl: Debian's and zig's, static and static-pie, native and emulated. Emulated
-//! programs run in the slow tier, but for a few.
+//! programs run in the slow tier, except for a few.
 
 use fixtures::Arch;
 use libtest_mimic::Trial;
 
 use crate::linking::Host;
 
-/// What the default tier runs emulated, on Debian's musl for aarch64.
+/// The programs that the default tier runs emulated, on Debian's musl for aarch64.
 const EMULATED: [&str; 4] = ["family", "libc_callers", "thread_exit", "threads"];
 
-/// `stock/HOST/ARCHITECTURE/PROGRAM`.
+/// Returns the trials `stock/HOST/ARCHITECTURE/PROGRAM`.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for arch in Arch::ALL {

@@ -1,5 +1,5 @@
-// A small allocator that the programs find nothing wrong with. Each saboteur sets one of the switches below and includes
-// it: what is wrong with the result is that one thing. Linked before a libc.a, it takes the place of libc's own allocator.
+// A small allocator without faults. Each saboteur sets one of the switches below and includes this file, so the
+// result has that one fault. Linked before a libc.a, it replaces libc's own allocator.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -50,7 +50,7 @@
 
 enum { UNIT = 16, CLASSES = 17, CHUNK = 1 << 20, MAPPED = CLASSES };
 
-// Sits right before every block.
+// Stored directly before every block.
 struct head {
 	uint32_t class, offset; // MAPPED, or a power of two; from the start of the slot to the block
 	size_t size;
@@ -119,7 +119,7 @@ static void give(void *block) {
 	if (head.class == MAPPED) {
 		munmap(slot, slot->mapped);
 	} else {
-		memset(block, 0xdd, head.size); // whoever reads it now, or takes it for zero, is found out
+		memset(block, 0xdd, head.size); // shows reads after free, and code that expects zeros
 		acquire();
 		slot->next = spare[head.class];
 		spare[head.class] = slot;

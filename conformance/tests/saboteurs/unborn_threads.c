@@ -6,7 +6,7 @@ static int ready(void);
 #define READY() ready()
 #define FORK_HOOK
 #include "sound.h"
-static __thread int old; // was there before the fork
+static __thread int old; // whether the thread existed before the fork
 static int ready(void) {
 	if (!child) old = 1;
 	while (child && !old) sched_yield();

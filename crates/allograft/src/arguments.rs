@@ -25,7 +25,7 @@ Examples:
   allograft undo /usr/lib/x86_64-linux-musl/libc.a    restore stock, byte for byte
   allograft inspect ./server --expect mimalloc        check which allocator an executable carries";
 
-/// Where help lists the flags that every command takes.
+/// The heading in help under which the flags of every command are listed.
 const GLOBAL: &str = "Global options";
 
 /// Transplants a modern allocator into static musl toolchains
@@ -72,7 +72,8 @@ pub(crate) enum Command {
     Man(command::man::Man),
 }
 
-/// Reads the command line. The error is the exit code of a run that has said everything: help, version, wrong usage.
+/// Parses the command line. The error is the exit code of a run that has already printed everything: help, version, or
+/// wrong usage.
 pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     let matches = Arguments::command().color(early_color()).try_get_matches();
     let error = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
@@ -100,8 +101,8 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     }
 }
 
-/// Prints what the parser says: help, version, or what is wrong with the command line; of that, what was typed is
-/// escaped, since it may be the name of a file that somebody else has chosen. Returns the error as it was printed.
+/// Prints the parser's message: help, version, or the fault of the command line. Typed text is escaped in it, since it
+/// may be the name of a file that somebody else chose. Returns the error as it was printed.
 pub(crate) fn tell(mut error: clap::Error) -> clap::Error {
     let typed: Vec<(ContextKind, ContextValue)> = error
         .context()
@@ -124,7 +125,7 @@ pub(crate) fn tell(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Whether a flag was typed, for messages about a command line that cannot be understood as a whole.
+/// Whether a flag was typed. For messages about a command line that cannot be parsed.
 fn typed(flag: &str) -> bool {
     std::env::args_os().skip(1).take_while(|argument| argument != OsStr::new("--")).any(|argument| argument == flag)
 }

@@ -1,4 +1,4 @@
-//! What goes in: the options that `graft`, `emit` and `cargo allograft` have in common.
+//! The options that `graft`, `emit` and `cargo allograft` have in common: what to put in.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -7,7 +7,7 @@ use donors::Donor;
 use crate::failure::Failure;
 use crate::output::printable;
 
-/// What `--donor` takes for musl's own allocator.
+/// The value of `--donor` that keeps musl's own allocator.
 const NONE: &str = "none";
 
 /// As it is typed. Commands may rename an option or change its help by `mut_arg`, under the names that clap gives:
@@ -36,13 +36,13 @@ enum Switch {
 }
 
 impl Choice {
-    /// Nothing for string functions alone.
+    /// The allocator, or `None` for string functions alone.
     pub(crate) fn donor(&self) -> Option<&'static Donor> {
-        // The parser takes no other names than those of this build.
+        // The parser accepts only the names of this build.
         donors::find(&self.donor)
     }
 
-    /// Whether string functions go in; nothing when nobody says.
+    /// Whether string functions go in, or `None` if the user did not say.
     pub(crate) fn strings(&self) -> Option<bool> {
         self.strings.map(|switch| switch == Switch::On)
     }
@@ -50,7 +50,7 @@ impl Choice {
     /// The options to bake in: those of the profile, then those of `--set`, which win.
     ///
     /// # Errors
-    /// Exit code 2 for a profile that the donor does not have.
+    /// Exit code 2 if the donor has no such profile.
     pub(crate) fn settings(&self) -> Result<Vec<(String, i64)>, Failure> {
         let mut settings = of_profile(self.donor(), &self.profile)?;
         settings.extend(self.settings.iter().cloned());

@@ -1,4 +1,4 @@
-//! An error as the user sees it: a message, what to do about it, an exit code.
+//! An error as the user sees it: a message, a remedy, an exit code.
 
 use std::io;
 use std::path::Path;
@@ -8,35 +8,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::remedy;
 
-/// Why a command did not do what it was asked to.
+/// The reason why a command failed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Failure {
     /// One line.
     pub(crate) message: String,
-    /// Lines that another program said, below the message.
+    /// Lines of another program's output, shown below the message.
     pub(crate) said: Vec<String>,
     pub(crate) help: Option<String>,
     pub(crate) exit_code: u8,
 }
 
 impl Failure {
-    /// Wrong usage, or input that cannot be read or is malformed: exit code 2.
+    /// Returns a failure with exit code 2: wrong usage, or input that cannot be read or is malformed.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), said: Vec::new(), help: None, exit_code: 2 }
     }
 
-    /// What would not be safe, or would do nothing: exit code 3.
+    /// Returns a failure with exit code 3: the request would not be safe, or would do nothing.
     pub(crate) fn refused(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), said: Vec::new(), help: None, exit_code: 3 }
     }
 
-    /// Returns what makes a failure of an error with the file or folder at `path`: `verb` is what could not be done.
+    /// Returns a function that makes a failure of an I/O error with the file or folder at `path`. `verb` is what could
+    /// not be done.
     pub(crate) fn io(verb: &str, path: &Path) -> impl Fn(io::Error) -> Failure {
         let what = format!("cannot {verb} `{}`", path.display());
         move |error| Failure::usage(format!("{what}: {error}"))
     }
 
-    /// What another program said for itself: its first line ends the message, the others come below.
+    /// Adds another program's output: its first line ends the message, the others come below it.
     pub(crate) fn saying(mut self, said: &str) -> Failure {
         let mut lines = said.trim().lines();
         if let Some(first) = lines.next() {
@@ -46,7 +47,7 @@ impl Failure {
         self
     }
 
-    /// The message with what another program said.
+    /// The message and the other program's output below it.
     pub(crate) fn whole(&self) -> String {
         self.said.iter().fold(self.message.clone(), |text, line| text + "\n  " + line)
     }
@@ -65,15 +66,15 @@ impl From<hosts::Error> for Failure {
 }
 
 impl Failure {
-    /// The same where files are changed all the same.
+    /// The same failure, where some files are still changed.
     fn not_rolled_back(self, rollback: &RollbackFailure) -> Failure {
         let (message, help) = (format!("{}; {rollback}", self.message), Some(remedy::help(&rollback.remedy())));
         Failure { message, said: self.said, help, exit_code: RollbackFailure::EXIT_CODE }
     }
 }
 
-/// Tells the result of what has been done by `tell`; if it cannot be told, everything is taken back, for an exit code
-/// that is not 0 says that every file is as it was.
+/// Reports the result with `tell`. If that fails, takes everything back, since an exit code other than 0 promises that
+/// every file is as it was.
 pub(crate) fn told<T>(pending: Pending<T>, tell: impl FnOnce(&T) -> Result<(), Failure>) -> Result<T, Failure> {
     let Err(mut failure) = tell(&pending) else { return Ok(pending.commit()) };
     Err(match pending.roll_back() {

@@ -5,19 +5,19 @@
 //! | `command` | a file for each command of `allograft` |
 //! | `cargo` | the commands of `cargo allograft` |
 //! | `arguments` | the command line |
-//! | `choice` | `--donor`, `--strings`, `--profile` and `--set`, which several commands take |
+//! | `choice` | the options `--donor`, `--strings`, `--profile` and `--set`, which several commands have |
 //! | `target` | the target of a command: a path, `swift:ID` or `rust:TRIPLE` |
 //! | `rust` | Rust's targets: where a toolchain has their `libc.a` |
 //! | `triple` | names of targets, as Rust, clang, Swift and zig spell them |
 //! | `tuning` | a donor's file with its options written into it |
-//! | `output` | what is printed: text, JSON, warnings, errors |
+//! | `output` | text, JSON, warnings and errors on their way to the terminal |
 //! | `json` | the JSON documents |
 //! | `progress` | a bar on a terminal for work on a large file |
-//! | `failure` | why a command failed: message, help, exit code |
-//! | `remedy` | what to do about an error of the cores, in this program's commands and flags |
-//! | `signals` | temporary files are deleted when a signal ends the program |
+//! | `failure` | the reason why a command failed: message, help, exit code |
+//! | `remedy` | the help text of an error of the core crates, with this program's commands and flags |
+//! | `signals` | deletes temporary files when a signal ends the program |
 
-// What is printed goes through `Output`, which escapes what comes out of files.
+// Everything is printed through `Output`, which escapes text from files.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
@@ -39,7 +39,7 @@ use std::process::ExitCode;
 
 pub use cargo::cargo;
 
-/// The program `allograft`.
+/// Runs the program `allograft`.
 pub fn main() -> ExitCode {
     signals::survive_limit_on_files();
     let (arguments, output) = match arguments::parse() {

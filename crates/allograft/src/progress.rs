@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::Output;
 
-/// What takes less needs no bar.
+/// The time after which the bar appears.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bar of one run.

@@ -1,11 +1,11 @@
-//! What to do about an error, in the words of this program: the cores know neither its commands nor its flags.
+//! The help texts of errors, with this program's commands and flags. The core crates know neither.
 
 use std::path::PathBuf;
 
 use format::DonorKind;
 use hosts::{Grafts, Obstacle, Operation, Remedy};
 
-/// The line behind `help:`.
+/// Returns the text after `help:`.
 pub(crate) fn help(remedy: &Remedy) -> String {
     match remedy {
         Remedy::Advice(advice) => advice.clone(),
@@ -56,7 +56,7 @@ pub(crate) fn help(remedy: &Remedy) -> String {
     }
 }
 
-/// Adds to the report on grafts what names a command or a flag.
+/// Adds the commands and flags that the notes of a report on grafts need.
 pub(crate) fn add_words(grafts: &mut Grafts) {
     let lacking = |lost: String| format!("has a backup that {lost}; `allograft undo` cannot give that back");
     for host in &mut grafts.hosts {
@@ -142,7 +142,8 @@ mod tests {
     use super::*;
     use crate::arguments::Arguments;
 
-    /// One of each remedy that names a command or a flag. A new variant has to be listed in `help`, and then here.
+    /// Returns one remedy of each kind that names a command or a flag. A new variant must be added to `help` and then
+    /// here.
     fn remedies() -> Vec<Remedy> {
         use surgery::plan::Remedy as OfArchive;
         use transplant::Remedy as OfExecutable;
@@ -196,7 +197,7 @@ mod tests {
         for remedy in remedies() {
             let text = help(&remedy);
             let mut named = 0;
-            // Flags belong to the command that is named before them, and to `graft` where none is.
+            // A flag belongs to the command before it, or to `graft` if there is none.
             let mut command = "graft";
             let words: Vec<&str> = text.split([' ', '`', ',', ';', ':']).filter(|word| !word.is_empty()).collect();
             for (index, word) in words.iter().enumerate() {
@@ -213,7 +214,7 @@ mod tests {
         }
     }
 
-    /// The cores leave the words to this file.
+    /// The core crates leave commands and flags to this file.
     #[test]
     fn the_cores_name_no_command() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,4 +1,4 @@
-//! The Rust toolchain that a target or a project names, as rustc itself tells.
+//! The Rust toolchain of a target or a project, as rustc reports it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,22 +14,22 @@ pub(crate) struct Rustc {
 }
 
 impl Rustc {
-    /// The active one: `$RUSTC`, else the one on the command path.
+    /// Returns the active rustc: `$RUSTC`, else the one on the command path.
     pub(crate) fn active() -> Rustc {
         Rustc::at(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
     }
 
-    /// That program.
+    /// Returns the rustc that `program` names, by path or on the command path.
     pub(crate) fn at(program: OsString) -> Rustc {
         Rustc { program, toolchain: None }
     }
 
-    /// Of the toolchain with this name, which takes rustup.
+    /// Returns the rustc of the toolchain with this name. This needs rustup.
     pub(crate) fn of_toolchain(name: &str) -> Rustc {
         Rustc { toolchain: Some(name.to_owned()), ..Rustc::active() }
     }
 
-    /// What it prints, without the line's end.
+    /// Returns rustc's output without the line end.
     fn ask(&self, arguments: &[&str]) -> Result<String, Failure> {
         let mut command = Command::new(&self.program);
         command.args(self.toolchain.iter().map(|name| format!("+{name}"))).args(arguments);
@@ -46,19 +46,19 @@ impl Rustc {
         Err(failure.saying(said.trim_start_matches("error: ")))
     }
 
-    /// The triple of the machine that it runs on.
+    /// Returns the triple of the machine that rustc runs on.
     pub(crate) fn host(&self) -> Result<String, Failure> {
         let said = self.ask(&["-vV"])?;
         let host = said.lines().find_map(|line| line.strip_prefix("host: "));
         host.map(str::to_owned).ok_or_else(|| Failure::usage("rustc did not say its host").saying(&said))
     }
 
-    /// The folder of the toolchain.
+    /// Returns the folder of the toolchain.
     pub(crate) fn sysroot(&self) -> Result<PathBuf, Failure> {
         self.ask(&["--print", "sysroot"]).map(PathBuf::from)
     }
 
-    /// The `libc.a` that programs for `target` are linked with.
+    /// Returns the `libc.a` that programs for `target` are linked with.
     ///
     /// # Errors
     /// A target that rustc does not know, that is not installed, or that has no musl of its own.

@@ -1,4 +1,4 @@
-//! Signals that end the program: it leaves no temporary files, and no host but stock or graft.
+//! Signals that end the program. It then leaves no temporary files, and every host is either stock or a graft.
 
 use std::fs;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::Failure;
 
-/// Until it is dropped, SIGINT, SIGTERM and SIGHUP delete the temporary files, and then end the program as they would
-/// have.
+/// Handles SIGINT, SIGTERM and SIGHUP until it is dropped: deletes the temporary files, then ends the program as the
+/// signal would have.
 pub(crate) struct Cleanup {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
@@ -26,7 +26,7 @@ impl Cleanup {
         let handle = signals.handle();
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in signals.forever() {
-                // The other thread makes no more of them, and says nothing more either: it waits for this one.
+                // The guard stops the other thread: it waits here before it makes another file or prints anything.
                 let _ending = hosts::remove_temporaries();
                 let _ = emulate_default_handler(signal);
             }
@@ -39,28 +39,30 @@ impl Drop for Cleanup {
     fn drop(&mut self) {
         self.handle.close();
         if let Some(thread) = self.thread.take() {
-            // Where a signal has come, it does not return.
+            // If a signal has arrived, this does not return.
             let _ = thread.join();
         }
     }
 }
 
-/// A write beyond the limit on the size of files shall fail, and all be taken back, rather than end the program. A
-/// handler, since programs that are started get the default again then; a signal that is ignored they would inherit.
+/// Makes a write beyond the limit on file sizes (RLIMIT_FSIZE) fail, so that everything can be taken back, rather than
+/// end the program. It sets a handler rather than ignore the signal: child processes would inherit an ignored signal,
+/// but get the default action in place of a handler.
 pub(crate) fn survive_limit_on_files() {
     if !is_ignored(SIGXFSZ) {
-        // Without it, the signal ends the program, as ever.
+        // If this fails, the signal ends the program, as it does by default.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
 }
 
-/// Whether whoever started the program wants it to ignore the signal: `nohup`, `trap ''`, the `&` of a script.
+/// Whether the parent process made this program ignore the signal: `nohup`, `trap ''`, the `&` of a script.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignored_by(&status, signal)
 }
 
-/// The same by the text of that file. (proc_pid_status(5): a mask in hexadecimal, bit 0 for signal 1.)
+/// Whether the text of `/proc/self/status` says so: `SigIgn` is a mask in hexadecimal, bit 0 for signal 1
+/// (proc_pid_status(5)).
 fn ignored_by(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_is_ignored() {
-        // The one that Rust's programs ignore.
+        // Rust's runtime ignores this signal.
         assert!(is_ignored(signal_hook::consts::SIGPIPE));
         let status = "Name:\tx\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000001001002\n";
         assert!(ignored_by(status, SIGINT) && ignored_by(status, SIGXFSZ));

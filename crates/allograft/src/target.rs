@@ -1,15 +1,15 @@
-//! Targets that have a name of their own: `rust:TRIPLE`, `swift:ID`; and paths inside of an image.
+//! Targets with a name of their own, `rust:TRIPLE` and `swift:ID`, and paths inside an image.
 
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::rust::Rustc;
 
-/// The path that is meant by a target as it was typed: in the root folder of an image, in a Rust toolchain
-/// (`rust:TRIPLE`, `rust:TRIPLE@TOOLCHAIN`), of an installed Swift SDK (`swift:ID`), or itself.
+/// Returns the path of a target as it was typed: a path, perhaps in the root folder of an image; the `libc.a` of a Rust
+/// target (`rust:TRIPLE`, `rust:TRIPLE@TOOLCHAIN`); an installed Swift SDK (`swift:ID`).
 ///
 /// # Errors
-/// When rustc cannot be asked, or the target or the SDK is not installed; when the path leads out of the root.
+/// When rustc cannot be run, the target or the SDK is not installed, or the path leads out of the root.
 pub(crate) fn located(target: &Path, root: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(root) = root {
         return Ok(hosts::in_root(root, target)?);

@@ -1,13 +1,13 @@
-//! Target triples as Rust, clang, Swift, zig and Debian spell them: what a donor has to know of them.
+//! Target triples as Rust, clang, Swift, zig and Debian spell them.
 
 use format::Arch;
 
 use crate::output::printable;
 
-/// What a triple says.
+/// The parts of a triple that matter for a donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Triple {
-    /// As it was given.
+    /// The text that the user gave.
     pub(crate) text: String,
     pub(crate) arch: Arch,
     pub(crate) libc: Libc,
@@ -21,10 +21,10 @@ pub(crate) enum Libc {
 }
 
 impl Triple {
-    /// Reads `ARCH[-VENDOR]-linux-LIBC`.
+    /// Parses `ARCH[-VENDOR]-linux-LIBC`.
     ///
     /// # Errors
-    /// Which part is not known, and what would be.
+    /// The part that is not known, and the values that are.
     pub(crate) fn parse(text: &str) -> Result<Triple, String> {
         let mut parts: Vec<&str> = text.split('-').collect();
         let (Some(libc), true) = (parts.pop(), parts.len() >= 2) else {
@@ -38,7 +38,7 @@ impl Triple {
             let known: Vec<&str> = Arch::ALL.into_iter().map(Arch::name).collect();
             format!("no donor is for `{}`; there are some for {}", printable(name), known.join(", "))
         })?;
-        // zig: gnu.2.31 is the release to link for.
+        // In zig's `gnu.2.31`, the number is the glibc release to link for.
         let family = libc.split('.').next().unwrap_or(libc);
         let libc = match family {
             "musl" | "musleabihf" => Libc::Musl,
@@ -49,7 +49,7 @@ impl Triple {
             }
             _ => return Err(format!("`{}` is neither musl nor glibc", printable(libc))),
         };
-        // Debian, clang and Rust all say eabihf for ARM; `arm-linux-musl` would be of soft float.
+        // Debian, clang and Rust all spell ARM `eabihf`; `arm-linux-musl` would be soft float.
         if arch == Arch::Arm && !family.ends_with("eabihf") {
             return Err("on ARM donors are for hard float: expected an end in `eabihf`".to_owned());
         }
@@ -57,7 +57,7 @@ impl Triple {
     }
 }
 
-/// An architecture by any of its names.
+/// Returns the architecture with this name or alias.
 fn arch(name: &str) -> Option<Arch> {
     Some(match name {
         "x86_64" | "amd64" => Arch::X86_64,

@@ -1,4 +1,4 @@
-//! A donor's file with its options baked in, and what its note says then.
+//! A donor's file with its options baked in, and its note.
 
 use donors::Donor;
 use format::{Arch, Note};
@@ -11,10 +11,10 @@ fn unfit(donor: &Donor) -> impl Fn(DonorError) -> Failure {
     move |source| hosts::Error::Donor { donor: donor.clone(), source }.into()
 }
 
-/// The relocatable object.
+/// Returns the relocatable object and its note.
 ///
 /// # Errors
-/// When there is none for `arch`, or it does not have such options.
+/// When there is none for `arch`, or the donor does not have these options.
 pub(crate) fn object(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
     let object = donor.object(arch).ok_or_else(|| {
         let offered: Vec<&str> = donor.arches().map(|arch| arch.name()).collect();
@@ -27,7 +27,7 @@ pub(crate) fn object(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> R
     Ok((tuned, note))
 }
 
-/// The shared object.
+/// Returns the shared object and its note.
 ///
 /// # Errors
 /// As [`object`].

@@ -1,6 +1,6 @@
-/* What units compiled apart from the glue (upstream's own files, C++) share with it: the gate, the system's calls, the
- * private errno. In the glue's unit, which alone knows GRAFT_DONOR, this defines the functions; elsewhere it declares
- * them. All of it stays inside the donor's object. */
+/* Shared by the glue and the units compiled apart from it (upstream's own files, C++): the gate, the system calls, the
+ * private errno. Only the glue's unit has GRAFT_DONOR; there this file defines the functions, elsewhere it declares them.
+ * All of it stays inside the donor's object. */
 #ifndef GRAFT_APART_H
 #define GRAFT_APART_H
 

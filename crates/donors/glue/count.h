@@ -1,7 +1,7 @@
-/* What is counted while ALLOGRAFT_STATS is on: blocks and bytes by size class, calls by function, threads, forks. Sizes
- * are usable sizes, which a free knows too. docs/statistics.md says what each figure means.
+/* The figures that are counted while ALLOGRAFT_STATS is on: blocks and bytes by size class, calls by function, threads,
+ * forks. Sizes are usable sizes, which a free knows too. docs/statistics.md describes each figure.
  *
- * Counting is behind the fork gate: a child finds no figure half changed. */
+ * Counting is behind the fork gate: no figure is half changed in a child. */
 #ifndef GRAFT_COUNT_H
 #define GRAFT_COUNT_H
 
@@ -13,7 +13,7 @@
 #include "gate.h"
 #include "system.h"
 
-/* Without counting, for `cargo xtask bench counting` to compare with, the compiler sees what is never done. */
+/* With a constant, the compiler removes all counting. `cargo xtask bench counting` compares this variant. */
 #ifdef GRAFT_WITHOUT_COUNTING
 enum { graft_counting = false };
 #else
@@ -27,12 +27,12 @@ static bool graft_counting;
 #define GRAFT_FUNCTION_INDEX(name) graft_function_##name,
 enum { GRAFT_FUNCTIONS(GRAFT_FUNCTION_INDEX) graft_function_count };
 
-/* Class i holds blocks of up to 16 << i bytes and more than the class before; the last, whatever is greater. */
+/* Class i has the blocks of more than the class before and up to 16 << i bytes; the last class has all larger ones. */
 #define GRAFT_CLASSES 40
 
 struct graft_class {
 	_Atomic uint64_t allocations, allocated; /* blocks and bytes, since the start of the process */
-	_Atomic int64_t blocks, bytes;           /* live now */
+	_Atomic int64_t blocks, bytes;           /* currently live */
 };
 static struct graft_class graft_classes[GRAFT_CLASSES];
 static _Atomic uint64_t graft_calls[graft_function_count];
@@ -41,9 +41,10 @@ static _Atomic int64_t graft_live, graft_live_peak;
 static bool graft_is_forked;
 static __thread bool graft_thread_seen;
 
-/* musl tells the allocator of a fork only while there are several threads (`need_locks` in src/process/fork.c), and of _Fork
- * never. So a page that the kernel wipes in a child (madvise(2), Linux 4.14) marks the process that began to count; where
- * there is none, the process's id does. And a page that parent and child share tells the parent. */
+/* musl calls the allocator's fork hook only while there are several threads (`need_locks` in src/process/fork.c), and
+ * never for _Fork. So this process is marked by a page that the kernel wipes in a child (madvise(2), Linux 4.14), or, if
+ * the kernel cannot do that, by the process's id. A page that parent and child share passes the number of such forks to
+ * the parent. */
 static _Atomic uint32_t *graft_mark;
 static _Atomic uint64_t *graft_untold_forks;
 static pid_t graft_process;
@@ -71,7 +72,7 @@ static __attribute__((noinline, cold)) void graft_mark_process(void)
 	errno = saved;
 }
 
-/* Whether this is a process that nobody has marked: true once. */
+/* Whether this process is unmarked: true once in each such process. */
 static bool graft_is_unmarked(void)
 {
 	if (!graft_mark)
@@ -85,7 +86,7 @@ static inline struct graft_class *graft_class_of(size_t usable)
 	return &graft_classes[bits < GRAFT_CLASSES ? bits : GRAFT_CLASSES - 1];
 }
 
-/* The end of the addresses is the bound of the last class. */
+/* The bound of the last class is the greatest address. */
 static inline uint64_t graft_class_bound(int index)
 {
 	return index < GRAFT_CLASSES - 1 ? (uint64_t)16 << index : UINT64_MAX;
@@ -93,7 +94,7 @@ static inline uint64_t graft_class_bound(int index)
 
 static void graft_count_in_child(void);
 
-/* In a child that nobody told the allocator of. */
+/* Counts a fork whose child runs this, and for which the hook was not called. */
 static void graft_notice_fork(void)
 {
 	if (!graft_is_unmarked())
@@ -115,7 +116,7 @@ static __attribute__((noinline, cold)) void graft_count_call(int function)
 	graft_gate_leave();
 }
 
-/* Before one function of the family calls another by its public name: no program made that call. */
+/* Called before one function of the family calls another by its public name, since the program made no such call. */
 static __attribute__((noinline, cold)) void graft_discount_call(int function)
 {
 	atomic_fetch_sub_explicit(&graft_calls[function], 1, memory_order_relaxed);
@@ -146,7 +147,7 @@ static __attribute__((noinline, cold)) void graft_count_free(size_t usable)
 	graft_gate_leave();
 }
 
-/* A child counts from its fork on. What is live and what is mapped it has inherited; its peaks begin there. */
+/* A child counts from its fork on. It inherits the live blocks and the mapped bytes, and its peaks begin there. */
 static void graft_count_in_child(void)
 {
 	for (int i = 0; i < GRAFT_CLASSES; i++) {

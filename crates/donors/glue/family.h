@@ -1,17 +1,18 @@
-/* The malloc family as musl 1.2.2 to 1.2.6 expects it, over a donor's functions.
+/* The malloc family as musl 1.2.2 to 1.2.6 expects it, made of a donor's functions.
  *
- * A donor includes this last. Before, it has defined, as static functions:
+ * A donor includes this last. Before, it defines as static functions:
  *   void *donor_malloc(size_t n), *donor_zalloc(size_t n), *donor_realloc(void *p, size_t n)
  *   void *donor_aligned(size_t alignment, size_t n)   alignment: a power of two; n at least 1
  *   void donor_free(void *p); size_t donor_usable(const void *p)
  *   void donor_start(void)                            before main, single-threaded
- *   void donor_fork_child(void)                       in the child, the gate open again
- *   void donor_trim(void), and GRAFT_HAS_TRIM         gives back what it can; only if the donor has such a thing
- * n is at least GRAFT_ALIGNMENT, but for donor_aligned. Failure is null with the program's errno set to ENOMEM, by
- * graft_no_memory() where a donor's slow path fails: looking at the result here would cost every call.
+ *   void donor_fork_child(void)                       in the child, when the gate is open again
+ *   void donor_trim(void), and GRAFT_HAS_TRIM         if the donor can return free memory
+ * n is at least GRAFT_ALIGNMENT, except for donor_aligned. On failure a function returns null and sets the program's
+ * errno to ENOMEM. The donor's slow path does that with graft_no_memory(), since a check of the result here would slow
+ * down every call.
  *
- * Internal names are strong and hidden, public names weak aliases of them, as in musl's src/malloc/lite_malloc.c: a
- * program that brings its own malloc still links, and libc's internal blocks stay with the donor. */
+ * Internal names are strong and hidden, public names are weak aliases of them, as in musl's src/malloc/lite_malloc.c: a
+ * program with its own malloc still links, and libc's internal blocks stay with the donor. */
 #ifndef GRAFT_FAMILY_H
 #define GRAFT_FAMILY_H
 
@@ -27,7 +28,7 @@
 #define GRAFT_HIDDEN __attribute__((visibility("hidden")))
 #define GRAFT_PUBLIC(name, internal) \
 	extern __typeof(internal) name __attribute__((weak, alias(#internal), visibility("default")))
-/* Declared by no header of musl's. */
+/* No header of musl's declares these. */
 #define GRAFT_PUBLIC_BESIDE_MUSL(name, internal) \
 	__typeof(internal) name; \
 	GRAFT_PUBLIC(name, internal)
@@ -38,13 +39,13 @@
 			graft_count_call(graft_function_##name);    \
 	} while (0)
 
-/* Every block is aligned to 16 bytes, whatever its size, as musl's are on every architecture. A donor may align a
- * block of 8 bytes to 8 only, so the least that it is asked for is 16. */
+/* Every block is aligned to 16 bytes, whatever its size, as musl's are on every architecture. A donor may align a block
+ * of 8 bytes to 8 only, so it is never asked for less than 16. */
 #define GRAFT_ALIGNMENT 16
 #define GRAFT_ROUND(n) ((n) < GRAFT_ALIGNMENT ? GRAFT_ALIGNMENT : (n))
 
-/* While statistics are counted, every call takes one of these; otherwise they cost a byte compared at the start of
- * malloc and free, and the donor's own function is the tail of ours. */
+/* While statistics are counted, every call goes through one of these. Otherwise they cost one comparison of a byte at the
+ * start of malloc and free, which then end with a tail call of the donor's own function. */
 static __attribute__((noinline, cold)) void *graft_counted(void *block)
 {
 	if (block)
@@ -109,7 +110,7 @@ GRAFT_HIDDEN void __libc_free(void *block)
 		donor_free(block);
 }
 
-/* realloc(p, 0) keeps a block of size 0, as musl's does. */
+/* realloc(p, 0) returns a block of size 0, as musl's does. */
 GRAFT_HIDDEN void *__libc_realloc(void *block, size_t n)
 {
 	n = GRAFT_ROUND(n);
@@ -118,8 +119,8 @@ GRAFT_HIDDEN void *__libc_realloc(void *block, size_t n)
 	return donor_realloc(block, n);
 }
 
-/* musl's rules (src/malloc/mallocng/aligned_alloc.c): any power of two, 0 counting as one; EINVAL for others, ENOMEM
- * on overflow. An alignment that malloc gives anyway is malloc's. */
+/* musl's rules (src/malloc/mallocng/aligned_alloc.c): any power of two is valid, and 0 counts as 1; others give EINVAL,
+ * and overflow gives ENOMEM. An alignment that malloc guarantees anyway goes to malloc. */
 static void *graft_aligned_alloc(size_t alignment, size_t n)
 {
 	if (GRAFT_UNLIKELY(alignment & (alignment - 1))) {
@@ -133,10 +134,10 @@ static void *graft_aligned_alloc(size_t alignment, size_t n)
 	return GRAFT_UNLIKELY(graft_counting) ? graft_counted(block) : block;
 }
 
-/* The public names call each other by their public names, as musl's do, so that a program that brings its own malloc,
- * realloc, free or aligned_alloc gets its own blocks from all of them. Where musl has no such call, and a program's free
- * would meet a block of ours, they ask whether malloc is still ours: two addresses that the linker has put in. (In a
- * dynamic program musl asks __malloc_replaced, which the dynamic linker sets.) */
+/* The public functions call each other by their public names, as musl's do, so that a program with its own malloc,
+ * realloc, free or aligned_alloc gets its own blocks from all of them. If musl has no such call, and a program's free
+ * would get a block of the donor's, they check whether malloc is still the donor's, by comparing two addresses that the
+ * linker has put in. (In a dynamic program musl checks __malloc_replaced, which the dynamic linker sets.) */
 GRAFT_PUBLIC(malloc, __libc_malloc);
 GRAFT_PUBLIC(realloc, __libc_realloc);
 GRAFT_PUBLIC(free, __libc_free);
@@ -146,7 +147,7 @@ static inline bool graft_malloc_is_replaced(void)
 	return GRAFT_UNLIKELY(malloc != __libc_malloc);
 }
 
-/* As in musl's src/malloc/calloc.c, where malloc is not known to give zeros. */
+/* As in musl's src/malloc/calloc.c, for a malloc that may not return zeros. */
 static __attribute__((noinline, cold)) void *graft_cleared_malloc(size_t count, size_t size)
 {
 	size_t n;
@@ -170,7 +171,7 @@ static void *graft_aligned_alloc_if_ours(size_t alignment, size_t n)
 }
 GRAFT_PUBLIC(aligned_alloc, graft_aligned_alloc_if_ours);
 
-/* For the family's own functions that are made of aligned_alloc. */
+/* The functions of the family that are made of aligned_alloc use this. */
 static void *graft_called_aligned_alloc(size_t alignment, size_t n)
 {
 	if (GRAFT_UNLIKELY(graft_counting) && aligned_alloc == graft_aligned_alloc_if_ours)
@@ -244,7 +245,8 @@ static void donor_trim(void)
 }
 #endif
 
-/* glibc's, for programs that call it; stock musl has none. 1 if memory went back to the system, else 0 (malloc_trim(3)). */
+/* glibc's function, for programs that call it; stock musl has none. Returns 1 if memory went back to the system, else 0
+ * (malloc_trim(3)). */
 static int graft_malloc_trim(size_t pad)
 {
 	(void)pad;
@@ -255,8 +257,8 @@ static int graft_malloc_trim(size_t pad)
 }
 GRAFT_PUBLIC_BESIDE_MUSL(malloc_trim, graft_malloc_trim);
 
-/* glibc's, for programs that call it; stock musl has none. Nothing is changed: a donor's options are its own. 1 for what
- * mallopt(3) documents, 0 for anything else and for an M_MXFAST out of its range. */
+/* glibc's function, for programs that call it; stock musl has none. It changes nothing, since a donor has options of its
+ * own. Returns 1 for the parameters that mallopt(3) documents, and 0 for others and for an M_MXFAST out of range. */
 static int graft_mallopt(int parameter, int value)
 {
 	enum { M_MXFAST = 1, M_TRIM_THRESHOLD = -1, M_ARENA_MAX = -8 };
@@ -267,8 +269,8 @@ static int graft_mallopt(int parameter, int value)
 }
 GRAFT_PUBLIC_BESIDE_MUSL(mallopt, graft_mallopt);
 
-/* Where the linker took malloc and free from, in a note that outlives the symbols: the distance of each from its own place
- * to the public name and to ours. They differ where a program brings its own. docs/note.md has the format. */
+/* A note that says, even without symbols, which malloc and free the linker took: the distances from each entry to the
+ * public name and to the donor's. They differ if a program has its own. docs/note.md has the format. */
 __asm__(".pushsection .note.allograft.bond,\"a\",%note\n"
 	"\t.balign 4\n"
 	"\t.long 10, 16, 3\n"
@@ -279,16 +281,16 @@ __asm__(".pushsection .note.allograft.bond,\"a\",%note\n"
 	"\t.long __libc_free - .\n"
 	"\t.popsection");
 
-/* The dynamic linker offers the gaps of loaded libraries (ldso/dynlink.c); a static program has none to offer. */
+/* The dynamic linker donates the gaps of loaded libraries (ldso/dynlink.c); a static program has none. */
 GRAFT_HIDDEN void __malloc_donate(char *start, char *end)
 {
 	(void)start, (void)end;
 }
 
-/* musl's fork() calls this with -1 before, then 0 in the parent and 1 in the child (src/process/fork.c).
+/* musl's fork() calls this with -1 before the fork, then with 0 in the parent and 1 in the child (src/process/fork.c).
  *
- * Where upstream has a way of its own to take all locks and release them, a donor defines GRAFT_HAS_FORK_LOCKS and two
- * more functions: donor_fork_prepare(), the gate shut, and donor_fork_parent(), before it opens. */
+ * If upstream can take and release all its locks itself, a donor defines GRAFT_HAS_FORK_LOCKS and two more functions:
+ * donor_fork_prepare() runs once the gate is shut, and donor_fork_parent() before it opens. */
 GRAFT_HIDDEN void __malloc_atfork(int who)
 {
 	if (who < 0) {
@@ -314,8 +316,8 @@ GRAFT_HIDDEN void __malloc_atfork(int who)
 #include "shared.h"
 #endif
 
-/* 101 is the first priority that a program may use: before every constructor of the program's. The allocator is
- * ready without it (it starts at the first call); starting here means before there are threads. */
+/* 101 is the first priority that a program may use, so this runs before every constructor of the program. The allocator
+ * would also start at its first call; starting here means that there are no threads yet. */
 __attribute__((constructor(101))) static void graft_at_start(void)
 {
 	int saved = errno;

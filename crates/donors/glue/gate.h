@@ -1,12 +1,13 @@
-/* The fork gate: lets a fork happen only while no thread is inside the allocator's shared state.
+/* The fork gate: a fork happens only while no thread is inside the allocator's shared state.
  *
- * An allocator made for dynamic programs takes its locks in many places and in no single order, so "take all locks
- * before the fork" cannot be written down for it. The gate turns this round: whoever enters a slow path (a page is
- * fetched, freed, abandoned; a lock is taken; a thread ends) counts itself into a lane, and the fork hook shuts the
- * gate and waits until every lane is empty. At the moment of the fork no lock is held and no list is half changed;
- * only the lock-free fast paths may be under way, and they touch nothing that the child shares with a dead thread.
+ * An allocator made for dynamic programs takes its locks in many places and in no single order, so it has no way to take
+ * all locks before a fork. The gate does the reverse. A thread that enters a slow path (it fetches, frees or abandons a
+ * page, takes a lock, or ends) counts itself into a lane. The fork hook shuts the gate and waits until every lane is
+ * empty. At the moment of the fork, no lock is held and no list is half changed. Only lock-free fast paths may be
+ * running, and they touch nothing that the child shares with a thread that it does not have.
  *
- * musl calls the hook with its own locks held (src/process/fork.c), so nothing behind the gate may take a libc lock. */
+ * musl calls the hook with its own locks held (src/process/fork.c), so code behind the gate must not take a lock of
+ * libc's. */
 #ifndef GRAFT_GATE_H
 #define GRAFT_GATE_H
 
@@ -19,7 +20,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* One lane for a few threads each, a cache line apart, so that counting in does not make threads contend. */
+/* Each lane serves a few threads and has its own cache line, so that threads do not contend when they count themselves
+ * in. */
 #define GRAFT_LANES 64
 struct graft_lane {
 	_Alignas(64) _Atomic uint32_t inside;
@@ -30,7 +32,7 @@ static __thread uint32_t graft_gate_depth;
 
 static struct graft_lane *graft_lane_of_this_thread(void)
 {
-	/* A thread's static TLS block lies in its own mapping: pages apart from every other thread's. */
+	/* Each thread's static TLS block is in a mapping of its own, so their page numbers differ. */
 	uint64_t page = (uintptr_t)&graft_gate_depth >> 12;
 	return &graft_lanes[(page * 0x9e3779b97f4a7c15u) >> 58];
 }
@@ -52,8 +54,8 @@ static __attribute__((noinline, cold)) void graft_gate_wait(struct graft_lane *l
 	} while (atomic_load(&graft_gate_shut));
 }
 
-/* Enters the gate; nests. Both operations are sequentially consistent, so that either this thread sees the gate shut
- * or the forking thread sees this thread inside. */
+/* Enters the gate; calls nest. Both operations are sequentially consistent, so either this thread sees the gate shut, or
+ * the forking thread sees this thread inside. */
 static inline void graft_gate_enter(void)
 {
 	if (graft_gate_depth++ != 0)
@@ -71,8 +73,8 @@ static inline void graft_gate_leave(void)
 	atomic_fetch_sub_explicit(&graft_lane_of_this_thread()->inside, 1, memory_order_release);
 }
 
-/* Before the fork. A fork out of a signal handler that interrupted the allocator finds its own thread inside: that
- * count is left out of the wait. */
+/* Runs before the fork. If a signal handler that interrupted the allocator forks, its own thread is inside; the wait does
+ * not include that count. */
 static void graft_gate_shut_for_fork(void)
 {
 	uint32_t open = 0;
@@ -94,7 +96,7 @@ static void graft_gate_open_in_parent(void)
 	graft_futex(&graft_gate_shut, FUTEX_WAKE, INT32_MAX);
 }
 
-/* The child has one thread; counts of the others, which were waiting at the gate, went with them. */
+/* The child has one thread. The counts of the others, which were waiting at the gate, are cleared. */
 static void graft_gate_open_in_child(void)
 {
 	for (int i = 0; i < GRAFT_LANES; i++)
@@ -108,7 +110,7 @@ static void graft_gate_open_in_child(void)
 #include "shared_mutex.h"
 #endif
 
-/* Mutexes of the allocator, taken behind the gate: none is held while a fork happens. */
+/* Mutexes of the allocator are taken behind the gate, so none is held while a fork happens. */
 static inline int graft_mutex_lock(pthread_mutex_t *mutex)
 {
 	graft_gate_enter();
@@ -135,7 +137,7 @@ static inline int graft_mutex_unlock(pthread_mutex_t *mutex)
 }
 
 #ifdef GRAFT_SHARED
-/* What the allocator calls by these names is redirected to the above. */
+/* The allocator's calls by these names are redirected to the functions above. */
 #undef pthread_mutex_lock
 #undef pthread_mutex_trylock
 #undef pthread_mutex_unlock

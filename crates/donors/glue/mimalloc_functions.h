@@ -1,4 +1,4 @@
-/* What every release of mimalloc has in common as a donor: its functions and its options. After upstream's files. */
+/* The functions and options that every release of mimalloc has as a donor. Included after upstream's files. */
 /* mimalloc asks for the environment when it first looks at an option: the moment to put in what was chosen at graft
  * time, as defaults that a variable still overrides. */
 static char ***donor_environment(void)
@@ -17,7 +17,7 @@ static char ***donor_environment(void)
 	return &environment;
 }
 
-/* Memory of the allocator's own; with allow_thp=0 it is not to be made of huge pages. */
+/* The allocator's own memory. With allow_thp=0 the kernel must not use huge pages for it. */
 static void *donor_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
 	void *mapping = graft_mmap(address, length, protection, flags, fd, offset);
@@ -61,8 +61,8 @@ static inline size_t donor_usable(const void *block)
 static void donor_start(void)
 {
 	_mi_auto_process_init();
-	/* Counted by looking for files: a program that has forbidden itself such calls by the time of its first malloc would be
-	 * killed for it. */
+	/* Counts NUMA nodes now, which looks for files. A program that forbids itself such calls before its first malloc
+	 * would be killed. */
 	_mi_os_numa_node_count();
 }
 

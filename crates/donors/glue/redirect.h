@@ -1,11 +1,11 @@
-/* From here to restore.h, what an allocator calls of libc is ours: system calls that are counted and leave the program's
- * errno alone, mutexes behind the fork gate, a key that is the last, an environment that is closed to setuid programs.
- * The donor defines `donor_environment`. */
+/* From here to restore.h, the allocator's calls of libc are redirected: to system calls that are counted and leave the
+ * program's errno alone, to mutexes behind the fork gate, to a thread key that is the last one, and to an environment
+ * that is empty in setuid programs. The donor defines `donor_environment`. */
 #undef errno
 #define errno graft_private_errno
 #define environ (*donor_environment())
 #define fputs(text, file) graft_fputs(text)
-/* sleep(0) is how mimalloc yields; musl's is a cancellation point. */
+/* mimalloc yields with sleep(0); musl's is a cancellation point. */
 #define sleep(seconds) sched_yield()
 #define mmap graft_mmap
 #define munmap graft_munmap

@@ -1,5 +1,5 @@
-/* What a grafted program says of itself: ALLOGRAFT_VERBOSE=1 at the start, ALLOGRAFT_STATS at exit. The same for
- * every donor. Everything goes out by plain write(2): no stdio, no allocation, no lock. */
+/* The reports of a grafted program: ALLOGRAFT_VERBOSE=1 at the start, ALLOGRAFT_STATS at exit. They are the same for
+ * every donor, and written with plain write(2): no stdio, no allocation, no lock. */
 #ifndef GRAFT_REPORT_H
 #define GRAFT_REPORT_H
 
@@ -15,16 +15,16 @@
 #include "settings.h"
 #include "system.h"
 
-/* One report, written at once so that lines of several processes do not mix. Not on the stack: exit may be called on a
- * thread's small one. What is never touched takes no memory. */
+/* One report, written at once so that lines of several processes do not mix. It is not on the stack, since a thread with
+ * a small stack may call exit. Untouched pages of it take no memory. */
 struct graft_page {
 	char text[16384];
 	size_t length;
 };
 static struct graft_page graft_page;
 
-/* Where JSON goes, as the program's start found it: by the exit the environment may be another, or freed. Empty: text to
- * standard error. */
+/* The path for JSON, read at the start of the program: by the exit, the environment may have changed or been freed.
+ * Empty: text to standard error. */
 static char graft_json_path[PATH_MAX];
 
 static void graft_put_text(struct graft_page *page, const char *text)
@@ -68,8 +68,8 @@ static void graft_say_what_is_in(void)
 	graft_write(page->text, page->length);
 }
 
-/* All figures at one moment, or nearly: other threads may go on. Blocks from before counting began make a figure less than
- * nothing when they are freed; it is shown as nothing. */
+/* All figures at nearly one moment: other threads may go on. When a block from before counting is freed, a figure can
+ * become negative; it is shown as 0. */
 struct graft_figures {
 	uint64_t allocations, allocated, frees, live_blocks, live, peak, mapped, mapped_peak, returned, threads, forks;
 };
@@ -203,7 +203,7 @@ static void graft_put_json(struct graft_page *page, const struct graft_figures *
 	graft_put_text(page, first ? "]\n}\n" : "\n  ]\n}\n");
 }
 
-/* The path with %p as the process's id, which a forked child has its own of, and %% as a percent sign. */
+/* Expands the path: %p is the process's id, so a forked child has its own file, and %% is a percent sign. */
 static bool graft_expand_path(char *expanded, size_t size)
 {
 	struct graft_page *page = &graft_page;
@@ -226,7 +226,7 @@ static bool graft_expand_path(char *expanded, size_t size)
 	return true;
 }
 
-/* Not through a symbolic link that somebody has put there, and without waiting for a pipe's reader. */
+/* Opens without following a symbolic link that somebody has put there, and without waiting for a pipe's reader. */
 static int graft_open_json(const char *path)
 {
 	int saved = errno;
@@ -263,7 +263,7 @@ static void graft_report_statistics(void)
 		syscall(SYS_close, fd);
 }
 
-/* ALLOGRAFT_STATS: `json:PATH`, or anything but nothing and 0 for text. */
+/* ALLOGRAFT_STATS is `json:PATH`, or any other text but the empty one and 0 for a report as text. */
 static void graft_choose_report(void)
 {
 #ifndef GRAFT_WITHOUT_COUNTING

@@ -1,4 +1,4 @@
-/* Ends what redirect.h began. */
+/* Ends the redirection of redirect.h. */
 #undef fputs
 #undef sleep
 #undef mmap

@@ -1,8 +1,8 @@
 /* Settings: the options block, which `allograft graft --set` writes into, and the environment.
  *
- * A donor lists its options as GRAFT_OPTIONS(X) with X(name, default, least, greatest, the donor's own key). The block
- * has a section of its own with a fixed layout (docs/options-block.md), so that it can be found and changed in the
- * object file; the values are volatile to the compiler, or it would build the defaults into the code. */
+ * A donor lists its options as GRAFT_OPTIONS(X) with X(name, default, least, greatest, the donor's own key). The block is
+ * in a section of its own with a fixed layout (docs/options-block.md), so that it can be found and changed in the object
+ * file. The compiler treats the values as volatile; otherwise it would build the defaults into the code. */
 #ifndef GRAFT_SETTINGS_H
 #define GRAFT_SETTINGS_H
 
@@ -25,7 +25,7 @@ enum { GRAFT_OPTIONS(GRAFT_OPTION_INDEX) graft_option_count };
 
 #define GRAFT_OPTION_ENTRY(name, value, least, greatest, key) {#name, value, least, greatest, 0, 0},
 #ifdef GRAFT_SHARED
-/* Linkers put all that begins with .rodata into one section. */
+/* Linkers put all sections whose names begin with .rodata into one. */
 #define GRAFT_OPTIONS_SECTION ".allograft.options"
 #else
 #define GRAFT_OPTIONS_SECTION ".rodata.allograft.options"
@@ -38,21 +38,21 @@ __attribute__((used, section(GRAFT_OPTIONS_SECTION))) static const volatile stru
 	0x4f475241, 1, graft_option_count, sizeof(struct graft_option), {GRAFT_OPTIONS(GRAFT_OPTION_ENTRY)},
 };
 
-/* A setuid or capability-raised program takes no advice from whoever starts it. The auxiliary vector is in place
- * before the first constructor runs (musl src/env/__libc_start_main.c). */
+/* A program with raised privileges (setuid, capabilities) reads no settings from the user who starts it. The auxiliary
+ * vector is in place before the first constructor runs (musl src/env/__libc_start_main.c). */
 static bool graft_environment_is_trusted(void)
 {
 	return getauxval(AT_SECURE) == 0;
 }
 
-/* The environment as the donor may see it. */
+/* Returns the environment, or an empty one in a program with raised privileges. */
 static char **graft_environment(void)
 {
 	static char *nothing[1];
 	return environ && graft_environment_is_trusted() ? environ : nothing;
 }
 
-/* The value of `name`, or null. Not getenv(): a program may bring its own. */
+/* Returns the value of `name`, or null. It does not call getenv(), since a program may have its own. */
 static const char *graft_variable(const char *name)
 {
 	for (char **entry = graft_environment(); *entry; entry++) {
@@ -65,7 +65,7 @@ static const char *graft_variable(const char *name)
 	return 0;
 }
 
-/* Whether `name` is set to something other than nothing and "0". */
+/* Whether `name` is set to something other than the empty text and "0". */
 static bool graft_variable_is_on(const char *name)
 {
 	const char *value = graft_variable(name);

@@ -1,11 +1,11 @@
-/* The fork hook of a donor that is a shared object: the fork of the libc that it meets does not know it, so it is registered
- * as handlers. They are registered by the first constructors, and so called last before a fork and first after it, but for
- * those of libraries whose constructors ran before. Such a handler may allocate between ours and the fork: the forking
- * thread counts as inside the gate, and walks through. */
+/* The fork hook of a donor that is a shared object. The libc's fork does not call it, so it is registered as handlers.
+ * The first constructors register them, so they are called last before a fork and first after it, except for handlers of
+ * libraries whose constructors ran before. Such a handler may allocate between ours and the fork: the forking thread
+ * counts as inside the gate, so it passes. */
 #ifndef GRAFT_SHARED_H
 #define GRAFT_SHARED_H
 
-/* glibc's pthread_atfork is no dynamic symbol: it is linked into each caller, and calls this (nptl/pthread_atfork.c). */
+/* glibc's pthread_atfork is not a dynamic symbol: it is linked into each caller, and calls this (nptl/pthread_atfork.c). */
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void)) __attribute__((weak));
 

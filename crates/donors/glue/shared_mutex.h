@@ -1,6 +1,7 @@
-/* Mutexes for a donor that is a shared object. It is compiled with musl's headers and serves programs of glibc as well, whose
- * pthread_mutex_t has another layout, and on aarch64 another size. These use the first word of musl's: 0 free, 1 held, 2 held
- * and waited for (U. Drepper, Futexes Are Tricky, mutex 2). A mutex of zeros is free, as PTHREAD_MUTEX_INITIALIZER is. */
+/* Mutexes for a donor that is a shared object. It is compiled with musl's headers, but also serves programs of glibc,
+ * whose pthread_mutex_t has another layout, and on aarch64 another size. These mutexes use the first word of musl's: 0
+ * free, 1 held, 2 held and waited for (U. Drepper, Futexes Are Tricky, mutex 2). A zeroed mutex is free, like
+ * PTHREAD_MUTEX_INITIALIZER. */
 #ifndef GRAFT_SHARED_MUTEX_H
 #define GRAFT_SHARED_MUTEX_H
 

@@ -1,7 +1,7 @@
-/* The allocator's calls to the system, counted, and with an errno of their own.
+/* The allocator's system calls, which are counted and have an errno of their own.
  *
- * free() must leave the program's errno alone (POSIX.1-2024; musl does), and a successful malloc() had better: madvise
- * and mmap fail in normal operation. So inside the donor `errno` is private, and these wrappers keep the program's. */
+ * free() must leave the program's errno alone (POSIX.1-2024; musl does), and a successful malloc() should: madvise and
+ * mmap fail in normal operation. So `errno` is private inside the donor, and these wrappers preserve the program's. */
 #ifndef GRAFT_SYSTEM_H
 #define GRAFT_SYSTEM_H
 
@@ -21,11 +21,11 @@ static __attribute__((noinline, cold)) void *graft_no_memory(void)
 	return 0;
 }
 
-static _Atomic int64_t graft_mapped;   /* bytes of address space held now */
+static _Atomic int64_t graft_mapped;   /* bytes of address space currently mapped */
 static _Atomic int64_t graft_mapped_peak;
-static _Atomic int64_t graft_returned; /* bytes given back to the kernel so far, by munmap and madvise */
+static _Atomic int64_t graft_returned; /* bytes returned to the kernel so far, by munmap and madvise */
 
-/* Lifts a greatest value so far to `now`. */
+/* Raises the peak to `now` if that is greater. */
 static void graft_raise(_Atomic int64_t *greatest, int64_t now)
 {
 	int64_t before = atomic_load_explicit(greatest, memory_order_relaxed);
@@ -95,8 +95,8 @@ static int graft_mprotect(void *address, size_t length, int protection)
 	return result;
 }
 
-/* A plain system call for what the donor has to say: stdio would be pulled into every program and has locks to wait
- * for, and write() is a cancellation point, which malloc must not be. What cannot be written is lost. */
+/* Writes a message with a plain system call: stdio would become a part of every program and has locks to wait for, and
+ * write() is a cancellation point, which malloc must not be. If it cannot be written, it is lost. */
 static void graft_write_to(int fd, const char *text, size_t length)
 {
 	int saved = errno;

@@ -1,9 +1,9 @@
 /* The end of threads: a pthread key whose destructor runs after all others.
  *
- * musl has no hook for an allocator at a thread's end, so it takes a key's destructor. musl runs destructors in the order of
- * their keys' numbers, in at most four rounds (src/thread/pthread_key_create.c). What other destructors allocate after ours
- * gives the thread a heap again, and the next round ends that one too; but after the last round there is none, and the heap
- * of every thread that got so far would be lost. So ours is the last key there is: last in each round, hence last of all. */
+ * musl calls no allocator hook at a thread's end, so the destructor of a key does the work. musl runs destructors in the
+ * order of their keys' numbers, in at most four rounds (src/thread/pthread_key_create.c). If another destructor allocates
+ * after this one, the thread gets a new heap, which the next round gives up. But nothing gives up a heap after the last
+ * round, and it would be lost. So this key is the last one there is: its destructor runs last in each round. */
 #ifndef GRAFT_THREAD_H
 #define GRAFT_THREAD_H
 
@@ -11,12 +11,12 @@
 #include <limits.h>
 #include <pthread.h>
 
-/* Null in a program that cannot start threads: its libc.a's member with pthread_create is not linked in. */
+/* Null in a program that cannot start threads, since it is linked without libc.a's member with pthread_create. */
 extern __typeof(pthread_create) pthread_create __attribute__((weak));
 
-/* A thread that was cancelled asynchronously goes from wherever it was straight into its end, and musl 1.2.3 has it do so on a
- * stack that is aligned to 8 bytes only (src/thread/pthread_cancel.c; 1.2.5 goes on in the signal's frame, which is aligned).
- * Compilers take 16 for granted. */
+/* A thread that is cancelled asynchronously jumps to its end from any place. In musl 1.2.3, its stack is then aligned to
+ * 8 bytes only (src/thread/pthread_cancel.c; 1.2.5 continues in the signal's frame, which is aligned), but compilers
+ * assume 16. */
 #if defined(__x86_64__) || defined(__i386__)
 #define GRAFT_REALIGNS __attribute__((force_align_arg_pointer))
 #else
@@ -30,11 +30,11 @@ GRAFT_REALIGNS static void graft_end_thread(void *argument)
 	graft_thread_destructor(argument);
 }
 
-/* One destructor for the process. There is no asking for a number: take every key, keep the last, give back the others. Called before there are threads;
- * programs without threads do not get here. */
+/* Makes the one destructor of the process. A key's number cannot be chosen, so this takes every key, keeps the last, and
+ * releases the others. Called before there are threads, and never in programs without threads. */
 #ifdef GRAFT_SHARED
-/* glibc keeps the values of the first 32 keys in the thread itself, and allocates for those beyond (nptl/descr.h,
- * PTHREAD_KEY_2NDLEVEL_SIZE), which an allocator's own key must not have it do. musl has 128 (include/limits.h). */
+/* glibc keeps the values of the first 32 keys in the thread itself and allocates for others (nptl/descr.h,
+ * PTHREAD_KEY_2NDLEVEL_SIZE), which must not happen for an allocator's own key. musl has 128 keys (include/limits.h). */
 #undef PTHREAD_KEYS_MAX
 #define PTHREAD_KEYS_MAX 32
 #endif

@@ -1,6 +1,6 @@
-/* GrapheneOS's hardened_malloc as a donor, with the default and the light configuration: upstream's files as they are.
- * Every call of malloc and free takes one of upstream's locks and never two, so a fork takes them all; the gate, which
- * would cost every call two more atomic operations, is not used. */
+/* GrapheneOS's hardened_malloc as a donor, in the default and the light configuration, with upstream's files unchanged.
+ * Every call of malloc and free takes one of upstream's locks and never two, so a fork takes them all. The gate is not
+ * used: it would add two atomic operations to every call. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
@@ -20,15 +20,16 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* How many of the arenas that upstream compiles in are used. Each has a quarantine of its own for every size class, which
- * takes thousands of frees to fill: with four, memory of the default configuration grows for long. */
+/* The number of arenas used, out of those that upstream compiles in. Each arena has its own quarantine for every size
+ * class, which fills only after thousands of frees: with four arenas, memory of the default configuration grows for a
+ * long time. */
 #define GRAFT_OPTIONS(X) X(arenas, DONOR_ARENAS, 1, N_ARENA, 0)
 
 #include "gate.h"
 #include "settings.h"
 #include "system.h"
 
-/* The lock that this thread holds, for a signal handler that interrupted it and forks. */
+/* The lock that this thread holds, in case a signal handler interrupts it and forks. */
 static __thread pthread_mutex_t *donor_held;
 
 static int donor_mutex_lock(pthread_mutex_t *mutex)
@@ -44,8 +45,8 @@ static int donor_mutex_unlock(pthread_mutex_t *mutex)
 	return pthread_mutex_unlock(mutex);
 }
 
-/* Upstream aborts when the kernel refuses for any reason but a lack of memory, as it does where memory is locked and
- * the limit of that is reached (EAGAIN). To a program that is a lack of memory too. */
+/* Upstream aborts if the kernel refuses for any other reason than a lack of memory. One such reason is that memory is
+ * locked and the limit for that is reached (EAGAIN). For a program this is a lack of memory, too. */
 static void *donor_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
 	void *mapping = graft_mmap(address, length, protection, flags, fd, offset);
@@ -78,7 +79,7 @@ static int donor_madvise(void *address, size_t length, int advice)
 	return result;
 }
 
-/* Upstream moves pages onto others that it has mapped for them: two mappings become one. */
+/* Upstream moves pages onto others that it has mapped for them, so two mappings become one. */
 static void *donor_mremap(void *old, size_t old_length, size_t length, int flags, ...)
 {
 	int saved = errno;
@@ -95,7 +96,7 @@ static void *donor_mremap(void *old, size_t old_length, size_t length, int flags
 	return moved;
 }
 
-/* libc's is a cancellation point, as is its write. */
+/* libc's getrandom is a cancellation point, and so is its write. */
 static ssize_t donor_getrandom(void *bytes, size_t length, unsigned flags)
 {
 	int saved = errno;
@@ -127,11 +128,11 @@ static ssize_t donor_write(int fd, const void *text, size_t length)
 #define write donor_write
 #define pthread_mutex_lock donor_mutex_lock
 #define pthread_mutex_unlock donor_mutex_unlock
-/* The hook does it; pthread_atfork allocates in musl 1.2.4 and later, with a lock held. */
+/* The fork hook does this; pthread_atfork allocates in musl 1.2.4 and later, with a lock held. */
 #define pthread_atfork(before, in_parent, in_child) 0
 #define sysconf(name) ((long)getauxval(AT_PAGESZ))
 #define fputs(text, file) graft_fputs(text)
-/* libdivide's last words, on a division by nothing. */
+/* libdivide calls this on a division by zero. */
 #define fprintf(file, ...) 0
 #define tls_model(model) tls_model("local-exec")
 
@@ -159,8 +160,8 @@ static ssize_t donor_write(int fd, const void *text, size_t length)
 #undef errno
 #define errno (*__errno_location())
 
-/* Upstream aborts when it cannot reserve what it needs at its start, terabytes of address space. So that is tried
- * before: the same reservation, as much of it made writable as upstream will. */
+/* Upstream aborts if it cannot make its initial reservation, which takes terabytes of address space. So this tries the
+ * same reservation first, with as much of it writable as upstream will need. */
 static bool donor_has_room(void)
 {
 	size_t state = sizeof(struct allocator_state), writable = offsetof(struct allocator_state, regions_a) + (1 << 20);
@@ -173,7 +174,7 @@ static bool donor_has_room(void)
 	return fits;
 }
 
-/* A thread's first call, and the program's. */
+/* Runs at a thread's first call, and at the program's. */
 static __attribute__((noinline, cold)) bool donor_begin(void)
 {
 	if (!is_init()) {
@@ -196,8 +197,8 @@ static inline bool donor_is_ready(void)
 #endif
 }
 
-/* What has been freed and is kept out of use goes back to the kernel, if there is enough of it to matter to a request for
- * `n` bytes that has failed. */
+/* Returns freed blocks in quarantine to the kernel, if there are enough of them to matter for a request of `n` bytes that
+ * has failed. */
 static __attribute__((noinline, cold)) bool donor_empty_quarantine(size_t n)
 {
 	struct region_allocator *ra = ro.region_allocator;
@@ -236,7 +237,7 @@ static inline void *donor_zalloc(size_t n)
 	return donor_malloc(n);
 }
 
-/* A block that cannot be made smaller stays as it is. */
+/* If a block cannot be made smaller, it stays unchanged. */
 static inline void *donor_realloc(void *block, size_t n)
 {
 	if (!block)
@@ -277,7 +278,7 @@ static void donor_start(void)
 		init_slow_path();
 }
 
-/* Every lock, in one order, but the one that this thread itself was interrupted with. */
+/* Applies the operation to every lock in a fixed order, except the one that the interrupted thread itself holds. */
 static void donor_each_lock(int (*operation)(pthread_mutex_t *))
 {
 	pthread_mutex_t *held = donor_held;
@@ -312,7 +313,7 @@ static void donor_after_fork_in_child(void)
 	donor_each_lock(donor_renew);
 }
 
-/* The child chooses at random anew: from the kernel once, the others' from that as at the start. */
+/* Gives the child new random state: once from the kernel, and from that for the others, as at the start. */
 static void donor_fork_child(void)
 {
 	if (!is_init())
@@ -323,7 +324,7 @@ static void donor_fork_child(void)
 		random_state_init_from_random_state(&ro.size_class_metadata[i / N_SIZE_CLASSES][i % N_SIZE_CLASSES].rng, source);
 }
 
-/* The hook in family.h shuts the gate; here the locks are what stands in its place. */
+/* The hook in family.h shuts the gate; here, these functions take the locks instead. */
 #define graft_gate_shut_for_fork donor_before_fork
 #define graft_gate_open_in_parent donor_after_fork
 #define graft_gate_open_in_child donor_after_fork_in_child

@@ -1,6 +1,6 @@
-/* jemalloc as a donor: upstream's files as they are, in one unit. Every one of its locks is behind the fork gate, so
- * that no lock is held when a fork happens and none has to be taken for it; what it does without a lock touches only
- * what belongs to one thread, or what other threads may see at any moment anyway. */
+/* jemalloc as a donor: upstream's files unchanged, in one unit. All its locks are behind the fork gate, so no lock is
+ * held when a fork happens, and the hook need not take any. Code without a lock touches only the data of one thread, or
+ * data that other threads may see at any moment anyway. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The key is the option's name in MALLOC_CONF, and the words for its values from 0 on; a value without a word is a
+/* The key is the option's name in MALLOC_CONF, then the words for its values from 0 on; a value without a word is a
  * number. */
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 10000, -1, 3600000, "dirty_decay_ms:")                                                              \
@@ -35,7 +35,7 @@
 
 static bool donor_has_key;
 
-/* In a program without threads there is no key, and jemalloc does not have to know. */
+/* In a program without threads there is no key, and jemalloc need not know that. */
 static int donor_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
 	donor_has_key = graft_key_create(key, destructor) == 0;
@@ -58,7 +58,7 @@ static long donor_syscall(long number, long a, long b, long c, long d)
 	return result;
 }
 
-/* It fails where the machine has more processors than the set has room for. */
+/* This fails if the machine has more processors than the set can hold. */
 static int donor_getaffinity(pid_t thread, size_t size, cpu_set_t *set)
 {
 	int saved = errno;
@@ -79,7 +79,7 @@ static const char *donor_configuration(void);
 #define DONOR_SYSCALL(number, a, b, c, d, ...) donor_syscall((long)(number), (long)(a), (long)(b), (long)(c), (long)(d))
 #define syscall(...) DONOR_SYSCALL(__VA_ARGS__, 0, 0, 0, 0)
 
-/* Headers first: the macros below are for single files. */
+/* Headers come first, since the macros below are for single files. */
 #include "jemalloc/internal/jemalloc_preamble.h"
 #include "jemalloc/internal/jemalloc_internal_includes.h"
 #include "jemalloc/internal/malloc_io.h"
@@ -94,7 +94,7 @@ static const char *donor_configuration(void);
 #include "src/cache_bin.c"
 #include "src/ckh.c"
 
-/* What was chosen at graft time comes before MALLOC_CONF, which thereby overrides it. */
+/* The options set at graft time come before MALLOC_CONF, so MALLOC_CONF overrides them. */
 #define getenv(name) ((char *)graft_variable(name))
 #define je_malloc_conf donor_configuration()
 #include "src/conf.c"
@@ -126,8 +126,8 @@ static const char *donor_configuration(void);
 #include "src/hpdata.c"
 #include "src/inspect.c"
 
-/* The functions of the family say what the program's errno has to be; everything else has an errno of its own. A
- * constructor would come later than ours, and a function for exit would allocate, with jemalloc's lock held. */
+/* The functions of the family set the program's errno; all other code has a private errno. Upstream's constructor would
+ * run later than the glue's, and its atexit function would allocate while jemalloc's lock is held. */
 #define set_errno(number) (*__errno_location() = (number))
 #define constructor unused
 #define atexit(function) 0
@@ -139,14 +139,14 @@ arena_t *upstream_arena_choose_hard(tsd_t *tsd, bool internal);
 #undef constructor
 #undef atexit
 
-/* A thread whose arena cannot be made for want of memory: upstream gives it none, and reads through the null pointer. The
- * first arena is there from the start, and serves it instead. */
+/* If there is no memory for a thread's arena, upstream gives the thread none and then reads through a null pointer. The
+ * first arena always exists, so it serves such a thread. */
 arena_t *arena_choose_hard(tsd_t *tsd, bool internal)
 {
 	arena_t *arena = upstream_arena_choose_hard(tsd, internal);
 	if (arena)
 		return arena;
-	/* Upstream may have bound the thread to the one of its two that could be made. */
+	/* Upstream may have bound the thread to that one of its two arenas that could be made. */
 	arena = internal ? tsd_iarena_get(tsd) : tsd_arena_get(tsd);
 	if (!arena) {
 		arena_bind(tsd, 0, internal);
@@ -164,11 +164,12 @@ arena_t *arena_choose_hard(tsd_t *tsd, bool internal)
 #include "src/pa_extra.c"
 #include "src/pac.c"
 
-/* It says when munmap fails, as it may near the limit of mappings, or when an emulator ignores MADV_DONTNEED. */
+/* Upstream prints a message if munmap fails, as it may near the limit of mappings, or if an emulator ignores
+ * MADV_DONTNEED. */
 #define malloc_write(text) ((void)0)
 #define malloc_printf(...) ((void)0)
 #define buferror(number, text, length) ((void)0)
-/* With it, the kernel would promise a block of a size that it can never hold, where musl's malloc fails. */
+/* With MAP_NORESERVE, the kernel would promise a block that it can never provide, where musl's malloc fails. */
 #undef MAP_NORESERVE
 #include "src/pages.c"
 #undef malloc_write
@@ -191,13 +192,13 @@ arena_t *arena_choose_hard(tsd_t *tsd, bool internal)
 #include "src/sc.c"
 #include "src/sec.c"
 
-/* Every donor has the same statistics (report.h): without these, half of the object is left out. */
+/* Every donor has the same statistics (report.h). Without jemalloc's own, the object is half as large. */
 #define je_malloc_stats_print(write, argument, options) ((void)0)
 #include "src/stats.c"
 #undef je_malloc_stats_print
 
 #include "src/sz.c"
-/* It says when there is no memory for a thread's cache; the thread goes without. */
+/* Upstream prints a message if there is no memory for a thread's cache; the thread works without one. */
 #define malloc_write(text) ((void)0)
 #include "src/tcache.c"
 #undef malloc_write
@@ -240,7 +241,7 @@ static void donor_put_number(struct donor_text *text, int64_t number)
 	donor_put(text, digits + at, sizeof digits - at);
 }
 
-/* `key` as in GRAFT_OPTIONS. */
+/* `key` has the form of GRAFT_OPTIONS. */
 static void donor_put_option(struct donor_text *text, const char *key, int64_t value)
 {
 	const char *word = strchr(key, ':') + 1;
@@ -253,8 +254,8 @@ static void donor_put_option(struct donor_text *text, const char *key, int64_t v
 		donor_put_number(text, value);
 }
 
-/* The options that were set at graft time, as text in the form of MALLOC_CONF; null if there are none. jemalloc asks
- * while it starts, with a lock held. */
+/* Returns the options that were set at graft time, as text in the form of MALLOC_CONF, or null if there are none.
+ * jemalloc calls this while it starts, with a lock held. */
 static const char *donor_configuration(void)
 {
 #define DONOR_OPTION_KEY(name, value, least, greatest, key) key,
@@ -307,9 +308,9 @@ static void donor_start(void)
 	malloc_init();
 }
 
-/* The threads that the child does not have are taken off the list of threads and out of each arena's count, by which
- * new threads choose an arena. Upstream's jemalloc_postfork_child does this too, but makes every lock of every arena
- * anew; behind the gate none is held, and writing to them would copy their pages. */
+/* Removes the threads that the child does not have from the list of threads, and from each arena's count, by which new
+ * threads choose an arena. Upstream's jemalloc_postfork_child does this too, but makes every lock of every arena anew.
+ * Behind the gate no lock is held, and writing to the locks would copy their pages. */
 static void donor_fork_child(void)
 {
 	if (!malloc_initialized())

@@ -1,5 +1,5 @@
-/* mimalloc 2 as a donor: upstream's files as they are, put together in upstream's order (src/static.c), with the
- * slow paths renamed where they are defined and wrapped in the fork gate here. */
+/* mimalloc 2 as a donor: upstream's files unchanged, included in upstream's order (src/static.c). Slow paths are renamed
+ * where they are defined, and wrapped in the fork gate here. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* KiB, as upstream's src/options.c has it. What is too much for an address space of 32 bits is not had, and done without. */
+/* In KiB, as in upstream's src/options.c. A value too large for a 32-bit address space fails, and mimalloc works without. */
 #if __SIZEOF_POINTER__ > 4
 #define DONOR_ARENA_RESERVE 1048576
 #else
@@ -34,15 +34,15 @@
 #include "thread.h"
 
 #include "mimalloc_redirect.h"
-/* No constructor and no destructor of mimalloc's own: at exit, threads may still be running and memory in use. */
+/* mimalloc's own constructor and destructor are left out: at exit, threads may still be running and memory in use. */
 #define MI_PRIM_HAS_PROCESS_ATTACH 1
 
 #include "mimalloc.h"
-/* Declarations first: a name is declared as it is and defined renamed. */
+/* Declarations come first: they keep the name, and the definition is renamed. */
 #include "mimalloc/internal.h"
 void upstream_thread_done(mi_heap_t *);
 
-/* Only these two files call an EINVAL or an EAGAIN what is damage to the heap; in others, it is a key that cannot be had. */
+/* Only these two files use EINVAL or EAGAIN for damage to the heap; in others, they mean that there is no key. */
 #if MI_SECURE
 static void donor_heap_message(int error, const char *format, ...);
 #define _mi_error_message donor_heap_message
@@ -91,7 +91,8 @@ static void donor_heap_message(int error, const char *format, ...);
 #define _mi_segment_huge_page_free upstream_segment_huge_page_free
 #define _mi_abandoned_reclaim_all upstream_abandoned_reclaim_all
 #if MI_SECURE
-/* Set while a segment is let go whose guard pages the kernel would not open again, as it may near its limit of mappings. */
+/* Set while a segment is freed whose guard pages the kernel would not make accessible, as it may near its limit of
+ * mappings. */
 static __thread bool donor_guards_stay;
 
 static bool donor_unprotect(void *address, size_t size)
@@ -102,7 +103,7 @@ static bool donor_unprotect(void *address, size_t size)
 }
 #define _mi_os_unprotect donor_unprotect
 
-/* A page that cannot be committed makes upstream fetch another segment and try again, without end (mi_segments_page_alloc
+/* If a page cannot be committed, upstream fetches another segment and tries again, without end (mi_segments_page_alloc
  * calls itself) while address space lasts. Two segments for one page are enough. */
 static __thread int donor_segments_fetched;
 
@@ -142,9 +143,9 @@ mi_page_t *_mi_segment_page_alloc(mi_heap_t *heap, size_t block_size, size_t ali
 #include "restore.h"
 
 #if MI_SECURE
-/* Upstream prints nothing unless MIMALLOC_SHOW_ERRORS is set, ends the program only where it says EFAULT, and returns from
- * a double free that it has seen. Here every damage to the heap is said and ends the program; a request that cannot be
- * met does neither. */
+/* Upstream prints nothing unless MIMALLOC_SHOW_ERRORS is set, ends the program only for EFAULT, and returns from a double
+ * free that it has found. Here, every damage to the heap is reported and ends the program; a request that cannot be met
+ * does neither. */
 static _Noreturn void donor_damage(const char *format, va_list arguments)
 {
 	char text[256] = "allograft: " GRAFT_DONOR ": ";
@@ -175,7 +176,7 @@ void _mi_error_message(int error, const char *format, ...)
 }
 #endif
 
-/* What one thread shares with others, behind the gate. */
+/* Operations on state that threads share, behind the gate. */
 
 void *_mi_malloc_generic(mi_heap_t *heap, size_t size, bool zero, size_t huge_alignment, mi_page_t **page) mi_attr_noexcept
 {
@@ -188,7 +189,7 @@ void *_mi_malloc_generic(mi_heap_t *heap, size_t size, bool zero, size_t huge_al
 void _mi_arena_free(void *start, size_t size, size_t committed, mi_memid_t memid)
 {
 #if MI_SECURE
-	/* Whoever got this address next would run into the guard pages: its memory goes back, the address stays unused. */
+	/* The next owner of this address would hit the guard pages: the memory goes back, but the address stays unused. */
 	if (donor_guards_stay) {
 		donor_guards_stay = false;
 		graft_madvise(start, size, MADV_DONTNEED);
@@ -254,10 +255,10 @@ void _mi_abandoned_reclaim_all(mi_heap_t *heap, mi_segments_tld_t *tld)
 
 #include "mimalloc_functions.h"
 
-/* Another thread may have been between setting a page's state to "delayed freeing" and setting it back; in the child
- * it never will, and the owner would wait for it forever (_mi_page_use_delayed_free in page.c). Only pages of this
- * thread's heap are ever waited for. Back to "use delayed free": a block not yet on the heap's list is lost to the
- * child, and the next remote free announces itself again. Costs a look at each page, far less than the fork itself. */
+/* Another thread may have been about to change a page's state back from "delayed freeing"; in the child it never does,
+ * and the owner would wait for it forever (_mi_page_use_delayed_free in page.c). Threads only wait for pages of their own
+ * heap. So this sets "use delayed free". A block that is not yet on the heap's list is lost to the child, and the next
+ * remote free registers itself again. The cost is one look at each page, far less than the fork itself. */
 static bool donor_mend_page(mi_heap_t *heap, mi_page_queue_t *queue, mi_page_t *page, void *a, void *b)
 {
 	(void)heap, (void)queue, (void)a, (void)b;

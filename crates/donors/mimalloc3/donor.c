@@ -1,5 +1,5 @@
-/* mimalloc 3 as a donor: upstream's files as they are, put together in upstream's order (src/static.c), with the
- * slow paths renamed where they are defined and wrapped in the fork gate here. */
+/* mimalloc 3 as a donor: upstream's files unchanged, included in upstream's order (src/static.c). Slow paths are renamed
+ * where they are defined, and wrapped in the fork gate here. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* KiB, as upstream's src/options.c has it. What is too much for an address space of 32 bits is not had, and done without. */
+/* In KiB, as in upstream's src/options.c. A value too large for a 32-bit address space fails, and mimalloc works without. */
 #if __SIZEOF_POINTER__ > 4
 #define DONOR_ARENA_RESERVE 1048576
 #else
@@ -33,13 +33,13 @@
 #include "thread.h"
 
 #include "mimalloc_redirect.h"
-/* No constructor and no destructor of mimalloc's own: at exit, threads may still be running and memory in use. */
+/* mimalloc's own constructor and destructor are left out: at exit, threads may still be running and memory in use. */
 #define MI_PRIM_HAS_PROCESS_ATTACH 1
-/* The hook does it; pthread_atfork allocates in musl 1.2.4 and later, with a lock held. */
+/* The fork hook does this; pthread_atfork allocates in musl 1.2.4 and later, with a lock held. */
 #define MI_NO_PTHREAD_ATFORK 1
 
 #include "mimalloc.h"
-/* Declarations first: a name is declared as it is and defined renamed. */
+/* Declarations come first: they keep the name, and the definition is renamed. */
 #include "mimalloc/internal.h"
 #include "mimalloc/arena/arena-alloc.h"
 #include "mimalloc/arena/arena-page.h"
@@ -105,7 +105,7 @@ void upstream_thread_done(mi_theap_t *);
 
 #include "restore.h"
 
-/* What one thread shares with others, behind the gate. */
+/* Operations on state that threads share, behind the gate. */
 
 void *_mi_malloc_generic(mi_theap_t *theap, size_t size, size_t zero_huge_alignment, mi_page_t **page) mi_attr_noexcept
 {
@@ -167,9 +167,9 @@ void _mi_thread_done(mi_theap_t *theap)
 
 #include "mimalloc_functions.h"
 
-/* Pages of threads that the child does not have stay theirs: their blocks can be used and freed in the child, their
- * free space cannot be reused. Upstream's _mi_fork_child would take them over, by walking lists that their owners may
- * have been changing (they are not behind the gate, being thread-local), and by touching every page at every fork. */
+/* Pages of threads that the child does not have remain those threads' pages: the child can use and free their blocks, but
+ * cannot reuse their free space. Upstream's _mi_fork_child would take the pages over. For that it walks lists that their
+ * owners may have been changing (they are thread-local, so not behind the gate), and touches every page at every fork. */
 static void donor_fork_child(void)
 {
 }

@@ -1,6 +1,6 @@
-/* rpmalloc as a donor: upstream's one file as it is. What upstream does in one step is taken apart here into what a
- * thread does alone and what it shares with others; the latter happens behind the fork gate. Three things are done
- * by this file because upstream's way is not good enough for a libc: blocks aligned to a span or more (upstream has
+/* rpmalloc as a donor, with upstream's one file unchanged. This file splits upstream's steps into the part that a thread
+ * does alone and the part that it shares with others; the shared part is behind the fork gate. This file does three
+ * things itself, because upstream's way is not good enough for a libc: blocks aligned to a span or more (upstream has
  * none), frees of blocks of over 4 MiB by another thread (upstream keeps them until their owner allocates again), and
  * growing these (upstream copies). */
 #define _GNU_SOURCE
@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* thread_cache and global_cache count spans of 64 KiB, for each length of spans; arena_reserve is in KiB. What a
- * donor's own key is to others is nothing here: upstream has no settings by name. */
+/* thread_cache and global_cache count spans of 64 KiB, for each length of spans; arena_reserve is in KiB. The column for
+ * the donor's own key is empty, since upstream has no settings by name. */
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, -1, -1, 0, 0)                                                                                       \
 	X(thread_cache, 400, 0, 400, 0)                                                                                    \
@@ -44,7 +44,7 @@ static void *donor_mmap(void *address, size_t length, int protection, int flags,
 	return mapping;
 }
 
-/* Upstream's locks are held for a few instructions: whoever waits long waits for a thread that does not run. */
+/* Upstream holds its locks for a few instructions only, so a long wait means that the holder is not running. */
 static void donor_wait_a_moment(void)
 {
 	sched_yield();
@@ -53,21 +53,22 @@ static void donor_wait_a_moment(void)
 #include "redirect.h"
 #undef mmap
 #define mmap donor_mmap
-/* musl's sysconf brings a good deal with it; the auxiliary vector has the size of a page. */
+/* musl's sysconf would bring in much other code; the auxiliary vector has the page size. */
 #define sysconf(name) ((long)getauxval(AT_PAGESZ))
-/* Upstream looks for huge pages in /proc/meminfo by stdio; it is never asked to, and the compiler drops it so. */
+/* Upstream reads the size of huge pages from /proc/meminfo with stdio. This donor never uses that code, and so the
+ * compiler removes it. */
 #define fopen(path, mode) ((FILE *)0)
-/* How upstream waits where it knows no instruction for it; nanosleep is a cancellation point. */
+/* Upstream waits with nanosleep if it knows no instruction for that; nanosleep is a cancellation point. */
 #define nanosleep(time, rest) sched_yield()
-/* The call `_rpmalloc_spin()` becomes ours; its definition, which has the word `void` between the parentheses, another
- * function, which nobody calls. */
+/* A call `_rpmalloc_spin()` becomes a call of ours. The definition, which has the word `void` between the parentheses,
+ * becomes another function, which is never called. */
 #define _rpmalloc_spin(...) donor_spin_##__VA_ARGS__()
 #define donor_spin_() donor_wait_a_moment()
 #ifndef GRAFT_SHARED
 #define tls_model(model) tls_model("local-exec")
 #endif
-/* The only things of this size that upstream clears are heaps, fifteen of sixteen of them not used for now, in memory
- * that is fresh from the kernel: clearing would make it all resident. */
+/* The only data of this size that upstream clears are heaps, in fresh memory from the kernel. Fifteen of sixteen are not
+ * used at first, and clearing would make all of them resident. */
 #define memset(block, byte, length) ((length) == sizeof(heap_t) ? (block) : memset(block, byte, length))
 
 #include "rpmalloc.c"
@@ -83,8 +84,8 @@ static void donor_wait_a_moment(void)
 
 #define DONOR_LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-/* A block aligned to a span or more lies at a span's start, where no other block does: others have a header before
- * them in their span. It is a mapping of its own, described right before it. */
+/* A block aligned to a span or more starts where a span starts. No other block does, since a span begins with a header.
+ * Such a block is a mapping of its own, with its description directly before it. */
 struct donor_apart {
 	void *mapping;
 	size_t length;
@@ -118,10 +119,10 @@ static inline size_t donor_usable(const void *block)
 	return _rpmalloc_usable_size((void *)block);
 }
 
-/* Memory back to the kernel. Behind the gate, as everything from here to the next such line. */
+/* Returns memory to the kernel. This and everything up to the next such line is behind the gate. */
 
-/* Upstream keeps the first span of a mapping until the last is given back, for its header's sake; its other pages can
- * go. */
+/* Upstream keeps the first span of a mapping for its header until the last span is freed; its other pages can be
+ * returned. */
 static void donor_unmap(span_t *span)
 {
 	bool stays = (span->flags & SPAN_FLAG_MASTER) && atomic_load32(&span->remaining_spans) > (int32_t)span->span_count;
@@ -149,7 +150,7 @@ static void donor_cap_common_cache(size_t length, size_t cap)
 	}
 }
 
-/* After something was put into the thread's cache for spans of this length. */
+/* Called after a span of this length was put into the thread's cache. */
 static void donor_cap_thread_cache(heap_t *heap, size_t length)
 {
 	span_cache_t *cache = donor_thread_cache(heap, length);
@@ -163,7 +164,7 @@ static void donor_cap_thread_cache(heap_t *heap, size_t length)
 	donor_cap_common_cache(length, donor_global_cap);
 }
 
-/* Everything that this thread and the threads' common cache hold without a block in it. */
+/* Releases everything without a block that this thread's cache and the common cache hold. */
 static void donor_give_back(heap_t *heap)
 {
 	if (heap->spans_reserved)
@@ -188,7 +189,7 @@ static void donor_lock_heaps(void)
 		donor_wait_a_moment();
 }
 
-/* Null when there is no memory for one; upstream's own function would fall over that. */
+/* Returns null if there is no memory for a heap; upstream's own function would crash. */
 static heap_t *donor_take_heap(void)
 {
 	donor_lock_heaps();
@@ -205,7 +206,7 @@ static heap_t *donor_take_heap(void)
 	return heap;
 }
 
-/* The whole state is in this thread's hands for a moment when INVALID_POINTER stands there: others wait. */
+/* While the value is INVALID_POINTER, this thread owns the whole state, and others wait. */
 static void *donor_hold_deferred(span_t *span)
 {
 	void *list;
@@ -214,8 +215,8 @@ static void *donor_hold_deferred(span_t *span)
 	return list;
 }
 
-/* A block of another thread's. Not upstream's function, which looks at the span once more after it has let go of it, when
- * the owner may have unmapped it. */
+/* Frees a block of another thread's. Upstream's function reads the span once more after it has released it, when the
+ * owner may have unmapped it. */
 static void donor_free_of_other(span_t *span, void *block)
 {
 	uint32_t all = span->block_count;
@@ -227,8 +228,8 @@ static void donor_free_of_other(span_t *span, void *block)
 		_rpmalloc_deallocate_defer_free_span(heap, span);
 }
 
-/* A block of this thread's. The last one of a span lets go of the span: upstream's function does that as soon as the
- * number of blocks that others have freed is right, when the last of them may be about to write to the span. */
+/* Frees a block of this thread's. The last block of a span releases the span. Upstream's function does that as soon as
+ * the number of blocks that others have freed is right, when the last of those threads may be about to write to the span. */
 static void donor_free_of_own(span_t *span, void *block)
 {
 	heap_t *heap = span->heap;
@@ -250,8 +251,8 @@ static void donor_free_of_own(span_t *span, void *block)
 	span->used_count = used - 1;
 }
 
-/* Several spans. Upstream sometimes cuts them up for small blocks, and nothing joins them again: with threads that come and
- * go, memory would become single spans little by little, up to the limits of all caches. */
+/* Frees several spans. Upstream sometimes cuts them up for small blocks, and nothing joins them again: as threads come
+ * and go, memory would gradually become single spans, up to the limits of all caches. */
 static void donor_free_large(span_t *span)
 {
 	heap_t *heap = span->heap;
@@ -263,15 +264,15 @@ static void donor_free_large(span_t *span)
 	_rpmalloc_heap_cache_insert(heap, span);
 }
 
-/* Over 4 MiB: a mapping of its own. Upstream leaves it to its owner, for a count that is looked at only at the
- * allocator's end, which a libc's has not. */
+/* A block over 4 MiB is a mapping of its own. Upstream leaves it to its owner, for a count that it checks only when the
+ * allocator is shut down, which never happens in a libc. */
 static void donor_free_huge(span_t *span)
 {
 	size_t size = (size_t)span->span_count * _memory_page_size;
 	_rpmalloc_unmap(span, size, span->align_offset, size);
 }
 
-/* A mapping but for a part of it. */
+/* Unmaps all but a part of a mapping. */
 static void donor_unmap_around(char *mapping, size_t length, char *part, size_t part_length)
 {
 	if (part > mapping)
@@ -280,7 +281,7 @@ static void donor_unmap_around(char *mapping, size_t length, char *part, size_t 
 		graft_munmap(part + part_length, (size_t)(mapping + length - (part + part_length)));
 }
 
-/* The block's mapping, moved as pages to where there is room for `n` bytes. Null if that does not work. */
+/* Moves the pages of the block's mapping to an address with room for `n` bytes. Returns null if that fails. */
 static void *donor_extend_huge(span_t *span, void *block, size_t n)
 {
 	size_t before = (size_t)((char *)block - (char *)span);
@@ -294,8 +295,8 @@ static void *donor_extend_huge(span_t *span, void *block, size_t n)
 	int saved = errno;
 	if (mremap(span, old, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
 		errno = saved;
-		/* The kernel may have unmapped the room before it failed, and another thread have mapped something there: what is
-		 * not free now stays. */
+		/* The kernel may have unmapped the room before it failed, and another thread may have mapped something there:
+		 * what is not free now must stay. */
 		void *again = graft_mmap(start, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 		if (again != MAP_FAILED)
 			graft_munmap(again, length);
@@ -324,28 +325,28 @@ static void donor_thread_end(void *unused)
 	graft_gate_leave();
 }
 
-/* From here on the gate is entered, not yet passed. */
+/* The functions from here on enter the gate; those above run behind it. */
 
 static void donor_set_up(void)
 {
 	bool at_once = donor_option(graft_option_purge_delay) == 0;
 	donor_thread_cap = at_once ? 0 : (size_t)donor_option(graft_option_thread_cache);
 	donor_global_cap = at_once ? 0 : (size_t)donor_option(graft_option_global_cache);
-	/* Upstream's own limits are these at most, and cost less. */
+	/* Upstream's own limits are no greater than these, and are cheaper. */
 	donor_is_capped = donor_thread_cap < 400 || donor_global_cap < 3200;
 
-	/* Upstream would give the first thread a heap, whether there is memory for one or not. */
+	/* Upstream would give the first thread a heap even without memory for one. */
 	_memory_thread_heap = &donor_first_heap;
 	rpmalloc_config_t config = {.span_map_count = (size_t)donor_option(graft_option_arena_reserve) / 64};
 	rpmalloc_initialize_config(&config);
 	_memory_thread_heap = 0;
-	/* No thread is the main one, which would change the list of free heaps without its lock. Where upstream cannot ask for the
-	 * thread's pointer (riscv64), it takes the heap for the thread's number: 0 when a thread has let go of it, which is also
-	 * what nobody has set here. */
+	/* No thread is the main one, since the main thread would change the list of free heaps without its lock. If upstream
+	 * cannot read the thread pointer (riscv64), it uses the heap as the thread's number. That is 0 once a thread has
+	 * given up its heap, and 0 is also the default here. */
 	_rpmalloc_main_thread_id = UINTPTR_MAX;
 	_rpmalloc_heap_initialize(&donor_first_heap);
 	_rpmalloc_heap_orphan(&donor_first_heap, 0);
-	/* Not behind the gate: it takes a lock of libc's, which a fork holds when it shuts the gate. */
+	/* This is not behind the gate: it takes a lock of libc's, which a fork holds when it shuts the gate. */
 	donor_has_key = graft_key_create(&donor_key, donor_thread_end) == 0;
 }
 
@@ -365,13 +366,13 @@ static __attribute__((noinline, cold)) void donor_start(void)
 	}
 }
 
-/* Upstream counts the pages of a block in 32 bits, and adds to sizes without looking. */
+/* Upstream counts the pages of a block in 32 bits, and adds to sizes without an overflow check. */
 static bool donor_is_possible(size_t n)
 {
 	return n < PTRDIFF_MAX - 4 * _memory_span_size && n / 4096 < UINT32_MAX - 64;
 }
 
-/* Null without a word. */
+/* Returns null without a message. */
 static void *donor_try(size_t n)
 {
 	if (!donor_is_possible(n))
@@ -385,7 +386,7 @@ static void *donor_try(size_t n)
 	void *block = heap ? _rpmalloc_allocate(heap, n) : 0;
 	if (__builtin_expect(!block, 0) && heap && (n <= LARGE_SIZE_LIMIT || (int64_t)n < atomic_load(&graft_mapped))) {
 		donor_give_back(heap);
-		/* From now on in small pieces, since there was no room for a large one. */
+		/* From now on it maps small pieces, since there was no room for a large one. */
 		if (_memory_span_map_count > 8)
 			_memory_span_map_count = 8;
 		block = _rpmalloc_allocate(heap, n);
@@ -404,7 +405,7 @@ static __attribute__((noinline)) void *donor_malloc_medium(size_t n)
 {
 	heap_t *heap = get_thread_heap_raw();
 	if (DONOR_LIKELY(heap && n <= _memory_medium_size_limit)) {
-		/* The class as in upstream's _rpmalloc_allocate_medium. */
+		/* Computes the class as upstream's _rpmalloc_allocate_medium does. */
 		size_t class = SMALL_CLASS_COUNT + ((n - (SMALL_SIZE_LIMIT + 1)) >> MEDIUM_GRANULARITY_SHIFT);
 		heap_size_class_t *lists = &heap->size_class[_memory_size_class[class].class_idx];
 		if (DONOR_LIKELY(lists->free_list))
@@ -429,7 +430,7 @@ static inline void *donor_malloc(size_t n)
 static inline void *donor_zalloc(size_t n)
 {
 	void *block = donor_malloc(n);
-	/* A mapping of its own is fresh. */
+	/* A block with a mapping of its own is fresh, hence zero. */
 	if (DONOR_LIKELY(block) && donor_span(block)->size_class != SIZE_CLASS_HUGE)
 		memset(block, 0, n);
 	return block;
@@ -469,8 +470,8 @@ static __attribute__((noinline)) void donor_free_by_gate(void *block)
 	graft_gate_leave();
 }
 
-/* A block of this thread's, from a span with room in it that does not become empty by this. The number of those that others
- * have freed may be one behind: then the span is let go of another time. */
+/* The fast path frees a block of this thread's, from a span with room in it that does not become empty. The number of
+ * blocks that others have freed may lag by one; then the span is released another time. */
 static inline void donor_free(void *block)
 {
 	span_t *span = donor_span(block);
@@ -496,7 +497,7 @@ static void *donor_aligned_apart(size_t alignment, size_t n)
 	char *mapping = donor_mmap(0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (mapping == MAP_FAILED)
 		return graft_no_memory();
-	/* At least a page lies before the block: mappings start at pages. */
+	/* At least one page is before the block, since mappings start at pages. */
 	char *block = (char *)(((uintptr_t)mapping + alignment) & ~(uintptr_t)(alignment - 1));
 	char *start = block - page, *end = block + ((n + page - 1) & ~(page - 1));
 	donor_unmap_around(mapping, length, start, (size_t)(end - start));
@@ -508,7 +509,7 @@ static void *donor_aligned(size_t alignment, size_t n)
 {
 	if (alignment >= _memory_span_size)
 		return donor_aligned_apart(alignment, n);
-	/* Blocks of such a size lie at multiples of it from the span's header on, whose size is one too. */
+	/* Blocks of such a size are at multiples of it from the span's header on, whose size is a multiple, too. */
 	size_t multiple = (n + SPAN_HEADER_SIZE - 1) & ~(size_t)(SPAN_HEADER_SIZE - 1);
 	if (alignment <= SPAN_HEADER_SIZE && multiple <= n + alignment && multiple <= SMALL_SIZE_LIMIT)
 		return donor_malloc(multiple);
@@ -525,7 +526,7 @@ static bool donor_is_huge(const void *block)
 	return !donor_is_apart(block) && donor_span(block)->size_class == SIZE_CLASS_HUGE;
 }
 
-/* A block that grows will grow again: more than was asked for, as upstream does it, if there is room. */
+/* A block that grows will probably grow again, so it gets more than requested, as upstream does it, if there is room. */
 static __attribute__((noinline)) void *donor_move(void *block, size_t usable, size_t n)
 {
 	bool grows = n > usable;
@@ -558,8 +559,8 @@ static inline void *donor_realloc(void *block, size_t n)
 	return donor_move(block, usable, n);
 }
 
-/* Heaps of threads that the child does not have stay theirs: their blocks can be used and freed, free space among them is
- * not used again. */
+/* Heaps of threads that the child does not have remain those threads' heaps: the child can use and free their blocks, but
+ * their free space is not used again. */
 static void donor_fork_child(void)
 {
 }

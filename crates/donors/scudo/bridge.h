@@ -1,5 +1,5 @@
-/* The two halves of the donor: the allocator in C++ (heap.cc, platform.cc) and the glue in C (donor.c). All of it stays
- * inside the donor's object. */
+/* The interface between the two halves of the donor: the allocator in C++ (heap.cc, platform.cc) and the glue in C
+ * (donor.c). All of it stays inside the donor's object. */
 #ifndef GRAFT_SCUDO_BRIDGE_H
 #define GRAFT_SCUDO_BRIDGE_H
 
@@ -8,7 +8,7 @@
 
 #include "apart.h"
 
-/* Of heap.cc. Null where there is no memory; errno is the glue's. */
+/* Defined in heap.cc. They return null if there is no memory; the glue sets errno. */
 GRAFT_APART void *scudo_heap_allocate(size_t n);
 GRAFT_APART void *scudo_heap_allocate_zeroed(size_t n);
 GRAFT_APART void *scudo_heap_allocate_aligned(size_t alignment, size_t n);
@@ -20,7 +20,7 @@ GRAFT_APART void scudo_heap_trim(void);
 GRAFT_APART void scudo_heap_lock(void);
 GRAFT_APART void scudo_heap_unlock(void);
 
-/* Of donor.c: what was chosen at graft time. */
+/* Defined in donor.c: the options set at graft time. */
 GRAFT_APART const char *scudo_chosen_flags(void);
 GRAFT_APART bool scudo_huge_pages_allowed(void);
 GRAFT_APART long scudo_large_cache_entries(void);

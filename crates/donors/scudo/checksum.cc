@@ -1,5 +1,5 @@
-/* The checksum of block headers in hardware. Upstream asks the processor first (hasHardwareCRC32 in checksum.cpp) and
- * has a checksum in software for the others. */
+/* The checksum of block headers in hardware. Upstream first checks whether the processor has it (hasHardwareCRC32 in
+ * checksum.cpp), and otherwise computes it in software. */
 #include "checksum.h"
 
 #if defined(__x86_64__)

@@ -1,11 +1,11 @@
-/* scudo as a donor: the glue. The allocator itself is C++, compiled apart (heap.cc); a fork takes its locks. */
+/* scudo as a donor: the glue. The allocator itself is C++, compiled apart (heap.cc). A fork takes its locks. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
-/* The last column: the flag of upstream's (flags.inc) that the option sets, or null. */
+/* The last column is upstream's flag (flags.inc) that the option sets, or null. */
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 5000, -1, 3600000, "release_to_os_interval_ms")                                                     \
 	X(quarantine_size_kb, 0, 0, 1048576, "quarantine_size_kb")                                                         \
@@ -44,8 +44,8 @@ bool scudo_threads_are_linked(void)
 	return pthread_create != 0;
 }
 
-/* A quarantine needs all three of its sizes: upstream stops the program when there is a global one but none for each
- * thread, and with no greatest chunk nothing would get in. */
+/* A quarantine needs all three of its sizes. Upstream stops the program if there is a global one but none for each
+ * thread; and with a greatest chunk of 0, no block would get in. */
 static int64_t donor_quarantine_default(int index)
 {
 	int64_t value = donor_option(index);
@@ -56,7 +56,7 @@ static int64_t donor_quarantine_default(int index)
 	return index == graft_option_quarantine_max_chunk_size ? 2048 : 0;
 }
 
-/* Upstream reads this (as what __scudo_default_options() says) before SCUDO_OPTIONS, which has the last word. */
+/* Upstream reads this before SCUDO_OPTIONS, as the result of __scudo_default_options(); SCUDO_OPTIONS overrides it. */
 const char *scudo_chosen_flags(void)
 {
 #define DONOR_OPTION_FLAG(name, value, least, greatest, flag) flag,
@@ -136,7 +136,7 @@ __attribute__((unused)) static void donor_trim(void)
 	scudo_heap_trim();
 }
 
-/* A thread that uses the heap waits for these locks, or is alone with its own cache, which the child does not have. */
+/* A thread that uses the heap waits for these locks. Otherwise it uses only its own cache, which the child does not have. */
 #define GRAFT_HAS_FORK_LOCKS
 
 static void donor_fork_prepare(void)

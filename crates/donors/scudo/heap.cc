@@ -1,7 +1,7 @@
-/* The heap: upstream's allocator with our configuration.
+/* The heap: upstream's allocator with a configuration for grafts.
  *
- * A few member functions are specialised for this configuration: those whose upstream versions end the program, or
- * hand out a block twice, when the kernel has no more memory to give; and one that counts outside its lock. */
+ * A few member functions are specialised for this configuration: those whose upstream versions end the program or hand
+ * out a block twice when the kernel has no more memory, and one that counts outside its lock. */
 #include "regions.h"
 #include "registry.h"
 #include "upstream.h"
@@ -17,12 +17,12 @@ struct SizeClasses : DefaultSizeClassConfig {
 
 struct HeapConfig {
 	using SizeClassMap = FixedSizeClassMap<SizeClasses>;
-	/* Tagged pointers need the kernel's consent for every system call that gets one (PR_SET_TAGGED_ADDR_CTRL): a matter
-	 * between libc and kernel that an allocator cannot settle. */
+	/* Tagged pointers need the kernel's consent for every system call that gets one (PR_SET_TAGGED_ADDR_CTRL). That is
+	 * between libc and the kernel; an allocator cannot decide it. */
 	static const bool MaySupportMemoryTagging = false;
 
-	/* The one for 32 bits, everywhere: it maps regions as they are needed. The other reserves 4 GiB for each size
-	 * class at the start and ends the program when it does not get them, under `ulimit -v` for one. */
+	/* The primary for 32 bits, on every architecture: it maps regions when they are needed. The other one reserves 4 GiB
+	 * for each size class at the start, and ends the program if that fails, for example under `ulimit -v`. */
 	typedef SizeClassAllocator32<HeapConfig> Primary;
 	static const uptr PrimaryRegionSizeLog = RegionSizeLog;
 	typedef uptr PrimaryCompactPtrT;
@@ -40,12 +40,12 @@ struct HeapConfig {
 	template <class Allocator> using TSDRegistryT = ThreadRegistry<Allocator>;
 };
 
-/* Names the primary before its cache, which is a part of it. */
+/* Declares the primary before its cache, which is a part of it. */
 static_assert(sizeof(HeapConfig::Primary) > 0);
 using LocalCache = SizeClassAllocatorLocalCache<HeapConfig::Primary>;
 
-/* Not linked into upstream's list of all threads' statistics: a child of fork() would have in it the memory of
- * threads that it does not have. */
+/* Statistics that are not linked into upstream's list for all threads: after fork(), that list would contain memory of
+ * threads that the child does not have. */
 template <> void LocalCache::init(GlobalStats *, HeapConfig::Primary *Primary)
 {
 	Allocator = Primary;
@@ -56,8 +56,8 @@ template <> void LocalCache::destroy(GlobalStats *)
 	drain();
 }
 
-/* Free blocks of one size that no batch could be had for, each with the address of the next behind its header.
- * Upstream ends the program instead, in free(). */
+/* Free blocks of one size for which there was no batch. The address of the next one is behind each block's header.
+ * Upstream ends the program in free() instead. */
 struct Spill {
 	HybridMutex Mutex;
 	atomic_uptr First = {};
@@ -111,7 +111,7 @@ template <> bool LocalCache::refill(PerClass *C, uptr ClassId)
 	return true;
 }
 
-/* Gives the older half back. */
+/* Returns the older half. */
 template <> void LocalCache::drain(PerClass *C, uptr ClassId)
 {
 	const u32 Count = Min(C->MaxCount / 2, C->Count);
@@ -126,10 +126,10 @@ template <> void LocalCache::drain(PerClass *C, uptr ClassId)
 		Allocator->pushBatch(ClassId, Batch);
 }
 
-/* Blocks move between threads in batches, which are blocks of class 0. When a class gets new blocks, as many as eight
- * batches are needed for them (MaxNumBatches). Upstream takes them one after the other; should there be no memory for
- * the third, the first two are on the class's list already, and the same blocks are cut out again the next time. So:
- * all eight are in the thread's cache first, or no blocks are cut. */
+/* Blocks move between threads in batches, which are blocks of class 0. New blocks of a class need up to eight batches
+ * (MaxNumBatches). Upstream takes them one after another: if there is no memory for the third, the first two are already
+ * on the class's list, and the same blocks are cut out again the next time. So this first gets all eight into the
+ * thread's cache, or cuts no blocks. */
 template <> HeapConfig::Primary::TransferBatch *HeapConfig::Primary::popBatch(LocalCache *C, uptr ClassId)
 {
 	SizeClassInfo *Class = getSizeClassInfo(ClassId);
@@ -157,7 +157,7 @@ template <> HeapConfig::Primary::TransferBatch *HeapConfig::Primary::popBatch(Lo
 	return Batch;
 }
 
-/* A block of the cache whose last `Size` bytes fit, with at most four pages before them. */
+/* Finds a block of the cache whose last `Size` bytes fit, with at most four pages before them. */
 template <>
 bool MapAllocatorCache<HeapConfig>::retrieve(Options, uptr Size, uptr Alignment, LargeBlock::Header **H, bool *Zeroed)
 {
@@ -189,15 +189,15 @@ bool MapAllocatorCache<HeapConfig>::retrieve(Options, uptr Size, uptr Alignment,
 	return true;
 }
 
-/* Fresh memory for a large block, the block at its end, a page without access on either side. Null, and nothing of it
- * left behind, where the kernel refuses: memory, addresses or one more mapping. */
+/* Maps fresh memory for a large block, with the block at its end and a page without access on either side. If the kernel
+ * refuses memory, addresses or one more mapping, it returns null and leaves nothing behind. */
 static LargeBlock::Header *mapLargeBlock(uptr Size, uptr Alignment)
 {
 	const uptr Page = getPageSizeCached();
 	const uptr Headers = Chunk::getHeaderSize() + LargeBlock::getHeaderSize();
 	const uptr Before = roundUpTo(Headers, Page);
 	const uptr Slack = Alignment > Page ? Alignment - Page : 0;
-	/* A block aligned to a page or more begins at one; any other ends where the memory does. */
+	/* A block aligned to a page or more begins at a page; any other ends at the end of the memory. */
 	const uptr CommitSize =
 		Alignment < Page ? roundUpTo(roundUpTo(Size, Alignment) + Headers, Page) : Before + roundUpTo(Size, Page);
 	uptr MapBase, MapSize = CommitSize + 2 * Page + Slack;
@@ -207,7 +207,7 @@ static LargeBlock::Header *mapLargeBlock(uptr Size, uptr Alignment)
 	uptr CommitBase = MapBase + Page;
 	if (Slack) {
 		CommitBase = roundUpTo(CommitBase + Before, Alignment) - Before;
-		/* What is over before and behind goes back; if it cannot, it stays with the block. */
+		/* The surplus before and behind goes back. If that fails, it stays with the block. */
 		const uptr Front = CommitBase - Page - MapBase, Back = Slack - Front;
 		if (Front && !graft_apart_munmap(reinterpret_cast<void *>(MapBase), Front)) {
 			MapBase += Front;
@@ -252,7 +252,7 @@ void *MapAllocator<HeapConfig>::allocate(Options Options, uptr Size, uptr Alignm
 
 using Heap = Allocator<HeapConfig>;
 
-/* Zeros and nothing else: an initialiser that ran after the first malloc() would throw the heap away. */
+/* It must consist of zeros only: an initialiser that ran after the first malloc() would discard the heap. */
 static constinit Heap TheHeap;
 
 } // namespace scudo

@@ -1,5 +1,5 @@
-/* The system as scudo sees it: what upstream's linux.cpp does, over the glue. Memory is counted and errno is the
- * glue's, nothing here is a cancellation point, and only what upstream cannot go on without is fatal. */
+/* The system interface for scudo: does what upstream's linux.cpp does, with the glue's functions. Memory is counted and
+ * errno is the glue's. Nothing here is a cancellation point, and only errors that upstream cannot survive are fatal. */
 #include "common.h"
 #include "mutex.h"
 
@@ -64,7 +64,7 @@ void *map(void *Address, uptr Size, UNUSED const char *Name, uptr Flags, UNUSED 
 	return Mapping;
 }
 
-/* At the limit of mappings the kernel refuses to cut one in two. The pages go back then, but not the addresses. */
+/* At the limit of mappings the kernel refuses to cut a mapping in two. Then the pages go back, but not the addresses. */
 void unmap(void *Address, uptr Size, UNUSED uptr Flags, UNUSED MapPlatformData *Data)
 {
 	if (graft_apart_munmap(Address, Size))
@@ -78,8 +78,8 @@ void setMemoryPermission(uptr Address, uptr Size, uptr Flags, UNUSED MapPlatform
 		dieOnMapUnmapError();
 }
 
-/* Whoever calls this counts on zeros afterwards, which a program that called mlockall() does not get from the kernel:
- * madvise() refuses locked pages. Upstream tries again for as long as the answer is EAGAIN, which may be forever. */
+/* Callers expect zeros afterwards. After mlockall() the kernel does not provide them, since madvise() refuses locked
+ * pages. Upstream tries again as long as the error is EAGAIN, which may be forever. */
 void releasePagesToOS(uptr Base, uptr Offset, uptr Size, UNUSED MapPlatformData *Data)
 {
 	void *Address = reinterpret_cast<void *>(Base + Offset);
@@ -97,7 +97,7 @@ bool HybridMutex::tryLock()
 	return atomic_compare_exchange(&M, Free, Held) == Free;
 }
 
-/* Once there has been a wait, the mutex counts as awaited until it is free: one wake too many, never one too few. */
+/* After one wait, the mutex counts as awaited until it is free: that may cause one wake too many, never one too few. */
 void HybridMutex::lockSlow()
 {
 	while (atomic_exchange(&M, Awaited, memory_order_acquire) != Free)
@@ -122,7 +122,7 @@ u32 getThreadID()
 	return static_cast<u32>(quietly(SYS_gettid));
 }
 
-/* Without getrandom(), a sequence that starts from the 16 random bytes that the kernel gives to every process: musl
+/* Without getrandom(), uses a sequence that starts from the 16 random bytes that the kernel gives to every process. musl
  * takes its stack protector's canary from the first 8 of them. */
 bool getRandom(void *Buffer, uptr Length, UNUSED bool Blocking)
 {
@@ -158,7 +158,7 @@ void setAbortMessage(UNUSED const char *Message)
 
 } // namespace scudo
 
-/* A decimal number as in SCUDO_OPTIONS; `end` is where it ends. */
+/* Reads a decimal number as in SCUDO_OPTIONS; sets `end` to its end. */
 extern "C" long scudo_decimal(const char *text, char **end, int)
 {
 	const bool negative = *text == '-';

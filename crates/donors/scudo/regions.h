@@ -1,8 +1,8 @@
-/* Which region of the address space belongs to which size class, for a 64-bit address space.
+/* A map from the regions of a 64-bit address space to size classes.
  *
- * The primary that reserves nothing (upstream's primary32.h) keeps a byte for each region there could be. That is an
- * array of a few KiB where addresses have 32 bits; here it would be 128 MiB, so it is made of leaves that are mapped
- * when the first region of theirs is. */
+ * The primary that reserves nothing (upstream's primary32.h) keeps a byte for each possible region. With 32-bit addresses
+ * that is an array of a few KiB; here it would be 128 MiB. So it consists of leaves, each of which is mapped when it gets
+ * its first region. */
 #ifndef GRAFT_SCUDO_REGIONS_H
 #define GRAFT_SCUDO_REGIONS_H
 
@@ -16,9 +16,9 @@ public:
 	{
 	}
 
-	/* Several size classes call this at once, each under a lock of its own, never with the same index. Without memory
-	 * for a leaf its regions are unknown, and upstream then skips them when it looks for pages to give back: no more
-	 * than that. */
+	/* Several size classes call this at once, each with its own lock, and never with the same index. If there is no
+	 * memory for a leaf, its regions are unknown, and upstream skips them when it looks for pages to return. That is the
+	 * only effect. */
 	void set(uptr Index, u8 Value)
 	{
 		atomic_uptr *Leaf = &Leaves[Index / LeafSize];
@@ -50,14 +50,14 @@ public:
 	}
 
 private:
-	/* A multiple of every page size there is. */
+	/* A multiple of every possible page size. */
 	static constexpr uptr LeafSize = 1UL << 16;
 	static_assert(Size % LeafSize == 0);
 
 	atomic_uptr Leaves[Size / LeafSize] = {};
 };
 
-/* In 64 bits, 1 MiB each. */
+/* With 64 bits, a region has 1 MiB. */
 static constexpr uptr RegionSizeLog = FIRST_32_SECOND_64(19, 20);
 
 #if SCUDO_WORDSIZE == 64U

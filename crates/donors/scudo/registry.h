@@ -1,9 +1,9 @@
-/* Threads' caches: one in each thread's own memory, used without a lock.
+/* The threads' caches: each is in its thread's own memory, and is used without a lock.
  *
- * Does what upstream's tsd_exclusive.h does, knowing that the key's destructor is the last to run (glue/thread.h). So
- * it need not wait for the last round to give the cache back; whatever other destructors do after it goes to the
- * shared cache. And a thread that only frees can have a cache of its own: upstream sends it to the shared one, in
- * case that its first free comes after the last destructor, which musl does not do. */
+ * It does what upstream's tsd_exclusive.h does, but relies on the key's destructor being the last to run (glue/thread.h).
+ * So it need not wait for the last round to return the cache, and blocks of destructors that run after it go to the
+ * shared cache. A thread that only frees can have a cache of its own, too. Upstream sends it to the shared one, in case
+ * its first free comes after the last destructor, which does not happen in musl. */
 #ifndef GRAFT_SCUDO_REGISTRY_H
 #define GRAFT_SCUDO_REGISTRY_H
 
@@ -45,7 +45,7 @@ public:
 		return &Shared;
 	}
 
-	/* Sends every thread to the shared cache, and there to wait. */
+	/* Directs every thread to the shared cache, where it has to wait. */
 	void disable()
 	{
 		Mutex.lock();
@@ -73,8 +73,8 @@ public:
 private:
 	enum class Stage : u8 { Unknown, Live, Ended };
 
-	/* Without a key, which a program that starts threads always has unless it took all of them before its first
-	 * malloc(), nobody would give a thread's cache back. */
+	/* Without a key, a thread's cache would never be returned. A program that starts threads has a key, unless it took
+	 * all keys before its first malloc(). */
 	NOINLINE void initThread(Allocator *Instance)
 	{
 		initOnceMaybe(Instance);

@@ -1,11 +1,11 @@
-/* Upstream's allocator without what only Android uses of it: hooks that a program may define, and a depot of stack
- * traces that takes 4 MiB and is filled by a function of Android's C library. */
+/* Upstream's allocator without two parts for Android only: hooks that a program may define, and a depot of stack traces
+ * that takes 4 MiB and is filled by a function of Android's C library. */
 #ifndef GRAFT_SCUDO_UPSTREAM_H
 #define GRAFT_SCUDO_UPSTREAM_H
 
 #include "internal_defs.h"
 
-/* Declared under other names, and absent under their own: a weak reference would let any program's symbol in. */
+/* Declared under other names, and missing under their own: a weak reference would accept any symbol of the program. */
 #define __scudo_allocate_hook scudo_declared_allocate_hook
 #define __scudo_deallocate_hook scudo_declared_deallocate_hook
 #include "scudo/interface.h"

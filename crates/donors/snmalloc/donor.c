@@ -1,4 +1,4 @@
-/* snmalloc as a donor. Its headers are compiled in heap.cc, in C++; here are the note, the options, the end of threads and
+/* snmalloc as a donor. heap.cc compiles its headers, in C++; this file has the note, the options, the end of threads and
  * the family. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Upstream fixes its configuration when it is compiled; these are the decisions that platform.h takes as it runs. With
- * checks, memory of a thread and memory of all are kept apart in another way, which has no such switch as thread_cache. */
+/* Upstream fixes its configuration when it is compiled. These are the decisions that platform.h makes at run time. With
+ * checks, a thread's memory and shared memory are separated in another way, which has no switch like thread_cache. */
 #ifdef SNMALLOC_CHECK_CLIENT
 #define DONOR_OPTIONS_WITHOUT_CHECKS(X)
 #else
@@ -55,7 +55,7 @@ int64_t donor_thread_cache(void)
 #endif
 }
 
-/* The key whose destructor ends a thread's allocator: made before there are threads, and only where there can be some. */
+/* The key whose destructor ends a thread's allocator. It is made before there are threads, and only if there can be some. */
 static pthread_key_t donor_key;
 static bool donor_has_key;
 
@@ -65,7 +65,7 @@ static void donor_end_thread(void *value)
 	heap_end_thread();
 }
 
-/* A thread's first call of the heap. The destructor is called for a value that is not null; which one does not matter. */
+/* Runs at a thread's first call of the heap. The destructor runs for any value that is not null. */
 void donor_begin_thread(void)
 {
 	if (donor_has_key)
@@ -109,9 +109,9 @@ static void donor_start(void)
 	heap_free(heap_malloc(1));
 }
 
-/* Allocators of threads that the child does not have stay theirs: their blocks can be used and freed in the child, their
- * free space is not used again. Nothing is left to mend: whatever another thread might have held or half linked is
- * behind the gate (heap.cc). */
+/* Allocators of threads that the child does not have remain those threads' allocators: the child can use and free their
+ * blocks, but their free space is not used again. Nothing needs repair: all that another thread might have held or half
+ * linked is behind the gate (heap.cc). */
 static void donor_fork_child(void)
 {
 }

@@ -1,13 +1,13 @@
-/* snmalloc's headers as they are, with three classes of theirs replaced: the platform layer (platform.h), what keeps forks
- * out of critical sections, and the allocator of a thread; and a configuration of our own. */
+/* snmalloc's headers unchanged, with three of their classes replaced: the platform layer (platform.h), the class that
+ * keeps forks out of critical sections, and the allocator of a thread; and with a configuration for grafts. */
 
-/* aba.h insists on 16-byte compare-and-swap for a template that nothing uses; the baseline of x86-64 has no such
+/* aba.h requires 16-byte compare-and-swap for a template that is never used. The baseline of x86-64 has no such
  * instruction, and the object contains none. */
 #if defined(__x86_64__) && !defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16)
 #define __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16 1
 #endif
 
-/* A page map at a random place within 1.25 TiB has none where the address space has 39 bits, or is an emulator's; see
+/* A page map at a random place within 1.25 TiB does not fit into an address space of 39 bits or an emulator's; see
  * platform.h. */
 #if !defined(__x86_64__) && defined(SNMALLOC_CHECK_CLIENT)
 #define SNMALLOC_CHECK_CLIENT_MITIGATIONS full_checks - random_pagemap
@@ -17,8 +17,8 @@
 
 #include "snmalloc/ds_core/defines.h"
 
-/* What upstream ends with an illegal instruction says why, and ends with SIGABRT. `str` is the parameter of the only
- * function that uses this: check_client_impl in mitigations.h. */
+/* Where upstream ends the program with an illegal instruction, this prints the reason and ends it with SIGABRT. `str` is
+ * the parameter of the only function that uses this: check_client_impl in mitigations.h. */
 [[noreturn]] static void platform_fail(const char *message);
 #undef SNMALLOC_FAST_FAIL
 #define SNMALLOC_FAST_FAIL() platform_fail(str)
@@ -31,7 +31,7 @@
 #include "platform.h"
 #define SNMALLOC_MEMORY_PROVIDER PALGraft
 
-/* Every lock of snmalloc's is held inside a PreventFork: that is the fork gate. Nothing of libc is called in there but
+/* snmalloc holds each of its locks inside a PreventFork, which is the fork gate here. The only calls of libc in there are
  * mmap, munmap, mprotect, madvise and futex. */
 #define PreventFork UpstreamPreventFork
 #include "snmalloc/ds_aal/prevent_fork.h"
@@ -56,9 +56,9 @@ public:
 
 #include "snmalloc/pal/pal.h"
 
-/* A thread that sends blocks back to their allocator first exchanges the queue's end, then links the old end to its
- * blocks. A fork between the two leaves a queue with a gap in the child, and an allocator that is ended or taken up there
- * waits for the link forever (drain_and_reset). So both happen behind the gate. */
+/* A thread that returns blocks to their allocator first exchanges the queue's end, then links the old end to its blocks.
+ * A fork between the two steps leaves a gap in the child's queue, and an allocator that ends or is reused there waits for
+ * the link forever (drain_and_reset). So both steps are behind the gate. */
 #include "snmalloc/mem/metadata.h"
 #define FreeListMPSCQ UpstreamMPSCQ
 #include "snmalloc/mem/freelist_queue.h"
@@ -82,8 +82,8 @@ struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
 
 namespace snmalloc
 {
-/* Upstream's configuration. With checks it also looks at pointers that come out of free lists, before it follows them: what
- * a write past the end of a block left there is no block's address, and would end the program without a word. */
+/* Upstream's configuration. With checks, it also checks pointers from free lists before it follows them: a write past the
+ * end of a block may have left a value there that is no block's address, and the program would end without a message. */
 class Config final : public CommonConfig
 {
 	using Standard = StandardConfigClientMeta<NoClientMetaDataProvider>;
@@ -107,7 +107,7 @@ public:
 		return Standard::is_initialised();
 	}
 
-	/* What the program frees is a pointer to void; upstream has checks of its own for that, and messages. */
+	/* The program frees a pointer to void; upstream has its own checks and messages for that. */
 	template<typename T, SNMALLOC_CONCEPT(capptr::IsBound) B>
 		requires(mitigations(freelist_forward_edge))
 	static SNMALLOC_FAST_PATH auto capptr_domesticate(LocalState *, CapPtr<T, B> p)
@@ -132,18 +132,18 @@ private:
 
 using Alloc = Allocator<Config>;
 
-/* The allocator of a thread. Upstream's class of this name ends the program when there is no memory for an allocator, gives
- * the main thread's up at exit, and makes its key in a place where libc's lock on keys must not be taken. (The name is that
- * of a friend of Allocator's.) */
+/* The allocator of a thread. Upstream's class of this name ends the program if there is no memory for an allocator, gives
+ * up the main thread's at exit, and makes its key at a point where libc's lock on keys must not be taken. (The name is
+ * that of a friend of Allocator's.) */
 class ThreadAlloc
 {
-	/* Stands for "none yet": has nothing, gives nothing, so that every operation comes to its slow path. */
+	/* Stands for "none yet": it is empty, so every operation takes its slow path. */
 	SNMALLOC_REQUIRE_CONSTINIT static const inline Alloc none{true};
 	SNMALLOC_REQUIRE_CONSTINIT static inline thread_local Alloc *own{const_cast<Alloc *>(&none)};
-	/* How often this thread gave an allocator up. */
+	/* The number of allocators that this thread has given up. */
 	static inline thread_local size_t ends{0};
 
-	/* Allocators that no thread has; the first that comes back is the first to go, while it is in the cache. */
+	/* Allocators without a thread. The one that came back last is reused first, while it is in the cache. */
 	static inline FlagWord lock{};
 	static inline capptr::Alloc<Alloc> idle{nullptr};
 
@@ -182,14 +182,14 @@ class ThreadAlloc
 		return taken ? taken : make();
 	}
 
-	/* The first operation of a thread, or one after its end: then the allocator goes back at once. What an operation leaves
-	 * in it is flushed, but not every time: a thread may free a great many blocks after its end. */
+	/* The first operation of a thread, or one after its end. After the end, the allocator goes back at once. Blocks left
+	 * in it are flushed, but not every time: a thread may free a great many blocks after its end. */
 	template<typename Result, typename Restart, typename... Args>
 	SNMALLOC_SLOW_PATH static Result begin(Restart restart, Args... args)
 	{
 		Alloc *taken = take();
 		if (!taken) {
-			/* A block that cannot be freed for want of memory is lost. */
+			/* A block that cannot be freed for lack of memory is lost. */
 			if constexpr (stl::is_same_v<Result, void>)
 				return;
 			else
@@ -243,7 +243,7 @@ public:
 	};
 };
 
-/* What becomes of a block: upstream's, but that zeros for a large one are the kernel's to make. */
+/* What happens to a block's memory: as in upstream, except that the kernel makes the zeros of a large block. */
 struct Zeroed {
 	static void *success(void *block, size_t size, bool = false)
 	{
@@ -258,9 +258,9 @@ struct Zeroed {
 	}
 };
 
-/* From here on, the kernel is asked whether it would promise that much. The address space that upstream reserves is twice
- * the next power of two, and is not promised: without the question, a request that is far beyond the machine's memory
- * would succeed, and have an entry in the page map written for every 16 KiB. */
+/* From here on, the kernel is asked whether it could provide that much. The address space that upstream reserves is twice
+ * the next power of two, and the kernel promises no memory for it. Without this question, a request far beyond the
+ * machine's memory would succeed, and write an entry of the page map for every 16 KiB. */
 static constexpr size_t GREAT = size_t{1} << (bits::BITS == 64 ? 30 : 28);
 
 static SNMALLOC_SLOW_PATH bool is_promised(size_t n)
@@ -301,7 +301,7 @@ void *heap_zalloc(size_t n)
 	return allocate<Zeroed>(n);
 }
 
-/* In place as long as the block is of the size class that the request has. */
+/* Stays in place if the block has the size class of the request. */
 void *heap_realloc(void *block, size_t n)
 {
 	if (!block)
@@ -312,7 +312,7 @@ void *heap_realloc(void *block, size_t n)
 	int kept = errno;
 	void *moved = allocate<Uninit>(n);
 	if (SNMALLOC_UNLIKELY(!moved)) {
-		/* A block that only shrinks is large enough as it is. */
+		/* A block that only shrinks stays large enough. */
 		if (n > before)
 			return nullptr;
 		errno = kept;
@@ -323,7 +323,7 @@ void *heap_realloc(void *block, size_t n)
 	return moved;
 }
 
-/* A size that is a multiple of the alignment is aligned to it; powers of two have classes of their own. */
+/* A size that is a multiple of the alignment is aligned to it; powers of two have their own classes. */
 void *heap_aligned(size_t alignment, size_t n)
 {
 	return allocate<Uninit>(aligned_size(alignment, n));

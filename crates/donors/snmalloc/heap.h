@@ -1,4 +1,4 @@
-/* What donor.c and heap.cc have to say to each other. */
+/* The interface between donor.c and heap.cc. */
 #ifndef SNMALLOC_HEAP_H
 #define SNMALLOC_HEAP_H
 
@@ -6,17 +6,17 @@
 
 #include "apart.h"
 
-/* The heap, for the glue: as the functions of glue/family.h ask for. */
+/* The heap's functions for the glue, as glue/family.h needs them. */
 GRAFT_APART void *heap_malloc(size_t n);
 GRAFT_APART void *heap_zalloc(size_t n);
 GRAFT_APART void *heap_realloc(void *block, size_t n);
 GRAFT_APART void *heap_aligned(size_t alignment, size_t n);
 GRAFT_APART void heap_free(void *block);
 GRAFT_APART size_t heap_usable(const void *block);
-/* Gives up what this thread's allocator holds; the last thing that a thread does. */
+/* Gives up this thread's allocator; the last action of a thread. */
 GRAFT_APART void heap_end_thread(void);
 
-/* The glue, for the heap. */
+/* The glue's functions for the heap. */
 GRAFT_APART void donor_begin_thread(void);
 GRAFT_APART int64_t donor_purge_delay(void);
 GRAFT_APART int64_t donor_purge_decommits(void);

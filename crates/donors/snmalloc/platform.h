@@ -1,6 +1,6 @@
-/* snmalloc's platform layer over the glue: system calls that leave the program's errno alone and are counted, messages by
- * plain write, no clock, no stdio, no libc lock. Beyond what upstream's does, it works where the address space is short
- * (see `reserve`) and looks at what the kernel answers. Included by heap.cc, once, before upstream's pal.h. */
+/* snmalloc's platform layer, made of the glue's functions: system calls that leave the program's errno alone and are
+ * counted, messages by plain write, no clock, no stdio, no lock of libc's. Beyond upstream's, it works with a small
+ * address space (see `reserve`) and checks the kernel's results. heap.cc includes it once, before upstream's pal.h. */
 #ifndef SNMALLOC_PLATFORM_H
 #define SNMALLOC_PLATFORM_H
 
@@ -20,7 +20,7 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-/* Says what is wrong with the program, or the heap, and ends it: SIGABRT. */
+/* Prints the fault of the program or the heap, and ends the program with SIGABRT. */
 [[noreturn]] __attribute__((noinline, cold)) static void platform_fail(const char *message)
 {
 	static const char name[] = "allograft: snmalloc: ";
@@ -40,28 +40,28 @@ namespace snmalloc
 {
 class PALGraft
 {
-	/* How the page map is held: an array with an entry for each 16 KiB of the address space, 256 GiB with 48 bits, of which
-	 * little is ever touched. */
+	/* The kinds of page map. The map is an array with an entry for each 16 KiB of the address space: 256 GiB for 48 bits,
+	 * of which little is ever touched. */
 	enum class PageMap {
 		none,
 		/* One mapping, readable and writable. */
 		whole,
-		/* One mapping without access; pieces get it when they are used. Where memory is promised strictly
-		 * (vm.overcommit_memory=2), only such a mapping costs nothing. */
+		/* One mapping without access; pieces get access when they are used. If the kernel promises memory strictly
+		 * (vm.overcommit_memory=2), only such a mapping is free. */
 		guarded,
-		/* A place in the address space where nothing is mapped, and pieces of it that are. Needs no more address space than
-		 * is used: for RLIMIT_AS, and for machines with fewer bits. */
+		/* An unmapped part of the address space, of which pieces are mapped. It takes no more address space than is used:
+		 * for RLIMIT_AS, and for machines with fewer bits. */
 		pieces,
 	};
 	static inline PageMap page_map = PageMap::none;
 	static inline uintptr_t page_map_start, page_map_end;
 
-	/* The pieces that are mapped. 256 KiB of map stand for 256 MiB of address space; all of them for 256 GiB. */
+	/* The mapped pieces. 256 KiB of map stand for 256 MiB of address space; all of them together for 256 GiB. */
 	static constexpr size_t PIECE = 256 << 10, PIECES = 1024;
 	static inline uint32_t mapped_pieces[PIECES];
 	static inline size_t mapped_piece_count;
 
-	/* Address space taken at once, and handed out in order. */
+	/* Address space that is reserved at once and handed out in order. */
 	static inline char *arena, *arena_end;
 
 	struct KeptErrno {
@@ -79,11 +79,11 @@ class PALGraft
 		return mapping == MAP_FAILED ? nullptr : mapping;
 	}
 
-	/* The page map is not counted as mapped memory: it would hide everything else. */
+	/* The page map does not count as mapped memory, since it would hide all other figures. */
 	static void *reserve_page_map(size_t size)
 	{
-		/* An emulator may keep account of every page of a mapping (qemu-user 7.2 seems to): 256 GiB of them take it
-		 * minutes. Emulated are mostly programs for other machines than x86-64. */
+		/* An emulator may keep a record of every page of a mapping (qemu-user 7.2 seems to), which takes minutes for 256
+		 * GiB. Emulated programs are mostly for other architectures than x86-64. */
 #ifdef __x86_64__
 		constexpr bool at_once = true;
 #else
@@ -98,8 +98,8 @@ class PALGraft
 			page_map = PageMap::guarded;
 		}
 		if (!start) {
-			/* Half way up to the stack, far from everything that the kernel places: mappings grow down from the stack or up
-			 * from a third of the way, programs lie at the bottom or at two thirds. Should something be there after
+			/* A place half way up to the stack, far from all that the kernel places: mappings grow down from the stack or
+			 * up from a third of the way, and programs are at the bottom or at two thirds. If something is there after
 			 * all, mapping the piece fails, and so does the request for memory. */
 			uintptr_t here = reinterpret_cast<uintptr_t>(&start);
 			start = reinterpret_cast<void *>(here / 2 & ~((uintptr_t{1} << 30) - 1));
@@ -107,8 +107,8 @@ class PALGraft
 		}
 		page_map_start = reinterpret_cast<uintptr_t>(start);
 		page_map_end = page_map_start + size;
-		/* Where there are few bits, the end would lie among the blocks: none is above twice the stack's address, and each
-		 * 16 KiB have 16 bytes. */
+		/* With few bits, the map's end would lie among the blocks. No block is above twice the stack's address, and each
+		 * 16 KiB have 16 bytes of map. */
 		uintptr_t used = reinterpret_cast<uintptr_t>(&start) / 512 + PIECE;
 		if (!at_once && used < size)
 			page_map_end = page_map_start + used;
@@ -124,7 +124,7 @@ class PALGraft
 		return false;
 	}
 
-	/* Called with upstream's lock on all address space held, or before there are threads. */
+	/* Called with upstream's lock on all address space, or before there are threads. */
 	static bool map_pieces(uintptr_t from, uintptr_t to)
 	{
 		uintptr_t first = page_map_start & ~(PIECE - 1);
@@ -137,7 +137,7 @@ class PALGraft
 			void *place = reinterpret_cast<void *>(at);
 			void *mapping = map(place, PIECE, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
 			if (mapping && mapping != place) {
-				/* A kernel before 4.17 takes the place for a wish. */
+				/* A kernel before 4.17 treats the address as a hint. */
 				KeptErrno kept;
 				munmap(mapping, PIECE);
 				mapping = nullptr;
@@ -155,7 +155,7 @@ class PALGraft
 		return at >= page_map_start && at < page_map_end;
 	}
 
-	/* Blocks are mapped without access when upstream asks for that, or the kernel promised no more. */
+	/* Blocks are mapped without access if upstream requests that, or if the kernel refuses to promise more. */
 	static inline bool guarded_blocks = mitigations(pal_enforce_access);
 
 	static void *map_blocks(size_t size)
@@ -185,7 +185,7 @@ class PALGraft
 		return round_down(at + page_size - 1);
 	}
 
-	/* Whole pages around the range: access to a part means access to its page. */
+	/* Changes the whole pages around the range: access to a part of a page means access to all of it. */
 	static bool give_access(void *start, size_t size, int protection)
 	{
 		uintptr_t from = round_down(reinterpret_cast<uintptr_t>(start));
@@ -194,9 +194,9 @@ class PALGraft
 	}
 
 public:
-	/* No clock: upstream looks at it for timers, which nothing uses. */
+	/* No clock: upstream needs it only for timers, which are not used. */
 	static constexpr uint64_t pal_features = LazyCommit | Entropy | CoreDump | WaitOnAddress;
-	/* The greatest that the kernel may have. Where pages are smaller, this is a multiple. */
+	/* The greatest page size of the kernels. If pages are smaller, this is a multiple. */
 #ifdef __aarch64__
 	static constexpr size_t page_size = 0x10000;
 #else
@@ -214,7 +214,7 @@ public:
 		graft_apart_write(text, strlen(text));
 	}
 
-	/* Whether there is room for the page map's first pieces; upstream ends the program when there is not. */
+	/* Whether there is room for the page map's first pieces; upstream would end the program if not. */
 	static bool has_room() noexcept
 	{
 		void *room = map(nullptr, 4 * PIECE, PROT_READ | PROT_WRITE, 0);
@@ -225,8 +225,8 @@ public:
 		return true;
 	}
 
-	/* Address space. The first that upstream asks for is the page map's: it always gets a place. Everything after that is
-	 * asked for with upstream's lock held. */
+	/* Reserves address space. Upstream's first request is for the page map, which always gets a place. All later requests
+	 * are made with upstream's lock held. */
 	static void *reserve(size_t size) noexcept
 	{
 		if (page_map == PageMap::none)
@@ -262,7 +262,7 @@ public:
 		return true;
 	}
 
-	/* Whether a place in the page map can be read. */
+	/* Whether an entry of the page map can be read. */
 	static bool is_readable(const void *place)
 	{
 		if (page_map != PageMap::pieces)
@@ -270,7 +270,8 @@ public:
 		return is_mapped(static_cast<uint32_t>((reinterpret_cast<uintptr_t>(place) - (page_map_start & ~(PIECE - 1))) / PIECE));
 	}
 
-	/* Only the page map's own: what is freed without being ours finds an entry that says so. */
+	/* Called for the page map only: a foreign block that is freed must find a readable entry, which says that it is
+	 * foreign. */
 	static bool notify_using_readonly(void *start, size_t size) noexcept
 	{
 		return page_map != PageMap::guarded || give_access(start, size, PROT_READ);
@@ -284,7 +285,7 @@ public:
 			return;
 		void *pages = reinterpret_cast<void *>(from);
 		if (donor_purge_delay() == 0) {
-			/* MADV_FREE is there since Linux 4.5. */
+			/* Linux has MADV_FREE since 4.5. */
 			if (donor_purge_decommits() || graft_apart_madvise(pages, to - from, MADV_FREE))
 				graft_apart_madvise(pages, to - from, MADV_DONTNEED);
 		}
@@ -302,7 +303,7 @@ public:
 		graft_apart_madvise(start, size, MADV_DONTDUMP);
 	}
 
-	/* Pages that the kernel takes away come back as zeros. Not those that are locked in memory: those it refuses. */
+	/* Pages that the kernel takes away come back as zeros. It refuses pages that are locked in memory. */
 	template<bool page_aligned = false>
 	static void zero(void *start, size_t size) noexcept
 	{
@@ -313,8 +314,8 @@ public:
 			memset(start, 0, size);
 	}
 
-	/* Keys of free lists and places of guard pages. A kernel that has no randomness yet, or a filter that forbids to ask,
-	 * leaves what it gave the program at its start. */
+	/* Makes keys of free lists and places of guard pages. If the kernel has no randomness yet, or a filter forbids the
+	 * call, uses the random bytes that the kernel gave the program at its start. */
 	static uint64_t get_entropy64() noexcept
 	{
 		KeptErrno kept;
@@ -326,7 +327,7 @@ public:
 		const void *given = reinterpret_cast<const void *>(getauxval(AT_RANDOM));
 		if (given)
 			memcpy(&random, given, sizeof random);
-		/* The finisher of splitmix64, so that no two calls give related numbers. */
+		/* The finisher of splitmix64, so that successive calls give unrelated numbers. */
 		random += (count.fetch_add(1) + 1) * 0x9e3779b97f4a7c15u;
 		random = (random ^ random >> 30) * 0xbf58476d1ce4e5b9u;
 		random = (random ^ random >> 27) * 0x94d049bb133111ebu;

@@ -1,4 +1,4 @@
-//! What every allocator's object has to be, whoever adds it.
+//! Rules for every allocator's object and recipe.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ fn every_shared_object_unpacks_and_takes_the_objects_options() {
     assert!(found >= 10, "{found}");
 }
 
-/// The folders of donors, and their recipes.
+/// Returns the folders of donors, and their recipes.
 fn recipes() -> Vec<(PathBuf, toml::Table)> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path());
@@ -69,7 +69,7 @@ fn recipes() -> Vec<(PathBuf, toml::Table)> {
     folders.filter_map(read).collect()
 }
 
-/// Whoever adds a donor finds every key explained.
+/// The page on adding a donor must explain every key.
 #[test]
 fn the_page_on_donors_knows_every_key_of_a_recipe() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contributing/donor.md");
@@ -84,8 +84,8 @@ fn the_page_on_donors_knows_every_key_of_a_recipe() {
     assert!(!page.contains("shared = true"), "it is a list of architectures");
 }
 
-/// A version as `git describe` gives it names a commit. What the build stops by when the package's sources are others
-/// has to name it too: upstream's own files say the same release at many commits.
+/// A version in the form of `git describe` names a commit. The text that the build checks in the package's sources must
+/// name it too, since upstream's own files state the same release at many commits.
 #[test]
 fn a_commit_in_a_version_is_what_the_build_checks() {
     let mut commits = 0;

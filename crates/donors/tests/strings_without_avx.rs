@@ -1,19 +1,18 @@
-//! On a processor without AVX the string functions have to run: nothing of it may stand before the branch on the
-//! choice.
+//! The string functions must run on a processor without AVX: no AVX instruction may precede the branch on the choice.
 //!
 //! The public functions are compiled for AVX2 and begin with a branch to their base versions, since that costs less
-//! than a jump the other way round. Nothing but looking at the instructions shows that the compiler keeps to it.
+//! than a jump the other way round. Only a look at the instructions shows whether the compiler keeps this order.
 
 use format::Arch;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use object::{Object, ObjectSection, ObjectSymbol};
 
-/// Which instructions of a function are looked at.
+/// The instructions of a function that are checked.
 #[derive(Clone, Copy, PartialEq)]
 enum Extent {
     /// All.
     Whole,
-    /// Those before its first conditional branch, which has to be there.
+    /// Those before its first conditional branch, which must exist.
     BeforeTheChoice,
 }
 
@@ -37,7 +36,7 @@ fn base_paths_hold_no_avx() {
             Extent::BeforeTheChoice => chosen += 1,
         }
     }
-    // Both kinds were met: the test would see nothing if names or the way of choosing changed.
+    // Both kinds occur: if names or the way of choosing changed, the test would check nothing.
     assert!(base >= 10 && chosen >= 20, "{base} base functions and {chosen} public ones were looked at");
 }
 
@@ -60,7 +59,7 @@ fn check(name: &str, code: &[u8], extent: Extent) {
         );
         match instruction.flow_control() {
             FlowControl::ConditionalBranch if extent == Extent::BeforeTheChoice => return,
-            // A tail that is another function, as of a name that jumps to the one which chooses.
+            // A tail call of another function, for example by a name that jumps to the choosing one.
             FlowControl::UnconditionalBranch if extent == Extent::BeforeTheChoice => return,
             _ => {}
         }

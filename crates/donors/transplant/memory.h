@@ -1,4 +1,5 @@
-/* What a donor calls of string.h. Compiled without builtins, or the compiler would make each a call of itself. */
+/* The functions of string.h that a donor calls. Compiled without builtins; otherwise the compiler would make each a call
+ * of itself. */
 #ifndef TRANSPLANT_MEMORY_H
 #define TRANSPLANT_MEMORY_H
 

@@ -1,5 +1,5 @@
-/* What the graft fills in: crates/transplant/src/layout.rs writes this block, and finds it by its symbol. Addresses are
- * relative to the blob's first byte, whatever the program's base is. */
+/* The parameters of a graft: crates/transplant/src/layout.rs writes this block, which it finds by its symbol. Addresses
+ * are relative to the blob's first byte, whatever the program's base is. */
 #ifndef TRANSPLANT_PARAMETERS_H
 #define TRANSPLANT_PARAMETERS_H
 
@@ -9,16 +9,16 @@
 
 struct transplant_parameters {
 	uint64_t magic, format;
-	uint64_t entry;                          /* the program's own */
+	uint64_t entry;                          /* the program's own entry point */
 	uint64_t headers;                        /* the program headers in memory */
 	uint64_t relocations, relocation_count;  /* struct transplant_relocation */
 	uint64_t sealed[2], sealed_size[2];      /* read-only once it is relocated; size 0: nothing */
-	int64_t errno_offset;                    /* of the program's errno, from the thread pointer */
-	uint64_t key_destructors;                /* musl's __pthread_tsd_run_dtors; 0: no thread ends */
-	uint64_t main;                           /* the program's */
+	int64_t errno_offset;                    /* the program's errno, relative to the thread pointer */
+	uint64_t key_destructors;                /* musl's __pthread_tsd_run_dtors; 0: threads never end */
+	uint64_t main;                           /* the program's main */
 	uint64_t self_test;                      /* not 0: the self-test runs in place of the program */
 	uint64_t tls_image, tls_file_size, tls_size, tls_alignment;
-	uint64_t start_main;                     /* musl's __libc_start_main, where the donor's is called for it; 0: it is not */
+	uint64_t start_main;                     /* musl's __libc_start_main, if the donor's replaces it; else 0 */
 	uint64_t calls[TRANSPLANT_CALLS];        /* the program's entry points, for the self-test; 0: it has none */
 };
 
@@ -31,8 +31,8 @@ enum {
 	call_fork_hook, call_errno_location, call_memalign,
 };
 
-/* Which entry points of the program were redirected: the distance of each from its own place, and what it is (docs/note.md). 0
- * where there is none. */
+/* The redirected entry points of the program: the distance of each from its own place, and its kind (docs/note.md). 0 if
+ * unused. */
 #ifdef TRANSPLANT_STRINGS
 #define TRANSPLANT_ENTRIES 64
 #else
@@ -50,7 +50,7 @@ struct transplant_entries {
 	struct transplant_entry entries[TRANSPLANT_ENTRIES];
 };
 
-/* The numbers of string functions there; those of the family come before. */
+/* The numbers of string functions there; those of the family come first. */
 enum {
 	string_memcpy = 16, string_memmove, string_memset, string_memcmp, string_bcmp, string_memchr, string_memrchr,
 	string_strlen, string_strnlen, string_strchr, string_strchrnul, string_strrchr, string_strcmp, string_strncmp,

@@ -1,8 +1,8 @@
-/* What a donor needs of a libc, for a donor that is put into a program which has been linked already.
+/* The parts of a libc that a donor needs in a program that has been linked already.
  *
- * The donor's object is the same that goes into a libc.a. Here it is linked with system calls of its own and a start
- * routine, to a blob that refers to nothing outside itself. The program's entry points jump to the functions at the end.
- * docs/executables.md says how all of it fits together. */
+ * The donor's object is the same as in a libc.a. Here it is linked with its own system calls and its own start routine,
+ * to a blob that refers to nothing outside itself. The program's entry points jump to the functions at the end of this
+ * file. docs/executables.md explains how these parts fit together. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
@@ -26,14 +26,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* With string functions of its own, the blob has all of that from them, or on aarch64 all but memcpy and memset. */
+/* With string functions in the blob, all of that comes from them, or on aarch64 all but memcpy and memset. */
 #if !defined(TRANSPLANT_STRINGS) || defined(__aarch64__)
 #include "memory.h"
 #endif
 #include "parameters.h"
 #include "system.h"
 
-/* Found by its symbol. Hidden, so that nothing goes through a table that is not relocated yet. */
+/* Found by its symbol. Hidden, so that no access goes through a table that is not relocated yet. */
 #define ENTRY __attribute__((used, visibility("hidden")))
 
 extern HIDDEN char transplant_base[], transplant_sealed_end[];
@@ -42,14 +42,14 @@ extern HIDDEN void (*transplant_init_start[])(void), (*transplant_init_end[])(vo
 extern HIDDEN void (*transplant_early_start[])(void), (*transplant_early_end[])(void);
 #endif
 
-/* Written by the graft and by the kernel's loader only: volatile, or the compiler would build the zeros in. */
+/* Only the graft and the kernel's loader write this. It is volatile, or the compiler would build the zeros in. */
 ENTRY volatile struct transplant_parameters transplant_parameters
 	__attribute__((section(".data.transplant"), aligned(16))) = {
 	.magic = TRANSPLANT_MAGIC, .format = TRANSPLANT_FORMAT,
 };
 
-/* Which entry points of the program were redirected: the distance of each from its own place, and what it is; docs/note.md
- * has the numbers. 0 where there is none. */
+/* The redirected entry points of the program: the distance of each from its own place, and its kind; docs/note.md has the
+ * numbers. 0 if unused. */
 ENTRY const volatile struct transplant_entries transplant_entries __attribute__((section(".note.allograft.entries"), aligned(4))) = {
 	sizeof "allograft", sizeof(struct transplant_entry[TRANSPLANT_ENTRIES]), 4, "allograft", {{0, 0}},
 };
@@ -62,7 +62,7 @@ HIDDEN int *__errno_location(void)
 	return (int *)((char *)__builtin_thread_pointer() + transplant_parameters.errno_offset);
 }
 
-/* What mimalloc reads its variables with: decimal, or what a base of 10 takes of it. */
+/* mimalloc reads its variables with this: a decimal number, or the part of the text that is one. */
 HIDDEN long strtol(const char *text, char **end, int base)
 {
 	const char *at = text;
@@ -84,7 +84,7 @@ HIDDEN long strtol(const char *text, char **end, int base)
 	return negative ? -(long)value : (long)value;
 }
 
-/* The system. */
+/* System calls. */
 
 HIDDEN long syscall(long number, ...)
 {
@@ -103,7 +103,7 @@ HIDDEN void *mmap(void *address, size_t length, int protection, int flags, int f
 		return MAP_FAILED;
 	}
 	long mapping = kernel(SYS_mmap, (long)address, (long)length, protection, flags, fd, offset);
-	/* As musl's: the kernel says EPERM where it has no address left to give (src/mman/mmap.c). */
+	/* As in musl: the kernel returns EPERM if it has no address left (src/mman/mmap.c). */
 	if (mapping == -EPERM && !address && (flags & MAP_ANONYMOUS) && !(flags & MAP_FIXED))
 		mapping = -ENOMEM;
 	return (void *)answered(mapping);
@@ -139,7 +139,7 @@ HIDDEN int clock_gettime(clockid_t clock, struct timespec *time)
 }
 
 #if !defined(SYS_open)
-/* Where the kernel has these only in newer forms, mimalloc asks libc for them. */
+/* mimalloc calls libc for these on architectures whose kernels have only newer forms. */
 
 HIDDEN int open(const char *path, int flags, ...)
 {
@@ -162,7 +162,7 @@ HIDDEN int access(const char *path, int mode)
 }
 #endif
 
-/* mimalloc compares with these and nothing else: they have to be two places. */
+/* mimalloc only compares with these, so they must be two different addresses. */
 #undef stdout
 #undef stderr
 static char streams[2];
@@ -192,7 +192,7 @@ HIDDEN int sysinfo(struct sysinfo *info)
 	return (int)answered(kernel(SYS_sysinfo, (long)info, 0, 0, 0, 0, 0));
 }
 
-/* A bare call, so that the program's errno keeps what it has when a key is not in the vector. */
+/* A bare call, so that the program's errno is unchanged if a key is not in the vector. */
 HIDDEN unsigned long getauxval(unsigned long key)
 {
 	for (const Elf64_auxv_t *entry = vector; entry && entry->a_type; entry++) {
@@ -209,7 +209,7 @@ HIDDEN long sysconf(int name)
 
 HIDDEN _Noreturn void abort(void)
 {
-	/* Numbers and layouts of the kernel's own (asm-generic/signal.h): handler, flags, restorer, mask. */
+	/* The kernel's own numbers and layouts (asm-generic/signal.h): handler, flags, restorer, mask. */
 	unsigned long standard[4] = {0}, mask = 1ul << (SIGABRT - 1);
 	long process = kernel(SYS_getpid, 0, 0, 0, 0, 0, 0), thread = kernel(SYS_gettid, 0, 0, 0, 0, 0, 0);
 	kernel(SYS_tgkill, process, thread, SIGABRT, 0, 0, 0);
@@ -220,7 +220,7 @@ HIDDEN _Noreturn void abort(void)
 		__builtin_trap();
 }
 
-/* Mutexes: the first word is 0 free, 1 held, 2 held and waited for. The donor's are never shared with other code. */
+/* Mutexes: the first word is 0 free, 1 held, 2 held and waited for. No other code uses the donor's mutexes. */
 
 static _Atomic int *word_of(pthread_mutex_t *mutex)
 {
@@ -262,7 +262,7 @@ HIDDEN int pthread_mutex_destroy(pthread_mutex_t *mutex)
 	return 0;
 }
 
-/* The end of threads. One key is all that a donor takes; its destructor runs after all of the program's. */
+/* The end of threads. A donor takes one key only; its destructor runs after all of the program's. */
 
 static void (*destructor)(void *);
 static __thread void *value;
@@ -289,7 +289,7 @@ HIDDEN int pthread_setspecific(pthread_key_t key, const void *wanted)
 	return 0;
 }
 
-/* The donor asks only whether there is one. */
+/* The donor asks only whether such a function exists. */
 HIDDEN int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*run)(void *),
                           void *restrict argument)
 {
@@ -298,24 +298,24 @@ HIDDEN int pthread_create(pthread_t *restrict thread, const pthread_attr_t *rest
 }
 
 #if defined(__x86_64__)
-/* A thread that was cancelled asynchronously may get to its end on a stack that is aligned to 8 only. */
+/* A thread that is cancelled asynchronously may reach its end on a stack that is aligned to 8 bytes only. */
 #define REALIGN __attribute__((force_align_arg_pointer))
 #else
 #define REALIGN
 #endif
 
-/* In place of musl's call of __pthread_tsd_run_dtors in pthread_exit. */
+/* Replaces musl's call of __pthread_tsd_run_dtors in pthread_exit. */
 ENTRY REALIGN void transplant_thread_exit(void)
 {
 	((void (*)(void))(transplant_base + transplant_parameters.key_destructors))();
-	/* Once, and whatever the donor leaves behind: mimalloc gives the main thread its heap again. */
+	/* The destructor runs once, even if the donor sets the value again: mimalloc gives the main thread its heap again. */
 	void *last = value;
 	value = 0;
 	if (last)
 		destructor(last);
 }
 
-/* The start of the process: before the program's own, single-threaded, with no thread pointer yet. */
+/* The start of the process, before the program's own: single-threaded, without a thread pointer. */
 
 HIDDEN void transplant_self_test(void);
 
@@ -329,7 +329,8 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
 
 #ifdef TRANSPLANT_STRINGS
-	/* The string functions choose their path by the processor: they are called before the program has a thread pointer. */
+	/* The string functions choose their path by the processor here, since they are called before there is a thread
+	 * pointer. */
 	for (void (**constructor)(void) = transplant_early_start; constructor < transplant_early_end; constructor++)
 		(*constructor)();
 #endif
@@ -338,8 +339,8 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	while (*end)
 		end++;
 	vector = (Elf64_auxv_t *)(end + 1);
-	/* The kernel finds the program headers in memory since 5.18; before, it took the first segment's distance for the
-	 * distance of all. */
+	/* Kernels from 5.18 on find the program headers in memory. Earlier ones assume that all segments have the first one's
+	 * distance between file and memory. */
 	for (Elf64_auxv_t *entry = (Elf64_auxv_t *)(end + 1); entry->a_type; entry++) {
 		if (entry->a_type == AT_PHDR)
 			entry->a_un.a_val = base + given->headers;
@@ -370,7 +371,7 @@ __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".size transplant_start, . - transplant_start\n"
 	".popsection\n");
 #elif defined(__aarch64__)
-/* The program's own start finds the stack, and x0, as the kernel left them. */
+/* The program's own start gets the stack and x0 unchanged from the kernel. */
 __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".globl transplant_start\n"
 	".type transplant_start,@function\n"
@@ -387,8 +388,8 @@ __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".popsection\n");
 #endif
 
-/* The donor's constructors, before main: a program may forbid itself files after that. Or at the first call, which may come
- * from a constructor of the program's; the thread pointer is there by then. */
+/* Runs the donor's constructors before main, since a program may forbid itself to open files after that; or at the first
+ * call, which may come from a constructor of the program. By then there is a thread pointer. */
 
 enum { not_started, starting, started };
 static _Atomic int state;
@@ -416,7 +417,7 @@ static __attribute__((noinline, cold)) void start(void)
 			start();                                                                                                        \
 	} while (0)
 
-/* The donor's, under the names that it has in a libc.a. */
+/* The donor's functions, under their names in a libc.a. */
 HIDDEN void *__libc_malloc(size_t);
 HIDDEN void *__libc_calloc(size_t, size_t);
 HIDDEN void *__libc_realloc(void *, size_t);
@@ -426,7 +427,7 @@ size_t malloc_usable_size(void *);
 void *memalign(size_t, size_t);
 void *valloc(size_t);
 
-/* In place of main, for __libc_start_main. */
+/* Replaces main for __libc_start_main. */
 ENTRY int transplant_main(int count, char **arguments, char **variables)
 {
 	STARTED();
@@ -434,8 +435,8 @@ ENTRY int transplant_main(int count, char **arguments, char **variables)
 	return next(count, arguments, variables);
 }
 
-/* In place of musl's __libc_start_main, on architectures where the branch to it is what is redirected. There is no thread
- * pointer yet. */
+/* Replaces musl's __libc_start_main, on architectures where the branch to it is redirected. There is no thread pointer
+ * yet. */
 ENTRY int transplant_libc_start_main(int (*main)(int, char **, char **), int count, char **arguments, void (*init)(void),
                                      void (*fini)(void), void (*loader)(void))
 {
@@ -445,11 +446,11 @@ ENTRY int transplant_libc_start_main(int (*main)(int, char **, char **), int cou
 	return next(transplant_main, count, arguments, init, fini, loader);
 }
 
-/* For programs whose start reads the address of main out of a table. */
+/* For programs whose start code reads the address of main from a table. */
 ENTRY int (*volatile transplant_main_slot)(int, char **, char **)
 	__attribute__((section(".data.transplant"))) = transplant_main;
 
-/* Where the program's entry points jump to. */
+/* The targets of the jumps at the program's entry points. */
 
 ENTRY void *transplant_malloc(size_t n)
 {
@@ -505,7 +506,8 @@ ENTRY size_t transplant_usable_size(void *block)
 	return malloc_usable_size(block);
 }
 
-/* mallocng's __malloc_allzerop: whether a block is all zeros. The donor's may hold anything, so calloc clears it. */
+/* Replaces mallocng's __malloc_allzerop, which says whether a block is all zeros. The donor's blocks may not be, so
+ * calloc clears them. */
 ENTRY int transplant_is_zero(void *block)
 {
 	(void)block;

@@ -1,8 +1,8 @@
-/* The self-test of a grafted program: run before the graft takes the place of the stock file, in a process of its own, in
- * which nothing of the program is executed but its entry points of the malloc family, and those jump here.
+/* The self-test of a grafted program. It runs before the graft replaces the stock file, in a process of its own. Of the
+ * program itself, only the entry points of the malloc family are executed, and they jump here.
  *
- * There is no libc yet, so it makes a thread pointer as musl would (src/env/__init_tls.c) and exercises the family through
- * the program's own addresses. It ends the process: 0 and one line, or 1 and a line that says what failed. */
+ * There is no libc yet, so this makes a thread pointer as musl would (src/env/__init_tls.c) and calls the family at the
+ * program's own addresses. It ends the process: with 0 and one line, or with 1 and a line that says what failed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stddef.h>
@@ -21,19 +21,19 @@
 extern HIDDEN char transplant_base[];
 extern HIDDEN volatile struct transplant_parameters transplant_parameters;
 
-/* More than any musl's struct pthread. */
+/* More than the size of struct pthread in any musl. */
 #define THREAD_SIZE 4096
 
 static void make_thread_pointer(void)
 {
 	volatile struct transplant_parameters *given = &transplant_parameters;
 	uintptr_t image = (uintptr_t)transplant_base + given->tls_image;
-	/* A multiple of every alignment that has a meaning here. */
+	/* A multiple of every alignment that matters here. */
 	size_t alignment = given->tls_alignment < 4096 ? 4096 : given->tls_alignment;
 #if defined(__x86_64__)
 	size_t before = given->tls_size + ((-given->tls_size - image) & (given->tls_alignment - 1)), after = 0;
 #else
-	/* Variant I: behind the thread pointer, at a distance of 16 at least; musl's struct pthread is before it. */
+	/* Variant I: TLS is behind the thread pointer, at a distance of at least 16; musl's struct pthread is before it. */
 	size_t before = THREAD_SIZE, after = 16 + ((image - 16) & (given->tls_alignment - 1));
 #endif
 	size_t whole = (before + after + given->tls_size + 2 * alignment + THREAD_SIZE + 4095) & -4096ul;

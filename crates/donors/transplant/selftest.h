@@ -1,4 +1,4 @@
-/* How the self-test says what it found, and ends. */
+/* How the self-test reports its result and ends. */
 #ifndef TRANSPLANT_SELFTEST_H
 #define TRANSPLANT_SELFTEST_H
 

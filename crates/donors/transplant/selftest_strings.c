@@ -1,5 +1,5 @@
-/* The self-test's second half, in grafts that bring string functions: every entry point that the note names is called at the
- * program's own address, and compared with what goes byte by byte. */
+/* The second half of the self-test, in grafts with string functions. It calls every entry point that the note names at
+ * the program's own address, and compares the result with that of a loop over single bytes. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdint.h>
@@ -12,11 +12,11 @@ typedef unsigned char byte;
 
 extern HIDDEN const volatile struct transplant_entries transplant_entries;
 
-/* Over every threshold of ours: lanes, eight lanes, block instructions. */
+/* Above every threshold of the string functions: lanes, eight lanes, block instructions. */
 #define LONGEST 20000
 #define ROOM (LONGEST + 256)
 
-/* What is compared: the block that is written or searched, the other one, and what the first has to be in the end. */
+/* The compared blocks: the one that is written or searched, the other one, and the expected content of the first. */
 static byte *first, *second, *wanted;
 
 static size_t next_length(size_t n)
@@ -24,7 +24,7 @@ static size_t next_length(size_t n)
 	return n < 140 ? n + 1 : n < 1100 ? n + 37 : n < 5000 ? n + 1300 : n + 5000;
 }
 
-/* No zero in it, and no byte twice within a lane. */
+/* It contains no zero, and no byte twice within a lane. */
 static byte pattern(size_t at)
 {
 	return (byte)(at % 251 + 1);
@@ -76,7 +76,7 @@ static void fills(void *function, size_t n, size_t to)
 	EXPECT(fill(first + to, 0x7fa5, n) == first + to && as_wanted(n));
 }
 
-/* Where the two differ, or not at all: at n. Texts end at n. */
+/* The place where the two differ; n means that they do not differ. Texts end at n. */
 static void compares(uint32_t role, void *function, size_t n, size_t to, size_t from)
 {
 	const int text = role == string_strcmp || role == string_strncmp;
@@ -96,7 +96,7 @@ static void compares(uint32_t role, void *function, size_t n, size_t to, size_t 
 	}
 }
 
-/* A byte at each of some places, and another behind it or before. */
+/* A byte at each of some places, and another byte behind or before it. */
 static void finds(uint32_t role, void *function, size_t n, size_t to)
 {
 	const int text = role == string_strchr || role == string_strchrnul || role == string_strrchr;

@@ -1,4 +1,4 @@
-/* System calls, and the program's errno. The blob calls nothing of the program's. */
+/* System calls, and the program's errno. The blob calls no function of the program's. */
 #ifndef TRANSPLANT_SYSTEM_H
 #define TRANSPLANT_SYSTEM_H
 
@@ -41,7 +41,7 @@ static inline long kernel(long number, long a, long b, long c, long d, long e, l
 #error "no system calls for this architecture"
 #endif
 
-/* -4095 to -1 are errors (syscall(2)). */
+/* Results from -4095 to -1 are errors (syscall(2)). */
 static inline long answered(long result)
 {
 	if ((unsigned long)result < -4095UL)

@@ -174,7 +174,7 @@ fn said(output: &Output) -> String {
     }
 }
 
-/// ForeignAllocator thread's child may hold a file open for writing for a moment.
+/// Starts the program. Tries again while a child of another thread holds its file open for writing.
 fn spawn(command: &mut Command) -> std::io::Result<Child> {
     let mut tries = 0;
     loop {

@@ -36,7 +36,7 @@ pub fn remove_temporaries() -> Ending {
     let paths = paths();
     for path in paths.iter() {
         if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-            // ForeignAllocator thread may be filling it, which ends when it finds it gone.
+            // Another thread may be filling the folder; it ends when it finds the folder gone.
             for _ in 0..100 {
                 if remove_folder(path).is_ok() {
                     break;

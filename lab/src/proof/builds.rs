@@ -1,5 +1,5 @@
-//! What is linked with what: the compilers and flags that the search for musl's malloc was tuned on, and those that it
-//! was not.
+//! The builds of the proof: the compilers and flags that the search for musl's malloc was tuned on, and those that were
+//! held out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use super::compilers::{self, Driver, ZIGS};
 use super::musl;
 use xtask::{command, workspace};
 
-/// What a build is for.
+/// The purpose of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Set {
-    /// The rules were made with these at hand (tests/casebook/executables.rs has them in full).
+    /// The rules were made with these builds available (tests/casebook/executables.rs has all of them).
     Tuning,
-    /// The rules were made without them.
+    /// The rules were made without these builds.
     Proof,
 }
 
-/// Static, at a fixed address or not.
+/// A kind of static program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Static,
@@ -41,11 +41,11 @@ impl Mode {
     }
 }
 
-/// A way to get a program.
+/// A way to build a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Build {
     pub(crate) set: Set,
-    /// Compiler and musl, for the table.
+    /// The names of compiler and musl, for the table.
     pub(crate) name: String,
     pub(crate) flags: &'static [&'static str],
     how: How,
@@ -53,21 +53,21 @@ pub(crate) struct Build {
 
 #[derive(Debug, Clone)]
 enum How {
-    /// zig compiles musl too, by the flags.
+    /// zig compiles the program and its musl with the flags.
     Zig(PathBuf),
-    /// The program by this compiler, with Debian's musl.
+    /// This compiler compiles the program; the musl is Debian's.
     Debian(Driver),
-    /// musl by this compiler with the flags, and the program, too.
+    /// This compiler compiles musl with the flags, and the program too.
     Musl(Driver),
-    /// The program's object by this compiler; main and the link are rustc's.
+    /// This compiler compiles the program's object; rustc compiles main and links.
     Rust(Driver, PathBuf),
 }
 
 const LEVELS: [&[&str]; 5] = [&["-O0"], &["-O1"], &["-O2"], &["-O3"], &["-Os"]];
 const LTO: &[&str] = &["-O2", "-flto"];
-/// zig before 0.14 optimises musl and the program as one in all its releases, unless it is told not to.
+/// Flags for zig before 0.14, which optimises musl and the program together in every release build unless told not to.
 const ZIG_WITHOUT_LTO: [&[&str]; 3] = [&["-O2", "-fno-lto"], &["-O3", "-fno-lto"], &["-Os", "-fno-lto"]];
-/// For musl itself: how distributions harden what they build, and how profilers want it.
+/// Flags for musl itself: those that distributions use for hardening, and those that profilers need.
 const OTHERS: [&[&str]; 4] = [
     &["-Os", "-fcf-protection=none"],
     &["-O2", "-fno-omit-frame-pointer"],
@@ -82,15 +82,15 @@ const RUST: [&[&str]; 5] = [
     &["-Copt-level=3", "-Clto=thin"],
 ];
 
-/// Everything that can be had on this machine.
+/// Returns every build that this machine can make.
 pub(crate) fn all() -> Vec<Build> {
     let mut builds = Vec::new();
     let mut add = |set, name: String, flags, how| builds.push(Build { set, name, flags, how });
     let levels = || LEVELS.into_iter().chain([LTO]);
     let drivers = Driver::all();
     for driver in &drivers {
-        // Debian's own build of musl was at hand, with this machine's linker and with lld. What compiles the program
-        // beside it changes nothing in it.
+        // Debian's own build of musl was used for tuning, with this machine's linker and with lld. The compiler of the
+        // program next to it does not change musl.
         for flags in levels() {
             let name = format!("{}, Debian's musl 1.2.3", driver.name);
             add(Set::Tuning, name, flags, How::Debian(driver.clone()));
@@ -122,7 +122,7 @@ pub(crate) fn all() -> Vec<Build> {
     builds
 }
 
-/// What every program is compiled with: conformance/build.rs says why.
+/// The flags for every program; conformance/build.rs gives the reasons.
 const PROGRAM: &str = "-std=c11 -pthread -fno-builtin -fno-stack-protector -w";
 
 impl Build {
@@ -133,7 +133,7 @@ impl Build {
     /// Compiles and links one program.
     ///
     /// # Errors
-    /// What compiler or linker said.
+    /// The message of the compiler or linker.
     pub(crate) fn link(&self, source: &Path, mode: Mode, out: &Path) -> Result<()> {
         match &self.how {
             How::Zig(zig) => {
@@ -172,7 +172,7 @@ impl Build {
                 if mode == Mode::Static {
                     rustc.arg("-Crelocation-model=static");
                 }
-                // It comes behind libc, which has to be searched again.
+                // The object comes after libc, so libc has to be searched again.
                 rustc.arg(format!("-Clink-arg={}", object.display())).arg("-Clink-arg=-lc").arg(&main);
                 rustc.arg("-o").arg(out);
                 command::output(&mut rustc).map(drop)
@@ -181,8 +181,8 @@ impl Build {
     }
 }
 
-/// A program of Rust's whose work is the conformance program's, with its arguments: some start themselves. `println`
-/// and a thread bring what Rust's own startup and threads take of libc.
+/// A Rust program that does the work of the conformance program and passes on its arguments, since some start
+/// themselves. `println` and a thread link the parts of libc that Rust's startup and threads use.
 const MAIN: &str = "use std::ffi::{CString, c_char, c_int};\n\
     use std::os::unix::ffi::OsStringExt;\n\
     unsafe extern \"C\" { fn conformance_main(argc: c_int, argv: *const *const c_char) -> c_int; }\n\
@@ -194,7 +194,7 @@ const MAIN: &str = "use std::ffi::{CString, c_char, c_int};\n\
     \x20   argv.push(std::ptr::null());\n\
     \x20   std::process::exit(unsafe { conformance_main(words.len() as c_int, argv.as_ptr()) });\n}\n";
 
-/// By which a program calls itself in what it prints.
+/// Returns the name that a program prints for itself.
 fn own_name(source: &Path) -> String {
     format!("-DPROGRAM_NAME=\"{}\"", source.file_stem().unwrap_or_default().to_string_lossy())
 }
@@ -210,12 +210,12 @@ fn compile(
 ) -> Result<()> {
     let mut command = driver.command();
     command.args(PROGRAM.split_whitespace()).args(flags).args(more).arg(own_name(source)).arg("-nostdinc");
-    // The compiler's own headers (stdatomic.h) behind musl's.
+    // The compiler's own headers (stdatomic.h) come after musl's.
     let own = command::output(driver.command().arg("-print-file-name=include"))?;
     for include in includes.iter().map(PathBuf::as_path).chain([Path::new(own.trim())]) {
         command.arg("-isystem").arg(include);
     }
-    // The kernel's, which musl does not bring.
+    // The kernel's headers, which musl does not have.
     for include in ["x86-linux-any", "any-linux-any"] {
         command.arg("-idirafter").arg(compilers::zig_libc(compilers::SOURCES).join("include").join(include));
     }
@@ -223,7 +223,7 @@ fn compile(
     command::output(command.arg("-c").arg(source).arg("-o").arg(object)).map(drop)
 }
 
-/// As musl-gcc's specs do.
+/// Links as musl-gcc's specs do.
 fn link(driver: &Driver, flags: &[&str], musl: &Path, mode: Mode, object: &Path, out: &Path) -> Result<()> {
     let mut command = driver.command();
     command.args(["-nostdlib", "-nostartfiles"]).args(flags);
@@ -252,7 +252,7 @@ fn libgcc() -> Result<PathBuf> {
     Ok(PathBuf::from(said.trim()))
 }
 
-/// The conformance programs' sources, by name.
+/// Returns the conformance programs' names and sources.
 ///
 /// # Errors
 /// When they cannot be read.

@@ -13,39 +13,40 @@ use sha2::{Digest, Sha256};
 use xtask::debian::Apt;
 use xtask::{command, setup, workspace};
 
-/// Releases of zig, and the SHA-256 of the wheel for x86_64.
+/// The releases of zig, each with the SHA-256 of its wheel for x86_64.
 pub(crate) const ZIGS: [(&str, &str); 4] = [
     ("0.11.0", "45e8116428267e20529b9ee43a7e7364791c1a092845d2143b248a1dbf6760b0"),
     ("0.12.1", "dcde948140b9e5776c2295b9b808fb4950df7ecadaecb54623dd701502be2017"),
     ("0.13.0", "3ce0c9f16547e5d61b32e0d226926e9a2552ef4b91fccf7ab5ea1a623a77824b"),
     ("0.14.1", "6eb9d4d759b292c83810dbee2e9e8e3fbfbf01d864e6e9811bae711fd74e1c2f"),
 ];
-/// The one whose sources of musl other compilers compile: later ones leave memcpy and its like to zig.
+/// The release whose sources of musl the other compilers compile. Later releases leave memcpy and similar functions to
+/// zig.
 pub(crate) const SOURCES: &str = "0.13.0";
 
 const CLANG: [&str; 4] = ["clang-19", "libclang-common-19-dev", "libllvm19", "libclang-cpp19"];
 const GCC: [&str; 3] = ["gcc-11", "cpp-11", "libgcc-11-dev"];
 
-/// The folder of everything that the proof takes and leaves behind.
+/// Returns the folder of everything that the proof downloads and makes.
 pub(crate) fn folder() -> PathBuf {
     workspace::build().join("proof")
 }
 
-/// Where a compiler is unpacked, there or not.
+/// Returns the folder into which a compiler is unpacked, whether it exists or not.
 pub(crate) fn home(name: &str) -> PathBuf {
     folder().join("compilers").join(name)
 }
 
-/// The folder of zig's copies of libcs.
+/// Returns the folder of zig's copies of libcs.
 pub(crate) fn zig_libc(version: &str) -> PathBuf {
     home(&format!("zig-{version}")).join("ziglang/lib/libc")
 }
 
-/// Puts in place what is missing: some 400 MB of downloads. A compiler that cannot be had is named, and its programs
-/// are left out.
+/// Fetches missing compilers, some 400 MB of downloads. If a compiler of Debian's cannot be fetched, its name is
+/// printed and its programs are left out.
 ///
 /// # Errors
-/// When a wheel cannot be had.
+/// When a wheel cannot be fetched.
 pub(crate) fn prepare() -> Result<()> {
     fs::create_dir_all(folder().join("compilers"))?;
     for (version, digest) in ZIGS {
@@ -94,17 +95,17 @@ fn unpack_zig(version: &str, digest: &str, folder: &Path) -> Result<()> {
     fs::set_permissions(&zig, fs::Permissions::from_mode(0o755)).context("the wheel holds no ziglang/zig")
 }
 
-/// A C compiler of Debian's, of this machine or unpacked.
+/// A C compiler of Debian's, from this machine or unpacked.
 #[derive(Debug, Clone)]
 pub(crate) struct Driver {
-    /// For the table.
+    /// Its name in the table.
     pub(crate) name: &'static str,
     program: PathBuf,
     libraries: Option<OsString>,
 }
 
 impl Driver {
-    /// This machine's gcc, and those that were unpacked.
+    /// Returns this machine's gcc and the unpacked compilers.
     pub(crate) fn all() -> Vec<Driver> {
         let mut found = Vec::new();
         if let Some(program) = command::on_path("gcc") {

@@ -1,5 +1,5 @@
-//! Programs linked with stock musl by many compilers, then grafted: each passes or was refused. Compilers that the
-//! rules were tuned on and compilers held out for proof are kept apart.
+//! Programs linked with stock musl by many compilers, then grafted. Each passes or is refused. Compilers that the rules
+//! were tuned on are kept apart from those held out for the proof.
 
 mod builds;
 mod compilers;
@@ -23,21 +23,21 @@ use xtask::{command, setup};
 const SCALE: &str = "3";
 const LIMIT: &str = "600";
 
-/// What came of a program.
+/// The result of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "detail", rename_all = "lowercase")]
 enum Outcome {
-    /// Grafted, stripped again, run: it says what it says when all is well.
+    /// Grafted, stripped, run: its output is right.
     Passed,
-    /// allograft ended with exit code 3, and said this.
+    /// allograft ended with exit code 3 and this message.
     Refused(String),
-    /// The graft did not do what stock does, or allograft failed.
+    /// The graft did not behave like stock, or allograft failed.
     Failed(String),
-    /// It fails without a graft as well, or cannot be linked.
+    /// The program fails without a graft as well, or cannot be linked.
     Stock(String),
 }
 
-/// All that is known of one build, linked one way, with symbols or without.
+/// All results of one build, linked one way, with symbols or without.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Results {
     schema_version: u32,
@@ -46,10 +46,10 @@ struct Results {
     flags: String,
     mode: String,
     stripped: bool,
-    /// SHA-256 of the allograft that grafted.
+    /// The SHA-256 of the allograft that made the grafts.
     allograft: String,
     programs: BTreeMap<String, Outcome>,
-    /// SHA-256 of the grafts that passed, whichever allograft made them: the same bytes need not run again.
+    /// The SHA-256 of each graft that passed, made by any allograft. Grafts with the same bytes need not run again.
     #[serde(default)]
     grafts: BTreeMap<String, String>,
 }
@@ -75,11 +75,11 @@ pub(crate) struct Wish {
 
 /// `cargo xtask proof [PART OF A BUILD'S NAME]... [--programs A,B] [--allograft PROGRAM] [--table] [--write]`.
 ///
-/// What has a result with the same allograft is not grafted again, and a graft of which the same bytes have passed is
+/// A program that has a result with the same allograft is not grafted again. A graft whose bytes have passed before is
 /// not run again.
 ///
 /// # Errors
-/// When a compiler cannot be had, or a result cannot be kept.
+/// When a compiler cannot be fetched, or a result cannot be saved.
 pub(crate) fn run(wish: &Wish) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
     compilers::prepare()?;
@@ -96,7 +96,7 @@ pub(crate) fn run(wish: &Wish) -> Result<()> {
     table::show(&folder, wish.write)
 }
 
-/// A program of a build: it is linked once, and grafted as it is and stripped.
+/// A program of a build. It is linked once, and grafted both stripped and unstripped.
 struct Job {
     build: usize,
     mode: Mode,
@@ -162,7 +162,8 @@ impl Results {
         folder.join(format!("{} {} {} {kind}.json", self.name, self.flags, self.mode).replace(['/', '\''], ""))
     }
 
-    /// What is kept, if it is of the same allograft; else nothing yet but the grafts that passed.
+    /// Returns the saved results if they are by the same allograft; else empty results with only the grafts that
+    /// passed.
     fn of(folder: &Path, build: &Build, mode: Mode, stripped: bool, allograft: &str) -> Results {
         let empty = Results {
             schema_version: 1,
@@ -188,10 +189,10 @@ impl Results {
     }
 }
 
-/// What came of a program, and the SHA-256 of its graft, if that passed.
+/// The result of a program, and the SHA-256 of its graft if that passed.
 type Judged = (Outcome, Option<String>);
 
-/// What comes of a program with its symbols and without. `passed`: the grafts that passed before.
+/// Returns the results of a program with its symbols and without. `passed`: the grafts that passed before.
 fn outcomes(build: &Build, job: &Job, allograft: &Path, passed: [Option<String>; 2]) -> Result<[Judged; 2]> {
     let folder = compilers::folder().join("work").join(format!("{} {} {}", job.build, job.mode.name(), job.program.0));
     let _ = fs::remove_dir_all(&folder);
@@ -234,7 +235,7 @@ fn outcome(stock: &Path, folder: &Path, name: &str, allograft: &Path, passed: Op
     if passed.as_ref() == Some(&digest) {
         return Ok((Outcome::Passed, passed));
     }
-    // What a later strip leaves has to work as well.
+    // A graft that is stripped later has to work as well.
     command::output(Command::new("strip").arg("-s").arg(&graft))?;
     match ran(&graft, name)? {
         Some(failure) => failed(failure),
@@ -247,7 +248,7 @@ fn digest(file: &Path) -> Result<String> {
     Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What is wrong with a run; nothing if it passed. What a program notes of the machine is no failure.
+/// Runs a program. Returns its fault, or `None` if it passed. The program's notes about the machine are not faults.
 fn ran(program: &Path, name: &str) -> Result<Option<String>> {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", LIMIT]).arg(program).env_clear().env("ALLOGRAFT_SCALE", SCALE);
@@ -261,7 +262,7 @@ fn ran(program: &Path, name: &str) -> Result<Option<String>> {
     Ok(Some(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status)))
 }
 
-/// The reason in a message, without what differs from file to file: the path and addresses.
+/// Returns the reason in a message, without the parts that differ from file to file: the path and addresses.
 fn reason(message: &str) -> String {
     let line = message.lines().find(|line| line.starts_with("error: ")).unwrap_or(message);
     let line = line.split_once(" cannot be grafted: ").map_or(line, |(_, reason)| reason);

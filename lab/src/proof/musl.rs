@@ -1,5 +1,5 @@
-//! musl, compiled by other compilers with other flags: from the sources that zig brings, as zig's `src/musl.zig` and
-//! musl's own Makefile compile them.
+//! musl compiled by other compilers with other flags, from zig's copy of the sources, in the way of zig's
+//! `src/musl.zig` and musl's own Makefile.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,13 +12,13 @@ use anyhow::{Context, Result, ensure};
 use super::compilers::{self, Driver};
 use xtask::{command, setup};
 
-/// Of musl's Makefile and configure; `-w`, since the sources are not ours to mend.
+/// Flags of musl's Makefile and configure; and `-w`, since warnings about musl's sources are not for us to fix.
 const FLAGS: &str = "-std=c99 -nostdinc -ffreestanding -frounding-math -fno-strict-aliasing -D_XOPEN_SOURCE=700 \
                      -fomit-frame-pointer -fno-unwind-tables -fno-asynchronous-unwind-tables -ffunction-sections \
                      -fdata-sections -fPIE -fno-stack-protector -w -c";
 
-/// The folders whose code a graft reads or changes. They are compiled with the flags that are tried; all others once,
-/// by this machine's gcc at -O2.
+/// The folders whose code a graft reads or changes. They are compiled with the flags under test; all others are
+/// compiled once, by this machine's gcc at -O2.
 const READ: [&str; 8] = [
     "src/malloc",
     "src/malloc/mallocng",
@@ -40,14 +40,14 @@ const INCLUDES: [&str; 7] = [
     "include/generic-musl",
 ];
 
-/// A folder with `libc.a`, `crt1.o` and `rcrt1.o`, compiled so; made where it is not there yet.
+/// Returns a folder with `libc.a`, `crt1.o` and `rcrt1.o` compiled with these flags. Makes it if it does not exist.
 ///
 /// # Errors
 /// When it does not compile.
 pub(crate) fn built(driver: &Driver, flags: &[&str]) -> Result<PathBuf> {
     let name = format!("{} {}", driver.name, flags.join(" "));
     let place = compilers::folder().join("musl").join(&name);
-    // One at a time, and each once.
+    // The lock makes one folder at a time, each once.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock();
     if place.join("libc.a").is_file() {
@@ -59,7 +59,7 @@ pub(crate) fn built(driver: &Driver, flags: &[&str]) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// Headers for programs that are linked with it.
+/// Returns the include folders for programs that are linked with it.
 pub(crate) fn includes() -> Vec<PathBuf> {
     let libc = compilers::zig_libc(compilers::SOURCES);
     ["musl/include", "musl/arch/x86_64", "musl/arch/generic", "include/x86_64-linux-musl", "include/generic-musl"]
@@ -67,7 +67,7 @@ pub(crate) fn includes() -> Vec<PathBuf> {
         .into()
 }
 
-/// Objects of all other folders.
+/// Returns the objects of all other folders.
 fn rest() -> Result<PathBuf> {
     let place = compilers::folder().join("musl").join("rest");
     if !place.join("complete").is_file() {
@@ -92,7 +92,7 @@ fn build(driver: &Driver, flags: &[&str], rest: &Path, out: &Path) -> Result<()>
     let list = out.join("list");
     let lines: Vec<String> = files.iter().map(|file| format!("\"{}\"\n", file.display())).collect();
     fs::write(&list, lines.concat())?;
-    // One that knows the bitcode of LLVM, too. Objects of gcc for link-time optimisation are whole objects besides.
+    // This archiver reads LLVM's bitcode, too. gcc's objects for link-time optimisation also contain machine code.
     let mut archiver = fixtures::zig().command();
     archiver.args(["ar", "rcs"]).arg(out.join("libc.a")).arg(format!("@{}", list.display()));
     command::output(&mut archiver)?;
@@ -110,7 +110,7 @@ fn include_flags() -> Vec<String> {
     INCLUDES.map(|include| format!("-I{}", libc.join(include).display())).into()
 }
 
-/// Folders of sources and what is to be compiled of each: what there is for x86_64 takes the place of what is for all.
+/// Returns the folders of sources and the files to compile in each. A file for x86_64 replaces the general one.
 fn sources(wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let musl = compilers::zig_libc(compilers::SOURCES).join("musl");
     let mut folders = Vec::new();
@@ -146,7 +146,7 @@ fn compile(driver: &Driver, flags: &[&str], sources: &BTreeMap<String, Vec<PathB
         if flags.contains(&"-flto") && !driver.is_clang() {
             compile.arg("-ffat-lto-objects");
         }
-        // Object files get the names of their sources.
+        // The compiler names object files after their sources.
         run(compile.args(include_flags()).args(files))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The table of the proof, from the results that are kept.
+//! The table of the proof, made from the saved results.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,11 +16,11 @@ const TABLE: Table = Table {
     end: "<!-- end of what was made -->",
 };
 
-/// Prints the tables; with `write`, puts them into the docs if all are of one allograft, with the names of builds that
-/// are missing.
+/// Prints the tables. With `write`, puts them into the docs if all results are by one allograft, with the names of
+/// missing builds.
 ///
 /// # Errors
-/// When there are no results, or of several allografts.
+/// When there are no results, or results by several allografts.
 pub(super) fn show(folder: &Path, write: bool) -> Result<()> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -40,7 +40,7 @@ pub(super) fn show(folder: &Path, write: bool) -> Result<()> {
     TABLE.write(&(text + &missing(&all)?))
 }
 
-/// A paragraph on builds of which not every program has been run.
+/// Returns a paragraph on builds of which not every program has been run.
 fn missing(all: &[Results]) -> Result<String> {
     let programs = builds::programs()?;
     let mut titles = Vec::new();
@@ -63,8 +63,8 @@ fn missing(all: &[Results]) -> Result<String> {
     })
 }
 
-/// One table for each set. An entry: programs that passed, then refused ones with the numbers of the reasons below,
-/// then failed ones in bold.
+/// Returns one table for each set. An entry has the number of programs that passed, then that of refused ones with the
+/// numbers of the reasons below, then that of failed ones in bold.
 fn tables(all: &[Results]) -> String {
     let mut text = String::new();
     for (set, title) in [(Set::Proof, "Proof: held out"), (Set::Tuning, "Tuning: at hand when the rules were made")] {
@@ -137,7 +137,7 @@ fn entry(results: &Results, remarks: &mut Vec<String>) -> String {
             }
             Outcome::Stock(said) => {
                 stock += 1;
-                // What the linker said has paths of the machine in it.
+                // The linker's message contains paths of the machine.
                 let said = said.split_once(": `").map_or(said.as_str(), |(what, _)| what);
                 remark(format!("stock, `{program}`: {said}"));
             }

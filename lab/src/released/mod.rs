@@ -1,5 +1,5 @@
-//! `cargo xtask bench released`: released programs as they come, and their grafts: the same work, the same output, time
-//! and memory of both.
+//! `cargo xtask bench released`: released programs and their grafts do the same work and must print the same. Compares
+//! time and memory.
 
 mod work;
 
@@ -23,10 +23,10 @@ use xtask::{command, corpus as corpus_step, sessions, setup, workspace};
 
 use work::Work;
 
-/// For all runs of a program's work, in seconds.
+/// The limit for all runs of a program's work.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Programs of an architecture: where the figures that the docs show are kept, and the table of them.
+/// The programs of an architecture: the file of the figures that the docs show, and their table.
 #[derive(Debug)]
 struct Sheet {
     arch: Arch,
@@ -51,16 +51,16 @@ const fn of_page(begin: &'static str) -> Table {
     Table { page: "docs/executables-proof.md", begin, end: "<!-- end of the table of released programs -->" }
 }
 
-/// Of the document. In the first version each run was timed and watched at once, under ptrace, stock and graft in
-/// turns.
+/// The version of the document. In version 1, each run was timed and traced at once, under ptrace, with stock and graft
+/// in turns.
 const SCHEMA_VERSION: u32 = 2;
 
-/// One run: a timed one, or one for memory.
+/// One run, for time or for memory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    /// Most bytes resident at any time.
+    /// The greatest number of resident bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     peak: Option<u64>,
 }
@@ -75,23 +75,23 @@ impl Run {
     }
 }
 
-/// A program's work, on stock and on the graft.
+/// The figures of a program's work, on stock and on the graft.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Figures {
     program: String,
     about: String,
     package: String,
     arguments: Vec<String>,
-    /// What all runs of both ended with.
+    /// The exit code of all runs.
     exit_code: i32,
-    /// What all runs of both printed on standard output, and its SHA-256; with `errors`, on standard error as well.
+    /// The output of all runs, and its SHA-256: standard output, and with `errors` also standard error.
     errors: bool,
     output_bytes: u64,
     output_sha256: String,
-    /// Whether its lines were sorted first, and lines with what beginning were left out.
+    /// Whether its lines were sorted before the comparison, and the beginning of lines that were left out.
     sorted: bool,
     ignored: Option<String>,
-    /// Timed runs by round, each beside the same of the other; then runs for memory.
+    /// The runs: timed ones by round, each in the same round as one of the other arm; then those for memory.
     stock: Vec<Run>,
     graft: Vec<Run>,
 }
@@ -102,7 +102,7 @@ struct Document {
     processors: usize,
     allograft: String,
     donor: String,
-    /// What ran the programs, if the machine did not: its times are none of theirs.
+    /// The emulator that ran the programs, if any: its times are not the programs' times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     emulator: Option<String>,
     programs: Vec<Figures>,
@@ -136,7 +136,7 @@ pub(crate) struct Wish {
 /// Grafts, measures, and prints the table.
 ///
 /// # Errors
-/// When a graft does something else than stock, or something cannot be had.
+/// When a graft behaves differently from stock, or something cannot be fetched.
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let sheet = SHEETS.iter().find(|sheet| sheet.arch.name() == wish.arch);
     let sheet = sheet.with_context(|| format!("there is no work for programs of `{}`", wish.arch))?;
@@ -176,7 +176,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
                 wrong.push(work.program);
             }
         }
-        // After each, so that nothing is lost if a later one fails.
+        // The file is written after each program, so that nothing is lost if a later one fails.
         if let Some(save) = &wish.save {
             fs::write(save, measure::results::document(&document)?)
                 .with_context(|| format!("cannot write `{}`", save.display()))?;
@@ -188,7 +188,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
 }
 
 impl Sheet {
-    /// The program that a work is for, as it is released for this architecture. Not all are.
+    /// Returns the program for a work, if it is released for this architecture.
     fn program(&self, work: &Work) -> Option<Released> {
         let name = match self.arch {
             Arch::X86_64 => work.program.to_owned(),
@@ -214,13 +214,13 @@ fn figures(
     inputs: &Path,
 ) -> Result<Figures> {
     let stock = corpus::place(&released);
-    // The graft goes by the same name: some programs print it.
+    // The graft has the same file name, since some programs print it.
     let folder = inputs.with_file_name("grafts");
     fs::create_dir_all(&folder)?;
     let graft = folder.join(&released.name);
     let mut command = Command::new(allograft);
     command.args(["-q", "graft", "--donor", &wish.donor]).arg(&stock).arg("-o").arg(&graft);
-    // For the self-test.
+    // The emulator is for the self-test.
     if let Some(emulator) = fixtures::emulator(sheet.arch) {
         let folders = emulator.parent().map(Path::to_owned).into_iter();
         let rest = std::env::var_os("PATH").unwrap_or_default();
@@ -230,7 +230,7 @@ fn figures(
     let session = session(work, [("stock", &stock), ("graft", &graft)], wish, sheet, inputs)?;
     let end = session.end.as_ref().context("stock did not end")?;
     let Status::Exit(exit_code) = end.status else { bail!("stock ended with {}", end.status) };
-    // Nothing is easily the same as nothing.
+    // An empty output would prove nothing.
     ensure!(end.bytes > 0, "both print nothing that could be compared (exit code {exit_code})");
     let rounds = session.arms[0].runs.len();
     eprintln!("{}: {rounds} runs of each, all alike: exit code {exit_code}, {} bytes", work.program, end.bytes);
@@ -255,7 +255,7 @@ fn figures(
     })
 }
 
-/// Runs the work on stock and on the graft. All runs have to end with the same exit code and to print the same.
+/// Runs the work on stock and on the graft. All runs must end with the same exit code and output.
 fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, inputs: &Path) -> Result<Session> {
     let environment = work::environment(inputs).into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let compared = Compared { errors: work.errors, sorted: work.sorted, without: work.ignored.map(str::to_owned) };
@@ -266,7 +266,7 @@ fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, in
         ..Processes::default()
     };
     let arms = arms.map(|(name, program)| {
-        // With an emulator in front where this machine does not run it.
+        // The command starts with an emulator if this machine does not run the program.
         let command = fixtures::run(sheet.arch, program);
         sessions::arm(
             name,
@@ -274,7 +274,7 @@ fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, in
             command.get_args().chain(work.arguments.iter().map(OsStr::new)),
         )
     });
-    // The first run warms caches, and may put right what it finds.
+    // The first run warms caches, and may change its input.
     processes.time(&arms[0].invocation, LIMIT)?;
     let runs = usize::from(wish.runs);
     let plan =
@@ -282,8 +282,8 @@ fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, in
     sessions::compare(&sessions::case(work.program, arms.into()), &plan, &mut processes)
 }
 
-/// Medians; the ratio within each round, with least and greatest. Of programs that were emulated, what they did and no
-/// more.
+/// Returns the table of medians, with the ratio within each round, its least and its greatest. For emulated programs,
+/// it has only a description of their work.
 fn table(document: &Document) -> String {
     let mut text = format!("{} with {}, ", document.allograft, document.donor);
     match &document.emulator {
@@ -322,7 +322,7 @@ fn table(document: &Document) -> String {
     text
 }
 
-/// Time and memory of both.
+/// Returns the columns for time and memory of both.
 fn costs(figures: &Figures) -> String {
     let of = |runs: &[Run], figure: fn(&Run) -> Option<f64>| runs.iter().filter_map(figure).collect::<Vec<_>>();
     let middle = |runs, figure| median(&of(runs, figure));

@@ -1,4 +1,4 @@
-//! The work that is given to each released program, and its input: real packages, pinned, and projects made for it.
+//! The work of each released program, and its input: real, pinned packages, and projects made for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use anyhow::{Context, Result};
 use xtask::packages::{self, Package};
 use xtask::{command, setup};
 
-/// What a program does with which input.
+/// The work of a program, and its input.
 pub(crate) struct Work {
     /// Its name in tests/corpus/corpus.toml.
     pub(crate) program: &'static str,
-    /// For the table.
+    /// A description, for the table.
     pub(crate) about: &'static str,
-    /// Where it runs, below the folder of inputs.
+    /// The folder in which it runs, below the folder of inputs.
     pub(crate) folder: &'static str,
     pub(crate) arguments: &'static [&'static str],
-    /// Lines in the order of the threads that print them: they are sorted before they are compared.
+    /// Whether lines are sorted before they are compared, since threads print them in any order.
     pub(crate) sorted: bool,
-    /// What begins a line that is new with each run.
+    /// The beginning of lines that differ in each run.
     pub(crate) ignored: Option<&'static str>,
-    /// Whether what it prints on standard error is compared, too: its findings.
+    /// Whether standard error, which has its findings, is compared too.
     pub(crate) errors: bool,
 }
 
@@ -49,7 +49,7 @@ impl Work {
     }
 }
 
-/// Programs of the corpus with musl's own malloc for all of their blocks. None of these works takes a network.
+/// Programs of the corpus that use musl's own malloc for all their blocks. None of them needs a network.
 pub(crate) const ALL: [Work; 12] = [
     work("tombi", "lint the manifests of all locked crates", "", &["lint", "--offline", "--no-cache", "toml"])
         .sorted()
@@ -70,10 +70,10 @@ pub(crate) const ALL: [Work; 12] = [
     work("maturin", "write a project's CI", "module", &["generate-ci", "github"]),
 ];
 
-/// What keeps programs from asking the network and from leaving things in a home folder.
+/// Returns environment variables that keep programs off the network and out of the home folder.
 pub(crate) fn environment(inputs: &Path) -> Vec<(&'static str, PathBuf)> {
     let home = inputs.join("home");
-    // maturin asks cargo, which rustup may stand in for.
+    // maturin runs cargo, which may be rustup's.
     let own = |name: &str, folder: &str| {
         let default = || std::env::home_dir().unwrap_or_default().join(folder);
         std::env::var_os(name).map_or_else(default, PathBuf::from)
@@ -92,7 +92,7 @@ pub(crate) fn environment(inputs: &Path) -> Vec<(&'static str, PathBuf)> {
     ]
 }
 
-/// A package, its SHA-256, and the folder that it is unpacked into.
+/// A package, its SHA-256, and the folder for its content.
 struct Input {
     package: Package<'static>,
     sha256: &'static str,
@@ -127,10 +127,10 @@ const PACKAGES: [Input; 5] = [
     },
 ];
 
-/// The folder of inputs, made where it is not there yet.
+/// Returns the folder of inputs. Makes it if it does not exist.
 ///
 /// # Errors
-/// When a package cannot be had, or is another one.
+/// When a package cannot be fetched, or has another checksum.
 pub(crate) fn inputs(home: &Path) -> Result<PathBuf> {
     let place = home.join("inputs");
     if !place.join("complete").is_file() {
@@ -149,7 +149,7 @@ fn fill(folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join("complete"), "")?)
 }
 
-/// zuban looks for these beside its Python package, which the corpus leaves out.
+/// Unpacks the stubs that zuban looks for beside its Python package, which the corpus leaves out.
 fn typeshed(folder: &Path) -> Result<()> {
     let zuban = fixtures::corpus::listed().into_iter().find(|released| released.name == "zuban");
     let zuban = zuban.context("the corpus has no zuban")?;
@@ -157,7 +157,7 @@ fn typeshed(folder: &Path) -> Result<()> {
     packages::unpack(Package::Wheel(&name, Some(&platform)), &zuban.sha256, &folder.join("zuban"))
 }
 
-/// The manifest of every package in the lock file, twice.
+/// Copies the manifest of every package in the lock file, twice.
 fn manifests(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let arguments = ["metadata", "--format-version", "1", "--locked", "--offline"];
@@ -177,7 +177,7 @@ fn manifests(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// jemalloc's scripts, and those of autoconf beside them.
+/// Copies jemalloc's scripts, and those of autoconf beside them.
 fn scripts(manifest: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let crate_folder = manifest.parent().context("a manifest has a folder")?;
@@ -189,7 +189,7 @@ fn scripts(manifest: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Projects of the kinds that programs want.
+/// Makes projects of the kinds that the programs need.
 fn made(folder: &Path) -> Result<()> {
     let put = |path: &str, text: &str| -> Result<()> {
         let path = folder.join(path);

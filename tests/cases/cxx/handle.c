@@ -1,2 +1,2 @@
-/* What a compiler's crtbegin.o defines: which module registers a destructor. */
+/* A compiler's crtbegin.o defines this. It identifies the module that registers a destructor. */
 __attribute__((visibility("hidden"))) void *__dso_handle = 0;

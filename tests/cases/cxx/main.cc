@@ -101,7 +101,7 @@ static void too_much() {
 		caught++;
 	}
 	CHECK(caught == 2);
-	// The handler is called until it has freed enough, or gives up.
+	// The handler is called until it has freed enough, or has no more to free.
 	reserve = new char[1000];
 	std::set_new_handler([] {
 		delete[] reserve;
@@ -116,7 +116,7 @@ static void too_much() {
 	}
 }
 
-// Out of memory for real: what was thrown is caught, and everything works again.
+// Memory really runs out: the exception is caught, and everything works again.
 static void exhausted() {
 	const std::size_t MOST = 3000;
 	rlimit limit, old;
@@ -132,7 +132,7 @@ static void exhausted() {
 	std::vector<std::unique_ptr<std::string>> kept;
 	bool thrown = false;
 	try {
-		// Bounded, since emulators keep no limit and allocators may hold address space in reserve.
+		// The loop is bounded, since emulators enforce no limit and allocators may hold address space in reserve.
 		while (kept.size() < MOST) kept.push_back(std::make_unique<std::string>(100000, 'x'));
 	} catch (const std::bad_alloc &) {
 		thrown = true;

@@ -1,4 +1,4 @@
-// Each fault in a child of its own, which has to end by SIGABRT and say why on stderr.
+// Each fault happens in a child of its own, which must end with SIGABRT and report the fault on stderr.
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 enum { BLOCKS = 64 };
 static char *volatile blocks[BLOCKS];
 
-// Enough for blocks that were freed to be handed out again, in a heap that hands them out late and at random.
+// Makes a heap that reuses blocks late and at random reuse the freed blocks.
 static void churn(size_t size) {
 	static char *volatile churned[400];
 	for (int round = 0; round < 50; round++) {
@@ -39,7 +39,7 @@ static void write_past_the_end(size_t size) {
 	for (int i = 0; i < BLOCKS; i += 2) free(blocks[i]);
 	for (int i = 1; i < BLOCKS; i += 2) {
 		char *end = blocks[i] + malloc_usable_size(blocks[i]);
-		// Behind the end of a page there may be none: the write itself would end the child, with SIGSEGV.
+		// The page behind may not be mapped: then the write itself would end the child, with SIGSEGV.
 		if ((size_t)end % 4096) memset(end, 0x78, 16);
 	}
 	churn(size);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Others are taken and freed in between. */
+/* Other blocks are allocated and freed in between. */
 int main(void) {
 	void *volatile others[40];
 	void *volatile block = malloc(5000);

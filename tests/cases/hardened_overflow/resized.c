@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All of the mark, which has 8 bytes. Behind it is another block or, as chance has it, a page that cannot be written. */
+/* Overwrites all 8 bytes of the mark. Behind it is another block or, by chance, a page that cannot be written. */
 int main(void) {
 	char *volatile block = malloc(1000);
 	if (write(1, "ok\n", 3) != 3) return 1;

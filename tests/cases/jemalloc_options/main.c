@@ -5,7 +5,7 @@
 
 enum { BLOCKS = 32, SIZE = 1 << 20 };
 
-// By default freed memory stays for ten seconds, and then address space is kept: neither pages nor mappings go at once.
+// By default, freed pages stay for ten seconds, and their address space stays reserved.
 int main(void) {
 	char *blocks[BLOCKS];
 	int gone = 0;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The write goes over the end of each block into whatever comes after it: a free block's link to the next.
+// The write runs past the end of each block into what follows: the link of a free block to the next.
 int main(void) {
 	enum { COUNT = 512, SIZE = 64 };
 	char *volatile blocks[COUNT];

@@ -13,7 +13,7 @@
 enum { SIZES = 4 };
 static const size_t sizes[SIZES] = {100, 5000, 300000, 40 << 20};
 
-// Whether the mapping around `address` says that it is not to be made of huge pages: "nh" of proc_pid_smaps(5).
+// Whether the mapping around `address` must not use huge pages: flag "nh" of proc_pid_smaps(5).
 static int without_huge_pages(const void *address) {
 	static char line[4096];
 	FILE *maps = fopen("/proc/self/smaps", "r");
@@ -29,7 +29,7 @@ static int without_huge_pages(const void *address) {
 }
 
 int main(void) {
-	// Emulators, and kernels without huge pages, do not tell of them.
+	// Emulators and kernels without huge pages do not show the flag.
 	char *own = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int is_told = madvise(own, 1 << 20, MADV_NOHUGEPAGE) == 0 && without_huge_pages(own);
 	for (int i = 0; i < SIZES; i++) {
@@ -39,11 +39,11 @@ int main(void) {
 		if (is_told && !without_huge_pages(block + sizes[i] / 2))
 			return printf("a block of %zu bytes may lie on huge pages\n", sizes[i]), 1;
 	}
-	// The program's own mappings are its own affair.
+	// The program's own mappings must not be affected.
 	char *other = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (without_huge_pages(other)) return printf("a mapping of the program's own is concerned\n"), 1;
 	pid_t child = fork();
-	// An emulator that does not know the question is no process without huge pages.
+	// An emulator that does not know the request is not a process with huge pages disabled.
 	int refused = prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1;
 	if (child == 0) _exit(refused);
 	int status = -1;

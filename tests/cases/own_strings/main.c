@@ -9,7 +9,7 @@ int main(int count, char **words) {
 	unsigned before = own_memcpy + own_strlen;
 	memcpy(block + 50, block, 11);
 	if (strlen(block + 50) != 10 || own_memcpy + own_strlen != before + 2) return 1;
-	/* strdup measures and copies by the program's own; memmove, memset and strchr are libc's. */
+	/* strdup uses the program's own functions to measure and copy; memmove, memset and strchr are libc's. */
 	before = own_strlen;
 	char *copy = strdup(words[0]);
 	if (!copy || own_strlen == before) return 2;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Blocks come from an arena and are never reused; each has its size in front.
+// Blocks come from an arena and are never reused. Each block's size is stored before it.
 static _Alignas(16) char arena[1 << 22];
 static size_t used;
 
@@ -39,7 +39,7 @@ int main(void) {
 	char *text = strdup("text"), *line = 0;
 	if (!is_ours(cleared) || !is_ours(array) || !is_ours(text)) return 1;
 	if (asprintf(&line, "%s", text) != 4 || !is_ours(line)) return 2;
-	// Nobody can free an aligned block of the donor's here, so there is none.
+	// The program's free cannot free an aligned block of the donor's, so there must be none.
 	errno = 0;
 	if (aligned_alloc(64, 64) || errno != ENOMEM || memalign(64, 64) || valloc(1)) return 3;
 	void *aligned = &aligned;

@@ -11,7 +11,7 @@ int main(void) {
 	free(freed);
 	for (int i = 0; i < COUNT; i++) {
 		taken[i] = malloc(SIZE);
-		/* Without a quarantine, one of the first blocks after the free is the one that was freed. */
+		/* Without a quarantine, one of the next blocks is the freed one. */
 		if (!taken[i] || taken[i] == freed) return 1;
 		if (taken[i][0] != 0xab || taken[i][SIZE - 1] != 0xab) return 2;
 	}

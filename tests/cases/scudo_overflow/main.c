@@ -12,7 +12,7 @@ static int by_address(const void *a, const void *b) {
 	return left < right ? -1 : left > right;
 }
 
-/* Blocks are handed out in no order, so many are needed to find two side by side. */
+/* Blocks come in random order, so many are needed to find two neighbours. */
 int main(void) {
 	for (int i = 0; i < COUNT; i++) blocks[i] = malloc(SIZE);
 	qsort(blocks, COUNT, sizeof *blocks, by_address);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Through libc's own callers: printf and qsort copy, getenv and strstr search, strdup does both. */
+/* Calls through libc: printf and qsort copy, getenv and strstr search, strdup does both. */
 static int order(const void *left, const void *right) { return strcmp(left, right); }
 
 int main(int count, char **words) {

@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     cargo: Vec<OsString>,
 }
 
-/// `--profile` is cargo's.
+/// Help of `--donor-profile`: `--profile` is cargo's.
 const PROFILE: &str = "Bake in one of the donor's sets of options: see `allograft donors` (`--profile` is cargo's)";
 
 const AFTER_HELP: &str = "\

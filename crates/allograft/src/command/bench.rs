@@ -134,7 +134,7 @@ pub(crate) struct Bench {
     command: Vec<OsString>,
 }
 
-/// Time for a user's program, where none is given.
+/// The default budget for a user's program.
 const OF_A_PROGRAM: Duration = Duration::from_secs(300);
 
 /// `--for`.
@@ -175,14 +175,14 @@ fn percent(text: &str) -> Result<f64, String> {
     if (0.05..=50.0).contains(&number) { Ok(number) } else { Err("expected percents from 0.05 to 50".to_owned()) }
 }
 
-/// Cases to compare, and where their arms came from.
+/// The cases to compare, and the origins of their arms.
 pub(super) struct Work {
     cases: Vec<Case>,
     origins: Vec<Origin>,
     input: Input,
     budget: Duration,
     warnings: Vec<String>,
-    /// The programs; removed with it.
+    /// The folder of the programs; deleted when this is dropped.
     _folder: tempfile::TempDir,
 }
 
@@ -190,10 +190,10 @@ pub(super) struct Work {
 pub(crate) struct Linked<'l> {
     pub(crate) arms: &'l [Arm],
     pub(crate) programs: Vec<Result<PathBuf, String>>,
-    /// What builds it, to which a donor can be added.
+    /// The command that builds it; a donor can be added to it.
     pub(crate) command: String,
     pub(crate) host: &'l StockMusl,
-    /// Where the programs are; removed in the end.
+    /// The folder of the programs; deleted at the end.
     pub(crate) folder: tempfile::TempDir,
 }
 
@@ -223,7 +223,7 @@ impl Bench {
         Ok(verdict(!failed || self.from.is_some()))
     }
 
-    /// The budget is that of the work.
+    /// Returns the plan of the measurement. Its budget is in [`Work`].
     fn plan(&self) -> Plan {
         let mut plan = Plan {
             seed: self.seed.unwrap_or_else(|| fastrand::u64(SEEDS)),
@@ -250,9 +250,9 @@ impl Bench {
         } else {
             output.text(&table::text(results, output))?
         }
-        // Last: where a file cannot be written, what was measured has been shown.
+        // These come last: if a file cannot be written, the results have been shown.
         for (path, text) in [
-            // The others can be made of it again.
+            // The other files can be made from this one.
             (&self.save, render::json as fn(&Results) -> Result<String, Failure>),
             (&self.html, render::html),
             (&self.markdown, render::markdown),
@@ -266,10 +266,10 @@ impl Bench {
     }
 }
 
-/// Seeds are numbers that JSON readers hold exactly.
+/// The range of seeds: integers that JSON readers can hold exactly.
 const SEEDS: std::ops::Range<u64> = 0..1 << 52;
 
-/// Ctrl-C and `kill` set the flag; a second time they end the process as they would have.
+/// Returns a flag that Ctrl-C and `kill` set. A second such signal ends the process as usual.
 fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -281,7 +281,7 @@ fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// The command as it would be typed.
+/// The command as a user would type it.
 pub(crate) fn typed(command: &[OsString]) -> String {
     let words: Vec<String> = command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
     words.join(" ")

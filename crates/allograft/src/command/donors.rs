@@ -1,4 +1,4 @@
-//! `allograft donors`: what can be put in.
+//! `allograft donors`: lists the allocators and string functions of this build.
 
 use std::process::ExitCode;
 

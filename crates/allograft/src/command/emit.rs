@@ -1,4 +1,4 @@
-//! `allograft emit`: a donor as a file to link or to preload.
+//! `allograft emit`: writes a donor as a file to link or to preload.
 
 mod snippets;
 
@@ -49,7 +49,7 @@ pub(crate) struct Emit {
     out: Option<PathBuf>,
 }
 
-/// Of `--strings`, whose default depends on the form.
+/// Help of `--strings`, whose default depends on the form.
 const STRINGS: &str =
     "Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for shared objects]";
 
@@ -76,12 +76,12 @@ impl Form {
     }
 }
 
-/// What goes into the file.
+/// The contents of the file.
 struct Made {
     bytes: Vec<u8>,
     malloc: Option<Note>,
     strings: Option<Note>,
-    /// Why the string functions are not in, if they were asked for.
+    /// The reason why the requested string functions are not in it.
     left_out: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Emit {
         if let Some(reason) = &made.left_out {
             output.warn(reason);
         }
-        // Build systems run in folders of their own.
+        // The path is absolute because build systems run in folders of their own.
         let out = std::path::absolute(&out).unwrap_or(out);
         if self.form == Form::Shared && out.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
             output.warn(format_args!(
@@ -165,7 +165,7 @@ impl Emit {
         Ok(Made { bytes, malloc: malloc.map(|(_, note)| note), strings: strings.map(|(_, note)| note), left_out })
     }
 
-    /// The donor as a shared object, linked when allograft was built.
+    /// Returns the donor as a shared object, which was linked when allograft was built.
     fn library(&self) -> Result<Made, Failure> {
         let Triple { arch, libc, text } = &self.target;
         if self.choice.strings() == Some(true) {
@@ -176,7 +176,7 @@ impl Emit {
             Failure::usage("a shared object is of an allocator, and `--donor none` names none")
                 .with_help("name a donor")
         })?;
-        // musl's mmap and times take 64 bits where those of a 32-bit glibc take 32.
+        // With musl, mmap's offset and times have 64 bits; with a 32-bit glibc they have 32.
         if *libc == Libc::Glibc && matches!(arch, format::Arch::I686 | format::Arch::Arm) {
             return Err(Failure::refused(format!("`{text}`: shared objects for 32-bit systems are musl's"))
                 .with_help("there is one for glibc on x86_64, aarch64 and riscv64"));
@@ -217,7 +217,7 @@ impl Emit {
     }
 }
 
-/// The file, read again: it carries the notes of what went in, and no others.
+/// Reads the file again: it must carry the notes of the donors that went in, and no others.
 fn verified(made: &Made) -> Result<Verified, Failure> {
     let text = |note: &Option<Note>| {
         note.as_ref().and_then(|note| note.encode().ok()).map(|bytes| {
@@ -230,9 +230,9 @@ fn verified(made: &Made) -> Result<Verified, Failure> {
         .map_err(|unsound| Failure::refused(format!("what was made does not pass its verification: {unsound}")))
 }
 
-/// A library with the object as its only member: whoever needs any of it gets all.
+/// Returns a static library with the object as its only member. A program that needs any of its symbols gets all of it.
 fn archive(object: &[u8]) -> Result<Vec<u8>, Failure> {
-    // An archive of nothing but an empty index: its header, then the number of its entries.
+    // An archive with only an empty index: its header, then the number of its entries.
     const EMPTY: &[u8] = b"!<arch>\n/               0           0     0     0       4         `\n\0\0\0\0";
     let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("cannot make an archive: {error}"));
     let symbols = symbols(object).map_err(|error| failed(&error))?;

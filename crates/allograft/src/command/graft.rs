@@ -1,4 +1,5 @@
-//! `allograft graft`: an allocator and string functions into a libc.a, or into all of a folder.
+//! `allograft graft`: puts an allocator and string functions into a libc.a, into an executable, or into all of a
+//! folder.
 
 mod executable;
 
@@ -87,7 +88,7 @@ impl Graft {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         let _cleanup = Cleanup::on_signals()?;
         let target = located(&self.target, self.root.as_deref())?;
-        // Read before anything is changed.
+        // The report is read before anything is changed.
         let report = executable::report(&target);
         let request = Request {
             donor: self.choice.donor(),
@@ -125,7 +126,7 @@ impl Graft {
     }
 }
 
-/// What is to be known of grafts beside their result.
+/// Prints the warnings and notes about the grafts.
 fn warnings(grafts: &Grafts, output: &Output) {
     for skipped in &grafts.skipped {
         output.note(format_args!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
@@ -170,7 +171,7 @@ fn text_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// `mimalloc 2.5.2 (purge_delay=0) and strings`: what is in a graft.
+/// The contents of a graft: `mimalloc 2.5.2 (purge_delay=0) and strings`.
 pub(super) fn named(malloc: Option<&Note>, strings: bool) -> String {
     let malloc = malloc.map(|note| match note.options.as_str() {
         "" => format!("{} {}", note.donor, note.version),
@@ -183,7 +184,7 @@ pub(super) fn named(malloc: Option<&Note>, strings: bool) -> String {
     }
 }
 
-/// What a host had before: donors, or so many members of its own.
+/// The earlier contents of a host: donors, somebody else's allocator, or the number of its own members that went.
 fn replaced(host: &Grafted, operation: &ArchiveOperation) -> String {
     let Carried { malloc, strings } = &host.before;
     if host.before.anything() {
@@ -200,7 +201,7 @@ fn replaced(host: &Grafted, operation: &ArchiveOperation) -> String {
     format!("{} members", counts.join(" + "))
 }
 
-/// A line for each host with what went out and came in, then what can be done next.
+/// Returns a line for each host with what went out and what came in, then the next steps.
 fn summary(grafts: &Grafts, output: &Output) -> Page {
     let mut text = output.page();
     let word = |host: &Grafted| match host.action {
@@ -240,7 +241,7 @@ fn summary(grafts: &Grafts, output: &Output) -> Page {
     text
 }
 
-/// Which members go, and the one that comes in.
+/// Prints the members that go and the one that comes in.
 fn members(text: &mut Page, operation: &ArchiveOperation, plan: &Plan) {
     for RemovedMember { ordinal, name, size, defines, .. } in operation.removed(plan.donor_kind) {
         let _ = writeln!(text, "  - {ordinal:>4} {name:<20} {size:>7} bytes  {}", defines.join(" "));
@@ -284,7 +285,7 @@ fn next_steps_of(text: &mut Page, path: &Path, backup: Option<&Path>, changed: b
     }
 }
 
-/// What is done next with a packed bundle.
+/// Prints the next steps with a packed bundle.
 fn steps_of_bundle(text: &mut Page, bundle: &Bundle, output: &Output) {
     next_steps_of(text, &bundle.path, bundle.backup.as_deref(), true, output);
     let path = shell_quoted(&text_of(&bundle.path));
@@ -294,8 +295,8 @@ fn steps_of_bundle(text: &mut Page, bundle: &Bundle, output: &Output) {
     }
 }
 
-/// A word that a POSIX shell takes for `text`, to be printed: what a terminal would act on is in the form `$'\033'`.
-/// (POSIX.1-2024, XCU 2.2.4.)
+/// Quotes `text` as a word for a POSIX shell, to be printed. Characters that a terminal would act on have the form
+/// `$'\033'` (POSIX.1-2024, XCU 2.2.4).
 pub(crate) fn shell_quoted(text: &str) -> String {
     if !text.contains(acts) {
         quoted(text)

@@ -1,4 +1,4 @@
-//! `allograft inspect`: which allocator is in a file.
+//! `allograft inspect`: tells which allocator is in a file.
 
 pub(super) mod overview;
 
@@ -38,12 +38,12 @@ pub(crate) struct Inspect {
     expect: Option<String>,
 }
 
-/// Whether `malloc` may be said to be that; another build of allograft may have more donors.
+/// Whether `--expect` takes that name. Another build of allograft may have more donors.
 fn is_known(name: &str) -> bool {
     donors::find(name).is_some() || inspector::name::ALL.contains(&name)
 }
 
-/// A file and what was found in it, or why nothing was.
+/// A file with its report, or with the reason why there is none.
 struct Inspected {
     path: PathBuf,
     result: Result<Report, Failure>,
@@ -104,14 +104,14 @@ fn cannot(path: &Path, problem: impl Display) -> Failure {
     Failure::usage(format!("cannot inspect `{}`: {problem}", path.display()))
 }
 
-/// Whether a file is worth looking at as a packed bundle: what is none is told of as any other file is.
+/// Whether the file starts like a packed bundle. A file that does not is inspected as any other file.
 fn is_packed(path: &Path) -> bool {
     let mut start = Vec::new();
     let mut read = || File::open(path)?.take(4).read_to_end(&mut start);
     path.is_file() && read().is_ok() && (start.starts_with(b"\x1f\x8b") || start == b"PK\x03\x04")
 }
 
-/// Every libc.a in a packed bundle, as it comes by.
+/// Inspects every libc.a in a packed bundle, while the bundle is unpacked.
 fn inspect_packed(path: &Path, inspected: &mut Vec<Inspected>) {
     let mut hosts = Vec::new();
     match hosts::each_host(path, &mut |path, bytes| hosts.push(Inspected { result: report(&path, bytes), path })) {
@@ -132,7 +132,8 @@ fn report(path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
     inspector::inspect(bytes).map_err(|error| cannot(path, &error).with_help(error.help()))
 }
 
-/// The file's bytes. They are read, not mapped: whoever cuts a mapped file ends the process that reads it by a signal.
+/// Reads the file's bytes. It does not map the file: if another process truncated a mapped file, a signal would end
+/// this program.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     // Opening a pipe or a device could wait forever.
     if !fs::metadata(path)?.is_file() {
@@ -142,7 +143,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_of_size(&file, file.metadata()?.len())
 }
 
-/// All of what is left to read, which was `size` bytes before.
+/// Reads the rest of `source`, which must be `size` bytes.
 fn read_of_size(source: impl Read, size: u64) -> io::Result<Vec<u8>> {
     let room = usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let mut bytes = Vec::new();
@@ -156,7 +157,7 @@ fn read_of_size(source: impl Read, size: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Inspects what looks like an ELF file or an archive under `folder`, in the order of the paths.
+/// Inspects every file under `folder` that looks like an ELF file or an archive, in the order of the paths.
 fn inspect_folder(folder: &Path, inspected: &mut Vec<Inspected>, progress: &dyn Fn(&Path)) {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
     let mut entries = match entries {

@@ -1,4 +1,4 @@
-//! `allograft man`: manual pages.
+//! `allograft man`: prints manual pages.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! One file for each command: its flags, what it does with them, what it prints.
+//! One file for each command: its flags, its work, its output.
 
 pub(crate) mod bench;
 pub(crate) mod completions;
@@ -16,7 +16,7 @@ use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Runs the command. Success is 0, or 1 where a check says no.
+/// Runs the command. The exit code is 0, or 1 if a check says no.
 pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Graft(command) => command.run(output),
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Fai
     }
 }
 
-/// The exit code of a command that checks something.
+/// The exit code of a command that checks something: 0 if `ok`, else 1.
 fn verdict(ok: bool) -> ExitCode {
     if ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }

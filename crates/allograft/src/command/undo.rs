@@ -1,4 +1,4 @@
-//! `allograft undo`: the stock host again.
+//! `allograft undo`: restores the stock host.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

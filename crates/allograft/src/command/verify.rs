@@ -1,4 +1,4 @@
-//! `allograft verify`: whether a graft is whole, and whether programs that are linked against it work.
+//! `allograft verify`: checks that a graft is whole, and that programs linked against it work.
 
 mod executable;
 
@@ -50,7 +50,7 @@ pub(crate) struct Verify {
     thorough: bool,
 }
 
-/// What was found out about one graft.
+/// The findings about one graft.
 struct Verified {
     path: PathBuf,
     stock: Option<PathBuf>,
@@ -67,7 +67,7 @@ impl Verified {
 
 impl Verify {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
-        // Deleted when everything has been verified.
+        // This folder is deleted when everything has been verified.
         let scratch =
             tempfile::tempdir().map_err(|error| Failure::usage(format!("cannot unpack anything: {error}")))?;
         let grafts = self.grafts(scratch.path())?;
@@ -96,7 +96,7 @@ impl Verify {
         Ok(verdict(ok))
     }
 
-    /// What is to be verified, that of a packed bundle unpacked below `scratch`.
+    /// The grafts to verify. That of a packed bundle is unpacked below `scratch`.
     fn grafts(&self, scratch: &Path) -> Result<Vec<Unpacked>, Failure> {
         let target = located(&self.target, self.root.as_deref())?;
         if let Some(grafts) = hosts::unpack_grafts(&target, scratch)? {
@@ -143,13 +143,13 @@ impl Verify {
         let not_run = if self.static_only {
             vec![not_run("programs", "left out with --static-only")]
         } else if checks.iter().any(|check| !check.ok) {
-            // Minutes of programs would only repeat what is known already.
+            // The programs would run for minutes and only repeat a known result.
             vec![not_run("programs", "a check before them failed")]
         } else {
             let progress = output.progress();
             let report = |name: &str| progress.step(name);
             let options = TrialOptions {
-                // Linkers are run in another folder.
+                // The path is absolute because linkers run in another folder.
                 stock: stock.as_ref().map(|stock| std::path::absolute(stock).unwrap_or_else(|_| stock.clone())),
                 thorough: self.thorough,
                 progress: Some(&report),
@@ -184,7 +184,7 @@ fn listing(verified: &[Verified], output: &Output) -> Page {
             };
             let _ = writeln!(text, "  {mark} {}{}{}", check.name, separator(&check.detail), check.detail);
         }
-        // Some thirty lines that nobody needs who is told that each has its reason.
+        // Without `-v`, differences that have a reason are not listed: there are some thirty of them.
         for difference in host.differences.iter().filter(|difference| output.verbose || difference.why.is_none()) {
             let _ = writeln!(text, "    {}", explained(difference));
         }
@@ -201,7 +201,7 @@ fn listing(verified: &[Verified], output: &Output) -> Page {
     text
 }
 
-/// A difference in a line: what the symbol was, what it is, and why.
+/// Describes a difference in one line: the symbol before, after, and the reason.
 fn explained(difference: &Difference) -> String {
     let what = |definition: &Option<Definition>| match definition {
         Some(Definition { member, weak, hidden, size }) => {

@@ -44,12 +44,12 @@ struct Of<T> {
 }
 
 impl<'v> Verified<'v> {
-    /// Nothing, which is good.
+    /// Returns a document without grafts, whose `ok` is true.
     pub(crate) fn new() -> Self {
         Verified { ok: true, ..Verified::default() }
     }
 
-    /// Adds a graft, and what was found out about it.
+    /// Adds a graft and the findings about it.
     pub(crate) fn add(
         &mut self,
         path: &Path,

@@ -9,8 +9,8 @@ pub(crate) fn acts(character: char) -> bool {
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns `text` on one line, so that a terminal shows it without acting on any of it: with `
-/// `, `\t`, `\u{1b}` in place of such characters.
+/// Returns `text` on one line, so that a terminal shows it without acting on any of it. Characters that a terminal
+/// would act on become escapes such as `\n`, `\t` or `\u{1b}`.
 pub(crate) fn printable(text: impl Display) -> String {
     let text = text.to_string();
     if !text.contains(acts) {
@@ -26,12 +26,12 @@ pub(crate) fn printable(text: impl Display) -> String {
 }
 
 /// Returns the same JSON with such characters in the form `\u009b`. JSON allows them only in strings, where serde has
-/// escaped those below the blank. Line ends between values stay.
+/// already escaped those below U+0020. Line ends between values stay.
 pub(super) fn json(document: &str) -> String {
     let mut shown = String::with_capacity(document.len());
     for character in document.chars() {
         match character {
-            // All of them have at most four hexadecimal digits.
+            // Each of them has at most four hexadecimal digits.
             _ if character >= '\u{7f}' && acts(character) => shown.push_str(&format!("\\u{:04x}", character as u32)),
             _ => shown.push(character),
         }

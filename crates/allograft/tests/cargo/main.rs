@@ -1,4 +1,4 @@
-//! `cargo allograft` on projects of every kind, with a real toolchain: the slow tier.
+//! The slow tier's tests of `cargo allograft`: projects of every kind, with a real toolchain.
 
 mod project;
 mod rust_musl;

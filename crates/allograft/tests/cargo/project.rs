@@ -1,4 +1,4 @@
-//! A project in a folder of its own, and cargo of the toolchain with musl targets.
+//! A project in a folder of its own, and the cargo of a toolchain with musl targets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// A library with work in threads, tests of each kind, and a program.
+/// The project's library: it works in threads, and has unit tests and documentation tests.
 const LIB: &str = "/// ```\n/// assert_eq!(app::work(3), 3);\n/// assert!(app::carries(\"mimalloc\"));\n/// ```\n\
     pub fn work(n: usize) -> usize {\n    let part = move || (0..n).map(|i| vec![i; 1 + i % 99]).collect::<Vec<_>>().len();\n\
     \x20   let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(move || part())).collect();\n\
@@ -29,14 +29,14 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    /// With nothing in it.
+    /// Makes a project without files.
     pub(crate) fn empty() -> Project {
-        // A blank in its name, so that every path that is handed on has one.
+        // The folder's name has a blank, so that every path that is passed on has one.
         let folder = tempfile::Builder::new().prefix("allograft cargo ").tempdir().unwrap();
         Project { folder, environment: Vec::new() }
     }
 
-    /// The package `app`.
+    /// Makes a project with the package `app`.
     pub(crate) fn app() -> Project {
         let project = Project::empty();
         project.put("Cargo.toml", "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
@@ -62,7 +62,7 @@ impl Project {
         path
     }
 
-    /// Adds to the file, which is there.
+    /// Appends to an existing file.
     pub(crate) fn append(&self, name: &str, text: &str) {
         let old = fs::read_to_string(self.path(name)).unwrap();
         self.put(name, &format!("{old}{text}"));
@@ -72,7 +72,7 @@ impl Project {
         self.environment.push((name.to_owned(), value.into()));
     }
 
-    /// Cargo with the words of `line`.
+    /// Runs cargo with the words of `line`.
     pub(crate) fn cargo(&self, line: &str) -> Ran {
         let mut command = Command::new(toolchain().join("bin/cargo"));
         self.run(command.args(line.split_whitespace()))
@@ -83,7 +83,7 @@ impl Project {
         let path = std::env::var("PATH").unwrap();
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            // What cargo tells the test is no concern of a cargo that the test runs.
+            // Cargo sets these variables for the test. They must not reach the cargo that the test runs.
             if (text.starts_with("CARGO") && text != "CARGO_HOME") || text.starts_with("RUST") {
                 command.env_remove(&name);
             }
@@ -93,12 +93,12 @@ impl Project {
         command.current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap().into()
     }
 
-    /// The program of that name.
+    /// The path of the program with that name.
     pub(crate) fn program(&self, profile: &str, name: &str) -> PathBuf {
         self.path("target").join(TARGET).join(profile).join(name)
     }
 
-    /// Asserts what the inspector says of a program.
+    /// Asserts the malloc and the link that the inspector reports for a program.
     #[track_caller]
     pub(crate) fn carries(&self, program: &Path, malloc: &str, link: &str) {
         let ran = self.run(Command::new(env!("CARGO_BIN_EXE_allograft")).args(["inspect", "--json"]).arg(program));
@@ -107,7 +107,8 @@ impl Project {
         assert_eq!((&file["malloc"]["name"], &file["link"]), (&malloc.into(), &link.into()), "{file:#}");
     }
 
-    /// Times and sizes of everything in the toolchain's library folder, to see that nothing was touched.
+    /// Returns the times and sizes of everything in the toolchain's library folder, to show that a test left it
+    /// unchanged.
     pub(crate) fn toolchain_state() -> BTreeMap<PathBuf, (i64, i64, u64)> {
         let libc = fixtures::rust_libc_below(&toolchain(), Arch::X86_64);
         let folder = libc.parent().unwrap();

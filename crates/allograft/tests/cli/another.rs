@@ -1,4 +1,5 @@
-//! A libc.a of the shape that SDK 0.1.0 has: mimalloc put in by hand, functions lost on the way. Refused, or replaced.
+//! A libc.a like that of SDK 0.1.0: mimalloc was put in by hand, and some functions were lost. It is refused or
+//! replaced.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use fixtures::Arch;
 
 use crate::lab::{Lab, debian, tool};
 
-/// mimalloc's sources, where cargo keeps the donors' packages.
+/// Returns mimalloc's sources in the folder where cargo keeps the donors' packages.
 fn sources() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let metadata = Command::new(cargo)
@@ -22,8 +23,8 @@ fn sources() -> PathBuf {
     PathBuf::from(package["manifest_path"].as_str().unwrap()).with_file_name("c_src/mimalloc")
 }
 
-/// Puts `sdk/libc.a` into the lab: musl's, after the steps of the SDK's build script. (swiftlang/swift-docker:
-/// `swift-ci/sdks/static-linux/scripts/build.sh`.)
+/// Makes `sdk/libc.a` in the lab from musl's, by the steps of the SDK's build script (swiftlang/swift-docker:
+/// `swift-ci/sdks/static-linux/scripts/build.sh`).
 fn by_hand(lab: &Lab) {
     lab.libc("sdk/libc.a");
     let source = sources();
@@ -95,9 +96,9 @@ fn refused_and_replaced() {
     by_hand(&lab);
     let (mine, stock) = (fs::read(lab.path("sdk/libc.a")).unwrap(), lab.put("stock/libc.a", &debian()));
     lab.changes_nothing(3, ["graft", "sdk"]).says(&["mimalloc", "has lost `wcsdup`", "--force", "--stock"]);
-    // Without it, nobody would have these.
+    // Without `--stock`, these functions would be missing.
     lab.changes_nothing(3, ["graft", "sdk", "--force"]).says(&["`strdup`", "`strndup`", "`_Znwm`", "--stock"]);
-    // musl's libc.a brings the C functions, and no operators.
+    // musl's libc.a brings back the C functions, but not the operators.
     let ran = lab.changes_nothing(3, ["graft", "sdk", "--force", "--stock", "stock"]).says(&["`_Znwm`", "libc++abi.a"]);
     assert!(!ran.err.contains("`strdup`"), "{}", ran.err);
     lab.changes_nothing(2, ["graft", "sdk", "--stock", "stock"]).says(&["--force"]);
@@ -121,14 +122,14 @@ fn refused_and_replaced() {
     lab.run(["inspect", "main", "--expect", "mimalloc"]).exits(0);
     let libc = lab.path("sdk/libc.a");
     let graft = fs::read(&libc).unwrap();
-    // Nothing of stock's is missing; but `ar` has written every header anew, and what came back stands at the end.
+    // No function of stock is missing. But `ar` wrote every header anew, and the restored members are at the end.
     let verified = lab.run(["verify", "sdk", "--static-only", "--json", "--stock", stock.to_str().unwrap()]).json();
     let failed = verified["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false);
     let failed: Vec<&str> = failed.map(|check| check["name"].as_str().unwrap()).collect();
     assert_eq!(failed, ["members-kept", "removed-members"]);
-    // Its own backup is no stock file.
+    // The backup of this graft is not a stock file.
     lab.run(["verify", "sdk", "--static-only"]).exits(0).says(&["somebody else's mimalloc"]);
-    // The same again, with and without force; another donor; and back.
+    // Grafts again, with and without `--force`, then undoes the graft.
     for again in [&with_all[..], &["graft", "sdk"]] {
         let document = lab.changes_nothing(0, again);
         assert!(fs::read(&libc).unwrap() == graft, "{}", document.out);
@@ -136,7 +137,8 @@ fn refused_and_replaced() {
     lab.run(["undo", "sdk"]).exits(0);
     assert!(fs::read(&libc).unwrap() == mine);
 
-    // What is not to be had is told of: without stock's libc.a, and only the operators and the other two at hand.
+    // If functions cannot be brought back, a warning lists them. Here stock's libc.a is missing; the operators and two
+    // of the other functions are given.
     let own = lab
         .put("dup.c", b"char *strdup(const char *s) { return 0; } char *strndup(const char *s, long n) { return 0; }");
     tool(fixtures::cc().args(["-c", "-fno-builtin", "-o"]).arg(lab.path("dup.o")).arg(own));

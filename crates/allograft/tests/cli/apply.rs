@@ -35,7 +35,7 @@ fn in_place_with_backup_and_record() {
     let backup = lab.path("libc.a.allograft-stock");
     assert!(fs::read(&backup).unwrap() == debian());
     assert_eq!(fs::metadata(backup).unwrap().modified().unwrap(), long_ago());
-    // Build systems have to notice.
+    // Build systems have to see a new time of modification.
     assert_ne!(fs::metadata(&libc).unwrap().modified().unwrap(), long_ago());
     let record: serde_json::Value =
         serde_json::from_slice(&fs::read(lab.path("libc.a.allograft.json")).unwrap()).unwrap();
@@ -208,7 +208,7 @@ fn other_hard_links_keep_the_stock_file() {
         snapshot.remove(std::path::Path::new(""));
         snapshot
     };
-    // The link is back, too: the same inode.
+    // The hard link is back, too: the inode is the same.
     assert_same(&folder(before), &folder(lab.snapshot()));
 }
 

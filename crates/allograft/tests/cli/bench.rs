@@ -1,4 +1,4 @@
-//! `bench`: builds, measures and recommends; reports from what was kept; refusals.
+//! `bench`: builds, measures and recommends; makes reports from saved results; refuses.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, dynamic_with_musl, tool};
 
-/// Allocates in a loop and prints a checksum; with `--usable`, what differs from allocator to allocator.
+/// Allocates in a loop and prints a checksum. With `--usable`, prints a value that differs between allocators.
 const PROGRAM: &str = r#"
 #include <malloc.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ impl Bench {
         Bench { lab, libc: fixtures::debian_musl(Arch::X86_64).libc }
     }
 
-    /// As musl-gcc does it, with a libc.a in that place.
+    /// Returns the command that builds the program as musl-gcc does, with the libc.a of that folder.
     fn build(&self, libdir: &str) -> String {
         let include = fixtures::debian_musl(Arch::X86_64).include;
         format!(
@@ -64,12 +64,12 @@ impl Bench {
         )
     }
 
-    /// The stock libc's folder as a word for the shell: a checkout may lie in a folder with a blank.
+    /// Returns the stock libc's folder as a word for the shell: the path of the checkout may contain a blank.
     fn libdir(&self) -> String {
         format!("'{}'", self.libc.parent().unwrap().display())
     }
 
-    /// With the program linked, as `finished`, with stock musl.
+    /// Makes a bench whose program is already linked with stock musl, as `finished`.
     fn finished() -> Bench {
         let bench = Bench::new();
         let build = bench.build(&bench.libdir()).replace("{object}", "").replace("{out}", "finished");
@@ -77,7 +77,7 @@ impl Bench {
         bench
     }
 
-    /// Measures the finished program, shortly.
+    /// Measures the finished program with few rounds.
     fn run_finished(&self, more: &[&str]) -> Ran {
         self.lab.run(["bench", "--rounds", "2", "--budget", "1h", "--json"].iter().chain(more))
     }
@@ -141,7 +141,7 @@ fn a_program_is_built_measured_and_judged() {
     let recommendation = &document["recommendation"];
     assert!(recommendation["arm"].is_string() && recommendation["reason"].is_string(), "{recommendation}");
     assert!(document["plan"]["seed"].is_u64() && document["machine"]["processors"].is_u64());
-    // The host is as it was, and what was made is gone.
+    // The host is unchanged, and the temporary files are gone.
     assert!(fs::read(&bench.libc).unwrap() == before);
     assert_eq!(bench.lab.names(), ["main.c", "report.html", "results.json", "table.csv"]);
 
@@ -151,7 +151,7 @@ fn a_program_is_built_measured_and_judged() {
     assert!(html.contains("mimalloc:small:only") && html.contains("<svg"));
     assert_eq!(fs::read_to_string(bench.lab.path("table.csv")).unwrap().lines().count(), 4);
 
-    // The same again from what was kept, on any machine.
+    // The saved results give the same reports, on any machine.
     bench.lab.run(["bench", "--from", "results.json", "--html", "again.html", "--markdown", "table.md", "-q"]).exits(0);
     assert_eq!(fs::read_to_string(bench.lab.path("again.html")).unwrap(), html);
     let markdown = fs::read_to_string(bench.lab.path("table.md")).unwrap();
@@ -180,7 +180,7 @@ fn glibc_is_compared_and_never_taken() {
     assert!(arm(&document, "glibc")["median_wall_s"].as_f64().is_some(), "{document}");
     assert_eq!(arm(&document, "glibc")["eligible"], false);
     assert!(!document["recommendation"]["pareto"].as_array().unwrap().contains(&"glibc".into()));
-    // What does not build is left out; the others are measured.
+    // An arm that does not build is left out; the others are measured.
     let ran = bench.run(&["--build-glibc", "false {out}", "--donors", "strings", "--rounds", "1", "--json"]).exits(1);
     let document = ran.says(&["glibc: the build command failed"]).json();
     assert!(arm(&document, "glibc")["failure"].as_str().unwrap().starts_with("the build command failed"));
@@ -236,11 +236,11 @@ fn wrong_usage_is_explained() {
     fs::copy(&bench.libc, bench.lab.path("libc.a")).unwrap();
     bench.lab.run(["graft", "libc.a", "-o", "graft.a"]).exits(0);
     host("graft.a").exits(2).says(&["carries mimalloc already", "undo"]);
-    // Before anything is measured.
+    // These are refused before anything is measured.
     with("cc {libdir} {out}", &["--html", "missing/report.html"]).exits(2).says(&["missing/report.html", "folder"]);
     bench.lab.run(["bench", "--", "./program", "x"]).exits(2).says(&["./program"]);
     bench.lab.run(["bench", "--", "./main.c"]).exits(2).says(&["main.c"]);
-    // Dynamic: there is nothing to graft in it, and what is preloaded is no string functions.
+    // A dynamic program has nothing to graft, and a preloaded object has no string functions.
     let dynamic = env!("CARGO_BIN_EXE_allograft");
     let ran = bench.lab.run(["bench", "--donors", "strings", "--", dynamic]);
     ran.exits(2).says(&["a dynamic program has no arm `strings`", "mimalloc"]);
@@ -280,8 +280,8 @@ fn a_finished_program_is_grafted_and_measured() {
     assert_eq!(fs::read(bench.lab.path("finished")).unwrap(), before);
 }
 
-/// A linked executable keeps its string functions unless it is asked for others: both ways are measured, and the
-/// command that is recommended does what was.
+/// A linked executable keeps its string functions unless others are requested. Both variants are measured, and the
+/// recommended command makes the variant that was measured.
 #[test]
 fn a_finished_program_is_measured_with_string_functions_too() {
     let bench = Bench::finished();
@@ -302,7 +302,8 @@ fn a_finished_program_is_measured_with_string_functions_too() {
     assert_eq!((&report["strings"], &report["malloc"]["name"]), (&"grafted".into(), &"mimalloc".into()));
     bench.run_finished(&["--donors", "strings", "--", "./finished"]).exits(2).says(&["no arm `strings`", "mimalloc"]);
 
-    // Where none can be exchanged, the arms without are measured; one that was asked for by name is refused.
+    // If no string functions can be exchanged, only the arms without are measured. An arm with them that was named is
+    // refused.
     let mut rename = Command::new("objcopy");
     let internal = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
     let functions = fixtures::strings::FUNCTIONS.into_iter().chain(internal);
@@ -316,7 +317,7 @@ fn a_finished_program_is_measured_with_string_functions_too() {
     bench.run_finished(&["--donors", "mimalloc:strings", "--", "./finished"]).exits(3).says(&["can be exchanged"]);
 }
 
-/// Linters that find something end with a code that is not 0.
+/// Linters end with a code other than 0 if they find something.
 #[test]
 fn an_exit_code_is_what_every_arm_repeats() {
     let bench = Bench::finished();
@@ -330,16 +331,16 @@ fn an_exit_code_is_what_every_arm_repeats() {
     let table = ["bench", "--donors", "mimalloc", "--rounds", "1", "--", "./finished", "2000", "--code", "3"];
     let shown = bench.lab.run(table).exits(0).out;
     assert!(shown.contains("ends with exit code 3, with stock and in every run; stock says `findings`"), "{shown}");
-    // So it is with `graft --try`.
+    // `graft --try` accepts the same.
     let tried = ["graft", "finished", "-o", "tried", "--json", "--try", "--", "2000", "--code", "3"];
     let tried = bench.lab.run(tried).exits(0).json()["hosts"][0]["tried"].to_string();
     assert!(tried.contains("exit status: 3 and the same"), "{tried}");
-    // The other codes: of one arm alone, of stock itself, and a signal.
+    // Other codes are refused: stock that ends differently each time, a signal, and a code of one arm alone.
     run(&["./finished", "2000", "--die"]).exits(2).says(&["stock ends with signal 6"]);
     let said = run(&["./finished", "2000", "--flip"]).exits(2);
     said.says(&["stock does not end the same way twice: with exit code 1, then with exit code 2", "help: "]);
     let build = bench.build("{libdir}").replace("{object}", "");
-    // The program of the second arm is one that ends otherwise.
+    // Only the second arm's program ends with another code.
     let other = format!("{build} && if test -e seen; then printf '#!/bin/sh\nexit 5\n' >{{out}}; fi; touch seen");
     let document =
         bench.run_built(&other, &["--donors", "mimalloc", "--rounds", "1", "--any-output", "--json"]).exits(1).json();
@@ -347,7 +348,7 @@ fn an_exit_code_is_what_every_arm_repeats() {
     assert_eq!(failure, "ends with exit code 5, not with exit code 0 as stock");
 }
 
-/// The command to apply is the one that was typed, and does what it says.
+/// The command that applies the result contains the options that were typed, and it works.
 #[test]
 fn a_dynamic_program_is_measured_with_preloaded_donors() {
     let bench = Bench::new();
@@ -375,7 +376,7 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     }
     assert_eq!(bench.lab.names(), ["dynamic", "main.c"]);
 
-    // Another allocator serves: it says so itself.
+    // The other allocator is in use: it reports itself.
     let document =
         measure(&["--donors", "mimalloc:small", "--any-output", "--", "./dynamic", "--usable"]).exits(0).json();
     let command = arm(&document, "mimalloc:small")["command"].as_str().unwrap().to_owned();
@@ -390,17 +391,17 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     applied.current_dir(bench.lab.path("")).arg("--usable");
     let said = applied.env("LD_PRELOAD", "./libmimalloc.so").env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
     assert!(String::from_utf8_lossy(&said.stderr).starts_with("allograft: mimalloc "), "{said:?}");
-    // glibc gives 24 bytes for 24, mimalloc 32: that is another answer, and the arm is out.
+    // For 24 bytes, glibc gives 24 and mimalloc 32. The output differs, so the arm fails.
     let document = measure(&["--donors", "mimalloc", "--", "./dynamic", "--usable"]).exits(1).json();
     assert!(arm(&document, "mimalloc")["failure"].as_str().unwrap().contains("prints `32`"), "{document}");
 
-    // A program that is not to be preloaded into.
+    // A setuid program cannot be preloaded into.
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(bench.lab.path("dynamic"), fs::Permissions::from_mode(0o4755)).unwrap();
     measure(&["--", "./dynamic", "100"]).exits(3).says(&["setuid or setgid", "help: "]);
 }
 
-/// The same under musl's loader: there, stock is the slow malloc.
+/// Under musl's loader, stock is the slow malloc.
 #[test]
 fn a_dynamic_program_of_musl_is_measured_with_preloaded_donors() {
     let lab = Lab::new();
@@ -441,7 +442,7 @@ fn a_graft_in_place_is_compared_with_its_stock() {
 #[test]
 fn a_server_is_measured_by_its_load() {
     let bench = Bench::new();
-    // The server is a script that stands for the program; the load says what it would.
+    // A script stands in for the server. The load prints fixed figures.
     let build = bench.build("{libdir}").replace("{object}", "") + " && test -n '{out}'";
     let server = "{out} && exec python3 -m http.server --bind 127.0.0.1 {port}";
     let server = format!("sh -c '{server}'");
@@ -453,12 +454,12 @@ fn a_server_is_measured_by_its_load() {
     assert_eq!(arm(&document, "mimalloc")["ratio_to_stock"]["value"], 1.0);
 }
 
-/// A linked program can be a server as well: a static one is grafted, a dynamic one is preloaded into.
+/// A linked program can also be a server: a static one is grafted, a dynamic one is preloaded into.
 #[test]
 fn a_finished_server_is_measured_by_its_load() {
     let bench = Bench::finished();
     let load = "echo '{ \"requests_per_second\": 100.0 }'";
-    // The program stands for the server; the script listens in its place, and says what the program said of its malloc.
+    // The script runs the program, which records its malloc, and then listens in its place.
     let server = "sh -c '{out} --usable >>told && exec python3 -m http.server --bind 127.0.0.1 {port}'";
     let run = |more: &[&str]| bench.run_finished(&[&["--server", server, "--load", load], more].concat());
     let document = run(&["--donors", "mimalloc,mimalloc:strings", "--", "./finished"]).exits(0).json();
@@ -548,7 +549,7 @@ fn what_the_budget_leaves_out_is_said() {
         "{warnings:?}"
     );
     assert_eq!(document["cases"].as_array().unwrap().len(), 1);
-    // Figures over all cases are those of what was measured.
+    // Figures over all cases are those of the cases that were measured.
     assert!(arm(&document, "strings")["ratio_to_stock"]["value"].as_f64().is_some());
 }
 
@@ -560,7 +561,7 @@ fn ctrl_c_keeps_the_rounds_that_were_complete() {
     command.args(["bench", "--host", bench.libc.to_str().unwrap(), "--build", &build, "--donors", "mimalloc"]);
     command.args(["--budget", "1h", "--precision", "0.05", "-v", "--json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // With -v each step is a line, also where nobody watches.
+    // With -v each step is a line, also if the output is not a terminal.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("round 4,")), "it ended by itself");
     let pid = rustix::process::Pid::from_child(&child);

@@ -1,4 +1,4 @@
-//! A Swift SDK bundle of the true layout, made from real musl archives: unpacked, as a tar in gzip, as a zip.
+//! A Swift SDK bundle with the real layout, made from real musl archives: unpacked, as a tar.gz, as a zip.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ pub(crate) const SDK: &str = "swift-6.1.2-RELEASE_static-linux-0.0.1";
 /// The folder of the bundle.
 pub(crate) const FOLDER: &str = "swift-6.1.2-RELEASE_static-linux-0.0.1.artifactbundle";
 
-/// Where a `libc.a` lies, in the bundle's folder.
+/// Returns the path of a `libc.a` in the bundle's folder.
 pub(crate) fn libc_in(arch: Arch) -> String {
     format!("{SDK}/swift-linux-musl/musl-1.2.5.sdk/{}/usr/lib/libc.a", arch.name())
 }
@@ -26,7 +26,8 @@ pub(crate) fn stock(arch: Arch) -> Vec<u8> {
 
 pub(crate) const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
-/// Puts the unpacked bundle into the lab. (swiftlang/swift-docker: `swift-ci/sdks/static-linux/scripts/build.sh`.)
+/// Puts the unpacked bundle into the lab, laid out as by swiftlang/swift-docker:
+/// `swift-ci/sdks/static-linux/scripts/build.sh`.
 pub(crate) fn folder(lab: &Lab) -> PathBuf {
     let inside = |name: &str| format!("{FOLDER}/{name}");
     let manifest = format!(
@@ -75,7 +76,7 @@ pub(crate) fn folder(lab: &Lab) -> PathBuf {
     lab.path(FOLDER)
 }
 
-/// Packs the folder as `name`, in a format of tar's, and deletes it.
+/// Packs the folder as `name`, in one of tar's formats, and deletes it.
 pub(crate) fn pack_tar(lab: &Lab, name: &str, format: &str) -> PathBuf {
     folder(lab);
     let path = lab.path(name);
@@ -93,7 +94,7 @@ pub(crate) fn pack_zip(lab: &Lab, name: &str) -> PathBuf {
     path
 }
 
-/// The same by a tool that cannot go back to fill in sizes, and writes them behind each entry.
+/// Does the same with a tool that cannot seek back to fill in sizes, and writes them behind each entry.
 pub(crate) fn pack_streamed_zip(lab: &Lab, name: &str) -> PathBuf {
     let path = lab.path(name);
     fill_zip(lab, zip::ZipWriter::new_stream(File::create_new(&path).unwrap()));
@@ -124,7 +125,7 @@ fn fill_zip<W: Write + std::io::Seek>(lab: &Lab, mut zip: zip::ZipWriter<W>) {
     fs::remove_dir_all(lab.path(FOLDER)).unwrap();
 }
 
-/// What a gzip file holds.
+/// Returns the uncompressed content of a gzip file.
 pub(crate) fn unzipped(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     flate2::bufread::GzDecoder::new(&fs::read(path).unwrap()[..]).read_to_end(&mut bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Swift SDK bundles: the folder, the tar in gzip, the zip; every architecture, everything else as it was, and back.
+//! Swift SDK bundles: as a folder, as a tar.gz, as a zip; every architecture; everything else unchanged; and undone.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ fn an_unpacked_bundle_and_back() {
     lab.changes_nothing(0, ["inspect", FOLDER]);
     lab.run(["undo", FOLDER]).exits(0);
     let strip = |mut snapshot: BTreeMap<_, _>| {
-        // Folders have other times.
+        // The times of folders differ.
         snapshot.retain(|path: &std::path::PathBuf, _| !lab.path(path).is_dir());
         snapshot
     };
@@ -45,7 +45,7 @@ fn an_unpacked_bundle_and_back() {
     assert!(ran.out.contains(&format!("swift package clean && swift build --swift-sdk {SDK}")), "{}", ran.out);
 }
 
-/// Compares two tars: equal but for the sizes, checksums and content of the `libc.a`s, which are `grafts`.
+/// Asserts that two tars are equal except for the sizes, checksums and content of the `libc.a`s, which are `grafts`.
 fn assert_only_libcs_differ(before: &[u8], after: &[u8], grafts: &[Vec<u8>]) {
     let entries = |bytes: &[u8]| -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut archive = tar::Archive::new(bytes);
@@ -81,10 +81,10 @@ fn assert_only_libcs_differ(before: &[u8], after: &[u8], grafts: &[Vec<u8>]) {
 fn a_packed_bundle_in_every_format_of_tar() {
     for format in ["gnu", "pax", "ustar"] {
         let lab = Lab::new();
-        // The name says nothing.
+        // The file's name does not tell the format.
         let path = if format == "ustar" {
             folder(&lab);
-            // ustar has no room for the longest name.
+            // The longest path does not fit into ustar.
             let deep = fs::canonicalize(lab.path(FOLDER)).unwrap();
             remove_deep(&deep);
             pack_existing(&lab, "sdk.bin", format)
@@ -108,7 +108,7 @@ fn a_packed_bundle_in_every_format_of_tar() {
         assert_eq!(bundle["tar_sha256"], sha256(&grafted));
         assert_only_libcs_differ(&tar, &grafted, &expected);
         assert!(grafted.len().is_multiple_of(10_240), "{format}: whole records");
-        // Again, the same; and the source is as it was.
+        // The same graft again gives the same bytes, and the source is unchanged.
         lab.run(["graft", "sdk.bin", "-o", "again.tar.gz"]).exits(0);
         assert!(fs::read(lab.path("again.tar.gz")).unwrap() == out, "{format}: not the same twice");
         for name in ["out.artifactbundle.tar.gz", "again.tar.gz"] {
@@ -165,7 +165,7 @@ fn a_packed_bundle_in_place_and_back() {
         let inspected = lab.changes_nothing(0, ["inspect", name, "--json", "--expect", "mimalloc"]).json();
         crate::documents::fits("inspect", &inspected);
         assert_eq!(inspected["files"].as_array().unwrap().len(), 2);
-        // Another donor, made from stock; and the first again gives the same bytes.
+        // Another donor starts from stock; the first donor again gives the same bytes.
         let other = lab.run(["graft", name, "--donor", "mimalloc3", "--json"]).exits(0).json();
         crate::documents::fits("graft", &other);
         assert_eq!(other["bundle"]["action"], "replaced");
@@ -242,7 +242,7 @@ fn one_that_cannot_be_written_stays() {
     let lab = Lab::new();
     pack_tar(&lab, "sdk.tar.gz", "gnu");
     let before = lab.snapshot();
-    // A disk that is full, as far as this process is concerned.
+    // For this process, the limit makes the disk full.
     let ran = lab.run_after("ulimit -f 100", &["graft", "sdk.tar.gz"]);
     assert!(ran.code != 0, "{}", ran.out);
     let left = lab.snapshot();

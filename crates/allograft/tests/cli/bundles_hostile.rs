@@ -1,4 +1,4 @@
-//! Packed bundles that are damaged or want to do harm: one message, the right exit code, nothing touched.
+//! Packed bundles that are damaged or malicious: one message, the right exit code, no change.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ pub(crate) fn gzip(plain: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A tar with a manifest and a `libc.a`, and what else `more` puts in.
+/// Makes a tar with a manifest, a `libc.a`, and what `more` adds.
 pub(crate) fn tar(more: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     let manifest = format!("{{\"artifacts\": {{\"{SDK}\": {{\"type\": \"swiftSDK\"}}}}}}");
@@ -31,7 +31,7 @@ pub(crate) fn add(builder: &mut tar::Builder<Vec<u8>>, name: &str, kind: tar::En
     header.set_mode(0o644);
     header.set_size(content.len() as u64);
     if name.len() <= 100 {
-        // Around the checks of the library, which writes no such names.
+        // The name is written directly, since the library refuses to write such names.
         header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();
         builder.append(&header, content).unwrap();
@@ -86,7 +86,7 @@ fn tars_that_would_do_harm() {
 #[test]
 fn more_than_a_bundle_has() {
     let lab = Lab::new();
-    // A size of 8 GiB for a libc.a, as base-256 has it, without the content; and one that does not fit at all.
+    // The size of a libc.a is 8 GiB, in base-256 and without the content. Another size does not fit at all.
     for (size, code, says) in [(8_u64 << 30, 3, "more than the"), (u64::MAX >> 1, 3, "more than the")] {
         let mut bytes = tar(|builder| add(builder, "y/libc.a", tar::EntryType::Regular, b"")).clone();
         let at = bytes.windows(8).position(|window| window == b"y/libc.a").unwrap();
@@ -97,7 +97,7 @@ fn more_than_a_bundle_has() {
         lab.put("sdk.tar.gz", &gzip(&bytes));
         lab.changes_nothing(code, ["graft", "sdk.tar.gz"]).says(&["`sdk.tar.gz`, entry `y/libc.a`", says]);
     }
-    // An extension of a gigabyte.
+    // An extended header of a gigabyte.
     let mut header = tar::Header::new_ustar();
     header.set_entry_type(tar::EntryType::XHeader);
     header.set_size(1 << 30);
@@ -118,7 +118,7 @@ fn tars_that_are_damaged() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
         lab.put("sdk.tar.gz", &bytes);
-        // What is damaged may be a libc.a in it.
+        // The damage may be in a libc.a of the bundle.
         lab.changes_nothing(2, ["graft", "sdk.tar.gz"]).says(&["`sdk.tar.gz", "help: "]);
     }
     let plain = tar(|_| {});
@@ -183,7 +183,7 @@ fn zips_that_are_damaged_or_would_do_harm() {
     edit(2, "another name", &|bytes| bytes[directory + 46] = b'X');
 }
 
-/// A zip of so many entries `N/libc.a`, all of this content. (PKWARE, APPNOTE.TXT 6.3.10: 4.3.7, 4.3.12, 4.3.16.)
+/// Makes a zip with `count` entries `N/libc.a` of this content (PKWARE, APPNOTE.TXT 6.3.10: 4.3.7, 4.3.12, 4.3.16).
 fn zip_of(count: u32, content: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(content).unwrap();
@@ -212,13 +212,13 @@ fn zip_of(count: u32, content: &[u8]) -> Vec<u8> {
 #[test]
 fn zips_that_unpack_out_of_all_proportion() {
     let lab = Lab::new();
-    // Some MB that would be 1,088 MiB.
+    // A few MB that would unpack to 1,088 MiB.
     lab.put("bomb.zip", &zip_of(17, &vec![0; 64 << 20]));
     for (code, command) in [(2, "inspect"), (3, "verify"), (3, "graft")] {
         let ran = lab.changes_nothing(code, [command, "bomb.zip"]);
         ran.says(&["`bomb.zip`, entry `0016/libc.a`", "what it unpacks to"]);
     }
-    // An SDK of that size is none.
+    // No SDK is that large.
     lab.put("sdk.zip", &zip_of(3, &[b"!<arch>\n", &vec![b'\n'; 1 << 20][..]].concat()));
     lab.run(["inspect", "sdk.zip"]).exits(2).says(&["`sdk.zip/0002/libc.a`"]);
 }
@@ -227,7 +227,7 @@ fn zips_that_unpack_out_of_all_proportion() {
 fn what_is_inspected_or_no_graft_is_not_written_anywhere() {
     let lab = Lab::new();
     lab.put("sdk.zip", &zip_of(3, &stock(Arch::X86_64)));
-    // Files of 64 KiB at most, and none in the folder for temporary ones.
+    // Files may have 64 KiB at most, and the folder for temporary files is not writable.
     let nowhere = "ulimit -f 128; mkdir -p none; chmod a-w none; export TMPDIR=$PWD/none";
     let ran = lab.run_after(nowhere, &["inspect", "sdk.zip", "--expect", "mallocng"]).exits(0);
     assert_eq!(ran.out.lines().count(), 4, "{}", ran.out);

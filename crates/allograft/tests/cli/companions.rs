@@ -1,4 +1,4 @@
-//! What lies under the names of backup and record, and is none: refused, and left alone.
+//! Files with the name of a backup or record that are neither: the host is refused, and they stay untouched.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ fn fifo(lab: &Lab, name: &str) {
     rustix::fs::mknodat(CWD, lab.path(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
-/// Opened, the first would be waited for, the second read without end.
+/// Opening a pipe would wait forever, and reading a device would not end.
 #[test]
 fn pipes_and_devices_are_not_opened() {
     for name in [BACKUP, RECORD] {
@@ -25,7 +25,7 @@ fn pipes_and_devices_are_not_opened() {
                 lab.run(["graft", "libc.a"]).exits(0);
                 fs::remove_file(lab.path(name)).unwrap();
             }
-            // No snapshot: that would open it.
+            // This does not use a snapshot, which would open them.
             let names = |lab: &Lab| -> Vec<_> {
                 let mut names: Vec<_> =
                     fs::read_dir(lab.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -66,7 +66,7 @@ fn a_file_of_the_users_own_stays() {
         for arguments in [&["graft", host][..], &["graft", host, "--dry-run"]] {
             lab.changes_nothing(3, arguments).says(&[name, "help: ", "move it away"]);
         }
-        // Nothing is undone, and so nothing deleted.
+        // Nothing is undone, so nothing is deleted.
         let before = lab.snapshot();
         lab.run(["undo", host]);
         crate::lab::assert_same(&before, &lab.snapshot());
@@ -81,16 +81,16 @@ fn a_backup_is_none_once_it_carries_a_graft() {
     let lab = Lab::new();
     let libc = lab.libc("libc.a");
     lab.run(["graft", "libc.a"]).exits(0);
-    // Also without its record it is known for a backup, by the graft beside it.
+    // Without its record, too, a backup is recognised by the graft beside it.
     fs::rename(lab.path(RECORD), lab.path("record")).unwrap();
     lab.changes_nothing(3, ["graft", BACKUP]).says(&["is the backup of `libc.a`"]);
-    // As an earlier release left it.
+    // This is the state that an earlier release left.
     fs::rename(&libc, lab.path("graft")).unwrap();
     lab.run(["graft", BACKUP]).exits(0);
     fs::rename(lab.path("graft"), &libc).unwrap();
     lab.changes_nothing(3, ["undo", "libc.a"]).says(&["and so is its backup", "help: "]);
     lab.run(["graft", "libc.a"]).exits(0).says(&["a backup that is not its stock file"]);
-    // What the help says works.
+    // The command in the help text works.
     lab.run(["undo", BACKUP]).exits(0);
     lab.run(["graft", "libc.a"]).exits(0);
     lab.run(["undo", "libc.a"]).exits(0);

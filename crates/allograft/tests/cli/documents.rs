@@ -13,14 +13,14 @@ use similar::TextDiff;
 use crate::executables::program;
 use crate::lab::Lab;
 
-/// How to write what the tests compare with.
+/// How to write the files that the tests compare with.
 const BLESS: &str = "help: if it should be so, `ALLOGRAFT_BLESS=1 cargo xtask test cli documents` writes it";
 
 /// The lines around the schemas in the page.
 const BEGIN: &str = "<!-- made by `ALLOGRAFT_BLESS=1 cargo xtask test cli documents` -->\n\n";
 const END: &str = "<!-- end of what was made -->\n";
 
-/// Items of a list that golden files show.
+/// The number of items of a list that golden files show.
 const SHOWN: usize = 2;
 
 #[test]
@@ -77,7 +77,7 @@ fn failure() {
     golden("failure", "failure", &lab, &lab.run(["undo", "missing", "--json"]).exits(2).out);
 }
 
-/// The golden file is a real run of `bench` with one round, kept; what `--from` reads it prints again.
+/// The golden file is a saved run of `bench` with one round; `--from` prints it unchanged.
 #[test]
 fn bench() {
     let lab = Lab::new();
@@ -87,14 +87,14 @@ fn bench() {
     fits("bench", &serde_json::from_str(&kept).expect("JSON"));
 }
 
-/// Asserts that a document has the fields that the page says it has.
+/// Asserts that a document has the fields that the page lists.
 #[track_caller]
 pub(crate) fn fits(document: &str, value: &Value) {
     let misfits = schema::misfits(value, &schema::document(document), document);
     assert!(misfits.is_empty(), "{}", misfits.join("\n"));
 }
 
-/// Asserts that a document fits its schema and, with placeholders for what varies, is as in the golden file.
+/// Asserts that a document fits its schema and equals the golden file, with placeholders for variable parts.
 #[track_caller]
 fn golden(document: &str, name: &str, lab: &Lab, out: &str) {
     let mut value: Value = serde_json::from_str(out).expect("JSON");
@@ -122,7 +122,8 @@ fn same(path: &Path, text: &str) {
     assert!(kept == text, "{} is out of date:\n{diff}\n{BLESS}", path.display());
 }
 
-/// Puts placeholders for what varies with the machine and with the donors, and cuts long lists. `name` is the field's.
+/// Replaces variable parts, such as the machine's and the donors', by placeholders, and cuts long lists. `name` is the
+/// field's.
 fn settle(name: &str, value: &mut Value, folder: &str) {
     match value {
         Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! `graft -o`: into a file, or a folder into a copy of itself; the target stays as it is.
+//! `graft -o`: writes a file, or a copy of a folder; the target stays untouched.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,13 +27,13 @@ fn into_a_file() {
     assert_eq!(host["backup"], serde_json::Value::Null);
     assert_eq!(lab.names(), ["libc.a", "out.a"]);
     lab.changes_nothing(3, ["undo", "out.a"]).says(&["`-o`", "help: "]);
-    // The same as in place, and what is there is replaced.
+    // The bytes are the same as in place, and an existing file is replaced.
     lab.put("again.a", b"something else");
     lab.run(["graft", "libc.a", "-o", "again.a"]).exits(0);
     lab.run(["graft", "libc.a"]).exits(0);
     let bytes = |name: &str| fs::read(lab.path(name)).unwrap();
     assert!(bytes("out.a") == bytes("libc.a") && bytes("out.a") == bytes("again.a"));
-    // A graft can be the source as well.
+    // The source can be a graft as well.
     lab.run(["graft", "out.a", "-o", "other.a", "--donor", "mimalloc3"]).exits(0);
     lab.run(["graft", "again.a", "-o", "same.a"]).exits(0);
     assert!(bytes("other.a") != bytes("out.a") && bytes("same.a") == bytes("out.a"));
@@ -87,7 +87,7 @@ fn a_folder_into_a_copy() {
     assert_eq!(fs::read_link(lab.path("out/lib64")).unwrap().to_str(), Some("lib"));
     lab.run(["graft", "sdk"]).exits(0);
     assert!(fs::read(lab.path("sdk/lib/libc.a")).unwrap() == fs::read(lab.path("out/lib/libc.a")).unwrap());
-    // Backups and records stay behind.
+    // Backups and records are not copied.
     lab.run(["graft", "sdk", "-o", "second"]).exits(0);
     assert_eq!(names("out"), names("second"));
     lab.changes_nothing(3, ["undo", "out"]).says(&["`-o`"]);

@@ -1,4 +1,4 @@
-//! `emit`: an object or an archive, what is in it, and what links with it.
+//! `emit`: the contents of objects, archives and shared objects, and programs that are linked with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn linked(lab: &Lab, arch: Arch, first: &Path, name: &str, linker: &Path, pie: b
     tool(compile.args(flags).arg(&musl.include).arg(source).arg("-o").arg(&object));
     let program = lab.path(name);
     let mut link = Command::new(linker);
-    // Needed from the start, so that an archive in front gives it.
+    // malloc is needed from the start, so that an archive that comes first provides it.
     link.args(["-u", "malloc"]);
     tool(&mut musl.link(pie).line(link, [first, &object], compiler_rt(arch), &program));
     program
@@ -164,7 +164,7 @@ fn a_shared_object_is_preloaded_into_programs_of_glibc() {
         let document = lab.run(arguments).exits(0).json();
         assert_eq!(document["donor"]["donor"], name);
         let library = lab.path("liballograft.so");
-        // Nothing but the names that it exports is left of its symbols.
+        // Of its symbols, only the exported names are left.
         lab.run(["inspect", "--expect", name, "liballograft.so"]).exits(0);
         let run = || {
             let mut command = Command::new("timeout");
@@ -181,7 +181,7 @@ fn a_shared_object_is_preloaded_into_programs_of_glibc() {
     }
 }
 
-/// The same file, under musl's loader.
+/// The same file works under musl's loader.
 #[test]
 fn a_shared_object_is_preloaded_into_programs_of_musl() {
     let (lab, loader) = (Lab::new(), fixtures::musl_loader(Arch::X86_64));

@@ -1,4 +1,4 @@
-//! Linked executables: grafted, tried, looked at, given back.
+//! Linked executables: grafted, run, inspected, undone.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -28,7 +28,7 @@ fn output(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// strip clears stock's program headers, which a graft does not use. They may lie in the segment with the code.
+/// strip clears the program headers of stock, which a graft does not use. They may lie in the segment with the code.
 #[test]
 fn a_graft_that_was_stripped_later_is_whole() {
     let lab = Lab::new();
@@ -84,7 +84,7 @@ fn elsewhere_with_its_mode_and_the_same_bytes_each_time() {
     assert!(fs::read(lab.path("one")).unwrap() == fs::read(lab.path("other")).unwrap());
     assert_eq!(fs::metadata(lab.path("one")).unwrap().mode() & 0o7777, 0o755);
     assert_eq!(output(&lab.path("one"), &["a"]).1, "a\n");
-    // A graft that lies apart from its stock file is not taken for stock.
+    // A graft without its stock file beside it is not taken for stock.
     lab.changes_nothing(3, ["graft", "one"]).says(&["carries a graft already", "help: "]);
     lab.changes_nothing(3, ["undo", "one"]).says(&["no backup"]);
 }
@@ -93,7 +93,7 @@ fn elsewhere_with_its_mode_and_the_same_bytes_each_time() {
 fn what_a_graft_does_differently_keeps_it_from_its_place() {
     let lab = Lab::new();
     let mut bytes = program(&lab, "echo");
-    // Appended data may be looked for at the end of the file.
+    // Programs may look for appended data at the end of the file.
     bytes.extend(b"PK\x03\x04 and so on");
     lab.put("echo", &bytes);
     lab.changes_nothing(3, ["graft", "echo"]).says(&["appended", "help: "]);
@@ -123,7 +123,7 @@ fn a_program_whose_own_code_can_be_written_is_grafted_and_verified() {
     );
 }
 
-/// A function of the program's around musl's malloc is no allocator of its own, and not with symbols only.
+/// A program's own function around musl's malloc is not an allocator of its own, with symbols or without.
 #[test]
 fn a_wrapper_around_malloc_is_grafted_with_symbols_and_without() {
     let source = "#include <stdlib.h>\n#include <unistd.h>\nvoid *__libc_malloc(size_t);\nstatic volatile int calls;\n\
@@ -146,7 +146,7 @@ fn no_environment_keeps_a_graft_from_running_the_program() {
     lab.run(["graft", "echo"]).exits(0);
     let graft = fs::read(lab.path("echo")).unwrap();
     assert!(!contains(&graft, b"ALLOGRAFT_SELF_TEST"), "the graft knows a variable for its self-test");
-    // What used to ask for it: the beginning of the stock file's checksum, made odd.
+    // Earlier releases used this value of the variable: the beginning of the stock file's checksum, made odd.
     let checksum = u64::from_str_radix(&hosts::sha256(&stock)[..16], 16).unwrap();
     for value in [format!("{checksum:x}"), format!("{:x}", checksum | 1), "1".to_owned()] {
         let ran = Command::new(lab.path("echo")).arg("a").env("ALLOGRAFT_SELF_TEST", value).output().unwrap();
@@ -157,7 +157,7 @@ fn no_environment_keeps_a_graft_from_running_the_program() {
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
-/// The constants of the donor in a Rust program are those of its `malloc`, and not of an allocator that Rust may use.
+/// The donor's constants in a Rust program belong to its `malloc`, not to an allocator of Rust's own.
 #[test]
 fn a_variant_of_an_allocator_is_not_taken_for_another_one() {
     let lab = Lab::new();

@@ -6,10 +6,11 @@ use fixtures::program::Build;
 use crate::foreign_executables;
 use crate::lab::Lab;
 
-/// Reads the headers where compiler-rt's `__llvm_write_binary_ids` does (InstrProfilingPlatformLinux.c).
+/// Reads the headers at the address where compiler-rt's `__llvm_write_binary_ids` does (InstrProfilingPlatformLinux.c).
 const READER: &str = include_str!("headers.c");
 
-/// What is defined before the reader: how much of its memory is not in the file, and of its file not in memory.
+/// Definitions before the reader. They vary the memory that has no bytes in the file, and the bytes of the file that
+/// are not in memory.
 const SHAPES: [(&str, &str); 4] = [
     ("small", ""),
     ("cleared", "#define CLEARED (40 << 20)\n"),
@@ -35,7 +36,7 @@ fn check(arch: Arch, link: &[&str], shapes: &[(&str, &str)]) {
             let grafted = foreign_executables::run(&lab, path, &["graft", "reader"]);
             assert!(grafted.status.success(), "{what}: {}", String::from_utf8_lossy(&grafted.stderr));
             let graft = run();
-            // The graft has notes of its own besides.
+            // The graft has notes of its own, too.
             assert_eq!(graft.0, Some(0), "{what}: graft: {graft:?}");
             assert_ne!(graft.1, stock.1, "{what}");
             let verified = foreign_executables::run(&lab, path, &["verify", "reader"]);
@@ -58,7 +59,7 @@ fn so_does_one_for_aarch64() {
     }
 }
 
-/// What nothing refers to is worth no megabytes of zeros.
+/// Data that nothing refers to must not add megabytes of zeros.
 #[test]
 fn a_large_program_that_does_not_read_its_headers_stays_small() {
     let lab = Lab::new();

@@ -1,5 +1,5 @@
-//! Executables that are left alone, each with its reason, and what is particular to a file on a disk. Every refusal
-//! leaves everything as it was.
+//! Executables that are refused, each with its reason, and cases of files on a disk. Every refusal leaves everything
+//! unchanged.
 
 use std::ffi::CString;
 use std::fs;
@@ -20,7 +20,7 @@ pub(crate) fn program(lab: &Lab, name: &str, source: &str) -> Vec<u8> {
 
 const PLAIN: &str = "#include <stdlib.h>\nint main(void) { free(realloc(malloc(10), 1000)); return 0; }\n";
 
-/// Waits for a line, so that a test can look at it while it runs.
+/// Waits for a line, so that a test can examine the running program.
 const WAITS: &str = "#include <stdio.h>\n#include <stdlib.h>\nint main(void)\n{\n\tint first = getchar();\n\
     \tchar *block = malloc(100000);\n\tif (!block)\n\t\treturn 9;\n\tprintf(\"%c\\n\", first);\n\tfree(block);\n\treturn 0;\n}\n";
 
@@ -84,12 +84,12 @@ fn a_running_program_goes_on_with_stock() {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
     };
     let mut running = start();
-    // The kernel lets nobody write to a file that runs: the new one takes its name.
+    // The kernel permits no writes to a running program's file, so the new file takes its name.
     lab.run(["graft", "program"]).exits(0);
     assert!(fs::read(lab.path("program")).unwrap() != stock);
     assert!(fs::read(format!("/proc/{}/exe", running.id())).unwrap() == stock);
     let mut later = start();
-    // And a running graft can be undone.
+    // A running graft can be undone.
     lab.run(["undo", "program"]).exits(0);
     assert!(fs::read(lab.path("program")).unwrap() == stock);
     for child in [&mut running, &mut later] {
@@ -114,7 +114,7 @@ fn programs_of_other_kinds() {
     lab.changes_nothing(3, ["graft", "glibc"]).says(&["GNU C library", "help: "]);
     tool(Command::new("strip").arg("-s").arg(lab.path("glibc")));
     lab.changes_nothing(3, ["graft", "glibc"]).says(&["cannot be grafted", "help: "]);
-    // A malloc of its own; then, without symbols, as well.
+    // The program has its own malloc, with symbols and without.
     let own = "#include <stddef.h>\nstatic char heap[1 << 20]; static size_t used;\n\
         void *malloc(size_t n) { void *p = heap + used; used += (n + 15) & ~15ul; return p; }\n\
         void free(void *p) { (void)p; }\nvoid *calloc(size_t n, size_t m) { return malloc(n * m); }\n\
@@ -129,7 +129,7 @@ fn programs_of_other_kinds() {
     lab.changes_nothing(3, ["graft", "test"]).says(&["is dynamic"]);
 }
 
-/// What UPX 3.96 leaves of a static program: no sections, and `UPX!` behind the headers (its l_info, at 0x78 + 0x70).
+/// A static program packed by UPX 3.96 has no sections, and `UPX!` behind the headers (its l_info, at 0x78 + 0x70).
 #[test]
 fn packed_programs() {
     let lab = Lab::new();
@@ -143,8 +143,8 @@ fn packed_programs() {
     lab.changes_nothing(3, ["graft", "packed"]).says(&["packed by UPX", "upx -d"]);
 }
 
-/// What UPX 4 leaves of a static-pie: of type ET_DYN, without a dynamic section, two segments to load and the stack's
-/// flags, and `UPX!` behind them (src/p_lx_elf.cpp, src/stub/src/include/linux.h).
+/// A static-pie packed by UPX 4 has the type ET_DYN, no dynamic section, two segments to load, the stack's flags, and
+/// `UPX!` behind them (src/p_lx_elf.cpp, src/stub/src/include/linux.h).
 #[test]
 fn packed_programs_that_are_position_independent() {
     let lab = Lab::new();
@@ -189,7 +189,7 @@ fn data_behind_the_program() {
     lab.run(["graft", "program"]).exits(0);
 }
 
-/// Cut off at, before and behind each boundary that the headers name.
+/// The file is cut at, before and behind each boundary that the headers name.
 #[test]
 fn truncated_programs() {
     let lab = Lab::new();
@@ -206,7 +206,7 @@ fn truncated_programs() {
     }));
     ends.extend((0..section_count).flat_map(|index| {
         let at = sections + 64 * index;
-        // Of what takes no room in the file (SHT_NOBITS) only the place counts.
+        // A section without content in the file (SHT_NOBITS) counts with its offset only.
         let size = if stock[at + 4] == 8 { 0 } else { word(at + 32) };
         [at, word(at + 24), word(at + 24) + size]
     }));
@@ -222,7 +222,8 @@ fn truncated_programs() {
     }
 }
 
-/// One word of the table of size classes is another: oldmalloc has none at all, and a later mallocng may have others.
+/// One word of the table of size classes is changed. oldmalloc has no such table, and a later mallocng may have
+/// another.
 #[test]
 fn another_allocator_than_mallocng() {
     let lab = Lab::new();
@@ -242,16 +243,16 @@ fn a_program_without_malloc_has_nothing_to_replace() {
     lab.changes_nothing(3, ["graft", "program"]).says(&["no malloc is in it: there is nothing to replace", "help: "]);
     let report = lab.run(["inspect", "program", "--json"]).exits(0).json();
     assert_eq!(report["files"][0]["malloc"]["name"], "none");
-    // Without symbols it may have another.
+    // Without symbols, it may have another table.
     tool(Command::new("strip").arg("-s").arg(lab.path("program")));
     lab.changes_nothing(3, ["graft", "program"])
         .says(&["mallocng, musl's malloc, is not in it", "help: `allograft inspect`"]);
-    // musl's, for programs that never free: a malloc, and no mallocng.
+    // musl has a simple malloc for programs that never free. It is not mallocng.
     program(&lab, "program", "#include <stdlib.h>\nint main(void) { return !malloc(10); }\n");
     lab.changes_nothing(3, ["graft", "program"]).says(&["mallocng, musl's malloc, is not in it"]);
 }
 
-/// What Go's linker leaves in a program with C code: `inspect` says what `graft` says.
+/// A Go program with C code: `inspect` and `graft` name the same allocator.
 #[test]
 fn programs_of_go_with_c() {
     let lab = Lab::new();
@@ -268,8 +269,8 @@ fn programs_of_go_with_c() {
     lab.changes_nothing(3, ["graft", "program", "--dry-run"]).says(&["a Go program"]);
 }
 
-/// As they come from the registries: what musl's malloc serves can be grafted, whatever serves the language's own
-/// blocks, which is said; all others are refused, and Go's by its name.
+/// Released programs, as they come from the registries. A program whose C code uses musl's malloc is grafted, with a
+/// note if another allocator serves its language's own blocks. All others are refused, Go's by name.
 #[test]
 #[ignore = "takes released programs, 280 MB"]
 fn released_programs() {
@@ -294,7 +295,7 @@ fn released_programs() {
     }
 }
 
-/// What UPX really makes of a program.
+/// A program that the real UPX packed.
 #[test]
 #[ignore = "takes compilers of other languages, 3.9 GB"]
 fn a_program_packed_by_upx() {
@@ -311,7 +312,8 @@ fn a_program_packed_by_upx() {
     succeeds(&lab.path("unpacked"));
 }
 
-/// Threads by `clone`, through libc's function or the system call, with storage that musl did not lay out.
+/// Threads made by `clone`, through libc's function or the system call, whose thread-local storage musl did not lay
+/// out.
 #[test]
 fn threads_with_storage_of_their_own_are_refused() {
     let head = "#define _GNU_SOURCE\n#include <sched.h>\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
@@ -340,7 +342,7 @@ fn threads_with_storage_of_their_own_are_refused() {
     for (arch, link) in
         [(Arch::X86_64, [].as_slice()), (Arch::X86_64, &["-s"]), (Arch::Aarch64, &[]), (Arch::Aarch64, &["-s"])]
     {
-        // The system call is written down for one architecture.
+        // The system call is in assembly for one architecture.
         for (what, source, refused) in
             sources.into_iter().filter(|source| arch == Arch::X86_64 || source.1 != by_itself)
         {

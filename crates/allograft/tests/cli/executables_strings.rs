@@ -1,4 +1,4 @@
-//! `--strings on` for linked executables: what is exchanged, what is said of it, what is refused.
+//! `--strings on` for linked executables: exchanges, their report, refusals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use fixtures::{Arch, link};
 use crate::foreign_executables;
 use crate::lab::{Lab, tool};
 
-/// [`linked`] for this machine.
+/// Calls [`linked`] for this machine.
 fn proof(lab: &Lab, name: &str, position_independent: bool) -> PathBuf {
     linked(lab, name, Arch::X86_64, position_independent, false)
 }
 
-/// The proof of the string functions (suite/strings), linked with stock musl: it calls every one of them under its own
-/// name. And a file that makes it need musl's allocator.
+/// Links the proof of the string functions (suite/strings) with stock musl. The proof calls every one under its own
+/// name. A second file makes it need musl's allocator.
 fn linked(lab: &Lab, name: &str, arch: Arch, position_independent: bool, stripped: bool) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let suite = root.join("suite").join("strings");
@@ -45,14 +45,14 @@ fn linked(lab: &Lab, name: &str, arch: Arch, position_independent: bool, strippe
         tool(compile.arg("-c").arg("-o").arg(&object).arg(source));
         objects.push(object);
     }
-    // Its long double is one of 128 bits.
+    // Its long double has 128 bits.
     let runtime = if foreign { link::compiler_rt(arch) } else { None };
     tool(&mut musl.link(position_independent).line(linker, &objects, runtime, &lab.path(name)));
     objects.into_iter().chain([lab.path("allocates.c")]).for_each(|file| fs::remove_file(file).unwrap());
     lab.path(name)
 }
 
-/// The proof says that all is right.
+/// Asserts that the proof passes.
 #[track_caller]
 fn passes(arch: Arch, program: &Path) {
     let output = fixtures::run(arch, program).args(["8", "64"]).output().unwrap();
@@ -75,7 +75,7 @@ fn so_are_those_of_other_kinds_of_programs() {
     exchanged_and_given_back([(false, false), (true, false), (false, true)]);
 }
 
-/// Programs that are position-independent or not, and stripped or not.
+/// Grafts and undoes programs that are position-independent or not, and stripped or not.
 fn exchanged_and_given_back<const N: usize>(programs: [(bool, bool); N]) {
     for (position_independent, stripped) in programs {
         let lab = Lab::new();
@@ -97,7 +97,7 @@ fn exchanged_and_given_back<const N: usize>(programs: [(bool, bool); N]) {
         let report = &lab.run(["inspect", "proof", "--json"]).exits(0).json()["files"][0];
         assert_eq!((&report["strings"], &report["malloc"]["name"]), (&"grafted".into(), &"mimalloc".into()));
         let evidence = report["strings_evidence"].to_string();
-        // The program may have several of one function; each name is said once.
+        // The program may have several copies of one function; each name is printed once.
         let mut once = redirected.clone();
         let mut seen = std::collections::BTreeSet::new();
         once.retain(|name| seen.insert(*name));
@@ -105,7 +105,8 @@ fn exchanged_and_given_back<const N: usize>(programs: [(bool, bool); N]) {
         let verified = lab.run(["verify", "proof"]).exits(0).out;
         let entries = format!("string functions jump into the donor's segment: {}\n", redirected.join(" "));
         assert!(verified.contains(&entries) && verified.contains("self-test: passed"), "{verified}");
-        // The same again changes nothing; without them it is the graft that it would have been before.
+        // The same graft again changes nothing. Without string functions, the graft is the one that it would have been
+        // before.
         lab.run(["graft", "proof", "--strings", "on"]).exits(0);
         lab.run(["graft", "proof"]).exits(0);
         assert!(fs::read(&path).unwrap() == fs::read(lab.path("plain")).unwrap());
@@ -122,7 +123,7 @@ fn a_plan_lists_what_is_exchanged_and_what_stays() {
     let path = proof(&lab, "proof", false);
     let planned = lab.changes_nothing(0, ["graft", "proof", "--strings", "on", "--dry-run"]).out;
     assert!(planned.contains("would graft") && planned.contains("  strings: "), "{planned}");
-    // A function that is not what its name says, and its callers may know: memcmp, which returns 1 more.
+    // This memcmp does not do what its name says, and its callers may depend on that: it returns 1 more.
     let mut bytes = fs::read(&path).unwrap();
     let document = lab.run(["graft", "proof", "--strings", "on", "--dry-run", "--json"]).exits(0).json();
     let strings = &document["hosts"][0]["strings"];
@@ -132,7 +133,7 @@ fn a_plan_lists_what_is_exchanged_and_what_stays() {
     assert_eq!((everywhere.len(), different.len()), (20, 20), "{strings}");
     let memcmp = strings["entries"].as_array().unwrap().iter().find(|entry| entry["name"] == "memcmp").unwrap();
     let address = u64::from_str_radix(&memcmp["address"].as_str().unwrap()[2..], 16).unwrap();
-    // ld puts the file at this address (its default script).
+    // ld loads the file at this address by default.
     let at = usize::try_from(address - 0x40_0000).unwrap();
     // mov eax, 1; ret
     bytes[at..at + 6].copy_from_slice(b"\xb8\x01\0\0\0\xc3");
@@ -145,7 +146,7 @@ fn a_plan_lists_what_is_exchanged_and_what_stays() {
     assert_eq!(memcmp["reason"], "it gives another result");
     let planned = lab.run(["graft", "other", "--strings", "on", "--dry-run"]).exits(0).out;
     assert!(planned.contains("  stays:   memcmp at "), "{planned}");
-    // Off is what nobody asks for.
+    // The default is off.
     let document = lab.run(["graft", "proof", "--dry-run", "--json"]).exits(0).json();
     assert_eq!(document["hosts"][0]["strings"]["action"], "off");
 }
@@ -154,7 +155,7 @@ fn a_plan_lists_what_is_exchanged_and_what_stays() {
 fn what_cannot_be_exchanged_is_refused() {
     let lab = Lab::new();
     let path = proof(&lab, "proof", false);
-    // Symbols that name no string function: none is looked for then.
+    // No symbol names a string function, so none is looked for.
     let mut rename = Command::new("objcopy");
     let internal = ["__memrchr", "__strchrnul", "__stpcpy", "__stpncpy"];
     rename.args(

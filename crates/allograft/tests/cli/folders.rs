@@ -71,7 +71,7 @@ fn a_folder_without_hosts() {
     lab.changes_nothing(2, ["undo", "empty"]).says(&["no `libc.a` under `empty`"]);
     lab.put("glibc/libc.a", &fs::read(fixtures::glibc()).unwrap());
     lab.changes_nothing(3, ["graft", "glibc"]).says(&["`glibc/libc.a`: glibc", "help: "]);
-    // A folder of stock is nothing to undo, as a stock archive is.
+    // A folder with only stock archives has nothing to undo, and neither does a stock archive.
     lab.libc("stock/libc.a");
     lab.changes_nothing(0, ["undo", "stock"]);
 }

@@ -1,4 +1,4 @@
-//! Executables for aarch64, on machines that do not run them by themselves.
+//! Executables for aarch64, on machines that do not run them natively.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ pub(crate) fn program(lab: &Lab) -> PathBuf {
     Build { arch: Arch::Aarch64, ..Build::PLAIN }.program(&lab.path(""), "echo", source)
 }
 
-/// Runs the program with no emulator to be found, or with that of the folder of tools.
+/// Runs the program, either without any emulator on the command path or with the one in the folder of tools.
 pub(crate) fn run(lab: &Lab, path: Option<&OsStr>, arguments: &[&str]) -> Output {
     lab.command().env("PATH", path.unwrap_or(OsStr::new("/nowhere"))).args(arguments).output().unwrap()
 }
@@ -29,7 +29,7 @@ fn what_cannot_be_tested_is_grafted_only_when_that_is_said() {
     let lab = Lab::new();
     let path = program(&lab);
     let stock = fs::read(&path).unwrap();
-    // Where the kernel runs it by itself, or with an emulator that it has been told of, there is nothing to refuse.
+    // If the kernel runs it, natively or through binfmt_misc, nothing is refused.
     if Command::new(&path).arg("one").output().is_ok() {
         return;
     }

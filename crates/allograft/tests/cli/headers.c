@@ -1,5 +1,5 @@
-/* Reads its program headers and notes where the ELF header in memory says they are, and compares them with what the kernel
- * told. Prints how many notes there are. */
+/* Reads its program headers and notes at the places that the ELF header in memory gives, and compares them with the kernel's
+ * values. Prints the number of notes. */
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ int main(void)
 	if ((unsigned long)headers != getauxval(AT_PHDR) || __ehdr_start.e_phnum != getauxval(AT_PHNUM))
 		return 2;
 	for (int i = 0; i < __ehdr_start.e_phnum; i++) {
-		/* Other notes than of 4 bytes are GNU's properties. */
+		/* Notes with another alignment than 4 bytes are GNU's properties. */
 		if (headers[i].p_type == PT_NOTE && headers[i].p_align == 4)
 			notes += notes_in(base + headers[i].p_offset, base + headers[i].p_offset + headers[i].p_filesz);
 	}

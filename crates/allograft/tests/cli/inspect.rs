@@ -1,4 +1,4 @@
-//! `inspect`: what is in each file, and the exit codes of `--expect`.
+//! `inspect`: the contents of each file, and the exit codes of `--expect`.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ fn one_unreadable_file_does_not_hide_the_others() {
     let files = document["files"].as_array().unwrap();
     assert!(files[0]["error"].is_string() && files[1]["error"].is_string());
     assert_eq!(files[2]["malloc"]["name"], "mallocng");
-    // What cannot be read weighs more than what is not as expected.
+    // An unreadable file outweighs an unexpected allocator.
     lab.run(["inspect", "missing", "libc.a", "--expect", "go"]).exits(2);
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Lab {
     folder: tempfile::TempDir,
 }
 
-/// A file, link or folder as it is, its time of change included.
+/// The state of a file, link or folder, with its time of change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     mode: u32,
@@ -46,14 +46,14 @@ impl Lab {
         path
     }
 
-    /// A copy of Debian's musl for x86_64.
+    /// Makes a copy of Debian's musl for x86_64.
     pub(crate) fn libc(&self, name: impl AsRef<Path>) -> PathBuf {
         self.put(name, &debian())
     }
 
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allograft"));
-        // Only what a test sets itself.
+        // A test sets this variable itself if it needs it.
         command.env_remove("NO_COLOR").current_dir(self.folder.path()).stdin(Stdio::null());
         command
     }
@@ -70,7 +70,7 @@ impl Lab {
         command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap().into()
     }
 
-    /// Everything in the folder.
+    /// Returns the state of everything in the folder.
     pub(crate) fn snapshot(&self) -> BTreeMap<PathBuf, Entry> {
         let mut entries = BTreeMap::new();
         let mut waiting = vec![self.folder.path().to_owned()];
@@ -95,7 +95,7 @@ impl Lab {
         entries
     }
 
-    /// The same without the times of folders, which change with every temporary file.
+    /// Returns the same without the times of folders, which every temporary file changes.
     pub(crate) fn files(&self) -> BTreeMap<PathBuf, Entry> {
         let mut entries = self.snapshot();
         let folders = entries.iter_mut().filter(|(path, _)| fs::symlink_metadata(self.path(path)).unwrap().is_dir());
@@ -103,7 +103,7 @@ impl Lab {
         entries
     }
 
-    /// The names of everything in the folder but the folder itself.
+    /// Returns the names of everything in the folder.
     pub(crate) fn names(&self) -> Vec<String> {
         self.snapshot().keys().map(|path| path.display().to_string()).filter(|name| !name.is_empty()).collect()
     }
@@ -118,7 +118,7 @@ impl Lab {
     }
 }
 
-/// Asserts that two snapshots are equal, and names what is not.
+/// Asserts that two snapshots are equal, and lists the differences.
 #[track_caller]
 pub(crate) fn assert_same(before: &BTreeMap<PathBuf, Entry>, after: &BTreeMap<PathBuf, Entry>) {
     let names = before.keys().chain(after.keys());
@@ -148,8 +148,7 @@ pub(crate) fn tool(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A program that names musl's dynamic linker, which is in the test's folder under the name that it has on such
-/// systems.
+/// Makes a program that names musl's dynamic linker. The linker is in the test's folder, under its usual name.
 pub(crate) fn dynamic_with_musl(lab: &Lab, source: &str, name: &str) -> PathBuf {
     let (musl, loader) = (fixtures::debian_musl(Arch::X86_64), fixtures::musl_loader(Arch::X86_64));
     let (source, object) = (lab.put(format!("{name}.c"), source.as_bytes()), lab.path(format!("{name}.o")));

@@ -1,4 +1,4 @@
-//! Hosts of another owner: who gets which rights, what comes back, what is said.
+//! Hosts of another owner: the rights that a graft gets, the rights that come back, and the messages.
 
 use std::ffi::CString;
 use std::fs::{self, Permissions};
@@ -12,7 +12,8 @@ const NOBODY: u32 = 65534;
 /// `security.capability` of xattr(7), version 2: cap_net_raw, permitted and effective.
 const CAPABILITIES: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// A folder of nobody's with a program of root's in it; `None` where nobody can be played.
+/// Makes a lab in a folder of the user nobody, with a program of root's. `None` if this process cannot become that
+/// user.
 fn lab_of_nobody(test: &str, mode: u32) -> Option<Lab> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("{test}: left out: only root can run the program as two users");
@@ -26,13 +27,13 @@ fn lab_of_nobody(test: &str, mode: u32) -> Option<Lab> {
     Some(lab)
 }
 
-/// Mode, owner and group.
+/// Returns the mode, owner and group.
 fn is(lab: &Lab, name: &str) -> (u32, u32, u32) {
     let found = fs::metadata(lab.path(name)).unwrap();
     (found.mode() & 0o7777, found.uid(), found.gid())
 }
 
-/// Whether the file has these; `None` where the file system takes none.
+/// Sets the file's capabilities; returns whether the file system takes them.
 fn set_capabilities(lab: &Lab, name: &str) -> bool {
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(lab.path(name), "security.capability", &CAPABILITIES, flags).is_ok()
@@ -76,7 +77,7 @@ fn a_copy_of_a_folder_hands_out_no_rights() {
     let ran = run_unprivileged(&lab, &["graft", "tree", "-o", "copy"]).exits(0);
     ran.says(&["could not keep their owner", "could not keep their set-id bits; the first is `program`"]);
     assert_eq!(is(&lab, "copy/program"), (0o755, NOBODY, NOBODY));
-    // For their owner they stay.
+    // If the owner grafts, they stay.
     lab.run(["graft", "tree", "-o", "again"]).exits(0);
     assert_eq!(is(&lab, "again/program"), (0o6755, 0, 0));
 }
@@ -87,7 +88,7 @@ fn undo_gives_owner_group_mode_and_capabilities_back() {
         let Some(lab) = lab_of_nobody("undo_gives_owner_group_mode_and_capabilities_back", 0o4755) else { return };
         let capable = set_capabilities(&lab, "program");
         let before = lab.files();
-        // With another donor in between.
+        // Another donor is grafted in between.
         run_unprivileged(&lab, &["graft", "program"]).exits(0);
         run_unprivileged(&lab, &["graft", "program", "--donor", "mimalloc-secure"]).exits(0);
         let undo = ["undo", "program"];
@@ -95,7 +96,7 @@ fn undo_gives_owner_group_mode_and_capabilities_back() {
         assert_eq!(ran.exits(0).err, "");
         assert_eq!(is(&lab, "program"), (0o4755, 0, 0));
         assert_eq!(capabilities(&lab, "program").is_some(), capable);
-        // The very same file.
+        // The files are the very same.
         crate::lab::assert_same(&before, &lab.files());
     }
 }
@@ -110,7 +111,8 @@ fn the_same_for_a_libc_of_roots() {
     crate::lab::assert_same(&before, &lab.files());
 }
 
-/// The record is no program, and its mode does not hang on the umask; what only some may read stays so.
+/// The record is no program, and its mode does not depend on the umask. A record of a host that only some users may
+/// read stays equally private.
 #[test]
 fn the_record_has_a_mode_of_its_own() {
     let lab = Lab::new();

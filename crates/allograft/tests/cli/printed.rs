@@ -1,5 +1,5 @@
-//! What comes out of files, and their names, is shown and acts on no terminal: no control character but the ends of
-//! lines that the program makes itself, no forged line, no colour but the program's own.
+//! Text from files, and their names, are printed without effect on a terminal: no control characters but the program's
+//! own line ends, no forged line, no colour but the program's own.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -10,10 +10,11 @@ use crate::bundle::{FOLDER, SDK, stock};
 use crate::bundles_hostile::{add, gzip, tar};
 use crate::lab::Lab;
 
-/// Sets the title of a terminal, rings, begins a line, clears the screen by a C1 sequence, and turns the text around.
+/// Sets a terminal's title, rings the bell, begins a line, clears the screen by a C1 sequence, and reverses the
+/// direction of text.
 const HOSTILE: &str = "x\x1b]0;owned\x07\x1b[31m\nFORGED\r\nFORGED \u{9b}2J\u{202e}\u{2066}";
 
-/// Whether a terminal would act on it.
+/// Whether a terminal would act on the character.
 fn acts(character: char) -> bool {
     character.is_control()
         || ('\u{202a}'..='\u{202e}').contains(&character)
@@ -28,8 +29,8 @@ fn clean(ran: &Ran) {
     }
 }
 
-/// Runs without and with colours; of the latter nothing but the program's own may be left. Returns what the first one
-/// said.
+/// Runs the program with and without colours. With colours, no other control sequences than the program's own may
+/// remain. Returns the run without.
 #[track_caller]
 fn run(lab: &Lab, arguments: &[&str]) -> Ran {
     let colored = lab
@@ -37,7 +38,7 @@ fn run(lab: &Lab, arguments: &[&str]) -> Ran {
     let plain = |text: &str| {
         let own = ["1", "2", "31", "32", "33", "0"];
         let text = own.iter().fold(text.to_owned(), |text, code| text.replace(&format!("\x1b[{code}m"), ""));
-        // Those of the parser of command lines, which underlines.
+        // The parser of command lines underlines, too.
         text.replace("\x1b[4m", "")
     };
     clean(&Ran { code: 0, out: plain(&colored.out), err: plain(&colored.err) });
@@ -47,7 +48,7 @@ fn run(lab: &Lab, arguments: &[&str]) -> Ran {
     ran
 }
 
-/// The note in a graft, with a donor, a version and options of somebody's choice.
+/// Returns the graft with a note of any donor, version and options.
 fn with_note(mut graft: Vec<u8>, note: &str) -> Vec<u8> {
     let at = graft.windows(15).position(|window| window == b"donor=mimalloc\n").expect("a note");
     graft[at..at + 512].fill(0);
@@ -148,7 +149,7 @@ fn what_can_be_pasted_stays_that() {
     let ran = run(&lab, &["graft", &format!("{folder}/libc.a")]).exits(0);
     let undo = ran.out.lines().find_map(|line| line.trim().strip_prefix("undo:")).expect("what undoes it").trim();
     let undo = undo.replace("allograft", "\"$ALLOGRAFT\"");
-    // dash, Debian's sh, has not read POSIX.1-2024 yet.
+    // dash, Debian's sh, does not implement POSIX.1-2024 yet.
     let mut shell = Command::new("bash");
     shell.arg("-c").arg(&undo).env("ALLOGRAFT", env!("CARGO_BIN_EXE_allograft")).current_dir(lab.path(""));
     let status = shell.status();
@@ -193,7 +194,7 @@ fn what_cargo_allograft_says() {
     ] {
         let lab = Lab::new();
         let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-allograft"));
-        // What cargo itself says is cargo's.
+        // This replaces cargo, whose own messages are not tested.
         command.env("CARGO", OsStr::new("/bin/false")).args(arguments).current_dir(lab.path(""));
         clean(&command.output().expect("a run").into());
     }

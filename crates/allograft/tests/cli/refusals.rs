@@ -1,4 +1,5 @@
-//! What must not be grafted: refused or malformed, with the right exit code, and untouched.
+//! Archives that must not be grafted: each is refused or called malformed, with the right exit code, and stays
+//! untouched.
 
 use std::fs;
 use std::process::Command;
@@ -28,7 +29,7 @@ fn glibc_is_refused() {
 
 #[test]
 fn threads_that_need_the_old_allocators_insides_are_refused() {
-    // As in Chimera Linux: pthread_create refers to a function that lies with malloc.
+    // As in Chimera Linux, pthread_create refers to a function in malloc's member.
     let lab = Lab::new();
     lab.libc("libc.a");
     compile(

@@ -7,13 +7,13 @@ use fixtures::Arch;
 
 use crate::lab::{Lab, debian, zig};
 
-/// The paths of the hosts in the document, relative to `below`.
+/// The paths of the hosts in the document's list, relative to `below`.
 fn hosts(document: &serde_json::Value, list: &str, below: &str) -> Vec<String> {
     let path = |host: &serde_json::Value| host["path"].as_str().unwrap().trim_start_matches(below).to_owned();
     document[list].as_array().unwrap().iter().map(path).collect()
 }
 
-/// An Alpine root with musl-dev, as apk lays it out.
+/// Makes an Alpine root with musl-dev, laid out as apk does it.
 fn alpine(lab: &Lab, root: &str) {
     lab.libc(format!("{root}/usr/lib/libc.a"));
     for name in ["libm.a", "libpthread.a", "libdl.a", "librt.a"] {
@@ -114,7 +114,7 @@ fn the_cache_of_zig_0_15() {
 fn zig_0_16_has_no_malloc_to_exchange() {
     let lab = Lab::new();
     let path = lab.put("zig/o/1234/libc.a", &zig(Arch::X86_64));
-    // As in 0.16: the malloc family is in libzigc.a, and libc.a has none.
+    // In zig 0.16 the malloc family is in libzigc.a, and libc.a has none.
     let archive = fs::read(&path).unwrap();
     let parsed = surgery::archive::Archive::parse(&archive).unwrap();
     let defines = |name: &[u8]| {
@@ -124,7 +124,7 @@ fn zig_0_16_has_no_malloc_to_exchange() {
             .chain(&["__malloc_donate", "__malloc_atfork", "__malloc_allzerop", "__libc_malloc_impl"])
             .any(|known| known.as_bytes() == name)
     };
-    // fork keeps its weak stand-in of the hook.
+    // fork keeps its weak stand-in for the hook.
     let forks = parsed.indexed().filter(|(_, name)| *name == b"fork").map(|(ordinal, _)| ordinal).collect::<Vec<_>>();
     let gone = parsed
         .indexed()
@@ -155,7 +155,7 @@ fn an_installed_swift_sdk() {
     run("home", None, &["verify", &target, "--static-only"]).exits(0);
     run("home", None, &["undo", &target]).exits(0);
     run("home", None, &["graft", "swift:other"]).exits(2).says(&["`other`", crate::bundle::SDK]);
-    // SwiftPM looks nowhere else when this variable is set.
+    // SwiftPM looks nowhere else if this variable is set.
     run("home", Some("config"), &["graft", &target]).exits(2).says(&["config/swiftpm/swift-sdks"]);
     fs::create_dir_all(lab.path("config")).unwrap();
     fs::rename(lab.path("home/.swiftpm"), lab.path("config/swiftpm")).unwrap();

@@ -16,15 +16,15 @@ use fixtures::Ran;
 
 use crate::lab::{Lab, debian};
 
-/// Longer than anything takes; only a failing test waits so long.
+/// Longer than any step takes; only a failing test waits that long.
 const LONG: Duration = Duration::from_secs(120);
 
-/// Whether the folder has temporary files of allograft's.
+/// Returns the temporary files that allograft left in the folder.
 fn strays(lab: &Lab) -> Vec<String> {
     lab.names().into_iter().filter(|name| name.contains(".allograft-tmp-")).collect()
 }
 
-/// A pipe that is full: whoever writes to it waits.
+/// Makes a full pipe: a process that writes to it waits.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
@@ -46,7 +46,7 @@ fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
     panic!("{what}: not there");
 }
 
-/// The program, also where whoever runs the tests ignores signals.
+/// The program with signals at their defaults, even if the process that runs the tests ignores them.
 fn interruptible(lab: &Lab) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_allograft")]).current_dir(lab.path(""));
@@ -57,8 +57,8 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Between the last rename and the end everything is in place, and what was there before lies beside it: the run waits
-/// there, since nobody reads what it prints.
+/// Between the last rename and the end, the new files are in place and the old ones lie beside them. The run waits at
+/// that point, since nothing reads its output.
 #[test]
 fn signals_leave_nothing_but_stock_or_graft() {
     for (wanted, arguments) in [
@@ -96,7 +96,7 @@ fn signals_leave_nothing_but_stock_or_graft() {
     }
 }
 
-/// Before anything is replaced: while a program is tried that does not end.
+/// The signal comes before anything is replaced, during a trial run that does not end.
 #[test]
 fn a_signal_while_a_program_is_tried() {
     let lab = Lab::new();
@@ -110,11 +110,11 @@ fn a_signal_while_a_program_is_tried() {
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
     crate::lab::assert_same(&before, &lab.files());
-    // The program that was tried ends by itself.
+    // This makes the program of the trial run end.
     lab.put("end", b"");
 }
 
-/// `nohup`, and the shell's `&`, have signals ignored: they stay so.
+/// `nohup` and the shell's `&` make the program ignore signals. They stay ignored.
 #[test]
 fn signals_that_are_ignored_stay_ignored() {
     let lab = Lab::new();
@@ -136,12 +136,12 @@ fn a_limit_on_the_size_of_files_is_an_error_like_any_other() {
     let lab = Lab::new();
     lab.libc("libc.a");
     let before = lab.files();
-    // In units of 512 bytes: 1 MB.
+    // The unit of `ulimit -f` is 512 bytes: 1 MB.
     lab.run_after("ulimit -f 2000", &["graft", "libc.a"]).exits(2).says(&["File too large", "help: "]);
     crate::lab::assert_same(&before, &lab.files());
 }
 
-/// Programs of the user's get the default again: such a write ends them.
+/// Programs that allograft starts have the default action again: such a write ends them.
 #[test]
 fn programs_that_are_started_get_the_default_back() {
     let lab = Lab::new();
@@ -173,7 +173,7 @@ fn what_killed_runs_left_goes_although_there_is_nothing_to_do() {
     assert_eq!(strays(&lab), [""; 0]);
 }
 
-/// Who is waited for is said, and then it goes on.
+/// A run that waits names the folder, and then goes on.
 #[test]
 fn waiting_for_another_run_is_said() {
     for arguments in [&["graft", "lib/libc.a"][..], &["emit", "--target", "x86_64-linux-musl", "-o", "lib/donor.o"]] {
@@ -195,7 +195,7 @@ fn waiting_for_another_run_is_said() {
     }
 }
 
-/// A run that was killed while it waited to tell its result, and the next one.
+/// A run was killed while it waited to print its result; the next run follows.
 #[test]
 fn killed_before_it_has_told() {
     for arguments in [&["graft", "."][..], &["graft", ".", "--donor", "mimalloc3"], &["undo", "."]] {

@@ -1,4 +1,4 @@
-//! `--strings` and `--donor none`: what is grafted, replaced and taken out again.
+//! `--strings` and `--donor none`: grafts, replacements and removals.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use fixtures::Arch;
 
 use crate::lab::{Lab, debian, tool, zig};
 
-/// The ways to graft, and what the record says of each.
+/// The ways to graft, and the record of each.
 const WAYS: [(&[&str], &str, bool); 4] = [
     (&[], "mimalloc", true),
     (&["--strings", "off"], "mimalloc", false),
@@ -19,7 +19,7 @@ fn with<'w>(start: &[&'w str], way: &[&'w str]) -> Vec<&'w str> {
     [start, way].concat()
 }
 
-/// The ways one after the other, so that each follows each other one once.
+/// A sequence in which each way follows each other way once.
 const TOUR: [usize; 13] = [0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3, 0];
 
 #[test]
@@ -57,7 +57,7 @@ fn says_what_became_of_the_string_functions() {
     let document = lab.changes_nothing(0, ["graft", "libc.a", "--dry-run", "--json"]).json();
     let strings = &document["hosts"][0]["strings"];
     assert_eq!((&strings["action"], &strings["donor"]["name"]), (&"grafted".into(), &"strings".into()));
-    // Ordinals are those of the archive as it is.
+    // Ordinals count the members of the archive before the graft.
     let listed = Command::new("ar").arg("t").arg(lab.path("libc.a")).output().unwrap();
     let names: Vec<String> = String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect();
     for list in [&document["hosts"][0]["removed"], &strings["removed"]] {
@@ -90,7 +90,7 @@ fn taking_one_out_again_needs_the_stock_file() {
     lab.run(["graft", "libc.a", "-o", "moved.a"]).exits(0);
     lab.changes_nothing(3, ["graft", "moved.a", "--strings", "off"]).says(&["string functions", "stock", "help: "]);
     lab.changes_nothing(3, ["graft", "moved.a", "--donor", "none"]).says(&["malloc", "stock", "help: "]);
-    // What only adds or replaces does not.
+    // A graft that only adds or replaces does not need it.
     lab.run(["graft", "moved.a", "--donor", "mimalloc3"]).exits(0);
     lab.run(["graft", "libc.a", "-o", "direct.a", "--donor", "mimalloc3"]).exits(0);
     assert!(fs::read(lab.path("moved.a")).unwrap() == fs::read(lab.path("direct.a")).unwrap());
@@ -109,7 +109,7 @@ fn nothing_to_graft_is_wrong_usage() {
 fn an_allocator_is_grafted_where_the_string_functions_cannot_be() {
     let lab = Lab::new();
     lab.libc("libc.a");
-    // A memset that does more than musl's.
+    // This memset does more than musl's.
     let source = "void *memset(void *p, int c, unsigned long n) { return p; } void erase(void) {}";
     let path = lab.put("memset.c", source.as_bytes());
     tool(fixtures::cc().args(["-c", "-O1", "-fno-builtin", "-o"]).arg(lab.path("memset.lo")).arg(path));
@@ -124,7 +124,7 @@ fn an_allocator_is_grafted_where_the_string_functions_cannot_be() {
     lab.run(["undo", "libc.a"]).exits(0);
 }
 
-/// The names of the checks that `verify` says have failed.
+/// Returns the names of the checks that fail in `verify`.
 fn failed(lab: &Lab) -> Vec<String> {
     let document = lab.run(["verify", "graft.a", "--stock", "libc.a", "--static-only", "--json"]).exits(1).json();
     let checks = document["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false);
@@ -146,7 +146,7 @@ fn an_architecture_without_string_functions_gets_the_allocator() {
     lab.run(["verify", "libc.a", "--static-only"]).exits(0);
     let file = &lab.run(["inspect", "libc.a", "--json"]).exits(0).json()["files"][0];
     assert_eq!((&file["arch"], &file["malloc"]["name"]), (&"riscv64".into(), &"mimalloc".into()));
-    // Who asks for none is not told.
+    // Without a request for them, there is no warning.
     assert_eq!(lab.run(["graft", "libc.a", "--strings", "off"]).exits(0).err, "");
     lab.changes_nothing(0, ["graft", "libc.a"]);
     lab.run(["undo", "libc.a"]).exits(0);
@@ -161,21 +161,21 @@ fn verify_finds_out_what_is_wrong_with_the_string_functions() {
     let good = fs::read(lab.path("graft.a")).unwrap();
     let ar = |arguments: &[&str]| tool(Command::new("ar").args(arguments).current_dir(lab.path("")));
     lab.run(["verify", "graft.a", "--stock", "libc.a", "--static-only"]).exits(0);
-    // One of musl's own is back, as after an `ar` by hand.
+    // One of musl's own members is back, as after an `ar` by hand.
     ar(&["x", "libc.a", "memcpy.lo"]);
     ar(&["q", "graft.a", "memcpy.lo"]);
     assert!(failed(&lab).contains(&"strings-one-provider".to_owned()));
-    // The donor is gone, and with it what the rest of libc calls.
+    // The donor is gone, and the functions that the rest of libc calls are gone with it.
     fs::write(lab.path("graft.a"), &good).unwrap();
     ar(&["d", "graft.a", "allograft_str.o"]);
     assert_eq!(failed(&lab), ["note"]);
-    // One byte of it has changed: of the padding in its ELF header.
+    // One byte of it has changed: padding in its ELF header.
     let mut bytes = good.clone();
     let at = bytes.windows(16).position(|window| window == b"allograft_str.o/").unwrap() + 60;
     bytes[at + 15] ^= 1;
     fs::write(lab.path("graft.a"), bytes).unwrap();
     assert_eq!(failed(&lab), ["strings-checksum"]);
-    // Its note is of another type.
+    // Its note has another type.
     let mut bytes = good;
     let at = bytes.windows(10).position(|window| window == b"allograft\0").unwrap();
     bytes[at - 4] ^= 1;

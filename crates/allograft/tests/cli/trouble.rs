@@ -1,4 +1,4 @@
-//! No permission, no room, no pipe, two at once: one clear message, and the host as it was.
+//! No permission, no space, no pipe, two runs at once: one clear message each, and an unchanged host.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,17 +9,17 @@ use fixtures::Ran;
 
 use crate::lab::{Lab, debian};
 
-/// Runs the program as a user without rights to what the test has made; as ourselves, unless we are root.
+/// Runs the program as a user without rights to the test's files, or as the current user if that is not root.
 pub(crate) fn run_unprivileged(lab: &Lab, arguments: &[&str]) -> Ran {
     if !rustix::process::geteuid().is_root() {
         return lab.run(arguments);
     }
-    // Where the program was built, others may not be allowed to look.
+    // Other users may not be able to reach the build folder.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("allograft");
-    // By another process: what this one has open for writing, a child that another test starts holds for a moment too,
-    // and nothing can be executed that is open for writing.
+    // Another process writes the copy. A file that this process has open for writing stays open for a moment in a child
+    // that another test starts, and a file that is open for writing cannot be executed.
     crate::lab::tool(Command::new("cp").arg(env!("CARGO_BIN_EXE_allograft")).arg(&program));
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]).arg(program).args(arguments);
@@ -61,7 +61,7 @@ fn a_file_that_may_not_be_read() {
     fs::set_permissions(&libc, Permissions::from_mode(0o644)).unwrap();
 }
 
-/// A limit on the size of files stands in for a disk that fills up: the write fails half-way.
+/// A limit on file sizes stands in for a disk that fills up: the write fails half-way.
 #[test]
 fn a_disk_that_fills_up() {
     let lab = Lab::new();
@@ -69,17 +69,17 @@ fn a_disk_that_fills_up() {
     lab.libc("b/libc.a");
     for arguments in [&["graft", "a/libc.a"][..], &["graft", "."], &["graft", "a/libc.a", "-o", "out.a"]] {
         let before = lab.snapshot();
-        // In units of 512 bytes: 1 MB.
+        // The unit of `ulimit -f` is 512 bytes: 1 MB.
         let ran = lab.run_after("trap '' XFSZ; ulimit -f 2000", arguments).exits(2).says(&["File too large", "help: "]);
         assert_eq!(ran.err.matches("error:").count(), 1, "{}", ran.err);
         let mut after = lab.snapshot();
-        // Folders were written to, and written back.
+        // The folders' files were replaced and restored, which changes the folders' times.
         for folder in ["", "a", "b"].map(Path::new) {
             after.insert(folder.to_owned(), before[folder].clone());
         }
         crate::lab::assert_same(&before, &after);
     }
-    // Undoing writes no data.
+    // `undo` writes no data.
     lab.run(["graft", "."]).exits(0);
     lab.run_after("trap '' XFSZ; ulimit -f 0", &["undo", "."]).exits(0);
     assert!(fs::read(lab.path("a/libc.a")).unwrap() == debian());

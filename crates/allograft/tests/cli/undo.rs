@@ -1,4 +1,4 @@
-//! `undo`: stock byte for byte, or a refusal that says why.
+//! `undo`: restores stock byte for byte, or refuses with the reason.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -46,7 +46,7 @@ fn refuses_what_has_changed_since() {
         serde_json::from_slice(&fs::read(lab.path("libc.a.allograft.json")).unwrap()).unwrap();
     let expected = format!("expected {}", record["graft_sha256"].as_str().unwrap());
     ran.says(&["has changed since it was grafted", "found sha256 ", &expected, "help: ", "cp -p"]);
-    // What the help says works.
+    // The command in the help text works.
     fs::copy(lab.path("libc.a.allograft-stock"), &libc).unwrap();
     lab.run(["undo", "libc.a"]).exits(0);
     assert_eq!(lab.names(), ["libc.a"]);
@@ -113,7 +113,7 @@ fn a_host_that_was_installed_anew_gets_a_new_backup() {
     let lab = Lab::new();
     let libc = lab.libc("libc.a");
     lab.run(["graft", "libc.a"]).exits(0);
-    // As a package manager does it: another file under the name. Here with one more member, of no concern to anyone.
+    // A package manager puts another file under the name. Here it has one more member, which does not matter.
     let newer = lab.libc("newer.a");
     let object = lab.put("extra.c", b"int allograft_extra;");
     crate::lab::tool(fixtures::cc().arg("-c").arg(&object).arg("-o").arg(lab.path("extra.o")));
@@ -131,7 +131,8 @@ fn a_host_that_was_installed_anew_gets_a_new_backup() {
 fn leftovers_of_a_killed_run_are_cleaned() {
     let lab = Lab::new();
     let libc = lab.libc("libc.a");
-    // The states that the table in hosts::place lists are made by killing real runs there; this is one of them.
+    // Tests of `hosts` make every state of the table in `hosts::place` by killing real runs. This is one of those
+    // states.
     fs::hard_link(&libc, lab.path("libc.a.allograft-stock")).unwrap();
     fs::write(lab.path(".allograft-tmp-libc.a-aBcDeF.tmp"), "half a graft").unwrap();
     lab.run(["undo", "libc.a"]).exits(0);

@@ -1,4 +1,4 @@
-//! Results that cannot be printed: exit code 2, and so every file has to be as it was.
+//! Results that cannot be printed: exit code 2, and every file unchanged.
 
 use std::fs::{self, File};
 
@@ -11,7 +11,8 @@ use crate::lab::{Lab, assert_same, debian};
 const TAR: &str = "sdk.artifactbundle.tar.gz";
 const ZIP: &str = "sdk.artifactbundle.zip";
 
-/// Runs the program with a standard output that takes nothing; the files, their inodes and times have to stay.
+/// Runs the program with a standard output that cannot be written to. The files, their inodes and their times must
+/// stay.
 #[track_caller]
 fn changes_nothing(lab: &Lab, arguments: &[&str]) {
     for form in [&[][..], &["--json"]] {
@@ -36,7 +37,7 @@ fn archives_and_folders() {
     changes_nothing(&lab, &["graft", ".", "--donor", "mimalloc3"]);
     changes_nothing(&lab, &["undo", "one/libc.a"]);
     changes_nothing(&lab, &["undo", "."]);
-    // What killed runs left stays as well, then.
+    // The leftovers of killed runs stay as well.
     lab.run(["undo", "."]).exits(0);
     fs::hard_link(lab.path("one/libc.a"), lab.path("one/libc.a.allograft-stock")).unwrap();
     changes_nothing(&lab, &["undo", "one/libc.a"]);
@@ -86,7 +87,7 @@ fn copies_and_emitted_files() {
     }
 }
 
-/// With room for the result it is the same as ever.
+/// If the result can be printed, nothing differs from a usual run.
 #[test]
 fn a_result_that_is_printed_stays() {
     let lab = Lab::new();

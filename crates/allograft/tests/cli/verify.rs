@@ -34,7 +34,7 @@ fn a_graft_that_lost_a_member_is_not() {
     fs::copy(lab.path("libc.a"), lab.path("stock.a")).unwrap();
     lab.run(["graft", "libc.a", "-o", "graft.a"]).exits(0);
     lab.run(["verify", "graft.a", "--stock", "stock.a", "--static-only"]).exits(0);
-    // As a well-known recipe does it: wcsdup is deleted with the allocator.
+    // A well-known recipe does this: it deletes wcsdup with the allocator.
     tool(Command::new("ar").args(["d", "graft.a", "wcsdup.lo"]).current_dir(lab.path("")));
     let ran = lab.run(["verify", "graft.a", "--stock", "stock.a", "--static-only", "--json"]).exits(1);
     let document = ran.json();
@@ -70,7 +70,7 @@ fn what_was_not_run_is_said() {
     lab.run(["graft", "libc.a"]).exits(0);
     let ran = lab.run(["verify", "libc.a", "--static-only"]).exits(0);
     assert!(ran.out.contains("not run: programs: "), "{}", ran.out);
-    // A machine without a linker.
+    // The machine has no linker.
     let output = lab.command().args(["verify", "libc.a", "--json"]).env("PATH", lab.path("")).output().unwrap();
     let document = fixtures::Ran::from(output).exits(0).json();
     assert_eq!(document["ok"], true);

@@ -1,7 +1,7 @@
-//! The pages of `docs/toolchains` and `docs/contributing`, run: every section of each is a test, in a folder of its
-//! own. With `$ALLOGRAFT_PAGES`, the pages of that folder instead.
+//! Runs the pages of `docs/toolchains` and `docs/contributing`. Every section is a test, in a folder of its own. With
+//! `$ALLOGRAFT_PAGES`, runs the pages of that folder instead.
 //!
-//! What a page says to this harness stands in comments, which readers do not see:
+//! Comments in the page, which readers do not see, control this program:
 //!
 //! | comment | |
 //! | --- | --- |
@@ -12,11 +12,11 @@
 //! | `<!-- skip: why -->` | the next block is not run |
 //! | `<!-- run` ... `-->` | commands that readers need not see |
 //!
-//! A block in `sh` is a script that has to succeed. In a `console` block, each line with `$ ` in front is a command (`>
-//! ` goes on with it), which has to succeed, or end with what a comment `# exit code 1` at its end says; what follows
-//! is all that it prints, but that `...` stands for anything, on a line of its own for any lines; a command that
-//! nothing follows may print what it likes. The folder is `/src` in what is printed. What stands before the first `## `
-//! is run at the start of every section.
+//! A block in `sh` is a script that must succeed. In a `console` block, each line that starts with `$ ` is a command,
+//! and lines that start with `> ` continue it. A command must succeed, or end with the code in a comment `# exit code
+//! 1` at its end. The lines below it are its whole output; `...` stands for any text, and on a line of its own for any
+//! lines. A command without output lines may print anything. In the output, the folder is `/src`. The text before the
+//! first `## ` runs at the start of every section.
 
 mod page;
 mod shell;

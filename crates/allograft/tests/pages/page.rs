@@ -1,24 +1,24 @@
-//! A page: its sections, and in each what is written, run and skipped.
+//! A page: its sections, and the steps of each: files, scripts, commands.
 
 use std::fs;
 use std::path::Path;
 
-/// A page, its introduction repeated in every section.
+/// A page. Every section repeats its introduction.
 pub(crate) struct Page {
     pub(crate) sections: Vec<Section>,
 }
 
-/// What stands under a heading of the second level.
+/// The content under a heading of the second level.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Section {
     pub(crate) title: String,
     pub(crate) slow: bool,
-    /// Tools that it takes.
+    /// The tools that it needs.
     pub(crate) needs: Vec<String>,
     pub(crate) steps: Vec<Step>,
 }
 
-/// Something to do.
+/// A step of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Write a file.
@@ -34,7 +34,7 @@ pub(crate) enum Step {
 pub(crate) struct Command {
     pub(crate) text: String,
     pub(crate) exit_code: i32,
-    /// What it prints; anything, if there are no lines.
+    /// The expected output. Anything, if there are no lines.
     pub(crate) printed: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Page {
                 };
                 next = section.take(directive)?.or(next);
             } else if line.starts_with("```") {
-                // A page within a page has a longer fence around it.
+                // A page within a page is in a longer fence.
                 let language = line.trim_start_matches('`');
                 let block = until(&mut lines, &line[..line.len() - language.len()])?;
                 section.steps.extend(step(language, block, next.take())?);
@@ -78,7 +78,7 @@ impl Page {
 }
 
 impl Section {
-    /// Does what a comment says; gives back what it says of the next block.
+    /// Obeys the directive in a comment. Returns a directive about the next block.
     fn take(&mut self, directive: &str) -> Result<Option<String>, String> {
         let (kind, rest) = directive.split_once(": ").ok_or_else(|| format!("`{directive}` is no directive"))?;
         match kind {
@@ -118,7 +118,7 @@ fn step(language: &str, block: String, directive: Option<String>) -> Result<Opti
     match language {
         "sh" => Ok(Some(Step::Script(block))),
         "console" => commands(&block).map(|commands| Some(Step::Console(commands))),
-        // Text to look at.
+        // Any other language is only for reading.
         _ => Ok(None),
     }
 }
@@ -145,14 +145,14 @@ fn commands(block: &str) -> Result<Vec<Command>, String> {
     Ok(commands)
 }
 
-/// A line of a command, and the exit code that the comment at its end names.
+/// Returns a command line without the comment at its end, and the exit code that the comment names.
 fn expected(line: &str) -> Result<(String, i32), String> {
     let Some((text, code)) = line.rsplit_once("# exit code ") else { return Ok((line.trim_end().to_owned(), 0)) };
     let code = code.trim().parse().map_err(|_| format!("`{line}`: which exit code?"))?;
     Ok((text.trim_end().to_owned(), code))
 }
 
-/// Whether pages are read as described.
+/// Checks that pages are parsed as described.
 pub(crate) fn self_check() -> Result<(), String> {
     let text = "# T\n\n<!-- page: needs zig -->\n<!-- file: a.c -->\n```c\nint x;\n```\n\
                 ## One\n<!-- section: slow; needs go -->\n\

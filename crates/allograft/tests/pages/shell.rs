@@ -1,4 +1,4 @@
-//! Runs a section as a reader would, and compares what is printed.
+//! Runs a section as a reader would, and compares the output.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,13 +12,14 @@ use crate::{tools, workspace};
 /// Seconds after which a step is killed.
 const LIMIT: &str = "1500";
 
-/// What stands for the section's folder in what is printed.
+/// The name of the section's folder in expected output.
 const FOLDER: &str = "/src";
 
 /// Runs every step of a section in a new folder.
 pub(crate) fn run(section: &Section) -> Result<(), String> {
     let made = tempfile::Builder::new().prefix("allograft-page-").tempdir().map_err(|error| error.to_string())?;
-    // With a blank, so that every path that is handed on has one; the folder of tools without, for gcc's specs files.
+    // The folder's name has a blank, so that every path that is passed on has one. The folder of tools has none, for
+    // the sake of gcc's specs files.
     let (mut folder, bin) = (made.path().join("the source"), made.path().join("bin"));
     for made in [&folder, &bin] {
         fs::create_dir(made).map_err(|error| error.to_string())?;
@@ -49,7 +50,8 @@ pub(crate) fn run(section: &Section) -> Result<(), String> {
 }
 
 fn console(commands: &[page::Command], folder: &Path, environment: &[(String, String)]) -> Result<(), String> {
-    // One shell for the block, so that `cd` and variables last. A byte that nothing prints ends what a command prints.
+    // The whole block runs in one shell, so that `cd` and variables persist. A byte that no command prints ends each
+    // output.
     let mut script = String::new();
     for command in commands {
         let _ = writeln!(script, "{}\nprintf '\\036%d\\036' $?", command.text);
@@ -72,14 +74,14 @@ fn console(commands: &[page::Command], folder: &Path, environment: &[(String, St
     Ok(())
 }
 
-/// Runs a script; what it prints on both streams, in order.
+/// Runs a script. Returns its exit code and its output on both streams, in order.
 fn bash(script: &str, folder: &Path, environment: &[(String, String)]) -> Result<(i32, String), String> {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", LIMIT, "bash", "-c"]).arg(format!("exec 2>&1\n{script}"));
     command.current_dir(folder).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
-        // What cargo tells the test that it runs is no concern of a cargo that the page runs.
+        // Cargo sets these variables for the test. They must not reach the cargo that the page runs.
         let of_cargo = name.starts_with("CARGO") && name != "CARGO_HOME";
         if of_cargo || name.starts_with("ALLOGRAFT_") || name.starts_with("RUST") && !name.starts_with("RUSTUP") {
             command.env_remove(&*name);
@@ -107,7 +109,7 @@ fn matches(expected: &str, line: &str) -> bool {
     }
 }
 
-/// Whether what is printed is compared as described.
+/// Checks that output is compared as described.
 pub(crate) fn self_check() -> Result<(), String> {
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let agree = |expected: &str, found: &str| matches_lines(&lines(expected), &found.lines().collect::<Vec<_>>());

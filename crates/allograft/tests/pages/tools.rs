@@ -1,4 +1,4 @@
-//! The tools that pages use, put into a folder of the command path under the names that readers know them by.
+//! The tools that pages use, in a folder of the command path under the names that readers know.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,13 +8,13 @@ use fixtures::Arch;
 
 use crate::workspace;
 
-/// Why a tool that setup does not bring is not to be had here; nothing if it is.
+/// Returns the reason why a tool that setup does not fetch is unavailable here, or `None` if it is available.
 pub(crate) fn missing(need: &str) -> Option<String> {
     match need {
-        // Setup brings these: that one is missing is an error, not a reason to leave the test out.
+        // Setup fetches these. A missing one is an error, not a reason to skip the test.
         "cc" | "musl" | "zig" => None,
         "pages" | workspace::NEED => None,
-        // That one can be made on some machines only.
+        // Setup can make this one on some machines only.
         "rust-musl" => fixtures::rust_musl_unavailable(),
         "go" | "patch" => on_path(need).then_some(()).is_none().then(|| format!("no `{need}` here")),
         unknown => panic!("a page needs `{unknown}`, which tests/pages/tools.rs does not know"),
@@ -25,7 +25,7 @@ fn on_path(name: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
 }
 
-/// Fills `bin`; the variables that commands get.
+/// Fills `bin`. Returns the environment variables for commands.
 pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, String)>, String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut environment = vec![("PATH".to_owned(), format!("{}:{path}", bin.display()))];
@@ -34,7 +34,7 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
         match need.as_str() {
             "musl" => musl(bin, &mut environment)?,
             "zig" => zig(bin)?,
-            // This program, for pages about pages.
+            // The running program itself, for pages about pages.
             "pages" => {
                 let program = std::env::current_exe().map_err(|error| error.to_string())?;
                 link(&program, &bin.join("pages"))?;
@@ -45,7 +45,7 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
                     link(&fixtures::rust_musl().join("bin").join(name), &bin.join(name))?;
                 }
             }
-            // On the command path already.
+            // The tool is on the command path already.
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
-//! A copy of this repository, for pages that say how it is added to.
+//! A copy of this repository, for pages that say how to add to it.
 //!
-//! The copy stays where it is from one run to the next, and only files that differ are written, so that cargo compiles
-//! again what the pages have changed, and nothing else.
+//! The copy is kept from one run to the next. Only files that differ are written, so that cargo compiles only what the
+//! pages have changed.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,38 +11,39 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a page calls it.
+/// The name that pages use for it.
 pub(crate) const NEED: &str = "workspace";
 
-/// One page at a time.
+/// Held by the one page that uses the copy.
 static TAKEN: Mutex<()> = Mutex::new(());
 
-/// What is not copied: what builds leave, and the history.
+/// Files that are not copied: build results and the history.
 const LEFT_OUT: [&str; 2] = ["target", ".git"];
 
-/// The copy, as long as a page has it to itself.
+/// The copy, for one page at a time.
 pub(crate) struct Workspace {
     _taken: MutexGuard<'static, ()>,
 }
 
 impl Workspace {
-    /// Waits for the copy and makes it like this repository again.
+    /// Waits for the copy and restores it to this repository's state.
     pub(crate) fn take() -> Result<Workspace, String> {
         let workspace = Workspace { _taken: TAKEN.lock().unwrap_or_else(PoisonError::into_inner) };
         let (root, folder) = (root(), workspace.folder());
         let target = folder.join("target");
-        // Tools and fixtures are found there; what cargo makes goes elsewhere.
+        // The copy links to the tools and fixtures in this folder; cargo builds elsewhere.
         let linked = || if target.is_symlink() { Ok(()) } else { symlink(root.join("target"), &target) };
         same(&root, &folder).and_then(|()| linked()).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(workspace)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn folder(&self) -> PathBuf {
         build().join("source")
     }
 
-    /// The variables that cargo gets: its own build folder, so that this repository's programs stay what they are.
+    /// Returns the environment variables for cargo: a build folder of its own, so that this repository's programs stay
+    /// unchanged.
     pub(crate) fn environment(&self) -> [(String, String); 1] {
         [("CARGO_TARGET_DIR".to_owned(), build().join("target").display().to_string())]
     }
@@ -57,7 +58,7 @@ fn build() -> PathBuf {
     root().join("target/pages")
 }
 
-/// Makes the folder `to` like `from`, but for what is left out.
+/// Makes the folder `to` equal to `from`, without the entries that are left out.
 fn same(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     let mut names = BTreeSet::<OsString>::new();

@@ -1,12 +1,11 @@
-//! Bazel, with musl's compiler of the machine's Debian.
+//! Bazel, with the musl compiler of the machine's Debian.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::place::{PROGRAM, Place, succeeds};
 
-/// Bazel downloads its rules when it starts. Those for C hand everything on to what is built in, so ours do that and no
-/// more.
+/// Bazel downloads its rules when it starts. The rules for C only forward to built-in ones, and so do these.
 const RULES: [(&str, &str, &str); 3] = [
     (
         "rules_cc",
@@ -23,7 +22,7 @@ const RULES: [(&str, &str, &str); 3] = [
     ("rules_proto", "proto", "proto_lang_toolchain proto_library"),
 ];
 
-/// Named for Bazel's command line.
+/// Returns the rules for Bazel's command line.
 fn rules(place: &Place) -> Vec<String> {
     let rules = RULES.iter().map(|(name, package, rules)| {
         let mut text: String = rules
@@ -43,7 +42,7 @@ fn rules(place: &Place) -> Vec<String> {
     rules.collect()
 }
 
-/// A Bazel whose server and files are in the folder.
+/// A Bazel whose server and files are in the test's folder.
 struct Bazel<'p> {
     place: &'p Place,
     program: &'p Path,
@@ -55,7 +54,7 @@ impl Bazel<'_> {
         let mut command = Command::new(self.program);
         command.arg("--batch").arg(format!("--output_user_root={}", self.place.path("output").display()));
         command.current_dir(self.place.path(self.source)).env("HOME", self.place.path("home"));
-        // Without its own list of libraries, which has the C++ library of another libc.
+        // The default list of libraries is cleared, since it has the C++ library of another libc.
         command.env("CC", self.place.path("musl-gcc")).env("BAZEL_LINKLIBS", "").env("BAZEL_LINKOPTS", "");
         command
     }

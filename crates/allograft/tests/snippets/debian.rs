@@ -1,4 +1,4 @@
-//! C, Go and Swift, by the compilers of the Debian that `cargo xtask toolchains` unpacks.
+//! C, Go and Swift, with the compilers of the Debian that `cargo xtask toolchains` unpacks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,8 +8,8 @@ use fixtures::toolchains;
 
 use crate::place::{PROGRAM, Place, snippets, succeeds};
 
-/// With allograft in it, so that the paths which `emit` prints are those of that Debian. Nothing, and a word on it,
-/// where there is none.
+/// Makes a folder with allograft in it, so that the paths which `emit` prints are those inside that Debian. Returns
+/// `None`, with a message, if there is no such Debian.
 fn place() -> Option<Place> {
     if let Some(reason) = toolchains::unavailable() {
         eprintln!("skipped: {reason}");
@@ -24,7 +24,7 @@ fn run(place: &Place, script: &str) -> String {
     succeeds(&mut toolchains::command(&place.folder, script))
 }
 
-/// In there, with the object in a folder with a blank.
+/// Runs `emit` in there. The object's folder has a blank in its name.
 fn emit(place: &Place, form: &str) -> BTreeMap<String, String> {
     fs::create_dir_all(place.path("a folder")).expect("a folder");
     let folder = "cd 'a folder'\n../allograft emit --json --target x86_64-linux-musl --as ";
@@ -36,7 +36,7 @@ fn emit(place: &Place, form: &str) -> BTreeMap<String, String> {
 fn a_link_line_of_a_c_compiler() {
     let Some(place) = place() else { return };
     place.put("main.c", PROGRAM);
-    // What that compiler is called is the user's own affair.
+    // The compiler's name is the user's own choice.
     let compiler =
         "mkdir -p bin\nln -sf /usr/bin/musl-gcc bin/cc\nexport PATH=$PWD/bin:$PATH\ncc -O1 -fno-builtin -c main.c\n";
     for (form, name) in [("object", "cc, before every library"), ("archive", "cc, before every other library")] {
@@ -60,7 +60,7 @@ fn go_with_cgo() {
     place.carries(&place.path("example"), "mimalloc");
 }
 
-/// The package names the object; the SDK's `libc.a` is stock.
+/// The package names the object; the SDK's `libc.a` stays stock.
 #[test]
 #[ignore = "takes compilers of other languages, 3.9 GB"]
 fn a_swift_package() {
@@ -91,7 +91,7 @@ fn a_swift_package() {
     place.carries(&place.path(".build/release/map"), "mimalloc");
 }
 
-/// A source that the casebook links too.
+/// Returns the path of a source that the casebook links too.
 fn shared(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/toolchains").join(name)
 }

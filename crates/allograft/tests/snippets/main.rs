@@ -1,4 +1,4 @@
-//! What `emit` prints for each build system, used exactly as it is printed: the slow tier.
+//! The slow tier's tests of the lines that `emit` prints for each build system, used exactly as printed.
 
 mod bazel;
 mod debian;

@@ -1,4 +1,4 @@
-//! A folder to build in, and what `emit` says there.
+//! A folder to build in, and the output of `emit` there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Threads, allocation and a fork, with the functions of libc that allocate inside.
+/// A program with threads, allocation and a fork, and with functions of libc that allocate inside.
 pub(crate) const PROGRAM: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/wait.h>\n\
     #include <unistd.h>\n\
     static void *work(void *p) { for (int i = 0; i < 2000; i++) free(memset(malloc(1 + i % 300), 1, 1)); return p; }\n\
@@ -15,14 +15,14 @@ pub(crate) const PROGRAM: &str = "#include <pthread.h>\n#include <stdio.h>\n#inc
     if (!fork()) { work(0); _exit(0); } wait(&status); pthread_join(t, 0);\n\
     puts(strdup(status ? \"bad\" : \"ok\")); return 0; }\n";
 
-/// The folder goes with it.
+/// A folder that is deleted with this value.
 pub(crate) struct Place {
     _made: tempfile::TempDir,
     pub(crate) folder: PathBuf,
 }
 
 impl Place {
-    /// `name`: of the folder itself, perhaps with a blank, so that every path has one.
+    /// Makes a folder with this name. The name may have a blank, so that every path has one.
     pub(crate) fn new(name: &str) -> Place {
         let made = tempfile::tempdir().expect("a temporary folder");
         let folder = made.path().join(name);
@@ -40,7 +40,7 @@ impl Place {
         fs::write(path, text).expect("a file");
     }
 
-    /// What `emit` prints with these arguments, by build system.
+    /// Returns the text that `emit` prints with these arguments, by build system.
     pub(crate) fn emit(&self, arguments: &[&str]) -> BTreeMap<String, String> {
         let mut emit = Command::new(env!("CARGO_BIN_EXE_allograft"));
         emit.args(["emit", "--json"]).args(arguments).current_dir(&self.folder);

@@ -1,4 +1,4 @@
-//! Cargo without our subcommand, by an archive and a build script.
+//! Cargo without allograft's subcommand: with an archive and a build script.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn a_build_script_for_an_archive() {
     let mut cargo = Command::new(bin.join("cargo"));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        // What cargo tells the test is no concern of a cargo that the test runs.
+        // Cargo sets these variables for the test. They must not reach the cargo that the test runs.
         if (text.starts_with("CARGO") && text != "CARGO_HOME") || text.starts_with("RUST") {
             cargo.env_remove(&name);
         }

@@ -1,4 +1,4 @@
-//! Releases of zig: on its command line, and by `build.zig`; for debugging, where some of them link by a linker of
+//! Releases of zig, by command line and by `build.zig`, in debug builds. Some releases link these with a linker of
 //! their own.
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::place::{PROGRAM, Place, succeeds};
 
-/// The same in all releases: nothing of zig's own library, which changes with each of them.
+/// The program for all releases. It uses nothing of zig's own library, which changes with each release.
 const MAIN: &str = "extern \"c\" fn malloc(usize) ?[*]u8;
 extern \"c\" fn free(?[*]u8) void;
 extern \"c\" fn puts([*:0]const u8) c_int;
@@ -32,7 +32,7 @@ pub fn main() void {
 }
 ";
 
-/// `module`: from 0.15 on, what a program is made of is a value of its own.
+/// Returns a `build.zig`. `module`: whether a program has a module as a separate value, as it does from 0.15 on.
 fn build_zig(module: bool, snippet: &str) -> String {
     let (given, later) = match module {
         true => (".root_module = b.createModule(.{ .target = target, .optimize = .Debug, .link_libc = true })", ""),
@@ -48,7 +48,7 @@ fn build_zig(module: bool, snippet: &str) -> String {
 fn links(program: PathBuf, module: bool) {
     let place = Place::new("the source");
     let snippets = place.emit(&["--target", "x86_64-linux-musl"]);
-    // zig's caches are where those of the pinned one are.
+    // zig's caches are in the same place as those of the pinned release.
     let pinned = fixtures::zig().command();
     let caches: Vec<_> = pinned.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
     let with_caches = |command: &mut Command| {

@@ -30,7 +30,7 @@ fn run(functions: usize, threads: usize) -> Result<String, Box<dyn std::error::E
     // wasmtime compiles in rayon's threads.
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     let mut config = Config::new();
-    // Named, so that the builds for musl and for glibc compile for the same machine.
+    // The target is named, so that the builds for musl and for glibc compile for the same machine.
     config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
     let engine = Engine::new(&config)?;
     let module = module::make(functions);

@@ -1,5 +1,5 @@
-//! A module that validates, drawn from a fixed seed: functions with locals, arithmetic, memory, branches, loops and
-//! calls. Most are short and some are long, as in programs.
+//! A valid module, generated from a fixed seed: functions with locals, arithmetic, memory, branches, loops and calls.
+//! As in real programs, most are short and some are long.
 
 use fastrand::Rng;
 use wasm_encoder::{
@@ -8,15 +8,15 @@ use wasm_encoder::{
 };
 
 const SEED: u64 = 48;
-/// Locals of each type beyond the two parameters.
+/// The number of locals of each type besides the two parameters.
 const LOCALS: u32 = 6;
-/// One function in so many is long.
+/// One in this many functions is long.
 const LONG: usize = 24;
 
-/// The types of functions: both parameters and the result are of that type, but the second parameter.
+/// The types of functions. The first parameter and the result have that type.
 const TYPES: [ValType; 3] = [ValType::I32, ValType::I64, ValType::F64];
 
-/// The bytes of a module with so many functions.
+/// Returns the bytes of a module with this many functions.
 pub(crate) fn make(functions: usize) -> Vec<u8> {
     let mut types = TypeSection::new();
     for value in TYPES {
@@ -38,7 +38,7 @@ pub(crate) fn make(functions: usize) -> Vec<u8> {
     module.finish()
 }
 
-/// The place of a function's type.
+/// Returns the index of a function's type.
 fn kind(index: usize) -> usize {
     index % TYPES.len()
 }
@@ -72,7 +72,7 @@ impl Body {
         self.function.instructions()
     }
 
-    /// One of the locals of that type: the first parameter counts, where it is of it.
+    /// Returns one of the locals of that type, other than the parameters.
     fn local(&mut self, kind: usize) -> u32 {
         let first = 2 + LOCALS * u32::try_from(kind).expect("a few types");
         first + self.random.u32(..LOCALS)
@@ -98,7 +98,7 @@ impl Body {
                 self.put().end();
             }
             8 => {
-                // Around again while a local counts down.
+                // Loops while a local counts down.
                 let local = self.local(0);
                 self.put().loop_(BlockType::Empty);
                 self.statements(depth - 1);
@@ -144,7 +144,7 @@ impl Body {
         MemArg { offset: u64::from(self.random.u32(..65_536)), align: if kind == 0 { 2 } else { 3 }, memory_index: 0 }
     }
 
-    /// Leaves a value of that type on the stack.
+    /// Emits a value of that type onto the stack.
     fn expression(&mut self, kind: usize, depth: usize) {
         let choice = self.random.usize(..if depth == 0 { 2 } else { 10 });
         match choice {
@@ -171,14 +171,14 @@ impl Body {
                 };
             }
             4 if self.index >= TYPES.len() => {
-                // A function before this one.
+                // Calls a function before this one.
                 let before = self.random.usize(..self.index / TYPES.len()) * TYPES.len() + kind;
                 self.expression(kind, depth - 1);
                 self.expression(0, depth - 1);
                 self.put().call(u32::try_from(before).expect("less than 2^32 functions"));
             }
             5 => {
-                // From another type.
+                // Converts from another type.
                 let from = (kind + 1) % TYPES.len();
                 self.expression(from, depth - 1);
                 let mut put = self.put();

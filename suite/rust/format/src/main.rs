@@ -1,5 +1,5 @@
-//! `format THREADS ROUNDS FOLDER...`: reads the Rust sources below the folders, then in threads parses each and prints
-//! it again, as formatters do: trees of many small blocks. Prints counts and a checksum of what it made.
+//! `format THREADS ROUNDS FOLDER...`: reads the Rust sources below the folders. Then threads parse each and print it
+//! again, as formatters do, with trees of many small blocks. Prints counts and a checksum of the results.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    // Files that the printer has no words for end in a panic, which is counted and not printed.
+    // Files that the printer does not support cause a panic, which is counted and not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
     let mut made = Vec::new();
@@ -38,14 +38,14 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Length and checksum of the source as it is printed; nothing for what cannot be parsed or printed.
+/// Returns length and checksum of the printed source; `None` if it cannot be parsed or printed.
 fn again(source: &str) -> Option<(usize, u32)> {
     let file = syn::parse_file(source).ok()?;
     let text = std::panic::catch_unwind(|| prettyplease::unparse(&file)).ok()?;
     Some((text.len(), crc32fast::hash(text.as_bytes())))
 }
 
-/// In an order that is the same everywhere.
+/// Reads the sources in an order that is the same everywhere.
 fn read(folder: &Path, sources: &mut Vec<String>) -> io::Result<()> {
     let entries: io::Result<Vec<_>> = fs::read_dir(folder)?.collect();
     let mut paths: Vec<PathBuf> = entries?.into_iter().map(|entry| entry.path()).collect();
@@ -54,7 +54,7 @@ fn read(folder: &Path, sources: &mut Vec<String>) -> io::Result<()> {
         if path.is_dir() {
             read(&path, sources)?;
         } else if path.extension().is_some_and(|ending| ending == "rs") {
-            // A test file here and there is no UTF-8 on purpose.
+            // Some test files are not UTF-8 on purpose.
             sources.extend(fs::read_to_string(&path).ok());
         }
     }

@@ -1,5 +1,5 @@
-//! What is compared, as it is typed: `stock`, `mimalloc`, `mimalloc:small`, `mimalloc:only`, `mimalloc:strings`,
-//! `strings`, `glibc`.
+//! The arms of a comparison and the names that users type for them: `stock`, `mimalloc`, `mimalloc:small`,
+//! `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`.
 
 use format::Arch;
 use hosts::Request;
@@ -10,26 +10,26 @@ use crate::failure::Failure;
 /// An arm.
 #[derive(Debug, Clone)]
 pub(crate) struct Arm {
-    /// As it was typed.
+    /// The name that the user typed.
     pub(crate) name: String,
     pub(crate) libc: Libc,
 }
 
-/// The libc that an arm's program has.
+/// The libc of an arm's program.
 #[derive(Debug, Clone)]
 pub(crate) enum Libc {
     Stock,
     Graft(ArmGraft),
-    /// This machine's, by a build command of its own.
+    /// This machine's glibc, with its own build command.
     Glibc,
-    /// Stock, with an allocator before it that never frees.
+    /// Stock, preceded by an allocator that never frees.
     Bump,
 }
 
-/// What is grafted, as `allograft graft` takes it.
+/// The graft of an arm, in the terms of `allograft graft`.
 #[derive(Debug, Clone)]
 pub(crate) struct ArmGraft {
-    /// None: string functions alone.
+    /// The allocator. `None` for string functions alone.
     pub(crate) donor: Option<&'static donors::Donor>,
     pub(super) profile: Option<String>,
     pub(super) settings: Vec<(String, i64)>,
@@ -37,19 +37,19 @@ pub(crate) struct ArmGraft {
     kind: HostKind,
 }
 
-/// What donors go into.
+/// The kind of file that a donor goes into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostKind {
-    /// A libc.a: with a donor, string functions go in.
+    /// A libc.a: string functions go in with a donor.
     Archive,
-    /// A linked executable: they go in only on request.
+    /// A linked executable: string functions go in only on request.
     Executable,
-    /// What is loaded before libc: they never do.
+    /// A dynamic program with a preloaded shared object: string functions never go in.
     Shared,
 }
 
 impl HostKind {
-    /// Whether string functions go in with a donor if nobody says anything.
+    /// Whether string functions go in with a donor by default.
     fn has_strings(self) -> bool {
         self == HostKind::Archive
     }
@@ -59,15 +59,15 @@ pub(super) const STOCK: &str = "stock";
 pub(super) const GLIBC: &str = "glibc";
 pub(super) const BUMP: &str = "bump";
 const STRINGS: &str = "strings";
-/// After a donor's name: without string functions. [`STRINGS`] there: with them.
+/// The suffix after a donor's name for "without string functions". [`STRINGS`] as a suffix means "with them".
 const ONLY: &str = "only";
 
-/// In a list: string functions alone and every donor.
+/// An entry of a list: string functions alone, and every donor.
 pub(super) const ALL: &str = "all";
-/// In a list: every donor with each of its profiles that sets something.
+/// An entry of a list: every donor with each of its profiles that set something.
 const PROFILES: &str = "profiles";
 
-/// The arms of that list, stock first; without one, `all`.
+/// Returns the arms of the list, stock first. Without a list, those of `all`.
 pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Result<Vec<Arm>, Failure> {
     let mut arms = vec![Arm { name: STOCK.to_owned(), libc: Libc::Stock }];
     let mut typed: Vec<String> = Vec::new();
@@ -90,10 +90,10 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Resul
     Ok(arms)
 }
 
-/// The arms of that list, stock first, for a kind of program: those that are not stock need a donor that `fits`.
+/// Returns the arms of the list, stock first, for a kind of program. Every other arm needs a donor that `fits`.
 ///
 /// # Errors
-/// For any other arm, with `help`.
+/// An arm without such a donor; the error has `help`.
 pub(super) fn fitting(
     list: &[String],
     arch: Arch,
@@ -131,7 +131,7 @@ fn profiles(arch: Arch) -> Vec<String> {
     offered(arch).flat_map(of).collect()
 }
 
-/// As it is typed: the donor with string functions.
+/// The name of the arm for the donor with string functions.
 pub(super) fn with_strings(donor: &donors::Donor) -> String {
     format!("{}:{STRINGS}", donor.name)
 }
@@ -192,7 +192,7 @@ impl ArmGraft {
         Ok(())
     }
 
-    /// The profile's options, then the others.
+    /// The options of the profile, then those that were set.
     pub(super) fn options(&self) -> Vec<(String, i64)> {
         let of_profile = self.donor.zip(self.profile.as_ref()).and_then(|(donor, profile)| donor.profile(profile));
         let mut options: Vec<(String, i64)> =
@@ -211,7 +211,7 @@ impl ArmGraft {
         }
     }
 
-    /// The command that does the same to the host.
+    /// The `allograft graft` command that puts the same into the host.
     fn command(&self, host: &str) -> String {
         let mut words = vec!["allograft graft".to_owned(), super::template::quoted(host)];
         words.push(format!("--donor {}", self.donor.map_or("none", |donor| donor.name)));
@@ -223,15 +223,15 @@ impl ArmGraft {
         words.join(" ") + &self.tuning("--profile") + strings
     }
 
-    /// The command of `cargo allograft` that builds with it.
+    /// The `cargo allograft` command that builds with the same graft.
     pub(super) fn command_of_cargo(&self, build: &str) -> String {
         let donor = self.donor.map_or("none", |donor| donor.name);
         let strings = if self.strings { "" } else { " --strings off" };
         format!("{build} --donor {donor}{}{strings}", self.tuning("--donor-profile"))
     }
 
-    /// Options for the profile, by the name that a command has for it, and for what is set, each with a blank before
-    /// it.
+    /// The command-line options for the profile and the settings, each with a blank before it. `profile` is the
+    /// command's name for its profile option.
     pub(super) fn tuning(&self, profile: &str) -> String {
         let profile = self.profile.iter().map(|name| format!(" {profile} {name}"));
         profile.chain(self.settings.iter().map(|(key, value)| format!(" --set {key}={value}"))).collect()
@@ -239,7 +239,7 @@ impl ArmGraft {
 }
 
 impl Arm {
-    /// For the results. `strings`: whether the host can have string functions of ours.
+    /// The arm's origin, for the results. `strings`: whether allograft has string functions for the host.
     pub(super) fn origin(&self, host: &str, strings: bool) -> Origin {
         let name = self.name.clone();
         match &self.libc {

@@ -1,4 +1,4 @@
-//! A linked executable: grafted into a file of its own for each arm, and run with the user's arguments.
+//! A linked executable. Each arm grafts it into a file of its own and runs it with the user's arguments.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,9 +12,9 @@ use super::arms::{self, Arm, HostKind, Libc};
 use super::preparation::native;
 use crate::failure::Failure;
 
-/// The program, as it is.
+/// The user's program.
 pub(super) struct Executable {
-    /// As it was given.
+    /// The path that the user gave.
     pub(super) typed: String,
     path: PathBuf,
     arch: Arch,
@@ -25,7 +25,7 @@ impl Executable {
     /// Finds the program as a shell would.
     ///
     /// # Errors
-    /// When it cannot be read, is no program, or is one for other machines.
+    /// When it cannot be read, is not a program, or is for another architecture.
     pub(super) fn find(command: &OsString) -> Result<Executable, Failure> {
         let path = on_path(command).unwrap_or_else(|| PathBuf::from(command));
         let typed = command.to_string_lossy().into_owned();
@@ -35,7 +35,7 @@ impl Executable {
             ));
         }
         let bytes = fs::read(&path).map_err(Failure::io("read", &path))?;
-        // Of one that is not understood, the graft says why.
+        // If the inspector cannot read it, the graft reports why.
         let arch = inspector::inspect(&bytes).ok().and_then(|report| Arch::from_name(&report.arch.name()));
         let arch = arch.unwrap_or(Arch::X86_64);
         native(&typed, arch)?;
@@ -43,11 +43,12 @@ impl Executable {
         Ok(Executable { typed, path, arch, sha256 })
     }
 
-    /// Stock and the arms of that list; without one, every donor that goes into executables, alone and with string
-    /// functions, if some of the program's can be exchanged. Where none can be: why.
+    /// Returns stock and the arms of the list. Without a list: every donor that goes into executables, alone and, if
+    /// some of the program's string functions can be exchanged, with string functions. If none can be exchanged,
+    /// returns the reason too.
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<(Vec<Arm>, Option<String>), Failure> {
         let every: Vec<String> = self.offered().map(|donor| donor.name.to_owned()).collect();
-        // `all` is what goes into a program like this one, here as without a list.
+        // `all` is everything that goes into such a program, as it is without a list.
         let (list, without) = match list.filter(|list| *list != [arms::ALL]) {
             Some(list) => (list.to_vec(), None),
             None => match self.no_strings() {
@@ -73,18 +74,18 @@ impl Executable {
         donors::all().iter().filter(move |donor| donor.has_blob(arch))
     }
 
-    /// Why its string functions stay what they are, if that is so.
+    /// Returns why the program's string functions cannot be exchanged, or `None` if they can.
     fn no_strings(&self) -> Option<String> {
         let donor = self.offered().next()?;
         let request = Request { donor: Some(donor), strings: Some(true), dry_run: true, ..Request::default() };
         hosts::graft(&self.path, &request).err().map(|error| error.to_string())
     }
 
-    /// The arm's program, in `folder`: stock is copied too, so that all start from the same kind of place.
+    /// Makes the arm's program in `folder`. Stock is copied too, so that every arm starts from the same kind of folder.
     pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
         let cannot = Failure::io("write", folder);
         fs::create_dir_all(folder).map_err(&cannot)?;
-        // Some programs look at what they were called.
+        // The file keeps its name, since some programs depend on it.
         let out = folder.join(self.path.file_name().unwrap_or_default());
         match &arm.libc {
             Libc::Graft(graft) => {
@@ -96,7 +97,7 @@ impl Executable {
     }
 }
 
-/// What a shell would start for a word without a slash.
+/// Returns the program that a shell would start for a word without a slash.
 pub(super) fn on_path(command: &OsString) -> Option<PathBuf> {
     if command.to_string_lossy().contains('/') {
         return None;

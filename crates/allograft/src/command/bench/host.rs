@@ -11,19 +11,19 @@ use crate::failure::Failure;
 
 /// A stock musl.
 pub(crate) struct StockMusl {
-    /// As it was given.
+    /// The path that the user gave.
     pub(super) typed: String,
     /// The libc.a.
     libc: PathBuf,
-    /// The folder that it is in.
+    /// The folder of the libc.a.
     folder: PathBuf,
-    /// The stock file: beside it, if it is a graft.
+    /// The stock file. If the libc.a is a graft, it is the backup beside it.
     stock: PathBuf,
     pub(super) sha256: String,
     pub(crate) arch: Arch,
 }
 
-/// Where distributions put a static musl.
+/// The folders in which distributions install a static musl.
 fn usual() -> [PathBuf; 4] {
     let arch = std::env::consts::ARCH;
     [
@@ -36,7 +36,7 @@ fn usual() -> [PathBuf; 4] {
 }
 
 impl StockMusl {
-    /// The one given, a `libc.a` or its folder, or the one of this machine.
+    /// Finds the musl: `given`, a `libc.a` or its folder, or else that of this machine.
     pub(crate) fn find(given: Option<&Path>) -> Result<StockMusl, Failure> {
         let libc = match given {
             Some(path) if path.is_dir() => path.join("libc.a"),
@@ -71,23 +71,23 @@ impl StockMusl {
         Ok(StockMusl { typed: libc.display().to_string(), libc, folder, stock, sha256, arch })
     }
 
-    /// Whether there are string functions of ours for it.
+    /// Whether allograft has string functions for its architecture.
     pub(crate) fn has_strings(&self) -> bool {
         donors::strings().supports(self.arch)
     }
 
-    /// The folder of its headers, where that can be told.
+    /// Returns the folder of its headers, or `None` if it is not found.
     pub(super) fn include(&self) -> Option<PathBuf> {
         let name = self.folder.file_name()?;
         let beside = [self.folder.join("../include"), self.folder.join("../../include").join(name)];
-        // glibc has a file of that name too, but not this line in it.
+        // glibc has a file of that name too, but without this line.
         let is_musl = |folder: &PathBuf| {
             fs::read_to_string(folder.join("features.h")).is_ok_and(|text| !text.contains("__GLIBC__"))
         };
         beside.into_iter().find(is_musl)
     }
 
-    /// A folder like the host's for an arm: its libc.a grafted, everything else linked to.
+    /// Makes a folder like the host's for an arm, with a grafted libc.a and links to everything else.
     pub(crate) fn copy(&self, arm: &Arm, folder: &Path) -> Result<(), Failure> {
         let failed = Failure::io("make", folder);
         fs::create_dir_all(folder).map_err(&failed)?;
@@ -105,7 +105,7 @@ impl StockMusl {
             }
         }
         match &arm.libc {
-            // A graft is made of its stock file, where there is one beside it.
+            // A graft is made from the stock file, if there is one beside it.
             Libc::Graft(graft) => hosts::graft(&self.libc, &graft.request(libc)).map(|_| ())?,
             Libc::Stock | Libc::Glibc | Libc::Bump => {
                 fs::copy(&self.stock, &libc).map(|_| ()).map_err(&failed)?;
@@ -114,7 +114,7 @@ impl StockMusl {
         Ok(())
     }
 
-    /// gcc's specs of musl-gcc name the folder: those of the copy name the copy.
+    /// Copies the gcc specs of musl-gcc. They name the folder; those of the copy name the copy.
     fn specs(&self, from: &Path, to: &Path, folder: &Path) -> std::io::Result<()> {
         let text = fs::read_to_string(from)?;
         fs::write(to, text.replace(&*self.folder.to_string_lossy(), &folder.to_string_lossy()))

@@ -1,4 +1,4 @@
-//! All cases within one budget: first each of them once, then each as exactly as the rest of the time allows.
+//! Measures all cases within one budget: first one round of each, then as many as the rest of the time allows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +14,15 @@ use super::{Work, arms, table};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// A case, what is known of it, and what the machine did meanwhile.
+/// A case, what has been measured of it, and the disturbances of the machine meanwhile.
 struct Opened<'w> {
     number: usize,
     comparison: Comparison<'w>,
     disturbance: Disturbance,
 }
 
-/// Measures the work's cases within its budget. The first case's first round is run in any case: without it there would
-/// be nothing to show.
+/// Measures the work's cases within its budget. The first round of the first case runs in any case: without it there
+/// would be no result to show.
 pub(super) fn measure(
     work: Work,
     plan: Plan,
@@ -76,8 +76,9 @@ impl<'b> Measurement<'b> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Checks, memory and one round of every case; and the titles of those for which there was no time. One that was
-    /// interrupted in its first round would leave a hole in every figure over all cases, and is not among them.
+    /// Runs the checks, the memory measurement and one round of every case. Returns the opened cases, and the titles of
+    /// those for which there was no time. A case that was interrupted in its first round is left out, since it would
+    /// leave a hole in every figure over all cases.
     fn open(&mut self, plan: &Plan) -> Result<(Vec<Opened<'b>>, Vec<String>), Failure> {
         let (mut opened, mut left_out) = (Vec::new(), Vec::new());
         for (number, case) in self.work.cases.iter().enumerate() {
@@ -104,7 +105,8 @@ impl<'b> Measurement<'b> {
         Ok((opened, left_out))
     }
 
-    /// Each gets its share of what is left of the time, and leaves to the others what it does not need.
+    /// Measures further rounds. Each case gets its share of the time that is left, and leaves to the others what it
+    /// does not need.
     fn go_on(&mut self, opened: &mut [Opened<'b>]) -> Result<(), Failure> {
         let count = opened.len();
         for (at, Opened { number, comparison, disturbance }) in opened.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! A dynamic program: run as it is, with each donor's shared object loaded before its libc.
+//! A dynamic program: run unchanged, with each donor's shared object loaded before its libc.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,29 +20,30 @@ use super::template;
 use crate::failure::Failure;
 use crate::tuning;
 
-/// The loader's list of files to load first. It is in the environment of the measured programs alone, never in ours.
+/// The loader's list of files to load first. Only the measured programs have it in their environment, never this
+/// process.
 const PRELOAD: &str = "LD_PRELOAD";
-/// A program says by then that the donor is in, which is the first thing that it does.
+/// The time within which the program must report the donor, which it does first of all.
 const SAYS: Duration = Duration::from_secs(60);
 
-/// The program, as it lies there.
+/// The user's program.
 pub(super) struct Preloaded {
-    /// As it was given.
+    /// The path that the user gave.
     pub(super) typed: String,
     path: PathBuf,
     pub(super) sha256: String,
     arch: Arch,
-    /// As in a target's name.
+    /// The libc's name in a target triple.
     libc: &'static str,
-    /// The command that it was given with.
+    /// The whole command that the user gave.
     command: Vec<OsString>,
 }
 
 impl Preloaded {
-    /// The program of that command, if it is a dynamic one. Nothing for whatever else it is.
+    /// Returns the program of the command if it is a dynamic one, else `None`.
     ///
     /// # Errors
-    /// For a dynamic program that no donor can be loaded into.
+    /// A dynamic program that no donor can be loaded into.
     pub(super) fn find(command: &[OsString]) -> Result<Option<Preloaded>, Failure> {
         let path = super::executable::on_path(&command[0]).unwrap_or_else(|| PathBuf::from(&command[0]));
         let typed = command[0].to_string_lossy().into_owned();
@@ -80,12 +81,12 @@ impl Preloaded {
         Ok(Some(Preloaded { typed, path, sha256, arch, libc, command: command.to_vec() }))
     }
 
-    /// The libc whose malloc stock is.
+    /// The libc that provides stock's malloc.
     pub(super) fn libc(&self) -> &'static str {
         if self.libc == "gnu" { "glibc" } else { "musl" }
     }
 
-    /// Stock and the arms of that list; without one, every donor that can be preloaded.
+    /// Returns stock and the arms of the list. Without a list: every donor that can be preloaded.
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
         let offered = donors::all().iter().filter(|donor| donor.has_library(self.arch));
         let every: Vec<String> = offered.map(|donor| donor.name.to_owned()).collect();
@@ -95,7 +96,7 @@ impl Preloaded {
         arms::fitting(list, self.arch, arms::HostKind::Shared, fits, "a dynamic program", &help)
     }
 
-    /// The arm's shared object in `folder`, tried out; an empty path for stock.
+    /// Writes the arm's shared object to `folder`, tries it, and returns its path. For stock the path is empty.
     pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
         let Libc::Graft(graft @ ArmGraft { donor: Some(donor), .. }) = &arm.libc else { return Ok(PathBuf::new()) };
         let library = folder.join(format!("lib{}.so", donor.name));
@@ -111,8 +112,8 @@ impl Preloaded {
         Ok(library)
     }
 
-    /// Starts the program with the donor and ends it when it has said that this serves malloc. A loader that cannot
-    /// load a file says so and goes on without it, and all arms would be the same.
+    /// Starts the program with the donor, and ends it once it has reported that the donor serves malloc. A loader that
+    /// cannot load a file prints a warning and goes on without it; all arms would then be the same program.
     fn takes(&self, donor: &str, library: &Path) -> Result<(), Failure> {
         let mut command = Command::new(&self.path);
         command.args(&self.command[1..]).envs(environment(library)).env("ALLOGRAFT_VERBOSE", "1");
@@ -123,7 +124,7 @@ impl Preloaded {
         let wanted = format!("allograft: {donor} ");
         let (tell, told) = mpsc::channel();
         if let Some(stderr) = child.stderr.take() {
-            // Ends with the program's standard error, which ends with its group below.
+            // The thread ends with the program's standard error, which the end of its process group below closes.
             std::thread::spawn(move || {
                 let mut first = None;
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -137,7 +138,7 @@ impl Preloaded {
             });
         }
         let said = told.recv_timeout(SAYS).unwrap_or_else(|_| Err("nothing".to_owned()));
-        // Before its end is taken note of: until then nobody else can have its number.
+        // This comes before `wait`: until then no other process can get its number.
         measure::process::end_group(child.id());
         let _ = child.wait();
         said.map_err(|said| {
@@ -147,7 +148,7 @@ impl Preloaded {
         })
     }
 
-    /// A run with the arm's shared object, if it has one.
+    /// Returns a run with the arm's shared object, if it has one.
     pub(super) fn invocation(
         &self,
         line: &super::program::Line<'_>,
@@ -157,7 +158,8 @@ impl Preloaded {
         if library.as_os_str().is_empty() {
             return line.invocation(&self.path, threads);
         }
-        // A server is started by a shell, which is not to be preloaded into: `env` gives its place to the server.
+        // A shell starts the server. The object must not be preloaded into the shell, so `env` sets it and executes the
+        // server.
         let [(name, list)] = environment(library);
         let words = [format!("{PRELOAD}={}", list.to_string_lossy()), self.path.to_string_lossy().into_owned()];
         let words: Vec<String> = words.iter().map(|word| template::quoted(word)).collect();
@@ -168,7 +170,7 @@ impl Preloaded {
         })
     }
 
-    /// For the results.
+    /// The arm's origin, for the results.
     pub(super) fn origin(&self, arm: &Arm, server: Option<&str>) -> Origin {
         let command = match &arm.libc {
             Libc::Graft(graft) => Some(self.applied(graft, server)),
@@ -191,7 +193,7 @@ impl Preloaded {
     }
 }
 
-/// The donor before what the user has there already.
+/// The environment that puts the donor before the user's own list.
 fn environment(library: &Path) -> [(OsString, OsString); 1] {
     let mut list = library.as_os_str().to_owned();
     if let Some(own) = std::env::var_os(PRELOAD).filter(|own| !own.is_empty()) {

@@ -1,4 +1,4 @@
-//! What is to be measured: the programs of all arms, made or found, and how they are run.
+//! Prepares a measurement: makes or finds the programs of all arms, and decides how they are run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 impl Bench {
-    /// Builds what is to be measured.
+    /// Prepares the cases to measure.
     pub(super) fn prepare(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
         self.check_server()?;
         if let Some(build) = &self.build {
@@ -49,14 +49,14 @@ impl Bench {
         suite::prepare(&choice, &host, output, self.budget, interrupted)
     }
 
-    /// The program as it is, and grafted.
+    /// Prepares the user's executable: stock and grafts.
     fn prepare_executable(&self, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
         let line = self.line(&self.command[1..]);
         self.reaches(&line)?;
         let executable = Executable::find(&self.command[0])?;
         let (arms, without_strings) = executable.arms(self.donors.as_deref())?;
         let folder = scratch()?;
-        // Refused for one donor, refused for all.
+        // If one donor is refused, all are.
         let needed = 2;
         let made = make_all(&arms, needed, output, interrupted, |arm, number| {
             executable.make(arm, &folder.path().join(format!("arm{number}")))
@@ -68,7 +68,7 @@ impl Bench {
         Ok(Work { warnings: warning.into_iter().collect(), ..self.work(cases, origins, input, folder) })
     }
 
-    /// The program as it is, alone and with donors loaded before its libc.
+    /// Prepares the user's dynamic program: alone, and with donors loaded before its libc.
     fn prepare_preloaded(
         &self,
         program: Preloaded,
@@ -89,10 +89,10 @@ impl Bench {
         Ok(self.work(cases, origins, input, folder))
     }
 
-    /// The arms, for programs that are linked elsewhere with musl. Asked before anything is built.
+    /// Returns the arms of programs that are linked elsewhere with musl. Called before anything is built.
     ///
     /// # Errors
-    /// For arms that there are not, and options that do not fit together.
+    /// Arms that do not exist, and options that contradict each other.
     pub(crate) fn arms_to_link(&self, arch: format::Arch) -> Result<Vec<Arm>, Failure> {
         for path in [&self.html, &self.markdown, &self.csv, &self.save].into_iter().flatten() {
             render::check(path)?;
@@ -106,7 +106,7 @@ impl Bench {
         }
     }
 
-    /// Measures what was linked elsewhere: the program of each arm, or why there is none.
+    /// Measures programs that were linked elsewhere. Each arm has its program, or the reason why there is none.
     ///
     /// # Errors
     /// Those of measuring.
@@ -127,13 +127,13 @@ impl Bench {
         self.measure(work, output, &interruption()?)
     }
 
-    /// How a program is run with these words.
+    /// Returns how a program is run with these words.
     fn line<'l>(&'l self, words: &'l [OsString]) -> Line<'l> {
         let server = self.server.as_deref().zip(self.load.as_deref());
         Line { words, threads_var: self.threads_var.as_deref(), server }
     }
 
-    /// What runs a program, for the results; what follows `--` under that name.
+    /// The commands that run a program, for the results. Those after `--` get the name `words`.
     fn commands(&self, words: &str) -> Vec<(String, String)> {
         let own = (!self.command.is_empty()).then(|| (words.to_owned(), typed(&self.command)));
         let named = [("server", &self.server), ("load", &self.load)];
@@ -141,7 +141,7 @@ impl Bench {
         served.chain(own).collect()
     }
 
-    /// A server is started by `--server` alone.
+    /// Checks that the `--server` command has a place for the program and for the port.
     fn check_server(&self) -> Result<(), Failure> {
         let Some(server) = self.server.as_deref() else { return Ok(()) };
         if let Some(place) = ["out", "port"].into_iter().find(|place| !template::has(server, place)) {
@@ -152,7 +152,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What is to reach the program has to have a way to it: numbers of threads, and words.
+    /// Checks that the number of threads and the arguments can reach the program.
     fn reaches(&self, line: &Line<'_>) -> Result<(), Failure> {
         if line.server.is_some() && !line.words.is_empty() {
             return Err(Failure::usage(format!("`{}` would not reach the server", typed(line.words)))
@@ -165,7 +165,7 @@ impl Bench {
             .with_help("say `{threads}` in its arguments, or `--threads-var NAME` if it reads an environment variable"))
     }
 
-    /// One case for each number of threads.
+    /// Returns one case for each number of threads.
     fn cases(
         &self,
         arms: &[Arm],
@@ -209,12 +209,12 @@ impl Bench {
     }
 }
 
-/// Each of them; where there are none, once nothing.
+/// Returns each value as `Some`; if there are none, `None` once.
 pub(super) fn each_or_none<T: Copy>(given: &[T]) -> impl Iterator<Item = Option<T>> + Clone + '_ {
     given.is_empty().then_some(None).into_iter().chain(given.iter().copied().map(Some))
 }
 
-/// Foreign programs would run under an emulator, whose times say nothing.
+/// Refuses a program for another architecture: it would run under an emulator, whose times mean nothing.
 pub(super) fn native(typed: &str, arch: Arch) -> Result<(), Failure> {
     if arch.name() == std::env::consts::ARCH {
         return Ok(());
@@ -232,7 +232,8 @@ pub(super) fn input(kind: &str, commands: Vec<(String, String)>, host: String, h
     Input { kind: kind.to_owned(), commands, host, host_sha256 }
 }
 
-/// The program of each arm, or why there is none. Without the first, `needed` ones there is nothing to compare.
+/// Makes the program of each arm. Returns its path, or the reason why there is none. An error if one of the first
+/// `needed` programs is missing: then there is nothing to compare.
 pub(super) fn make_all(
     arms: &[Arm],
     needed: usize,

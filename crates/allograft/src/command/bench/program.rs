@@ -22,7 +22,7 @@ pub(super) struct Recipe<'r> {
 
 impl Recipe<'_> {
     /// # Errors
-    /// When the command cannot do what it is for.
+    /// When the command lacks a place that it needs.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if !has(self.build, "out") {
             return Err(Failure::usage("the `--build` command does not say `{out}`").with_help(
@@ -43,7 +43,7 @@ impl Recipe<'_> {
         }
     }
 
-    /// Builds the arm's program in `folder`; the error is a sentence on why it is not there.
+    /// Builds the arm's program in `folder`. The error is a sentence that says why there is none.
     pub(super) fn make(&self, arm: &Arm, host: &StockMusl, folder: &Path) -> Result<PathBuf, Failure> {
         let (libdir, out) = (folder.join("lib"), folder.join("program"));
         fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
@@ -80,13 +80,13 @@ impl Recipe<'_> {
     }
 }
 
-/// The donors' objects, options baked in, as files.
+/// Writes the objects of the donors, with their options baked in, to files.
 fn write_objects(graft: &ArmGraft, host: &StockMusl, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let strings = graft.strings.then(donors::strings);
     let mut paths = Vec::new();
     for donor in graft.donor.into_iter().chain(strings) {
         let is_strings = std::ptr::eq(donor, donors::strings());
-        // Those that are for every allocator are not for every architecture.
+        // The string functions do not exist for every architecture that the allocators exist for.
         if is_strings && !donor.supports(host.arch) {
             continue;
         }
@@ -99,7 +99,7 @@ fn write_objects(graft: &ArmGraft, host: &StockMusl, folder: &Path) -> Result<Ve
     Ok(paths)
 }
 
-/// Lines of a failed build that are shown.
+/// The number of lines of a failed build that are shown.
 const SHOWN: usize = 15;
 
 fn build(command: &str, arm: &str) -> Result<(), Failure> {
@@ -116,14 +116,15 @@ fn build(command: &str, arm: &str) -> Result<(), Failure> {
     Err(Failure { said: last, ..failure })
 }
 
-/// A build that does not take the libc that it is given would measure the same program several times.
+/// Checks that the program carries the arm's allocator. A build that ignores the given libc would make all arms the
+/// same program.
 fn carries(arm: &Arm, host: &StockMusl, program: &Path) -> Result<(), Failure> {
     let expected = match &arm.libc {
         Libc::Graft(ArmGraft { donor: Some(donor), .. }) => Some(donor.name),
         Libc::Stock => None,
         Libc::Graft(ArmGraft { donor: None, .. }) | Libc::Glibc | Libc::Bump => return Ok(()),
     };
-    // A script that starts the program, say: nothing is known about that, and nothing wrong.
+    // If the program cannot be inspected, for example a script that starts it, nothing speaks against it.
     let Some(report) = fs::read(program).ok().and_then(|bytes| inspector::inspect(&bytes).ok()) else { return Ok(()) };
     let found = &report.malloc.name;
     let wrong = match expected {
@@ -152,15 +153,15 @@ fn carries(arm: &Arm, host: &StockMusl, program: &Path) -> Result<(), Failure> {
 
 /// How a built program is run.
 pub(super) struct Line<'l> {
-    /// Words with places in them. Without `{out}` among them they are the program's arguments.
+    /// Words with places in them. If none is `{out}`, they are the program's arguments.
     pub(super) words: &'l [OsString],
     pub(super) threads_var: Option<&'l str>,
-    /// The server's command and that of the load on it.
+    /// The command of the server, and that of its load.
     pub(super) server: Option<(&'l str, &'l str)>,
 }
 
 impl Line<'_> {
-    /// Whether it says where the number of threads goes.
+    /// Whether it has a place for the number of threads.
     pub(super) fn takes_threads(&self) -> bool {
         let in_words = self.words.iter().any(|word| has(&word.to_string_lossy(), "threads"));
         in_words || self.threads_var.is_some() || self.server.is_some_and(|(server, _)| has(server, "threads"))
@@ -184,13 +185,12 @@ impl Line<'_> {
         Invocation { program, arguments: words, environment, load: None }
     }
 
-    /// Of a server: how it is run, with `{out}` as these words of a shell.
+    /// Returns how the server is run, or `None` if there is none. `out` is a shell's words for `{out}`.
     pub(super) fn served(&self, out: &str, threads: Option<u32>) -> Option<Invocation> {
         let (server, load) = self.server?;
         let threads = threads.map(|threads| threads.to_string());
         let places = [("out", out), ("threads", threads.as_deref().unwrap_or("1"))];
-        // The shell gives its place to the server: it is the server that is measured. `{port}` is filled in for each
-        // run.
+        // `exec` replaces the shell by the server, so that the server is measured. `{port}` is filled in for each run.
         let exec = OsString::from(format!("exec {}", filled(server, &places)));
         Some(Invocation {
             program: "sh".into(),
@@ -205,7 +205,7 @@ impl Line<'_> {
     }
 }
 
-/// A word that is not text has no places in it.
+/// Fills the places of a word. A word that is not valid UTF-8 has none.
 fn filled_word(word: &OsString, places: &[(&str, &str)]) -> OsString {
     word.to_str().map_or_else(|| word.clone(), |text| filled(text, places).into())
 }

@@ -1,4 +1,4 @@
-//! Results as files.
+//! Results as files: JSON, HTML, Markdown, CSV.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use measure::results::{Results, SCHEMA_VERSION};
 
 use crate::failure::Failure;
 
-/// Results that were kept.
+/// Reads saved results.
 ///
 /// # Errors
-/// When the file is not what `--save` wrote, or is of a later version.
+/// When the file was not written by `--save`, or has a later version.
 pub(super) fn read(path: &Path) -> Result<Results, Failure> {
     let text = fs::read_to_string(path).map_err(Failure::io("read", path))?;
     let failed = |problem: String| {
@@ -43,7 +43,7 @@ pub(super) fn csv(results: &Results) -> Result<String, Failure> {
     Ok(report::csv(results))
 }
 
-/// Whether there is a folder to write the file into: asked before something is measured for minutes.
+/// Checks that the file's folder exists, before minutes of measuring.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.is_dir() && !path.is_dir() {
@@ -53,13 +53,13 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
     Err(Failure::usage(format!("cannot write `{}`: {problem}", path.display())))
 }
 
-/// Writes the file whole, or not at all.
+/// Writes the file as a whole or not at all.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = Failure::io("write", path);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_file = fs::symlink_metadata(path).map_or(true, |file| file.is_file());
     if !is_file {
-        // A pipe, a device, a link: written through.
+        // A pipe, a device or a link is written to directly.
         return fs::write(path, text).map_err(failed);
     }
     let file = tempfile::Builder::new().permissions(permissions()).tempfile_in(folder).map_err(&failed)?;
@@ -68,6 +68,6 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn permissions() -> fs::Permissions {
-    // What the umask allows; files of tempfile are private otherwise.
+    // The mode that the umask allows. Files of `tempfile` are private otherwise.
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }

@@ -16,16 +16,16 @@ use super::{Work, template};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// A program of the suite, and the work that it is given.
+/// A program of the suite and its work.
 struct Workload {
     name: &'static str,
     source: &'static str,
-    /// What follows the number of threads. `{size}` is the size of the work, where there are several.
+    /// The arguments after the number of threads. `{size}` is the size of the work, if there are several.
     work: &'static [&'static str],
-    /// The same with little to do.
+    /// The same with little work.
     quick: &'static [&'static str],
     sizes: &'static [u64],
-    /// What it runs with when nobody says.
+    /// The default numbers of threads.
     threads: &'static [u32],
 }
 
@@ -70,16 +70,16 @@ pub(super) fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(WORKLOADS.iter().map(|workload| workload.name))
 }
 
-/// What of it is run.
+/// The part of the suite that is run.
 pub(super) struct Choice<'c> {
-    /// Empty: all of it.
+    /// The names of the programs. Empty: all.
     pub(super) names: &'c [String],
     pub(super) donors: Option<&'c [String]>,
-    /// Empty: as each program has it.
+    /// The numbers of threads. Empty: those of each program.
     pub(super) threads: &'c [u32],
     pub(super) cc: Option<&'c Path>,
     pub(super) include: Option<&'c Path>,
-    /// Little work, to see whether everything runs.
+    /// Whether to do only little work, to check that everything runs.
     pub(super) quick: bool,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn prepare(
     let chosen =
         |workload: &&Workload| choice.names.is_empty() || choice.names.iter().any(|name| name == workload.name);
     let workloads: Vec<&Workload> = WORKLOADS.iter().filter(chosen).collect();
-    // One folder for each arm; programs are in it by name.
+    // Each arm has one folder, which contains the programs under their names.
     let built = make_all(&arms, 1, output, interrupted, |arm, number| {
         let home = folder.path().join(format!("arm{number}"));
         compiler.make(arm, host, &workloads, &home)?;
@@ -151,14 +151,14 @@ impl Workload {
     }
 }
 
-/// A C compiler, and what it needs to build for musl.
+/// A C compiler, and the headers that it needs for musl.
 struct Compiler {
     cc: PathBuf,
     include: PathBuf,
     sources: PathBuf,
 }
 
-/// The same for every libc. Some distributions turn on protections by default that exist under one libc only.
+/// The flags for every libc. Some distributions turn on protections by default that exist under one libc only.
 const FLAGS: [&str; 6] = ["-std=c11", "-O2", "-pthread", "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-fno-pie"];
 
 impl Compiler {
@@ -184,14 +184,14 @@ impl Compiler {
         Ok(compiler)
     }
 
-    /// The first line of what it says of itself.
+    /// The first line of its `--version`.
     fn version(&self) -> String {
         let output = Command::new(&self.cc).arg("--version").stdin(Stdio::null()).output();
         let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         said.lines().next().unwrap_or_default().to_owned()
     }
 
-    /// Every program of the suite for an arm, in `home`.
+    /// Builds every program of the suite for an arm, in `home`.
     fn make(&self, arm: &Arm, host: &StockMusl, workloads: &[&Workload], home: &Path) -> Result<(), Failure> {
         let libdir = home.join("lib");
         host.copy(arm, &libdir)?;
@@ -220,14 +220,14 @@ impl Compiler {
         command
     }
 
-    /// As `musl-gcc` does: with musl's headers and no others.
+    /// Compiles as `musl-gcc` does: with musl's headers only.
     fn compile(&self, source: &Path, object: &Path) -> Result<(), Failure> {
         let mut command = self.command();
         command.arg("-nostdinc").arg("-isystem").arg(&self.include).arg("-c").arg(source).arg("-o").arg(object);
         run(&mut command)
     }
 
-    /// The files that musl-gcc's specs name; zig's musl has some functions in archives of their own.
+    /// Links the files that musl-gcc's specs name. zig's musl has some functions in archives of their own.
     fn link(&self, objects: &[PathBuf], libdir: &Path, program: &Path) -> Result<(), Failure> {
         let present = |names: &[&str]| {
             let paths = names.iter().map(|name| libdir.join(name));
@@ -242,7 +242,7 @@ impl Compiler {
     }
 }
 
-/// On a system that is musl itself, this machine's libc is no glibc.
+/// Checks that the program has glibc. On a system whose own libc is musl, the usual compiler links musl.
 fn is_glibc(program: &Path) -> Result<(), Failure> {
     let report = fs::read(program).ok().and_then(|bytes| inspector::inspect(&bytes).ok());
     match report.map(|report| report.libc) {

@@ -7,7 +7,7 @@ use measure::results::{CaseArm, CaseResult, Results};
 
 use crate::output::{Cell, Output, Page, Style, Table};
 
-/// A time left: `1 min 20 s`.
+/// Formats the time that is left: `1 min 20 s`.
 pub(super) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -1,6 +1,6 @@
 //! Commands with places in them: `{libdir}`, `{object}`, `{out}`, `{threads}`, `{port}`.
 
-/// The template with every `{name}` of the list replaced. Other braces stay as they are: shells have their own.
+/// Replaces every `{name}` of the list in the template. Other braces stay: shells use them too.
 pub(super) fn filled(template: &str, places: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
@@ -24,7 +24,7 @@ pub(super) fn has(template: &str, place: &str) -> bool {
     template.contains(&format!("{{{place}}}"))
 }
 
-/// The text as one word of a command for any POSIX shell.
+/// Quotes the text as one word for any POSIX shell.
 pub(crate) fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
     match !text.is_empty() && text.bytes().all(plain) {
@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(filled("cc -L{libdir} -o {out} ${HOME} {}", &places), "cc -L/l -o /a/b ${HOME} {}");
         assert_eq!(filled("{out}{out} {out", &places), "/a/b/a/b {out");
         assert_eq!(filled("{other}", &[("out", "{libdir}"), ("libdir", "x")]), "{other}");
-        // What is filled in is not filled again.
+        // A value that was filled in is not filled again.
         assert_eq!(filled("{out}", &[("out", "{libdir}"), ("libdir", "x")]), "{libdir}");
         assert!(has("x{out}", "out") && !has("x{ out}", "out"));
     }

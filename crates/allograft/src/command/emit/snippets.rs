@@ -1,5 +1,5 @@
-//! How the file is used in each build system. `tests/snippets` runs each as it is printed, but those for Dockerfiles,
-//! systemd and Bazel.
+//! Instructions for using the file in each build system. `tests/snippets` runs them as they are printed, except those
+//! for Dockerfiles, systemd and Bazel.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::json::Snippet;
 use crate::output::printable;
 use crate::triple::Triple;
 
-/// For every build system that takes a file of this form.
+/// Returns the instructions for every build system that accepts a file of this form.
 pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
     let snippet = |name, text: String| Snippet { name, text };
     let path = out.display().to_string();
@@ -26,7 +26,8 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
         ],
         Form::Object => vec![
             snippet("cc, before every library", format!("cc -static {quoted} main.o -o program")),
-            // What zig 0.17 links by itself, for debugging, has musl's malloc although the object comes first.
+            // Without `-fllvm`, the linker of zig 0.17's debug builds takes musl's malloc although the object comes
+            // first.
             snippet("zig", format!("zig build-exe main.zig {quoted} -target {} -lc -fllvm", zig_triple(target))),
             snippet(
                 "build.zig",
@@ -68,8 +69,8 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
     }
 }
 
-/// Go takes the flags apart once for itself and once for the linker; both times quotes are taken as the shell does,
-/// without escapes.
+/// Returns the line for Go. Go splits the flags twice, once itself and once for the linker, each time with a shell's
+/// quotes but without its escapes.
 fn go(target: &Triple, path: &str) -> String {
     use format::Arch;
     let (arch, compiler) = match target.arch {
@@ -84,10 +85,10 @@ fn go(target: &Triple, path: &str) -> String {
     format!("CGO_ENABLED=1 GOARCH={arch} CC={compiler} go build -ldflags {flags}")
 }
 
-/// rustc puts `-C link-arg` behind libc, where it is too late.
+/// The line for Cargo. rustc puts `-C link-arg` behind libc, where it has no effect.
 const CARGO: &str = "cargo allograft build --target {target}\nor an archive and build.rs: allograft emit --as archive";
 
-/// As zig spells it.
+/// zig's name of the target.
 fn zig_triple(target: &Triple) -> &'static str {
     use format::Arch;
     match target.arch {
@@ -103,13 +104,13 @@ fn file_name(out: &Path) -> String {
     out.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What `-l` calls the file.
+/// The file's name for `-l`, or `None` if it has none.
 fn library_name(out: &Path) -> Option<String> {
     let name = out.file_name()?.to_str()?.strip_prefix("lib")?.strip_suffix(".a")?;
     Some(name.to_owned())
 }
 
-/// A string in double quotes as zig, Swift, Rust and Starlark read it; control characters as the first three do.
+/// Returns a string in double quotes for zig, Swift, Rust and Starlark. Starlark does not read its control characters.
 fn string(text: &str) -> String {
     format!("\"{}\"", printable(text.replace('\\', "\\\\").replace('"', "\\\"")))
 }

@@ -1,4 +1,4 @@
-//! What `graft` prints of an executable.
+//! The report of `graft` on an executable.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::command::inspect::overview::named;
 use crate::failure::Failure;
 use crate::output::{Output, Page};
 
-/// What the inspector says of the file at `path`, if it is a program that can be read.
+/// Returns the inspector's report on the file at `path`, if it is a program that can be read.
 pub(super) fn report(path: &Path) -> Option<Report> {
     if !hosts::is_executable(path).unwrap_or(false) {
         return None;
@@ -17,7 +17,7 @@ pub(super) fn report(path: &Path) -> Option<Report> {
     std::fs::read(path).ok().and_then(|bytes| inspector::inspect(&bytes).ok())
 }
 
-/// What a graft leaves as it is, as a clause whose subject is the program.
+/// The allocator that a graft leaves alone, as a clause whose subject is the program.
 pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
     let language = report.language_allocator.as_ref()?;
     Some(format!(
@@ -26,7 +26,8 @@ pub(super) fn keeps_for_its_language(report: &Report) -> Option<String> {
     ))
 }
 
-/// An error, and where mallocng was not found, what serves malloc in its place, if that can be told.
+/// Returns the failure for an error. If the error is that there is no mallocng, it names the allocator that was found
+/// instead.
 pub(super) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure {
     const UNTOLD: [&str; 3] = ["unknown", "none", "mallocng"];
     let other = report.map(|report| &report.malloc).filter(|malloc| !UNTOLD.contains(&malloc.name.as_str()));
@@ -38,7 +39,7 @@ pub(super) fn explained(error: hosts::Error, report: Option<&Report>) -> Failure
     failure
 }
 
-/// A line for the string functions that are exchanged, and one for each that stays.
+/// Prints a line for the string functions that are exchanged, and one for each that stays.
 fn describe_strings(text: &mut Page, operation: &ExecutableOperation) {
     if operation.strings.is_none() {
         return;
@@ -55,7 +56,7 @@ fn describe_strings(text: &mut Page, operation: &ExecutableOperation) {
     }
 }
 
-/// The functions that are redirected, each once; with its addresses where the program has several of it.
+/// The redirected functions, each once. A function that the program has several times has its addresses too.
 fn redirected_names(entries: &[StringEntry]) -> Vec<String> {
     let mut names: Vec<(&str, Vec<String>)> = Vec::new();
     for entry in entries.iter().filter(|entry| entry.kept.is_none()) {
@@ -72,7 +73,7 @@ fn redirected_names(entries: &[StringEntry]) -> Vec<String> {
     names.into_iter().map(shown).collect()
 }
 
-/// The functions that are not there, by reason.
+/// The functions that were not found, by reason.
 fn absent_names(absent: &[(StringFunction, Absence)]) -> Vec<(Absence, Vec<&'static str>)> {
     let mut reasons: Vec<(Absence, Vec<&str>)> = Vec::new();
     for (function, reason) in absent {
@@ -84,7 +85,7 @@ fn absent_names(absent: &[(StringFunction, Absence)]) -> Vec<(Absence, Vec<&'sta
     reasons
 }
 
-/// What is said of an executable beneath its line.
+/// Prints the lines below an executable's own line.
 pub(super) fn describe(text: &mut Page, host: &Grafted, operation: &ExecutableOperation, output: &Output) {
     let plan = &operation.plan;
     if output.verbose {

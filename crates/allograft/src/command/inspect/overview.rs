@@ -1,4 +1,4 @@
-//! What `inspect` prints for people: everything on one file, a table of several.
+//! The text that `inspect` prints: all details of one file, or a table of several.
 
 use inspector::{Allocator, Evidence, Hook, Kind, Libc, Link, Relro, Report, Strings, Way};
 
@@ -35,7 +35,7 @@ pub(super) fn text(inspected: &[Inspected], output: &Output) -> Page {
     text
 }
 
-/// One line for each file; what is the same everywhere is left to the single view.
+/// Returns a table with a line for each file. It leaves out details that only the view of one file shows.
 fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>, output: &Output) -> Page {
     let mut table = output.table(&["malloc", "language", "kind", "libc", "architecture", "file"]);
     let mut empty = true;
@@ -56,7 +56,7 @@ fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>, output: &Output)
     text
 }
 
-/// Its name, and its version where that is known.
+/// The allocator's name, and its version if that is known.
 pub(in crate::command) fn named(allocator: &Allocator) -> String {
     match &allocator.version {
         Some(version) => format!("{} {version}", allocator.name),

@@ -9,9 +9,9 @@ use inspector::verify::{Check, NotRun};
 use super::not_run;
 use crate::failure::Failure;
 
-/// Checks the executable at `path`, whose bytes are `graft`; with the bytes of its stock file, completely. Only if all
-/// of that is right and complete, its self-test is run, which executes what is in the file; `static_only` leaves it
-/// out.
+/// Checks the executable at `path`, whose bytes are `graft`. The check is complete only with the bytes of its stock
+/// file. Only if every check passes and is complete, the self-test runs, since it executes code of the file;
+/// `static_only` skips it.
 ///
 /// Returns the checks, and what could not be checked.
 ///
@@ -41,15 +41,15 @@ pub(super) fn verify(
     Ok((checks, not_run))
 }
 
-/// What reading an executable has shown.
+/// The results of reading an executable.
 struct Static {
     checks: Vec<Check>,
     not_run: Vec<NotRun>,
-    /// Whether all that is loaded was compared with what this allograft makes of the stock file.
+    /// Whether every loaded byte was compared with the graft that this allograft makes of the stock file.
     complete: bool,
 }
 
-/// The checks that execute nothing.
+/// Makes the checks that execute nothing.
 fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
     let mut checks = inspector::verify::executable(graft, stock)?;
     let donor = held(path, graft, stock)?;
@@ -89,25 +89,25 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
     Ok(Static { checks, not_run: left_out, complete })
 }
 
-/// What the donor's segments of an executable hold.
+/// The contents of the donor's segments in an executable.
 enum Held {
-    /// A donor of this allograft's.
+    /// One of this allograft's donors.
     Ours(Box<PossibleDonor>, Check),
-    /// The notes name a donor of this allograft's, and the bytes are others.
+    /// Bytes that differ from the donor of this allograft that the notes name.
     Broken(Check),
-    /// Something that this allograft does not have, with what the notes say.
+    /// A donor that this allograft does not have, with the text of the notes.
     Another(String),
 }
 
-/// Compares the donor's segments of the executable `graft` with every donor that may be in them. By the bytes: a
-/// damaged note is no other donor.
+/// Compares the donor's segments of the executable `graft` with every donor that they may hold. The bytes decide, not
+/// the note: a damaged note does not make another donor.
 fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
     let mut another = None;
     for candidate in hosts::possible_donors(path, graft) {
         let check = inspector::verify::donor_image(graft, candidate.linked(), stock)?;
         match (check.ok, candidate.is_named()) {
             (true, _) => return Ok(Held::Ours(Box::new(candidate), check)),
-            // Notes that are right to the last byte leave no other donor.
+            // If the notes are right to the last byte, no other donor is possible.
             (false, Ok(())) => return Ok(Held::Broken(check)),
             (false, Err(reason)) => another.get_or_insert(reason),
         };
@@ -134,7 +134,7 @@ mod tests {
         graft: Vec<u8>,
     }
 
-    /// A small program with thread-local storage, relocated where it is loaded, and its graft.
+    /// A small static-pie program with thread-local storage, and its graft.
     static PAIR: LazyLock<Pair> = LazyLock::new(|| {
         let folder = tempfile::tempdir().unwrap();
         let source = "#include <stdlib.h>\nstatic int number;\n__thread int *own = &number;\n\
@@ -156,7 +156,7 @@ mod tests {
         judged.complete && judged.checks.iter().all(|check| check.ok)
     }
 
-    /// Where the donor's three segments lie in the file: the last ones that are loaded (gABI, "Program Header").
+    /// The places of the donor's three segments in the file: the last loaded ones (gABI, "Program Header").
     fn donors() -> Vec<usize> {
         let word = |at: usize| u64::from_le_bytes(*PAIR.graft[at..].first_chunk().unwrap()) as usize;
         let count = usize::from(PAIR.graft[56]) + 256 * usize::from(PAIR.graft[57]);
@@ -179,7 +179,7 @@ mod tests {
         assert!(!alone.complete && alone.checks.iter().all(|check| check.ok), "{:?}", alone.checks);
     }
 
-    /// Every byte behind the program: the donor's three segments and what fills them up.
+    /// Checks every byte behind the program: the donor's three segments and their padding.
     #[test]
     fn every_byte_of_the_donor_counts() {
         let expected = named().graft(Path::new("program"), &PAIR.stock);
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Without the stock file, too, but for the places of the program's functions, and what an option is set to.
+    /// Without the stock file, only the places of the program's functions and the values of options are not checked.
     #[test]
     fn most_bytes_count_without_the_stock_file() {
         let linked = named().linked();
@@ -207,9 +207,9 @@ mod tests {
         assert!(unnoticed.len() * 100 < donors().len() / 31, "{} bytes: {unnoticed:x?}", unnoticed.len());
     }
 
-    /// What a note says is compared as well: no change of it makes the bytes another donor's. Only the version of
-    /// allograft is what it says: another one may have laid out the graft in another way, and then it is said that the
-    /// bytes were not compared.
+    /// The notes are compared as well: no change of a note makes the bytes another donor's. The version of allograft is
+    /// the exception. Another version may lay out a graft in another way, so `verify` then reports that the bytes were
+    /// not compared.
     #[test]
     fn a_changed_note_is_noticed() {
         let note = PAIR.graft.windows(14).position(|window| window == b"donor=mimalloc").unwrap();
@@ -233,14 +233,14 @@ mod tests {
         let entry = u64::from_le_bytes(*PAIR.graft[24..].first_chunk().unwrap());
         let (mut moved, mut overwritten) = (PAIR.graft.clone(), PAIR.graft.clone());
         moved[24..32].copy_from_slice(&PAIR.stock[24..32]);
-        // A static-pie program's addresses are distances in the file, for the donor as well.
+        // Addresses in a static-pie program are offsets in the file, for the donor as well.
         overwritten[entry as usize..entry as usize + 2].copy_from_slice(b"\xeb\xfe");
         for broken in [moved, overwritten] {
             for stock in [Some(PAIR.stock.as_slice()), None] {
                 let judged = judged(&broken, stock);
                 let donor = judged.checks.iter().find(|check| check.name == "donor").unwrap();
                 assert!(!donor.ok, "{donor:?}");
-                // So nothing of it is executed.
+                // The self-test, which would execute it, is not run.
                 let (checks, not_run) = verify(Path::new("program"), &broken, stock, false).unwrap();
                 assert!(checks.iter().all(|check| check.name != "self-test"));
                 assert!(not_run.iter().any(|left| left.name == "self-test" && left.reason.contains("failed")));

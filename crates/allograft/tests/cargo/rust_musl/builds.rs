@@ -1,4 +1,4 @@
-//! What is built, when it is built again, and what is in it.
+//! Builds, rebuilds, and the contents of the programs.
 
 use std::fs;
 use std::process::Command;
@@ -30,12 +30,12 @@ fn relinks_when_donor_or_options_change_and_not_otherwise() {
     assert!(bytes.windows(22).any(|part| part == b"options=purge_delay=7\n"));
     assert_eq!(build("--donor none").says(&["carries mallocng and strings"]).compiled(), 1);
     assert_eq!(build("").compiled(), 1);
-    // Stock is as far away as ever.
+    // Stock comes back as easily as ever.
     project.cargo(&format!("build --target {TARGET}")).exits(0);
     project.carries(&program, "mallocng", "static-pie");
     assert_eq!(build("").compiled(), 0);
     project.carries(&program, "mimalloc", "static-pie");
-    // Nothing outside of the target folder.
+    // Nothing outside the target folder has changed.
     assert_eq!(Project::toolchain_state(), before);
     let mut names: Vec<String> = fs::read_dir(project.path(""))
         .unwrap()
@@ -51,11 +51,11 @@ fn every_command_and_the_arguments_of_programs() {
     let project = Project::app();
     project.put("tests/whole.rs", "#[test]\nfn whole() {\n    assert!(app::carries(\"mimalloc\"));\n}\n");
     project.put("examples/shown.rs", "fn main() {\n    assert!(app::carries(\"mimalloc\"));\n}\n");
-    // Without a target: this machine's.
+    // Without `--target`, the target is this machine's.
     let ran = project.cargo("allograft run -- --donor x").exits(0);
     assert_eq!(ran.out, "2000 [\"--donor\", \"x\"]\n");
     project.cargo(&format!("allograft run --example shown --target={TARGET}")).exits(0);
-    // The documentation's test looks for the donor as well.
+    // The documentation test looks for the donor as well.
     let ran = project.cargo(&format!("allograft test --target {TARGET}")).exits(0);
     assert_eq!(ran.out.matches("test result: ok. 1 passed").count(), 3, "{}", ran.out);
     project.cargo(&format!("allograft bench --target {TARGET} --no-run")).exits(0);
@@ -64,7 +64,7 @@ fn every_command_and_the_arguments_of_programs() {
         .exits(0)
         .says(&["carries mimalloc "]);
     project.carries(&project.path("to/bin/app"), "mimalloc", "static-pie");
-    // A program's own exit code is cargo's.
+    // Cargo passes on the program's own exit code.
     project.put("src/main.rs", "fn main() {\n    std::process::exit(7)\n}\n");
     project.cargo("allograft run").exits(7);
     project.put("src/main.rs", "fn main() {\n    nonsense\n}\n");
@@ -86,7 +86,7 @@ fn ways_to_compile_and_to_link() {
         project.carries(&program, "mimalloc", "static-pie");
         assert_eq!(project.run(&mut Command::new(program)).exits(0).out, "2000 []\n");
     }
-    // The user's own flags and linker stay.
+    // The user's own flags and linker are kept.
     project.put(
         ".cargo/config.toml",
         &format!("[build]\ntarget = \"{TARGET}\"\n[target.{TARGET}]\nlinker = \"own/linker\"\nrustflags = [\"-Crelocation-model=static\", \"--cfg=seen\"]\n"),
@@ -96,7 +96,7 @@ fn ways_to_compile_and_to_link() {
     project.cargo("allograft build").exits(0);
     project.carries(&project.program("debug", "app"), "mimalloc", "static");
     assert!(project.path("own/calls").is_file());
-    // And their wrapper.
+    // So is the user's own wrapper.
     project.script("own/wrapper", "echo called >> \"$(dirname \"$0\")/wrapped\"\nexec \"$@\"");
     project.set("RUSTC_WORKSPACE_WRAPPER", project.path("own/wrapper").display().to_string());
     project.set("RUSTFLAGS", "--cfg=seen -Ccodegen-units=1");
@@ -109,7 +109,7 @@ fn ways_to_compile_and_to_link() {
 #[ignore = "compiles with a toolchain of the slow tier"]
 fn one_heap_for_rust_and_c() {
     let project = Project::app();
-    // Compiled by hand, as -sys crates do it: blocks go over the border in both directions.
+    // C code compiled as -sys crates do it: blocks are allocated in one language and freed in the other.
     project.put("heap.c", "#include <stdlib.h>\n#include <string.h>\nchar *made(void) { return strdup(\"by C\"); }\nvoid ended(void *p) { free(p); }\n");
     project.put(
         "build.rs",

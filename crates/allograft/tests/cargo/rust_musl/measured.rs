@@ -1,4 +1,4 @@
-//! `cargo allograft bench --donors`: one compilation, a link for each arm, and what comes of it.
+//! `cargo allograft bench --donors`: one compilation, one link for each arm, and the results.
 
 use std::fs;
 use std::process::Command;
@@ -16,19 +16,19 @@ fn arm<'d>(document: &'d Value, name: &str) -> &'d Value {
 fn a_project_is_compiled_once_and_measured_with_every_donor() {
     let before = Project::toolchain_state();
     let mut project = Project::app();
-    // Counts how often rustc makes the program, and how often something is linked.
+    // The log counts how often rustc makes the program, and how often the linker links.
     let log = project.path("log");
     let wrapper = format!(
         "case \"$*\" in *'--crate-name app '*'--crate-type bin'*) echo rustc >>'{0}';; esac\nexec \"$@\"",
         log.display()
     );
     let wrapper = project.script("wrapper", &wrapper);
-    // Asked for its version, it links nothing.
+    // With `--version`, the linker links nothing.
     let linker = format!("[ \"$1\" = --version ] || echo link >>'{}'\nexec cc \"$@\"", log.display());
     let linker = project.script("cc", &linker);
     project.set("RUSTC_WORKSPACE_WRAPPER", wrapper.to_str().unwrap());
     project.set("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", linker.to_str().unwrap());
-    // `carries` reads the running program: it tells the arms apart.
+    // `carries` reads the running program, so it distinguishes the arms.
     project.put(
         "src/main.rs",
         "fn main() {\n    let donor = std::env::args().nth(1).unwrap();\n    println!(\"{} {}\", app::work(2000), app::carries(&donor));\n}\n",
@@ -43,10 +43,11 @@ fn a_project_is_compiled_once_and_measured_with_every_donor() {
     let arms = first["arms"].as_array().unwrap();
     assert!(arms.len() > 8 && arms.iter().all(|arm| arm["failure"].is_null()), "{arms:?}");
     let count = |what: &str| fs::read_to_string(&log).unwrap().lines().filter(|line| *line == what).count();
-    // Cargo's own program, then one for each arm.
+    // One link is for cargo's own program, and one for each arm.
     assert_eq!((count("rustc"), count("link")), (1, 1 + arms.len()));
 
-    // Each arm is the program with that donor: asked for mimalloc, that one says another thing than stock.
+    // Each arm is the program with its donor: when the program looks for mimalloc, that arm's output differs from
+    // stock's.
     fs::remove_file(&log).unwrap();
     let arms =
         format!("allograft bench --target={TARGET} --donors mimalloc:small:only,mimalloc3,strings --rounds 1 --json");
@@ -56,7 +57,7 @@ fn a_project_is_compiled_once_and_measured_with_every_donor() {
     assert!(failure("mimalloc:small:only").unwrap().contains("prints `2000 true`"), "{second}");
     assert_eq!((failure("mimalloc3"), failure("strings")), (None, None));
 
-    // The command that is recommended builds that program.
+    // The recommended command builds that program.
     let command = arm(&second, "mimalloc:small:only")["command"].as_str().unwrap();
     let wanted = format!(
         "cargo allograft build --target={TARGET} --release --donor mimalloc --donor-profile small --strings off"
@@ -67,7 +68,7 @@ fn a_project_is_compiled_once_and_measured_with_every_donor() {
     let ran = project.run(Command::new(project.program("release", "app")).arg("mimalloc")).exits(0);
     assert_eq!(ran.out, "2000 true\n");
 
-    // Nothing stays behind.
+    // Nothing is left behind.
     assert_eq!(Project::toolchain_state(), before);
     let left = fs::read_dir(project.path("target/allograft")).unwrap();
     let left: Vec<String> = left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

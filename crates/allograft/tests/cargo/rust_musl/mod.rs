@@ -1,5 +1,5 @@
-//! All of it takes the toolchain with musl targets: `cargo xtask test-slow` leaves out what is called `rust_musl::` on
-//! machines for which there is none.
+//! All of these tests need the toolchain with musl targets. On machines that have none, `cargo xtask test-slow` leaves
+//! out the tests whose names contain `rust_musl::`.
 
 mod builds;
 mod measured;

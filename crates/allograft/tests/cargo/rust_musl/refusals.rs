@@ -1,4 +1,4 @@
-//! Where the donor would not get in: said, with the exit code for it.
+//! Programs that the donor would not get into are refused, with an exit code and a message.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn linkers_and_flags_that_leave_the_graft_out() {
     project.set(variable, "cc");
     project.set("RUSTFLAGS", "-Ctarget-feature=-crt-static");
     project.cargo("allograft build").exits(1).says(&["linked dynamically", "help: "]);
-    // What is not built does not run, and is not taken for done the next time.
+    // A program that failed its check is not run, and is not taken for up to date the next time.
     let ran = project.cargo("allograft run").exits(1).says(&["linked dynamically"]);
     assert_eq!(ran.out, "");
     project.set("RUSTFLAGS", "");
@@ -76,7 +76,7 @@ fn help_and_wrong_usage_take_no_toolchain() {
     }
 }
 
-/// A rustc that answers what a rustup toolchain without the target answers.
+/// The rustc of this test prints what a rustup toolchain without the target prints.
 #[test]
 fn a_target_that_is_not_installed_is_said_with_the_cure() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The programs of `suite/rust`: real ones, with their dependencies from crates.io.
+//! The programs of `suite/rust`: real programs, with their dependencies from crates.io.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn built(project: &Project, package: &str, arguments: &[&str]) -> String {
     project.run(Command::new(program).args(arguments)).exits(0).out
 }
 
-/// wasmtime's compiler, in threads that allocate all the time. The same code comes out whatever their number is.
+/// wasmtime's compiler runs in threads that allocate all the time. Its output does not depend on their number.
 #[test]
 #[ignore = "compiles wasmtime, which takes minutes"]
 fn wasmtime_compiles_a_module() {
@@ -28,7 +28,7 @@ fn wasmtime_compiles_a_module() {
     assert_eq!(String::from_utf8_lossy(&many.stdout), one);
 }
 
-/// Trees of small blocks, and panics that are caught in threads.
+/// A formatter makes trees of small blocks, and threads catch panics.
 #[test]
 #[ignore = "compiles with a toolchain of the slow tier"]
 fn a_formatter_prints_sources() {

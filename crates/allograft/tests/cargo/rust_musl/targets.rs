@@ -1,4 +1,4 @@
-//! Targets by name, and those of other machines.
+//! Targets given by name, and targets for other machines.
 
 use std::fs;
 use std::process::Command;
@@ -14,10 +14,10 @@ fn another_architecture() {
     let target = fixtures::rust_target(Arch::Aarch64);
     let lld = fixtures::lld_folder().join("ld.lld");
     project.set("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", lld.display().to_string());
-    // Both at once: each with the copy for it.
+    // With both targets at once, each is linked with its own copy.
     project.cargo(&format!("allograft build --target {target} --target {TARGET}")).exits(0);
     let program = project.path("target").join(target).join("debug/app");
-    // What rustc makes for aarch64 unless it is told otherwise.
+    // This is rustc's default kind of program for aarch64.
     project.carries(&program, "mimalloc", "static");
     project.carries(&project.program("debug", "app"), "mimalloc", "static-pie");
     let output = fixtures::run(Arch::Aarch64, &program).output().unwrap();
@@ -28,7 +28,7 @@ fn another_architecture() {
 #[ignore = "needs a toolchain of the slow tier"]
 fn a_toolchain_is_grafted_by_the_name_of_its_target() {
     let project = Project::empty();
-    // A copy of the parts that rustc asks for: the toolchain itself is everybody's.
+    // The test copies the parts that rustc looks at, since other tests use the toolchain itself.
     let copy = project.path("toolchain");
     fs::create_dir_all(copy.join("bin")).unwrap();
     let own = fixtures::rust_libc_below(&toolchain(), Arch::X86_64);
@@ -40,7 +40,7 @@ fn a_toolchain_is_grafted_by_the_name_of_its_target() {
     let allograft = |words: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allograft"));
         command.args(words.split_whitespace()).env("RUSTC", &rustc);
-        // Variables of this kind are taken out for cargo's sake.
+        // `Project::cargo` would remove RUSTC, so the test starts the program itself.
         command.current_dir(project.path("")).output().map(fixtures::Ran::from).unwrap()
     };
     let target = format!("rust:{TARGET}");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::schema::{DOCUMENTS, Field, Shape, document};
 
-/// Columns of the page.
+/// The width of the page in columns.
 const WIDTH: usize = 120;
 
-/// The part of the page that is made.
+/// Returns the generated part of the page.
 pub(crate) fn text() -> String {
     let mut text = String::new();
     for (name, heading, _) in DOCUMENTS {
@@ -56,7 +56,7 @@ impl List {
         }
     }
 
-    /// Adds an item in lines that are not too long.
+    /// Adds an item, wrapped to the width.
     fn item(&mut self, depth: usize, said: &str) {
         let mut line = format!("{}-", "  ".repeat(depth));
         for word in said.split(' ') {
@@ -70,7 +70,7 @@ impl List {
     }
 }
 
-/// The JSON type of a value; of several with the plural's `s`.
+/// The JSON type of a value. For several values, `s` is the plural's ending.
 fn kind(shape: &Shape, s: &str) -> String {
     match shape {
         Shape::Plain(name) => format!("{name}{s}"),

@@ -1,6 +1,7 @@
-//! The schema of each JSON document, read from the types in the sources that serde writes it from.
+//! The schema of each JSON document, read from the Rust types that serde writes it from.
 //!
-//! serde's attributes are interpreted here a second time. Both agree: every golden file has to fit its schema.
+//! This code interprets serde's attributes a second time. That both agree is tested: every golden file has to fit its
+//! schema.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 use syn::{Attribute, Expr, ExprLit, Fields, GenericArgument, Item, Lit, LitStr, Meta, PathArguments, Token, Type};
 
-/// The files with the types, below `crates`.
+/// The source files with the types, below `crates`.
 const SOURCES: [&str; 24] = [
     "allograft/src/json/mod.rs",
     "allograft/src/json/donors.rs",
@@ -48,7 +49,7 @@ pub(crate) const DOCUMENTS: [(&str, &str, &str); 8] = [
     ("failure", "Any of them, when it fails", "Document<Failed>"),
 ];
 
-/// What a value may be.
+/// The form of a value.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
     /// `string`, `integer`, `number` or `boolean`.
@@ -63,7 +64,7 @@ pub(crate) enum Shape {
     Map(Box<Shape>),
     /// An object of the type that is named.
     Object(String, Vec<Field>),
-    /// One of several objects, each with what it belongs to.
+    /// One of several objects, each with the variant's meaning.
     Either(Vec<(String, Shape)>),
 }
 
@@ -87,7 +88,7 @@ struct Source {
 /// A shape, and whether null is allowed as well.
 type Known = (Shape, bool);
 
-/// The shape of the document of this name.
+/// Returns the shape of the document with this name.
 pub(crate) fn document(name: &str) -> Shape {
     let (.., written) = DOCUMENTS.iter().find(|(known, ..)| *known == name).expect("a document");
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -99,13 +100,13 @@ pub(crate) fn document(name: &str) -> Shape {
     types.shape(&syn::parse_str(written).expect("a type"), &types.sources[0], &BTreeMap::new()).0
 }
 
-/// Every type that a document may have parts of.
+/// Every type that may occur in a document.
 struct Types {
     sources: Vec<Source>,
 }
 
 impl Types {
-    /// The shape of a type that is named in the file `home`; `given` are the type parameters there.
+    /// Returns the shape of a type that the file `home` names. `given` are its type parameters.
     fn shape(&self, written: &Type, home: &Source, given: &BTreeMap<String, Known>) -> Known {
         let path = match written {
             Type::Reference(reference) => return self.shape(&reference.elem, home, given),
@@ -144,7 +145,8 @@ impl Types {
         (shape, false)
     }
 
-    /// The type of this name in the file `home` or, if that has none, the one that serde writes in another file.
+    /// Returns the type with this name in the file `home` or, if that has none, the type of another file that serde
+    /// writes.
     fn item(&self, name: &str, home: &Source, arguments: Vec<Known>) -> Shape {
         let is = |item: &&Item| match item {
             Item::Struct(item) => item.ident == name,
@@ -162,7 +164,7 @@ impl Types {
 
     fn shape_of(&self, item: &Item, home: &Source, arguments: Vec<Known>) -> Shape {
         let item = match item {
-            // Written by hand, as its name.
+            // A hand-written implementation writes it as its name.
             item if !is_written(item) => return Shape::Plain("string"),
             Item::Struct(item) => item,
             Item::Enum(item) => {
@@ -192,7 +194,7 @@ impl Types {
         Shape::Object(format!("{}{arguments:?}", item.ident), fields)
     }
 
-    /// The fields that a field becomes: itself, those of its value, or none.
+    /// Returns the fields that serde writes for a field: itself, the fields of its value, or none.
     fn fields(&self, field: &syn::Field, home: &Source, given: &BTreeMap<String, Known>) -> Vec<Field> {
         let attributes = Attributes::of(&field.attrs);
         if attributes.has("skip") {
@@ -212,7 +214,7 @@ impl Types {
     }
 }
 
-/// Whether serde writes the type by its fields or variants.
+/// Whether serde derives the type's form from its fields or variants.
 fn is_written(item: &Item) -> bool {
     let attributes = match item {
         Item::Struct(item) => &item.attrs,
@@ -229,7 +231,7 @@ fn is_written(item: &Item) -> bool {
 struct Attributes(Vec<(String, Option<String>)>);
 
 impl Attributes {
-    /// Those that are understood here.
+    /// The attributes that this code understands.
     const KNOWN: [&str; 8] =
         ["rename", "rename_all", "flatten", "skip", "skip_serializing_if", "default", "with", "untagged"];
 
@@ -258,7 +260,7 @@ impl Attributes {
     }
 }
 
-/// A variant's name as `rename_all` has it.
+/// Returns a variant's name in the case that `rename_all` sets.
 fn in_case(name: &str, case: Option<&str>) -> String {
     let hyphen = match case {
         Some("lowercase") => "",
@@ -285,7 +287,7 @@ fn documentation(attributes: &[Attribute]) -> String {
     if text.is_empty() || text.ends_with('.') { text } else { text + "." }
 }
 
-/// What of `value` is not as the shape has it, with the place where that is. `…` ends lists that were cut.
+/// Returns the parts of `value` that do not fit the shape, each with its place. `…` ends lists that were cut.
 pub(crate) fn misfits(value: &Value, shape: &Shape, place: &str) -> Vec<String> {
     let each = |items: &[Value], shape: &Shape| {
         let items = items.iter().filter(|item| **item != "…").enumerate();

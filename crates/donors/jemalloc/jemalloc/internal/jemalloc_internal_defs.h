@@ -1,9 +1,9 @@
-/* What upstream's configure would find out, decided here for static musl programs. Upstream's headers include this file
- * by this name. A feature that is not named here is off; jemalloc_internal_defs.h.in of upstream explains each. */
+/* The results of upstream's configure, fixed for static musl programs. Upstream's headers include this file by this name.
+ * A feature that is not named here is off; upstream's jemalloc_internal_defs.h.in explains each. */
 #ifndef JEMALLOC_INTERNAL_DEFS_H_
 #define JEMALLOC_INTERNAL_DEFS_H_
 
-/* The compiler: clang, always. */
+/* The compiler is always clang. */
 #define JEMALLOC_HAVE_ATTR
 #define JEMALLOC_HAVE_ATTR_ALLOC_SIZE
 #define JEMALLOC_HAVE_ATTR_FORMAT_ARG
@@ -29,8 +29,8 @@
 #define JEMALLOC_NO_PRIVATE_NAMESPACE
 #define JEMALLOC_USABLE_SIZE_CONST const
 
-/* The architecture. LG_VADDR: what a program gets that does not ask for addresses above it, also where the kernel has
- * larger ones. */
+/* The architecture. LG_VADDR is the size of addresses that a program gets unless it requests higher ones, even if the
+ * kernel supports larger ones. */
 #define LG_SIZEOF_INT 2
 #define LG_SIZEOF_LONG_LONG 3
 #define LG_SIZEOF_INTMAX_T 3
@@ -55,7 +55,7 @@
 
 /* Blocks are aligned to 16 bytes on every architecture, as musl's are. */
 #define LG_QUANTUM 4
-/* The largest page that a kernel of the architecture may have: jemalloc works on any that is smaller. */
+/* The largest page of the architecture's kernels: jemalloc works with any smaller one. */
 #ifdef __aarch64__
 #define LG_PAGE 16
 #else
@@ -63,15 +63,15 @@
 #endif
 #define LG_HUGEPAGE 21
 
-/* Threads. No pthread_atfork: it allocates since musl 1.2.4, and the fork gate does its work. No background threads:
- * they would pull pthread_create into every program, and would have to be started again in every child. */
+/* Threads. No pthread_atfork: it allocates since musl 1.2.4, and the fork gate does its work. No background threads: they
+ * would bring pthread_create into every program, and would have to be restarted in every child. */
 #define JEMALLOC_HAVE_PTHREAD
 #define JEMALLOC_THREADED_INIT
 #define JEMALLOC_TLS
 #define JEMALLOC_TLS_MODEL
 #define JEMALLOC_HAVE_SCHED_SETAFFINITY
 
-/* The kernel. syscall(2) is no cancellation point, where open and read are. */
+/* The kernel. syscall(2) is not a cancellation point, but open and read are. */
 #define JEMALLOC_USE_SYSCALL
 #define JEMALLOC_HAVE_CLOCK_MONOTONIC_COARSE
 #define JEMALLOC_HAVE_CLOCK_MONOTONIC
@@ -83,17 +83,17 @@
 #define JEMALLOC_PURGE_MADVISE_DONTNEED
 #define JEMALLOC_PURGE_MADVISE_DONTNEED_ZEROS
 #define JEMALLOC_HAVE_MPROTECT
-/* As upstream has it: address space is kept for reuse where there is plenty of it. No sbrk: musl's gives nothing. */
+/* As in upstream, address space is kept for reuse if there is plenty of it. No sbrk: musl's always fails. */
 #if __SIZEOF_POINTER__ == 8
 #define JEMALLOC_RETAIN
 #endif
 
-/* Upstream's defaults. Statistics of its own stay out, since every donor has the same ones; so does the profiler. */
+/* Upstream's defaults. Its own statistics are left out, since all donors have the same ones; so is the profiler. */
 #define JEMALLOC_CACHE_OBLIVIOUS
 #define JEMALLOC_FILL
 
-/* MALLOC_CONF is read, through `graft_variable`. The link /etc/malloc.conf is not: a static program does not expect its
- * memory to depend on the machine that it is copied to. */
+/* MALLOC_CONF is read through `graft_variable`. The link /etc/malloc.conf is not read: a static program's memory should
+ * not depend on the machine that it is copied to. */
 #define JEMALLOC_CONFIG_ENV
 #define JEMALLOC_CONFIG_MALLOC_CONF ""
 
