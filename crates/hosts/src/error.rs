@@ -371,8 +371,27 @@ impl Error {
             | Error::MalformedRecord { .. }
             | Error::OutIsTarget { .. }
             | Error::Out { .. } => 2,
-            // What is neither damaged nor asked for wrongly is refused.
-            _ => 3,
+            Error::Packed { .. }
+            | Error::Unsupported { .. }
+            | Error::Refused { .. }
+            | Error::NoDonorFor { .. }
+            | Error::Executable { .. }
+            | Error::NoBlob { .. }
+            | Error::NoStrings { .. }
+            | Error::Unsound { .. }
+            | Error::SelfTest { .. }
+            | Error::Untested { .. }
+            | Error::StockNeeded { .. }
+            | Error::NothingGraftable { .. }
+            | Error::IsBackup { .. }
+            | Error::ChangedMeanwhile { .. }
+            | Error::ChangedSince { .. }
+            | Error::BackupMissing { .. }
+            | Error::BackupChanged { .. }
+            | Error::RecordMissing { .. }
+            | Error::NoBackup { .. }
+            | Error::BackupGrafted { .. }
+            | Error::ForeignSidecar { .. } => 3,
         }
     }
 

@@ -111,12 +111,14 @@ fn in_place(hosts: Hosts, planner: &mut Planner<'_>, observe: Observer<'_>) -> R
 fn to_file(host: PathBuf, out: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
     let out = out::file(out, Some(&host))?;
     let locks = planner.lock([out.as_path()])?;
+    if let Some(locks) = &locks {
+        remove_leftovers(&out, locks);
+    }
     let like = File::open(&host).context(&host, "read")?;
     let bytes = read(&host)?;
     let prepared = host::prepare(&*host::read(&host, &bytes)?, &host, &bytes, planner)?;
     let mut grafted = prepared.elsewhere(out.clone(), planner.request.dry_run);
     let Some(locks) = locks else { return Ok(Pending::nothing(Grafts::of(vec![grafted], Vec::new()))) };
-    remove_leftovers(&out, &locks);
     let (ready, trial) = prepared.prove(&bytes, planner)?;
     grafted.add(trial);
     let (notes, transaction) = write_file(&out, &ready.graft(&bytes)?, Some(&like))?;
