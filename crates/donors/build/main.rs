@@ -42,20 +42,22 @@ fn build() -> Result<(), FoundryError> {
         recipes.iter().flat_map(|recipe| recipe.arches().map(move |arch| (recipe, arch))).collect();
     in_parallel(&jobs, |(recipe, arch)| {
         foundry.cast(recipe, *arch)?;
-        if recipe.is_shared(*arch) { foundry.cast_library(recipe, *arch) } else { Ok(()) }
+        compress(&foundry.object_path(recipe, *arch))?;
+        if recipe.is_shared(*arch) {
+            foundry.cast_library(recipe, *arch)?;
+            compress(&foundry.library_path(recipe, *arch))?;
+        }
+        Ok(())
     })?;
 
     let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
         recipes.iter().partition(|recipe| recipe.kind == DonorKind::Malloc);
     let blobs: Vec<(&Recipe, Option<&Recipe>, Arch)> =
         allocators.iter().flat_map(|recipe| blobs(recipe, &strings)).collect();
-    in_parallel(&blobs, |(recipe, strings, arch)| foundry.cast_blob(recipe, *strings, *arch))?;
-    let objects = jobs.iter().map(|(recipe, arch)| foundry.object_path(recipe, *arch));
-    let shared = jobs.iter().filter(|(recipe, arch)| recipe.is_shared(*arch));
-    let libraries = shared.map(|(recipe, arch)| foundry.library_path(recipe, *arch));
-    let linked = blobs.iter().map(|(recipe, strings, arch)| foundry.blob_path(recipe, *strings, *arch));
-    let files: Vec<PathBuf> = objects.chain(libraries).chain(linked).collect();
-    in_parallel(&files, |file| compress(file))?;
+    in_parallel(&blobs, |(recipe, strings, arch)| {
+        foundry.cast_blob(recipe, *strings, *arch)?;
+        compress(&foundry.blob_path(recipe, *strings, *arch))
+    })?;
     write_if_changed(&out.join("catalogue.rs"), &catalogue(&allocators, &strings, &foundry))?;
     write_if_changed(&out.join("strings.rs"), &catalogue(&strings, &[], &foundry))
 }
