@@ -18,7 +18,7 @@ use crate::planner::Planner;
 /// The edits of an executable.
 #[derive(Debug, Clone)]
 pub struct ExecutableOperation {
-    /// The functions that were found and those that are redirected, without the grafted bytes.
+    /// The functions that were found and those that are redirected.
     pub plan: Plan,
     /// The allocator that goes in.
     pub malloc: Note,
@@ -42,9 +42,8 @@ impl<'b> ExecutableHost<'b> {
     }
 
     fn planned(&self, linked_donor: &LinkedDonor) -> Result<(Plan, Edited), Error> {
-        let mut plan = linked_donor.plan(self.path, self.bytes)?;
-        let graft = std::mem::take(&mut plan.graft);
-        Ok((plan, Edited::new(graft)))
+        let graft = linked_donor.graft(self.path, self.bytes)?;
+        Ok((graft.plan, Edited::new(graft.bytes)))
     }
 
     fn linked_donor<'i>(&self, operation: &'i Operation) -> Result<&'i LinkedDonor, Error> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use donors::Donor;
 use format::{Arch, Note};
 use surgery::donor::DonorObject;
-use transplant::{Blob, Plan};
+use transplant::{Blob, Graft};
 
 use crate::error::Error;
 use crate::planner::tuned;
@@ -54,13 +54,13 @@ impl LinkedDonor {
         Ok(LinkedDonor { malloc: tuned.note(), strings, blob, linked })
     }
 
-    /// Plans the graft of the bytes `stock` with this donor. `path` is for messages.
+    /// Makes the graft of the bytes `stock` with this donor. `path` is for messages.
     ///
     /// # Errors
     /// The executable cannot be grafted.
-    pub(crate) fn plan(&self, path: &Path, stock: &[u8]) -> Result<Plan, Error> {
+    pub(crate) fn graft(&self, path: &Path, stock: &[u8]) -> Result<Graft, Error> {
         let unfit = |source| Error::Blob { donor: self.malloc.donor.clone(), source };
-        transplant::plan(stock, &self.blob, false)
+        transplant::graft(stock, &self.blob, false)
             .map_err(unfit)?
             .map_err(|refusal| Error::Executable { path: path.to_owned(), refusal })
     }

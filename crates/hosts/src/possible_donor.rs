@@ -80,7 +80,7 @@ impl PossibleDonor {
     /// # Errors
     /// `stock` cannot be grafted.
     pub fn graft(&self, path: &Path, stock: &[u8]) -> Result<Vec<u8>, Error> {
-        self.linked_donor.plan(path, stock).map(|plan| plan.graft)
+        self.linked_donor.graft(path, stock).map(|graft| graft.bytes)
     }
 }
 

@@ -36,7 +36,7 @@ pub use blob::{Blob, BlobError};
 pub use equivalence::Unproven;
 pub use image::{arch, supported_arch};
 pub use kind::{carries_graft, notes};
-pub use plan::{Entry, Plan, plan};
+pub use plan::{Entry, Graft, Plan, graft};
 pub use refusal::{Refusal, Remedy};
 pub use self_test::with_self_test;
 pub use strings::{Absence, Kept, StringEntry};

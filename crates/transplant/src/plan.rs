@@ -24,7 +24,16 @@ pub struct Entry {
     pub address: u64,
 }
 
-/// A graft of an executable.
+/// A grafted executable, and what was found in the program.
+#[derive(Debug, Clone)]
+pub struct Graft {
+    /// What was found, and what is redirected.
+    pub plan: Plan,
+    /// The grafted file.
+    pub bytes: Vec<u8>,
+}
+
+/// What a graft of an executable changes, and what it relies on.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Its architecture.
@@ -46,8 +55,6 @@ pub struct Plan {
     pub thread_end: bool,
     /// The number of places in the code that read as references to the old allocator's state. All were accounted for.
     pub references: usize,
-    /// The grafted file.
-    pub graft: Vec<u8>,
 }
 
 /// Finds everything in `program` that a graft needs, and makes the graft; or refuses.
@@ -56,15 +63,15 @@ pub struct Plan {
 ///
 /// # Errors
 /// The blob cannot be used: a fault of allograft's. A refusal is the inner error.
-pub fn plan(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Plan, Refusal>, BlobError> {
-    match planned(program, blob, as_if_stripped) {
-        Ok(plan) => Ok(Ok(plan)),
+pub fn graft(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Result<Graft, Refusal>, BlobError> {
+    match made(program, blob, as_if_stripped) {
+        Ok(graft) => Ok(Ok(graft)),
         Err(PlanError::Refusal(refusal)) => Ok(Err(refusal)),
         Err(PlanError::Blob(error)) => Err(error),
     }
 }
 
-fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, PlanError> {
+fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, PlanError> {
     let image = Image::parse(program)?;
     let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     if blob.arch != image.arch {
@@ -130,9 +137,9 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Pl
         main: main_call.edit,
         parameters,
     };
-    let graft = assemble(parts)?;
+    let bytes = assemble(parts)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
-    Ok(Plan {
+    let plan = Plan {
         arch: image.arch,
         position_independent: image.position_independent,
         symbols,
@@ -142,8 +149,8 @@ fn planned(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Plan, Pl
         fork_hook: family.core.contains_key(&Role::ForkHook),
         thread_end: end.is_some(),
         references: family.references,
-        graft,
-    })
+    };
+    Ok(Graft { plan, bytes })
 }
 
 /// Finds the string functions, and adds a jump for each that can be redirected.

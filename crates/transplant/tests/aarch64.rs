@@ -10,7 +10,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 use proptest::prelude::*;
 use surgery::donor::DonorObject;
-use transplant::{Blob, Plan, Refusal, plan};
+use transplant::{Blob, Plan, Refusal, graft};
 
 /// The default donor's blob.
 static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::DEFAULT));
@@ -69,8 +69,8 @@ fn thread_storage(bytes: &[u8]) -> Option<[u64; 4]> {
 fn code_says_the_same_as_symbols() {
     for flags in [[].as_slice(), &["-pie", "--no-dynamic-linker", "-z", "text"]] {
         let bytes = linked("family", flags);
-        let with = plan(&bytes, &BLOB, false).unwrap().unwrap();
-        let without = plan(&bytes, &BLOB, true).unwrap().unwrap();
+        let with = graft(&bytes, &BLOB, false).unwrap().unwrap().plan;
+        let without = graft(&bytes, &BLOB, true).unwrap().unwrap().plan;
         assert!(with.symbols && !without.symbols);
         assert_eq!(with.position_independent, !flags.is_empty());
         for role in [Role::Malloc, Role::Free, Role::Realloc, Role::AlignedAlloc, Role::UsableSize] {
@@ -88,7 +88,7 @@ fn code_says_the_same_as_symbols() {
 #[test]
 fn a_vfork_is_no_fork() {
     for (name, hook) in [("spawn", false), ("fork_owners", true)] {
-        let without = plan(&linked(name, &[]), &BLOB, true).unwrap().unwrap();
+        let without = graft(&linked(name, &[]), &BLOB, true).unwrap().unwrap().plan;
         assert_eq!(without.fork_hook, hook, "{name}");
     }
     // Whatever does more may be a fork: `mov x29, sp` becomes `str x0, [x1]`.
@@ -97,7 +97,7 @@ fn a_vfork_is_no_fork() {
     let vfork: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let at = bytes.windows(vfork.len()).position(|window| window == vfork).unwrap();
     bytes[at + 8..at + 12].copy_from_slice(&0xf900_0020u32.to_le_bytes());
-    assert!(matches!(plan(&bytes, &BLOB, true).unwrap(), Err(Refusal::ForkHook)));
+    assert!(matches!(graft(&bytes, &BLOB, true).unwrap(), Err(Refusal::ForkHook)));
 }
 
 /// As GHC's initLinker ends: the last call does not return, and what lies behind it is another function, which jumps
@@ -142,7 +142,7 @@ neighbour:
 ";
     let bytes = linked_with("family", &[], ENDLESS);
     for as_if_stripped in [false, true] {
-        plan(&bytes, &BLOB, as_if_stripped).unwrap().unwrap();
+        graft(&bytes, &BLOB, as_if_stripped).unwrap().unwrap();
     }
     // What a round of the loop has left in the stack, and the 70th after it takes from there, is found all the same.
     let state = ENDLESS.replace(
@@ -150,41 +150,41 @@ neighbour:
         "        ldr x3, [sp, #3368]\n        ldr w4, [x3, :lo12:__malloc_context]\n        cbz w1, 1f\n",
     );
     let state = state.replace("adrp x20, neighbour", "adrp x20, __malloc_context");
-    let refusal = plan(&linked_with("family", &[], &state), &BLOB, false).unwrap().map(|plan| plan.references);
+    let refusal = graft(&linked_with("family", &[], &state), &BLOB, false).unwrap().map(|graft| graft.plan.references);
     assert!(matches!(refusal, Err(Refusal::StateElsewhere { .. })), "{refusal:?}");
 }
 
 #[test]
 fn storage_of_threads_keeps_its_distance() {
     let bytes = linked("threads", &[]);
-    let graft = plan(&bytes, &BLOB, false).unwrap().unwrap().graft;
+    let made = graft(&bytes, &BLOB, false).unwrap().unwrap().bytes;
     // Variant I: 16 bytes behind the thread pointer, and as the address lies to the alignment.
     let distance = |[address, _, _, align]: [u64; 4]| 16 + (address.wrapping_sub(16) & (align.max(1) - 1));
     let stock = thread_storage(&bytes);
-    let now = thread_storage(&graft).unwrap();
+    let now = thread_storage(&made).unwrap();
     assert_eq!(distance(now), stock.map_or(16, distance));
     assert!(now[2] > stock.map_or(0, |stock| stock[2]));
 }
 
 #[test]
 fn the_program_stays_in_place() {
-    let graft = plan(&FAMILY, &BLOB, false).unwrap().unwrap();
-    let changed: Vec<usize> = (64..FAMILY.len()).filter(|at| graft.graft[*at] != FAMILY[*at]).collect();
+    let made = graft(&FAMILY, &BLOB, false).unwrap().unwrap();
+    let changed: Vec<usize> = (64..FAMILY.len()).filter(|at| made.bytes[*at] != FAMILY[*at]).collect();
     // A word for each function, for the end of threads and for the start; symbols of threads' variables.
     let words: std::collections::BTreeSet<usize> = changed.iter().map(|at| at / 4).collect();
-    assert!(words.len() <= graft.entries.len() + 2, "{}", words.len());
-    assert!(matches!(plan(&graft.graft, &BLOB, false).unwrap(), Err(Refusal::Grafted { .. })));
+    assert!(words.len() <= made.plan.entries.len() + 2, "{}", words.len());
+    assert!(matches!(graft(&made.bytes, &BLOB, false).unwrap(), Err(Refusal::Grafted { .. })));
 }
 
 #[test]
 fn what_is_not_certain_is_refused() {
     let interposer = linked("interposer", &[]);
     for as_if_stripped in [false, true] {
-        assert!(plan(&interposer, &BLOB, as_if_stripped).unwrap().is_err());
+        assert!(graft(&interposer, &BLOB, as_if_stripped).unwrap().is_err());
     }
     // Guarded pages would be the donor's, too.
     let guarded = linked("family", &["-z", "force-bti"]);
-    assert_eq!(plan(&guarded, &BLOB, false).unwrap().unwrap_err(), Refusal::Guarded);
+    assert_eq!(graft(&guarded, &BLOB, false).unwrap().unwrap_err(), Refusal::Guarded);
     // Without the byte that marks a freed block, no function is free: `sturb wT, [xN, #-3]` becomes one at -5.
     let mut bytes = FAMILY.clone();
     for at in (0..bytes.len() / 4).map(|index| 4 * index) {
@@ -194,7 +194,7 @@ fn what_is_not_certain_is_refused() {
         }
     }
     for as_if_stripped in [false, true] {
-        let refusal = plan(&bytes, &BLOB, as_if_stripped).unwrap().unwrap_err();
+        let refusal = graft(&bytes, &BLOB, as_if_stripped).unwrap().unwrap_err();
         assert!(matches!(refusal, Refusal::Missing(Role::Free) | Refusal::Ambiguous { .. }), "{refusal}");
     }
 }
@@ -229,7 +229,7 @@ fn page_of_context(words: u64) -> (u32, u32) {
 
 /// Whether code that refers to the allocator's state was found outside of it.
 fn state_elsewhere(program: &[u8], as_if_stripped: bool) -> bool {
-    match plan(program, &BLOB, as_if_stripped).unwrap() {
+    match graft(program, &BLOB, as_if_stripped).unwrap() {
         Ok(_) => false,
         Err(Refusal::StateElsewhere { .. }) => true,
         Err(other) => panic!("{other}"),
@@ -284,7 +284,7 @@ fn a_blob_for_another_architecture_is_not_taken() {
     let donor = donors::find(donors::DEFAULT).unwrap();
     let object = DonorObject::parse(donor.object(Arch::X86_64).unwrap()).unwrap();
     let other = Blob::parse(donor.blob(Arch::X86_64).unwrap(), &object.note(), &object.options()).unwrap();
-    assert!(plan(&FAMILY, &other, false).is_err());
+    assert!(graft(&FAMILY, &other, false).is_err());
     donors::all().iter().filter(|donor| donor.has_blob(Arch::Aarch64)).for_each(|donor| drop(blob(donor.name)));
 }
 
@@ -308,7 +308,7 @@ proptest! {
         if cut < damaged.len() / 2 {
             damaged.truncate(damaged.len() - cut);
         }
-        let _ = plan(&damaged, &BLOB, false).unwrap();
+        let _ = graft(&damaged, &BLOB, false).unwrap();
     }
 }
 
@@ -369,10 +369,10 @@ word:   .word 0
     let functions = ["__libc_free", "__libc_realloc", "malloc_usable_size"];
     let (mut bytes, site, at, places) = with_word(CONSTANTS, &functions);
     assert!(places.len() > 40, "{places:x?}");
-    let stock = plan(&bytes, &BLOB, true).unwrap().unwrap().entries;
+    let stock = graft(&bytes, &BLOB, true).unwrap().unwrap().plan.entries;
     for (target, opcode) in places.into_iter().flat_map(|target| BRANCHES.map(|opcode| (target, opcode))) {
         bytes[at..at + 4].copy_from_slice(&branch(opcode, site, target));
-        let found = plan(&bytes, &BLOB, true).unwrap().map(|plan| plan.entries);
+        let found = graft(&bytes, &BLOB, true).unwrap().map(|graft| graft.plan.entries);
         assert_eq!(found.as_ref(), Ok(&stock), "{opcode:#x} to {target:#x}");
     }
 }
@@ -404,7 +404,7 @@ caller: stp x29, x30, [sp, #-16]!
     let (mut bytes, site, at, places) = with_word(INTRUDER, &["malloc_usable_size"]);
     for target in places {
         bytes[at..at + 4].copy_from_slice(&branch(BRANCHES[1], site, target));
-        let found = plan(&bytes, &BLOB, true).unwrap().map(|plan| plan.entries);
+        let found = graft(&bytes, &BLOB, true).unwrap().map(|graft| graft.plan.entries);
         assert!(
             matches!(found, Err(Refusal::InsideCalled { .. } | Refusal::StateElsewhere { .. })),
             "{target:#x}: {found:?}"

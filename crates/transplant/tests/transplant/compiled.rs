@@ -7,14 +7,14 @@ use std::process::Command;
 
 use format::Role;
 use surgery::archive::Archive;
-use transplant::{Plan, plan};
+use transplant::{Graft, Plan, graft};
 
 use crate::{BLOB, linked};
 
 /// Grafts with symbols and as if there were none: one finds nothing that the other does not. Then runs it.
 fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
-    let plan = |as_if_stripped| plan(program, &BLOB, as_if_stripped).unwrap().unwrap();
-    let (with, without) = (plan(false), plan(true));
+    let made = |as_if_stripped| graft(program, &BLOB, as_if_stripped).unwrap().unwrap();
+    let (Graft { plan: with, bytes }, without) = (made(false), made(true).plan);
     // Symbols name functions that nothing calls, too.
     assert!(
         without.entries.iter().all(|entry| with.entries.contains(entry)),
@@ -22,7 +22,7 @@ fn grafted(program: &[u8], folder: &Path, name: &str) -> Plan {
         with.entries,
         without.entries
     );
-    run(&with.graft, folder, name);
+    run(&bytes, folder, name);
     with
 }
 
@@ -39,7 +39,7 @@ fn run(graft: &[u8], folder: &Path, name: &str) {
 fn a_fork_hook_that_writes_a_register() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = fs::read(linked(folder.path(), "fork_owners", false)).unwrap();
-    let before = plan(&program, &BLOB, false).unwrap().unwrap();
+    let before = graft(&program, &BLOB, false).unwrap().unwrap().plan;
     let starts = |at: &usize| {
         let bytes = &program[*at..];
         bytes.starts_with(b"\x85\xff\x78") && bytes[4] == 0x74 && bytes[6..].starts_with(b"\xc7\x05")
@@ -59,7 +59,7 @@ fn a_fork_hook_that_writes_a_register() {
     // A register that holds who forked makes nothing anew: then there is no hook, and a program that forks is refused.
     program[store..store + 2].copy_from_slice(b"\x89\xf8");
     for as_if_stripped in [false, true] {
-        assert!(plan(&program, &BLOB, as_if_stripped).unwrap().is_err());
+        assert!(graft(&program, &BLOB, as_if_stripped).unwrap().is_err());
     }
 }
 
@@ -68,7 +68,7 @@ fn a_fork_hook_that_writes_a_register() {
 fn public_names_that_call_instead_of_jumping() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = fs::read(linked(folder.path(), "family", false)).unwrap();
-    let before = plan(&program, &BLOB, false).unwrap().unwrap();
+    let before = graft(&program, &BLOB, false).unwrap().unwrap().plan;
     let mut changed = 0;
     for entry in before.entries.iter().filter(|entry| [Role::Malloc, Role::Free, Role::Realloc].contains(&entry.role)) {
         // ld puts the file at this address (its default script).
@@ -120,7 +120,7 @@ fn a_function_behind_a_call_that_does_not_return() {
     assert!(link.status().unwrap().success());
     let program = fs::read(at("scan")).unwrap();
     grafted(&program, folder.path(), "scan");
-    let stripped = plan(&program, &BLOB, true).unwrap().unwrap();
+    let stripped = graft(&program, &BLOB, true).unwrap().unwrap().plan;
     let found = stripped.entries.iter().filter(|entry| entry.role == Role::Realloc).count();
     assert_eq!(found, 2, "musl's own and the public one: {:?}", stripped.entries);
 }
@@ -132,7 +132,7 @@ fn bytes_that_read_as_a_call() {
     const PADDING: &[u8] = b"\x66\x2e\x0f\x1f\x84\0\0\0\0\0";
     let folder = tempfile::tempdir().unwrap();
     let stock = fs::read(linked(folder.path(), "fork_owners", false)).unwrap();
-    let before = plan(&stock, &BLOB, true).unwrap().unwrap();
+    let before = graft(&stock, &BLOB, true).unwrap().unwrap().plan;
     let padding = stock.windows(PADDING.len()).position(|bytes| bytes == PADDING).unwrap();
     // The instruction's last five bytes are an index and a distance that it does not use.
     let site = padding + 5;
@@ -144,13 +144,13 @@ fn bytes_that_read_as_a_call() {
             program[site] = 0xe8;
             program[site + 1..site + 5].copy_from_slice(&(place.wrapping_sub(end_of_call) as u32).to_le_bytes());
             all += 1;
-            let Ok(after) = plan(&program, &BLOB, true).unwrap() else { continue };
+            let Ok(Graft { plan: after, bytes }) = graft(&program, &BLOB, true).unwrap() else { continue };
             grafted += 1;
             // A function that only jumps to another one may be left to that.
             let found = |entry| before.entries.contains(entry);
             assert!(after.entries.iter().all(found), "{place:#x} in {}: {:?}", entry.role, after.entries);
             if after.entries != before.entries {
-                run(&after.graft, folder.path(), "fork_owners");
+                run(&bytes, folder.path(), "fork_owners");
             }
         }
     }

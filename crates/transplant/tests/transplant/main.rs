@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use format::{Arch, Role};
 use proptest::prelude::*;
 use surgery::donor::DonorObject;
-use transplant::{Blob, Refusal, plan};
+use transplant::{Blob, Refusal, graft};
 
 /// The default donor's blob.
 static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::DEFAULT));
@@ -46,8 +46,8 @@ fn code_says_the_same_as_symbols() {
     for position_independent in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let bytes = fs::read(linked(folder.path(), "family", position_independent)).unwrap();
-        let with = plan(&bytes, &BLOB, false).unwrap().unwrap();
-        let without = plan(&bytes, &BLOB, true).unwrap().unwrap();
+        let with = graft(&bytes, &BLOB, false).unwrap().unwrap().plan;
+        let without = graft(&bytes, &BLOB, true).unwrap().unwrap().plan;
         assert!(with.symbols && !without.symbols);
         // This program does not fork: nothing leads to the hook, and without its name it is not to be found.
         assert!(with.fork_hook && !without.fork_hook);
@@ -63,17 +63,17 @@ fn code_says_the_same_as_symbols() {
 
 #[test]
 fn the_same_bytes_each_time_and_the_program_in_place() {
-    let one = plan(&FAMILY, &BLOB, false).unwrap().unwrap().graft;
-    assert!(one == plan(&FAMILY, &BLOB, false).unwrap().unwrap().graft);
+    let one = graft(&FAMILY, &BLOB, false).unwrap().unwrap().bytes;
+    assert!(one == graft(&FAMILY, &BLOB, false).unwrap().unwrap().bytes);
     let changed: Vec<usize> = (64..FAMILY.len()).filter(|at| one[*at] != FAMILY[*at]).collect();
     // Jumps, a call, an operand; and thread-local symbols, of which this program's libc has none.
     assert!(changed.len() < 5 * 26, "{}", changed.len());
-    assert!(matches!(plan(&one, &BLOB, false).unwrap(), Err(Refusal::Grafted { .. })));
+    assert!(matches!(graft(&one, &BLOB, false).unwrap(), Err(Refusal::Grafted { .. })));
 }
 
 #[test]
 fn other_programs_are_refused() {
-    let refusal = |bytes: &[u8]| plan(bytes, &BLOB, false).unwrap().unwrap_err();
+    let refusal = |bytes: &[u8]| graft(bytes, &BLOB, false).unwrap().unwrap_err();
     let own = fs::read(std::env::current_exe().unwrap()).unwrap();
     assert_eq!(refusal(&own), Refusal::Dynamic);
     let mut appended = FAMILY.clone();
@@ -87,7 +87,7 @@ fn other_programs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let interposer = fs::read(linked(folder.path(), "interposer", false)).unwrap();
     for as_if_stripped in [false, true] {
-        assert!(plan(&interposer, &BLOB, as_if_stripped).unwrap().is_err());
+        assert!(graft(&interposer, &BLOB, as_if_stripped).unwrap().is_err());
     }
 }
 
@@ -95,7 +95,7 @@ fn other_programs_are_refused() {
 fn a_changed_function_is_not_taken_for_musls() {
     // Without the write that marks a freed block, no function is free: the byte 0xff of `mov byte [p - 3], 0xff`.
     let mut bytes = FAMILY.clone();
-    let free = plan(&bytes, &BLOB, true).unwrap().unwrap();
+    let free = graft(&bytes, &BLOB, true).unwrap().unwrap().plan;
     let free = free.entries.iter().filter(|entry| entry.role == Role::Free).map(|entry| entry.address).max().unwrap();
     let from = (free - 0x40_0000) as usize;
     let marks: Vec<usize> =
@@ -103,7 +103,7 @@ fn a_changed_function_is_not_taken_for_musls() {
     assert!(!marks.is_empty());
     marks.into_iter().for_each(|at| bytes[at + 3] = 0xfe);
     for as_if_stripped in [false, true] {
-        let refusal = plan(&bytes, &BLOB, as_if_stripped).unwrap().unwrap_err();
+        let refusal = graft(&bytes, &BLOB, as_if_stripped).unwrap().unwrap_err();
         assert!(matches!(refusal, Refusal::Missing(Role::Free) | Refusal::Ambiguous { .. }), "{refusal}");
     }
 }
@@ -136,6 +136,6 @@ proptest! {
         if cut < length / 2 {
             damaged.truncate(length - cut);
         }
-        let _ = plan(&damaged, &BLOB, false).unwrap();
+        let _ = graft(&damaged, &BLOB, false).unwrap();
     }
 }

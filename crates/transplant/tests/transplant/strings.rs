@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use format::{Arch, StringFunction};
 use surgery::donor::DonorObject;
-use transplant::{Blob, Kept, Plan, plan};
+use transplant::{Blob, Kept, Plan, graft};
 
 use crate::linked;
 
@@ -31,8 +31,8 @@ fn what_code_says_is_what_symbols_say() {
     for position_independent in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let program = fs::read(linked(folder.path(), "family", position_independent)).unwrap();
-        let with = plan(&program, &BLOB, false).unwrap().unwrap();
-        let without = plan(&program, &BLOB, true).unwrap().unwrap();
+        let with = graft(&program, &BLOB, false).unwrap().unwrap().plan;
+        let without = graft(&program, &BLOB, true).unwrap().unwrap().plan;
         let (with, without) = (redirected(&with), redirected(&without));
         // Symbols name functions that nothing calls, too.
         assert!(without.iter().all(|entry| with.get(entry.0) == Some(entry.1)), "{with:?} {without:?}");
@@ -47,19 +47,19 @@ fn what_code_says_is_what_symbols_say() {
 fn the_same_bytes_each_time_and_nothing_without_being_asked() {
     let folder = tempfile::tempdir().unwrap();
     let program = fs::read(linked(folder.path(), "family", false)).unwrap();
-    let one = plan(&program, &BLOB, false).unwrap().unwrap();
-    assert!(one.graft == plan(&program, &BLOB, false).unwrap().unwrap().graft);
-    let alone = plan(&program, &crate::BLOB, false).unwrap().unwrap();
-    assert!(alone.strings.is_empty());
-    assert_eq!(alone.entries, one.entries);
+    let one = graft(&program, &BLOB, false).unwrap().unwrap();
+    assert!(one.bytes == graft(&program, &BLOB, false).unwrap().unwrap().bytes);
+    let alone = graft(&program, &crate::BLOB, false).unwrap().unwrap();
+    assert!(alone.plan.strings.is_empty());
+    assert_eq!(alone.plan.entries, one.plan.entries);
     // Where nothing was redirected, the program is the same in both.
-    let entries: Vec<u64> = redirected(&one).into_keys().collect();
+    let entries: Vec<u64> = redirected(&one.plan).into_keys().collect();
     let sections = 0x40_0000 + program.len() as u64;
     let elsewhere = (0x40_0040..sections).filter(|at| !entries.iter().any(|entry| (*entry..entry + 9).contains(at)));
-    let jumps = |at: &u64| alone.graft[(at - 0x40_0000) as usize] != program[(at - 0x40_0000) as usize];
+    let jumps = |at: &u64| alone.bytes[(at - 0x40_0000) as usize] != program[(at - 0x40_0000) as usize];
     for at in elsewhere.filter(|at| !jumps(at)) {
         let offset = (at - 0x40_0000) as usize;
-        assert!(one.graft[offset] == program[offset], "{at:#x}");
+        assert!(one.bytes[offset] == program[offset], "{at:#x}");
     }
 }
 
@@ -68,7 +68,7 @@ fn the_same_bytes_each_time_and_nothing_without_being_asked() {
 fn a_function_that_is_jumped_into_stays() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = fs::read(linked(folder.path(), "family", false)).unwrap();
-    let before = plan(&program, &BLOB, false).unwrap().unwrap();
+    let before = graft(&program, &BLOB, false).unwrap().unwrap().plan;
     let address = |function| before.strings.iter().find(|entry| entry.function == function).unwrap().address;
     let (from, to) = (address(StringFunction::Strncmp), address(StringFunction::Strlen) + 2);
     for (opcode, into) in [(&b"\xe9"[..], to), (b"\x0f\x84", to + 1)] {
@@ -77,7 +77,7 @@ fn a_function_that_is_jumped_into_stays() {
         program[at..at + opcode.len()].copy_from_slice(opcode);
         program[at + opcode.len()..at + opcode.len() + 4].copy_from_slice(&distance.to_le_bytes());
         for as_if_stripped in [false, true] {
-            let after = plan(&program, &BLOB, as_if_stripped).unwrap().unwrap();
+            let after = graft(&program, &BLOB, as_if_stripped).unwrap().unwrap().plan;
             let strlen = after.strings.iter().find(|entry| entry.address == to - 2).unwrap();
             assert_eq!(strlen.kept, Some(Kept::JumpedInto { site: from }));
         }
@@ -89,14 +89,14 @@ fn a_function_that_is_jumped_into_stays() {
 fn a_changed_function_stays() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = fs::read(linked(folder.path(), "family", false)).unwrap();
-    let before = plan(&program, &BLOB, false).unwrap().unwrap();
+    let before = graft(&program, &BLOB, false).unwrap().unwrap().plan;
     let strlen = before.strings.iter().find(|entry| entry.function == StringFunction::Strlen).unwrap();
     let at = (strlen.address - 0x40_0000) as usize;
     // xor eax, eax; ret
     program[at..at + 3].copy_from_slice(b"\x31\xc0\xc3");
-    let after = plan(&program, &BLOB, false).unwrap().unwrap();
+    let after = graft(&program, &BLOB, false).unwrap().unwrap().plan;
     let stays = after.strings.iter().find(|entry| entry.address == strlen.address).unwrap();
     assert!(stays.kept.is_some(), "{stays:?}");
-    let without = plan(&program, &BLOB, true).unwrap().unwrap();
+    let without = graft(&program, &BLOB, true).unwrap().unwrap().plan;
     assert!(!redirected(&without).contains_key(&strlen.address));
 }
