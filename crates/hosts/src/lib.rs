@@ -87,7 +87,7 @@ pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::{Carried, Operation};
 pub use outcome::{Action, Bundle, Grafted, Grafts, Skipped};
-pub use packed::{Format, PackedError, Unpacked, each_host, unpack_grafts};
+pub use packed::{Format, FoundGraft, PackedError, each_host, unpack_grafts};
 pub use pending::Pending;
 pub use possible_donor::{PossibleDonor, possible_donors};
 pub use recognise::is_executable;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use hosts::Unpacked;
+use hosts::FoundGraft;
 use inspector::InspectError;
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
 use trial::TrialOptions;
@@ -97,7 +97,7 @@ impl Verify {
     }
 
     /// The grafts to verify. That of a packed bundle is unpacked below `scratch`.
-    fn grafts(&self, scratch: &Path) -> Result<Vec<Unpacked>, Failure> {
+    fn grafts(&self, scratch: &Path) -> Result<Vec<FoundGraft>, Failure> {
         let target = located(&self.target, self.root.as_deref())?;
         if let Some(grafts) = hosts::unpack_grafts(&target, scratch)? {
             return match grafts.is_empty() {
@@ -108,13 +108,13 @@ impl Verify {
         let mut grafts = Vec::new();
         for libc in hosts::grafts_in(&target)? {
             let stock = if self.stock.is_some() { None } else { hosts::stock_of(&libc)? };
-            grafts.push(Unpacked { name: libc.clone(), libc, stock });
+            grafts.push(FoundGraft { name: libc.clone(), libc, stock });
         }
         Ok(grafts)
     }
 
-    fn verify(&self, graft: Unpacked, output: &Output) -> Result<Verified, Failure> {
-        let Unpacked { name: path, libc, mut stock } = graft;
+    fn verify(&self, graft: FoundGraft, output: &Output) -> Result<Verified, Failure> {
+        let FoundGraft { name: path, libc, mut stock } = graft;
         let executable = hosts::is_executable(&libc)?;
         if let (Some(backup), false) = (&stock, executable)
             && let Some(allocator) = hosts::foreign_allocator_in(backup)?

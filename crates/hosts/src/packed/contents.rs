@@ -25,7 +25,7 @@ const MOST_HOSTS: u64 = 10_000;
 
 /// A grafted `libc.a` out of a packed bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unpacked {
+pub struct FoundGraft {
     /// The bundle's path and the file's in it, for messages.
     pub name: PathBuf,
     /// Where it has been unpacked, with the start files that lie beside it in the bundle.
@@ -56,7 +56,7 @@ pub fn each_host(target: &Path, see: &mut dyn FnMut(PathBuf, &[u8])) -> Result<b
 ///
 /// # Errors
 /// As [`each_host`]; and grafts that are larger than those of any SDK.
-pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<Unpacked>>, Error> {
+pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<FoundGraft>>, Error> {
     let Target::Packed(bundle, format) = recognise(target)? else { return Ok(None) };
     let Some(grafts) = unpack(&bundle, format, &into.join("graft"), is_graft)? else {
         return Err(Error::NoHost { folder: bundle });
@@ -66,7 +66,7 @@ pub fn unpack_grafts(target: &Path, into: &Path) -> Result<Option<Vec<Unpacked>>
         None => None,
     };
     let stock = stock.unwrap_or_default();
-    let unpacked = |(name, libc): (Vec<u8>, PathBuf)| Unpacked {
+    let unpacked = |(name, libc): (Vec<u8>, PathBuf)| FoundGraft {
         stock: stock.get(&name).cloned(),
         name: inside(&bundle, &name),
         libc,

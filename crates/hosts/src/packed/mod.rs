@@ -11,7 +11,7 @@ mod unpacked_size;
 mod zip;
 
 pub(crate) use contents::carries_graft;
-pub use contents::{Unpacked, each_host, unpack_grafts};
+pub use contents::{FoundGraft, each_host, unpack_grafts};
 pub use error::PackedError;
 pub(crate) use graft::graft;
 

@@ -88,6 +88,7 @@ pub(crate) const INTERNAL: [&str; 4] = ["__libc_malloc", "__libc_calloc", "__lib
 pub(crate) const HOOKS: [&str; 2] = ["__malloc_donate", "__malloc_atfork"];
 
 /// The string functions of a graft: weak, of default visibility. Not all exist on every architecture.
+/// Their order gives their numbers in an executable's note (docs/note.md), where `memmem` and `strstr` have none.
 pub(crate) const STRINGS: [&str; 22] = [
     "memcpy",
     "memmove",

@@ -56,7 +56,7 @@ impl HostKind {
 }
 
 pub(super) const STOCK: &str = "stock";
-pub(super) const GLIBC: &str = "glibc";
+const GLIBC: &str = "glibc";
 pub(super) const BUMP: &str = "bump";
 const STRINGS: &str = "strings";
 /// The suffix after a donor's name for "without string functions". [`STRINGS`] as a suffix means "with them".
@@ -111,6 +111,13 @@ pub(super) fn fitting(
     match unfit {
         None => Ok(arms),
         Some(arm) => Err(Failure::usage(format!("{program} has no arm `{}`", arm.name)).with_help(help)),
+    }
+}
+
+/// Adds the arm for the program built with glibc, unless the list has it.
+pub(super) fn add_glibc(arms: &mut Vec<Arm>) {
+    if arms.iter().all(|arm| arm.name != GLIBC) {
+        arms.push(Arm { name: GLIBC.to_owned(), libc: Libc::Glibc });
     }
 }
 

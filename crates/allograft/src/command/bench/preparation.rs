@@ -187,8 +187,8 @@ impl Bench {
         let host = StockMusl::find(self.host.as_deref())?;
         native(&host.typed, host.arch)?;
         let mut arms = arms::read(self.donors.as_deref(), host.arch, HostKind::Archive)?;
-        if self.build_glibc.is_some() && arms.iter().all(|arm| arm.name != arms::GLIBC) {
-            arms.extend(arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch, HostKind::Archive)?.into_iter().skip(1));
+        if self.build_glibc.is_some() {
+            arms::add_glibc(&mut arms);
         }
         let folder = scratch()?;
         let built = make_all(&arms, 1, output, interrupted, |arm, number| {

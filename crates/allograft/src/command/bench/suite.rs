@@ -94,9 +94,7 @@ pub(super) fn prepare(
     native(&host.typed, host.arch)?;
     let mut arms = arms::read(choice.donors, host.arch, arms::HostKind::Archive)?;
     if choice.donors.is_none() {
-        arms.extend(
-            arms::read(Some(&[arms::GLIBC.to_owned()]), host.arch, arms::HostKind::Archive)?.into_iter().skip(1),
-        );
+        arms::add_glibc(&mut arms);
     }
     let folder = scratch()?;
     let compiler = Compiler::find(choice, host, folder.path())?;

@@ -33,9 +33,9 @@ pub(super) fn verify(
         (_, false, _) => left_out("a check before it failed"),
         (.., false) => left_out("what it would execute has not been compared"),
         (.., true) => match hosts::self_test(path, graft) {
-            Ok(detail) => checks.push(check("self-test", true, detail)),
+            Ok(detail) => checks.push(Check::new("self-test", true, detail)),
             Err(error @ hosts::Error::Untested { .. }) => left_out(&error.to_string()),
-            Err(error) => checks.push(check("self-test", false, error.to_string())),
+            Err(error) => checks.push(Check::new("self-test", false, error.to_string())),
         },
     }
     Ok((checks, not_run))
@@ -63,7 +63,7 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
             checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
             let bytes = match ours.graft(path, stock) {
                 Ok(expected) => inspector::verify::same_image(graft, &expected, stock)?,
-                Err(error) => check("bytes", false, error.to_string()),
+                Err(error) => Check::new("bytes", false, error.to_string()),
             };
             match ours.other_allograft() {
                 Some(version) if !bytes.ok => {
@@ -78,7 +78,11 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
         }
         (Held::Ours(ours, _), None) => {
             let note = ours.is_named();
-            checks.push(check("note", note.is_ok(), note.err().unwrap_or_else(|| "it names what is there".to_owned())));
+            checks.push(Check::new(
+                "note",
+                note.is_ok(),
+                note.err().unwrap_or_else(|| "it names what is there".to_owned()),
+            ));
             left_out.push(not_run("bytes", "there is no stock file to make the graft of again: `--stock FILE`"));
         }
         (Held::Broken(_), _) => left_out.push(not_run("bytes", "a check before it failed")),
@@ -113,10 +117,6 @@ fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, Inspect
         };
     }
     Ok(Held::Another(another.unwrap_or_else(|| "no donor of this allograft's goes into such a program".to_owned())))
-}
-
-fn check(name: &str, ok: bool, detail: String) -> Check {
-    Check { name: name.to_owned(), ok, detail }
 }
 
 #[cfg(test)]
