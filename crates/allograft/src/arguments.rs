@@ -1,6 +1,7 @@
 //! The command line as it is typed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -24,6 +25,15 @@ Examples:
   allograft verify /usr/lib/x86_64-linux-musl/libc.a  link and run programs against it
   allograft undo /usr/lib/x86_64-linux-musl/libc.a    restore stock, byte for byte
   allograft inspect ./server --expect mimalloc        check which allocator an executable carries";
+
+/// What a first run without arguments prints.
+const FIRST_STEPS: &str = "\
+allograft puts a modern allocator into static musl toolchains and programs, and can take it out again.
+  allograft inspect ./program         which allocator does it carry?
+  allograft bench -- ./program ARGS   would another one make it faster? Measures each; changes nothing
+  allograft graft ./program           put one in; or into a toolchain: libc.a, a folder, rust:TRIPLE, swift:ID
+  allograft help                      all commands; in a Cargo project: `cargo allograft build --release`
+";
 
 /// The heading in help under which the flags of every command are listed.
 const GLOBAL: &str = "Global options";
@@ -84,6 +94,18 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
         Err(error) => error,
     };
     match error.kind() {
+        ErrorKind::DisplayVersion if typed_verbose() => {
+            let output = Output::new(&Global { json: false, quiet: false, verbose: true, color: early_color() });
+            Err(match output.text(&command::version::details(&output)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => output.fail(&failure),
+            })
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if std::env::args_os().len() < 2 => {
+            // An error cannot be reported if standard error is closed.
+            let _ = std::io::stderr().write_all(FIRST_STEPS.as_bytes());
+            Err(ExitCode::from(2))
+        }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             tell(error);
             Err(ExitCode::SUCCESS)
@@ -127,7 +149,21 @@ pub(crate) fn tell(mut error: clap::Error) -> clap::Error {
 
 /// Whether a flag was typed. For messages about a command line that cannot be parsed.
 fn typed(flag: &str) -> bool {
-    std::env::args_os().skip(1).take_while(|argument| argument != OsStr::new("--")).any(|argument| argument == flag)
+    before_dashes().any(|argument| argument == flag)
+}
+
+/// Whether `--verbose` was typed, as a letter too: `-v`, `-Vv`.
+fn typed_verbose() -> bool {
+    let letters = |argument: &OsString| {
+        let text = argument.to_string_lossy();
+        text.starts_with('-') && !text.starts_with("--") && text.contains('v')
+    };
+    typed("--verbose") || before_dashes().any(|argument| letters(&argument))
+}
+
+/// The arguments before `--`.
+fn before_dashes() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip(1).take_while(|argument| argument != OsStr::new("--"))
 }
 
 /// The choice of colours for the parser's own messages, before `--color` has been parsed.

@@ -106,6 +106,24 @@ impl Foundry {
         self.out.join(format!("{}-{}.o", recipe.name, arch.name()))
     }
 
+    /// Returns the path of the licence's text.
+    pub(crate) fn licence_path(&self, recipe: &Recipe) -> PathBuf {
+        self.out.join(format!("{}.licence", recipe.name))
+    }
+
+    /// Writes the text of the donor's licence.
+    pub(crate) fn write_licence(&self, recipe: &Recipe) -> Result<(), FoundryError> {
+        let source = self.source(recipe)?;
+        let mut texts = Vec::new();
+        for file in &recipe.license_files {
+            let folder = if source.join(file).is_file() { &source } else { &recipe.folder };
+            let text = String::from_utf8_lossy(&read(&folder.join(file))?).replace('\r', "").replace('\t', "        ");
+            texts.push(text.trim_matches('\n').to_owned() + "\n");
+        }
+        let path = self.licence_path(recipe);
+        fs::write(&path, texts.join("\n")).map_err(|source| FoundryError::File { path: path.clone(), source })
+    }
+
     /// Returns the path of the shared object.
     pub(crate) fn library_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
         self.out.join(format!("{}-{}.so", recipe.name, arch.name()))

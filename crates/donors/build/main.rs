@@ -50,6 +50,11 @@ fn build() -> Result<(), FoundryError> {
         Ok(())
     })?;
 
+    for recipe in &recipes {
+        foundry.write_licence(recipe)?;
+        compress(&foundry.licence_path(recipe))?;
+    }
+
     let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
         recipes.iter().partition(|recipe| recipe.kind == DonorKind::Malloc);
     let blobs: Vec<(&Recipe, Option<&Recipe>, Arch)> =
@@ -89,31 +94,21 @@ fn blobs<'a>(recipe: &'a Recipe, strings: &[&'a Recipe]) -> Vec<(&'a Recipe, Opt
 /// Returns the source of a catalogue: one entry for each recipe, ordered by name. It is a block, with an item for each
 /// file before the entries.
 fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> String {
-    let (mut items, mut entries) = (String::new(), String::new());
-    let mut count = 0;
-    let mut list = |files: Vec<(Arch, PathBuf)>| -> String {
-        let file = |(arch, path): (Arch, PathBuf)| {
-            count += 1;
-            items += &format!("static FILE_{count}: Compressed = Compressed::new(include_bytes!({path:?}));\n");
-            format!("(Arch::{arch:?}, &FILE_{count}), ")
-        };
-        files.into_iter().map(file).collect()
-    };
+    let (mut items, mut entries) = (Items::default(), String::new());
     for recipe in recipes {
         let Recipe { kind, name, version, license, character, .. } = recipe;
         let linked = if recipe.kind == DonorKind::Malloc { blobs(recipe, strings) } else { Vec::new() };
         let (both, alone): (Vec<_>, Vec<_>) = linked.into_iter().partition(|(_, strings, _)| strings.is_some());
-        let blob = |(recipe, strings, arch)| (arch, compressed(&foundry.blob_path(recipe, strings, arch)));
-        let objects =
-            list(recipe.arches().map(|arch| (arch, compressed(&foundry.object_path(recipe, arch)))).collect());
-        let alone = list(alone.into_iter().map(blob).collect());
-        let both = list(both.into_iter().map(blob).collect());
+        let blob = |(recipe, strings, arch)| (arch, foundry.blob_path(recipe, strings, arch));
         let shared = recipe.arches().filter(|arch| recipe.is_shared(*arch));
-        let libraries = list(shared.map(|arch| (arch, compressed(&foundry.library_path(recipe, arch)))).collect());
+        let objects = items.list(recipe.arches().map(|arch| (arch, foundry.object_path(recipe, arch))));
+        let (alone, both) = (items.list(alone.into_iter().map(blob)), items.list(both.into_iter().map(blob)));
+        let libraries = items.list(shared.map(|arch| (arch, foundry.library_path(recipe, arch))));
+        let text = items.file(&foundry.licence_path(recipe));
         entries += &format!(
             "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?},\n\
-             character: {character:?}, objects: &[{objects}], blobs: &[{alone}], blobs_with_strings: &[{both}],\n\
-             libraries: &[{libraries}], profiles: &[\n"
+             license_text: {text}, character: {character:?}, objects: {objects}, blobs: {alone},\n\
+             blobs_with_strings: {both}, libraries: {libraries}, profiles: &[\n"
         );
         for (name, Profile { about, options }) in &recipe.profiles {
             let options: Vec<(&String, &i64)> = options.iter().collect();
@@ -121,7 +116,31 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
         }
         entries += "] },\n";
     }
-    format!("{{\n{items}&[\n{entries}]\n}}\n")
+    format!("{{\n{}&[\n{entries}]\n}}\n", items.source)
+}
+
+/// The embedded files of a catalogue.
+#[derive(Default)]
+struct Items {
+    source: String,
+    count: usize,
+}
+
+impl Items {
+    /// Adds a file, and returns an expression for it.
+    fn file(&mut self, path: &Path) -> String {
+        self.count += 1;
+        let (count, path) = (self.count, compressed(path));
+        self.source += &format!("static FILE_{count}: Compressed = Compressed::new(include_bytes!({path:?}));\n");
+        format!("&FILE_{count}")
+    }
+
+    /// Adds a file for each architecture, and returns an expression for all of them.
+    fn list(&mut self, files: impl Iterator<Item = (Arch, PathBuf)>) -> String {
+        let entries: Vec<String> =
+            files.map(|(arch, path)| format!("(Arch::{arch:?}, {})", self.file(&path))).collect();
+        format!("&[{}]", entries.join(", "))
+    }
 }
 
 /// Runs `work` on every job, on as many threads as cargo granted. Stops at the first error.

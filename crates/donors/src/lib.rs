@@ -18,6 +18,8 @@ pub struct Donor {
     pub version: &'static str,
     /// SPDX expression of the donor's own licence.
     pub license: &'static str,
+    /// The text of that licence.
+    license_text: &'static Compressed,
     /// One line on when to choose it.
     pub character: &'static str,
     /// The relocatable object for each architecture.
@@ -83,6 +85,11 @@ pub fn find(name: &str) -> Option<&'static Donor> {
 }
 
 impl Donor {
+    /// Returns the text of the donor's licence, as upstream ships it.
+    pub fn license_text(&self) -> &'static str {
+        str::from_utf8(self.license_text.bytes()).unwrap_or_default()
+    }
+
     /// Returns the object for that architecture. `None` if the donor does not support it.
     pub fn object(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.objects, arch)

@@ -14,8 +14,13 @@ use crate::output::{Cell, Output, Page, Style, Table};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft donors
+  allograft donors --licenses
   allograft donors --json")]
-pub(crate) struct Donors {}
+pub(crate) struct Donors {
+    /// Print the text of each licence, which programs with a donor have to pass on
+    #[arg(long)]
+    licenses: bool,
+}
 
 impl Donors {
     pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
@@ -27,7 +32,9 @@ impl Donors {
             listed.push((donor, options));
         }
         if output.json {
-            output.document(json::Donors::from(listed.as_slice()))?;
+            output.document(json::Donors::new(&listed, self.licenses))?;
+        } else if self.licenses {
+            output.text(&licenses(&listed, output))?;
         } else {
             output.text(&overview(&listed, output))?;
         }
@@ -71,6 +78,33 @@ fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> Page {
         titled(&mut text, &title, profiles);
     }
     text
+}
+
+/// The text of each licence, once for all donors that share it.
+fn licenses(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> Page {
+    let mut texts: Vec<(&str, Vec<&Donor>)> = Vec::new();
+    for (donor, _) in listed {
+        let text = donor.license_text();
+        match texts.iter_mut().find(|(other, _)| *other == text) {
+            Some((_, donors)) => donors.push(donor),
+            None => texts.push((text, vec![donor])),
+        }
+    }
+    let mut page = output.page();
+    for (number, (text, donors)) in texts.iter().enumerate() {
+        if number > 0 {
+            page.blank();
+        }
+        let names: Vec<String> = donors.iter().map(|donor| format!("{} {}", donor.name, donor.version)).collect();
+        let title = output.paint(Style::Strong, format_args!("{} ({}):", names.join(", "), donors[0].license));
+        // Writing to a page does not fail.
+        let _ = writeln!(page, "{title}");
+        page.blank();
+        for line in text.lines() {
+            let _ = writeln!(page, "{line}");
+        }
+    }
+    page
 }
 
 fn titled(text: &mut Page, title: &str, table: Table) {

@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 pub(crate) mod man;
 pub(crate) mod undo;
 pub(crate) mod verify;
+pub(crate) mod version;
 
 use std::process::ExitCode;
 

@@ -23,6 +23,9 @@ struct Donor<'d> {
     version: &'static str,
     /// The SPDX expression of its licence.
     license: &'static str,
+    /// With `--licenses`: the licence's text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    license_text: Option<&'static str>,
     /// When to take it, in one line.
     character: &'static str,
     /// Whether `graft` takes it when no donor is named.
@@ -59,14 +62,14 @@ struct Profile {
     options: BTreeMap<&'static str, i64>,
 }
 
-impl<'d> From<&'d [(&'static donors::Donor, Vec<DonorOption>)]> for Donors<'d> {
-    fn from(listed: &'d [(&'static donors::Donor, Vec<DonorOption>)]) -> Self {
-        Donors { donors: listed.iter().map(|(donor, options)| Donor::new(donor, options)).collect() }
+impl<'d> Donors<'d> {
+    pub(crate) fn new(listed: &'d [(&'static donors::Donor, Vec<DonorOption>)], licenses: bool) -> Self {
+        Donors { donors: listed.iter().map(|(donor, options)| Donor::new(donor, options, licenses)).collect() }
     }
 }
 
 impl<'d> Donor<'d> {
-    fn new(donor: &'static donors::Donor, options: &'d [DonorOption]) -> Self {
+    fn new(donor: &'static donors::Donor, options: &'d [DonorOption], licenses: bool) -> Self {
         let settable = |option: &'d DonorOption| {
             let DonorOption { name, value, min, max, .. } = option;
             Settable { name, default: *value, min: *min, max: *max }
@@ -76,6 +79,7 @@ impl<'d> Donor<'d> {
             kind: donor.kind,
             version: donor.version,
             license: donor.license,
+            license_text: licenses.then(|| donor.license_text()),
             character: donor.character,
             default: donor.name == donors::DEFAULT,
             arches: donor.arches().map(|arch| arch.name()).collect(),

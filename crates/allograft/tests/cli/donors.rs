@@ -44,3 +44,28 @@ fn a_table_to_read() {
     }
     assert!(out.lines().all(|line| line == line.trim_end()));
 }
+
+/// A program that carries a donor has to pass its licence on.
+#[test]
+fn every_donor_has_the_text_of_its_licence() {
+    let lab = Lab::new();
+    let document = lab.run(["donors", "--licenses", "--json"]).exits(0).json();
+    let out = lab.run(["donors", "--licenses"]).exits(0).out;
+    for donor in document["donors"].as_array().unwrap() {
+        let text = donor["license_text"].as_str().unwrap();
+        // What the licences of the SPDX expression say, each in its own words.
+        let words = [
+            ("Apache-2.0", "Version 2.0, January 2004"),
+            ("BSD-2-Clause", "Redistribution and use in source and binary forms"),
+            ("Unlicense", "This is free and unencumbered software"),
+            ("MIT", "Permission is hereby granted, free of charge"),
+        ];
+        let license = donor["license"].as_str().unwrap();
+        let (_, words) = words.into_iter().find(|(name, _)| license.contains(name)).unwrap();
+        assert!(text.contains(words) || text.contains("The MIT License"), "{}: {text}", donor["name"]);
+        assert!(out.contains(&format!("{} {}", donor["name"].as_str().unwrap(), donor["version"].as_str().unwrap())));
+        assert!(text.lines().all(|line| out.contains(line)), "{}", donor["name"]);
+    }
+    let without = lab.run(["donors", "--json"]).exits(0).json();
+    assert!(without["donors"][0].get("license_text").is_none());
+}

@@ -31,7 +31,12 @@ fn completions_for_shells() {
 #[test]
 fn wrong_usage_is_2_in_words_and_in_json() {
     let lab = Lab::new();
-    lab.run::<&str>([]).exits(2);
+    let first = lab.run::<&str>([]).exits(2);
+    assert_eq!((first.out.as_str(), first.err.lines().count()), ("", 5), "{}", first.err);
+    for next in ["inspect ./program", "bench -- ./program", "graft ./program", "help", "cargo allograft build"] {
+        assert!(first.err.contains(next), "{next} in {}", first.err);
+    }
+    assert!(first.err.lines().all(|line| line.len() <= 110), "{}", first.err);
     for wrong in [&["graft"][..], &["cook"], &["graft", "a", "--no-such"], &["inspect"], &["graft", "a", "-q", "-v"]] {
         let ran = lab.run(wrong).exits(2);
         assert_eq!(ran.out, "");
@@ -49,4 +54,18 @@ fn colours_when_asked_for() {
     assert!(!colourful(lab.run(["graft", "missing"])));
     assert!(colourful(lab.run(["graft", "missing", "--color=always"])));
     assert!(!colourful(lab.run(["graft", "missing", "--color", "never"])));
+}
+
+#[test]
+fn the_version_tells_which_allocator_the_program_carries_itself() {
+    let lab = Lab::new();
+    assert_eq!(lab.run(["--version"]).exits(0).out, format!("allograft {}\n", env!("CARGO_PKG_VERSION")));
+    let inspected = lab.run(["inspect", env!("CARGO_BIN_EXE_allograft"), "--json"]).exits(0).json();
+    let malloc = inspected["files"][0]["malloc"]["name"].as_str().unwrap().to_owned();
+    for flags in [&["--version", "--verbose"][..], &["-v", "--version"], &["-Vv"]] {
+        let out = lab.run(flags).exits(0).out;
+        assert!(out.starts_with(&format!("allograft {}\n", env!("CARGO_PKG_VERSION"))), "{out}");
+        assert!(out.contains(&format!("carries: {malloc}")), "{malloc} in {out}");
+        assert!(donors::all().iter().all(|donor| out.contains(&format!("{} {}", donor.name, donor.version))), "{out}");
+    }
 }

@@ -12,8 +12,7 @@ pub(super) fn text(inspected: &[Inspected], output: &Output) -> Page {
     }
     let mut text = output.page();
     for (file, report) in read() {
-        let name = output.paint(Style::Strong, named(&report.malloc));
-        let _ = writeln!(text, "{}: {name}  ({})", file.path.display(), what(report).join(", "));
+        let _ = writeln!(text, "{}: {}", file.path.display(), in_one_line(report, output));
         evidence(&mut text, &report.malloc.evidence, output);
         evidence(&mut text, &report.strings_evidence, output);
         if let Some(language) = &report.language_allocator {
@@ -33,6 +32,11 @@ pub(super) fn text(inspected: &[Inspected], output: &Output) -> Page {
         );
     }
     text
+}
+
+/// Returns the allocator, and what the file is.
+pub(in crate::command) fn in_one_line(report: &Report, output: &Output) -> String {
+    format!("{}  ({})", output.paint(Style::Strong, named(&report.malloc)), what(report).join(", "))
 }
 
 /// Returns a table with a line for each file. It leaves out details that only the view of one file shows.
