@@ -63,10 +63,14 @@ fn main() -> ExitCode {
 fn build() -> Result<(), Failure> {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    for watched in ["build.rs", "programs", "runtime"] {
+    for watched in ["build.rs", "programs", "runtime", zigcc::PREBUILT] {
         println!("cargo::rerun-if-changed={watched}");
     }
     println!("cargo::rerun-if-env-changed=ALLOGRAFT_ZIG");
+    let embedded = out.join("embedded");
+    if zigcc::embedded(&here, &embedded)? {
+        return Ok(());
+    }
 
     let cache = zigcc::build_folder(&here).join("zig-cache");
     let zig = Zig::find(&zigcc::tools_folder(&here), &cache)?;
@@ -100,7 +104,8 @@ fn build() -> Result<(), Failure> {
     for arch in Arch::ALL {
         for program in &programs {
             let object = out.join(arch.name()).join(format!("{}.o", program.name));
-            fs::write(object.with_extension("o.z"), Compressed::of(&fs::read(&object)?)?)?;
+            let compressed = format!("{}-{}.o.z", program.name, arch.name());
+            fs::write(embedded.join(compressed), Compressed::of(&fs::read(&object)?)?)?;
         }
     }
 
@@ -114,9 +119,11 @@ fn build() -> Result<(), Failure> {
         let mut arguments = vec!["ar".to_owned(), "rcsD".to_owned(), "runtime.a".to_owned()];
         arguments
             .extend(RUNTIME.iter().filter_map(|part| Some(part.rsplit_once('.')?.0)).map(|stem| format!("{stem}.o")));
-        run(&zig, &Job { in_folder: folder, arguments })?;
+        run(&zig, &Job { in_folder: folder.clone(), arguments })?;
+        fs::copy(library, embedded.join(format!("runtime-{}.a", arch.name())))?;
+        fs::copy(folder.join("start.o"), embedded.join(format!("start-{}.o", arch.name())))?;
     }
-    fs::write(out.join("programs.rs"), table(&programs)?)?;
+    fs::write(embedded.join("programs.rs"), table(&programs)?)?;
     Ok(())
 }
 
@@ -234,7 +241,8 @@ fn table(programs: &[Program]) -> Result<String, std::fmt::Error> {
         writeln!(code, "    Program {{ name: {name:?}, about: {about:?}, seconds: {seconds},")?;
         writeln!(code, "        source: include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/programs/{name}.c\")),")?;
         let objects = Arch::ALL.map(|arch| {
-            format!("Compressed::new(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}/{name}.o.z\")))", arch.name())
+            let file = format!("/embedded/{name}-{}.o.z", arch.name());
+            format!("Compressed::new(include_bytes!(concat!(env!(\"OUT_DIR\"), {file:?})))")
         });
         writeln!(code, "        objects: [{}] }},", objects.join(", "))?;
     }

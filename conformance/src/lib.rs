@@ -21,7 +21,7 @@ pub struct Program {
     objects: [Compressed; Arch::ALL.len()],
 }
 
-include!(concat!(env!("OUT_DIR"), "/programs.rs"));
+include!(concat!(env!("OUT_DIR"), "/embedded/programs.rs"));
 
 /// Returns every program, sorted by name.
 pub fn programs() -> &'static [Program] {
@@ -55,11 +55,11 @@ pub fn header() -> &'static str {
 /// that lack one. With it, `crti.o` and `crtn.o` are not needed: musl's `libc.a` has what they would define.
 pub fn start_object(arch: Arch) -> &'static [u8] {
     match arch {
-        Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/start.o")),
-        Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/aarch64/start.o")),
-        Arch::Riscv64 => include_bytes!(concat!(env!("OUT_DIR"), "/riscv64/start.o")),
-        Arch::I686 => include_bytes!(concat!(env!("OUT_DIR"), "/i686/start.o")),
-        Arch::Arm => include_bytes!(concat!(env!("OUT_DIR"), "/arm/start.o")),
+        Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/start-x86_64.o")),
+        Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/start-aarch64.o")),
+        Arch::Riscv64 => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/start-riscv64.o")),
+        Arch::I686 => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/start-i686.o")),
+        Arch::Arm => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/start-arm.o")),
     }
 }
 
@@ -68,11 +68,11 @@ pub fn start_object(arch: Arch) -> &'static [u8] {
 /// Link it in one group with the `libc.a`, after it.
 pub fn runtime_library(arch: Arch) -> &'static [u8] {
     match arch {
-        Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/x86_64/runtime.a")),
-        Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/aarch64/runtime.a")),
-        Arch::Riscv64 => include_bytes!(concat!(env!("OUT_DIR"), "/riscv64/runtime.a")),
-        Arch::I686 => include_bytes!(concat!(env!("OUT_DIR"), "/i686/runtime.a")),
-        Arch::Arm => include_bytes!(concat!(env!("OUT_DIR"), "/arm/runtime.a")),
+        Arch::X86_64 => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/runtime-x86_64.a")),
+        Arch::Aarch64 => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/runtime-aarch64.a")),
+        Arch::Riscv64 => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/runtime-riscv64.a")),
+        Arch::I686 => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/runtime-i686.a")),
+        Arch::Arm => include_bytes!(concat!(env!("OUT_DIR"), "/embedded/runtime-arm.a")),
     }
 }
 

@@ -24,6 +24,9 @@ const WITH_VALUE: [&str; 16] = [
     "-Z",
 ];
 
+/// What the names of published packages begin with; nobody types that.
+const PREFIX: &str = "allograft-";
+
 /// The arguments to build the tests and to run them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
@@ -99,8 +102,9 @@ impl Selection {
 /// Returns the arguments with which cargo builds the package or test program of that name.
 fn named_by(packages: &[Package], name: &str) -> Option<Vec<String>> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    if packages.iter().any(|package| package.name == name) {
-        return Some(words(&["--package", name]));
+    let is_package = |package: &&Package| package.name.strip_prefix(PREFIX).unwrap_or(&package.name) == name;
+    if let Some(package) = packages.iter().find(is_package) {
+        return Some(words(&["--package", &package.name]));
     }
     let is_test = |target: &Target| target.name == name && target.kind.iter().any(|kind| kind == "test");
     let package = packages.iter().find(|package| package.targets.iter().any(is_test))?;
@@ -114,7 +118,7 @@ mod tests {
     fn of(line: &str) -> (String, String) {
         let target = |name: &str, kind: &str| Target { name: name.to_owned(), kind: vec![kind.to_owned()] };
         let packages = [
-            Package { name: "hosts".into(), targets: vec![target("hosts", "lib"), target("api", "test")] },
+            Package { name: "allograft-hosts".into(), targets: vec![target("hosts", "lib"), target("api", "test")] },
             Package { name: "allograft".into(), targets: vec![target("allograft", "bin"), target("cli", "test")] },
         ];
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -126,10 +130,10 @@ mod tests {
     fn a_name_is_a_package_or_one_of_its_test_programs() {
         let told = |build: &str, programs: &str| (build.to_owned(), programs.to_owned());
         assert_eq!(of(""), told("--workspace", ""));
-        assert_eq!(of("hosts"), told("--package hosts", ""));
+        assert_eq!(of("hosts"), told("--package allograft-hosts", ""));
         assert_eq!(of("cli"), told("--package allograft --test cli", ""));
-        assert_eq!(of("hosts undo -- --nocapture"), told("--package hosts", "undo --nocapture"));
-        assert_eq!(of("--release hosts"), told("--release --package hosts", ""));
+        assert_eq!(of("hosts undo -- --nocapture"), told("--package allograft-hosts", "undo --nocapture"));
+        assert_eq!(of("--release hosts"), told("--release --package allograft-hosts", ""));
         // A name that is none of these is a filter for all.
         assert_eq!(of("undo"), told("--workspace", "undo"));
         // Arguments of cargo's.

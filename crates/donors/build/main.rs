@@ -25,8 +25,13 @@ fn main() {
 fn build() -> Result<(), FoundryError> {
     let home = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for watched in ["build", "glue", "transplant", "Cargo.toml"] {
+    for watched in ["build", "glue", "transplant", "Cargo.toml", zigcc::PREBUILT] {
         println!("cargo::rerun-if-changed={watched}");
+    }
+    let embedded = out.join("embedded");
+    let file = |source| FoundryError::File { path: embedded.clone(), source };
+    if zigcc::embedded(&home, &embedded).map_err(file)? {
+        return Ok(());
     }
     println!("cargo::rerun-if-env-changed=ALLOGRAFT_ZIG");
     println!("cargo::rerun-if-env-changed={}", foundry::DEFINE);
@@ -42,17 +47,17 @@ fn build() -> Result<(), FoundryError> {
         recipes.iter().flat_map(|recipe| recipe.arches().map(move |arch| (recipe, arch))).collect();
     in_parallel(&jobs, |(recipe, arch)| {
         foundry.cast(recipe, *arch)?;
-        compress(&foundry.object_path(recipe, *arch))?;
+        compress(&foundry.object_path(recipe, *arch), &embedded)?;
         if recipe.is_shared(*arch) {
             foundry.cast_library(recipe, *arch)?;
-            compress(&foundry.library_path(recipe, *arch))?;
+            compress(&foundry.library_path(recipe, *arch), &embedded)?;
         }
         Ok(())
     })?;
 
     for recipe in &recipes {
         foundry.write_licence(recipe)?;
-        compress(&foundry.licence_path(recipe))?;
+        compress(&foundry.licence_path(recipe), &embedded)?;
     }
 
     let (allocators, strings): (Vec<&Recipe>, Vec<&Recipe>) =
@@ -61,23 +66,22 @@ fn build() -> Result<(), FoundryError> {
         allocators.iter().flat_map(|recipe| blobs(recipe, &strings)).collect();
     in_parallel(&blobs, |(recipe, strings, arch)| {
         foundry.cast_blob(recipe, *strings, *arch)?;
-        compress(&foundry.blob_path(recipe, *strings, *arch))
+        compress(&foundry.blob_path(recipe, *strings, *arch), &embedded)
     })?;
-    write_if_changed(&out.join("catalogue.rs"), &catalogue(&allocators, &strings, &foundry))?;
-    write_if_changed(&out.join("strings.rs"), &catalogue(&strings, &[], &foundry))
+    write(&embedded.join("catalogue.rs"), catalogue(&allocators, &strings, &foundry).as_bytes())?;
+    write(&embedded.join("strings.rs"), catalogue(&strings, &[], &foundry).as_bytes())
 }
 
-/// Returns the path of a file's compressed form, which is what the program embeds.
-fn compressed(path: &Path) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(".z");
-    path.into()
+/// Returns the name of a file's compressed form, which is what the program embeds.
+fn compressed(path: &Path) -> String {
+    format!("{}.z", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-fn compress(path: &Path) -> Result<(), FoundryError> {
+/// Writes the compressed form of a file into the folder `embedded`.
+fn compress(path: &Path, embedded: &Path) -> Result<(), FoundryError> {
     let file = |source| FoundryError::File { path: path.to_owned(), source };
     let bytes = fs::read(path).and_then(|bytes| Compressed::of(&bytes)).map_err(file)?;
-    fs::write(compressed(path), bytes).map_err(file)
+    write(&embedded.join(compressed(path)), &bytes)
 }
 
 /// Returns the blobs of an allocator for linked executables: the allocator alone, and with string functions.
@@ -130,8 +134,11 @@ impl Items {
     /// Adds a file, and returns an expression for it.
     fn file(&mut self, path: &Path) -> String {
         self.count += 1;
-        let (count, path) = (self.count, compressed(path));
-        self.source += &format!("static FILE_{count}: Compressed = Compressed::new(include_bytes!({path:?}));\n");
+        let (count, name) = (self.count, compressed(path));
+        self.source += &format!(
+            "static FILE_{count}: Compressed =\n\
+             Compressed::new(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded/{name}\")));\n"
+        );
         format!("&FILE_{count}")
     }
 
@@ -163,9 +170,6 @@ fn in_parallel<T: Sync>(jobs: &[T], work: impl Fn(&T) -> Result<(), FoundryError
     })
 }
 
-fn write_if_changed(path: &Path, text: &str) -> Result<(), FoundryError> {
-    if fs::read_to_string(path).is_ok_and(|there| there == text) {
-        return Ok(());
-    }
-    fs::write(path, text).map_err(|source| FoundryError::File { path: path.to_owned(), source })
+fn write(path: &Path, bytes: &[u8]) -> Result<(), FoundryError> {
+    fs::write(path, bytes).map_err(|source| FoundryError::File { path: path.to_owned(), source })
 }

@@ -65,8 +65,8 @@ pub const PROFILES: [&str; 3] = [DEFAULT_PROFILE, "small", "secure"];
 /// The donor that is used when none is named.
 pub const DEFAULT: &str = "mimalloc";
 
-static DONORS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/catalogue.rs"));
-static STRINGS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/strings.rs"));
+static DONORS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/catalogue.rs"));
+static STRINGS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/strings.rs"));
 
 /// Returns every allocator of this build, ordered by name.
 pub fn all() -> &'static [Donor] {

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 pub use format::Arch;
 
@@ -12,6 +13,29 @@ pub const VERSION: &str = "0.15.2";
 
 /// The Python package with this release, as an argument of `pip install`.
 pub const WHEEL: &str = "ziglang==0.15.2";
+
+/// The folder in which a packed crate brings what its build script would make with zig.
+pub const PREBUILT: &str = "prebuilt";
+
+/// Makes `embedded`, the folder with the files that a crate embeds. Returns whether it is complete: so it is in a packed
+/// crate, whose folder `home` has them. Otherwise it is empty, and the build script fills it.
+///
+/// # Errors
+/// Those of the file system.
+pub fn embedded(home: &Path, embedded: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(embedded) {
+        Ok(there) if there.is_dir() => fs::remove_dir_all(embedded)?,
+        Ok(_) => fs::remove_file(embedded)?,
+        Err(_) => {}
+    }
+    let prebuilt = home.join(PREBUILT);
+    if prebuilt.is_dir() {
+        std::os::unix::fs::symlink(prebuilt, embedded)?;
+        return Ok(true);
+    }
+    fs::create_dir_all(embedded)?;
+    Ok(false)
+}
 
 /// The arguments of zig's compiler for an architecture.
 pub trait ZigTarget: Copy {
