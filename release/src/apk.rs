@@ -40,7 +40,7 @@ mod tests {
     use flate2::bufread::GzDecoder;
 
     use super::*;
-    use crate::trial;
+    use crate::sample;
 
     /// Splits a package into the text of `.PKGINFO` and the second stream.
     fn split(package: &[u8]) -> (String, &[u8]) {
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_control_segment_has_the_hash_of_the_data() {
-        let package = pack(&trial::payload()).unwrap().bytes;
+        let package = pack(&sample::payload()).unwrap().bytes;
         let (information, data) = split(&package);
         let hash = HEXLOWER.encode(&Sha256::digest(data));
         assert!(information.ends_with(&format!("\ndatahash = {hash}\n")), "{information}");
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn both_segments_are_one_archive() {
-        let (_folder, package) = trial::written(pack);
-        let listed = trial::output(Command::new("tar").args(["-tvz", "--numeric-owner", "-f"]).arg(package));
+        let (_folder, package) = sample::written(pack);
+        let listed = sample::output(Command::new("tar").args(["-tvz", "--numeric-owner", "-f"]).arg(package));
         let mut names = listed.lines().map(|line| line.split_whitespace().last().unwrap());
         assert_eq!(names.next(), Some(".PKGINFO"));
         assert!(names.any(|name| name == "usr/share/licenses/allograft/LICENSE-MIT"), "{listed}");
@@ -74,7 +74,7 @@ mod tests {
     /// apk compares what it unpacks with these sums. The record's length must be its own.
     #[test]
     fn every_file_has_its_sha1_and_every_header_a_name() {
-        let payload = trial::payload();
+        let payload = sample::payload();
         let package = pack(&payload).unwrap().bytes;
         let mut archive = tar::Archive::new(GzDecoder::new(split(&package).1));
         let mut sums = 0;

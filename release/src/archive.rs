@@ -27,7 +27,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::trial;
+    use crate::sample;
 
     /// Returns the value of a key of `[package.metadata.binstall]` with its placeholders filled in.
     fn binstall(key: &str, payload: &Payload, program: &str) -> String {
@@ -41,12 +41,12 @@ mod tests {
 
     #[test]
     fn cargo_binstall_finds_the_archive_and_the_programs_in_it() {
-        let (_folder, package) = trial::written(pack);
-        let payload = trial::payload();
+        let (_folder, package) = sample::written(pack);
+        let payload = sample::payload();
         let name = package.file_name().unwrap().to_str().unwrap();
         assert_eq!(binstall("pkg-url", &payload, ""), format!("{{ repo }}/releases/download/v1.2.3/{name}"));
         assert_eq!(binstall("pkg-fmt", &payload, ""), "tgz");
-        let listed = trial::output(Command::new("tar").args(["-tvzf"]).arg(&package));
+        let listed = sample::output(Command::new("tar").args(["-tvzf"]).arg(&package));
         for program in ["allograft", "cargo-allograft"] {
             let path = binstall("bin-dir", &payload, program);
             let found = listed.lines().find(|line| line.ends_with(&format!(" {path}")));

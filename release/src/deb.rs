@@ -114,15 +114,15 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::trial;
+    use crate::sample;
 
     #[test]
     fn dpkg_reads_the_package_and_its_sums_are_right() {
-        if trial::skipped("dpkg-deb") {
+        if sample::skipped("dpkg-deb") {
             return;
         }
-        let (folder, package) = trial::written(pack);
-        let dpkg = |option: &str| trial::output(Command::new("dpkg-deb").env("TZ", "UTC").arg(option).arg(&package));
+        let (folder, package) = sample::written(pack);
+        let dpkg = |option: &str| sample::output(Command::new("dpkg-deb").env("TZ", "UTC").arg(option).arg(&package));
         let about = dpkg("--info");
         assert!(about.contains(" Version: 1.2.3\n") && about.contains(" Installed-Size: "), "{about}");
         let content = dpkg("--contents");
@@ -130,15 +130,15 @@ mod tests {
         assert!(content.contains("-rwxr-xr-x root/root        30 2023-11-14 22:13 ./usr/bin/allograft\n"), "{content}");
         assert!(content.contains(" ./usr/share/man/man1/allograft.1.gz\n"), "{content}");
         let root = folder.path().join("root");
-        trial::output(Command::new("dpkg-deb").arg("--raw-extract").args([&package, &root]));
+        sample::output(Command::new("dpkg-deb").arg("--raw-extract").args([&package, &root]));
         let mut check = Command::new("md5sum");
-        let checked = trial::output(check.args(["--check", "--strict", "DEBIAN/md5sums"]).current_dir(&root));
+        let checked = sample::output(check.args(["--check", "--strict", "DEBIAN/md5sums"]).current_dir(&root));
         assert_eq!(checked.lines().count(), content.lines().filter(|line| line.starts_with('-')).count(), "{checked}");
     }
 
     #[test]
     fn overrides_depend_on_how_a_program_is_linked() {
-        let mut program = File::new("allograft", trial::elf(Arch::X86_64));
+        let mut program = File::new("allograft", sample::elf(Arch::X86_64));
         assert!(overrides(&[program.clone()]).ends_with("\nallograft: statically-linked-binary [usr/bin/allograft]\n"));
         program.bytes[16] = 3;
         assert!(overrides(&[program]).contains("shared-library-lacks-prerequisites"));

@@ -21,10 +21,10 @@ mod deb;
 mod gzip;
 mod npm;
 mod payload;
+#[cfg(test)]
+mod sample;
 mod system;
 mod tarball;
-#[cfg(test)]
-mod trial;
 mod wheel;
 
 use std::fs;
@@ -113,7 +113,7 @@ mod tests {
             "#!/bin/sh\ncase \"$*\" in man) printf '.SH\\nallograft\\\\-graft(1)\\n';; *) echo \"$*\";; esac\n";
         for name in ["allograft", "cargo-allograft"] {
             fs::write(at("native").join(name), script).unwrap();
-            fs::write(at("programs").join(name), trial::elf(Arch::Aarch64)).unwrap();
+            fs::write(at("programs").join(name), sample::elf(Arch::Aarch64)).unwrap();
             fs::set_permissions(at("native").join(name), fs::Permissions::from_mode(0o700)).unwrap();
             fs::set_permissions(at("programs").join(name), fs::Permissions::from_mode(mode)).unwrap();
         }

@@ -91,7 +91,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::trial;
+    use crate::sample;
 
     fn npm(folder: &std::path::Path) -> Command {
         let mut npm = Command::new("npm");
@@ -101,35 +101,35 @@ mod tests {
 
     #[test]
     fn npm_installs_the_packages_that_fit() {
-        if trial::skipped("npm") {
+        if sample::skipped("npm") {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let other = if trial::HERE == "x86_64" { Arch::Aarch64 } else { Arch::X86_64 };
-        let payloads = [trial::payload(), Payload { arch: other, ..trial::payload() }];
+        let other = if sample::HERE == "x86_64" { Arch::Aarch64 } else { Arch::X86_64 };
+        let payloads = [sample::payload(), Payload { arch: other, ..sample::payload() }];
         for file in [launcher(&payloads).unwrap(), programs(&payloads[0]).unwrap()] {
             fs::write(folder.path().join(&file.path), file.bytes).unwrap();
         }
         fs::write(folder.path().join("package.json"), "{}").unwrap();
         let cpu = cpu(payloads[0].arch).unwrap();
         let files = ["./allograft-1.2.3.tgz".to_owned(), format!("./allograft-linux-{cpu}-1.2.3.tgz")];
-        let listed = trial::output(npm(folder.path()).args(["pack", "--dry-run", "--json"]).args(&files));
+        let listed = sample::output(npm(folder.path()).args(["pack", "--dry-run", "--json"]).args(&files));
         let listed: Value = serde_json::from_str(&listed).unwrap();
         assert_eq!(listed[0]["files"].as_array().unwrap().len(), 8, "{listed}");
-        trial::output(npm(folder.path()).arg("install").args(&files));
+        sample::output(npm(folder.path()).arg("install").args(&files));
         for name in ["allograft", "cargo-allograft"] {
-            let said = trial::output(npm(folder.path()).args(["exec", "--", name, "--flag", "a b"]));
+            let said = sample::output(npm(folder.path()).args(["exec", "--", name, "--flag", "a b"]));
             assert_eq!(said, format!("{name} --flag a b\n"));
         }
     }
 
     #[test]
     fn the_launcher_ends_as_the_program_does() {
-        if trial::skipped("node") {
+        if sample::skipped("node") {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let mut payload = trial::payload();
+        let mut payload = sample::payload();
         let script = "#!/bin/sh\ncase $1 in code) exit 3;; kill) kill -TERM $$;; esac\n";
         payload.programs[0].bytes = script.into();
         let home = folder.path().join("node_modules");
@@ -138,7 +138,7 @@ mod tests {
             let (packed, place) = (folder.path().join(&file.path), home.join(name));
             fs::write(&packed, &file.bytes).unwrap();
             fs::create_dir_all(&place).unwrap();
-            trial::output(Command::new("tar").args(["--strip-components=1", "-xzf"]).arg(packed).arg("-C").arg(place));
+            sample::output(Command::new("tar").args(["--strip-components=1", "-xzf"]).arg(packed).arg("-C").arg(place));
         }
         let start =
             |word: &str| Command::new("node").arg(home.join("allograft/bin/allograft.js")).arg(word).output().unwrap();

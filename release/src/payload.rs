@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn programs_of_another_architecture_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("allograft"), crate::trial::elf(Arch::Aarch64)).unwrap();
+        fs::write(folder.path().join("allograft"), crate::sample::elf(Arch::Aarch64)).unwrap();
         assert!(program(folder.path(), "allograft", Arch::Aarch64).unwrap().executable);
         let error = program(folder.path(), "allograft", Arch::X86_64).unwrap_err().to_string();
         assert!(error.ends_with("is not a program for x86_64"), "{error}");

@@ -78,7 +78,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::trial;
+    use crate::sample;
 
     fn python() -> Command {
         Command::new("python3")
@@ -86,9 +86,9 @@ mod tests {
 
     #[test]
     fn python_reads_the_wheel() {
-        let (_folder, package) = trial::written(pack);
-        trial::output(python().args(["-m", "zipfile", "-t"]).arg(&package));
-        let listed = trial::output(python().args(["-m", "zipfile", "-l"]).arg(&package));
+        let (_folder, package) = sample::written(pack);
+        sample::output(python().args(["-m", "zipfile", "-t"]).arg(&package));
+        let listed = sample::output(python().args(["-m", "zipfile", "-l"]).arg(&package));
         assert!(listed.contains("allograft-1.2.3.data/scripts/cargo-allograft"), "{listed}");
         assert!(listed.lines().skip(1).all(|line| line.contains(" 2023-11-14 22:13:20 ")), "{listed}");
     }
@@ -96,18 +96,18 @@ mod tests {
     /// pip compares every file with `RECORD`.
     #[test]
     fn pip_installs_the_wheel() {
-        let (folder, package) = trial::written(pack);
+        let (folder, package) = sample::written(pack);
         let target = folder.path().join("installed");
         let mut pip = python();
         pip.args("-m pip install --quiet --no-index --no-deps --no-cache-dir --disable-pip-version-check".split(' '));
-        trial::output(pip.arg("--target").args([&target, &package]));
-        let said = trial::output(Command::new(target.join("bin/cargo-allograft")).arg("build"));
+        sample::output(pip.arg("--target").args([&target, &package]));
+        let said = sample::output(Command::new(target.join("bin/cargo-allograft")).arg("build"));
         assert_eq!(said, "cargo-allograft build\n");
         let check = "import importlib.metadata as m; d = m.distribution('allograft'); print(d.version, all(
             f.hash is None or __import__('base64').urlsafe_b64encode(__import__('hashlib').sha256(
             f.locate().read_bytes()).digest()).rstrip(b'=').decode() == f.hash.value
             for f in d.files if f.locate().exists()), d.metadata['License-Expression'])";
-        let said = trial::output(python().args(["-c", check]).env("PYTHONPATH", &target));
+        let said = sample::output(python().args(["-c", check]).env("PYTHONPATH", &target));
         assert_eq!(said, "1.2.3 True MIT OR Apache-2.0\n");
     }
 }
