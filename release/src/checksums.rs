@@ -44,6 +44,8 @@ mod tests {
             fs::write(folder.path().join(name), name).unwrap();
         }
         let list = write(folder.path()).unwrap();
+        let made = Command::new("sha256sum").args(["a", "b"]).current_dir(folder.path()).output().unwrap();
+        assert_eq!(fs::read(&list).unwrap(), made.stdout);
         let check = || {
             let mut command = Command::new("sha256sum");
             command.args(["--check", "--strict", NAME]).current_dir(folder.path()).output().unwrap()

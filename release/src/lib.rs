@@ -109,8 +109,8 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("native")).unwrap();
         fs::create_dir_all(at("programs")).unwrap();
-        let script =
-            "#!/bin/sh\ncase \"$*\" in man) printf '.SH\\nallograft\\\\-graft(1)\\n';; *) echo \"$*\";; esac\n";
+        let script = "#!/bin/sh\n\
+            case \"$*\" in man) printf '.SH\\nallograft\\\\-graft(1)\\n';; *) echo \"$*$CARGO_PKG_NAME\";; esac\n";
         for name in ["allograft", "cargo-allograft"] {
             fs::write(at("native").join(name), script).unwrap();
             fs::write(at("programs").join(name), sample::elf(Arch::Aarch64)).unwrap();
@@ -127,6 +127,7 @@ mod tests {
             donor_licenses: "all of them\n",
         });
         let payload = payload.unwrap();
+        assert_eq!(payload.bash.bytes, b"completions bash\n", "the environment decides nothing");
         let manuals: Vec<&str> = payload.manuals.iter().map(|page| page.path.as_str()).collect();
         assert_eq!(manuals, ["allograft-graft.1", "allograft.1", "cargo-allograft.1"]);
         let paths = packages(&[payload], &at("out")).unwrap();

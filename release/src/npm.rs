@@ -113,6 +113,10 @@ mod tests {
         fs::write(folder.path().join("package.json"), "{}").unwrap();
         let cpu = cpu(payloads[0].arch).unwrap();
         let files = ["./allograft-1.2.3.tgz".to_owned(), format!("./allograft-linux-{cpu}-1.2.3.tgz")];
+        for file in &files {
+            let listed = sample::output(Command::new("tar").arg("-tzf").arg(folder.path().join(file)));
+            assert!(listed.lines().all(|path| path.starts_with("package/")), "{listed}");
+        }
         let listed = sample::output(npm(folder.path()).args(["pack", "--dry-run", "--json"]).args(&files));
         let listed: Value = serde_json::from_str(&listed).unwrap();
         assert_eq!(listed[0]["files"].as_array().unwrap().len(), 8, "{listed}");

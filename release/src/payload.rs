@@ -92,7 +92,7 @@ impl Payload {
         ensure!(plain, "the version `{version}` has other parts than numbers");
         let text = |name: &str| Ok::<_, anyhow::Error>(File::new(name, read(&checkout.join(name))?));
         let script = |shell: &str, name: &str| {
-            let script = printed(Command::new(native.join("allograft")).args(["completions", shell]))?;
+            let script = printed(run(native, "allograft").args(["completions", shell]))?;
             Ok::<_, anyhow::Error>(File::new(name, script))
         };
         Ok(Payload {
@@ -140,7 +140,7 @@ fn program(folder: &Path, name: &str, arch: Arch) -> Result<File> {
 
 /// Returns the page of the program, one for each of its commands, and that of the cargo command.
 fn manuals(native: &Path, version: &str) -> Result<Vec<File>> {
-    let page = |arguments: &[&str]| printed(Command::new(native.join("allograft")).arg("man").args(arguments));
+    let page = |arguments: &[&str]| printed(run(native, "allograft").arg("man").args(arguments));
     let main = page(&[])?;
     let commands = main.lines().filter_map(|line| line.strip_prefix(r"allograft\-")?.strip_suffix("(1)"));
     // `help` has no page worth reading.
@@ -150,10 +150,17 @@ fn manuals(native: &Path, version: &str) -> Result<Vec<File>> {
     for name in commands {
         manuals.push(File::new(format!("allograft-{name}.1"), page(&[name])?));
     }
-    let help = printed(Command::new(native.join("cargo-allograft")).arg("--help"))?;
+    let help = printed(run(native, "cargo-allograft").arg("--help"))?;
     manuals.push(File::new("cargo-allograft.1", cargo_page(&help, version)));
     manuals.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(manuals)
+}
+
+/// Returns a command that runs a program of this machine, without an environment: `COLUMNS` would set the line length.
+fn run(native: &Path, name: &str) -> Command {
+    let mut command = Command::new(native.join(name));
+    command.env_clear();
+    command
 }
 
 /// Returns a manual page with the help of `cargo allograft`, whose first line says what it does.
