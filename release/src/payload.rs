@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use format::Arch;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, elf};
 
 /// A file in a package, or a package itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +86,8 @@ impl Payload {
     /// Reads a payload.
     ///
     /// # Errors
-    /// When a file is missing, a program is not for that architecture, or the programs of this machine cannot be run.
+    /// When a file is missing, a program is not static or not for that architecture, or the programs of this machine
+    /// cannot be run.
     pub fn read(inputs: Inputs<'_>) -> Result<Payload> {
         let Inputs { version, arch, time, programs, native, checkout, donor_licenses } = inputs;
         // Only such a version is written alike in every package format.
@@ -125,16 +128,22 @@ impl Payload {
     }
 }
 
+/// Reads a program, which must be static and for `arch`: the packages promise that it runs on every such Linux.
 fn program(folder: &Path, name: &str, arch: Arch) -> Result<File> {
-    let bytes = read(&folder.join(name))?;
-    let machine: u8 = match arch {
-        Arch::X86_64 => 62,
-        Arch::Aarch64 => 183,
+    let path = folder.join(name);
+    let bytes = read(&path)?;
+    let machine = match arch {
+        Arch::X86_64 => elf::EM_X86_64,
+        Arch::Aarch64 => elf::EM_AARCH64,
         _ => bail!("there are no packages for {arch}"),
     };
-    // e_machine, which is below 256 for both.
-    let fits = bytes.starts_with(b"\x7fELF") && bytes.get(18..20) == Some(&[machine, 0]);
-    ensure!(fits, "`{}` is not a program for {arch}", folder.join(name).display());
+    let file =
+        ElfFile64::<Endianness>::parse(&*bytes).with_context(|| format!("`{}` is no program", path.display()))?;
+    let endian = file.endian();
+    ensure!(file.elf_header().e_machine(endian) == machine, "`{}` is not a program for {arch}", path.display());
+    let mut segments = file.elf_program_headers().iter();
+    let dynamic = segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP);
+    ensure!(!dynamic, "`{}` is not static: it asks for a dynamic linker", path.display());
     Ok(File { path: name.to_owned(), executable: true, bytes })
 }
 
@@ -193,6 +202,7 @@ pub(crate) fn printed(command: &mut Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
 
     #[test]
     fn a_page_of_help_is_roff_that_shows_it_as_it_is() {
@@ -202,11 +212,21 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_another_architecture_are_refused() {
+    fn a_program_must_be_static_and_for_the_architecture() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("allograft"), crate::sample::elf(Arch::Aarch64)).unwrap();
-        assert!(program(folder.path(), "allograft", Arch::Aarch64).unwrap().executable);
-        let error = program(folder.path(), "allograft", Arch::X86_64).unwrap_err().to_string();
-        assert!(error.ends_with("is not a program for x86_64"), "{error}");
+        let read = |bytes: &[u8]| {
+            fs::write(folder.path().join("allograft"), bytes).unwrap();
+            program(folder.path(), "allograft", Arch::Aarch64).map_err(|error| error.to_string())
+        };
+        assert!(read(&sample::elf(Arch::Aarch64)).unwrap().executable);
+        assert!(read(&sample::elf(Arch::X86_64)).unwrap_err().ends_with("is not a program for aarch64"));
+        assert!(read(b"#!/bin/sh\n").unwrap_err().ends_with("is no program"));
+        let mut dynamic = sample::elf(Arch::Aarch64);
+        // One program header of 56 bytes, right after the file's: PT_INTERP.
+        dynamic[32] = 64;
+        dynamic[54..58].copy_from_slice(&[56, 0, 1, 0]);
+        dynamic.push(3);
+        dynamic.resize(64 + 56, 0);
+        assert!(read(&dynamic).unwrap_err().contains("is not static"));
     }
 }

@@ -10,11 +10,14 @@ use crate::payload::{File, Payload, printed};
 /// The name of this machine's architecture.
 pub(crate) const HERE: &str = std::env::consts::ARCH;
 
-/// Returns the start of a program for `arch`, of 20 bytes.
+/// Returns the header of a program for `arch`, which has no segments.
 pub(crate) fn elf(arch: Arch) -> Vec<u8> {
+    // 64 bits, little-endian, ET_EXEC.
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
-    bytes.resize(18, 0);
-    bytes.extend([if arch == Arch::X86_64 { 62 } else { 183 }, 0]);
+    bytes.resize(64, 0);
+    bytes[16] = 2;
+    bytes[18] = if arch == Arch::X86_64 { 62 } else { 183 };
+    bytes[20] = 1;
     bytes
 }
 

@@ -2,9 +2,9 @@
 //! without a compiler and without a network.
 //!
 //! The packages are those in `$ALLOGRAFT_RELEASE_FILES`, or in `target/release-files`. With
-//! `$ALLOGRAFT_RELEASE_PROGRAMS`, a folder with `allograft` and `cargo-allograft` for this machine, they are made of
-//! these. `$ALLOGRAFT_APK` names apk-tools' `apk`, which no registry has; without it, the test unpacks Alpine's package
-//! as apk does.
+//! `$ALLOGRAFT_RELEASE_PROGRAMS`, a folder with static builds of `allograft` and `cargo-allograft`, they are made of
+//! these. `$ALLOGRAFT_APK` names apk-tools' `apk`, which Debian does not have; without it, the test unpacks Alpine's
+//! package as apk does.
 
 mod page;
 mod tree;
