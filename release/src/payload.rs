@@ -1,0 +1,232 @@
+//! What the packages of one architecture hold.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use format::Arch;
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, elf};
+
+/// A file in a package, or a package itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Its path in the package, with `/` between the parts.
+    pub path: String,
+    /// Whether it is a program or a script.
+    pub executable: bool,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+impl File {
+    /// Returns a file that is no program.
+    pub(crate) fn new(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> File {
+        File { path: path.into(), executable: false, bytes: bytes.into() }
+    }
+
+    /// Returns the same file at another path.
+    pub(crate) fn at(&self, path: impl Into<String>) -> File {
+        File { path: path.into(), ..self.clone() }
+    }
+}
+
+/// What the packages of one architecture hold. The paths of its files are bare names.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    /// The version: numbers with dots between them.
+    pub version: String,
+    /// The architecture of the programs.
+    pub arch: Arch,
+    /// The time of every entry, in seconds since 1970.
+    pub time: u64,
+    /// `allograft` and `cargo-allograft`.
+    pub programs: Vec<File>,
+    /// The manual pages, all of section 1.
+    pub manuals: Vec<File>,
+    /// The completion script for bash, as `allograft`.
+    pub bash: File,
+    /// That for zsh, as `_allograft`.
+    pub zsh: File,
+    /// That for fish, as `allograft.fish`.
+    pub fish: File,
+    /// The texts of allograft's licences and of the donors'.
+    pub licenses: Vec<File>,
+    /// README.md.
+    pub readme: File,
+    /// CHANGELOG.md.
+    pub changelog: File,
+}
+
+/// Where the parts of a payload are.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The version of the release.
+    pub version: &'a str,
+    /// The architecture of the programs.
+    pub arch: Arch,
+    /// The time of the release, in seconds since 1970: see [`crate::time`].
+    pub time: u64,
+    /// The folder with the programs to pack: `allograft` and `cargo-allograft`.
+    pub programs: &'a Path,
+    /// A folder with the same programs, built for this machine. They print the manual pages and the completions.
+    pub native: &'a Path,
+    /// The checkout: licences, README.md and CHANGELOG.md.
+    pub checkout: &'a Path,
+    /// The licences of the donors, as one text.
+    pub donor_licenses: &'a str,
+}
+
+/// The programs in each package.
+const PROGRAMS: [&str; 2] = ["allograft", "cargo-allograft"];
+
+impl Payload {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// When a file is missing, a program is not static or not for that architecture, or the programs of this machine
+    /// cannot be run.
+    pub fn read(inputs: Inputs<'_>) -> Result<Payload> {
+        let Inputs { version, arch, time, programs, native, checkout, donor_licenses } = inputs;
+        // Only such a version is written alike in every package format.
+        let plain = version.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+        ensure!(plain, "the version `{version}` has other parts than numbers");
+        let text = |name: &str| Ok::<_, anyhow::Error>(File::new(name, read(&checkout.join(name))?));
+        let script = |shell: &str, name: &str| {
+            let script = printed(run(native, "allograft").args(["completions", shell]))?;
+            Ok::<_, anyhow::Error>(File::new(name, script))
+        };
+        Ok(Payload {
+            version: version.to_owned(),
+            arch,
+            time,
+            programs: PROGRAMS.into_iter().map(|name| program(programs, name, arch)).collect::<Result<_>>()?,
+            manuals: manuals(native, version)?,
+            bash: script("bash", "allograft")?,
+            zsh: script("zsh", "_allograft")?,
+            fish: script("fish", "allograft.fish")?,
+            licenses: vec![
+                text("LICENSE-APACHE")?,
+                text("LICENSE-MIT")?,
+                File::new("LICENSES-OF-DONORS.txt", donor_licenses),
+            ],
+            readme: text("README.md")?,
+            changelog: text("CHANGELOG.md")?,
+        })
+    }
+
+    /// Returns the name of the architecture's target in Rust.
+    pub(crate) fn target(&self) -> String {
+        format!("{}-unknown-linux-musl", self.arch.name())
+    }
+
+    /// Returns the time of every entry as a date, in UTC.
+    pub(crate) fn date(&self) -> Result<Zoned> {
+        Ok(Timestamp::from_second(self.time.try_into()?)?.to_zoned(TimeZone::UTC))
+    }
+}
+
+/// Reads a program, which must be static and for `arch`: the packages promise that it runs on every such Linux.
+fn program(folder: &Path, name: &str, arch: Arch) -> Result<File> {
+    let path = folder.join(name);
+    let bytes = read(&path)?;
+    let machine = match arch {
+        Arch::X86_64 => elf::EM_X86_64,
+        Arch::Aarch64 => elf::EM_AARCH64,
+        _ => bail!("there are no packages for {arch}"),
+    };
+    let file =
+        ElfFile64::<Endianness>::parse(&*bytes).with_context(|| format!("`{}` is no program", path.display()))?;
+    let endian = file.endian();
+    ensure!(file.elf_header().e_machine(endian) == machine, "`{}` is not a program for {arch}", path.display());
+    let mut segments = file.elf_program_headers().iter();
+    let dynamic = segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP);
+    ensure!(!dynamic, "`{}` is not static: it asks for a dynamic linker", path.display());
+    Ok(File { path: name.to_owned(), executable: true, bytes })
+}
+
+/// Returns the page of the program, one for each of its commands, and that of the cargo command.
+fn manuals(native: &Path, version: &str) -> Result<Vec<File>> {
+    let page = |arguments: &[&str]| printed(run(native, "allograft").arg("man").args(arguments));
+    let main = page(&[])?;
+    let commands = main.lines().filter_map(|line| line.strip_prefix(r"allograft\-")?.strip_suffix("(1)"));
+    // `help` has no page worth reading.
+    let commands: Vec<&str> = commands.filter(|name| *name != "help").collect();
+    ensure!(!commands.is_empty(), "`allograft man` names no page of a command");
+    let mut manuals = vec![File::new("allograft.1", main.replace("\nallograft\\-help(1)\n", "\n"))];
+    for name in commands {
+        manuals.push(File::new(format!("allograft-{name}.1"), page(&[name])?));
+    }
+    let help = printed(run(native, "cargo-allograft").arg("--help"))?;
+    manuals.push(File::new("cargo-allograft.1", cargo_page(&help, version)));
+    manuals.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(manuals)
+}
+
+/// Returns a command that runs a program of this machine, without an environment: `COLUMNS` would set the line length.
+fn run(native: &Path, name: &str) -> Command {
+    let mut command = Command::new(native.join(name));
+    command.env_clear();
+    command
+}
+
+/// Returns a manual page with the help of `cargo allograft`, whose first line says what it does.
+fn cargo_page(help: &str, version: &str) -> String {
+    let summary = help.lines().next().unwrap_or_default();
+    // A line of roff must not start with a dot or an apostrophe.
+    let line = |line: &str| format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-"));
+    let body: String = help.lines().skip(1).map(line).collect();
+    format!(
+        ".TH cargo-allograft 1 \"\" \"allograft {version}\"\n.SH NAME\ncargo\\-allograft \\- {summary}\n\
+         .SH DESCRIPTION\n.nf\n{body}.fi\n.SH SEE ALSO\nallograft(1)\n"
+    )
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
+}
+
+/// Runs a command and returns what it prints.
+///
+/// # Errors
+/// When it cannot be started or fails.
+pub(crate) fn printed(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?} ended with {}\n{}", output.status, said.trim_end());
+    String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_page_of_help_is_roff_that_shows_it_as_it_is() {
+        let page = cargo_page("Run it\n\n.hidden --a\\b\n", "1.2.3");
+        assert!(page.contains("cargo\\-allograft \\- Run it\n"), "{page}");
+        assert!(page.contains("\n\\&.hidden \\-\\-a\\eb\n"), "{page}");
+    }
+
+    #[test]
+    fn a_program_must_be_static_and_for_the_architecture() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |bytes: &[u8]| {
+            fs::write(folder.path().join("allograft"), bytes).unwrap();
+            program(folder.path(), "allograft", Arch::Aarch64).map_err(|error| error.to_string())
+        };
+        assert!(read(&sample::elf(Arch::Aarch64)).unwrap().executable);
+        assert!(read(&sample::elf(Arch::X86_64)).unwrap_err().ends_with("is not a program for aarch64"));
+        assert!(read(b"#!/bin/sh\n").unwrap_err().ends_with("is no program"));
+        let mut dynamic = sample::elf(Arch::Aarch64);
+        // One program header of 56 bytes, right after the file's: PT_INTERP.
+        dynamic[32] = 64;
+        dynamic[54..58].copy_from_slice(&[56, 0, 1, 0]);
+        dynamic.push(3);
+        dynamic.resize(64 + 56, 0);
+        assert!(read(&dynamic).unwrap_err().contains("is not static"));
+    }
+}

@@ -1,0 +1,254 @@
+//! Installs each package of a release into a fresh root folder by the commands of `docs/install.md`, and uses it there
+//! without a compiler and without a network.
+//!
+//! The packages are those in `$ALLOGRAFT_RELEASE_FILES`, or in `target/release-files`. With
+//! `$ALLOGRAFT_RELEASE_PROGRAMS`, a folder with static builds of `allograft` and `cargo-allograft`, they are made of
+//! these. `$ALLOGRAFT_APK` names apk-tools' `apk`, which Debian does not have; without it, the test unpacks Alpine's
+//! package as apk does.
+
+mod page;
+mod tree;
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use data_encoding::HEXLOWER;
+use fixtures::Arch;
+use fixtures::program::Build;
+use flate2::bufread::GzDecoder;
+use release::{Inputs, Payload};
+use sha2::{Digest, Sha256};
+use tree::{BUSYBOX, DEBIAN, LINTIAN, NODE, PYTHON, Tree};
+
+/// What is done with an installed allograft, whose command is `allograft`.
+const USE: &str = r#"
+cp libc.a stock.a
+allograft graft libc.a
+! cmp -s libc.a stock.a
+allograft inspect libc.a --expect mimalloc
+allograft verify --static-only libc.a
+allograft verify libc.a >checks
+grep -q 'not run: programs: no linker' checks
+allograft undo libc.a
+cmp libc.a stock.a
+
+cp program stock
+allograft graft program
+./program
+allograft inspect program --expect mimalloc
+allograft verify program
+allograft undo program
+cmp program stock
+allograft bench --donors mimalloc --budget 5s -- ./program
+"#;
+
+/// What a package of a system brings besides the programs.
+const IN_PLACE: &str = "
+cargo-allograft --help >help
+gunzip -c /usr/share/man/man1/allograft-graft.1.gz | grep -q '^.TH allograft-graft 1'
+gunzip -c /usr/share/man/man1/cargo-allograft.1.gz >page
+grep -q -- --donor /usr/share/bash-completion/completions/allograft
+grep -q -- --donor /usr/share/zsh/*/_allograft
+grep -q donor /usr/share/fish/vendor_completions.d/allograft.fish
+";
+
+/// A program that allocates.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void)
+{
+	static char *volatile kept[512];
+	for (unsigned i = 0; i < 2000000; i++) {
+		char *volatile *place = &kept[i * 2654435761u >> 23];
+		free(*place);
+		*place = malloc(16 + i % 500);
+		if (!*place)
+			return 1;
+		**place = i;
+	}
+	puts("done");
+	return 0;
+}
+"#;
+
+/// Returns the folder with the packages, or the reason why there is none.
+fn packages() -> Result<&'static Path, String> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOLDER.get_or_init(find).as_deref().map_err(Clone::clone)
+}
+
+fn find() -> Result<PathBuf, String> {
+    if let Some(reason) = fixtures::toolchains::unavailable() {
+        return Err(reason);
+    }
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    if let Some(programs) = env::var_os("ALLOGRAFT_RELEASE_PROGRAMS").map(PathBuf::from) {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+        // Files of an older version would match the page's patterns too. There may be none.
+        let _ = fs::remove_dir_all(&out);
+        let inputs = Inputs {
+            version: env!("CARGO_PKG_VERSION"),
+            arch: Arch::X86_64,
+            time: release::time(&checkout).expect("the time of a commit"),
+            programs: &programs,
+            native: &programs,
+            checkout: &checkout,
+            donor_licenses: "The licences of the donors.\n",
+        };
+        let payload = Payload::read(inputs).unwrap_or_else(|error| panic!("{error:#}"));
+        release::packages(&[payload], &out).expect("packages");
+        release::checksums::write(&out).expect("checksums");
+        return Ok(out);
+    }
+    let built = || xtask::workspace::build().join("release-files");
+    let folder = env::var_os("ALLOGRAFT_RELEASE_FILES").map_or_else(built, PathBuf::from);
+    if !folder.join(release::checksums::NAME).is_file() {
+        return Err(format!("there are no release files in `{}`", folder.display()));
+    }
+    Ok(folder)
+}
+
+/// A work folder with the packages, musl's `libc.a` and a static program.
+struct Work(tempfile::TempDir);
+
+impl Work {
+    /// Makes one. If the test cannot run here, prints the reason and returns `None`.
+    fn new() -> Option<Work> {
+        let packages = match packages() {
+            Ok(packages) => packages,
+            Err(reason) => {
+                eprintln!("skipped: {reason}");
+                return None;
+            }
+        };
+        let work = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        for entry in fs::read_dir(packages).expect("a folder of packages").flatten() {
+            if entry.file_type().expect("a type").is_file() {
+                fs::copy(entry.path(), work.path().join(entry.file_name())).expect("a copy");
+            }
+        }
+        fs::copy(fixtures::debian_musl(Arch::X86_64).libc, work.path().join("libc.a")).expect("a copy");
+        Build::PLAIN.program(work.path(), "program", PROGRAM);
+        Some(Work(work))
+    }
+
+    /// Returns the path of the only file that ends so.
+    fn file(&self, ending: &str) -> PathBuf {
+        let entries = fs::read_dir(self.0.path()).expect("a folder").flatten().map(|entry| entry.path());
+        let mut found = entries.filter(|path| path.to_string_lossy().ends_with(ending));
+        found.next().unwrap_or_else(|| panic!("no file ends with `{ending}`"))
+    }
+
+    /// Writes a script, and returns its path.
+    fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, text).expect("a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        path
+    }
+
+    #[track_caller]
+    fn run(&self, tree: &Tree, before: Option<&Path>, script: &str) -> String {
+        tree.run(self.0.path(), before, script).unwrap_or_else(|error| panic!("{error:#}"))
+    }
+}
+
+#[test]
+fn the_page_has_a_test_for_each_section() {
+    assert_eq!(page::sections(), ["Any Linux", "Debian and Ubuntu", "Alpine", "Python", "uv", "npm"]);
+}
+
+#[test]
+#[ignore = "installs into a Debian of the slow tier"]
+fn the_archive_is_unpacked() {
+    let Some(work) = Work::new() else { return };
+    work.run(&DEBIAN, None, &[&page::commands(""), &page::commands("Any Linux"), USE].concat());
+}
+
+#[test]
+#[ignore = "installs into a Debian of the slow tier"]
+fn dpkg_installs_and_removes_the_package() {
+    let Some(work) = Work::new() else { return };
+    let remove = "dpkg --verify allograft\ndpkg --remove allograft\n! ls /usr/bin/*allograft\n";
+    work.run(&DEBIAN, None, &[&page::commands("Debian and Ubuntu"), IN_PLACE, USE, remove].concat());
+}
+
+#[test]
+#[ignore = "installs into a Debian of the slow tier"]
+fn lintian_finds_nothing_in_the_debian_package() {
+    let Some(work) = Work::new() else { return };
+    let check = "lintian --allow-root --no-cfg --display-info --fail-on error,warning allograft_*_amd64.deb";
+    let said = work.run(&LINTIAN, None, check);
+    let serious = said.lines().find(|line| line.starts_with("E:") || line.starts_with("W:"));
+    assert_eq!(serious, None, "{said}");
+}
+
+#[test]
+#[ignore = "installs into a root folder of the slow tier"]
+fn apk_installs_the_package() {
+    let Some(work) = Work::new() else { return };
+    let unpack = match env::var_os("ALLOGRAFT_APK") {
+        Some(apk) => {
+            // apk runs outside, as that root has none.
+            let options = "--root \"$root\" --initdb --arch x86_64 --no-network --no-cache";
+            let script = format!(
+                "#!/bin/sh -e\nroot=$PWD/$1\ncd \"$2\"\napk() {{ '{}' {options} \"$@\"; }}\n{}",
+                Path::new(&apk).display(),
+                page::commands("Alpine")
+            );
+            work.script("install", &script)
+        }
+        None => {
+            eprintln!("without `$ALLOGRAFT_APK`: the package is unpacked as apk does");
+            check_data_hash(&fs::read(work.file(".x86_64.apk")).expect("a package"));
+            let script = "#!/bin/sh -e\ntar --warning no-unknown-keyword --exclude .PKGINFO -C \"$1\" -xzf";
+            work.script("install", &format!("{script} \"$2\"/allograft-*.x86_64.apk\n"))
+        }
+    };
+    work.run(&BUSYBOX, Some(&unpack), &[IN_PLACE, USE].concat());
+}
+
+/// Compares the `datahash` in the first stream with the bytes after that stream.
+fn check_data_hash(package: &[u8]) {
+    let (mut rest, mut control) = (package, String::new());
+    GzDecoder::new(&mut rest).read_to_string(&mut control).expect("a stream of text");
+    let (_, hash) = control.split_once("\ndatahash = ").expect("a hash");
+    assert!(hash.starts_with(&format!("{}\n", HEXLOWER.encode(&Sha256::digest(rest)))), "{control}");
+}
+
+#[test]
+#[ignore = "installs into a Debian of the slow tier"]
+fn pip_installs_the_wheel() {
+    let Some(work) = Work::new() else { return };
+    let remove = "tools/bin/pip uninstall --yes allograft\n! ls tools/bin/*allograft\n";
+    let script = [&page::commands("Python"), "cargo-allograft --help >help\n", USE, remove].concat();
+    work.run(&PYTHON, None, &script);
+}
+
+#[test]
+#[ignore = "installs into a Debian of the slow tier"]
+fn uvx_runs_the_wheel() {
+    let Some(work) = Work::new() else { return };
+    for name in ["uv", "uvx"] {
+        let listed = fixtures::corpus::listed();
+        let released = listed.iter().find(|released| released.name == name).expect("a released program");
+        fs::copy(fixtures::corpus::place(released), work.0.path().join(name)).expect("`cargo xtask corpus` has run");
+    }
+    let path = "PATH=/work:$PATH\n";
+    let function = "allograft() { uvx --quiet --offline --from ./allograft-*_x86_64.whl allograft \"$@\"; }\n";
+    work.run(&PYTHON, None, &[path, &page::commands("uv"), function, USE].concat());
+}
+
+#[test]
+#[ignore = "installs into a Debian of the slow tier"]
+fn npm_installs_the_packages() {
+    let Some(work) = Work::new() else { return };
+    let function = "allograft() { npx --offline allograft \"$@\"; }\nnpx --offline cargo-allograft --help >help\n";
+    work.run(&NODE, None, &[&page::commands("npm"), function, USE].concat());
+}

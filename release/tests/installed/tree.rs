@@ -1,0 +1,161 @@
+//! Root folders that packages are installed into: Debian's essential packages and a few more, unpacked without root.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use xtask::debian::Apt;
+use xtask::packages::{self, Package};
+use xtask::setup;
+
+/// A root folder. What is installed into it is gone after each command.
+pub(crate) struct Tree {
+    name: &'static str,
+    /// The packages of Debian in it, with all their dependencies.
+    packages: &'static [&'static str],
+    /// What is done once to the unpacked packages.
+    finish: fn(&Path) -> Result<()>,
+}
+
+/// A system with dpkg and without languages.
+pub(crate) const DEBIAN: Tree = Tree { name: "debian", packages: &["?essential"], finish: dpkg_database };
+
+/// A single program, which has a shell and small tools. There is no C library.
+pub(crate) const BUSYBOX: Tree = Tree { name: "busybox", packages: &["busybox-static"], finish: only_busybox };
+
+/// A system with Python and pip.
+pub(crate) const PYTHON: Tree =
+    Tree { name: "python", packages: &["?essential", "python3", "python3-venv"], finish: certificates };
+
+/// A system with node and npm.
+pub(crate) const NODE: Tree = Tree { name: "node", packages: &["?essential", "nodejs"], finish: npm };
+
+/// A system with Debian's checker of packages.
+pub(crate) const LINTIAN: Tree = Tree { name: "lintian", packages: &["?essential", "lintian"], finish: vendor };
+
+/// npm, and the SHA-256 of its package. Debian's own is made of hundreds of packages.
+const NPM: (&str, &str) = ("npm@10.9.9", "c80bd097147cce32e31010b791bab8c71a26a5e10668210ec9d2e7f4c7cea2a1");
+
+/// Runs a command in a root folder, with a work folder at `/work` and without a network. What it writes elsewhere goes
+/// to memory.
+const ENTER: &str = r#"
+root=$1 work=$2 scratch=$3
+shift 3
+mount -t tmpfs scratch "$scratch" && cd "$scratch" && mkdir upper lower state root || exit 125
+mount --rbind "$root" lower || exit 125
+mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=state,userxattr root || exit 125
+mkdir -p root/proc root/dev root/tmp root/work
+mount --rbind /proc root/proc || exit 125
+for device in null zero full random urandom; do
+	: >root/dev/$device
+	mount --bind /dev/$device root/dev/$device || exit 125
+done
+mount --bind "$work" root/work || exit 125
+[ -z "$BEFORE" ] || "$BEFORE" root "$work" || exit 126
+exec chroot root /usr/bin/env -i HOME=/tmp LC_ALL=C.UTF-8 PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+"#;
+
+impl Tree {
+    /// Runs a script in a fresh copy of the tree, with `work` as `/work`. `before`: a program that is run before it,
+    /// outside, with the tree's root and the work folder. Returns what the script prints.
+    ///
+    /// # Errors
+    /// When the tree cannot be made, or the script fails.
+    pub(crate) fn run(&self, work: &Path, before: Option<&Path>, script: &str) -> Result<String> {
+        let scratch = tempfile::tempdir()?;
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "--net", "sh", "-c", ENTER, "enter"]);
+        command.args([&self.root()?, work, scratch.path()]).env("BEFORE", before.unwrap_or(Path::new("")));
+        command.args(["sh", "-ec", &format!("cd /work\n{script}")]);
+        let output = command.stdin(Stdio::null()).output()?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "{}\n{script}\n{printed}\n{said}", output.status);
+        Ok(printed)
+    }
+
+    /// Returns the folder, which the first call makes: 12 to 80 MB of downloads.
+    fn root(&self) -> Result<PathBuf> {
+        let home = fixtures::tools().join("release-trees");
+        let folder = home.join(self.name);
+        fs::create_dir_all(&home)?;
+        let _lock = setup::lock(&home.join(".lock"))?;
+        if !folder.is_dir() {
+            let what = format!("a Debian in a folder, to install packages into ({})", self.name);
+            setup::announce(&what, || setup::place(&folder, |folder| self.fill(folder)))?;
+        }
+        Ok(folder)
+    }
+
+    fn fill(&self, folder: &Path) -> Result<()> {
+        let scratch = setup::Scratch::beside(&folder.with_file_name("apt"), self.name)?;
+        let apt = Apt::of_release(&scratch.0, fixtures::toolchains::RELEASE)?;
+        let update = apt.update();
+        apt.unpack_whole(self.packages, folder).or_else(|error| update.and(Err(error)))?;
+        // The scripts of packages have not run. What some of them would do is done here and in `finish`.
+        fs::create_dir_all(folder.join("usr/local/bin"))?;
+        (self.finish)(folder)
+    }
+}
+
+/// Makes the database in which no package is installed.
+fn dpkg_database(root: &Path) -> Result<()> {
+    let database = root.join("var/lib/dpkg");
+    for name in ["info", "updates", "triggers"] {
+        fs::create_dir_all(database.join(name))?;
+    }
+    Ok(fs::write(database.join("status"), "")?)
+}
+
+/// Leaves nothing but busybox, under the names of its commands.
+fn only_busybox(root: &Path) -> Result<()> {
+    let program = fs::read(root.join("usr/bin/busybox"))?;
+    for entry in fs::read_dir(root)?.flatten() {
+        let path = entry.path();
+        if entry.file_type()?.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+    }
+    let bin = root.join("usr/bin");
+    fs::create_dir_all(&bin)?;
+    symlink("usr/bin", root.join("bin"))?;
+    fs::write(bin.join("busybox"), program)?;
+    fs::set_permissions(bin.join("busybox"), fs::Permissions::from_mode(0o755))?;
+    let names = Command::new(bin.join("busybox")).arg("--list").output().context("busybox does not start")?;
+    for name in String::from_utf8(names.stdout)?.lines().filter(|name| *name != "busybox") {
+        symlink("busybox", bin.join(name))?;
+    }
+    Ok(())
+}
+
+/// Joins the certificates into the one file without which pip does not start.
+fn certificates(root: &Path) -> Result<()> {
+    let mut bundle = Vec::new();
+    for entry in fs::read_dir(root.join("usr/share/ca-certificates/mozilla"))?.flatten() {
+        bundle.extend(fs::read(entry.path())?);
+    }
+    let folder = root.join("etc/ssl/certs");
+    fs::create_dir_all(&folder)?;
+    Ok(fs::write(folder.join("ca-certificates.crt"), bundle)?)
+}
+
+/// Puts npm beside Debian's node.
+fn npm(root: &Path) -> Result<()> {
+    let modules = root.join("usr/lib/node_modules");
+    fs::create_dir_all(&modules)?;
+    packages::unpack(Package::Npm(NPM.0), NPM.1, &modules.join("unpacked"))?;
+    fs::rename(modules.join("unpacked/package"), modules.join("npm"))?;
+    fs::remove_dir(modules.join("unpacked"))?;
+    for name in ["npm", "npx"] {
+        let script = format!("#!/bin/sh\nexec node /usr/lib/node_modules/npm/bin/{name}-cli.js \"$@\"\n");
+        let program = root.join("usr/bin").join(name);
+        fs::write(&program, script)?;
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// Names the distribution whose rules lintian checks.
+fn vendor(root: &Path) -> Result<()> {
+    Ok(symlink("debian", root.join("etc/dpkg/origins/default"))?)
+}
