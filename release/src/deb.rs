@@ -101,7 +101,7 @@ fn copyright(payload: &Payload) -> Result<String> {
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
          Upstream-Name: allograft\n\
          Comment: The programs contain allocators that others wrote. Their licences are in\n \
-         /usr/share/doc/allograft/LICENSES-OF-DONORS.txt.gz.\n\n\
+         /usr/share/doc/allograft/LICENSES-THIRD-PARTY.txt.gz.\n\n\
          Files: *\nCopyright: {year} the authors of allograft\nLicense: Expat or Apache-2.0\n\n\
          License: Expat\n{mit}\n\
          License: Apache-2.0\n On Debian systems, the text of this licence is in\n \

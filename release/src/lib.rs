@@ -1,30 +1,41 @@
-//! Packs the executables of a release for the package managers that users have. Two runs give the same bytes, whatever
-//! the machine and the folder: entries are sorted and belong to root, their times are the release's.
+//! Makes a release: static executables with a donor in them, packages for the package managers that users have, the
+//! crates, and the bill of materials. Two runs give the same bytes, whatever the machine and the folder: entries are
+//! sorted and belong to root, their times are the release's.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | `apk` | a package for Alpine |
 //! | `archive` | the archive that `cargo binstall` takes |
 //! | `checksums` | `SHA256SUMS` |
+//! | `components` | what is in the executables: donors and libraries, each with its source |
+//! | `crates` | the crates of the program, packed as crates.io takes them |
 //! | `deb` | a package for Debian |
+//! | `executables` | builds the executables, and grafts them |
 //! | `gzip` | compressed streams without a time |
 //! | `npm` | packages for npm |
 //! | `payload` | what the packages hold |
+//! | `sbom` | the bill of materials, in CycloneDX |
 //! | `system` | where a system's package puts its files |
 //! | `tarball` | tar archives with fixed owners and times |
+//! | `third_party` | the licences of others |
 //! | `wheel` | a package for Python |
 
 mod apk;
 mod archive;
 pub mod checksums;
+mod components;
+mod crates;
 mod deb;
+mod executables;
 mod gzip;
 mod npm;
 mod payload;
 #[cfg(test)]
 mod sample;
+mod sbom;
 mod system;
 mod tarball;
+mod third_party;
 mod wheel;
 
 use std::fs;
@@ -33,7 +44,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+pub use components::{Component, Kind, Package, components};
+pub use crates::pack as crates;
+pub use executables::{ARCHES, Builder};
 pub use payload::{File, Inputs, Payload};
+pub use sbom::cyclonedx;
+pub use third_party::licenses;
 
 /// What allograft is, in one line.
 const SUMMARY: &str = "Transplants a modern allocator into static musl toolchains";
@@ -124,7 +140,7 @@ mod tests {
             programs: &at("programs"),
             native: &at("native"),
             checkout: Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")),
-            donor_licenses: "all of them\n",
+            licenses: "all of them\n",
         });
         let payload = payload.unwrap();
         assert_eq!(payload.bash.bytes, b"completions bash\n", "the environment decides nothing");

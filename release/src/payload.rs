@@ -75,12 +75,12 @@ pub struct Inputs<'a> {
     pub native: &'a Path,
     /// The checkout: licences, README.md and CHANGELOG.md.
     pub checkout: &'a Path,
-    /// The licences of the donors, as one text.
-    pub donor_licenses: &'a str,
+    /// The licences of the donors and of the libraries, as one text: see [`crate::licenses`].
+    pub licenses: &'a str,
 }
 
 /// The programs in each package.
-const PROGRAMS: [&str; 2] = ["allograft", "cargo-allograft"];
+pub(crate) const PROGRAMS: [&str; 2] = ["allograft", "cargo-allograft"];
 
 impl Payload {
     /// Reads a payload.
@@ -89,7 +89,7 @@ impl Payload {
     /// When a file is missing, a program is not static or not for that architecture, or the programs of this machine
     /// cannot be run.
     pub fn read(inputs: Inputs<'_>) -> Result<Payload> {
-        let Inputs { version, arch, time, programs, native, checkout, donor_licenses } = inputs;
+        let Inputs { version, arch, time, programs, native, checkout, licenses } = inputs;
         // Only such a version is written alike in every package format.
         let plain = version.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
         ensure!(plain, "the version `{version}` has other parts than numbers");
@@ -110,7 +110,7 @@ impl Payload {
             licenses: vec![
                 text("LICENSE-APACHE")?,
                 text("LICENSE-MIT")?,
-                File::new("LICENSES-OF-DONORS.txt", donor_licenses),
+                File::new("LICENSES-THIRD-PARTY.txt", licenses),
             ],
             readme: text("README.md")?,
             changelog: text("CHANGELOG.md")?,

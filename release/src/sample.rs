@@ -60,7 +60,9 @@ pub(crate) fn payload() -> Payload {
         bash: File::new("allograft", "complete -W graft allograft\n"),
         zsh: File::new("_allograft", "#compdef allograft\n"),
         fish: File::new("allograft.fish", "complete -c allograft\n"),
-        licenses: ["LICENSE-APACHE", "LICENSE-MIT", "LICENSES-OF-DONORS.txt"].map(|name| File::new(name, name)).into(),
+        licenses: ["LICENSE-APACHE", "LICENSE-MIT", "LICENSES-THIRD-PARTY.txt"]
+            .map(|name| File::new(name, name))
+            .into(),
         readme: File::new("README.md", "# allograft\n"),
         changelog: File::new("CHANGELOG.md", "# Changelog\n"),
     }

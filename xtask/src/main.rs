@@ -75,6 +75,12 @@ const TASKS: &[Task] = &[
         run: proof,
     },
     Task {
+        name: "release",
+        arguments: "",
+        help: "make the release files: static executables, packages, crates, SBOM (downloads 250 MB; minutes)",
+        run: release,
+    },
+    Task {
         name: "toolchains",
         arguments: "",
         help: "unpack Debian's Swift, Go, OCaml, Nim and C++, and several zigs, into a folder (5.5 GB; no \
@@ -105,6 +111,11 @@ fn main() -> ExitCode {
 /// Starts `lab`, which contains the experiments.
 fn bench(arguments: &[String]) -> anyhow::Result<()> {
     command::run(command::cargo(&["run", "--quiet", "--locked", "--package", "lab", "--"]).args(arguments))
+}
+
+/// Starts `release`, which makes the release files.
+fn release(arguments: &[String]) -> anyhow::Result<()> {
+    command::run(command::cargo(&["run", "--quiet", "--locked", "--package", "release", "--"]).args(arguments))
 }
 
 fn proof(arguments: &[String]) -> anyhow::Result<()> {

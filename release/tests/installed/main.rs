@@ -99,7 +99,7 @@ fn find() -> Result<PathBuf, String> {
             programs: &programs,
             native: &programs,
             checkout: &checkout,
-            donor_licenses: "The licences of the donors.\n",
+            licenses: "The licences of the donors.\n",
         };
         let payload = Payload::read(inputs).unwrap_or_else(|error| panic!("{error:#}"));
         release::packages(&[payload], &out).expect("packages");

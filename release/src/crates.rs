@@ -1,0 +1,114 @@
+//! The crates of the program, packed as crates.io takes them. Those that embed what zig compiles bring it prebuilt, so
+//! that `cargo install` needs no zig.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::payload::{File, printed};
+
+/// The crates that embed files, by their folder in the checkout.
+const EMBEDDING: [(&str, &str); 2] = [("allograft-donors", "crates/donors"), ("allograft-conformance", "conformance")];
+
+/// The folder in which such a crate brings its files: `zigcc::PREBUILT`.
+const PREBUILT: &str = "prebuilt";
+
+const LICENSES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+
+/// Packs the program and its crates from the files of `checkout`, by way of a copy in the folder `scratch`. `cargo` is
+/// cargo's command, with the environment that it needs.
+///
+/// # Errors
+/// When cargo fails to build or to pack them, and those of the file system.
+pub fn pack(checkout: &Path, scratch: &Path, cargo: &dyn Fn() -> Command) -> Result<Vec<File>> {
+    if scratch.exists() {
+        fs::remove_dir_all(scratch).with_context(|| format!("cannot remove `{}`", scratch.display()))?;
+    }
+    copy_sources(checkout, scratch)?;
+    let members = members(scratch, cargo)?;
+    for (_, folder) in &members {
+        for license in LICENSES {
+            copy(&checkout.join(license), &folder.join(license))?;
+        }
+    }
+    for (name, folder) in EMBEDDING {
+        let embedded = embedded(checkout, name, cargo)?;
+        copy_folder(&embedded, &scratch.join(folder).join(PREBUILT))?;
+    }
+    let mut package = cargo();
+    package.args(["package", "--locked", "--offline", "--quiet", "--no-verify", "--allow-dirty"]);
+    for (name, _) in &members {
+        package.args(["--package", name]);
+    }
+    let target = scratch.join("target");
+    printed(package.arg("--target-dir").arg(&target).current_dir(scratch))?;
+    let mut crates = Vec::new();
+    for (name, _) in &members {
+        let file = format!("{name}-{}.crate", env!("CARGO_PKG_VERSION"));
+        let path = target.join("package").join(&file);
+        let bytes = fs::read(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        crates.push(File::new(file, bytes));
+    }
+    Ok(crates)
+}
+
+/// Copies every file that git knows.
+fn copy_sources(checkout: &Path, to: &Path) -> Result<()> {
+    let files = printed(Command::new("git").arg("-C").arg(checkout).args(["ls-files", "-z"]))?;
+    for file in files.split_terminator('\0') {
+        copy(&checkout.join(file), &to.join(file))?;
+    }
+    Ok(())
+}
+
+/// Returns the members of the workspace that may be published, with their folders.
+fn members(workspace: &Path, cargo: &dyn Fn() -> Command) -> Result<Vec<(String, PathBuf)>> {
+    let metadata = ["metadata", "--no-deps", "--format-version", "1", "--locked", "--offline"];
+    let said: Value = serde_json::from_str(&printed(cargo().args(metadata).current_dir(workspace))?)?;
+    let mut members = Vec::new();
+    for package in said["packages"].as_array().context("cargo lists no packages")? {
+        // `publish = false` is an empty list of registries.
+        if package["publish"].is_null() {
+            let name = package["name"].as_str().context("a package without a name")?;
+            let manifest = package["manifest_path"].as_str().context("a package without a manifest")?;
+            let folder = Path::new(manifest).parent().context("a manifest is in a folder")?;
+            members.push((name.to_owned(), folder.to_owned()));
+        }
+    }
+    ensure!(members.iter().any(|(name, _)| name == "allograft"), "the program is not among the crates to publish");
+    members.sort();
+    Ok(members)
+}
+
+/// Builds a crate, and returns the folder with the files that it embeds.
+fn embedded(checkout: &Path, name: &str, cargo: &dyn Fn() -> Command) -> Result<PathBuf> {
+    let mut check = cargo();
+    check.args(["check", "--locked", "--quiet", "--message-format", "json", "--package", name]).current_dir(checkout);
+    let messages = printed(&mut check)?;
+    let mut folders = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_it = message["reason"] == "build-script-executed"
+            // `path+file:///CHECKOUT/crates/donors#allograft-donors@0.1.0`
+            && message["package_id"].as_str()?.rsplit_once('#')?.1.starts_with(&format!("{name}@"));
+        if is_it { Some(Path::new(message["out_dir"].as_str()?).join("embedded")) } else { None }
+    });
+    folders.next_back().with_context(|| format!("`{name}` has no build script"))
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read `{}`", from.display()))? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let folder = to.parent().context("a file is in a folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    fs::copy(from, to).with_context(|| format!("cannot copy `{}` to `{}`", from.display(), to.display()))?;
+    Ok(())
+}
