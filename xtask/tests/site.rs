@@ -1,0 +1,44 @@
+//! The site, made by mdBook: slow, as the first run builds mdBook.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xtask::workspace::build;
+
+/// Adds the files with this ending below `folder` to `found`.
+fn add_files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            add_files(&path, ending, found);
+        } else if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+#[ignore = "builds mdBook"]
+fn the_site_is_whole_and_needs_no_other_site() {
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask")).arg("site").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("WARN") && !said.contains("ERROR"), "{said}");
+    let site = build().join("site");
+    let mut pages = Vec::new();
+    add_files(&site, ".html", &mut pages);
+    assert!(pages.len() > 40, "{} pages", pages.len());
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for part in
+            text.split('<').filter(|part| ["script", "link", "img", "source"].iter().any(|it| part.starts_with(it)))
+        {
+            assert!(!part.contains("=\"http") && !part.contains("=\"//"), "{}: <{part}", page.display());
+        }
+    }
+    for (folder, start) in [("", "searchindex"), ("docs/images", "before-after-dark")] {
+        let names = fs::read_dir(site.join(folder)).unwrap();
+        let found = names.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(start));
+        assert!(found, "no `{start}` in `{folder}`");
+    }
+}
