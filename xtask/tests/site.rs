@@ -30,10 +30,18 @@ fn the_site_is_whole_and_needs_no_other_site() {
     assert!(pages.len() > 40, "{} pages", pages.len());
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
-        for part in
-            text.split('<').filter(|part| ["script", "link", "img", "source"].iter().any(|it| part.starts_with(it)))
-        {
-            assert!(!part.contains("=\"http") && !part.contains("=\"//"), "{}: <{part}", page.display());
+        for tag in text.split('<') {
+            let tag = tag.split('>').next().unwrap_or_default();
+            let loads = ["script", "link", "img", "source"].iter().any(|name| tag.starts_with(name));
+            let values = ["href=\"", "src=\"", "srcset=\""].map(|name| tag.split(name).nth(1));
+            for target in values.into_iter().flatten().filter_map(|value| value.split('"').next()) {
+                let is_elsewhere = target.contains("://") || target.starts_with("//");
+                assert!(!(loads && is_elsewhere), "{}: <{tag}>", page.display());
+                let file = target.split('#').next().unwrap_or_default();
+                let base = if page.ends_with("404.html") { &site } else { page.parent().unwrap() };
+                let is_there = is_elsewhere || base.join(file.trim_start_matches('/')).exists();
+                assert!(is_there, "{}: `{target}` is not there", page.display());
+            }
         }
     }
     for (folder, start) in [("", "searchindex"), ("docs/images", "before-after-dark")] {
