@@ -2,6 +2,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `chart` | the README's chart |
 //! | `counting` | the cost of statistics while they are off |
 //! | `finished` | grafts of linked executables beside programs linked with the donor |
 //! | `graft` | time and memory of grafting itself |
@@ -16,6 +17,7 @@
 //! | `strings` | our string functions beside musl's and glibc's |
 //! | `suite` | the suite by `allograft bench`, and its tables in the docs |
 
+mod chart;
 mod counting;
 mod finished;
 mod graft;
@@ -54,7 +56,7 @@ enum Experiment {
     Strings(Handed),
     /// The suite, by `allograft bench`
     Suite(Handed),
-    /// Put the tables of the suite's kept figures into the docs
+    /// Put the tables of the suite's kept figures into the docs, and make the README's chart
     Tables,
     /// Rust programs: stock musl, a graft by hand, `cargo allograft`, glibc
     Rust(rust_programs::Wish),
@@ -82,7 +84,7 @@ fn main() -> ExitCode {
         Some(Experiment::Profiles) => profiles::bench(),
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
         Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),
-        Some(Experiment::Tables) => suite::tables(),
+        Some(Experiment::Tables) => suite::tables().and_then(|()| chart::write()),
         Some(Experiment::Rust(wish)) => rust_programs::bench(&wish),
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
         Some(Experiment::Released(wish)) => released::bench(&wish),

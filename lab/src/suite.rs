@@ -16,14 +16,14 @@ use xtask::{command, setup, workspace};
 
 /// The file of the figures that the docs show.
 const KEPT: &str = "docs/figures/suite.json";
-/// The pages with their tables.
-const PAGES: [Table; 2] = [of_page("README.md"), of_page("docs/bench.md")];
+/// The place of their tables.
+const TABLE: Table = Table {
+    page: "docs/bench.md",
+    begin: "<!-- suite: made by `cargo xtask bench tables` -->",
+    end: "<!-- /suite -->",
+};
 /// The default arms: every donor, glibc, and an allocator that never frees as the lower limit.
 const ARMS: &str = "all,glibc,bump";
-
-const fn of_page(page: &'static str) -> Table {
-    Table { page, begin: "<!-- suite: made by `cargo xtask bench tables` -->", end: "<!-- /suite -->" }
-}
 
 /// Passes all arguments to an optimised `allograft bench`, with the host filled in.
 ///
@@ -90,11 +90,19 @@ pub(crate) fn tables() -> Result<()> {
     let Some(tables) = kept()? else {
         bail!("there is no `{KEPT}`: `cargo xtask bench suite --save {KEPT}` on a quiet machine makes it");
     };
-    PAGES.iter().try_for_each(|page| page.write(&tables))
+    TABLE.write(&tables)
 }
 
 /// Returns the tables of the saved figures, if there are any.
 fn kept() -> Result<Option<String>> {
+    Ok(results()?.as_ref().map(report::overview))
+}
+
+/// Returns the saved figures, if there are any.
+///
+/// # Errors
+/// When they cannot be read, or are not of a whole run of the suite.
+pub(crate) fn results() -> Result<Option<Results>> {
     let path = workspace::root().join(KEPT);
     if !path.is_file() {
         return Ok(None);
@@ -111,7 +119,7 @@ fn kept() -> Result<Option<String>> {
     if let Some(warning) = results.warnings.first() {
         bail!("`{KEPT}` is not of a whole run of the suite: {warning}");
     }
-    Ok(Some(report::overview(&results)))
+    Ok(Some(results))
 }
 
 #[cfg(test)]
@@ -132,11 +140,9 @@ mod tests {
     #[test]
     fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
         let tables = kept().unwrap().unwrap_or_default();
-        for table in PAGES {
-            let text = fs::read_to_string(workspace::root().join(table.page)).unwrap();
-            let same = table.replaced(&text, &tables).unwrap() == text;
-            assert!(same, "`{}` has other tables than `{KEPT}`: `cargo xtask bench tables`", table.page);
-        }
+        let text = fs::read_to_string(workspace::root().join(TABLE.page)).unwrap();
+        let same = TABLE.replaced(&text, &tables).unwrap() == text;
+        assert!(same, "`{}` has other tables than `{KEPT}`: `cargo xtask bench tables`", TABLE.page);
         let length = fs::metadata(workspace::root().join(KEPT)).map_or(0, |file| file.len());
         assert!(length < 1_000_000, "`{KEPT}` has {length} bytes");
     }

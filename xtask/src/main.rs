@@ -2,9 +2,11 @@
 
 mod conformance;
 mod demo;
+mod installed;
 mod policy;
 mod programs;
 mod selection;
+mod site;
 mod test;
 
 use std::process::ExitCode;
@@ -55,6 +57,12 @@ const TASKS: &[Task] = &[
         arguments: "[WHAT [..]]",
         help: "an experiment: what grafting costs (default), or WHAT; `bench help` lists them",
         run: bench,
+    },
+    Task {
+        name: "site",
+        arguments: "",
+        help: "make the docs into a site, target/site (the first time builds mdBook)",
+        run: site::build,
     },
     Task {
         name: "setup",

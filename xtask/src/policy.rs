@@ -3,7 +3,9 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use xtask::{command, setup};
+use xtask::command;
+
+use crate::installed;
 
 /// The version of cargo-deny, which checks dependencies. It is built without the code that fetches advisories.
 const CARGO_DENY: &str = "0.20.2";
@@ -14,14 +16,7 @@ const CARGO_DENY: &str = "0.20.2";
 /// # Errors
 /// When a dependency breaks a rule, or cargo-deny cannot be built.
 pub(crate) fn dependencies() -> Result<()> {
-    let folder = fixtures::tools().join("cargo-deny");
-    let program = folder.join(format!("{CARGO_DENY}/bin/cargo-deny"));
-    let _lock = setup::lock(&fixtures::tools().join(".cargo-deny.lock"))?;
-    if !program.is_file() {
-        let mut install = command::cargo(&["install", "cargo-deny", "--version", CARGO_DENY, "--locked", "--debug"]);
-        install.args(["--no-default-features", "--quiet", "--root"]).arg(folder.join(CARGO_DENY));
-        setup::announce("cargo-deny (built once, a minute or two)", || command::run(&mut install))?;
-    }
+    let program = installed::program("cargo-deny", CARGO_DENY, &["--no-default-features"])?;
     let mut check = Command::new(program);
     check.current_dir(xtask::workspace::root()).args(["--locked", "--offline", "--log-level", "warn"]);
     command::run(check.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))

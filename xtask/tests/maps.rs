@@ -87,12 +87,12 @@ fn the_architecture_page_says_what_each_crate_uses() {
 }
 
 #[test]
-fn the_readme_and_the_page_know_every_folder_of_a_crate() {
-    let readme = page("README.md");
+fn the_contributors_page_knows_every_folder_of_a_crate() {
+    let contributing = page("CONTRIBUTING.md");
     for (name, folder) in members() {
         // On the page, `tests/fixtures` is part of `tests`.
         let room = if folder.starts_with("tests/") { "tests" } else { folder.as_str() };
-        assert!(readme.contains(&format!("| `{room}` |")), "the README lacks `{room}` of `{name}`");
+        assert!(contributing.contains(&format!("| `{room}` |")), "CONTRIBUTING.md lacks `{room}` of `{name}`");
     }
 }
 

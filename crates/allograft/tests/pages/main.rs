@@ -1,5 +1,6 @@
-//! Runs the pages of `docs/toolchains` and `docs/contributing`. Every section is a test, in a folder of its own. With
-//! `$ALLOGRAFT_PAGES`, runs the pages of that folder instead.
+//! Runs README.md and every page of `docs`. Every section that runs something is a test, in a folder of its own. In
+//! `docs/toolchains` and `docs/contributing`, every section has to. With `$ALLOGRAFT_PAGES`, runs the pages of that
+//! folder instead, as strictly.
 //!
 //! Comments in the page, which readers do not see, control this program:
 //!
@@ -16,7 +17,8 @@
 //! and lines that start with `> ` continue it. A command must succeed, or end with the code in a comment `# exit code
 //! 1` at its end. The lines below it are its whole output; `...` stands for any text, and on a line of its own for any
 //! lines. A command without output lines may print anything. In the output, the folder is `/src`. The text before the
-//! first `## ` runs at the start of every section.
+//! first `## ` runs at the start of every section. Blocks in other languages are for reading, and may hold no command:
+//! so every command in a block is either run, or has a comment that says why not.
 
 mod page;
 mod shell;
@@ -36,28 +38,36 @@ fn main() -> ExitCode {
         Trial::test("harness/what_is_printed", || check(shell::self_check())),
         Trial::test("harness/what_is_read", || check(page::self_check())),
     ];
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let folders = match std::env::var_os("ALLOGRAFT_PAGES") {
-        Some(folder) => vec![PathBuf::from(folder)],
-        None => vec![docs.join("toolchains"), docs.join("contributing")],
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let paths = match std::env::var_os("ALLOGRAFT_PAGES") {
+        Some(folder) => pages(Path::new(&folder)),
+        None => [vec![root.join("README.md"), root.join("CONTRIBUTING.md")], pages(&root.join("docs"))].concat(),
     };
-    for path in folders.iter().flat_map(|folder| pages(folder)) {
+    for path in paths {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let page = Page::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        if let Some(title) = page.idle.as_ref().filter(|_| is_strict(&path)) {
+            panic!("{}: nothing is run under `{title}`", path.display());
+        }
         trials.extend(page.sections.into_iter().map(|section| trial(&name, section)));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The pages in a folder, in order of their names.
+/// Whether every section of the page has to run something.
+fn is_strict(page: &Path) -> bool {
+    let folder = page.parent().and_then(Path::file_name);
+    std::env::var_os("ALLOGRAFT_PAGES").is_some()
+        || folder.is_some_and(|name| name == "toolchains" || name == "contributing")
+}
+
+/// The pages in a folder and below it, in order of their names.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut pages: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
-        .collect();
-    pages.sort();
-    pages
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    let below = |path: PathBuf| if path.is_dir() { pages(&path) } else { vec![path] };
+    paths.into_iter().flat_map(below).filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect()
 }
 
 fn trial(page: &str, section: Section) -> Trial {

@@ -5,7 +5,10 @@ use std::path::Path;
 
 /// A page. Every section repeats its introduction.
 pub(crate) struct Page {
+    /// The sections that run something, or the introduction if only it does.
     pub(crate) sections: Vec<Section>,
+    /// The title of the first section without a step, if there is one.
+    pub(crate) idle: Option<String>,
 }
 
 /// The content under a heading of the second level.
@@ -55,7 +58,7 @@ impl Page {
                 sections.push(Section { title, ..introduction.clone() });
             } else if line == "<!-- run" {
                 section.steps.push(Step::Script(until(&mut lines, "-->")?));
-            } else if let Some(comment) = line.strip_prefix("<!-- ") {
+            } else if let Some(comment) = line.strip_prefix("<!-- ").filter(|comment| !is_mark(comment)) {
                 let Some(directive) = comment.strip_suffix(" -->") else {
                     return Err(format!("`{line}`: expected ` -->` at its end"));
                 };
@@ -65,16 +68,24 @@ impl Page {
                 let language = line.trim_start_matches('`');
                 let block = until(&mut lines, &line[..line.len() - language.len()])?;
                 section.steps.extend(step(language, block, next.take())?);
+            } else if line.trim_start().starts_with("```") || line.strip_prefix("    ").is_some_and(is_command) {
+                return Err(format!("`{line}`: a block that is indented is not run"));
             }
         }
-        if sections.is_empty() {
-            return Err("it has no heading `## `, and so no test".to_owned());
+        let runs = |section: &Section| section.steps.iter().any(|step| !matches!(step, Step::File { .. }));
+        let own = |section: &Section| section.steps.len() > introduction.steps.len() && runs(section);
+        let idle = sections.iter().find(|section| section.steps.is_empty()).map(|section| section.title.clone());
+        sections.retain(own);
+        if sections.is_empty() && runs(&introduction) {
+            sections.push(Section { title: "introduction".to_owned(), ..introduction });
         }
-        if let Some(empty) = sections.iter().find(|section| section.steps.is_empty()) {
-            return Err(format!("nothing is run under `{}`", empty.title));
-        }
-        Ok(Page { sections })
+        Ok(Page { sections, idle })
     }
+}
+
+/// Marks of the parts of a page that commands write.
+fn is_mark(comment: &str) -> bool {
+    ["made by ", "end of ", "suite: ", "/suite ", "table: "].iter().any(|mark| comment.starts_with(mark))
 }
 
 impl Section {
@@ -92,8 +103,8 @@ impl Section {
                 }
                 Ok(None)
             }
-            "file" | "skip" => Ok(Some(directive.to_owned())),
-            _ => Err(format!("`{kind}` is no directive")),
+            "file" | "skip" if !rest.trim().is_empty() => Ok(Some(directive.to_owned())),
+            _ => Err(format!("`{directive}` is no directive")),
         }
     }
 }
@@ -118,9 +129,17 @@ fn step(language: &str, block: String, directive: Option<String>) -> Result<Opti
     match language {
         "sh" => Ok(Some(Step::Script(block))),
         "console" => commands(&block).map(|commands| Some(Step::Console(commands))),
-        // Any other language is only for reading.
+        // Any other language is only for reading, so it may hold no command.
+        "" | "text" | "bash" | "shell" if block.lines().any(is_command) => {
+            Err(format!("a command in a block that is not `console`:\n{block}"))
+        }
         _ => Ok(None),
     }
+}
+
+/// Whether a line looks like a command of ours, or of any kind behind a prompt.
+fn is_command(line: &str) -> bool {
+    ["$ ", "allograft ", "cargo "].iter().any(|start| line.starts_with(start))
 }
 
 fn commands(block: &str) -> Result<Vec<Command>, String> {
@@ -175,9 +194,19 @@ pub(crate) fn self_check() -> Result<(), String> {
     if !sound {
         return Err(format!("{one:#?}\n{two:#?}"));
     }
-    for wrong in
-        ["no heading\n", "## Empty\n", "## A\n```sh\nls\n", "## A\n<!-- what: x -->\n", "## A\n```console\nx\n```\n"]
-    {
+    let one = Page::parse("# T\n<!-- made by x -->\n```sh\nls\n```\n## Prose\n")?;
+    let idle = Page::parse("# T\n## Idle\n")?.idle;
+    if one.sections.iter().map(|section| &section.title).ne(["introduction"]) || idle.as_deref() != Some("Idle") {
+        return Err("a page whose introduction alone runs something".to_owned());
+    }
+    for wrong in [
+        "## A\n```sh\nls\n",
+        "## A\n<!-- what: x -->\n",
+        "## A\n<!-- skip:  -->\n",
+        "## A\n```console\nx\n```\n",
+        "## A\n```\nallograft donors\n```\n",
+        "## A\n    allograft donors\n",
+    ] {
         if Page::parse(wrong).is_ok() {
             return Err(format!("read without complaint: {wrong}"));
         }
