@@ -25,12 +25,14 @@ fn manifest(folder: &str) -> Table {
     page(&format!("{folder}/Cargo.toml")).parse().unwrap_or_else(|error| panic!("{folder}: {error}"))
 }
 
-/// Returns the folders of the workspace's members, by package name.
+/// Returns the folders of the workspace's members, by the names that our sources have for them.
 fn members() -> BTreeMap<String, String> {
     let folders = manifest(".")["workspace"]["members"].as_array().unwrap().clone();
     let named = folders.iter().map(|folder| {
         let folder = folder.as_str().unwrap().to_owned();
-        (manifest(&folder)["package"]["name"].as_str().unwrap().to_owned(), folder)
+        let manifest = manifest(&folder);
+        let name = manifest["package"]["name"].as_str().unwrap();
+        (name.strip_prefix("allograft-").unwrap_or(name).to_owned(), folder)
     });
     named.collect()
 }

@@ -24,7 +24,7 @@ pub(crate) struct Recipe {
     pub(crate) version: String,
     /// SPDX expression of the donor's own licence.
     pub(crate) license: String,
-    /// The files with the licence's text, below upstream's source; where upstream's package has none, beside the recipe.
+    /// The files with the licence's text, below upstream's source. If upstream's package has none: beside the recipe.
     pub(crate) license_files: Vec<PathBuf>,
     /// One line on when to choose it.
     pub(crate) character: String,

@@ -17,8 +17,8 @@ pub const WHEEL: &str = "ziglang==0.15.2";
 /// The folder in which a packed crate brings what its build script would make with zig.
 pub const PREBUILT: &str = "prebuilt";
 
-/// Makes `embedded`, the folder with the files that a crate embeds. Returns whether it is complete: so it is in a packed
-/// crate, whose folder `home` has them. Otherwise it is empty, and the build script fills it.
+/// Makes `embedded`, the folder with the files that a crate embeds. Returns whether it is complete: it is in a packed
+/// crate, whose folder `home` brings the files. Otherwise it is empty, and the build script fills it.
 ///
 /// # Errors
 /// Those of the file system.

@@ -7,6 +7,7 @@ mod measuring;
 mod preloaded;
 mod preparation;
 mod program;
+mod pull_request;
 mod render;
 mod suite;
 mod table;
@@ -51,7 +52,7 @@ pub(crate) use template::quoted;
   allograft bench -- ./program --self-test                   a linked program, static or dynamic
   allograft bench --server '{out} --port {port}' --load 'wrk --latency -d5 http://127.0.0.1:{port}/' -- ./server
   allograft bench map larson --donors stock,mimalloc,glibc   programs of the suite
-  allograft bench --from results.json --markdown table.md
+  allograft bench --from results.json --pull-request request.md
 
 In --build, {libdir} is a folder like the host's with the arm's libc.a; {object} is the donor's object files (empty for
 stock); {out} is the path for the program. After `--` come the program's arguments, or a whole command that contains
@@ -120,6 +121,9 @@ pub(crate) struct Bench {
     /// Write Markdown tables, for a pull request
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Write the text of a pull request for the project: the lines to add, figures, risks, the way back
+    #[arg(long, value_name = "FILE")]
+    pull_request: Option<PathBuf>,
     /// Write CSV with a line for each arm and case
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -199,7 +203,7 @@ pub(crate) struct Linked<'l> {
 
 impl Bench {
     pub(crate) fn run(self: Box<Self>, output: &Output) -> Result<ExitCode, Failure> {
-        for path in [&self.html, &self.markdown, &self.csv, &self.save].into_iter().flatten() {
+        for path in [&self.html, &self.markdown, &self.pull_request, &self.csv, &self.save].into_iter().flatten() {
             render::check(path)?;
         }
         match &self.from {
@@ -256,6 +260,7 @@ impl Bench {
             (&self.save, render::json as fn(&Results) -> Result<String, Failure>),
             (&self.html, render::html),
             (&self.markdown, render::markdown),
+            (&self.pull_request, pull_request::text),
             (&self.csv, render::csv),
         ] {
             if let Some(path) = path {

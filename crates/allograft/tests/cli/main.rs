@@ -18,6 +18,7 @@ mod executables_strings;
 mod folders;
 mod foreign_executables;
 mod inspect;
+mod integrations;
 mod lab;
 mod manual;
 mod ownership;

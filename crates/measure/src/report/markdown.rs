@@ -22,12 +22,19 @@ pub fn markdown(results: &Results) -> String {
             let _ = writeln!(text, "    {command}\n");
         }
     }
+    text + &measurements(results)
+}
+
+/// Returns the tables and the method, without the recommendation.
+pub fn measurements(results: &Results) -> String {
+    let mut text = String::new();
     if results.cases.len() > 1 {
         text.push_str(&overview::tables(results));
     }
     for case in &results.cases {
         text.push_str(&table(case));
     }
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "{}", overview::method(results));
     text
 }

@@ -11,7 +11,7 @@ pub(crate) mod samples;
 pub use csv::csv;
 pub use figures::{bytes, count, quotient, ratio, seconds};
 pub use html::html;
-pub use markdown::markdown;
+pub use markdown::{markdown, measurements};
 pub use overview::overview;
 
 #[cfg(test)]
