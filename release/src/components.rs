@@ -53,10 +53,12 @@ pub struct Package {
 /// # Errors
 /// When cargo cannot tell the packages, or a donor's sources are not among them.
 pub fn components(checkout: &Path) -> Result<Vec<Component>> {
-    let metadata = metadata(checkout)?;
+    let metadata = Metadata::of(checkout, &[])?;
     let packages = packages(checkout, &metadata)?;
     let mut components = donors(checkout, &packages)?;
-    let linked = linked(&metadata)?;
+    // The same libraries are linked on all architectures. Donors' sources are dependencies on no platform.
+    let native = Metadata::of(checkout, &["--filter-platform", "x86_64-unknown-linux-musl"])?;
+    let linked = linked(&native)?;
     for package in metadata.packages.iter().filter(|package| linked.contains(package.id.as_str())) {
         // Our own crates are one with the program.
         let Some(source) = packages.get(package.id.as_str()) else { continue };
@@ -125,11 +127,13 @@ impl Listed {
     }
 }
 
-fn metadata(checkout: &Path) -> Result<Metadata> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["metadata", "--format-version", "1", "--locked", "--offline", "--manifest-path"]);
-    let text = printed(cargo.arg(checkout.join("Cargo.toml")))?;
-    serde_json::from_str(&text).context("`cargo metadata` prints something else than expected")
+impl Metadata {
+    fn of(checkout: &Path, more: &[&str]) -> Result<Metadata> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["metadata", "--format-version", "1", "--locked", "--offline", "--manifest-path"]);
+        let text = printed(cargo.arg(checkout.join("Cargo.toml")).args(more))?;
+        serde_json::from_str(&text).context("`cargo metadata` prints something else than expected")
+    }
 }
 
 /// Returns the identifiers of the packages that are linked into the program.
@@ -247,7 +251,9 @@ mod tests {
         assert_eq!(package.sha256.len(), 64);
         assert!(package.folder.join("c_src/mimalloc/LICENSE").is_file());
         assert!(find(Kind::Donor, "strings").unwrap().package.is_none());
-        for (library, linked) in [("clap", true), ("object", true), ("serde_derive", false), ("proptest", false)] {
+        let libraries =
+            [("clap", true), ("object", true), ("serde_derive", false), ("proptest", false), ("winapi", false)];
+        for (library, linked) in libraries {
             assert_eq!(find(Kind::Library, library).is_some(), linked, "{library}");
         }
         // What carries a donor's sources is no library.
