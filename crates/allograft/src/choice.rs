@@ -75,7 +75,8 @@ fn of_profile(donor: Option<&Donor>, name: &str) -> Result<Vec<(String, i64)>, F
     let Some(donor) = donor else {
         return match name {
             donors::DEFAULT_PROFILE => Ok(Vec::new()),
-            _ => Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor none` takes none"))),
+            _ => Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor none` takes none"))
+                .with_help("leave `--profile` out, or name a donor")),
         };
     };
     let Some(options) = donor.profile(name) else {

@@ -16,7 +16,7 @@ use hosts::Locking;
 use serde::Serialize;
 
 use crate::arguments::Global;
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 use crate::json;
 use page::Marks;
 pub(crate) use page::{Cell, Page, Table};
@@ -135,8 +135,9 @@ impl Output {
 
     /// Prints the one JSON document of this run, which has these fields beside its version.
     pub(crate) fn document(&self, fields: impl Serialize) -> Result<(), Failure> {
-        let text = json::document(fields)
-            .map_err(|error| Failure::usage(format!("the result cannot be written as JSON: {error}")))?;
+        let text = json::document(fields).map_err(|error| {
+            Failure::usage(format!("the result cannot be written as JSON: {error}")).with_help(REPORT)
+        })?;
         self.json(&text)
     }
 
@@ -193,9 +194,7 @@ impl Output {
         for line in failure.said.iter().filter(|_| !self.silent_err) {
             let _ = writeln!(io::stderr(), "  {}", printable(line));
         }
-        if let Some(help) = &failure.help {
-            self.message(Style::Strong, "help", help);
-        }
+        self.message(Style::Strong, "help", &failure.help);
     }
 
     /// Prints the error that ends the run, with its help and, with `--json`, as a document. Returns the exit code.

@@ -42,7 +42,8 @@ impl Rustc {
             return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let failure = Failure::usage(format!("`{shown} {}` failed", arguments.join(" ")));
+        let failure = Failure::usage(format!("`{shown} {}` failed", arguments.join(" ")))
+            .with_help("name a rustc that works: `RUSTC=/path/to/rustc`");
         Err(failure.saying(said.trim_start_matches("error: ")))
     }
 
@@ -50,7 +51,11 @@ impl Rustc {
     pub(crate) fn host(&self) -> Result<String, Failure> {
         let said = self.ask(&["-vV"])?;
         let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-        host.map(str::to_owned).ok_or_else(|| Failure::usage("rustc did not say its host").saying(&said))
+        host.map(str::to_owned).ok_or_else(|| {
+            Failure::usage("rustc did not say its host")
+                .with_help("name a rustc that works: `RUSTC=/path/to/rustc`")
+                .saying(&said)
+        })
     }
 
     /// Returns the folder of the toolchain.

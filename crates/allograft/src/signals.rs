@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 
 /// Handles SIGINT, SIGTERM and SIGHUP until it is dropped: deletes the temporary files, then ends the program as the
 /// signal would have.
@@ -20,7 +20,7 @@ pub(crate) struct Cleanup {
 
 impl Cleanup {
     pub(crate) fn on_signals() -> Result<Cleanup, Failure> {
-        let failed = |error| Failure::usage(format!("cannot wait for signals: {error}"));
+        let failed = |error| Failure::usage(format!("cannot wait for signals: {error}")).with_help(mend(&error));
         let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
         let mut signals = Signals::new(wanted).map_err(failed)?;
         let handle = signals.handle();

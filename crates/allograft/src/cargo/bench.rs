@@ -177,7 +177,9 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
         order.options.push("--release".into());
         typed_options.push("--release".into());
     }
-    let here = std::env::current_dir().map_err(|error| Failure::usage(format!("no current folder: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| {
+        Failure::usage(format!("no current folder: {error}")).with_help("change to the project's folder")
+    })?;
     let configuration = Configuration::read(&here, &order.values("--config"))?;
     let rustc = Rustc::at(configuration.program("RUSTC", "rustc").unwrap_or_else(|| "rustc".into()));
     let targets = targets(&mut order, &configuration, &rustc, output)?;
@@ -208,8 +210,12 @@ fn run(mut order: Order, bench: &Bench, output: &Output) -> Result<ExitCode, Fai
     let programs: Vec<Result<PathBuf, String>> = programs.collect();
     match programs.first() {
         Some(Ok(_)) => {}
-        Some(Err(reason)) => return Err(Failure::usage(format!("{}: {reason}", arms[0].name))),
-        None => return Err(Failure::usage("there are no arms")),
+        Some(Err(reason)) => {
+            return Err(Failure::usage(format!("{}: {reason}", arms[0].name)).with_help(
+                "compare with stock only what a plain `cargo build` for musl links: mend that build first",
+            ));
+        }
+        None => return Err(Failure::usage("there are no arms").with_help("name arms: `--donors all`")),
     }
     let mut command = "cargo allograft build".to_owned();
     for word in &typed_options {
@@ -242,7 +248,7 @@ fn link(
     let quiet = Output::new(&Global { json: false, quiet: true, verbose: false, color: clap::ColorChoice::Never });
     conclude(ExitCode::SUCCESS, order, &session.report, &quiet)?;
     if !status.success() {
-        return Err(Failure::usage("cargo did not build the program"));
+        return Err(Failure::usage("cargo did not build the program").with_help("mend what cargo says above"));
     }
     match programs.as_slice() {
         [program] => Ok(program.clone()),
@@ -270,7 +276,8 @@ fn check(arm: &Arm, host: &StockMusl, program: &Path) -> Result<(), Failure> {
                 Some(donor) => Err(Failure::usage(format!(
                     "it carries {}: something else on its link line brings that",
                     donor.name
-                ))),
+                ))
+                .with_help("take other allocators off the link line: `-C link-arg`, `#[link]`, build scripts")),
             }
         }
     }

@@ -77,7 +77,10 @@ impl Configuration {
 }
 
 fn table(path: &Path) -> Result<Table, Failure> {
-    let cannot = |problem: String| Failure::usage(format!("cannot read `{}`: {problem}", path.display()));
+    let cannot = |problem: String| {
+        Failure::usage(format!("cannot read `{}`: {problem}", path.display()))
+            .with_help("cargo reads this file, too: mend it, or its permissions")
+    };
     let text = fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
     text.parse().map_err(|error: toml::de::Error| cannot(error.to_string()))
 }

@@ -27,7 +27,7 @@ pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure>
     let report = inspector::inspect(&bytes)
         .map_err(|error| Failure::usage(format!("cannot inspect `{shown}`: {error}")).with_help(error.help()))?;
     if report.link == Some(Link::Dynamic) {
-        return Err(no(format!(
+        return Err(Failure::unexpected(format!(
             "`{shown}` is linked dynamically: its malloc is that of the libc.so on the machine it runs on"
         ))
         .with_help(
@@ -38,20 +38,16 @@ pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure>
     match &expected.malloc {
         // A program that never allocates needs no allocator.
         Some(wanted) if malloc.name != *wanted && malloc.name != name::NONE => {
-            Err(no(format!("`{shown}` carries the malloc `{}`, expected `{wanted}`", malloc.name)).with_help(
+            Err(Failure::unexpected(format!("`{shown}` carries the malloc `{}`, expected `{wanted}`", malloc.name)).with_help(
                 "something on its link line brings a malloc, or a libc, of its own: `allograft inspect` says what is known of it",
             ))
         }
         None if expected.strings && report.strings == Strings::Stock => {
-            Err(no(format!("`{shown}` carries libc's own string functions"))
+            Err(Failure::unexpected(format!("`{shown}` carries libc's own string functions"))
                 .with_help("something on its link line brings a libc of its own"))
         }
         _ => Ok(words(&report)),
     }
-}
-
-fn no(message: String) -> Failure {
-    Failure { exit_code: 1, ..Failure::usage(message) }
 }
 
 /// Returns a description such as `mimalloc 2.5.2 and strings`.

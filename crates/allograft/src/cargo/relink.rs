@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::wrapper::{cannot_run, exit_code, written};
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 
 /// The environment variable that tells this program to act as the linker.
 const VARIABLE: &str = "CARGO_ALLOGRAFT_RELINK";
@@ -43,8 +43,9 @@ impl Relink {
 
     /// Makes rustc call this program instead of `linker`.
     pub(super) fn arrange(&self, linker: &OsStr, compiler: &mut Command) -> Result<(), Failure> {
-        let cannot =
-            |error: std::io::Error| Failure::usage(format!("cannot link in `{}`: {error}", self.links.display()));
+        let cannot = |error: std::io::Error| {
+            Failure::usage(format!("cannot link in `{}`: {error}", self.links.display())).with_help(mend(&error))
+        };
         let itself = std::env::current_exe().map_err(cannot)?;
         fs::create_dir_all(&self.links).map_err(cannot)?;
         let name = Path::new(linker).file_name().unwrap_or(linker);

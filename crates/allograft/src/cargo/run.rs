@@ -48,7 +48,9 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
         let status = cargo(&order).status().map_err(no_cargo)?;
         return Ok(exit_code(status));
     }
-    let here = std::env::current_dir().map_err(|error| Failure::usage(format!("no current folder: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| {
+        Failure::usage(format!("no current folder: {error}")).with_help("change to the project's folder")
+    })?;
     let configuration = Configuration::read(&here, &order.values("--config"))?;
     let rustc = Rustc::at(configuration.program("RUSTC", "rustc").unwrap_or_else(|| "rustc".into()));
     let targets = targets(&mut order, &configuration, &rustc, output)?;
@@ -129,7 +131,7 @@ pub(super) fn cargo(order: &Order) -> Command {
 }
 
 fn no_cargo(error: std::io::Error) -> Failure {
-    Failure::usage(format!("cannot run cargo: {error}"))
+    Failure::usage(format!("cannot run cargo: {error}")).with_help("install cargo, or set CARGO to it")
 }
 
 /// Returns the targets that cargo builds for: each as rustc gets it (empty without `--target`), and its triple.
@@ -225,11 +227,16 @@ fn target_folder(order: &Order) -> Result<PathBuf, Failure> {
     let output = command.stdin(Stdio::null()).output().map_err(no_cargo)?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(Failure::usage("`cargo metadata` failed").saying(said.trim_start_matches("error: ")));
+        return Err(Failure::usage("`cargo metadata` failed")
+            .with_help("run it in a Cargo project, and mend what cargo says")
+            .saying(said.trim_start_matches("error: ")));
     }
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let folder = metadata["target_directory"].as_str().map(PathBuf::from);
-    folder.ok_or_else(|| Failure::usage("`cargo metadata` did not say where the target folder is"))
+    folder.ok_or_else(|| {
+        Failure::usage("`cargo metadata` did not say where the target folder is")
+            .with_help("name it: `--target-dir FOLDER`")
+    })
 }
 
 /// Returns a link to this program, by whose name it knows that it has to act as rustdoc.

@@ -16,7 +16,7 @@ use super::configuration::Configuration;
 use super::program::{self, Expected};
 use super::relink::Relink;
 use crate::arguments::Global;
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 use crate::output::Output;
 use crate::rust::Rustc;
 
@@ -40,8 +40,10 @@ pub(super) struct Session {
 
 /// Returns the settings as the value of an environment variable.
 pub(super) fn written(settings: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(settings)
-        .map_err(|error| Failure::usage(format!("a path here cannot be written down: {error}")))
+    serde_json::to_string(settings).map_err(|error| {
+        Failure::usage(format!("a path here cannot be written down: {error}"))
+            .with_help("paths of the project have to be UTF-8")
+    })
 }
 
 /// A line of the report.
@@ -77,8 +79,10 @@ impl Session {
         configuration: &Configuration,
         rustc: &Rustc,
     ) -> Result<PathBuf, Failure> {
-        let itself =
-            std::env::current_exe().map_err(|error| Failure::usage(format!("cannot find this program: {error}")))?;
+        let itself = std::env::current_exe().map_err(|error| {
+            Failure::usage(format!("cannot find this program: {error}"))
+                .with_help("start it by its path; /proc has to be mounted")
+        })?;
         let next = configuration.program("RUSTC_WORKSPACE_WRAPPER", "rustc-workspace-wrapper").map(PathBuf::from);
         self.next = next.filter(|next| *next != itself);
         self.rustdoc = match configuration.program("RUSTDOC", "rustdoc") {
@@ -120,7 +124,9 @@ impl Session {
         if let Some(relink) = &self.relink {
             relink.arrange(linker, compiler)?;
         }
-        let cannot = |what: &str, error: std::io::Error| Failure::usage(format!("cannot {what}: {error}"));
+        let cannot = |what: &str, error: std::io::Error| {
+            Failure::usage(format!("cannot {what}: {error}")).with_help(mend(&error))
+        };
         let status = compiler.status().map_err(|error| cannot("run rustc", error))?;
         if !status.success() {
             return Ok(exit_code(status));
@@ -180,7 +186,8 @@ fn replaced_by(command: &mut Command) -> ExitCode {
 /// Ends a process that acts as another program, if that program does not start.
 pub(super) fn cannot_run(program: &OsStr, error: &std::io::Error) -> ExitCode {
     let quiet = Global { json: false, quiet: true, verbose: false, color: ColorChoice::Auto };
-    Output::new(&quiet).error(&Failure::usage(format!("cannot run `{}`: {error}", program.to_string_lossy())));
+    Output::new(&quiet)
+        .error(&Failure::usage(format!("cannot run `{}`: {error}", program.to_string_lossy())).with_help(mend(error)));
     ExitCode::FAILURE
 }
 

@@ -27,7 +27,7 @@ use measure::results::{Input, Origin, Results};
 use measure::session::Plan;
 
 use crate::command::verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 use crate::output::Output;
 pub(crate) use arms::{Arm, Libc};
 pub(crate) use host::StockMusl;
@@ -281,7 +281,7 @@ fn interruption() -> Result<Arc<AtomicBool>, Failure> {
         let armed = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));
         armed
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|error| Failure::usage(format!("cannot wait for Ctrl-C: {error}")))?;
+            .map_err(|error| Failure::usage(format!("cannot wait for Ctrl-C: {error}")).with_help(mend(&error)))?;
     }
     Ok(flag)
 }

@@ -26,9 +26,10 @@ impl Donors {
     pub(crate) fn run(&self, output: &Output) -> Result<ExitCode, Failure> {
         let mut listed = Vec::new();
         for donor in donors::all().iter().chain([donors::strings()]) {
-            let options = donor
-                .options()
-                .map_err(|error| Failure::usage(format!("donor `{}` in this build is damaged: {error}", donor.name)))?;
+            let options = donor.options().map_err(|error| {
+                Failure::usage(format!("donor `{}` in this build is damaged: {error}", donor.name))
+                    .with_help("get allograft anew, and compare its checksum; then please report this")
+            })?;
             listed.push((donor, options));
         }
         if output.json {

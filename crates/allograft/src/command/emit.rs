@@ -15,7 +15,7 @@ use surgery::archive::{Archive, Insert};
 
 use crate::choice::Choice;
 use crate::command::graft::{named, shell_quoted};
-use crate::failure::{Failure, told};
+use crate::failure::{Failure, REPORT, told};
 use crate::json::{self, Snippet};
 use crate::output::{Output, Page, Style};
 use crate::signals::Cleanup;
@@ -146,9 +146,8 @@ impl Emit {
             }
         };
         let object = match (&malloc, &strings) {
-            (Some((malloc, _)), Some((strings, _))) => {
-                merge(malloc, strings).map_err(|error| Failure::usage(format!("cannot make one object: {error}")))?
-            }
+            (Some((malloc, _)), Some((strings, _))) => merge(malloc, strings)
+                .map_err(|error| Failure::usage(format!("cannot make one object: {error}")).with_help(REPORT))?,
             (Some((one, _)), None) | (None, Some((one, _))) => one.clone(),
             (None, None) => {
                 return Err(match left_out {
@@ -226,15 +225,17 @@ fn verified(made: &Made) -> Result<Verified, Failure> {
         })
     };
     let (malloc, strings) = (text(&made.malloc), text(&made.strings));
-    Verified::donors(made.bytes.clone(), [malloc.as_deref(), strings.as_deref()])
-        .map_err(|unsound| Failure::refused(format!("what was made does not pass its verification: {unsound}")))
+    Verified::donors(made.bytes.clone(), [malloc.as_deref(), strings.as_deref()]).map_err(|unsound| {
+        Failure::refused(format!("what was made does not pass its verification: {unsound}")).with_help(REPORT)
+    })
 }
 
 /// Returns a static library with the object as its only member. A program that needs any of its symbols gets all of it.
 fn archive(object: &[u8]) -> Result<Vec<u8>, Failure> {
     // An archive with only an empty index: its header, then the number of its entries.
     const EMPTY: &[u8] = b"!<arch>\n/               0           0     0     0       4         `\n\0\0\0\0";
-    let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("cannot make an archive: {error}"));
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("cannot make an archive: {error}")).with_help(REPORT);
     let symbols = symbols(object).map_err(|error| failed(&error))?;
     let defined = symbols.iter().filter(|symbol| symbol.defined && symbol.binding != Binding::Local);
     let names = defined.map(|symbol| symbol.name).collect();

@@ -83,10 +83,13 @@ impl Inspect {
             let name = &report.malloc.name;
             if let Some(expected) = self.expect.as_ref().filter(|expected| *expected != name) {
                 as_expected = false;
-                output.error(&Failure::usage(format!(
-                    "`{}` carries the malloc `{name}`, expected `{expected}`",
-                    file.path.display()
-                )));
+                output.error(
+                    &Failure::usage(format!(
+                        "`{}` carries the malloc `{name}`, expected `{expected}`",
+                        file.path.display()
+                    ))
+                    .with_help("`allograft graft` puts it there, or `allograft bench` says whether that pays"),
+                );
             }
         }
         if output.json {
@@ -102,6 +105,7 @@ impl Inspect {
 
 fn cannot(path: &Path, problem: impl Display) -> Failure {
     Failure::usage(format!("cannot inspect `{}`: {problem}", path.display()))
+        .with_help("name ELF files, static archives, folders with these, or packed Swift SDK bundles")
 }
 
 /// Whether the file starts like a packed bundle. A file that does not is inspected as any other file.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory};
 
 use crate::arguments::Arguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 use crate::output::Output;
 
 /// Print the manual page of the program or of one command
@@ -31,7 +31,7 @@ impl Man {
         let mut text = Vec::new();
         clap_mangen::Man::new(page)
             .render(&mut text)
-            .map_err(|error| Failure::usage(format!("cannot render the manual page: {error}")))?;
+            .map_err(|error| Failure::usage(format!("cannot render the manual page: {error}")).with_help(REPORT))?;
         output.raw(&String::from_utf8_lossy(&text))?;
         Ok(ExitCode::SUCCESS)
     }

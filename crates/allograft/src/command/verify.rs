@@ -13,7 +13,7 @@ use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
 use trial::TrialOptions;
 
 use crate::command::verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 use crate::json;
 use crate::output::{Output, Page, Style};
 use crate::target::located;
@@ -68,8 +68,8 @@ impl Verified {
 impl Verify {
     pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
         // This folder is deleted when everything has been verified.
-        let scratch =
-            tempfile::tempdir().map_err(|error| Failure::usage(format!("cannot unpack anything: {error}")))?;
+        let scratch = tempfile::tempdir()
+            .map_err(|error| Failure::usage(format!("cannot unpack anything: {error}")).with_help(mend(&error)))?;
         let grafts = self.grafts(scratch.path())?;
         if self.stock.is_some() && grafts.len() > 1 {
             return Err(Failure::usage(format!(

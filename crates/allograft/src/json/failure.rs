@@ -17,14 +17,14 @@ struct Error<'f> {
     /// What failed, as on standard error. Further lines are what another program said.
     message: String,
     /// What to do about it.
-    help: Option<&'f str>,
+    help: &'f str,
     /// The exit code of the program.
     exit_code: u8,
 }
 
 impl<'f> From<&'f Failure> for Failed<'f> {
     fn from(failure: &'f Failure) -> Self {
-        let (message, help) = (failure.whole(), failure.help.as_deref());
+        let (message, help) = (failure.whole(), failure.help.as_str());
         Failed { error: Error { message, help, exit_code: failure.exit_code } }
     }
 }

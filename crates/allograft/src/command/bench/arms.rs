@@ -75,7 +75,9 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Resul
         let several = match name.as_str() {
             ALL => all(arch),
             PROFILES => profiles(arch),
-            _ if typed.contains(name) => return Err(Failure::usage(format!("arm `{name}` is there twice"))),
+            _ if typed.contains(name) => {
+                return Err(Failure::usage(format!("arm `{name}` is there twice")).with_help("name each arm once"));
+            }
             _ => {
                 typed.push(name.clone());
                 vec![name.clone()]
@@ -161,7 +163,8 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
                 ))
             })?;
             if !donor.supports(arch) {
-                return Err(Failure::usage(format!("donor `{name}` is not for {arch}")));
+                return Err(Failure::usage(format!("donor `{name}` is not for {arch}"))
+                    .with_help("`allograft donors` lists the architectures of every donor"));
             }
             let strings = kind.has_strings();
             let mut graft = ArmGraft { donor: Some(donor), profile: None, settings: Vec::new(), strings, kind };
@@ -172,7 +175,8 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
         }
     };
     match parts.next() {
-        Some(part) => Err(Failure::usage(format!("arm `{name}` takes no `:{part}`"))),
+        Some(part) => Err(Failure::usage(format!("arm `{name}` takes no `:{part}`"))
+            .with_help("profiles and options are donors': `mimalloc:small`, `mimalloc:purge_delay=0`")),
         None => Ok(Arm { name: text.to_owned(), libc }),
     }
 }
@@ -184,8 +188,10 @@ impl ArmGraft {
         } else if part == STRINGS && self.kind != HostKind::Shared {
             self.strings = true;
         } else if let Some((key, value)) = part.split_once('=') {
-            let value =
-                value.parse().map_err(|_| Failure::usage(format!("`{value}` in `{part}` is not a whole number")))?;
+            let value = value.parse().map_err(|_| {
+                Failure::usage(format!("`{value}` in `{part}` is not a whole number"))
+                    .with_help("`allograft donors` lists each option with its range")
+            })?;
             self.settings.push((key.to_owned(), value));
         } else if donor.profile(part).is_some() {
             self.profile = Some(part.to_owned());
@@ -314,7 +320,7 @@ mod tests {
         assert_eq!(names(&["mimalloc", "stock"]).unwrap(), ["stock", "mimalloc"]);
         assert_eq!(names(&["stock", "mimalloc"]).unwrap(), ["stock", "mimalloc"]);
         assert!(names(&["mimalloc", "mimalloc"]).is_err());
-        assert!(names(&["no such"]).unwrap_err().help.unwrap().contains("mimalloc"));
+        assert!(names(&["no such"]).unwrap_err().help.contains("mimalloc"));
         assert!(names(&["mimalloc:secure"]).unwrap_err().message.contains("no profile `secure`"));
         assert!(names(&["stock:small"]).is_err() && names(&["mimalloc:purge_delay=x"]).is_err());
         assert_eq!(names(&["hardened"]).unwrap()[1], "hardened");

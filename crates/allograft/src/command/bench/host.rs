@@ -64,6 +64,7 @@ impl StockMusl {
         }
         let arch = Arch::from_name(&report.arch.name()).ok_or_else(|| {
             Failure::usage(format!("`{}` is for {}, and there are no donors for that", stock.display(), report.arch))
+                .with_help("`allograft donors` lists the architectures of every donor")
         })?;
         let folder = libc.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize().map_err(Failure::io("read", folder))?;

@@ -11,7 +11,7 @@ use measure::results::{self, CaseResult, Results, SCHEMA_VERSION};
 use measure::session::{Comparison, Plan, Progress, Session, SessionError, Tools, Until};
 
 use super::{Work, arms, table};
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 use crate::output::Output;
 
 /// A case, what has been measured of it, and the disturbances of the machine meanwhile.
@@ -45,7 +45,8 @@ pub(super) fn measure(
         sessions.push(session);
     }
     if cases.is_empty() {
-        return Err(Failure::usage("interrupted before a round was complete: nothing was measured"));
+        return Err(Failure::usage("interrupted before a round was complete: nothing was measured")
+            .with_help("let it run longer, or shorten the work that is measured"));
     }
     let arms = results::arms(&work.origins, &cases, &sessions);
     let recommendation = recommendation::recommend(&arms, &cases, objective);
@@ -61,7 +62,9 @@ pub(super) fn measure(
         recommendation,
         warnings,
     };
-    results.as_kept().map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")))
+    results
+        .as_kept()
+        .map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")).with_help(REPORT))
 }
 
 struct Measurement<'b> {
@@ -129,7 +132,8 @@ impl<'b> Measurement<'b> {
             None => Ok(()),
             Some(failure) => {
                 let title = self.work.cases[number].title();
-                Err(Failure::usage(format!("{title}: {} {failure}, after it ran well before", arms::STOCK)))
+                Err(Failure::usage(format!("{title}: {} {failure}, after it ran well before", arms::STOCK))
+                    .with_help("measure work that ends the same way each time"))
             }
         }
     }
@@ -168,14 +172,16 @@ impl<'b> Measurement<'b> {
 }
 
 fn refused(title: &str, error: SessionError) -> Failure {
-    let failure = Failure::usage(format!("{title}: {error}"));
+    let problem = Failure::usage(format!("{title}: {error}"));
     match error {
         SessionError::Unsteady { .. } => {
-            failure.with_help("if its output is meant to differ from run to run: `--any-output`")
+            problem.with_help("if its output is meant to differ from run to run: `--any-output`")
         }
-        SessionError::Changing { .. } => failure.with_help(
+        SessionError::Changing { .. } => problem.with_help(
             "whatever its exit code is, each run has to repeat it: give the program work that ends the same way each time",
         ),
-        _ => failure,
+        SessionError::Run { .. } | SessionError::Fails { .. } => {
+            problem.with_help("run stock by hand with the same arguments, and mend what it says")
+        }
     }
 }

@@ -17,7 +17,7 @@ use measure::results::Origin;
 
 use super::arms::{self, Arm, ArmGraft, Libc};
 use super::template;
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 use crate::tuning;
 
 /// The loader's list of files to load first. Only the measured programs have it in their environment, never this
@@ -119,8 +119,9 @@ impl Preloaded {
         command.args(&self.command[1..]).envs(environment(library)).env("ALLOGRAFT_VERBOSE", "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let child = command.spawn();
-        let mut child =
-            child.map_err(|error| Failure::usage(format!("`{}` cannot be started: {error}", self.typed)))?;
+        let mut child = child.map_err(|error| {
+            Failure::usage(format!("`{}` cannot be started: {error}", self.typed)).with_help(mend(&error))
+        })?;
         let wanted = format!("allograft: {donor} ");
         let (tell, told) = mpsc::channel();
         if let Some(stderr) = child.stderr.take() {

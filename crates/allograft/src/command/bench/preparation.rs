@@ -16,7 +16,7 @@ use super::host::StockMusl;
 use super::preloaded::Preloaded;
 use super::program::{Line, Recipe};
 use super::{Bench, Linked, OF_A_PROGRAM, Work, interruption, render, suite, template, typed};
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 use crate::output::Output;
 
 impl Bench {
@@ -102,7 +102,8 @@ impl Bench {
         let arms = arms::read(self.donors.as_deref(), arch, HostKind::Archive)?;
         match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Bump)) {
             None => Ok(arms),
-            Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))),
+            Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))
+                .with_help("name donors: `allograft donors` lists them")),
         }
     }
 
@@ -225,7 +226,9 @@ pub(super) fn native(typed: &str, arch: Arch) -> Result<(), Failure> {
 
 pub(super) fn scratch() -> Result<TempDir, Failure> {
     let folder = tempfile::Builder::new().prefix("allograft-bench-").tempdir();
-    folder.map_err(|error| Failure::usage(format!("cannot make a folder for the programs: {error}")))
+    folder.map_err(|error| {
+        Failure::usage(format!("cannot make a folder for the programs: {error}")).with_help(mend(&error))
+    })
 }
 
 pub(super) fn input(kind: &str, commands: Vec<(String, String)>, host: String, host_sha256: String) -> Input {
@@ -246,7 +249,8 @@ pub(super) fn make_all(
     for (number, arm) in arms.iter().enumerate() {
         if interrupted.load(Ordering::Relaxed) {
             progress.finish();
-            return Err(Failure::usage("interrupted: nothing was measured"));
+            return Err(Failure::usage("interrupted: nothing was measured")
+                .with_help("start it again: nothing is kept of a run that measured nothing"));
         }
         progress.step(&format!("{} of {}: building {}", number + 1, arms.len(), arm.name));
         match make(arm, number) {
@@ -265,7 +269,8 @@ pub(super) fn make_all(
     }
     progress.finish();
     if let (true, Some(Err(_))) = (built.len() == 2, built.last()) {
-        return Err(Failure::usage("there is nothing left to compare stock with"));
+        return Err(Failure::usage("there is nothing left to compare stock with")
+            .with_help("the warnings above say why each arm was left out; name others: `--donors A,B`"));
     }
     Ok(built)
 }

@@ -11,7 +11,7 @@ use measure::case::{Invocation, Load};
 use super::arms::{Arm, ArmGraft, Libc};
 use super::host::StockMusl;
 use super::template::{filled, has, quoted};
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 use crate::tuning;
 
 /// How a program is built.
@@ -37,7 +37,8 @@ impl Recipe<'_> {
         }
         match self.build_glibc {
             Some(build) if !has(build, "out") => {
-                Err(Failure::usage("the `--build-glibc` command does not say `{out}`"))
+                Err(Failure::usage("the `--build-glibc` command does not say `{out}`")
+                    .with_help("write `{out}` where the compiler gets the path of the program"))
             }
             _ => Ok(()),
         }
@@ -55,10 +56,14 @@ impl Recipe<'_> {
                 None => {
                     return Err(Failure::usage(
                         "the arm `glibc` takes a build command of its own: `--build-glibc CMD`",
-                    ));
+                    )
+                    .with_help("add it, or leave the arm out of `--donors`"));
                 }
             },
-            Libc::Bump => return Err(Failure::usage("the arm `bump` is for the suite's programs")),
+            Libc::Bump => {
+                return Err(Failure::usage("the arm `bump` is for the suite's programs")
+                    .with_help("leave it out of `--donors`"));
+            }
             Libc::Stock => host.copy(arm, &libdir)?,
             Libc::Graft(graft) => {
                 host.copy(arm, &libdir)?;
@@ -73,7 +78,8 @@ impl Recipe<'_> {
         build(&filled(template, &places), &arm.name)?;
         let runs = fs::metadata(&out).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
         if !runs {
-            return Err(Failure::usage(format!("{}: the build command left no program at `{{out}}`", arm.name)));
+            return Err(Failure::usage(format!("{}: the build command left no program at `{{out}}`", arm.name))
+                .with_help("write `{out}` where the compiler gets the path of the program, and make it executable"));
         }
         carries(arm, host, &out)?;
         Ok(out)
@@ -104,7 +110,8 @@ const SHOWN: usize = 15;
 
 fn build(command: &str, arm: &str) -> Result<(), Failure> {
     let output = Command::new("sh").arg("-c").arg(command).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| Failure::usage(format!("`sh` does not start: {error}")))?;
+    let output =
+        output.map_err(|error| Failure::usage(format!("`sh` does not start: {error}")).with_help(mend(&error)))?;
     if output.status.success() {
         return Ok(());
     }
@@ -112,7 +119,8 @@ fn build(command: &str, arm: &str) -> Result<(), Failure> {
     let said = String::from_utf8_lossy(&said);
     let lines: Vec<&str> = said.lines().collect();
     let last = lines[lines.len().saturating_sub(SHOWN)..].iter().map(|line| (*line).to_owned()).collect();
-    let failure = Failure::usage(format!("{arm}: the build command failed ({}): `{command}`", output.status));
+    let failure = Failure::usage(format!("{arm}: the build command failed ({}): `{command}`", output.status))
+        .with_help("run it by hand, with the folder of your libc for {libdir} and a file for {out}");
     Err(Failure { said: last, ..failure })
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use measure::report;
 use measure::results::{Results, SCHEMA_VERSION};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 
 /// Reads saved results.
 ///
@@ -28,7 +28,9 @@ pub(super) fn read(path: &Path) -> Result<Results, Failure> {
 }
 
 pub(super) fn json(results: &Results) -> Result<String, Failure> {
-    results.json().map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")))
+    results
+        .json()
+        .map_err(|error| Failure::usage(format!("the results cannot be written as JSON: {error}")).with_help(REPORT))
 }
 
 pub(super) fn html(results: &Results) -> Result<String, Failure> {
@@ -50,7 +52,8 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let problem = if path.is_dir() { "it is a folder" } else { "its folder does not exist" };
-    Err(Failure::usage(format!("cannot write `{}`: {problem}", path.display())))
+    Err(Failure::usage(format!("cannot write `{}`: {problem}", path.display()))
+        .with_help("name a file in a folder that exists"))
 }
 
 /// Writes the file as a whole or not at all.

@@ -13,7 +13,7 @@ use super::arms::{self, Arm, Libc};
 use super::host::StockMusl;
 use super::preparation::{case_arms, each_or_none, input, make_all, native, scratch};
 use super::{Work, template};
-use crate::failure::Failure;
+use crate::failure::{Failure, mend};
 use crate::output::Output;
 
 /// A program of the suite and its work.
@@ -168,7 +168,9 @@ impl Compiler {
                 .with_help("name them: `--include FOLDER`")
         })?;
         let sources = folder.join("sources");
-        let failed = |error: std::io::Error| Failure::usage(format!("cannot write the suite's sources: {error}"));
+        let failed = |error: std::io::Error| {
+            Failure::usage(format!("cannot write the suite's sources: {error}")).with_help(mend(&error))
+        };
         for workload in &WORKLOADS {
             let home = sources.join(workload.name);
             fs::create_dir_all(&home).map_err(failed)?;
@@ -245,17 +247,21 @@ fn is_glibc(program: &Path) -> Result<(), Failure> {
     let report = fs::read(program).ok().and_then(|bytes| inspector::inspect(&bytes).ok());
     match report.map(|report| report.libc) {
         Some(inspector::Libc::Glibc) => Ok(()),
-        _ => Err(Failure::usage("glibc: this machine's compiler does not build for it")),
+        _ => Err(Failure::usage("glibc: this machine's compiler does not build for it")
+            .with_help("name another compiler with `--cc`, or leave `glibc` out of `--donors`")),
     }
 }
 
 fn run(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| Failure::usage(format!("`{program}` does not start: {error}")))?;
+    let output = output
+        .map_err(|error| Failure::usage(format!("`{program}` does not start: {error}")).with_help(mend(&error)))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::usage(format!("`{program}` failed ({})", output.status)).saying(&said))
+    Err(Failure::usage(format!("`{program}` failed ({})", output.status))
+        .with_help("name another compiler with `--cc`, and musl's headers with `--include`")
+        .saying(&said))
 }
