@@ -29,42 +29,34 @@ struct Workload {
     threads: &'static [u32],
 }
 
-macro_rules! source {
-    ($name:literal) => {
-        include_str!(concat!("../../../../../suite/", $name, "/", $name, ".c"))
-    };
-}
-
 const fn workload(
     name: &'static str,
-    source: &'static str,
+    program: &'static str,
     work: &'static [&'static str],
     quick: &'static [&'static str],
 ) -> Workload {
+    let source = suite::source(program).expect("a program of the suite");
     Workload { name, source, work, quick, sizes: &[], threads: &[1, 8] }
 }
 
 static WORKLOADS: [Workload; 12] = [
-    workload("map", source!("map"), &["20000", "1000000"], &["100", "1000"]),
-    workload("map-kept", source!("map"), &["20000", "1000000", "1"], &["100", "1000", "1"]),
-    workload("map-large", source!("map"), &["500000", "500000"], &["1000", "1000"]),
-    workload("larson", source!("larson"), &["2000000", "50"], &["1000", "2"]),
-    workload("pipeline", source!("pipeline"), &["800000"], &["1000"]),
-    workload("growth", source!("growth"), &["400"], &["8"]),
-    workload("blocks", source!("blocks"), &["600"], &["8"]),
-    workload("small", source!("small"), &["12000"], &["8"]),
-    workload("fragments", source!("fragments"), &["60"], &["1"]),
-    workload("bursts", source!("bursts"), &["4000"], &["16"]),
-    workload("http", source!("http"), &["20000"], &["100"]),
+    workload("map", "map", &["20000", "1000000"], &["100", "1000"]),
+    workload("map-kept", "map", &["20000", "1000000", "1"], &["100", "1000", "1"]),
+    workload("map-large", "map", &["500000", "500000"], &["1000", "1000"]),
+    workload("larson", "larson", &["2000000", "50"], &["1000", "2"]),
+    workload("pipeline", "pipeline", &["800000"], &["1000"]),
+    workload("growth", "growth", &["400"], &["8"]),
+    workload("blocks", "blocks", &["600"], &["8"]),
+    workload("small", "small", &["12000"], &["8"]),
+    workload("fragments", "fragments", &["60"], &["1"]),
+    workload("bursts", "bursts", &["4000"], &["16"]),
+    workload("http", "http", &["20000"], &["100"]),
     Workload {
         sizes: &[4, 8],
         threads: &[8],
-        ..workload("dataset", source!("dataset"), &["{size}", "30000"], &["{size}", "100"])
+        ..workload("dataset", "dataset", &["{size}", "30000"], &["{size}", "100"])
     },
 ];
-
-const HEADER: &str = include_str!("../../../../../suite/workload.h");
-const BUMP: &str = include_str!("../../../../../suite/bump/bump.c");
 
 pub(super) fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(WORKLOADS.iter().map(|workload| workload.name))
@@ -176,8 +168,8 @@ impl Compiler {
             fs::create_dir_all(&home).map_err(failed)?;
             fs::write(home.join("program.c"), workload.source).map_err(failed)?;
         }
-        fs::write(sources.join("workload.h"), HEADER).map_err(failed)?;
-        fs::write(sources.join("bump.c"), BUMP).map_err(failed)?;
+        fs::write(sources.join("workload.h"), suite::HEADER).map_err(failed)?;
+        fs::write(sources.join("bump.c"), suite::BUMP).map_err(failed)?;
         let compiler = Compiler { cc, include, sources };
         run(Command::new(&compiler.cc).arg("--version"))
             .map_err(|failure| failure.with_help("the suite is in C: install a compiler, or name one with `--cc`"))?;
