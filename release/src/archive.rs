@@ -34,7 +34,7 @@ mod tests {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/allograft/Cargo.toml");
         let manifest: toml::Table = fs::read_to_string(manifest).unwrap().parse().unwrap();
         let value = manifest["package"]["metadata"]["binstall"][key].as_str().unwrap();
-        [("name", "allograft"), ("version", &payload.version), ("target", &payload.target()), ("bin", program)]
+        [("name", "allograft"), ("version", &payload.version), ("target", payload.target()), ("bin", program)]
             .into_iter()
             .fold(value.to_owned(), |value, (key, filled)| value.replace(&format!("{{ {key} }}"), filled))
     }

@@ -13,9 +13,6 @@ use crate::payload::{File, printed};
 /// The crates that embed files, by their folder in the checkout.
 const EMBEDDING: [(&str, &str); 2] = [("allograft-donors", "crates/donors"), ("allograft-conformance", "conformance")];
 
-/// The folder in which such a crate brings its files: `zigcc::PREBUILT`.
-const PREBUILT: &str = "prebuilt";
-
 const LICENSES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Packs the program and its crates from the files of `checkout`, by way of a copy in the folder `scratch`. `cargo` is
@@ -36,7 +33,7 @@ pub fn pack(checkout: &Path, scratch: &Path, cargo: &dyn Fn() -> Command) -> Res
     }
     for (name, folder) in EMBEDDING {
         let embedded = embedded(checkout, name, cargo)?;
-        copy_folder(&embedded, &scratch.join(folder).join(PREBUILT))?;
+        copy_folder(&embedded, &scratch.join(folder).join(zigcc::PREBUILT))?;
     }
     let mut package = cargo();
     package.args(["package", "--locked", "--offline", "--quiet", "--no-verify", "--allow-dirty"]);
@@ -83,10 +80,13 @@ fn members(workspace: &Path, cargo: &dyn Fn() -> Command) -> Result<Vec<(String,
     Ok(members)
 }
 
-/// Builds a crate, and returns the folder with the files that it embeds.
+/// Returns the folder with the files that a crate embeds. In the profile of the programs for this machine, which are
+/// there already, they need not be made again.
 fn embedded(checkout: &Path, name: &str, cargo: &dyn Fn() -> Command) -> Result<PathBuf> {
     let mut check = cargo();
-    check.args(["check", "--locked", "--quiet", "--message-format", "json", "--package", name]).current_dir(checkout);
+    check
+        .args(["check", "--release", "--locked", "--quiet", "--message-format", "json", "--package", name])
+        .current_dir(checkout);
     let messages = printed(&mut check)?;
     let mut folders = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;

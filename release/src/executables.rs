@@ -31,11 +31,6 @@ pub struct Builder<'a> {
     pub target: &'a Path,
 }
 
-/// Returns the name of Rust's target.
-pub(crate) fn target(arch: Arch) -> String {
-    format!("{}-unknown-linux-musl", arch.name())
-}
-
 impl Builder<'_> {
     /// Builds the executables of all architectures. Returns the folder of each.
     ///
@@ -56,8 +51,8 @@ impl Builder<'_> {
         ]);
         build.arg("--target-dir").arg(self.target).current_dir(self.checkout);
         for arch in ARCHES {
-            build.args(["--target", &target(arch)]);
-            let variable = target(arch).to_uppercase().replace('-', "_");
+            build.args(["--target", fixtures::rust_target(arch)]);
+            let variable = fixtures::rust_target(arch).to_uppercase().replace('-', "_");
             build.env(format!("CARGO_TARGET_{variable}_LINKER"), self.lld);
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -70,7 +65,7 @@ impl Builder<'_> {
         build.env("CARGO_ENCODED_RUSTFLAGS", self.flags()?);
         let status = build.status().with_context(|| format!("cannot start {build:?}"))?;
         ensure!(status.success(), "{build:?} ended with {status}");
-        let folder = |arch| (arch, self.target.join(target(arch)).join("dist"));
+        let folder = |arch| (arch, self.target.join(fixtures::rust_target(arch)).join("dist"));
         let folders: Vec<(Arch, PathBuf)> = ARCHES.into_iter().map(folder).collect();
         folders.iter().try_for_each(|(_, folder)| self.check(folder))?;
         Ok(folders)

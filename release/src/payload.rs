@@ -118,8 +118,8 @@ impl Payload {
     }
 
     /// Returns the name of the architecture's target in Rust.
-    pub(crate) fn target(&self) -> String {
-        format!("{}-unknown-linux-musl", self.arch.name())
+    pub(crate) fn target(&self) -> &'static str {
+        fixtures::rust_target(self.arch)
     }
 
     /// Returns the time of every entry as a date, in UTC.
