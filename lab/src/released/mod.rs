@@ -1,32 +1,34 @@
 //! `cargo xtask bench released`: released programs and their grafts do the same work and must print the same. Compares
 //! time and memory.
 
+mod source;
+mod table;
 mod work;
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use data_encoding::HEXLOWER;
 use fixtures::Arch;
-use fixtures::corpus::{self, Released};
 use measure::executor::{Executor, Status};
 use measure::process::{Compared, Processes};
 use measure::session::{Plan, Session};
-use measure::statistics::{Spread, median};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use xtask::page::Table;
 use xtask::{command, corpus as corpus_step, sessions, setup, workspace};
 
+use source::Source;
 use work::Work;
 
 /// The limit for all runs of a program's work.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The programs of an architecture: the file of the figures that the docs show, and their table.
+/// The programs of an architecture: the file of the figures that the docs show, and their tables.
 #[derive(Debug)]
 struct Sheet {
     arch: Arch,
@@ -48,7 +50,7 @@ const SHEETS: [Sheet; 2] = [
 ];
 
 const fn of_page(begin: &'static str) -> Table {
-    Table { page: "docs/executables-proof.md", begin, end: "<!-- end of the table of released programs -->" }
+    Table { page: "docs/released.md", begin, end: "<!-- end of the tables of released programs -->" }
 }
 
 /// The version of the document. In version 1, each run was timed and traced at once, under ptrace, with stock and graft
@@ -91,6 +93,9 @@ struct Figures {
     /// Whether its lines were sorted before the comparison, and the beginning of lines that were left out.
     sorted: bool,
     ignored: Option<String>,
+    /// The SHA-256 of the graft of a program that comes compiled: anybody gets the same bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    graft_sha256: Option<String>,
     /// The runs: timed ones by round, each in the same round as one of the other arm; then those for memory.
     stock: Vec<Run>,
     graft: Vec<Run>,
@@ -141,7 +146,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let sheet = SHEETS.iter().find(|sheet| sheet.arch.name() == wish.arch);
     let sheet = sheet.with_context(|| format!("there is no work for programs of `{}`", wish.arch))?;
     if wish.write {
-        return sheet.table.write(&table(&sheet.kept()?));
+        return sheet.table.write(&table::text(&sheet.kept()?, sheet.arch));
     }
     setup::prepare(setup::Extent::Everything)?;
     corpus_step::prepare()?;
@@ -165,11 +170,11 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     };
     let mut wrong = Vec::new();
     for work in &work::ALL {
-        let Some(released) = sheet.program(work) else { continue };
+        let Some(source) = Source::of(work, sheet.arch) else { continue };
         if !wish.programs.is_empty() && !wish.programs.iter().any(|name| name == work.program) {
             continue;
         }
-        match figures(work, released, wish, sheet, &allograft, &inputs) {
+        match figures(work, &source, wish, sheet, &allograft, &inputs) {
             Ok(figures) => document.programs.push(figures),
             Err(error) => {
                 eprintln!("{}: {error:#}", work.program);
@@ -182,21 +187,12 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
                 .with_context(|| format!("cannot write `{}`", save.display()))?;
         }
     }
-    print!("{}", table(&document));
+    print!("{}", table::text(&document, sheet.arch));
     ensure!(wrong.is_empty(), "not the same as stock, or not to be run: {}", wrong.join(", "));
     Ok(())
 }
 
 impl Sheet {
-    /// Returns the program for a work, if it is released for this architecture.
-    fn program(&self, work: &Work) -> Option<Released> {
-        let name = match self.arch {
-            Arch::X86_64 => work.program.to_owned(),
-            other => format!("{}-{}", work.program, other.name()),
-        };
-        corpus::listed().into_iter().find(|released| released.name == name)
-    }
-
     fn kept(&self) -> Result<Document> {
         let Sheet { kept, .. } = self;
         let none = || format!("there is no `{kept}`: `cargo xtask bench released --save {kept}` makes it");
@@ -207,17 +203,17 @@ impl Sheet {
 
 fn figures(
     work: &Work,
-    released: Released,
+    source: &Source,
     wish: &Wish,
     sheet: &Sheet,
     allograft: &Path,
     inputs: &Path,
 ) -> Result<Figures> {
-    let stock = corpus::place(&released);
+    let stock = source.program()?;
     // The graft has the same file name, since some programs print it.
     let folder = inputs.with_file_name("grafts");
     fs::create_dir_all(&folder)?;
-    let graft = folder.join(&released.name);
+    let graft = folder.join(stock.file_name().context("a program has a name")?);
     let mut command = Command::new(allograft);
     command.args(["-q", "graft", "--donor", &wish.donor]).arg(&stock).arg("-o").arg(&graft);
     // The emulator is for the self-test.
@@ -227,6 +223,7 @@ fn figures(
         command.env("PATH", std::env::join_paths(folders.chain(std::env::split_paths(&rest)))?);
     }
     command::output(&mut command)?;
+    let grafted = fs::read(&graft).with_context(|| format!("cannot read `{}`", graft.display()))?;
     let session = session(work, [("stock", &stock), ("graft", &graft)], wish, sheet, inputs)?;
     let end = session.end.as_ref().context("stock did not end")?;
     let Status::Exit(exit_code) = end.status else { bail!("stock ended with {}", end.status) };
@@ -242,11 +239,12 @@ fn figures(
     Ok(Figures {
         program: work.program.to_owned(),
         about: work.about.to_owned(),
-        package: released.pypi.or(released.npm).unwrap_or_default(),
+        package: source.package(),
         arguments: work.arguments.iter().map(ToString::to_string).collect(),
         exit_code,
         output_bytes: end.bytes,
-        output_sha256: end.digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        output_sha256: HEXLOWER.encode(&end.digest),
+        graft_sha256: source.file().map(|_| HEXLOWER.encode(&Sha256::digest(&grafted))),
         errors: work.errors,
         sorted: work.sorted,
         ignored: work.ignored.map(str::to_owned),
@@ -282,67 +280,6 @@ fn session(work: &Work, arms: [(&str, &Path); 2], wish: &Wish, sheet: &Sheet, in
     sessions::compare(&sessions::case(work.program, arms.into()), &plan, &mut processes)
 }
 
-/// Returns the table of medians, with the ratio within each round, its least and its greatest. For emulated programs,
-/// it has only a description of their work.
-fn table(document: &Document) -> String {
-    let mut text = format!("{} with {}, ", document.allograft, document.donor);
-    match &document.emulator {
-        Some(emulator) => {
-            let _ = write!(text, "run by {emulator}.\n\n| program | work | runs of each | exit code, output |\n");
-            text.push_str("| --- | --- | --- | --- |\n");
-        }
-        None => {
-            let _ = write!(
-                text,
-                "{} processors. Time and memory: medians; ratio: median within each round (least to greatest).\n\n",
-                document.processors
-            );
-            text.push_str(
-                "| program | work | runs of each | exit code, output | time, stock | time, graft | ratio \
-                 | memory, stock | memory, graft |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
-            );
-        }
-    }
-    for figures in &document.programs {
-        let _ = write!(
-            text,
-            "| {} | {} | {} | {}, the same {} bytes{} |",
-            figures.package.trim_start_matches('@'),
-            figures.about,
-            figures.graft.iter().filter(|run| run.seconds.is_some()).count(),
-            figures.exit_code,
-            figures.output_bytes,
-            if figures.sorted { ", sorted" } else { "" },
-        );
-        if document.emulator.is_none() {
-            text.push_str(&costs(figures));
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// Returns the columns for time and memory of both.
-fn costs(figures: &Figures) -> String {
-    let of = |runs: &[Run], figure: fn(&Run) -> Option<f64>| runs.iter().filter_map(figure).collect::<Vec<_>>();
-    let middle = |runs, figure| median(&of(runs, figure));
-    let seconds = |run: &Run| run.seconds;
-    let megabytes = |run: &Run| Some(run.peak? as f64 / 1e6);
-    let (graft, stock) = (of(&figures.graft, seconds), of(&figures.stock, seconds));
-    let ratios: Vec<f64> = graft.iter().zip(&stock).map(|(graft, stock)| graft / stock).collect();
-    let Some(ratio) = Spread::of(&ratios) else { return String::new() };
-    format!(
-        " {:.3} s | {:.3} s | {:.2} ({:.2}-{:.2}) | {:.1} MB | {:.1} MB |",
-        middle(&figures.stock, seconds),
-        middle(&figures.graft, seconds),
-        ratio.median,
-        ratio.min,
-        ratio.max,
-        middle(&figures.stock, megabytes),
-        middle(&figures.graft, megabytes),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,10 +289,12 @@ mod tests {
         let mut programs: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
         for work in &work::ALL {
             *programs.entry(work.program).or_default() += 1;
-            let released: Vec<Released> = SHEETS.iter().filter_map(|sheet| sheet.program(work)).collect();
-            assert_eq!(released[0].arch, "x86_64", "{}", work.program);
-            for released in released {
-                assert_eq!((released.malloc.as_str(), released.language), ("mallocng", None), "{}", released.name);
+            let mut sources = SHEETS.iter().filter_map(|sheet| Source::of(work, sheet.arch));
+            let first = sources.next().unwrap_or_else(|| panic!("{} comes from nowhere", work.program));
+            for source in [first].into_iter().chain(sources) {
+                if let Source::Corpus(released) = source {
+                    assert_eq!((released.malloc.as_str(), released.language), ("mallocng", None), "{}", released.name);
+                }
             }
         }
         assert!(programs.len() >= 10, "{programs:?}");
@@ -365,7 +304,7 @@ mod tests {
     fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
         for sheet in &SHEETS {
             let page = fs::read_to_string(workspace::root().join(sheet.table.page)).unwrap();
-            let same = sheet.table.replaced(&page, &table(&sheet.kept().unwrap())).unwrap() == page;
+            let same = sheet.table.replaced(&page, &table::text(&sheet.kept().unwrap(), sheet.arch)).unwrap() == page;
             assert!(same, "another table than `{}`: `cargo xtask bench released --write`", sheet.kept);
         }
     }

@@ -11,7 +11,7 @@ use xtask::{command, setup};
 
 /// The work of a program, and its input.
 pub(crate) struct Work {
-    /// Its name in tests/corpus/corpus.toml.
+    /// Its name in tests/corpus/corpus.toml, or among the crates in `source.rs`.
     pub(crate) program: &'static str,
     /// A description, for the table.
     pub(crate) about: &'static str,
@@ -49,8 +49,11 @@ impl Work {
     }
 }
 
-/// Programs of the corpus that use musl's own malloc for all their blocks. None of them needs a network.
-pub(crate) const ALL: [Work; 12] = [
+/// Programs that use musl's own malloc for all their blocks. None of them needs a network.
+pub(crate) const ALL: [Work; 13] = [
+    work("leptosfmt", "check the format of 3600 made components", "components", &["--check", "src"])
+        .sorted()
+        .with_errors(),
     work("tombi", "lint the manifests of all locked crates", "", &["lint", "--offline", "--no-cache", "toml"])
         .sorted()
         .with_errors(),
@@ -127,13 +130,16 @@ const PACKAGES: [Input; 5] = [
     },
 ];
 
+/// The version of the inputs, written into the folder: a change here makes the folder anew.
+const RECIPE: &str = "2: with components";
+
 /// Returns the folder of inputs. Makes it if it does not exist.
 ///
 /// # Errors
 /// When a package cannot be fetched, or has another checksum.
 pub(crate) fn inputs(home: &Path) -> Result<PathBuf> {
     let place = home.join("inputs");
-    if !place.join("complete").is_file() {
+    if !fs::read_to_string(place.join("complete")).is_ok_and(|recipe| recipe == RECIPE) {
         setup::announce("input for released programs (40 MB)", || setup::place(&place, fill))?;
     }
     Ok(place)
@@ -145,8 +151,9 @@ fn fill(folder: &Path) -> Result<()> {
     }
     typeshed(folder)?;
     manifests(&folder.join("toml"))?;
+    components(&folder.join("components/src"))?;
     made(folder)?;
-    Ok(fs::write(folder.join("complete"), "")?)
+    Ok(fs::write(folder.join("complete"), RECIPE)?)
 }
 
 /// Unpacks the stubs that zuban looks for beside its Python package, which the corpus leaves out.
@@ -188,6 +195,31 @@ fn scripts(manifest: &Path, folder: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+/// Makes components as users of Leptos write them, in 300 files, formatted by nobody.
+fn components(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for file in 0..300 {
+        let mut text = String::from("use leptos::prelude::*;\n");
+        for part in 0..12 {
+            text += &COMPONENT.replace("FILE", &file.to_string()).replace("PART", &part.to_string());
+        }
+        fs::write(folder.join(format!("part{file}.rs")), text)?;
+    }
+    Ok(())
+}
+
+const COMPONENT: &str = r#"
+#[component]
+pub fn Part_FILE_PART(items: Vec<String>) -> impl IntoView {
+    let (count, set_count) = signal(PART);
+    view! { <div class="part-PART" id=format!("p{}", count.get())><h2>"Part FILE"</h2>
+      <button on:click=move |_| { set_count.update(|count| *count += FILE) }>{move || count.get()}" clicks"</button>
+          <ul>{items.into_iter()
+              .map(|item| view! { <li><a href=format!("/{item}")>{item}</a></li> }).collect_view()}</ul>
+      <Show when=move || count.get().gt(&PART) fallback=|| view!{<p>"none"</p>}><p>"some"</p></Show></div> }
+}
+"#;
 
 /// Makes projects of the kinds that the programs need.
 fn made(folder: &Path) -> Result<()> {
