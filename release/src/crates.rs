@@ -1,6 +1,7 @@
 //! The crates of the program, packed as crates.io takes them. Those that embed what zig compiles bring it prebuilt, so
 //! that `cargo install` needs no zig.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,9 +32,10 @@ pub fn pack(checkout: &Path, scratch: &Path, cargo: &dyn Fn() -> Command) -> Res
             copy(&checkout.join(license), &folder.join(license))?;
         }
     }
+    let embedded = embedded(checkout, cargo)?;
     for (name, folder) in EMBEDDING {
-        let embedded = embedded(checkout, name, cargo)?;
-        copy_folder(&embedded, &scratch.join(folder).join(zigcc::PREBUILT))?;
+        let files = embedded.get(name).with_context(|| format!("`{name}` has no build script"))?;
+        copy_folder(files, &scratch.join(folder).join(zigcc::PREBUILT))?;
     }
     let mut package = cargo();
     package.args(["package", "--locked", "--offline", "--quiet", "--no-verify", "--allow-dirty"]);
@@ -80,22 +82,23 @@ fn members(workspace: &Path, cargo: &dyn Fn() -> Command) -> Result<Vec<(String,
     Ok(members)
 }
 
-/// Returns the folder with the files that a crate embeds. In the profile of the programs for this machine, which are
-/// there already, they need not be made again.
-fn embedded(checkout: &Path, name: &str, cargo: &dyn Fn() -> Command) -> Result<PathBuf> {
-    let mut check = cargo();
-    check
-        .args(["check", "--release", "--locked", "--quiet", "--message-format", "json", "--package", name])
-        .current_dir(checkout);
-    let messages = printed(&mut check)?;
-    let mut folders = messages.lines().filter_map(|line| {
+/// Returns the folders with the files that crates embed, by the names of the crates. They are those of the program for
+/// this machine: a build of these crates by themselves would have other features, and make the files again.
+fn embedded(checkout: &Path, cargo: &dyn Fn() -> Command) -> Result<HashMap<String, PathBuf>> {
+    let mut build = cargo();
+    build.args(["build", "--release", "--locked", "--quiet", "--package", "allograft", "--bin", "allograft"]);
+    let messages = printed(build.args(["--message-format", "json"]).current_dir(checkout))?;
+    let folder = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_it = message["reason"] == "build-script-executed"
-            // `path+file:///CHECKOUT/crates/donors#allograft-donors@0.1.0`
-            && message["package_id"].as_str()?.rsplit_once('#')?.1.starts_with(&format!("{name}@"));
-        if is_it { Some(Path::new(message["out_dir"].as_str()?).join("embedded")) } else { None }
-    });
-    folders.next_back().with_context(|| format!("`{name}` has no build script"))
+        if message["reason"] != "build-script-executed" {
+            return None;
+        }
+        // `path+file:///CHECKOUT/crates/donors#allograft-donors@0.1.0`
+        let (_, package) = message["package_id"].as_str()?.rsplit_once('#')?;
+        let (name, _) = package.split_once('@')?;
+        Some((name.to_owned(), Path::new(message["out_dir"].as_str()?).join("embedded")))
+    };
+    Ok(messages.lines().filter_map(folder).collect())
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {

@@ -6,6 +6,7 @@
 //! these. `$ALLOGRAFT_APK` names apk-tools' `apk`, which Debian does not have; without it, the test unpacks Alpine's
 //! package as apk does.
 
+mod crates;
 mod page;
 mod tree;
 
@@ -161,7 +162,7 @@ impl Work {
 
 #[test]
 fn the_page_has_a_test_for_each_section() {
-    assert_eq!(page::sections(), ["Any Linux", "Debian and Ubuntu", "Alpine", "Python", "uv", "npm"]);
+    assert_eq!(page::sections(), ["Any Linux", "Debian and Ubuntu", "Alpine", "Python", "uv", "npm", "Cargo"]);
 }
 
 #[test]
@@ -251,4 +252,27 @@ fn npm_installs_the_packages() {
     let Some(work) = Work::new() else { return };
     let function = "allograft() { npx --offline allograft \"$@\"; }\nnpx --offline cargo-allograft --help >help\n";
     work.run(&NODE, None, &[&page::commands("npm"), function, USE].concat());
+}
+
+#[test]
+#[ignore = "compiles the program from its packed crates"]
+fn cargo_installs_the_crates() {
+    let Some(work) = Work::new() else { return };
+    if !work.0.path().join(concat!("allograft-", env!("CARGO_PKG_VERSION"), ".crate")).is_file() {
+        eprintln!("skipped: these packages have no crates");
+        return;
+    }
+    let [registry, home] = ["registry", "cargo"].map(|name| work.0.path().join(name));
+    crates::publish(work.0.path(), &registry, &home).unwrap_or_else(|error| panic!("{error:#}"));
+    let same = "
+tar -xzf allograft-*-x86_64-unknown-linux-musl.tar.gz
+cp libc.a stock.a
+cargo/bin/allograft graft -o of-crates libc.a
+allograft-*-x86_64-unknown-linux-musl/allograft graft -o of-archive libc.a
+cmp of-crates of-archive
+! cmp -s of-crates libc.a
+cargo/bin/cargo-allograft --help >help
+";
+    let script = [&page::commands("Cargo"), same].concat();
+    crates::run(&home, work.0.path(), &script).unwrap_or_else(|error| panic!("{error:#}"));
 }
