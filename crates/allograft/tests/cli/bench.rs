@@ -18,6 +18,8 @@ const PROGRAM: &str = r#"
 #include <string.h>
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--usable") == 0) return !printf("%zu\n", malloc_usable_size(malloc(24)));
+    const char *tunables = getenv("GLIBC_TUNABLES");
+    if (argc > 1 && strcmp(argv[1], "--tunables") == 0) return !puts(tunables ? tunables : "none");
     long rounds = argc > 1 ? atol(argv[1]) : 20000, sum = 0;
     static char *held[1000];
     for (long i = 0; i < rounds; i++) {
@@ -244,7 +246,7 @@ fn wrong_usage_is_explained() {
     // A dynamic program has nothing to graft, and a preloaded object has no string functions.
     let dynamic = env!("CARGO_BIN_EXE_allograft");
     let ran = bench.lab.run(["bench", "--donors", "strings", "--", dynamic]);
-    ran.exits(2).says(&["a dynamic program has no arm `strings`", "mimalloc"]);
+    ran.exits(2).says(&["a dynamic program of glibc has no arm `strings`", "mimalloc"]);
     bench.lab.put("results.json", b"{\"schema_version\": 9}");
     bench.lab.run(["bench", "--from", "results.json"]).exits(2).says(&["schema_version is 9, expected 1"]);
 }
@@ -370,6 +372,7 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     let names: Vec<&str> =
         document["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
     assert!(names.starts_with(&["stock"]) && names.contains(&"mimalloc") && names.contains(&"mimalloc3"), "{names:?}");
+    assert!(names.contains(&"glibc:arena_max=2"), "{names:?}");
     for name in &names {
         let arm = arm(&document, name);
         assert!(arm["failure"].is_null() && arm["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{arm}");
@@ -396,6 +399,20 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     let document = measure(&["--donors", "mimalloc", "--", "./dynamic", "--usable"]).exits(1).json();
     assert!(arm(&document, "mimalloc")["failure"].as_str().unwrap().contains("prints `32`"), "{document}");
 
+    // The system's own malloc has settings, which need no file.
+    let document = measure(&["--donors", "glibc:arena_max=2:tcache_count=0", "--", "./dynamic", "--tunables"]);
+    let document = document.exits(1).json();
+    let tuned = arm(&document, "glibc:arena_max=2:tcache_count=0");
+    let told = tuned["failure"].as_str().unwrap();
+    assert!(told.contains("prints `glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0`"), "{told}");
+    let document = measure(&["--donors", "glibc:arena_max=1", "--", "./dynamic", "100"]).exits(0).json();
+    let command = arm(&document, "glibc:arena_max=1")["command"].as_str().unwrap();
+    assert_eq!(command, "GLIBC_TUNABLES=glibc.malloc.arena_max=1 ./dynamic 100");
+    measure(&["--donors", "glibc:arenas=1", "--", "./dynamic"])
+        .exits(2)
+        .says(&["no tunable", "help: it knows: arena_max"]);
+    measure(&["--donors", "glibc", "--", "./dynamic"]).exits(2).says(&["has no arm `glibc`", "help: "]);
+
     // A setuid program cannot be preloaded into.
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(bench.lab.path("dynamic"), fs::Permissions::from_mode(0o4755)).unwrap();
@@ -407,6 +424,8 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
 fn a_dynamic_program_of_musl_is_measured_with_preloaded_donors() {
     let lab = Lab::new();
     dynamic_with_musl(&lab, PROGRAM, "dynamic");
+    let tuned = ["bench", "--donors", "glibc:arena_max=2", "--", "./dynamic"];
+    lab.run(tuned).exits(2).says(&["a dynamic program of musl has no arm `glibc:arena_max=2`", "help: "]);
     let start = ["bench", "--rounds", "2", "--budget", "1h", "--json", "--donors", "mimalloc,rpmalloc"];
     let document = lab.run(start.iter().chain(&["--any-output", "--", "./dynamic", "--usable"])).exits(0).json();
     assert_eq!(document["input"]["kind"], "preloaded");

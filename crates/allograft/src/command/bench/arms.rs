@@ -1,5 +1,5 @@
 //! The arms of a comparison and the names that users type for them: `stock`, `mimalloc`, `mimalloc:small`,
-//! `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`.
+//! `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`, `glibc:arena_max=2`.
 
 use format::Arch;
 use hosts::Request;
@@ -22,6 +22,8 @@ pub(crate) enum Libc {
     Graft(ArmGraft),
     /// This machine's glibc, with its own build command.
     Glibc,
+    /// The glibc of a dynamic program, with these tunables of its own malloc.
+    Tuned(Vec<(String, i64)>),
     /// Stock, preceded by an allocator that never frees.
     Bump,
 }
@@ -59,6 +61,26 @@ pub(super) const STOCK: &str = "stock";
 const GLIBC: &str = "glibc";
 pub(super) const BUMP: &str = "bump";
 const STRINGS: &str = "strings";
+/// What glibc's malloc can be told when a program starts (The GNU C Library, "Memory Allocation Tunables").
+const TUNABLES: [&str; 13] = [
+    "arena_max",
+    "arena_test",
+    "check",
+    "hugetlb",
+    "mmap_max",
+    "mmap_threshold",
+    "mxfast",
+    "perturb",
+    "tcache_count",
+    "tcache_max",
+    "tcache_unsorted_limit",
+    "top_pad",
+    "trim_threshold",
+];
+/// The arms that often help a dynamic program of glibc without another allocator: few arenas (`MALLOC_ARENA_MAX=2`), and
+/// thresholds that do not grow, so that large blocks go back to the system when they are freed.
+pub(super) const TUNED: [&str; 2] = ["glibc:arena_max=2", "glibc:mmap_threshold=131072:trim_threshold=131072"];
+
 /// The suffix after a donor's name for "without string functions". [`STRINGS`] as a suffix means "with them".
 const ONLY: &str = "only";
 
@@ -92,7 +114,8 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Resul
     Ok(arms)
 }
 
-/// Returns the arms of the list, stock first, for a kind of program. Every other arm needs a donor that `fits`.
+/// Returns the arms of the list, stock first, for a kind of program. Every other arm needs a donor that `fits`, or is
+/// glibc with tunables if the program is `tunable`.
 ///
 /// # Errors
 /// An arm without such a donor; the error has `help`.
@@ -101,6 +124,7 @@ pub(super) fn fitting(
     arch: Arch,
     kind: HostKind,
     fits: impl Fn(&donors::Donor) -> bool,
+    tunable: bool,
     program: &str,
     help: &str,
 ) -> Result<Vec<Arm>, Failure> {
@@ -108,6 +132,7 @@ pub(super) fn fitting(
     let unfit = arms.iter().find(|arm| match &arm.libc {
         Libc::Stock => false,
         Libc::Graft(graft) => !graft.donor.is_some_and(&fits),
+        Libc::Tuned(_) => !tunable,
         Libc::Glibc | Libc::Bump => true,
     });
     match unfit {
@@ -150,14 +175,15 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
     let name = parts.next().unwrap_or_default();
     let libc = match name {
         STOCK => Libc::Stock,
-        GLIBC => Libc::Glibc,
+        GLIBC if parts.clone().next().is_none() => Libc::Glibc,
+        GLIBC => Libc::Tuned(parts.by_ref().map(|part| tunable(part, text, kind)).collect::<Result<_, Failure>>()?),
         BUMP => Libc::Bump,
         STRINGS => Libc::Graft(ArmGraft { donor: None, profile: None, settings: Vec::new(), strings: true, kind }),
         _ => {
             let known = || donors::all().iter().map(|donor| donor.name).collect::<Vec<_>>().join(", ");
             let donor = donors::find(name).ok_or_else(|| {
                 Failure::usage(format!("there is no arm `{text}`")).with_help(format!(
-                    "arms are stock, strings, glibc, and donors: {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without string \
+                    "arms are stock, strings, glibc (of a dynamic program with `:TUNABLE=VALUE` behind it), and donors: {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without string \
                      functions) and `:strings` (with them) behind them",
                     known()
                 ))
@@ -178,6 +204,20 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
         Some(part) => Err(Failure::usage(format!("arm `{name}` takes no `:{part}`"))
             .with_help("profiles and options are donors': `mimalloc:small`, `mimalloc:purge_delay=0`")),
         None => Ok(Arm { name: text.to_owned(), libc }),
+    }
+}
+
+/// Reads `NAME=VALUE` of the arm `text`.
+fn tunable(part: &str, text: &str, kind: HostKind) -> Result<(String, i64), Failure> {
+    if kind != HostKind::Shared {
+        return Err(Failure::usage(format!("arm `{text}` is for dynamic programs of glibc"))
+            .with_help("name the program behind `--`: `allograft bench --donors glibc:arena_max=2 -- ./program`"));
+    }
+    let (name, value) = part.split_once('=').unwrap_or((part, ""));
+    match value.parse::<u32>() {
+        Ok(value) if TUNABLES.contains(&name) => Ok((name.to_owned(), value.into())),
+        _ => Err(Failure::usage(format!("`{part}` in `{text}` is no tunable of glibc's malloc with a number"))
+            .with_help(format!("it knows: {}", TUNABLES.join(", ")))),
     }
 }
 
@@ -258,6 +298,7 @@ impl Arm {
         match &self.libc {
             Libc::Stock => Origin { name, eligible: true, ..Origin::default() },
             Libc::Glibc | Libc::Bump => Origin { name, ..Origin::default() },
+            Libc::Tuned(tunables) => Origin { name, options: tunables.clone(), eligible: true, ..Origin::default() },
             Libc::Graft(graft) => Origin {
                 name,
                 donor: graft.donor.map(|donor| donor.name.to_owned()),

@@ -64,7 +64,7 @@ impl Executable {
             every.join(", ")
         );
         let fits = |donor: &Donor| donor.has_blob(self.arch);
-        let arms = arms::fitting(&list, self.arch, HostKind::Executable, fits, "a linked executable", &help)?;
+        let arms = arms::fitting(&list, self.arch, HostKind::Executable, fits, false, "a linked executable", &help)?;
         Ok((arms, without))
     }
 

@@ -1,6 +1,7 @@
-//! A dynamic program: run unchanged, with each donor's shared object loaded before its libc.
+//! A dynamic program: run unchanged, with each donor's shared object loaded before its libc, and with other settings of
+//! glibc's own malloc.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -23,6 +24,8 @@ use crate::tuning;
 /// The loader's list of files to load first. Only the measured programs have it in their environment, never this
 /// process.
 const PRELOAD: &str = "LD_PRELOAD";
+/// The list of settings that glibc reads when a program starts, separated by colons.
+const TUNABLES: &str = "GLIBC_TUNABLES";
 /// The time within which the program must report the donor, which it does first of all.
 const SAYS: Duration = Duration::from_secs(60);
 
@@ -86,17 +89,24 @@ impl Preloaded {
         if self.libc == "gnu" { "glibc" } else { "musl" }
     }
 
-    /// Returns stock and the arms of the list. Without a list: every donor that can be preloaded.
+    /// Returns stock and the arms of the list. Without a list: every donor that can be preloaded, and glibc with other
+    /// settings if that is the program's libc.
     pub(super) fn arms(&self, list: Option<&[String]>) -> Result<Vec<Arm>, Failure> {
         let offered = donors::all().iter().filter(|donor| donor.has_library(self.arch));
         let every: Vec<String> = offered.map(|donor| donor.name.to_owned()).collect();
-        let help = format!("these can be preloaded: {}", every.join(", "));
+        let tunable = self.libc == "gnu";
+        let settings = if tunable { "; settings of glibc are `glibc:TUNABLE=VALUE`" } else { "" };
+        let help = format!("these can be preloaded: {}{settings}", every.join(", "));
         let fits = |donor: &donors::Donor| donor.has_library(self.arch);
-        let list = list.unwrap_or(&every);
-        arms::fitting(list, self.arch, arms::HostKind::Shared, fits, "a dynamic program", &help)
+        let tuned = arms::TUNED.into_iter().filter(|_| tunable).map(str::to_owned);
+        let all: Vec<String> = every.into_iter().chain(tuned).collect();
+        let list = list.unwrap_or(&all);
+        let program = if tunable { "a dynamic program of glibc" } else { "a dynamic program of musl" };
+        arms::fitting(list, self.arch, arms::HostKind::Shared, fits, tunable, program, &help)
     }
 
-    /// Writes the arm's shared object to `folder`, tries it, and returns its path. For stock the path is empty.
+    /// Writes the arm's shared object to `folder`, tries it, and returns its path. For an arm without a donor the path
+    /// is empty.
     pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
         let Libc::Graft(graft @ ArmGraft { donor: Some(donor), .. }) = &arm.libc else { return Ok(PathBuf::new()) };
         let library = folder.join(format!("lib{}.so", donor.name));
@@ -116,7 +126,10 @@ impl Preloaded {
     /// cannot load a file prints a warning and goes on without it; all arms would then be the same program.
     fn takes(&self, donor: &str, library: &Path) -> Result<(), Failure> {
         let mut command = Command::new(&self.path);
-        command.args(&self.command[1..]).envs(environment(library)).env("ALLOGRAFT_VERBOSE", "1");
+        command
+            .args(&self.command[1..])
+            .env(PRELOAD, before_own(PRELOAD, library.as_os_str()))
+            .env("ALLOGRAFT_VERBOSE", "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let child = command.spawn();
         let mut child = child.map_err(|error| {
@@ -149,24 +162,27 @@ impl Preloaded {
         })
     }
 
-    /// Returns a run with the arm's shared object, if it has one.
+    /// Returns a run of the arm: with its shared object, or with its settings.
     pub(super) fn invocation(
         &self,
         line: &super::program::Line<'_>,
+        arm: &Arm,
         library: &Path,
         threads: Option<u32>,
     ) -> Invocation {
-        if library.as_os_str().is_empty() {
-            return line.invocation(&self.path, threads);
-        }
-        // A shell starts the server. The object must not be preloaded into the shell, so `env` sets it and executes the
-        // server.
-        let [(name, list)] = environment(library);
-        let words = [format!("{PRELOAD}={}", list.to_string_lossy()), self.path.to_string_lossy().into_owned()];
+        let (name, value) = match &arm.libc {
+            Libc::Graft(_) => (PRELOAD, before_own(PRELOAD, library.as_os_str())),
+            // Of two values the last counts.
+            Libc::Tuned(tunables) => (TUNABLES, behind_own(TUNABLES, settings(tunables).as_ref())),
+            _ => return line.invocation(&self.path, threads),
+        };
+        // A shell starts the server. What is for the server must not be in the shell's environment, so `env` sets it
+        // and executes the server.
+        let words = [format!("{name}={}", value.to_string_lossy()), self.path.to_string_lossy().into_owned()];
         let words: Vec<String> = words.iter().map(|word| template::quoted(word)).collect();
         line.served(&format!("env {}", words.join(" ")), threads).unwrap_or_else(|| {
             let mut invocation = line.invocation(&self.path, threads);
-            invocation.environment.push((name, list));
+            invocation.environment.push((name.into(), value));
             invocation
         })
     }
@@ -175,6 +191,7 @@ impl Preloaded {
     pub(super) fn origin(&self, arm: &Arm, server: Option<&str>) -> Origin {
         let command = match &arm.libc {
             Libc::Graft(graft) => Some(self.applied(graft, server)),
+            Libc::Tuned(tunables) => Some(format!("{TUNABLES}={} {}", settings(tunables), self.started(server))),
             _ => None,
         };
         Origin { command, ..arm.origin(&self.typed, false) }
@@ -184,22 +201,38 @@ impl Preloaded {
     fn applied(&self, graft: &ArmGraft, server: Option<&str>) -> String {
         let name = graft.donor.map_or(arms::STOCK, |donor| donor.name);
         let target = format!("{}-linux-{}", self.arch.name(), self.libc);
-        let words: Vec<String> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
-        let words = words.join(" ");
-        let words = server.map_or_else(|| words.clone(), |server| template::filled(server, &[("out", &words)]));
+        let words = self.started(server);
         let tuned = graft.tuning("--profile");
         format!(
             "allograft emit --donor {name}{tuned} --target {target} --as shared -o lib{name}.so && {PRELOAD}=./lib{name}.so {words}"
         )
     }
+
+    /// The command that starts the program.
+    fn started(&self, server: Option<&str>) -> String {
+        let words: Vec<String> = self.command.iter().map(|word| template::quoted(&word.to_string_lossy())).collect();
+        let words = words.join(" ");
+        server.map_or_else(|| words.clone(), |server| template::filled(server, &[("out", &words)]))
+    }
 }
 
-/// The environment that puts the donor before the user's own list.
-fn environment(library: &Path) -> [(OsString, OsString); 1] {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(own) = std::env::var_os(PRELOAD).filter(|own| !own.is_empty()) {
-        list.push(":");
-        list.push(own);
-    }
-    [(PRELOAD.into(), list)]
+/// Returns the tunables as glibc reads them.
+fn settings(tunables: &[(String, i64)]) -> String {
+    let each: Vec<String> = tunables.iter().map(|(name, value)| format!("glibc.malloc.{name}={value}")).collect();
+    each.join(":")
+}
+
+/// Returns the value with the user's own of that variable behind it.
+fn before_own(variable: &str, value: &OsStr) -> OsString {
+    joined([Some(value.to_owned()), std::env::var_os(variable)])
+}
+
+/// Returns the value with the user's own of that variable before it.
+fn behind_own(variable: &str, value: &OsStr) -> OsString {
+    joined([std::env::var_os(variable), Some(value.to_owned())])
+}
+
+fn joined(values: [Option<OsString>; 2]) -> OsString {
+    let values: Vec<OsString> = values.into_iter().flatten().filter(|value| !value.is_empty()).collect();
+    values.join(OsStr::new(":"))
 }

@@ -61,7 +61,7 @@ impl Bench {
         let made = make_all(&arms, needed, output, interrupted, |arm, number| {
             executable.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
-        let cases = self.cases(&arms, &made, |program, threads| line.invocation(program, threads));
+        let cases = self.cases(&arms, &made, |_, program, threads| line.invocation(program, threads));
         let origins = arms.iter().map(|arm| arm.origin(&executable.typed, true)).collect();
         let input = input("executable", self.commands("command"), executable.typed, executable.sha256);
         let warning = without_strings.map(|reason| format!("no arm has string functions: {reason}"));
@@ -82,7 +82,7 @@ impl Bench {
         let made = make_all(&arms, 1, output, interrupted, |arm, number| {
             program.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
-        let cases = self.cases(&arms, &made, |library, threads| program.invocation(&line, library, threads));
+        let cases = self.cases(&arms, &made, |arm, library, threads| program.invocation(&line, arm, library, threads));
         let origins = arms.iter().map(|arm| program.origin(arm, line.server.map(|(server, _)| server))).collect();
         let host = format!("{} ({})", program.typed, program.libc());
         let input = input("preloaded", self.commands("command"), host, program.sha256);
@@ -100,7 +100,7 @@ impl Bench {
         self.check_server()?;
         self.reaches(&self.line(&self.command))?;
         let arms = arms::read(self.donors.as_deref(), arch, HostKind::Archive)?;
-        match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Bump)) {
+        match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Tuned(_) | Libc::Bump)) {
             None => Ok(arms),
             Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))
                 .with_help("name donors: `allograft donors` lists them")),
@@ -122,7 +122,7 @@ impl Bench {
             ..arm.origin(&host.typed, host.has_strings())
         };
         let commands = [("build".to_owned(), command.clone())].into_iter().chain(self.commands("arguments")).collect();
-        let cases = self.cases(arms, &programs, |program, threads| line.invocation(program, threads));
+        let cases = self.cases(arms, &programs, |_, program, threads| line.invocation(program, threads));
         let input = input("cargo", commands, host.typed.clone(), host.sha256.clone());
         let work = self.work(cases, arms.iter().map(origin).collect(), input, folder);
         self.measure(work, output, &interruption()?)
@@ -171,10 +171,10 @@ impl Bench {
         &self,
         arms: &[Arm],
         programs: &[Result<PathBuf, String>],
-        invoke: impl Fn(&Path, Option<u32>) -> Invocation,
+        invoke: impl Fn(&Arm, &Path, Option<u32>) -> Invocation,
     ) -> Vec<Case> {
         let case = |threads| {
-            let arms = case_arms(arms, programs, |program| invoke(program, threads));
+            let arms = case_arms(arms, programs, |arm, program| invoke(arm, program, threads));
             Case { name: "program".to_owned(), threads, size: None, arms }
         };
         each_or_none(&self.threads).map(case).collect()
@@ -199,7 +199,7 @@ impl Bench {
         commands.extend(self.build_glibc.iter().map(|build| ("build with glibc".to_owned(), build.clone())));
         commands.extend(self.commands("arguments"));
         let kind = if self.server.is_some() { "server" } else { "program" };
-        let cases = self.cases(&arms, &built, |program, threads| line.invocation(program, threads));
+        let cases = self.cases(&arms, &built, |_, program, threads| line.invocation(program, threads));
         let origins = arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect();
         Ok(self.work(cases, origins, input(kind, commands, host.typed, host.sha256), folder))
     }
@@ -278,11 +278,11 @@ pub(super) fn make_all(
 pub(super) fn case_arms(
     arms: &[Arm],
     built: &[Result<PathBuf, String>],
-    invoke: impl Fn(&Path) -> Invocation,
+    invoke: impl Fn(&Arm, &Path) -> Invocation,
 ) -> Vec<case::Arm> {
     let arm = |(arm, built): (&Arm, &Result<PathBuf, String>)| case::Arm {
         name: arm.name.clone(),
-        invocation: built.as_ref().map_or_else(|_| Invocation::default(), |program| invoke(program)),
+        invocation: built.as_ref().map_or_else(|_| Invocation::default(), |program| invoke(arm, program)),
         broken: built.as_ref().err().cloned(),
     };
     arms.iter().zip(built).map(arm).collect()

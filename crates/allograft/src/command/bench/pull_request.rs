@@ -21,7 +21,7 @@ pub(super) fn text(results: &Results) -> Result<String, Failure> {
     match chosen.zip(recommendation.command.as_deref()) {
         Some((arm, command)) => {
             let _ = writeln!(text, "Use {} in the musl build: {}\n", provided(arm), gain(arm));
-            text.push_str(&change(results, command));
+            text.push_str(&change(results, arm, command));
             let _ = writeln!(text, "## What it brings\n\n{}\n", recommendation.reason);
             text.push_str(&measured(results));
             text.push_str(&risks(results, arm, recommendation));
@@ -44,7 +44,8 @@ fn provided(arm: &ArmResult) -> String {
     match (donor, arm.origin.strings) {
         (Some(donor), true) => format!("{donor} and faster string functions"),
         (Some(donor), false) => donor,
-        (None, _) => "faster string functions".to_owned(),
+        (None, true) => "faster string functions".to_owned(),
+        (None, false) => "other settings of glibc's malloc".to_owned(),
     }
 }
 
@@ -58,7 +59,10 @@ fn gain(arm: &ArmResult) -> String {
 }
 
 /// The lines to add to the build.
-fn change(results: &Results, command: &str) -> String {
+fn change(results: &Results, arm: &ArmResult, command: &str) -> String {
+    if arm.origin.donor.is_none() && !arm.origin.strings {
+        return format!("## The change\n\nOne line, {}.\n\n```sh\n{command}\n```\n\n", when(results));
+    }
     let (when, version) = (when(results), &results.allograft);
     let archive = format!("allograft-{version}-{}-unknown-linux-musl.tar.gz", std::env::consts::ARCH);
     format!(

@@ -104,7 +104,7 @@ pub(super) fn prepare(
         let threads = if choice.threads.is_empty() { workload.threads } else { choice.threads };
         let sizes = each_or_none(workload.sizes);
         for (threads, size) in threads.iter().flat_map(|threads| sizes.clone().map(move |size| (*threads, size))) {
-            let invoke = |home: &Path| workload.invocation(home, threads, size, choice.quick);
+            let invoke = |_: &Arm, home: &Path| workload.invocation(home, threads, size, choice.quick);
             let arms = case_arms(&arms, &built, invoke);
             cases.push(Case { name: workload.name.to_owned(), threads: Some(threads), size, arms });
         }
