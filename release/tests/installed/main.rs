@@ -1,5 +1,5 @@
 //! Installs each package of a release into a fresh root folder by the commands of `docs/install.md`, and uses it there
-//! without a compiler and without a network.
+//! without a compiler and without a network. Builds the images of `docs/images.md` with the archives.
 //!
 //! The packages are those in `$ALLOGRAFT_RELEASE_FILES`, or in `target/release-files`. With
 //! `$ALLOGRAFT_RELEASE_PROGRAMS`, a folder with static builds of `allograft` and `cargo-allograft`, they are made of
@@ -7,6 +7,7 @@
 //! package as apk does.
 
 mod crates;
+mod images;
 mod page;
 mod tree;
 
@@ -21,6 +22,7 @@ use data_encoding::HEXLOWER;
 use fixtures::Arch;
 use fixtures::program::Build;
 use flate2::bufread::GzDecoder;
+use page::INSTALL;
 use release::{Inputs, Payload};
 use sha2::{Digest, Sha256};
 use tree::{BUSYBOX, DEBIAN, LINTIAN, NODE, PYTHON, Tree};
@@ -162,14 +164,14 @@ impl Work {
 
 #[test]
 fn the_page_has_a_test_for_each_section() {
-    assert_eq!(page::sections(), ["Any Linux", "Debian and Ubuntu", "Alpine", "Python", "uv", "npm", "Cargo"]);
+    assert_eq!(page::sections(INSTALL), ["Any Linux", "Debian and Ubuntu", "Alpine", "Python", "uv", "npm", "Cargo"]);
 }
 
 #[test]
 #[ignore = "installs into a Debian of the slow tier"]
 fn the_archive_is_unpacked() {
     let Some(work) = Work::new() else { return };
-    work.run(&DEBIAN, None, &[&page::commands(""), &page::commands("Any Linux"), USE].concat());
+    work.run(&DEBIAN, None, &[&page::commands(INSTALL, ""), &page::commands(INSTALL, "Any Linux"), USE].concat());
 }
 
 #[test]
@@ -177,7 +179,7 @@ fn the_archive_is_unpacked() {
 fn dpkg_installs_and_removes_the_package() {
     let Some(work) = Work::new() else { return };
     let remove = "dpkg --verify allograft\ndpkg --remove allograft\n! ls /usr/bin/*allograft\n";
-    work.run(&DEBIAN, None, &[&page::commands("Debian and Ubuntu"), IN_PLACE, USE, remove].concat());
+    work.run(&DEBIAN, None, &[&page::commands(INSTALL, "Debian and Ubuntu"), IN_PLACE, USE, remove].concat());
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn apk_installs_the_package() {
             let script = format!(
                 "#!/bin/sh -e\nroot=$PWD/$1\ncd \"$2\"\napk() {{ '{}' {options} \"$@\"; }}\n{}",
                 Path::new(&apk).display(),
-                page::commands("Alpine")
+                page::commands(INSTALL, "Alpine")
             );
             work.script("install", &script)
         }
@@ -228,7 +230,7 @@ fn check_data_hash(package: &[u8]) {
 fn pip_installs_the_wheel() {
     let Some(work) = Work::new() else { return };
     let remove = "tools/bin/pip uninstall --yes allograft\n! ls tools/bin/*allograft\n";
-    let script = [&page::commands("Python"), "cargo-allograft --help >help\n", USE, remove].concat();
+    let script = [&page::commands(INSTALL, "Python"), "cargo-allograft --help >help\n", USE, remove].concat();
     work.run(&PYTHON, None, &script);
 }
 
@@ -243,7 +245,7 @@ fn uvx_runs_the_wheel() {
     }
     let path = "PATH=/work:$PATH\n";
     let function = "allograft() { uvx --quiet --offline --from ./allograft-*_x86_64.whl allograft \"$@\"; }\n";
-    work.run(&PYTHON, None, &[path, &page::commands("uv"), function, USE].concat());
+    work.run(&PYTHON, None, &[path, &page::commands(INSTALL, "uv"), function, USE].concat());
 }
 
 #[test]
@@ -251,7 +253,7 @@ fn uvx_runs_the_wheel() {
 fn npm_installs_the_packages() {
     let Some(work) = Work::new() else { return };
     let function = "allograft() { npx --offline allograft \"$@\"; }\nnpx --offline cargo-allograft --help >help\n";
-    work.run(&NODE, None, &[&page::commands("npm"), function, USE].concat());
+    work.run(&NODE, None, &[&page::commands(INSTALL, "npm"), function, USE].concat());
 }
 
 #[test]
@@ -266,13 +268,12 @@ fn cargo_installs_the_crates() {
     crates::publish(work.0.path(), &registry, &home).unwrap_or_else(|error| panic!("{error:#}"));
     let same = "
 tar -xzf allograft-*-x86_64-unknown-linux-musl.tar.gz
-cp libc.a stock.a
 cargo/bin/allograft graft -o of-crates libc.a
 allograft-*-x86_64-unknown-linux-musl/allograft graft -o of-archive libc.a
 cmp of-crates of-archive
 ! cmp -s of-crates libc.a
 cargo/bin/cargo-allograft --help >help
 ";
-    let script = [&page::commands("Cargo"), same].concat();
+    let script = [&page::commands(INSTALL, "Cargo"), same].concat();
     crates::run(&home, work.0.path(), &script).unwrap_or_else(|error| panic!("{error:#}"));
 }

@@ -1,11 +1,12 @@
 //! Root folders that packages are installed into: Debian's essential packages and a few more, unpacked without root.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use fixtures::Arch;
 use xtask::debian::Apt;
 use xtask::packages::{self, Package};
 use xtask::setup;
@@ -13,27 +14,46 @@ use xtask::setup;
 /// A root folder. What is installed into it is gone after each command.
 pub(crate) struct Tree {
     name: &'static str,
-    /// The packages of Debian in it, with all their dependencies.
+    /// The release of Debian.
+    release: &'static str,
+    /// Its packages in the folder, with all their dependencies.
     packages: &'static [&'static str],
     /// What is done once to the unpacked packages.
     finish: fn(&Path) -> Result<()>,
+    /// Whether its programs use the IDs of several users and groups.
+    several_users: bool,
+}
+
+const fn tree(name: &'static str, packages: &'static [&'static str], finish: fn(&Path) -> Result<()>) -> Tree {
+    Tree { name, release: fixtures::toolchains::RELEASE, packages, finish, several_users: false }
 }
 
 /// A system with dpkg and without languages.
-pub(crate) const DEBIAN: Tree = Tree { name: "debian", packages: &["?essential"], finish: dpkg_database };
+pub(crate) const DEBIAN: Tree = tree("debian", &["?essential"], dpkg_database);
 
 /// A single program, which has a shell and small tools. There is no C library.
-pub(crate) const BUSYBOX: Tree = Tree { name: "busybox", packages: &["busybox-static"], finish: only_busybox };
+pub(crate) const BUSYBOX: Tree = tree("busybox", &["busybox-static"], only_busybox);
 
 /// A system with Python and pip.
-pub(crate) const PYTHON: Tree =
-    Tree { name: "python", packages: &["?essential", "python3", "python3-venv"], finish: certificates };
+pub(crate) const PYTHON: Tree = tree("python", &["?essential", "python3", "python3-venv"], certificates);
 
 /// A system with node and npm.
-pub(crate) const NODE: Tree = Tree { name: "node", packages: &["?essential", "nodejs"], finish: npm };
+pub(crate) const NODE: Tree = tree("node", &["?essential", "nodejs"], npm);
 
 /// A system with Debian's checker of packages.
-pub(crate) const LINTIAN: Tree = Tree { name: "lintian", packages: &["?essential", "lintian"], finish: vendor };
+pub(crate) const LINTIAN: Tree = tree("lintian", &["?essential", "lintian"], vendor);
+
+/// A system with buildah. What it stores is in the work folder.
+pub(crate) const BUILDAH: Tree =
+    Tree { several_users: true, ..tree("buildah", &["?essential", "buildah", "netavark"], buildah) };
+
+/// A system with a compiler for musl at Alpine's paths.
+pub(crate) const ALPINE: Tree = tree("alpine", &["?essential", "gcc", "musl-tools"], alpine);
+
+/// A system with Rust, its musl target and a compiler for musl. The target's library was built for the compiler of this
+/// release.
+pub(crate) const RUST: Tree =
+    Tree { release: "bookworm", ..tree("rust", &["?essential", "rustc-web", "cargo-web", "musl-tools"], rust) };
 
 /// npm, and the SHA-256 of its package. Debian's own is made of hundreds of packages.
 const NPM: (&str, &str) = ("npm@10.9.9", "c80bd097147cce32e31010b791bab8c71a26a5e10668210ec9d2e7f4c7cea2a1");
@@ -66,7 +86,7 @@ impl Tree {
     pub(crate) fn run(&self, work: &Path, before: Option<&Path>, script: &str) -> Result<String> {
         let scratch = tempfile::tempdir()?;
         let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--mount", "--net", "sh", "-c", ENTER, "enter"]);
+        command.args(self.namespaces()).args(["sh", "-c", ENTER, "enter"]);
         command.args([&self.root()?, work, scratch.path()]).env("BEFORE", before.unwrap_or(Path::new("")));
         command.args(["sh", "-ec", &format!("cd /work\n{script}")]);
         let output = command.stdin(Stdio::null()).output()?;
@@ -76,8 +96,27 @@ impl Tree {
         Ok(printed)
     }
 
-    /// Returns the folder, which the first call makes: 12 to 80 MB of downloads.
-    fn root(&self) -> Result<PathBuf> {
+    /// Returns the reason why no command can be run in the tree, if there is one.
+    pub(crate) fn unavailable(&self) -> Option<String> {
+        let options = self.namespaces();
+        let output = Command::new("unshare").args(options).arg("true").output().expect("`unshare` starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        (!output.status.success()).then(|| format!("`unshare {}` fails: {}", options.join(" "), said.trim()))
+    }
+
+    /// Returns the options of `unshare` that make the namespaces. Several users take root, or a range of IDs in
+    /// `/etc/subuid` and `/etc/subgid`, which `newuidmap` and `newgidmap` map.
+    fn namespaces(&self) -> &'static [&'static str] {
+        let is_root = fs::metadata("/proc/self").is_ok_and(|itself| itself.uid() == 0);
+        match (self.several_users, is_root) {
+            (false, _) => &["--map-root-user", "--mount", "--net"],
+            (true, false) => &["--map-root-user", "--map-auto", "--mount", "--net"],
+            (true, true) => &["--mount", "--net"],
+        }
+    }
+
+    /// Returns the folder, which the first call makes: 12 to 210 MB of downloads.
+    pub(crate) fn root(&self) -> Result<PathBuf> {
         let home = fixtures::tools().join("release-trees");
         let folder = home.join(self.name);
         fs::create_dir_all(&home)?;
@@ -91,7 +130,7 @@ impl Tree {
 
     fn fill(&self, folder: &Path) -> Result<()> {
         let scratch = setup::Scratch::beside(&folder.with_file_name("apt"), self.name)?;
-        let apt = Apt::of_release(&scratch.0, fixtures::toolchains::RELEASE)?;
+        let apt = Apt::of_release(&scratch.0, self.release)?;
         let update = apt.update();
         apt.unpack_whole(self.packages, folder).or_else(|error| update.and(Err(error)))?;
         // The scripts of packages have not run. What some of them would do is done here and in `finish`.
@@ -158,4 +197,42 @@ fn npm(root: &Path) -> Result<()> {
 /// Names the distribution whose rules lintian checks.
 fn vendor(root: &Path) -> Result<()> {
     Ok(symlink("debian", root.join("etc/dpkg/origins/default"))?)
+}
+
+/// Names root, and sets limits that buildah does not have to raise.
+fn buildah(root: &Path) -> Result<()> {
+    for name in ["passwd", "group"] {
+        fs::copy(root.join(format!("usr/share/base-passwd/{name}.master")), root.join("etc").join(name))?;
+    }
+    let storage = "[storage]\ndriver = \"vfs\"\ngraphroot = \"/work/storage\"\nrunroot = \"/run/containers/storage\"\n";
+    fs::write(root.join("etc/containers/storage.conf"), storage)?;
+    let limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]\n";
+    Ok(fs::write(root.join("etc/containers/containers.conf"), limits)?)
+}
+
+/// Moves musl's archive to Alpine's path.
+fn alpine(root: &Path) -> Result<()> {
+    let libc = root.join("usr/lib/x86_64-linux-musl/libc.a");
+    fs::rename(&libc, root.join("usr/lib/libc.a"))?;
+    symlink("../libc.a", libc)?;
+    symlink("musl-gcc", root.join("usr/bin/cc"))?;
+    present(root, "apk")
+}
+
+/// Adds the musl target of Rust.
+fn rust(root: &Path) -> Result<()> {
+    xtask::rust::prepare()?;
+    let target = fixtures::rust_target(Arch::X86_64);
+    let from = fixtures::tools().join("rust-musl/lib/rustlib").join(target);
+    let copied = Command::new("cp").arg("-a").arg(from).arg(root.join("usr/lib/rustlib")).status()?;
+    anyhow::ensure!(copied.success(), "cannot copy the target `{target}`");
+    symlink("gcc", root.join("usr/bin/cc"))?;
+    ["apt-get", "rustup"].into_iter().try_for_each(|name| present(root, name))
+}
+
+/// Makes a program that is asked only for what is in the tree already.
+fn present(root: &Path, name: &str) -> Result<()> {
+    let program = root.join("usr/local/bin").join(name);
+    fs::write(&program, "#!/bin/sh\n")?;
+    Ok(fs::set_permissions(program, fs::Permissions::from_mode(0o755))?)
 }

@@ -1,5 +1,5 @@
 //! Instructions for using the file in each build system. `tests/snippets` runs them as they are printed, except those
-//! for Dockerfiles, systemd and Bazel.
+//! for Dockerfiles (`release/tests/installed` builds one), systemd and Bazel.
 
 use std::path::Path;
 
