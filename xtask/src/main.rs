@@ -8,6 +8,7 @@ mod programs;
 mod selection;
 mod site;
 mod test;
+mod upstream;
 
 use std::process::ExitCode;
 
@@ -94,6 +95,12 @@ const TASKS: &[Task] = &[
         help: "unpack Debian's Swift, Go, OCaml, Nim and C++, and several zigs, into a folder (5.5 GB; no \
                root; test-slow calls it)",
         run: toolchains::run,
+    },
+    Task {
+        name: "upstream",
+        arguments: "",
+        help: "the version of each donor beside the newest in the registry",
+        run: upstream::run,
     },
     Task { name: "help", arguments: "", help: "this list", run: help },
 ];
