@@ -14,7 +14,8 @@ pub enum Objective {
     Speed,
     /// The one with the least peak, if it is not slower.
     Memory,
-    /// The fastest whose peak is at most [`MOST_MEMORY`] times stock's, or at most [`MEMORY_ALLOWANCE`] above it.
+    /// The fastest whose peak is at most [`MOST_MEMORY`] times stock's, or at most [`MEMORY_ALLOWANCE`] above it. Of a
+    /// server, this holds for its memory a second after the load, too.
     Balanced,
 }
 
@@ -68,38 +69,46 @@ struct Candidate<'r> {
     time: Ratio,
     /// The p-value of its difference, corrected for the number of arms.
     corrected: f64,
-    memory: Option<PeakMemory>,
+    /// The peak.
+    memory: Option<ArmMemory>,
+    /// A server's memory a second after the load.
+    idle: Option<ArmMemory>,
 }
 
-/// Peak memory compared with stock's; both are known.
+/// Memory compared with stock's; both are known.
 #[derive(Clone, Copy)]
-struct PeakMemory {
+struct ArmMemory {
     /// Relative to stock's.
     ratio: f64,
-    peak: u64,
+    bytes: u64,
     stock: u64,
 }
 
-impl PeakMemory {
-    fn of(arm: &ArmResult, stock: &ArmResult) -> Option<PeakMemory> {
-        let (ratio, peak) = arm.memory_ratio_to_stock.zip(arm.peak_memory_bytes)?;
-        Some(PeakMemory { ratio, peak, stock: stock.peak_memory_bytes? })
+impl ArmMemory {
+    fn peak(arm: &ArmResult, stock: &ArmResult) -> Option<ArmMemory> {
+        let (ratio, bytes) = arm.memory_ratio_to_stock.zip(arm.peak_memory_bytes)?;
+        Some(ArmMemory { ratio, bytes, stock: stock.peak_memory_bytes? })
+    }
+
+    fn idle(arm: &ArmResult, stock: &ArmResult) -> Option<ArmMemory> {
+        let (bytes, stock) = arm.idle_memory_bytes.zip(stock.idle_memory_bytes.filter(|bytes| *bytes > 0))?;
+        Some(ArmMemory { ratio: bytes as f64 / stock as f64, bytes, stock })
     }
 
     /// Whether it is within one of the limits of a balanced choice.
     fn is_acceptable(self) -> bool {
-        self.ratio <= MOST_MEMORY || self.peak <= self.stock.saturating_add(MEMORY_ALLOWANCE)
+        self.ratio <= MOST_MEMORY || self.bytes <= self.stock.saturating_add(MEMORY_ALLOWANCE)
     }
 }
 
-impl std::fmt::Display for PeakMemory {
+impl std::fmt::Display for ArmMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let megabytes = |bytes| bytes as f64 / 1e6;
         write!(
             f,
             "{:.2} times stock's ({:.1} MB against {:.1} MB)",
             self.ratio,
-            megabytes(self.peak),
+            megabytes(self.bytes),
             megabytes(self.stock)
         )
     }
@@ -139,14 +148,35 @@ fn candidates(arms: &[ArmResult]) -> Vec<Candidate<'_>> {
         .filter_map(|arm| Some((arm, arm.ratio_to_stock?)))
         .collect();
     let corrected = holm(&measured.iter().map(|(_, time)| time.p_value).collect::<Vec<_>>());
-    let candidate =
-        |((arm, time), corrected)| Candidate { arm, time, corrected, memory: PeakMemory::of(arm, &arms[0]) };
+    let candidate = |((arm, time), corrected)| Candidate {
+        arm,
+        time,
+        corrected,
+        memory: ArmMemory::peak(arm, &arms[0]),
+        idle: ArmMemory::idle(arm, &arms[0]),
+    };
     measured.into_iter().zip(corrected).map(candidate).collect()
 }
 
 impl Candidate<'_> {
     fn is_faster(&self) -> bool {
         self.time.value <= WORTH_TIME && self.corrected < LEVEL
+    }
+
+    /// Whether its memory is within the limits of a balanced choice, at the peak and, of a server, when it is idle.
+    fn is_acceptable(&self) -> bool {
+        self.memory.is_some_and(ArmMemory::is_acceptable) && self.idle.is_none_or(ArmMemory::is_acceptable)
+    }
+
+    /// Returns the memory that is beyond the limits of a balanced choice, for `NAME, but {}`.
+    fn unacceptable(&self) -> String {
+        match (self.memory, self.idle) {
+            (None, _) => "its memory could not be measured".to_owned(),
+            (Some(peak), Some(idle)) if peak.is_acceptable() => {
+                format!("its memory a second after the load is {idle}")
+            }
+            (Some(peak), _) => format!("its peak memory is {peak}"),
+        }
     }
 
     /// Compares memory; less comes first, and memory that could not be measured last.
@@ -163,7 +193,7 @@ impl Candidate<'_> {
 fn choose<'c, 'r>(candidates: &'c [Candidate<'r>], objective: Objective) -> Option<&'c Candidate<'r>> {
     let fits = |candidate: &&Candidate<'_>| match objective {
         Objective::Speed => candidate.is_faster(),
-        Objective::Balanced => candidate.is_faster() && candidate.memory.is_some_and(PeakMemory::is_acceptable),
+        Objective::Balanced => candidate.is_faster() && candidate.is_acceptable(),
         Objective::Memory => {
             candidate.memory.is_some_and(|memory| memory.ratio <= WORTH_MEMORY) && candidate.time.value <= MOST_TIME
         }
@@ -201,6 +231,9 @@ fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objectiv
         Some(memory) => text.push_str(&format!(". Its peak memory is {memory}")),
         None => text.push_str(". Its memory could not be measured"),
     }
+    if let Some(idle) = chosen.idle {
+        text.push_str(&format!(". A second after the load it holds {idle}"));
+    }
     if objective == Objective::Balanced {
         text.push_str(&format!(", and may be at most {}", limits()));
     }
@@ -208,9 +241,10 @@ fn reason_to_take(chosen: &Candidate<'_>, candidates: &[Candidate<'_>], objectiv
     let quicker = quicker.min_by(Candidate::by_time);
     match (objective, quicker) {
         (Objective::Balanced, Some(quicker)) => {
-            let memory = quicker.memory.map_or("and its memory could not be measured".to_owned(), |memory| {
-                format!("but its peak memory is {memory}, more than that")
-            });
+            let memory = match quicker.memory {
+                Some(_) => format!("but {}, more than that", quicker.unacceptable()),
+                None => format!("and {}", quicker.unacceptable()),
+            };
             text.push_str(&format!(". {} is faster ({:.2}), {memory}", quicker.arm.origin.name, quicker.time.value));
         }
         (Objective::Memory, Some(quicker)) => {
@@ -243,9 +277,8 @@ fn reason_to_keep(candidates: &[Candidate<'_>], cases: &[CaseResult], objective:
             }
         }
         (_, Some(best)) if best.is_faster() => {
-            let memory = best.memory.map_or("its memory could not be measured".to_owned(), |memory| {
-                format!("its peak memory is {memory}, and may be at most {}", limits())
-            });
+            let limits = best.memory.map_or(String::new(), |_| format!(", and may be at most {}", limits()));
+            let memory = format!("{}{limits}", best.unacceptable());
             text.push_str(&format!(
                 "{} is the first of what is faster ({} times stock's time), but {memory}. If that does not matter: `--for speed`.",
                 best.arm.origin.name,
@@ -316,6 +349,7 @@ mod tests {
             },
             failure: None,
             median_wall_s: Some(time),
+            idle_memory_bytes: None,
             // Stock needs 100 MB, so the allowance does not decide.
             peak_memory_bytes: memory.map(|memory| bytes(memory * 100.0)),
             ratio_to_stock: Some(Ratio {
@@ -419,6 +453,25 @@ mod tests {
         chance[1].ratio_to_stock = chance[1].ratio_to_stock.map(|ratio| Ratio { p_value: 0.3, ..ratio });
         let kept = recommend(&chance, &[], Objective::Balanced).unwrap();
         assert!(kept.arm == "stock" && kept.reason.contains("nothing is faster than stock by 3 %"), "{}", kept.reason);
+    }
+
+    /// What a server keeps when nobody asks it anything is paid for all day.
+    #[test]
+    fn idle_memory_of_a_server_counts_beside_its_peak() {
+        let idle = |arms: Vec<ArmResult>, bytes: [u64; 2]| -> Vec<ArmResult> {
+            let of = |(arm, bytes)| ArmResult { idle_memory_bytes: Some(bytes), ..arm };
+            arms.into_iter().zip(bytes).map(of).collect()
+        };
+        let peaks = || of_peaks(&[Some(200_000_000), Some(210_000_000)]);
+        let kept = recommend(&idle(peaks(), [4_000_000, 180_000_000]), &[], Objective::Balanced).unwrap();
+        assert_eq!(kept.arm, "stock", "{}", kept.reason);
+        let told = "its memory a second after the load is 45.00 times stock's (180.0 MB against 4.0 MB), and may be at most 1.25";
+        assert!(kept.reason.contains(told), "{}", kept.reason);
+        let taken = recommend(&idle(peaks(), [4_000_000, 20_000_000]), &[], Objective::Balanced).unwrap();
+        assert_eq!(taken.arm, "donor 1", "{}", taken.reason);
+        assert!(taken.reason.contains("A second after the load it holds 5.00 times stock's"), "{}", taken.reason);
+        let speed = recommend(&idle(peaks(), [4_000_000, 180_000_000]), &[], Objective::Speed).unwrap();
+        assert_eq!(speed.arm, "donor 1", "speed alone does not ask for memory");
     }
 
     /// Regression test, from a measured server: two megabytes more than stock's were once a reason to stay seven times

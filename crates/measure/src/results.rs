@@ -160,6 +160,9 @@ pub struct ArmResult {
     pub median_wall_s: Option<f64>,
     /// The greatest peak over all cases.
     pub peak_memory_bytes: Option<u64>,
+    /// What a server still held a second after its load, the greatest over all cases. `None` for programs that end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle_memory_bytes: Option<u64>,
     /// Time, paired by round; over several cases the geometric mean.
     pub ratio_to_stock: Option<Ratio>,
     /// The ratio of the greatest peaks.
@@ -240,6 +243,13 @@ pub struct CaseArm {
     /// The reason why there are no counts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub no_calls: Option<String>,
+}
+
+impl CaseArm {
+    /// What a server still held a second after its load. `None` for a program that ends.
+    fn idle_memory_bytes(&self) -> Option<u64> {
+        self.typical?.service.and(self.last_memory_bytes)
+    }
 }
 
 impl CaseResult {
@@ -385,6 +395,7 @@ fn arm(at: usize, origin: &Origin, cases: &[CaseResult], sessions: &[Session]) -
         failure,
         median_wall_s: walls.filter(|_| whole).map(|walls| walls.iter().sum()),
         peak_memory_bytes: parts.iter().filter_map(|part| part.peak_memory_bytes).max().filter(|_| whole),
+        idle_memory_bytes: parts.iter().filter_map(|part| part.idle_memory_bytes()).max().filter(|_| whole),
         ratio_to_stock: if at == 0 {
             ratios.filter(|_| whole).map(|_| Ratio::ITSELF)
         } else {
