@@ -77,8 +77,8 @@ const TUNABLES: [&str; 13] = [
     "top_pad",
     "trim_threshold",
 ];
-/// The arms that often help a dynamic program of glibc without another allocator: few arenas (`MALLOC_ARENA_MAX=2`), and
-/// thresholds that do not grow, so that large blocks go back to the system when they are freed.
+/// The arms that often help a dynamic program of glibc without another allocator: few arenas (`MALLOC_ARENA_MAX=2`),
+/// and thresholds that do not grow, so that large blocks go back to the system when they are freed.
 pub(super) const TUNED: [&str; 2] = ["glibc:arena_max=2", "glibc:mmap_threshold=131072:trim_threshold=131072"];
 
 /// The suffix after a donor's name for "without string functions". [`STRINGS`] as a suffix means "with them".
