@@ -1,12 +1,12 @@
 //! What is in the executables of a release: the donors, and the packages that are compiled into them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::Deserialize;
+use xtask::sources::{self, Recipe, Upstream};
 
 use crate::payload::printed;
 
@@ -153,25 +153,12 @@ fn linked(metadata: &Metadata) -> Result<BTreeSet<&str>> {
     Ok(linked)
 }
 
-/// The part of the lock file that is read here.
-#[derive(Debug, Deserialize)]
-struct Lock {
-    package: Vec<Locked>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Locked {
-    name: String,
-    version: String,
-    checksum: Option<String>,
-}
-
 /// Returns the packages from crates.io, by identifier.
 fn packages<'m>(checkout: &Path, metadata: &'m Metadata) -> Result<BTreeMap<&'m str, Package>> {
-    let lock: Lock = toml::from_str(&read(&checkout.join("Cargo.lock"))?).context("Cargo.lock cannot be read")?;
+    let locked = sources::locked(checkout)?;
     let mut packages = BTreeMap::new();
     for listed in metadata.packages.iter().filter(|package| package.source.is_some()) {
-        let locked = lock.package.iter().find(|it| it.name == listed.name && it.version == listed.version);
+        let locked = locked.iter().find(|it| it.name == listed.name && it.version == listed.version);
         let sha256 = locked.and_then(|locked| locked.checksum.clone());
         packages.insert(
             listed.id.as_str(),
@@ -186,54 +173,21 @@ fn packages<'m>(checkout: &Path, metadata: &'m Metadata) -> Result<BTreeMap<&'m 
     Ok(packages)
 }
 
-/// The part of a donor's recipe that is read here.
-#[derive(Debug, Deserialize)]
-struct Recipe {
-    name: String,
-    version: Option<String>,
-    license: String,
-    upstream: Option<Upstream>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Upstream {
-    package: String,
-}
-
 fn donors(checkout: &Path, packages: &BTreeMap<&str, Package>) -> Result<Vec<Component>> {
-    let folder = checkout.join("crates/donors");
-    let mut donors = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read `{}`", folder.display()))? {
-        let recipe = entry?.path().join("recipe.toml");
-        if !recipe.is_file() {
-            continue;
-        }
-        let path = recipe.display();
-        let recipe: Recipe = toml::from_str(&read(&recipe)?).with_context(|| format!("`{path}` cannot be read"))?;
-        let package =
-            match &recipe.upstream {
-                None => None,
-                Some(Upstream { package }) => {
-                    let found = packages.values().find(|it| it.name == *package);
-                    Some(found.with_context(|| {
-                        format!("`{package}`, with the sources of `{}`, is not locked", recipe.name)
-                    })?)
-                }
-            };
-        donors.push(Component {
+    let donor = |recipe: Recipe| {
+        let found = |upstream: Upstream| {
+            let found = packages.values().find(|it| it.name == upstream.package).cloned();
+            found.with_context(|| format!("`{}` is not locked, and has the source of a donor", upstream.package))
+        };
+        Ok(Component {
             name: recipe.name,
             version: recipe.version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
             license: recipe.license,
             kind: Kind::Donor,
-            package: package.cloned(),
-        });
-    }
-    ensure!(!donors.is_empty(), "`{}` holds no donor", folder.display());
-    Ok(donors)
-}
-
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
+            package: recipe.upstream.map(found).transpose()?,
+        })
+    };
+    sources::recipes(checkout)?.into_iter().map(donor).collect()
 }
 
 #[cfg(test)]

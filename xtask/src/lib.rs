@@ -11,6 +11,7 @@
 //! | `rust` | a Rust toolchain with musl targets |
 //! | `sessions` | comparisons of programs by `measure` |
 //! | `setup` | the tools and fixtures that building and testing need |
+//! | `sources` | the packages of the lock file, and the donors' recipes |
 //! | `toolchains` | compilers of other languages |
 //! | `workspace` | folders of the checkout |
 //! | `zig` | zig, its lld and its musl |
@@ -24,6 +25,7 @@ pub mod page;
 pub mod rust;
 pub mod sessions;
 pub mod setup;
+pub mod sources;
 pub mod toolchains;
 pub mod workspace;
 pub mod zig;
