@@ -16,7 +16,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const SHORT: &str = "1";
 const PART: &str = "5";
 
-/// The programs of the default tier: the family, threads that end, forks, and allocations by libc itself.
+/// The programs of the default tier: the family, threads that end, forks, and allocations by libc itself. Donors other
+/// than the default one run the first of them only.
 const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "libc_callers"];
 
 /// The levels of zig's compiler. zig compiles its musl at the same level as the program.
@@ -41,10 +42,11 @@ fn main() -> ExitCode {
                 for (layout, flags) in layouts {
                     for stripped in [false, true] {
                         let fast = FAST.contains(&program.name)
-                            && donor.name == donors::DEFAULT
                             && match (index, layout) {
-                                (1, "") => stripped,
-                                (2, "") | (0, "/one-segment") => !stripped && program.name == FAST[0],
+                                (1, "") => stripped && (donor.name == donors::DEFAULT || program.name == FAST[0]),
+                                (2, "") | (0, "/one-segment") => {
+                                    !stripped && donor.name == donors::DEFAULT && program.name == FAST[0]
+                                }
                                 _ => false,
                             };
                         let kind = if stripped { "stripped" } else { "symbols" };
@@ -75,7 +77,7 @@ fn main() -> ExitCode {
         }
         for level in LEVELS {
             let bench = Arc::clone(&bench);
-            let name = format!("executable/{}/mimalloc/zig-cc-aarch64/{level}/stripped", program.name);
+            let name = format!("executable/{}/{}/zig-cc-aarch64/{level}/stripped", program.name, donors::DEFAULT);
             let label = name.replace('/', " ");
             let run = move || check_compiled(&bench, program, level, &label).map_err(Failed::from);
             trials.push(Trial::test(name, run).with_ignored_flag(true));

@@ -359,3 +359,26 @@ fn threads_with_storage_of_their_own_are_refused() {
         }
     }
 }
+
+/// Which donors go into executables is in their recipes. The error and the pages name the same ones.
+#[test]
+fn a_donor_that_does_not_go_into_executables() {
+    let lab = Lab::new();
+    program(&lab, "program", PLAIN);
+    let (fit, other): (Vec<_>, Vec<_>) = donors::all().iter().partition(|donor| donor.has_blobs());
+    let fit: Vec<&str> = fit.iter().map(|donor| donor.name).collect();
+    let said = format!("help: these can: {}\n", fit.join(", "));
+    lab.changes_nothing(3, ["graft", "program", "--donor", other[0].name]).says(&["linked executable", &said]);
+    let (last, first) = fit.split_last().unwrap();
+    let quoted: Vec<String> = first.iter().map(|name| format!("`{name}`")).collect();
+    let quoted = quoted.join(", ");
+    for (page, said) in [
+        ("executables.md", format!("`--donor` ({quoted}, `{last}`)")),
+        ("donors.md", format!("{quoted} and `{last}` also go into")),
+        ("faq.md", format!("Only {} and {last} go into executables", first.join(", "))),
+    ] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page)).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&said), "docs/{page} lacks: {said}");
+    }
+}
