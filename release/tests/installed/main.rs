@@ -243,7 +243,7 @@ fn uvx_runs_the_wheel() {
         let released = listed.iter().find(|released| released.name == name).expect("a released program");
         fs::copy(fixtures::corpus::place(released), work.0.path().join(name)).expect("`cargo xtask corpus` has run");
     }
-    let path = "PATH=/work:$PATH\n";
+    let path = "PATH=/mnt:$PATH\n";
     let function = "allograft() { uvx --quiet --offline --from ./allograft-*_x86_64.whl allograft \"$@\"; }\n";
     work.run(&PYTHON, None, &[path, &page::commands(INSTALL, "uv"), function, USE].concat());
 }

@@ -58,7 +58,7 @@ pub(crate) const RUST: Tree =
 /// npm, and the SHA-256 of its package. Debian's own is made of hundreds of packages.
 const NPM: (&str, &str) = ("npm@10.9.9", "c80bd097147cce32e31010b791bab8c71a26a5e10668210ec9d2e7f4c7cea2a1");
 
-/// Runs a command in a root folder, with a work folder at `/work` and without a network. What it writes elsewhere goes
+/// Runs a command in a root folder, with a work folder at `/mnt` and without a network. What it writes elsewhere goes
 /// to memory.
 const ENTER: &str = r#"
 root=$1 work=$2 scratch=$3
@@ -66,19 +66,19 @@ shift 3
 mount -t tmpfs scratch "$scratch" && cd "$scratch" && mkdir upper lower state root || exit 125
 mount --rbind "$root" lower || exit 125
 mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=state,userxattr root || exit 125
-mkdir -p root/proc root/dev root/tmp root/work
+mkdir -p root/proc root/dev root/tmp root/mnt
 mount --rbind /proc root/proc || exit 125
 for device in null zero full random urandom; do
 	: >root/dev/$device
 	mount --bind /dev/$device root/dev/$device || exit 125
 done
-mount --bind "$work" root/work || exit 125
+mount --bind "$work" root/mnt || exit 125
 [ -z "$BEFORE" ] || "$BEFORE" root "$work" || exit 126
 exec chroot root /usr/bin/env -i HOME=/tmp LC_ALL=C.UTF-8 PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 "#;
 
 impl Tree {
-    /// Runs a script in a fresh copy of the tree, with `work` as `/work`. `before`: a program that is run before it,
+    /// Runs a script in a fresh copy of the tree, with `work` as `/mnt`. `before`: a program that is run before it,
     /// outside, with the tree's root and the work folder. Returns what the script prints.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Tree {
         let mut command = Command::new("unshare");
         command.args(self.namespaces()).args(["sh", "-c", ENTER, "enter"]);
         command.args([&self.root()?, work, scratch.path()]).env("BEFORE", before.unwrap_or(Path::new("")));
-        command.args(["sh", "-ec", &format!("cd /work\n{script}")]);
+        command.args(["sh", "-ec", &format!("cd /mnt\n{script}")]);
         let output = command.stdin(Stdio::null()).output()?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -204,7 +204,7 @@ fn buildah(root: &Path) -> Result<()> {
     for name in ["passwd", "group"] {
         fs::copy(root.join(format!("usr/share/base-passwd/{name}.master")), root.join("etc").join(name))?;
     }
-    let storage = "[storage]\ndriver = \"vfs\"\ngraphroot = \"/work/storage\"\nrunroot = \"/run/containers/storage\"\n";
+    let storage = "[storage]\ndriver = \"vfs\"\ngraphroot = \"/mnt/storage\"\nrunroot = \"/run/containers/storage\"\n";
     fs::write(root.join("etc/containers/storage.conf"), storage)?;
     let limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]\n";
     Ok(fs::write(root.join("etc/containers/containers.conf"), limits)?)

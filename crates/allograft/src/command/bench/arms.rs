@@ -183,8 +183,8 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
             let known = || donors::all().iter().map(|donor| donor.name).collect::<Vec<_>>().join(", ");
             let donor = donors::find(name).ok_or_else(|| {
                 Failure::usage(format!("there is no arm `{text}`")).with_help(format!(
-                    "arms are stock, strings, glibc (of a dynamic program with `:TUNABLE=VALUE` behind it), and donors: {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without string \
-                     functions) and `:strings` (with them) behind them",
+                    "arms are stock, strings, glibc (of a dynamic program with `:TUNABLE=VALUE` behind it), and donors: \
+                     {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without string functions) and `:strings` (with them) behind them",
                     known()
                 ))
             })?;
