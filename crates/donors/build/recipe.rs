@@ -87,7 +87,7 @@ pub(crate) struct Profile {
 }
 
 /// The profiles that a recipe may have. `default` sets nothing, and every donor has it.
-const PROFILES: [&str; 2] = ["small", "secure"];
+const PROFILES: [&str; 3] = ["small", "fast", "secure"];
 
 /// A file that is compiled.
 #[derive(Debug)]

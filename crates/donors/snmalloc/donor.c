@@ -8,16 +8,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Upstream fixes its configuration when it is compiled. These are the decisions that platform.h makes at run time. With
- * checks, a thread's memory and shared memory are separated in another way, which has no switch like thread_cache. */
+/* Upstream fixes its configuration when it is compiled. These are the decisions that platform.h and ranges.h make at run
+ * time. With checks, free memory is separated in upstream's way, which goes back at once and knows no bounds. */
 #ifdef SNMALLOC_CHECK_CLIENT
 #define DONOR_OPTIONS_WITHOUT_CHECKS(X)
 #else
-#define DONOR_OPTIONS_WITHOUT_CHECKS(X) X(thread_cache, 1, 0, 1, 0)
+#define DONOR_OPTIONS_WITHOUT_CHECKS(X)                                                                                \
+	X(purge_debt, 2048, 0, 1073741824, 0)                                                                              \
+	X(purge_credit, 32768, 0, 1073741824, 0)                                                                           \
+	X(thread_cache, 256, 0, 1024, 0)
 #endif
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 0, -1, 0, 0)                                                                                        \
-	X(purge_decommits, 0, 0, 1, 0)                                                                                     \
+	X(purge_decommits, 1, 0, 1, 0)                                                                                     \
 	X(arena_reserve, 16384, 0, 1073741824, 0)                                                                          \
 	X(allow_thp, 1, 0, 1, 0)                                                                                           \
 	DONOR_OPTIONS_WITHOUT_CHECKS(X)
@@ -46,14 +49,22 @@ int64_t donor_allow_thp(void)
 	return DONOR_OPTION(allow_thp);
 }
 
+#ifndef SNMALLOC_CHECK_CLIENT
+int64_t donor_purge_debt(void)
+{
+	return DONOR_OPTION(purge_debt);
+}
+
+int64_t donor_purge_credit(void)
+{
+	return DONOR_OPTION(purge_credit);
+}
+
 int64_t donor_thread_cache(void)
 {
-#ifdef SNMALLOC_CHECK_CLIENT
-	return 1;
-#else
 	return DONOR_OPTION(thread_cache);
-#endif
 }
+#endif
 
 /* The key whose destructor ends a thread's allocator. It is made before there are threads, and only if there can be some. */
 static pthread_key_t donor_key;
@@ -100,6 +111,12 @@ static inline void donor_free(void *block)
 static inline size_t donor_usable(const void *block)
 {
 	return heap_usable(block);
+}
+
+#define GRAFT_HAS_TRIM
+static void donor_trim(void)
+{
+	heap_trim();
 }
 
 static void donor_start(void)

@@ -1,5 +1,6 @@
-/* snmalloc's headers unchanged, with three of their classes replaced: the platform layer (platform.h), the class that
- * keeps forks out of critical sections, and the allocator of a thread; and with a configuration for grafts. */
+/* snmalloc's headers unchanged, with four of their parts replaced: the platform layer (platform.h), the ranges of free
+ * memory (ranges.h), the class that keeps forks out of critical sections, and the allocator of a thread; and with a
+ * configuration for grafts. */
 
 /* aba.h requires 16-byte compare-and-swap for a template that is never used. The baseline of x86-64 has no such
  * instruction, and the object contains none. */
@@ -58,7 +59,10 @@ public:
 
 /* A thread that returns blocks to their allocator first exchanges the queue's end, then links the old end to its blocks.
  * A fork between the two steps leaves a gap in the child's queue, and an allocator that ends or is reused there waits for
- * the link forever (drain_and_reset). So both steps are behind the gate. */
+ * the link forever (drain_and_reset). So both steps are behind the gate.
+ *
+ * Blocks that come back after their thread's end would wait in the queue until another thread takes the allocator over.
+ * So the thread that returns them also empties the queue. */
 #include "snmalloc/mem/metadata.h"
 #define FreeListMPSCQ UpstreamMPSCQ
 #include "snmalloc/mem/freelist_queue.h"
@@ -66,13 +70,27 @@ public:
 
 namespace snmalloc
 {
+static void empty_queues_of_ended_threads();
+
 template<FreeListKey &Key, address_t Key_tweak = NO_KEY_TWEAK>
 struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
+	/* Whether the allocator's thread has ended. */
+	stl::Atomic<bool> ended{false};
+
+	/* Upstream's question, can_dequeue, leaves one message out. */
+	bool is_empty()
+	{
+		return this->back.load(stl::memory_order_relaxed) == nullptr;
+	}
+
 	template<typename Domesticator>
 	bool enqueue(freelist::HeadPtr first, freelist::HeadPtr last, Domesticator domesticate)
 	{
 		PreventFork gate;
-		return UpstreamMPSCQ<Key, Key_tweak>::enqueue(first, last, domesticate);
+		bool result = UpstreamMPSCQ<Key, Key_tweak>::enqueue(first, last, domesticate);
+		if (SNMALLOC_UNLIKELY(ended.load(stl::memory_order_relaxed)))
+			empty_queues_of_ended_threads();
+		return result;
 	}
 };
 }
@@ -80,31 +98,52 @@ struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
 #include "snmalloc/snmalloc_core.h"
 #include "snmalloc/backend/globalconfig.h"
 
+#include "ranges.h"
+
 namespace snmalloc
 {
-/* Upstream's configuration. With checks, it also checks pointers from free lists before it follows them: a write past the
- * end of a block may have left a value there that is no block's address, and the program would end without a message. */
+/* The configuration: upstream's page map and backend, with the ranges of ranges.h. With checks, the ranges are
+ * upstream's, which keep metadata apart; and pointers from free lists are checked before they are followed: a write past
+ * the end of a block may have left a value there that is no block's address, and the program would end without a
+ * message. */
 class Config final : public CommonConfig
 {
-	using Standard = StandardConfigClientMeta<NoClientMetaDataProvider>;
+public:
+	using Pal = DefaultPal;
+	using ClientMeta = NoClientMetaDataProvider;
+	using PagemapEntry = DefaultPagemapEntry<ClientMeta>;
+	using SecondaryAllocator = DefaultSecondaryAllocator;
+
+private:
+	using Pagemap = BasicPagemap<Pal, FlatPagemap<MIN_CHUNK_BITS, PagemapEntry, Pal, false>, PagemapEntry, false>;
+	using Base = Pipe<PalRange<Pal>, PagemapRegisterRange<Pagemap>>;
+
+	SNMALLOC_REQUIRE_CONSTINIT static inline stl::Atomic<bool> initialised{false};
+	SNMALLOC_REQUIRE_CONSTINIT static inline FlagWord initialising{};
 
 public:
-	using Pal = Standard::Pal;
-	using PagemapEntry = Standard::PagemapEntry;
-	using ClientMeta = Standard::ClientMeta;
-	using SecondaryAllocator = Standard::SecondaryAllocator;
-	using LocalState = Standard::LocalState;
-	using Backend = Standard::Backend;
+	using CheckedRanges = MetaProtectedRangeLocalState<Pal, Pagemap, Base>;
+	using LocalState = stl::conditional_t<mitigations(metadata_protection), CheckedRanges, HeapRanges<Pal, Pagemap, Base>>;
+	using Backend = BackendAllocator<Pal, PagemapEntry, Pagemap, DummyAuthmap, LocalState>;
 	static constexpr Flags Options{.HasDomesticate = mitigations(freelist_forward_edge)};
 
 	static void ensure_init()
 	{
-		Standard::ensure_init();
+		with(initialising, []() {
+			if (initialised)
+				return;
+			LocalEntropy entropy;
+			entropy.init<Pal>();
+			entropy.make_free_list_key(RemoteAllocator::key_global);
+			entropy.make_free_list_key(freelist::Object::key_root);
+			Pagemap::concretePagemap.template init<mitigations(random_pagemap)>();
+			initialised.store(true, stl::memory_order_release);
+		});
 	}
 
 	static bool is_initialised()
 	{
-		return Standard::is_initialised();
+		return initialised.load(stl::memory_order_acquire);
 	}
 
 	/* The program frees a pointer to void; upstream has its own checks and messages for that. */
@@ -147,11 +186,13 @@ class ThreadAlloc
 	static inline FlagWord lock{};
 	static inline capptr::Alloc<Alloc> idle{nullptr};
 
+	/* Gives back the allocator's free memory, and that of all threads if so wished. Without checks only: upstream's
+	 * ranges for them cannot do it. */
 	template<typename State>
-	static void limit_cache()
+	static void trim(State &ranges, bool of_all)
 	{
-		if constexpr (requires { State::set_small_heap(); })
-			State::set_small_heap();
+		if constexpr (requires { ranges.trim(of_all); })
+			ranges.trim(of_all);
 	}
 
 	static Alloc *make()
@@ -159,8 +200,6 @@ class ThreadAlloc
 		if (!Config::is_initialised()) {
 			if (!PALGraft::has_room())
 				return nullptr;
-			if (!donor_thread_cache())
-				limit_cache<Config::LocalState>();
 			Config::ensure_init();
 		}
 		size_t used = Aal::capptr_size_round(sizeof(Alloc)), size = bits::next_pow2(used);
@@ -171,14 +210,35 @@ class ThreadAlloc
 		return new (memory.unsafe_ptr(), placement_token) Alloc(rest);
 	}
 
-	static Alloc *take()
+	/* Takes the first allocator without a thread that meets the condition, if there is one. */
+	template<typename Condition>
+	static Alloc *take_if(Condition condition)
 	{
 		Alloc *taken = nullptr;
 		with(lock, [&]() {
-			taken = idle.unsafe_ptr();
-			if (taken)
-				idle = taken->next;
+			for (auto *place = &idle; (taken = place->unsafe_ptr()) != nullptr; place = &taken->next) {
+				if (!condition(*taken))
+					continue;
+				*place = taken->next;
+				taken->message_queue().list.ended.store(false, stl::memory_order_relaxed);
+				return;
+			}
 		});
+		return taken;
+	}
+
+	static void put(Alloc *without_thread)
+	{
+		with(lock, [&]() {
+			without_thread->next = idle;
+			idle = capptr::Alloc<Alloc>::unsafe_from(without_thread);
+			without_thread->message_queue().list.ended.store(true, stl::memory_order_relaxed);
+		});
+	}
+
+	static Alloc *take()
+	{
+		Alloc *taken = take_if([](Alloc &) { return true; });
 		return taken ? taken : make();
 	}
 
@@ -224,11 +284,37 @@ public:
 			return;
 		if (ends < 128 || bits::is_pow2(ends))
 			ended->flush();
+		trim(ended->get_backend_local_state(), false);
 		own = const_cast<Alloc *>(&none);
-		with(lock, [&]() {
-			ended->next = idle;
-			idle = capptr::Alloc<Alloc>::unsafe_from(ended);
-		});
+		put(ended);
+	}
+
+	/* Frees the blocks that came back to allocators without a thread. These free blocks of one another, hence the loop;
+	 * what is left if other threads keep returning blocks is for them. */
+	static void empty_queues()
+	{
+		static thread_local bool emptying = false;
+		if (emptying)
+			return;
+		emptying = true;
+		for (int rounds = 0; rounds < 64; rounds++) {
+			Alloc *found = take_if([](Alloc &idle) { return !idle.message_queue().list.is_empty(); });
+			if (!found)
+				break;
+			found->flush();
+			trim(found->get_backend_local_state(), false);
+			put(found);
+		}
+		emptying = false;
+	}
+
+	/* Gives back all free memory that this thread can reach. */
+	static void trim()
+	{
+		if (own == &none)
+			return;
+		own->flush();
+		trim(own->get_backend_local_state(), true);
 	}
 
 	/* Upstream's interface: called on slow paths. */
@@ -242,6 +328,11 @@ public:
 		}
 	};
 };
+
+static void empty_queues_of_ended_threads()
+{
+	ThreadAlloc::empty_queues();
+}
 
 /* What happens to a block's memory: as in upstream, except that the kernel makes the zeros of a large block. */
 struct Zeroed {
@@ -342,4 +433,9 @@ size_t heap_usable(const void *block)
 void heap_end_thread(void)
 {
 	ThreadAlloc::end();
+}
+
+void heap_trim(void)
+{
+	ThreadAlloc::trim();
 }

@@ -15,11 +15,15 @@ GRAFT_APART void heap_free(void *block);
 GRAFT_APART size_t heap_usable(const void *block);
 /* Gives up this thread's allocator; the last action of a thread. */
 GRAFT_APART void heap_end_thread(void);
+/* Gives free memory back to the kernel, as far as this thread can reach it. */
+GRAFT_APART void heap_trim(void);
 
 /* The glue's functions for the heap. */
 GRAFT_APART void donor_begin_thread(void);
 GRAFT_APART int64_t donor_purge_delay(void);
 GRAFT_APART int64_t donor_purge_decommits(void);
+GRAFT_APART int64_t donor_purge_debt(void);
+GRAFT_APART int64_t donor_purge_credit(void);
 GRAFT_APART int64_t donor_arena_reserve(void);
 GRAFT_APART int64_t donor_allow_thp(void);
 GRAFT_APART int64_t donor_thread_cache(void);

@@ -277,10 +277,21 @@ public:
 		return page_map != PageMap::guarded || give_access(start, size, PROT_READ);
 	}
 
+	/* The size of this machine's pages, of which page_size is a multiple. */
+	static size_t real_page_size()
+	{
+		static size_t known = 0;
+		if (known == 0)
+			known = getauxval(AT_PAGESZ);
+		return known ? known : page_size;
+	}
+
+	/* Gives the whole pages of the range back to the kernel, unless all memory is to stay. */
 	static void notify_not_using(void *start, size_t size) noexcept
 	{
-		uintptr_t from = round_up(reinterpret_cast<uintptr_t>(start));
-		uintptr_t to = round_down(reinterpret_cast<uintptr_t>(start) + size);
+		uintptr_t page = real_page_size();
+		uintptr_t from = (reinterpret_cast<uintptr_t>(start) + page - 1) & ~(page - 1);
+		uintptr_t to = (reinterpret_cast<uintptr_t>(start) + size) & ~(page - 1);
 		if (from >= to)
 			return;
 		void *pages = reinterpret_cast<void *>(from);

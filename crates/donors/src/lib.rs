@@ -60,7 +60,7 @@ pub struct Profile {
 pub const DEFAULT_PROFILE: &str = "default";
 
 /// The names of all profiles.
-pub const PROFILES: [&str; 3] = [DEFAULT_PROFILE, "small", "secure"];
+pub const PROFILES: [&str; 4] = [DEFAULT_PROFILE, "small", "fast", "secure"];
 
 /// The donor that is used when none is named.
 pub const DEFAULT: &str = "mimalloc";

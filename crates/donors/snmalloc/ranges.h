@@ -1,0 +1,376 @@
+/* Free memory, and when it goes back to the kernel. heap.cc includes this after upstream's ranges.
+ *
+ * Upstream's ranges are a chain: a thread's own buddy allocator, the global one, the address space. Upstream tells the
+ * kernel about a range when it goes from a thread to the global allocator, and never about what a thread keeps. Here,
+ * free memory that is still resident is kept apart at both places, and its size is bounded: what is above the bound
+ * goes back at once. That needs no clock and no thread, so a process that goes idle keeps no more than the bounds.
+ *
+ * Memory that was never used ("fresh") is not resident and does not count. */
+#ifndef SNMALLOC_RANGES_H
+#define SNMALLOC_RANGES_H
+
+namespace snmalloc
+{
+/* The greatest power of two that is no more than `n`, which is not 0. */
+static constexpr size_t power_below(size_t n)
+{
+	return bits::one_at_bit(bits::BITS - 1 - bits::clz(n));
+}
+
+/* A power-of-two range and whether it may be resident. */
+struct TakenRange {
+	capptr::Arena<void> start;
+	size_t size;
+	bool resident;
+};
+
+/* All threads' free memory that is still resident, between their ranges and the address space. */
+template<typename Pagemap>
+struct ResidentRange {
+	template<typename ParentRange>
+	class Type : public ContainsParent<ParentRange>
+	{
+		using ContainsParent<ParentRange>::parent;
+		static_assert(ParentRange::ConcurrencySafe, "system calls are made without the lock");
+		using Memory = capptr::Arena<void>;
+
+		static inline CombiningLock lock{};
+		/* Behind the lock. */
+		static inline Buddy<BuddyChunkRep<Pagemap>, MIN_CHUNK_BITS, bits::BITS - 1> kept{};
+		static inline size_t kept_bytes{0};
+		/* Bytes that were given back lately and not needed since; and those that were needed again, which count for less
+		 * and less. Neither is more than purge_credit. */
+		static inline size_t given_bytes{0}, missed_bytes{0};
+		/* What threads use, as far as they have reported it; not their caches. */
+		static inline stl::Atomic<size_t> live_bytes{0};
+
+		/* Ranges that leave the lock together to be given back. */
+		static constexpr size_t BATCH = 16;
+
+		static size_t credit()
+		{
+			return static_cast<size_t>(donor_purge_credit()) << 10;
+		}
+
+		/* The most that is kept: a share of what is in use; and more for a program that frees and allocates large blocks
+		 * in turn, as far as it has shown that it needs them again. The last free leaves nothing in use, and so none of
+		 * that. */
+		static size_t bound()
+		{
+			if (donor_purge_delay() < 0)
+				return SIZE_MAX;
+			size_t debt = static_cast<size_t>(donor_purge_debt()) << 10, live = live_bytes.load(stl::memory_order_relaxed);
+			return bits::max(debt, live / 8) + bits::min(missed_bytes, 8 * live);
+		}
+
+		static Memory pointer(uintptr_t start)
+		{
+			return Memory::unsafe_from(reinterpret_cast<void *>(start));
+		}
+
+		/* Takes a range of `size` bytes out of the kept ones, splitting a larger one if need be. */
+		static Memory take_kept(size_t size)
+		{
+			Memory start = pointer(kept.remove_block(size));
+			if (start != nullptr)
+				kept_bytes -= size;
+			return start;
+		}
+
+		/* Gives memory back until no more than `rest` bytes are kept, in pieces about as large as what is too much. Each
+		 * batch is outside the lock, and behind the gate as long as it is in no allocator. */
+		void give_back(size_t rest)
+		{
+			PreventFork gate;
+			size_t smallest = bits::max(MIN_CHUNK_SIZE, PALGraft::real_page_size());
+			for (;;) {
+				stl::Pair<Memory, size_t> batch[BATCH];
+				size_t count = 0;
+				with(lock, [&]() {
+					while (count < BATCH && kept_bytes > rest) {
+						size_t size = power_below(bits::max(kept_bytes - rest, smallest));
+						Memory start = take_kept(size);
+						while (start == nullptr && size > smallest)
+							start = take_kept(size /= 2);
+						if (start == nullptr)
+							break;
+						given_bytes = bits::min(given_bytes + size, credit());
+						batch[count++] = {start, size};
+					}
+				});
+				for (size_t i = 0; i < count; i++) {
+					PALGraft::notify_not_using(batch[i].first.unsafe_ptr(), batch[i].second);
+					parent.dealloc_range(batch[i].first, batch[i].second);
+				}
+				if (count < BATCH)
+					return;
+			}
+		}
+
+		Memory take_fresh(size_t size)
+		{
+			Memory start = parent.alloc_range(size);
+			if (start != nullptr && !PALGraft::notify_using<NoZero>(start.unsafe_ptr(), size)) {
+				parent.dealloc_range(start, size);
+				return nullptr;
+			}
+			return start;
+		}
+
+	public:
+		static constexpr bool Aligned = ParentRange::Aligned;
+		static constexpr bool ConcurrencySafe = true;
+		using ChunkBounds = typename ParentRange::ChunkBounds;
+
+		constexpr Type() = default;
+
+		/* Takes a range of at least `size` bytes: if there is a resident one, of up to `resident` bytes, else of up to
+		 * `fresh`. All are powers of two. Its start is null if there is no memory. */
+		TakenRange take(size_t size, size_t resident, size_t fresh)
+		{
+			TakenRange taken{nullptr, bits::max(size, resident), true};
+			with(lock, [&]() {
+				while ((taken.start = take_kept(taken.size)) == nullptr && taken.size > size)
+					taken.size /= 2;
+			});
+			if (taken.start != nullptr)
+				return taken;
+			taken = {take_fresh(fresh), fresh, false};
+			if (taken.start == nullptr && fresh > size)
+				taken = {take_fresh(size), size, false};
+			if (taken.start == nullptr) {
+				/* What is kept in pieces may be enough in one piece. */
+				give_back(0);
+				taken = {take_fresh(size), size, false};
+			}
+			if (taken.start != nullptr)
+				with(lock, [&]() {
+					size_t missed = bits::min(given_bytes, taken.size);
+					given_bytes -= missed;
+					missed_bytes = bits::min(missed_bytes + missed, credit());
+				});
+			return taken;
+		}
+
+		Memory alloc_range(size_t size)
+		{
+			return take(size, size, size).start;
+		}
+
+		void dealloc_range(Memory start, size_t size)
+		{
+			size_t most = 0;
+			bool too_much = false;
+			with(lock, [&]() {
+				missed_bytes -= bits::min(missed_bytes, size / 16);
+				kept_bytes += size;
+				kept.add_block(start.unsafe_uintptr(), size);
+				most = bound();
+				too_much = kept_bytes > most;
+			});
+			/* A little more than necessary, so that not every range that follows is too much. */
+			if (too_much)
+				give_back(most - most / 4);
+		}
+
+		/* Takes back a range that was never used. */
+		void dealloc_fresh(Memory start, size_t size)
+		{
+			parent.dealloc_range(start, size);
+		}
+
+		/* Counts what a thread uses from now on, or uses no more. Wraps around like any unsigned number. */
+		static void report(size_t more)
+		{
+			live_bytes.fetch_add(more, stl::memory_order_relaxed);
+		}
+
+		void trim()
+		{
+			give_back(0);
+		}
+	};
+};
+
+/* A thread's free memory below 2 MiB. */
+template<typename Pagemap>
+struct ThreadRange {
+	template<typename ParentRange>
+	class Type : public ContainsParent<ParentRange>
+	{
+		using ContainsParent<ParentRange>::parent;
+		using Memory = capptr::Arena<void>;
+
+		static constexpr size_t GREAT_BITS = 21, GREAT = size_t{1} << GREAT_BITS;
+		Buddy<BuddyChunkRep<Pagemap>, MIN_CHUNK_BITS, GREAT_BITS> kept{}, fresh{};
+		/* Bytes that are kept, and bytes that were taken as fresh memory so far. */
+		size_t kept_bytes{0}, taken_bytes{0};
+		/* Bytes of ranges in use, now and when they were last reported. */
+		size_t live_bytes{0}, reported_bytes{0};
+		static constexpr size_t WORTH_A_REPORT = 64 << 10;
+
+		size_t bound()
+		{
+			size_t least = static_cast<size_t>(donor_thread_cache()) << 10;
+			return least == 0 ? 0 : bits::min(bits::max(least, live_bytes / 16), GREAT / 2);
+		}
+
+		void report()
+		{
+			parent.report(live_bytes - reported_bytes);
+			reported_bytes = live_bytes;
+		}
+
+		static Memory pointer(uintptr_t start)
+		{
+			return Memory::unsafe_from(reinterpret_cast<void *>(start));
+		}
+
+		/* Adds a range to a buddy allocator, which returns what became too large for it. */
+		Memory add(decltype(kept) &buddies, Memory start, size_t size)
+		{
+			return pointer(buddies.add_block(start.unsafe_uintptr(), size));
+		}
+
+		void keep(Memory start, size_t size)
+		{
+			kept_bytes += size;
+			Memory great = add(kept, start, size);
+			if (great != nullptr) {
+				kept_bytes -= GREAT;
+				parent.dealloc_range(great, GREAT);
+			}
+		}
+
+		void give_back(size_t rest)
+		{
+			while (kept_bytes > rest) {
+				size_t size = bits::min(power_below(bits::max(kept_bytes - rest, MIN_CHUNK_SIZE)), GREAT / 2);
+				uintptr_t start;
+				while ((start = kept.remove_block(size)) == 0 && size > MIN_CHUNK_SIZE)
+					size /= 2;
+				if (start == 0)
+					return;
+				kept_bytes -= size;
+				parent.dealloc_range(pointer(start), size);
+			}
+		}
+
+		Memory refill(size_t size)
+		{
+			size_t half = bound() / 2;
+			size_t resident = half < MIN_CHUNK_SIZE ? size : bits::max(size, power_below(half));
+			/* As upstream: twice as much each time, so that a small program takes little. */
+			size_t most = donor_thread_cache() == 0 ? size : bits::min(GREAT, bits::max(taken_bytes, MIN_CHUNK_SIZE));
+			TakenRange taken = parent.take(size, resident, bits::next_pow2(bits::max(size, most)));
+			if (taken.start == nullptr)
+				return nullptr;
+			if (!taken.resident)
+				taken_bytes += taken.size;
+			/* The first part is the caller's. The rest has a piece for each power of two between. */
+			for (size_t rest = taken.size / 2; rest >= size; rest /= 2) {
+				Memory piece = pointer_offset(taken.start, rest);
+				if (taken.resident)
+					keep(piece, rest);
+				else
+					add(fresh, piece, rest);
+			}
+			return taken.start;
+		}
+
+	public:
+		static constexpr bool Aligned = true;
+		static constexpr bool ConcurrencySafe = false;
+		using ChunkBounds = capptr::bounds::Arena;
+
+		constexpr Type() = default;
+
+		Memory alloc_range(size_t size)
+		{
+			Memory start = nullptr;
+			if (size >= GREAT) {
+				if ((start = parent.alloc_range(size)) != nullptr)
+					parent.report(size);
+				return start;
+			}
+			start = pointer(kept.remove_block(size));
+			if (start != nullptr)
+				kept_bytes -= size;
+			else
+				start = pointer(fresh.remove_block(size));
+			if (start == nullptr)
+				start = refill(size);
+			if (start != nullptr && (live_bytes += size) - reported_bytes + WORTH_A_REPORT > 2 * WORTH_A_REPORT)
+				report();
+			return start;
+		}
+
+		void dealloc_range(Memory start, size_t size)
+		{
+			if (size >= GREAT) {
+				parent.report(-size);
+				return parent.dealloc_range(start, size);
+			}
+			/* The rest of an allocator's own memory comes from the range of all threads. */
+			live_bytes -= bits::min(live_bytes, size);
+			if (live_bytes - reported_bytes + WORTH_A_REPORT > 2 * WORTH_A_REPORT)
+				report();
+			keep(start, size);
+			size_t most = bound();
+			if (kept_bytes > most)
+				give_back(most / 2);
+		}
+
+		/* Gives back all that is not in use. */
+		void trim()
+		{
+			report();
+			give_back(0);
+			for (size_t size = GREAT / 2; size >= MIN_CHUNK_SIZE; size /= 2) {
+				while (uintptr_t start = fresh.remove_block(size))
+					parent.dealloc_fresh(pointer(start), size);
+			}
+		}
+	};
+};
+
+/* The chain of a thread: its own range, which metadata is taken from as well, then what all threads share. */
+template<typename Pal, typename Pagemap, typename Base>
+class HeapRanges : BaseLocalStateConstants
+{
+	using Unused = LargeBuddyRange<GlobalCacheSizeBits, bits::BITS - 1, Pagemap, MinBaseSizeBits<Pal>()>;
+	using AddressSpace = Pipe<Base, Unused, GlobalRange>;
+
+public:
+	using Stats = Pipe<AddressSpace, ResidentRange<Pagemap>>;
+
+private:
+	using OwnRange = Pipe<Stats, ThreadRange<Pagemap>>;
+	using ObjectRange = Pipe<OwnRange, SmallBuddyRange>;
+	ObjectRange object_range;
+
+public:
+	/* For the memory of allocators themselves. */
+	using GlobalMetaRange = Pipe<ObjectRange, GlobalRange>;
+
+	OwnRange *get_object_range()
+	{
+		return object_range.template ancestor<OwnRange>();
+	}
+
+	ObjectRange &get_meta_range()
+	{
+		return object_range;
+	}
+
+	/* Gives back the thread's free memory, and that of all threads if so wished. */
+	void trim(bool of_all)
+	{
+		get_object_range()->trim();
+		if (of_all)
+			get_object_range()->template ancestor<Stats>()->trim();
+	}
+};
+}
+
+#endif
