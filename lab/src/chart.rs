@@ -83,7 +83,7 @@ fn groups() -> Result<Vec<Group>> {
     let text = fs::read_to_string(workspace::root().join(RUST)).with_context(|| format!("cannot read `{RUST}`"))?;
     let rust: Results = serde_json::from_str(&text).with_context(|| format!("`{RUST}` holds no results"))?;
     let of_rust = ["stock", "cargo-allograft", "glibc"];
-    let of_suite = ["stock", "mimalloc", "glibc"];
+    let of_suite = ["stock", "snmalloc", "glibc"];
     Ok(vec![
         group("A formatter in Rust, 2 threads", case(&rust, "format", 2)?, of_rust)?,
         group("wasmtime's compiler, 2 threads", case(&rust, "compile", 2)?, of_rust)?,

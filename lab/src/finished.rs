@@ -51,7 +51,7 @@ pub(crate) struct Wish {
     #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// The donor
-    #[arg(long, value_name = "NAME", default_value = "mimalloc")]
+    #[arg(long, value_name = "NAME", default_value = "snmalloc")]
     donor: String,
     /// Graft by this program, not by the one built here
     #[arg(long, value_name = "PROGRAM")]

@@ -30,9 +30,11 @@ const ROUNDS: usize = 3;
 /// The time after which a program counts as hanging.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// The figures of one build: peaks of all rows in bytes, and bytes resident after a second of idleness.
+/// The figures of one build in bytes: peaks of all rows, and what is resident before a program has done anything and
+/// after a second of idleness.
 struct Figures {
     peaks: Vec<u64>,
+    start: u64,
     idle: u64,
 }
 
@@ -49,8 +51,8 @@ pub(crate) fn bench() -> Result<()> {
     let workshop = Workshop::new(&folder)?;
 
     let heads = RUNS.map(|(_, head, _)| head).join(" | ");
-    println!("| malloc | profile | {heads} | all, added up | idle for 1 s |");
-    println!("| --- | --- |{} --- | --- |", " --- |".repeat(RUNS.len()));
+    println!("| malloc | profile | {heads} | all, added up | at the start | idle for 1 s |");
+    println!("| --- | --- |{} --- | --- | --- |", " --- |".repeat(RUNS.len()));
     let stock = measure(&workshop.link("stock", None, &NAMES)?)?;
     print("stock", "", &stock, &stock);
     for donor in grafts::donors(&allograft)? {
@@ -66,7 +68,7 @@ pub(crate) fn bench() -> Result<()> {
 
 fn measure(programs: &[PathBuf]) -> Result<Figures> {
     let mut peaks = Vec::new();
-    let mut idle = Vec::new();
+    let (mut start, mut idle) = (Vec::new(), Vec::new());
     for (program, _, arguments) in RUNS {
         let mut figures = Vec::new();
         for _ in 0..ROUNDS {
@@ -75,18 +77,19 @@ fn measure(programs: &[PathBuf]) -> Result<Figures> {
             ensure!(run.end.status == Status::Exit(0), "`{}` ended with {}", arm.name, run.end.status);
             figures.push(run.memory.with_context(|| format!("`{}` was killed", arm.name))?.peak_bytes);
             if NAMES[program] == "idle" {
-                idle.push(resident_when_idle(&run.end.head)?);
+                start.push(resident("start", &run.end.head)?);
+                idle.push(resident("idle", &run.end.head)?);
             }
         }
         peaks.push(median(figures));
     }
-    Ok(Figures { peaks, idle: median(idle) })
+    Ok(Figures { peaks, start: median(start), idle: median(idle) })
 }
 
-/// Returns the last figure of `start N full N idle N`.
-fn resident_when_idle(printed: &str) -> Result<u64> {
-    let figure = printed.split_whitespace().last().and_then(|figure| figure.parse().ok());
-    figure.with_context(|| format!("`{}` does not end with a number", printed.trim()))
+/// Returns the figure behind `word` in `start N full N idle N`.
+fn resident(word: &str, printed: &str) -> Result<u64> {
+    let figure = printed.split_whitespace().skip_while(|text| *text != word).nth(1).and_then(|text| text.parse().ok());
+    figure.with_context(|| format!("`{}` has no number behind `{word}`", printed.trim()))
 }
 
 fn median(mut figures: Vec<u64>) -> u64 {
@@ -99,7 +102,8 @@ fn print(name: &str, profile: &str, figures: &Figures, stock: &Figures) {
     let mut cells: Vec<String> =
         figures.peaks.iter().zip(&stock.peaks).map(|(peak, stock)| cell(*peak, *stock)).collect();
     cells.push(cell(figures.peaks.iter().sum(), stock.peaks.iter().sum()));
-    println!("| {name} | {profile} | {} | {:.1} MB |", cells.join(" | "), figures.idle as f64 / 1e6);
+    let (start, idle) = (figures.start as f64 / 1e6, figures.idle as f64 / 1e6);
+    println!("| {name} | {profile} | {} | {start:.2} MB | {idle:.1} MB |", cells.join(" | "));
 }
 
 #[cfg(test)]
@@ -108,8 +112,9 @@ mod tests {
 
     #[test]
     fn figures_are_read_and_their_middle_taken() {
-        assert_eq!(resident_when_idle("start 1 full 300 idle 20\n").unwrap(), 20);
-        assert!(resident_when_idle("start").is_err());
+        let printed = "start 1 full 300 idle 20\n";
+        assert_eq!((resident("start", printed).unwrap(), resident("idle", printed).unwrap()), (1, 20));
+        assert!(resident("idle", "start 1 idle").is_err());
         assert_eq!(median(vec![9, 1, 5]), 5);
     }
 }

@@ -34,7 +34,7 @@ const READ: [&str; 3] = ["cranelift-codegen", "regalloc2", "wasmparser"];
 
 /// The arms, stock first: the name, and the allocator that `inspect` must find.
 const ARMS: [(&str, &str); 4] =
-    [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "mimalloc"), ("glibc", "glibc")];
+    [("stock", "mallocng"), ("hand-made", "mimalloc"), ("cargo-allograft", "snmalloc"), ("glibc", "glibc")];
 
 /// What the arguments ask for.
 #[derive(Debug, clap::Args)]
@@ -261,7 +261,7 @@ fn origin(arm: &Arm) -> Origin {
     let graft = arm.name == "cargo-allograft";
     Origin {
         name: arm.name.clone(),
-        donor: graft.then(|| "mimalloc".to_owned()),
+        donor: graft.then(|| "snmalloc".to_owned()),
         strings: graft,
         command: graft.then(|| "cargo allograft build --release".to_owned()),
         eligible: graft || arm.name == "stock",

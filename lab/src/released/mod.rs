@@ -125,7 +125,7 @@ pub(crate) struct Wish {
     #[arg(long, default_value = "x86_64", value_parser = ["x86_64", "aarch64"])]
     arch: String,
     /// The donor
-    #[arg(long, value_name = "NAME", default_value = "mimalloc")]
+    #[arg(long, value_name = "NAME", default_value = "snmalloc")]
     donor: String,
     /// Graft by this program, not by the one built here
     #[arg(long, value_name = "PROGRAM")]
