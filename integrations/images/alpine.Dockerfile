@@ -8,7 +8,7 @@ FROM ${ALLOGRAFT} AS allograft
 FROM ${BASE}
 RUN apk add --no-cache build-base
 COPY --from=allograft /allograft /usr/local/bin/
-ARG DONOR=mimalloc
+ARG DONOR=snmalloc
 RUN allograft graft /usr/lib/libc.a --donor "$DONOR" \
     && allograft verify --static-only /usr/lib/libc.a \
     && allograft inspect --expect "$DONOR" /usr/lib/libc.a

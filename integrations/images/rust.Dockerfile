@@ -11,7 +11,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && rustup target add "$(uname -m)-unknown-linux-musl"
 COPY --from=allograft /allograft /cargo-allograft /usr/local/bin/
-ARG DONOR=mimalloc
+ARG DONOR=snmalloc
 RUN set -eu; \
     rust=$(rustc --print target-libdir --target "$(uname -m)-unknown-linux-musl"); \
     for libc in "/usr/lib/$(uname -m)-linux-musl/libc.a" "$rust/self-contained/libc.a"; do \

@@ -98,7 +98,7 @@ impl Builder<'_> {
             let size = fs::metadata(&path).with_context(|| format!("cannot read `{}`", path.display()))?.len();
             ensure!(size <= LARGEST, "`{}` has {size} bytes, more than {LARGEST}", path.display());
             let mut inspect = Command::new(self.native.join("allograft"));
-            printed(inspect.args(["inspect", "--expect", "mimalloc"]).arg(&path))?;
+            printed(inspect.args(["inspect", "--expect", "snmalloc"]).arg(&path))?;
         }
         Ok(())
     }

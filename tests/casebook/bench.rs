@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use fixtures::{Arch, ZigTarget};
-use hosts::Request;
+use hosts::{Candidate, Request};
 
 /// A musl to graft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,10 +142,13 @@ impl Bench {
             fs::create_dir(&folder).expect("a folder");
             let path = folder.join("libc.a");
             fs::copy(host.libc(), &path).expect("a copy of a stock libc.a");
+            let candidate = |name| {
+                let donor = donors::find(name).expect("a donor");
+                Candidate { donor, settings: settings.to_vec() }
+            };
             let request = Request {
-                donor: donors.malloc.map(|name| donors::find(name).expect("a donor")),
+                candidates: donors.malloc.map(candidate).into_iter().collect(),
                 strings: Some(donors.strings_for(host)),
-                settings: settings.to_vec(),
                 ..Request::default()
             };
             let grafts = hosts::graft(&path, &request).unwrap_or_else(|error| panic!("{}: {error}", host.name()));

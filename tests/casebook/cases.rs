@@ -52,7 +52,7 @@ fn donors_for(case: &Case) -> Vec<Donors> {
         }
     };
     if case.malloc_only {
-        all.push(Donors { malloc: Some(donors::DEFAULT), strings: false });
+        all.extend(donors::defaults().map(|donor| Donors { malloc: Some(donor.name), strings: false }));
     }
     all
 }

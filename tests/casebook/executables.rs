@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             for (index, way) in ways.iter().enumerate() {
                 for stripped in [false, true] {
                     let fast = match donor.name {
-                        donors::DEFAULT => {
+                        name if name == donors::default_for(Arch::X86_64).name => {
                             FAST.contains(&program.name) && (index == 0 && stripped || index == 3 && !stripped)
                         }
                         _ => program.name == FAST[0] && index == 3 && stripped,

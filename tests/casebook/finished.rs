@@ -43,7 +43,7 @@ pub fn stock(bench: &Bench, program: &Program, way: Way, flags: &[OsString], lab
 
 /// Returns the request to graft an executable. The graft may be untested, since the tests run the program themselves.
 fn request(donor: &'static donors::Donor, strings: bool) -> Request {
-    Request { donor: Some(donor), strings: Some(strings), untested: true, ..Request::default() }
+    Request { strings: Some(strings), untested: true, ..Request::of(donor) }
 }
 
 /// Grafts a stock conformance program, applies `later` to the graft, and runs it.
@@ -100,7 +100,7 @@ pub fn check_released(bench: &Bench, arch: Arch, released: &Released, strings: b
     let version =
         || fixtures::output(fixtures::run(arch, &program).arg("--version")).map_err(|error| error.to_string());
     let before = version()?;
-    let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
+    let donor = donors::default_for(arch);
     hosts::graft(&program, &request(donor, strings)).map_err(|error| error.to_string())?;
     let after = version()?;
     if (before.status, &before.stdout) == (after.status, &after.stdout) {

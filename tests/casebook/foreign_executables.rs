@@ -43,9 +43,15 @@ fn main() -> ExitCode {
                     for stripped in [false, true] {
                         let fast = FAST.contains(&program.name)
                             && match (index, layout) {
-                                (1, "") => stripped && (donor.name == donors::DEFAULT || program.name == FAST[0]),
+                                (1, "") => {
+                                    stripped
+                                        && (donor.name == donors::default_for(Arch::Aarch64).name
+                                            || program.name == FAST[0])
+                                }
                                 (2, "") | (0, "/one-segment") => {
-                                    !stripped && donor.name == donors::DEFAULT && program.name == FAST[0]
+                                    !stripped
+                                        && donor.name == donors::default_for(Arch::Aarch64).name
+                                        && program.name == FAST[0]
                                 }
                                 _ => false,
                             };
@@ -77,7 +83,11 @@ fn main() -> ExitCode {
         }
         for level in LEVELS {
             let bench = Arc::clone(&bench);
-            let name = format!("executable/{}/{}/zig-cc-aarch64/{level}/stripped", program.name, donors::DEFAULT);
+            let name = format!(
+                "executable/{}/{}/zig-cc-aarch64/{level}/stripped",
+                program.name,
+                donors::default_for(Arch::Aarch64).name
+            );
             let label = name.replace('/', " ");
             let run = move || check_compiled(&bench, program, level, &label).map_err(Failed::from);
             trials.push(Trial::test(name, run).with_ignored_flag(true));
@@ -109,7 +119,7 @@ fn check_compiled(bench: &Bench, program: &Program, level: &str, label: &str) ->
     line.push(format!("-DPROGRAM_NAME=\"{}\"", program.name).into());
     line.extend([level.into(), folder.join("program.c").into(), "-o".into(), stock.clone().into()]);
     fixtures::zig().run(line).map_err(|error| error.to_string())?;
-    let donor = donors::find(donors::DEFAULT).ok_or("the default donor")?;
+    let donor = donors::default_for(Arch::Aarch64);
     let way = Way { host: Host::Zig(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
     finished::check(program, Graft { donor, strings: false }, way, &stock, |_| Ok(()), PART)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fixtures::toolchains;
-use hosts::Request;
+use hosts::{Candidate, Request};
 
 /// The folder of musl's files in that Debian.
 const MUSL: &str = "/usr/lib/x86_64-linux-musl";
@@ -57,8 +57,8 @@ impl Work {
 }
 
 fn request(donor: &str) -> Request {
-    let donor = donors::find(donor);
-    Request { donor, strings: Some(true), ..Request::default() }
+    let candidates = donors::find(donor).map(Candidate::new).into_iter().collect();
+    Request { candidates, strings: Some(true), ..Request::default() }
 }
 
 /// Returns whether the test cannot run here, and prints the reason.
@@ -72,7 +72,7 @@ fn cannot_run() -> bool {
 
 /// Links the program `out` with `script`, against stock and against the graft, and runs both.
 fn stock_and_graft(sources: &[(&str, &str)], script: &str) {
-    for donor in [None, Some(donors::DEFAULT)] {
+    for donor in [None, Some(donors::DEFAULTS[0])] {
         let work = Work::new();
         for (source, name) in sources {
             work.source(source, name);
@@ -165,8 +165,8 @@ fn zigs_cache() {
         work.malloc("out")
     };
     assert_eq!(link(), "mallocng");
-    hosts::graft(&work.path("cache"), &request(donors::DEFAULT)).expect("a graft of the cache");
-    assert_eq!(link(), donors::DEFAULT);
+    hosts::graft(&work.path("cache"), &request(donors::DEFAULTS[0])).expect("a graft of the cache");
+    assert_eq!(link(), donors::DEFAULTS[0]);
 }
 
 /// Serves one file to any number of requests until the test ends. Returns the port.

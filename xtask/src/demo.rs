@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     heading("Graft");
     let musl = Musl::find()?;
     let stock = fresh(&home.join("stock"), &musl)?;
-    let alone = fresh(&home.join("mimalloc-alone"), &musl)?;
+    let alone = fresh(&home.join("without-strings"), &musl)?;
     let graft = fresh(&home.join("graft"), &musl)?;
     let other = fresh(&home.join("mimalloc3"), &musl)?;
     println!("host: {} ({} bytes)", musl.name, grouped(&fs::metadata(&stock)?.len().to_string()));
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     command::run(in_root(&allograft, &["graft", "--donor", "mimalloc3"]).arg(shown(&other)))?;
 
     let compiler = Compiler::find()?;
-    let hosts = [("stock", &*stock), ("mimalloc-alone", &*alone), ("graft", &*graft), ("mimalloc3", &*other)];
+    let hosts = [("stock", &*stock), ("without-strings", &*alone), ("graft", &*graft), ("mimalloc3", &*other)];
     let mut arms = link(&compiler, &musl, &home, &hosts)?;
     for arm in arms.iter_mut().skip(1) {
         arm.label = carried(&allograft, &arm.program)?;

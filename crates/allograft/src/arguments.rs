@@ -24,7 +24,7 @@ Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a   graft in place, with a backup
   allograft verify /usr/lib/x86_64-linux-musl/libc.a  link and run programs against it
   allograft undo /usr/lib/x86_64-linux-musl/libc.a    restore stock, byte for byte
-  allograft inspect ./server --expect mimalloc        check which allocator an executable carries";
+  allograft inspect ./server --expect snmalloc        check which allocator an executable carries";
 
 /// What a first run without arguments prints.
 const FIRST_STEPS: &str = "\

@@ -3,6 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use donors::Donor;
+use hosts::Candidate;
 
 use crate::failure::Failure;
 use crate::output::printable;
@@ -14,9 +15,10 @@ const NONE: &str = "none";
 /// those of the fields.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Choice {
-    /// The allocator to put in: see `allograft donors`. `none`: string functions only
-    #[arg(long, value_name = "NAME", default_value = donors::DEFAULT, value_parser = donor_names())]
-    donor: String,
+    /// The allocator to put in: see `allograft donors`, which says which one is the default. `none`: string functions
+    /// only
+    #[arg(long, value_name = "NAME", value_parser = donor_names())]
+    donor: Option<String>,
     /// Whether to put in fast string functions too (memcpy, strlen and similar) [default: on; off for executables]
     #[arg(long, value_name = "WHETHER", value_enum)]
     strings: Option<Switch>,
@@ -36,25 +38,60 @@ enum Switch {
 }
 
 impl Choice {
-    /// The allocator, or `None` for string functions alone.
-    pub(crate) fn donor(&self) -> Option<&'static Donor> {
-        // The parser accepts only the names of this build.
-        donors::find(&self.donor)
+    /// The allocators that may go in, with their options: those of the profile, then those of `--set`, which win. One
+    /// if the user named it; none for string functions alone.
+    ///
+    /// # Errors
+    /// Exit code 2 if no such allocator has the profile, or if options are set for none.
+    pub(crate) fn candidates(&self) -> Result<Vec<Candidate>, Failure> {
+        let donors: Vec<&'static Donor> = match self.donor.as_deref() {
+            None => donors::defaults().collect(),
+            // The parser accepts only the names of this build.
+            Some(name) => donors::find(name).into_iter().collect(),
+        };
+        if donors.is_empty() {
+            self.takes_no_options()?;
+        }
+        let candidate = |donor: &&'static Donor| {
+            let mut settings = of_profile(donor, &self.profile)?;
+            settings.extend(self.settings.iter().cloned());
+            Some(Candidate { donor, settings })
+        };
+        let candidates: Vec<Candidate> = donors.iter().filter_map(candidate).collect();
+        match donors.first() {
+            Some(donor) if candidates.is_empty() => Err(no_profile(donor, &self.profile)),
+            _ => Ok(candidates),
+        }
+    }
+
+    /// The allocator for that architecture with its options; `None` for string functions alone.
+    ///
+    /// # Errors
+    /// As [`Choice::candidates`].
+    pub(crate) fn candidate(&self, fits: impl Fn(&Donor) -> bool) -> Result<Option<Candidate>, Failure> {
+        let mut candidates = self.candidates()?;
+        let at = candidates.iter().position(|one| fits(one.donor)).unwrap_or(0);
+        Ok((at < candidates.len()).then(|| candidates.swap_remove(at)))
+    }
+
+    /// # Errors
+    /// Exit code 2 if there is a profile or an option.
+    fn takes_no_options(&self) -> Result<(), Failure> {
+        match (self.profile.as_str(), self.settings.first()) {
+            (donors::DEFAULT_PROFILE, None) => Ok(()),
+            (donors::DEFAULT_PROFILE, Some((name, _))) => {
+                Err(hosts::Error::OptionWithoutDonor { name: name.clone() }.into())
+            }
+            (name, _) => {
+                Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor none` takes none"))
+                    .with_help("leave `--profile` out, or name a donor"))
+            }
+        }
     }
 
     /// Whether string functions go in, or `None` if the user did not say.
     pub(crate) fn strings(&self) -> Option<bool> {
         self.strings.map(|switch| switch == Switch::On)
-    }
-
-    /// The options to bake in: those of the profile, then those of `--set`, which win.
-    ///
-    /// # Errors
-    /// Exit code 2 if the donor has no such profile.
-    pub(crate) fn settings(&self) -> Result<Vec<(String, i64)>, Failure> {
-        let mut settings = of_profile(self.donor(), &self.profile)?;
-        settings.extend(self.settings.iter().cloned());
-        Ok(settings)
     }
 }
 
@@ -71,24 +108,19 @@ fn setting(text: &str) -> Result<(String, i64), String> {
     Ok((key.to_owned(), value))
 }
 
-fn of_profile(donor: Option<&Donor>, name: &str) -> Result<Vec<(String, i64)>, Failure> {
-    let Some(donor) = donor else {
-        return match name {
-            donors::DEFAULT_PROFILE => Ok(Vec::new()),
-            _ => Err(Failure::usage(format!("profile `{name}` is one of donors, and `--donor none` takes none"))
-                .with_help("leave `--profile` out, or name a donor")),
-        };
+/// The options of the donor's profile, if it has that one.
+fn of_profile(donor: &Donor, name: &str) -> Option<Vec<(String, i64)>> {
+    Some(donor.profile(name)?.iter().map(|(option, value)| ((*option).to_owned(), *value)).collect())
+}
+
+fn no_profile(donor: &Donor, name: &str) -> Failure {
+    let having: Vec<&str> =
+        donors::all().iter().filter(|donor| donor.profile(name).is_some()).map(|donor| donor.name).collect();
+    let help = match having.as_slice() {
+        [] => format!("no donor of this build has the profile `{name}`"),
+        having => format!("these donors have it: {}", having.join(", ")),
     };
-    let Some(options) = donor.profile(name) else {
-        let having: Vec<&str> =
-            donors::all().iter().filter(|donor| donor.profile(name).is_some()).map(|donor| donor.name).collect();
-        let help = match having.as_slice() {
-            [] => format!("no donor of this build has the profile `{name}`"),
-            having => format!("these donors have it: {}", having.join(", ")),
-        };
-        return Err(Failure::usage(format!("donor `{}` has no profile `{name}`", donor.name)).with_help(help));
-    };
-    Ok(options.iter().map(|(option, value)| ((*option).to_owned(), *value)).collect())
+    Failure::usage(format!("donor `{}` has no profile `{name}`", donor.name)).with_help(help)
 }
 
 #[cfg(test)]

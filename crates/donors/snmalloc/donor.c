@@ -14,7 +14,7 @@
 #define DONOR_OPTIONS_WITHOUT_CHECKS(X)
 #else
 #define DONOR_OPTIONS_WITHOUT_CHECKS(X)                                                                                \
-	X(purge_debt, 2048, 0, 1073741824, 0)                                                                              \
+	X(purge_debt, 3072, 0, 1073741824, 0)                                                                              \
 	X(purge_credit, 32768, 0, 1073741824, 0)                                                                           \
 	X(thread_cache, 256, 0, 1024, 0)
 #endif

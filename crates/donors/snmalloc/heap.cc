@@ -367,10 +367,21 @@ static SNMALLOC_SLOW_PATH bool is_promised(size_t n)
 }
 
 template<typename Conts>
+SNMALLOC_SLOW_PATH void *allocate_large(size_t n)
+{
+	if (n >= GREAT && !is_promised(n))
+		return graft_apart_no_memory();
+	void *block = ThreadAlloc::get().alloc<Conts, ThreadAlloc::CheckInit>(n);
+	if (block)
+		PALGraft::prefer_huge_pages(block, n);
+	return block;
+}
+
+template<typename Conts>
 SNMALLOC_FAST_PATH_INLINE void *allocate(size_t n)
 {
-	if (SNMALLOC_UNLIKELY(n >= GREAT) && !is_promised(n))
-		return graft_apart_no_memory();
+	if (SNMALLOC_UNLIKELY(n >= PALGraft::HUGE_BLOCK))
+		return allocate_large<Conts>(n);
 	return ThreadAlloc::get().alloc<Conts, ThreadAlloc::CheckInit>(n);
 }
 

@@ -105,6 +105,10 @@ class PALGraft
 			start = reinterpret_cast<void *>(here / 2 & ~((uintptr_t{1} << 30) - 1));
 			page_map = PageMap::pieces;
 		}
+		if (page_map != PageMap::pieces) {
+			KeptErrno kept;
+			madvise(start, size, MADV_NOHUGEPAGE);
+		}
 		page_map_start = reinterpret_cast<uintptr_t>(start);
 		page_map_end = page_map_start + size;
 		/* With few bits, the map's end would lie among the blocks. No block is above twice the stack's address, and each
@@ -155,6 +159,10 @@ class PALGraft
 		return at >= page_map_start && at < page_map_end;
 	}
 
+	/* What is mapped before so many bytes are mapped has no huge pages, whatever the system's setting. */
+	static constexpr size_t WITHOUT_HUGE_PAGES = 32 << 20;
+	static inline size_t mapped_blocks = 0;
+
 	/* Blocks are mapped without access if upstream requests that, or if the kernel refuses to promise more. */
 	static inline bool guarded_blocks = mitigations(pal_enforce_access);
 
@@ -170,8 +178,10 @@ class PALGraft
 				return nullptr;
 			guarded_blocks = true;
 		}
-		if (!donor_allow_thp())
+		/* With huge pages, the first write makes 2 MiB resident: too much for a small program. */
+		if (!donor_allow_thp() || mapped_blocks < WITHOUT_HUGE_PAGES)
 			graft_apart_madvise(blocks, size, MADV_NOHUGEPAGE);
+		mapped_blocks += size;
 		return blocks;
 	}
 
@@ -261,6 +271,23 @@ public:
 			zero<true>(start, size);
 		return true;
 	}
+
+	/* A block of that many bytes and more may lie on huge pages. */
+	static constexpr size_t HUGE_BLOCK = 4 << 20;
+	static constexpr size_t HUGE_PAGE = 2 << 20;
+
+	/* Requests huge pages for the part of a large block that fills them: one page fault in place of 512, and the kernel
+	 * clears the same memory. The rest of the block keeps its small pages, so that no more becomes resident than is
+	 * written. Each such block may split a mapping twice, and a process may have 65,530 of them. */
+	static void prefer_huge_pages(void *block, size_t size) noexcept
+	{
+		constexpr size_t most_ranges = 4096;
+		if (donor_allow_thp() && huge_ranges.load(stl::memory_order_relaxed) <= most_ranges)
+			graft_apart_madvise(block, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+	}
+
+	/* How many ranges of HUGE_BLOCK bytes and more are in use; not counted with checks. */
+	static inline stl::Atomic<size_t> huge_ranges{0};
 
 	/* Whether an entry of the page map can be read. */
 	static bool is_readable(const void *place)

@@ -52,15 +52,18 @@ struct ResidentRange {
 			return static_cast<size_t>(donor_purge_credit()) << 10;
 		}
 
+		/* What threads use at the least: slabs with a few blocks, metadata. */
+		static constexpr size_t REST = 768 << 10;
+
 		/* The most that is kept: a share of what is in use; and more for a program that frees and allocates large blocks
-		 * in turn, as far as it has shown that it needs them again. The last free leaves nothing in use, and so none of
-		 * that. */
+		 * in turn, as far as it has shown that it needs them again. The last free leaves next to nothing in use, and so
+		 * none of that. */
 		static size_t bound()
 		{
 			if (donor_purge_delay() < 0)
 				return SIZE_MAX;
 			size_t debt = static_cast<size_t>(donor_purge_debt()) << 10, live = live_bytes.load(stl::memory_order_relaxed);
-			return bits::max(debt, live / 8) + bits::min(missed_bytes, 8 * live);
+			return bits::max(debt, live / 8) + bits::min(missed_bytes, 16 * (live - bits::min(live, REST)));
 		}
 
 		static Memory pointer(uintptr_t start)
@@ -143,12 +146,13 @@ struct ResidentRange {
 				give_back(0);
 				taken = {take_fresh(size), size, false};
 			}
-			if (taken.start != nullptr)
-				with(lock, [&]() {
-					size_t missed = bits::min(given_bytes, taken.size);
-					given_bytes -= missed;
-					missed_bytes = bits::min(missed_bytes + missed, credit());
-				});
+			if (taken.start == nullptr)
+				return taken;
+			with(lock, [&]() {
+				size_t missed = bits::min(given_bytes, taken.size);
+				given_bytes -= missed;
+				missed_bytes = bits::min(missed_bytes + missed, credit());
+			});
 			return taken;
 		}
 
@@ -267,7 +271,8 @@ struct ThreadRange {
 				return nullptr;
 			if (!taken.resident)
 				taken_bytes += taken.size;
-			/* The first part is the caller's. The rest has a piece for each power of two between. */
+			/* The first part is the caller's. The rest has a piece for each power of two between. Fresh pieces never become
+			 * one of 2 MiB again, since the first part of each will be among the kept ones. */
 			for (size_t rest = taken.size / 2; rest >= size; rest /= 2) {
 				Memory piece = pointer_offset(taken.start, rest);
 				if (taken.resident)
@@ -289,8 +294,10 @@ struct ThreadRange {
 		{
 			Memory start = nullptr;
 			if (size >= GREAT) {
-				if ((start = parent.alloc_range(size)) != nullptr)
+				if ((start = parent.alloc_range(size)) != nullptr) {
 					parent.report(size);
+					PALGraft::huge_ranges.fetch_add(size >= PALGraft::HUGE_BLOCK, stl::memory_order_relaxed);
+				}
 				return start;
 			}
 			start = pointer(kept.remove_block(size));
@@ -309,6 +316,7 @@ struct ThreadRange {
 		{
 			if (size >= GREAT) {
 				parent.report(-size);
+				PALGraft::huge_ranges.fetch_sub(size >= PALGraft::HUGE_BLOCK, stl::memory_order_relaxed);
 				return parent.dealloc_range(start, size);
 			}
 			/* The rest of an allocator's own memory comes from the range of all threads. */

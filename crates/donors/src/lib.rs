@@ -62,8 +62,8 @@ pub const DEFAULT_PROFILE: &str = "default";
 /// The names of all profiles.
 pub const PROFILES: [&str; 4] = [DEFAULT_PROFILE, "small", "fast", "secure"];
 
-/// The donor that is used when none is named.
-pub const DEFAULT: &str = "mimalloc";
+/// The donors that are used when none is named: the first that there is for the architecture.
+pub const DEFAULTS: [&str; 2] = ["snmalloc", "mimalloc"];
 
 static DONORS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/catalogue.rs"));
 static STRINGS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/strings.rs"));
@@ -71,6 +71,19 @@ static STRINGS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/strings.
 /// Returns every allocator of this build, ordered by name.
 pub fn all() -> &'static [Donor] {
     DONORS
+}
+
+/// Returns the donors that are used when none is named, the first choice first.
+pub fn defaults() -> impl Iterator<Item = &'static Donor> {
+    DEFAULTS.into_iter().filter_map(find)
+}
+
+/// Returns the donor that is used for that architecture when none is named.
+///
+/// # Panics
+/// When this build has none for it.
+pub fn default_for(arch: Arch) -> &'static Donor {
+    defaults().find(|donor| donor.supports(arch)).expect("a default donor for every architecture")
 }
 
 /// Returns the string functions.
@@ -85,6 +98,12 @@ pub fn find(name: &str) -> Option<&'static Donor> {
 }
 
 impl Donor {
+    /// Returns the architectures for which it is used when no donor is named.
+    pub fn default_for(&self) -> impl Iterator<Item = Arch> {
+        self.arches()
+            .filter(|arch| defaults().find(|donor| donor.supports(*arch)).is_some_and(|it| it.name == self.name))
+    }
+
     /// Returns the text of the donor's licence, as upstream ships it.
     pub fn license_text(&self) -> &'static str {
         str::from_utf8(self.license_text.bytes()).unwrap_or_default()

@@ -12,6 +12,7 @@ use surgery::plan::{Libc, Plan, Refusal, RemovedMember, Restoration};
 use crate::error::Error;
 use crate::host::{Carried, Edited, Host, Operation};
 use crate::planner::{Planner, offered};
+use crate::request::Candidate;
 
 /// The fate of a host's string functions.
 #[derive(Debug, Clone)]
@@ -111,15 +112,22 @@ impl<'b> ArchiveHost<'b> {
         Ok(ArchiveHost { path, bytes, archive, carried: Carried { malloc, strings } })
     }
 
-    /// The plan of one step.
-    fn step(
-        &self,
-        archive: &Archive<'_>,
-        donor: &'static donors::Donor,
-        planner: &mut Planner<'_>,
-    ) -> Result<Plan, Refusal> {
+    /// The plan of one step: with the first of the candidates, which are not empty, that there is for the architecture.
+    fn step(&self, archive: &Archive<'_>, candidates: &[Candidate], planner: &mut Planner<'_>) -> Result<Plan, Error> {
         let force = planner.request.force;
-        surgery::plan::plan_for(archive, |arch| planner.object(donor, arch), force)
+        let (mut chosen, mut unfit) = (&candidates[0], None);
+        let plan = surgery::plan::plan_for(
+            archive,
+            |arch| {
+                chosen = Candidate::for_archive(candidates, arch)?;
+                planner.object(chosen, arch).unwrap_or_else(|error| {
+                    unfit = Some(error);
+                    None
+                })
+            },
+            force,
+        );
+        plan.map_err(|refusal| unfit.unwrap_or_else(|| self.refused(chosen.donor, refusal)))
     }
 
     /// The error for a donor that cannot be grafted.
@@ -128,7 +136,7 @@ impl<'b> ArchiveHost<'b> {
             Refusal::NoDonor { arch } => Error::NoDonorFor {
                 path: self.path.to_owned(),
                 donor: donor.name.to_owned(),
-                arch: arch.name().to_owned(),
+                arch,
                 offered: offered(donor),
             },
             refusal => refused(self.path, refusal),
@@ -137,7 +145,7 @@ impl<'b> ArchiveHost<'b> {
 
     /// Somebody else's allocator, if that may be replaced and will be.
     fn foreign(&self, planner: &Planner<'_>) -> Result<Option<ForeignAllocator>, Error> {
-        if !planner.request.force || planner.request.donor.is_none() {
+        if !planner.request.force || planner.request.candidates.is_empty() {
             return Ok(None);
         }
         let Some(allocator) = surgery::plan::foreign_allocator(&self.archive) else { return Ok(None) };
@@ -195,7 +203,8 @@ impl Host for ArchiveHost<'_> {
 
     fn plan(&self, planner: &mut Planner<'_>) -> Result<(Operation, Edited), Error> {
         let wants_strings = planner.request.strings.unwrap_or(true);
-        self.nothing_to_take_out(planner.request.donor.is_some(), wants_strings)?;
+        let request = planner.request;
+        self.nothing_to_take_out(!request.candidates.is_empty(), wants_strings)?;
         let foreign = self.foreign(planner)?;
         let whole = self.whole(foreign.as_ref())?;
         let restored;
@@ -206,12 +215,9 @@ impl Host for ArchiveHost<'_> {
                 &restored
             }
         };
-        let malloc = match planner.request.donor {
-            None => None,
-            Some(donor) => {
-                let plan = self.step(archive, donor, planner);
-                Some(plan.map_err(|refusal| self.refused(donor, refusal))?)
-            }
+        let malloc = match request.candidates.as_slice() {
+            [] => None,
+            candidates => Some(self.step(archive, candidates, planner)?),
         };
         let mut graft = match &malloc {
             Some(plan) => plan.apply(archive),
@@ -221,14 +227,14 @@ impl Host for ArchiveHost<'_> {
             (false, _) => Strings::Off,
             (true, _) => {
                 let first = parse(self.path, &graft)?;
-                match self.step(&first, donors::strings(), planner) {
+                match self.step(&first, &[Candidate::new(donors::strings())], planner) {
                     Ok(plan) => {
                         graft = plan.apply(&first);
                         Strings::Grafted(Box::new(plan))
                     }
-                    Err(refusal) if malloc.is_none() => return Err(self.refused(donors::strings(), refusal)),
-                    Err(Refusal::NoDonor { arch }) => Strings::Missing(arch),
-                    Err(refusal) => Strings::Refused(Box::new(refusal)),
+                    Err(Error::NoDonorFor { arch, .. }) if malloc.is_some() => Strings::Missing(arch),
+                    Err(Error::Refused { refusal, .. }) if malloc.is_some() => Strings::Refused(refusal),
+                    Err(error) => return Err(error),
                 }
             }
         };

@@ -76,7 +76,7 @@ fn failing(folder: &Path, target: &str, request: &Request, tamper: impl Fn(&mut 
 }
 
 fn request() -> Request {
-    Request { donor: donors::find(donors::DEFAULT), ..Request::default() }
+    Request::of(donors::default_for(Arch::X86_64))
 }
 
 /// Grafts that another program has made, with a donor of its own that is broken in one way each.

@@ -85,7 +85,7 @@ pub enum Error {
         /// The donor's name.
         donor: String,
         /// The host's architecture.
-        arch: String,
+        arch: format::Arch,
         /// The donor's architectures.
         offered: String,
     },

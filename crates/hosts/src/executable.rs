@@ -14,6 +14,7 @@ use crate::error::{Error, IoContext};
 use crate::host::{Carried, Edited, Host, Operation};
 use crate::linked_donor::LinkedDonor;
 use crate::planner::Planner;
+use crate::request::Candidate;
 
 /// The edits of an executable.
 #[derive(Debug, Clone)]
@@ -73,11 +74,11 @@ impl Host for ExecutableHost<'_> {
 
     fn plan(&self, planner: &mut Planner<'_>) -> Result<(Operation, Edited), Error> {
         let request = planner.request;
-        let donor = request.donor.ok_or(Error::NothingToGraft)?;
         let arch = transplant::supported_arch(self.bytes)
             .map_err(|refusal| Error::Executable { path: self.path.to_owned(), refusal })?;
+        let one = Candidate::for_executable(&request.candidates, arch).ok_or(Error::NothingToGraft)?;
         let strings = request.strings.unwrap_or(false);
-        let linked_donor = LinkedDonor::new(self.path, arch, donor, &request.settings, strings, VERSION)?;
+        let linked_donor = LinkedDonor::new(self.path, arch, one.donor, &one.settings, strings, VERSION)?;
         let (plan, edited) = self.planned(&linked_donor)?;
         let (malloc, strings) = (linked_donor.malloc.clone(), linked_donor.strings.clone());
         Ok((Operation::Executable(Arc::new(ExecutableOperation { plan, malloc, strings, linked_donor })), edited))

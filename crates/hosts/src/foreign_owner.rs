@@ -26,8 +26,8 @@ fn nobody() {
     let conditions = Watch::default();
     let (notes, backup_lacks) = lacking::without(true, true, || match donors::find(donor) {
         None => (undo_observed(&host, &conditions, &|_| {}).unwrap().commit().remove(0).notes, Vec::new()),
-        donor => {
-            let request = Request { donor, strings: Some(true), ..Request::default() };
+        Some(donor) => {
+            let request = Request { strings: Some(true), ..Request::of(donor) };
             let graft = graft_observed(&host, &request, &conditions, &|_| {}).unwrap().commit().hosts.remove(0);
             (graft.notes, graft.backup_lacks)
         }

@@ -52,7 +52,7 @@ enum Scenario {
 const BUNDLE: &str = "sdk.artifactbundle.tar.gz";
 
 fn request(donor: usize) -> Request {
-    Request { donor: Some(&donors::all()[donor]), strings: Some(true), ..Request::default() }
+    Request { strings: Some(true), ..Request::of(&donors::all()[donor]) }
 }
 
 fn old_time() -> SystemTime {

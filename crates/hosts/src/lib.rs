@@ -93,7 +93,7 @@ pub use possible_donor::{PossibleDonor, possible_donors};
 pub use recognise::is_executable;
 pub use record::Record;
 pub use remedy::{Obstacle, Remedy};
-pub use request::Request;
+pub use request::{Candidate, Request};
 pub use root::in_root;
 pub use self_test::run as self_test;
 pub use swift::locate;

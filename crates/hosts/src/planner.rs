@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use donors::Donor;
-use format::{Arch, DonorKind};
+use format::Arch;
 use surgery::donor::DonorObject;
 
 use crate::VERSION;
 use crate::error::Error;
 use crate::lock::FolderLocks;
-use crate::request::Request;
+use crate::request::{Candidate, Request};
 use crate::stock::Stock;
 use crate::watch::Watch;
 
@@ -40,23 +40,20 @@ pub(crate) fn tuned(
 }
 
 impl<'a> Planner<'a> {
-    /// Options have to fit before anything is read; what is wrong with them is independent of the host.
+    /// Options of an allocator that the user named have to fit before anything is read: what is wrong with them is
+    /// independent of the host.
     pub(crate) fn new(request: &'a Request, watch: &'a Watch<'a>) -> Result<Self, Error> {
         let stock = Stock::read(&request.stock)?;
         let planner = Planner { request, watch, stock, tuned: BTreeMap::new() };
-        match request.donor {
-            Some(donor) => {
+        match request.candidates.as_slice() {
+            [] if request.strings == Some(false) => return Err(Error::NothingToGraft),
+            [one] => {
                 // Options and their ranges are the same for every architecture.
-                if let Some(object) = donor.arches().next().and_then(|arch| donor.object(arch)) {
-                    planner.tune(donor, object)?;
+                if let Some(object) = one.donor.arches().next().and_then(|arch| one.donor.object(arch)) {
+                    tuned(one.donor, object, &one.settings, VERSION)?;
                 }
             }
-            None if request.strings == Some(false) => return Err(Error::NothingToGraft),
-            None => {
-                if let Some((name, _)) = request.settings.first() {
-                    return Err(Error::OptionWithoutDonor { name: name.clone() });
-                }
-            }
+            _ => {}
         }
         Ok(planner)
     }
@@ -66,22 +63,15 @@ impl<'a> Planner<'a> {
         (!self.request.dry_run).then(|| FolderLocks::take(files, self.watch)).transpose()
     }
 
-    fn tune(&self, donor: &Donor, object: &[u8]) -> Result<Vec<u8>, Error> {
-        let settings = match donor.kind {
-            DonorKind::Malloc => self.request.settings.as_slice(),
-            DonorKind::Strings => &[],
-        };
-        tuned(donor, object, settings, VERSION)
-    }
-
     /// The donor's object for an architecture, options filled in; `None` if there is none.
-    pub(crate) fn object(&mut self, donor: &'static Donor, arch: Arch) -> Option<&[u8]> {
-        let key = (donor.name, arch.name());
-        if !self.tuned.contains_key(&key) {
-            // That the options fit has been seen at the start.
-            let tuned = self.tune(donor, donor.object(arch)?).ok()?;
-            self.tuned.insert(key, tuned);
+    ///
+    /// # Errors
+    /// When the donor does not have these options.
+    pub(crate) fn object(&mut self, one: &Candidate, arch: Arch) -> Result<Option<&[u8]>, Error> {
+        let key = (one.donor.name, arch.name());
+        if let (false, Some(object)) = (self.tuned.contains_key(&key), one.donor.object(arch)) {
+            self.tuned.insert(key, tuned(one.donor, object, &one.settings, VERSION)?);
         }
-        self.tuned.get(&key).map(Vec::as_slice)
+        Ok(self.tuned.get(&key).map(Vec::as_slice))
     }
 }

@@ -3,16 +3,44 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use donors::Donor;
+use format::Arch;
+
+/// An allocator that may be grafted, and the options of it to bake in.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The allocator.
+    pub donor: &'static Donor,
+    /// Options: name and value.
+    pub settings: Vec<(String, i64)>,
+}
+
+impl Candidate {
+    /// The donor as it is.
+    pub fn new(donor: &'static Donor) -> Candidate {
+        Candidate { donor, settings: Vec::new() }
+    }
+
+    /// Returns the first candidate that there is for archives of that architecture; if there is none, the first, so
+    /// that a message can name it.
+    pub fn for_archive(candidates: &[Candidate], arch: Arch) -> Option<&Candidate> {
+        candidates.iter().find(|one| one.donor.supports(arch)).or(candidates.first())
+    }
+
+    /// The same for linked executables.
+    pub(crate) fn for_executable(candidates: &[Candidate], arch: Arch) -> Option<&Candidate> {
+        candidates.iter().find(|one| one.donor.has_blob(arch)).or(candidates.first())
+    }
+}
+
 /// The donors to graft, the destination, and the ways of doing it.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// The allocator; `None`: the host keeps its own.
-    pub donor: Option<&'static donors::Donor>,
+    /// The allocator: the first of these that there is for the host's architecture. Empty: the host keeps its own.
+    pub candidates: Vec<Candidate>,
     /// Whether the string functions are grafted. `None`: into archives, where an allocator still is if they cannot be,
     /// and not into executables.
     pub strings: Option<bool>,
-    /// Options of the allocator to bake in: name and value.
-    pub settings: Vec<(String, i64)>,
     /// Where to write, leaving the target untouched; `None`: in place, with a backup.
     pub out: Option<PathBuf>,
     /// Plan and verify only.
@@ -27,4 +55,11 @@ pub struct Request {
     pub arguments: Option<Vec<OsString>>,
     /// Of an executable for another architecture: graft it although its self-test cannot be run here.
     pub untested: bool,
+}
+
+impl Request {
+    /// A request for this donor.
+    pub fn of(donor: &'static Donor) -> Request {
+        Request { candidates: vec![Candidate::new(donor)], ..Request::default() }
+    }
 }

@@ -6,8 +6,7 @@ use std::path::Path;
 use hosts::{Action, Request, UndoneAction};
 
 fn request() -> Request {
-    let donor = donors::find(donors::DEFAULT).unwrap();
-    Request { donor: Some(donor), strings: Some(true), ..Request::default() }
+    Request { strings: Some(true), ..Request::of(donors::default_for(format::Arch::X86_64)) }
 }
 
 fn stock() -> Vec<u8> {
@@ -40,7 +39,7 @@ fn what_is_grafted_is_what_surgery_plans() {
     fs::write(&libc, stock()).unwrap();
     hosts::graft(&libc, &request()).unwrap();
     let mut bytes = stock();
-    for donor in [donors::find(donors::DEFAULT).unwrap(), donors::strings()] {
+    for donor in [donors::default_for(format::Arch::X86_64), donors::strings()] {
         let object = surgery::donor::DonorObject::parse(donor.object(format::Arch::X86_64).unwrap()).unwrap();
         let tuned = object.tuned(&[], env!("CARGO_PKG_VERSION")).unwrap();
         let archive = surgery::archive::Archive::parse(&bytes).unwrap();
@@ -63,7 +62,7 @@ fn errors_have_exit_codes_and_remedies() {
     assert_eq!(graft(&path).exit_code(), 3);
     assert!(matches!(graft(&path).remedy(), hosts::Remedy::Advice(advice) if !advice.is_empty()));
     let mut settings = request();
-    settings.settings.push(("no_such_option".to_owned(), 1));
+    settings.candidates[0].settings.push(("no_such_option".to_owned(), 1));
     let error = hosts::graft(&path, &settings).unwrap_err();
     assert!(error.exit_code() == 2 && error.to_string().contains("no_such_option"), "{error}");
 }

@@ -13,7 +13,7 @@ use surgery::donor::DonorObject;
 use transplant::{Blob, Plan, Refusal, graft};
 
 /// The default donor's blob.
-static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::DEFAULT));
+static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::default_for(Arch::Aarch64).name));
 
 fn blob(name: &str) -> Blob {
     let donor = donors::find(name).unwrap();
@@ -281,7 +281,7 @@ fn a_page_is_followed_to_the_stack_and_back() {
 
 #[test]
 fn a_blob_for_another_architecture_is_not_taken() {
-    let donor = donors::find(donors::DEFAULT).unwrap();
+    let donor = donors::default_for(Arch::Aarch64);
     let object = DonorObject::parse(donor.object(Arch::X86_64).unwrap()).unwrap();
     let other = Blob::parse(donor.blob(Arch::X86_64).unwrap(), &object.note(), &object.options()).unwrap();
     assert!(graft(&FAMILY, &other, false).is_err());

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Parser;
+use hosts::Candidate;
 
 use crate::choice::Choice;
 use crate::failure::Failure;
@@ -57,10 +58,9 @@ pub(super) fn takes_value(name: &str) -> bool {
 /// The parsed command line.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
-    /// The donor. The settings contain the options of its profile.
-    pub(super) donor: Option<&'static donors::Donor>,
+    /// The donors of which the first that there is for a target is linked into its programs.
+    pub(super) candidates: Vec<Candidate>,
     pub(super) strings: bool,
-    pub(super) settings: Vec<(String, i64)>,
     pub(super) command: CargoCommand,
     /// The arguments after the cargo command, up to `--`.
     pub(super) options: Vec<OsString>,
@@ -138,9 +138,8 @@ impl Arguments {
         let words: Vec<OsString> = words.collect();
         let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
         let (options, rest) = words.split_at(end);
-        let (donor, settings) = (self.choice.donor(), self.choice.settings()?);
-        let strings = self.choice.strings().unwrap_or(true);
-        Ok(Order { donor, strings, settings, command, options: options.to_vec(), rest: rest.to_vec() })
+        let (candidates, strings) = (self.choice.candidates()?, self.choice.strings().unwrap_or(true));
+        Ok(Order { candidates, strings, command, options: options.to_vec(), rest: rest.to_vec() })
     }
 }
 
@@ -186,8 +185,8 @@ mod tests {
             "b --release --target T --donor mimalloc3 --set=purge_delay=0",
         ] {
             let order = order(words).unwrap();
-            assert_eq!(order.donor.unwrap().name, "mimalloc3", "{words}");
-            assert_eq!(order.settings, [("purge_delay".to_owned(), 0)]);
+            assert_eq!(order.candidates[0].donor.name, "mimalloc3", "{words}");
+            assert_eq!(order.candidates[0].settings, [("purge_delay".to_owned(), 0)]);
             assert_eq!((order.command, order.options.len()), (CargoCommand::Build, 3));
             assert_eq!(order.values("--target"), ["T"]);
         }
@@ -196,7 +195,7 @@ mod tests {
     #[test]
     fn what_follows_the_dashes_is_the_programs() {
         let order = order("run --target=T --profile dev -- --donor x --strings").unwrap();
-        assert_eq!((order.command, order.donor.unwrap().name), (CargoCommand::Run, donors::DEFAULT));
+        assert_eq!((order.command, order.candidates[0].donor.name), (CargoCommand::Run, donors::DEFAULTS[0]));
         assert_eq!(order.rest, ["--", "--donor", "x", "--strings"]);
         assert_eq!((order.values("--target").len(), order.values("--profile").len()), (1, 1));
     }

@@ -266,7 +266,7 @@ fn check(arm: &Arm, host: &StockMusl, program: &Path) -> Result<(), Failure> {
     match &arm.libc {
         Libc::Graft(graft) => {
             let strings = graft.strings && host.has_strings();
-            let malloc = graft.donor.map(|donor| donor.name.to_owned());
+            let malloc = graft.donor.iter().map(|donor| donor.name.to_owned()).collect();
             program::check(program, &Expected { malloc, strings }).map(|_| ())
         }
         _ => {

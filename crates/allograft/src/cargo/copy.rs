@@ -20,9 +20,8 @@ pub(super) fn make(
     output: &Output,
 ) -> Result<PathBuf, Failure> {
     let request = |out: PathBuf, dry_run| Request {
-        donor: order.donor,
+        candidates: order.candidates.clone(),
         strings: Some(order.strings),
-        settings: order.settings.clone(),
         out: Some(out),
         dry_run,
         ..Request::default()

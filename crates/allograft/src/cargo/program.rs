@@ -11,8 +11,9 @@ use crate::failure::Failure;
 /// The expected contents of programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Expected {
-    /// The donor's name. `None` if only string functions are grafted.
-    pub(super) malloc: Option<String>,
+    /// The donor's name; several if there are targets with different donors. Empty if only string functions are
+    /// grafted.
+    pub(super) malloc: Vec<String>,
     /// Whether the string functions must be allograft's.
     pub(super) strings: bool,
 }
@@ -35,14 +36,16 @@ pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure>
         ));
     }
     let malloc = &report.malloc;
-    match &expected.malloc {
+    match expected.malloc.as_slice() {
         // A program that never allocates needs no allocator.
-        Some(wanted) if malloc.name != *wanted && malloc.name != name::NONE => {
+        [wanted, others @ ..]
+            if malloc.name != *wanted && malloc.name != name::NONE && !others.iter().any(|other| malloc.name == *other) =>
+        {
             Err(Failure::unexpected(format!("`{shown}` carries the malloc `{}`, expected `{wanted}`", malloc.name)).with_help(
                 "something on its link line brings a malloc, or a libc, of its own: `allograft inspect` says what is known of it",
             ))
         }
-        None if expected.strings && report.strings == Strings::Stock => {
+        [] if expected.strings && report.strings == Strings::Stock => {
             Err(Failure::unexpected(format!("`{shown}` carries libc's own string functions"))
                 .with_help("something on its link line brings a libc of its own"))
         }

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use clap::ColorChoice;
 use clap::error::ErrorKind;
+use hosts::Candidate;
 use tempfile::TempDir;
 
 use super::arguments::{self, CargoCommand, Order};
@@ -70,12 +71,21 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
     }
     let report = tempfile::Builder::new().prefix("report-").tempfile_in(copies.folder());
     let report = report.map_err(Failure::io("write in", copies.folder()))?;
-    let expected = Expected { malloc: order.donor.map(|donor| donor.name.to_owned()), strings: order.strings };
+    let expected = Expected { malloc: donors_of(&targets, &order), strings: order.strings };
     let mut session = Session { folders, expected, report: report.path().to_owned(), ..Session::default() };
     let itself = session.begin(&mut calls, &configuration, &rustc)?;
     calls.env("RUSTDOC", link_as_rustdoc(&copies, &itself)?);
     let ended = call(calls, &order, &session, output);
     conclude(ended?, &order, report.path(), output)
+}
+
+/// Returns the names of the donors that programs for these targets get.
+fn donors_of(targets: &[(String, String)], order: &Order) -> Vec<String> {
+    let archs = targets.iter().filter_map(|(_, triple)| Triple::parse(triple).ok()).map(|triple| triple.arch);
+    let chosen = archs.filter_map(|arch| Candidate::for_archive(&order.candidates, arch));
+    let mut names: Vec<String> = chosen.map(|one| one.donor.name.to_owned()).collect();
+    names.dedup();
+    names
 }
 
 /// Runs cargo. With `build`, checks every program that cargo names, including those of earlier runs.

@@ -52,9 +52,11 @@ fn overview(listed: &[(&Donor, Vec<DonorOption>)], output: &Output) -> Page {
     let mut donors = table(&["donor", "version", "licence", "architectures", "character"]);
     let mut options = table(&["donor", "option", "default", "from", "to"]);
     for (donor, settable) in listed {
+        let default_for: Vec<&str> = donor.default_for().map(|arch| arch.name()).collect();
         let name = match donor.kind {
-            _ if donor.name == donors::DEFAULT => format!("{} (default)", donor.name),
-            DonorKind::Malloc => donor.name.to_owned(),
+            DonorKind::Malloc if donors::DEFAULTS[0] == donor.name => format!("{} (default)", donor.name),
+            DonorKind::Malloc if default_for.is_empty() => donor.name.to_owned(),
+            DonorKind::Malloc => format!("{} (default for {})", donor.name, default_for.join(", ")),
             DonorKind::Strings => format!("{} (--strings)", donor.name),
         };
         donors.row([&name, donor.version, donor.license, &arches(donor).join(" "), donor.character].map(Cell::from));

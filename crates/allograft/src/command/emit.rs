@@ -125,11 +125,9 @@ impl Emit {
             ))
             .with_help("name the musl target, such as x86_64-linux-musl, or preload the donor: `--as shared`"));
         }
-        let (donor, settings) = (self.choice.donor(), self.choice.settings()?);
-        if let (None, Some((name, _))) = (donor, settings.first()) {
-            return Err(hosts::Error::OptionWithoutDonor { name: name.clone() }.into());
-        }
-        let malloc = donor.map(|donor| tuning::object(donor, self.target.arch, &settings)).transpose()?;
+        let arch = self.target.arch;
+        let malloc = self.choice.candidate(|donor| donor.supports(arch))?;
+        let malloc = malloc.map(|one| tuning::object(one.donor, arch, &one.settings)).transpose()?;
         let strings = donors::strings();
         let (strings, left_out) = match (self.choice.strings().unwrap_or(true), strings.object(self.target.arch)) {
             (false, _) => (None, None),
@@ -171,7 +169,7 @@ impl Emit {
             return Err(Failure::refused("the string functions are for static programs: a shared object holds none")
                 .with_help("leave `--strings on` out"));
         }
-        let donor = self.choice.donor().ok_or_else(|| {
+        let one = self.choice.candidate(|donor| donor.has_library(*arch))?.ok_or_else(|| {
             Failure::usage("a shared object is of an allocator, and `--donor none` names none")
                 .with_help("name a donor")
         })?;
@@ -180,7 +178,7 @@ impl Emit {
             return Err(Failure::refused(format!("`{text}`: shared objects for 32-bit systems are musl's"))
                 .with_help("there is one for glibc on x86_64, aarch64 and riscv64"));
         }
-        let (bytes, note) = tuning::library(donor, *arch, &self.choice.settings()?)?;
+        let (bytes, note) = tuning::library(one.donor, *arch, &one.settings)?;
         Ok(Made { bytes, malloc: Some(note), strings: None, left_out: None })
     }
 

@@ -91,9 +91,8 @@ impl Graft {
         // The report is read before anything is changed.
         let report = executable::report(&target);
         let request = Request {
-            donor: self.choice.donor(),
+            candidates: self.choice.candidates()?,
             strings: self.choice.strings(),
-            settings: self.choice.settings()?,
             out: self.out,
             dry_run: self.dry_run,
             force: self.force,

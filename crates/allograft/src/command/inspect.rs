@@ -25,7 +25,7 @@ use crate::target::located;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft inspect ./server
-  allograft inspect ./server --expect mimalloc   exit code 1 unless it is mimalloc
+  allograft inspect ./server --expect snmalloc   exit code 1 unless it is snmalloc
   allograft inspect build/bin                    a table of every executable, library and archive under it
   allograft inspect --json /usr/lib/x86_64-linux-musl/libc.a")]
 pub(crate) struct Inspect {

@@ -28,8 +28,10 @@ struct Donor<'d> {
     license_text: Option<&'static str>,
     /// When to take it, in one line.
     character: &'static str,
-    /// Whether `graft` takes it when no donor is named.
+    /// Whether `graft` takes it when no donor is named, for any architecture.
     default: bool,
+    /// The architectures for which `graft` takes it when no donor is named.
+    default_for: Vec<&'static str>,
     /// The architectures that it can be grafted for.
     arches: Vec<&'static str>,
     /// The options that `--set` takes.
@@ -81,7 +83,8 @@ impl<'d> Donor<'d> {
             license: donor.license,
             license_text: licenses.then(|| donor.license_text()),
             character: donor.character,
-            default: donor.name == donors::DEFAULT,
+            default: donor.default_for().next().is_some(),
+            default_for: donor.default_for().map(|arch| arch.name()).collect(),
             arches: donor.arches().map(|arch| arch.name()).collect(),
             options: options.iter().map(settable).collect(),
             profiles: profiles(donor),

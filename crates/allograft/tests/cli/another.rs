@@ -119,7 +119,7 @@ fn refused_and_replaced() {
     }
     assert_eq!(names("missing"), [""; 0]);
     assert_eq!(runs(&lab), "ok\n");
-    lab.run(["inspect", "main", "--expect", "mimalloc"]).exits(0);
+    lab.run(["inspect", "main", "--expect", "snmalloc"]).exits(0);
     let libc = lab.path("sdk/libc.a");
     let graft = fs::read(&libc).unwrap();
     // No function of stock is missing. But `ar` wrote every header anew, and the restored members are at the end.

@@ -17,7 +17,7 @@ fn in_place_with_backup_and_record() {
     assert_eq!(host["path"], "libc.a");
     assert_eq!(host["action"], "grafted");
     assert_eq!(host["arch"], "x86_64");
-    assert_eq!(host["donor"]["name"], "mimalloc");
+    assert_eq!(host["donor"]["name"], "snmalloc");
     assert_eq!(host["fork_hook"], true);
     assert_eq!(host["backup"], "libc.a.allograft-stock");
     assert_eq!(document["skipped"].as_array().unwrap().len(), 0);
@@ -42,7 +42,7 @@ fn in_place_with_backup_and_record() {
     assert_eq!(record["schema_version"], 1);
     assert_eq!(record["stock_sha256"], host["stock_sha256"]);
     assert_eq!(record["graft_sha256"], host["graft_sha256"]);
-    assert_eq!(record["donor"], "mimalloc");
+    assert_eq!(record["donor"], "snmalloc");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn says_what_it_did_and_what_comes_next() {
     lab.libc("a folder/libc.a");
     let ran = lab.run(["graft", "a folder/libc.a", "-v"]).exits(0);
     for part in [
-        "grafted  a folder/libc.a  x86_64  mimalloc ",
+        "grafted  a folder/libc.a  x86_64  snmalloc ",
         "backup: ",
         "allograft undo 'a folder/libc.a'",
         "__malloc_atfork",
@@ -243,8 +243,15 @@ fn a_profile_is_options_that_set_overrides() {
         let ran = lab.run(["graft", "libc.a", "--json"].iter().chain(arguments)).exits(0);
         ran.json()["hosts"][0]["donor"]["options"].as_str().unwrap().to_owned()
     };
-    assert_eq!(options(&["--profile", "small"]), "purge_delay=0 allow_thp=0");
-    assert_eq!(options(&["--set", "purge_delay=5", "--profile", "small"]), "purge_delay=5 allow_thp=0");
+    let small = ["--donor", "mimalloc", "--profile", "small"];
+    assert_eq!(options(&small), "purge_delay=0 allow_thp=0");
+    assert_eq!(options(&[["--set", "purge_delay=5"].as_slice(), &small].concat()), "purge_delay=5 allow_thp=0");
+    // Without a donor, the profile is that of the one that is taken.
+    let options_of_default = options(&["--profile", "small", "--set", "purge_debt=1024"]);
+    assert!(
+        options_of_default.contains("purge_debt=1024") && options_of_default.contains("purge_credit=0"),
+        "{options_of_default}"
+    );
     assert_eq!(options(&["--profile", "default"]), "");
     assert_eq!(options(&["--donor", "mimalloc-secure", "--profile", "secure"]), "");
 }
@@ -254,7 +261,7 @@ fn a_donor_without_a_profile_names_those_that_have_it() {
     let lab = Lab::new();
     lab.libc("libc.a");
     lab.changes_nothing(2, ["graft", "libc.a", "--profile", "secure"])
-        .says(&["donor `mimalloc` has no profile `secure`", "mimalloc-secure"]);
+        .says(&["donor `snmalloc` has no profile `secure`", "mimalloc-secure"]);
     lab.changes_nothing(2, ["graft", "libc.a", "--donor", "none", "--profile", "small"]).says(&["small", "none"]);
     lab.changes_nothing(2, ["graft", "libc.a", "--profile", "quick"]).says(&["quick", "default, small, fast, secure"]);
 }

@@ -238,7 +238,7 @@ fn wrong_usage_is_explained() {
     host("main.c").exits(2).says(&["main.c"]);
     fs::copy(&bench.libc, bench.lab.path("libc.a")).unwrap();
     bench.lab.run(["graft", "libc.a", "-o", "graft.a"]).exits(0);
-    host("graft.a").exits(2).says(&["carries mimalloc already", "undo"]);
+    host("graft.a").exits(2).says(&["carries snmalloc already", "undo"]);
     // These are refused before anything is measured.
     with("cc {libdir} {out}", &["--html", "missing/report.html"]).exits(2).says(&["missing/report.html", "folder"]);
     bench.lab.run(["bench", "--", "./program", "x"]).exits(2).says(&["./program"]);

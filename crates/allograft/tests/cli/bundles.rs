@@ -162,7 +162,7 @@ fn a_packed_bundle_in_place_and_back() {
         let verified = lab.changes_nothing(0, ["verify", name, "--static-only", "--json"]).json();
         assert_eq!(verified["hosts"].as_array().unwrap().len(), 2);
         assert!(verified["hosts"][0]["stock"].is_string(), "compared with the backup's");
-        let inspected = lab.changes_nothing(0, ["inspect", name, "--json", "--expect", "mimalloc"]).json();
+        let inspected = lab.changes_nothing(0, ["inspect", name, "--json", "--expect", "snmalloc"]).json();
         crate::documents::fits("inspect", &inspected);
         assert_eq!(inspected["files"].as_array().unwrap().len(), 2);
         // Another donor starts from stock; the first donor again gives the same bytes.

@@ -1,6 +1,10 @@
 //! `donors`: the catalogue.
 
-use crate::lab::Lab;
+use std::fs;
+
+use format::Arch;
+
+use crate::lab::{Lab, zig};
 
 #[test]
 fn allocators_for_every_architecture() {
@@ -13,6 +17,8 @@ fn allocators_for_every_architecture() {
         assert!(donor["version"].as_str().unwrap().starts_with(|c: char| c.is_ascii_digit()), "{donor}");
         assert_eq!(donor["license"], "MIT");
         assert_eq!(donor["default"], name == "mimalloc");
+        let default_for: &[&str] = if name == "mimalloc" { &["i686", "arm"] } else { &[] };
+        assert_eq!(donor["default_for"], serde_json::json!(default_for));
         for option in donor["options"].as_array().unwrap() {
             let number = |field: &str| option[field].as_i64().unwrap();
             assert!(number("min") <= number("default") && number("default") <= number("max"), "{option}");
@@ -25,11 +31,33 @@ fn allocators_for_every_architecture() {
 }
 
 #[test]
+fn each_architecture_has_its_default() {
+    let archives = fixtures::ZIG.map(|arch| (arch, zig(arch)));
+    let debian = [Arch::I686, Arch::Arm].map(|arch| (arch, fs::read(fixtures::debian_musl(arch).libc).unwrap()));
+    for (arch, stock) in archives.into_iter().chain(debian) {
+        let lab = Lab::new();
+        lab.put("libc.a", &stock);
+        let document = lab.run(["graft", "libc.a", "--dry-run", "--json"]).exits(0).json();
+        let has_32_bits = matches!(arch, Arch::I686 | Arch::Arm);
+        let expected = if has_32_bits { "mimalloc" } else { "snmalloc" };
+        assert_eq!(document["hosts"][0]["donor"]["name"], expected, "{arch}");
+        // A donor that the user names is never exchanged for another.
+        let named = lab.run(["graft", "libc.a", "--donor", "snmalloc", "--dry-run"]);
+        if has_32_bits {
+            named.exits(3).says(&["snmalloc", arch.name()]);
+        } else {
+            named.exits(0);
+        }
+    }
+}
+
+#[test]
 fn a_table_to_read() {
     let lab = Lab::new();
     let out = lab.run(["donors"]).exits(0).out;
     for part in [
-        "mimalloc (default)",
+        "snmalloc (default)",
+        "mimalloc (default for i686, arm)",
         "mimalloc3",
         "x86_64",
         "aarch64",

@@ -44,9 +44,9 @@ fn linked(lab: &Lab, arch: Arch, first: &Path, name: &str, linker: &Path, pie: b
 }
 
 fn carries(lab: &Lab, program: &Path, strings: &str) {
-    let report = lab.run(["inspect", "--json", "--expect", "mimalloc"].map(Path::new).into_iter().chain([program]));
+    let report = lab.run(["inspect", "--json", "--expect", "snmalloc"].map(Path::new).into_iter().chain([program]));
     let file = &report.exits(0).json()["files"][0];
-    assert_eq!((&file["strings"], &file["malloc"]["name"]), (&strings.into(), &"mimalloc".into()), "{file:#}");
+    assert_eq!((&file["strings"], &file["malloc"]["name"]), (&strings.into(), &"snmalloc".into()), "{file:#}");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn an_object_links_under_every_linker_and_runs() {
         let name = format!("{}.donor.o", arch.name());
         let document = lab.run(["emit", "--target", target, "-o", &name, "--json"]).exits(0).json();
         assert_eq!((&document["arch"], &document["as"]), (&arch.name().into(), &"object".into()));
-        assert_eq!(document["donor"]["donor"], "mimalloc");
+        assert_eq!(document["donor"]["donor"], "snmalloc");
         let linkers = if arch == Arch::X86_64 { vec![Path::new("ld"), &lld] } else { vec![lld.as_path()] };
         for (number, linker) in linkers.into_iter().enumerate() {
             for pie in [false, true] {
@@ -104,7 +104,7 @@ fn an_archive_holds_the_object() {
 fn options_are_in_it_and_two_runs_give_the_same_bytes() {
     let lab = Lab::new();
     let emit = |name: &str, more: &[&str]| {
-        let start = ["emit", "--target", "x86_64-linux-musl", "-o", name];
+        let start = ["emit", "--target", "x86_64-linux-musl", "--donor", "mimalloc", "-o", name];
         lab.run([&start, more].concat()).exits(0);
         fs::read(lab.path(name)).unwrap()
     };
@@ -206,7 +206,8 @@ fn options_are_written_into_a_shared_object() {
     let lab = Lab::new();
     let program = dynamic(&lab);
     let emit = |name: &str, more: &[&str]| {
-        lab.run([&["emit", "--target", "x86_64-linux-musl", "--as", "shared", "-o", name], more].concat()).exits(0);
+        let start = ["emit", "--target", "x86_64-linux-musl", "--as", "shared", "--donor", "mimalloc", "-o", name];
+        lab.run([&start, more].concat()).exits(0);
         fs::read(lab.path(name)).unwrap()
     };
     let set = emit("set.so", &["--set", "purge_delay=0", "--set", "allow_thp=0"]);

@@ -68,7 +68,7 @@ fn grafted_in_place_and_given_back() {
     assert_eq!(output(&path, &[]), (Some(7), String::new()));
     let told = Command::new(&path).env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
     assert!(String::from_utf8_lossy(&told.stderr).contains("options=purge_delay=0"), "{told:?}");
-    lab.run(["inspect", "echo", "--expect", "mimalloc"]).exits(0);
+    lab.run(["inspect", "echo", "--expect", "snmalloc"]).exits(0);
     assert!(lab.run(["verify", "echo"]).exits(0).out.contains("self-test: passed"));
     assert!(lab.changes_nothing(0, ["graft", "echo", "--set", "purge_delay=0"]).out.contains("unchanged"));
     for donor in donors::all().iter().filter(|donor| donor.has_blob(Arch::X86_64)) {

@@ -95,7 +95,7 @@ fn exchanged_and_given_back<const N: usize>(programs: [(bool, bool); N]) {
         }
         passes(Arch::X86_64, &path);
         let report = &lab.run(["inspect", "proof", "--json"]).exits(0).json()["files"][0];
-        assert_eq!((&report["strings"], &report["malloc"]["name"]), (&"grafted".into(), &"mimalloc".into()));
+        assert_eq!((&report["strings"], &report["malloc"]["name"]), (&"grafted".into(), &"snmalloc".into()));
         let evidence = report["strings_evidence"].to_string();
         // The program may have several copies of one function; each name is printed once.
         let mut once = redirected.clone();

@@ -46,7 +46,7 @@ fn what_cannot_be_tested_is_grafted_only_when_that_is_said() {
     let document: serde_json::Value = serde_json::from_slice(&untested.stdout).unwrap();
     assert_eq!(document["hosts"][0]["arch"], "aarch64");
     assert_eq!(document["hosts"][0]["tried"][0], "self-test: not run (--untested)");
-    lab.run(["inspect", "echo", "--expect", "mimalloc"]).exits(0);
+    lab.run(["inspect", "echo", "--expect", "snmalloc"]).exits(0);
     let verified = run(&lab, None, &["verify", "echo", "--json"]);
     let document: serde_json::Value = serde_json::from_slice(&verified.stdout).unwrap();
     assert_eq!((verified.status.code(), &document["ok"]), (Some(0), &true.into()), "{document}");

@@ -194,7 +194,7 @@ fn gitlab_s_job_grafts_verifies_and_checks() {
     // The second is stock's.
     gitlab(&lab, &both).exits(1);
     let report = fs::read_to_string(lab.path("allograft.txt")).unwrap();
-    assert!(report.contains("mimalloc ") && report.contains("mallocng"), "{report}");
+    assert!(report.contains("snmalloc ") && report.contains("mallocng"), "{report}");
     let all = [("ALLOGRAFT_GRAFT", "sysroot/lib/libc.a\nsysroot/other place/libc.a"), ("ALLOGRAFT_SHA256", "")];
     let ran = gitlab(&lab, &[both.as_slice(), &all].concat()).exits(0);
     assert!(ran.out.contains("checks passed"), "{}", ran.out);

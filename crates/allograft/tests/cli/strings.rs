@@ -9,8 +9,8 @@ use crate::lab::{Lab, debian, tool, zig};
 
 /// The ways to graft, and the record of each.
 const WAYS: [(&[&str], &str, bool); 4] = [
-    (&[], "mimalloc", true),
-    (&["--strings", "off"], "mimalloc", false),
+    (&[], "snmalloc", true),
+    (&["--strings", "off"], "snmalloc", false),
     (&["--donor", "none"], "none", true),
     (&["--donor", "mimalloc3", "--strings", "on"], "mimalloc3", true),
 ];
@@ -69,7 +69,7 @@ fn says_what_became_of_the_string_functions() {
         }
     }
     let ran = lab.run(["graft", "libc.a"]).exits(0);
-    let line = "grafted  libc.a  x86_64  mimalloc 2.5.2 and strings in place of 15 + 22 members\n";
+    let line = "grafted  libc.a  x86_64  snmalloc 0.7.6 and strings in place of 15 + 22 members\n";
     assert!(ran.out.starts_with(line), "{}", ran.out);
     let inspected = |lab: &Lab| lab.run(["inspect", "libc.a", "--json"]).exits(0).json()["files"][0]["strings"].clone();
     assert_eq!(inspected(&lab), "grafted");
@@ -140,12 +140,12 @@ fn an_architecture_without_string_functions_gets_the_allocator() {
     let ran = lab.run(["graft", "libc.a", "--json"]).exits(0).says(&["keeps its own string functions", "riscv64"]);
     let document = ran.json();
     let host = &document["hosts"][0];
-    assert_eq!((&host["arch"], &host["donor"]["name"]), (&"riscv64".into(), &"mimalloc".into()));
+    assert_eq!((&host["arch"], &host["donor"]["name"]), (&"riscv64".into(), &"snmalloc".into()));
     assert_eq!((&host["strings"]["action"], &host["strings"]["donor"]), (&"refused".into(), &serde_json::Value::Null));
     assert!(host["strings"]["reason"].as_str().unwrap().contains("riscv64"), "{host}");
     lab.run(["verify", "libc.a", "--static-only"]).exits(0);
     let file = &lab.run(["inspect", "libc.a", "--json"]).exits(0).json()["files"][0];
-    assert_eq!((&file["arch"], &file["malloc"]["name"]), (&"riscv64".into(), &"mimalloc".into()));
+    assert_eq!((&file["arch"], &file["malloc"]["name"]), (&"riscv64".into(), &"snmalloc".into()));
     // Without a request for them, there is no warning.
     assert_eq!(lab.run(["graft", "libc.a", "--strings", "off"]).exits(0).err, "");
     lab.changes_nothing(0, ["graft", "libc.a"]);

@@ -13,7 +13,7 @@ use surgery::donor::DonorObject;
 use transplant::{Blob, Refusal, graft};
 
 /// The default donor's blob.
-static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::DEFAULT));
+static BLOB: LazyLock<Blob> = LazyLock::new(|| blob(donors::default_for(Arch::X86_64).name));
 
 fn blob(name: &str) -> Blob {
     let donor = donors::find(name).unwrap();

@@ -12,7 +12,7 @@ use crate::linked;
 
 /// The default donor's blob with string functions.
 static BLOB: LazyLock<Blob> = LazyLock::new(|| {
-    let donor = donors::find(donors::DEFAULT).unwrap();
+    let donor = donors::default_for(Arch::X86_64);
     let tuned = |object: &[u8]| DonorObject::parse(object).unwrap().tuned(&[], "0").unwrap();
     let malloc = tuned(donor.object(Arch::X86_64).unwrap());
     let strings = tuned(donors::strings().object(Arch::X86_64).unwrap());

@@ -2,7 +2,7 @@
 //! `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`, `glibc:arena_max=2`.
 
 use format::Arch;
-use hosts::Request;
+use hosts::{Candidate, Request};
 use measure::results::Origin;
 
 use crate::failure::Failure;
@@ -256,9 +256,8 @@ impl ArmGraft {
 
     pub(super) fn request(&self, out: std::path::PathBuf) -> Request {
         Request {
-            donor: self.donor,
+            candidates: self.donor.map(|donor| Candidate { donor, settings: self.options() }).into_iter().collect(),
             strings: Some(self.strings),
-            settings: self.options(),
             out: Some(out),
             ..Request::default()
         }

@@ -144,7 +144,7 @@ mod tests {
             let build = Build { position_independent: true, link: &["-s"], ..Build::PLAIN };
             let program = build.program(folder.path(), "program", source);
             let out = folder.path().join("graft");
-            let request = hosts::Request { donor: Some(donor), out: Some(out.clone()), ..hosts::Request::default() };
+            let request = hosts::Request { out: Some(out.clone()), ..hosts::Request::of(donor) };
             hosts::graft(&program, &request).unwrap();
             Pair { stock: fs::read(program).unwrap(), graft: fs::read(out).unwrap() }
         }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     /// The graft with the default donor.
-    static PAIR: LazyLock<Pair> = LazyLock::new(|| Pair::of(donors::find(donors::DEFAULT).unwrap()));
+    static PAIR: LazyLock<Pair> = LazyLock::new(|| Pair::of(donors::default_for(Arch::X86_64)));
 
     /// Every donor that goes into such a program.
     fn fitting() -> impl Iterator<Item = &'static donors::Donor> {
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     #[ignore = "the same two for every other donor"]
     fn so_do_those_of_other_donors() {
-        for pair in fitting().filter(|donor| donor.name != donors::DEFAULT).map(Pair::of) {
+        for pair in fitting().filter(|donor| donor.name != donors::default_for(Arch::X86_64).name).map(Pair::of) {
             pair.assert_that_every_byte_counts();
             pair.assert_that_most_bytes_count_without_stock();
         }
@@ -242,7 +242,7 @@ mod tests {
     /// not compared.
     #[test]
     fn a_changed_note_is_noticed() {
-        let named = format!("donor={}\n", donors::DEFAULT);
+        let named = format!("donor={}\n", donors::default_for(Arch::X86_64).name);
         let note = PAIR.graft.windows(named.len()).position(|window| window == named.as_bytes()).unwrap();
         let version = PAIR.graft[note..].windows(10).position(|window| window == b"allograft=").unwrap() + note + 10;
         let version = version..=version + env!("CARGO_PKG_VERSION").len();
