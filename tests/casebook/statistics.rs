@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
+use hosts::Request;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 
@@ -19,12 +20,13 @@ const WAY: Way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mo
 
 /// This does not use libtest, which swallows the notes of a test that passes.
 fn main() -> ExitCode {
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("figures_are_those_of_the_program", figures_are_those_of_the_program),
         ("a_leak_is_told_from_retention", a_leak_is_told_from_retention),
         ("openmetrics_is_well_formed", openmetrics_is_well_formed),
         ("a_report_replaces_its_file_as_a_whole", a_report_replaces_its_file_as_a_whole),
         ("a_signal_and_a_period_make_a_program_report", a_signal_and_a_period_make_a_program_report),
+        ("an_executable_that_was_linked_already_reports", an_executable_that_was_linked_already_reports),
         ("text_and_json_are_chosen_by_the_variable", text_and_json_are_chosen_by_the_variable),
         ("every_end_of_a_program_is_clean", every_end_of_a_program_is_clean),
         ("programs_with_raised_privileges_read_no_variable", programs_with_raised_privileges_read_no_variable),
@@ -413,6 +415,31 @@ fn a_signal_and_a_period_make_a_program_report() {
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(said.contains("ALLOGRAFT_STATS_SIGNAL names no signal"), "{donor}, {unknown}: {said}");
         }
+    }
+}
+
+/// These report when main returns, at the signal and every few seconds. `exit` is the program's own.
+fn an_executable_that_was_linked_already_reports() {
+    let bench = Bench::new();
+    let libc = bench.libc(WAY.host, Donors::STOCK, &[]);
+    let (stock, object) = (bench.path("stock"), object(&bench, "service"));
+    WAY.link(&bench, &libc, &[object], &[], &stock).unwrap_or_else(|error| panic!("{error}"));
+    let mut programs = Vec::new();
+    for donor in donors::all().iter().filter(|donor| donor.has_blob(WAY.host.arch())) {
+        let folder = bench.path(donor.name);
+        fs::create_dir(&folder).expect("a folder");
+        let program = folder.join("service");
+        let request = Request { donor: Some(donor), out: Some(program.clone()), ..Request::default() };
+        hosts::graft(&stock, &request).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
+        programs.push((donor.name, program));
+    }
+    assert!(!programs.is_empty());
+    check_service(&programs);
+    for (donor, program) in &programs {
+        assert!(Running::start(donor, program, "idle", "return", "").end(), "{donor}: main returns");
+        assert!(!Running::start(donor, program, "idle", "exit", "").end(), "{donor}: docs/executables.md says so");
+        let output = run(program, &[], &[("ALLOGRAFT_STATS", "openmetrics:-")]);
+        assert!(openmetrics(&String::from_utf8_lossy(&output.stderr)).len() > 20, "{donor}: {output:?}");
     }
 }
 
