@@ -1,15 +1,18 @@
-//! The report of a grafted program at its end, and the cases without one.
+//! The reports of a grafted program: at its end, at a signal, every few seconds; and the cases without one.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
+use std::process::{Child, ChildStdin, Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
+use hosts::Request;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 
@@ -17,8 +20,13 @@ const WAY: Way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mo
 
 /// This does not use libtest, which swallows the notes of a test that passes.
 fn main() -> ExitCode {
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 9] = [
         ("figures_are_those_of_the_program", figures_are_those_of_the_program),
+        ("a_leak_is_told_from_retention", a_leak_is_told_from_retention),
+        ("openmetrics_is_well_formed", openmetrics_is_well_formed),
+        ("a_report_replaces_its_file_as_a_whole", a_report_replaces_its_file_as_a_whole),
+        ("a_signal_and_a_period_make_a_program_report", a_signal_and_a_period_make_a_program_report),
+        ("an_executable_that_was_linked_already_reports", an_executable_that_was_linked_already_reports),
         ("text_and_json_are_chosen_by_the_variable", text_and_json_are_chosen_by_the_variable),
         ("every_end_of_a_program_is_clean", every_end_of_a_program_is_clean),
         ("programs_with_raised_privileges_read_no_variable", programs_with_raised_privileges_read_no_variable),
@@ -32,11 +40,16 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
-/// Builds a program of `tests/statistics` with every allocator, each in an empty folder of its own.
-fn programs(bench: &Bench, name: &str) -> Vec<(&'static str, PathBuf)> {
+/// Compiles a program of `tests/statistics`.
+fn object(bench: &Bench, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("statistics").join(name).with_extension("c");
     let flags = ["-O2", "-pthread", "-fno-builtin", "-fno-sanitize=all", "-w"].map(Into::into);
-    let object = bench.object(WAY.host.arch(), &source, &flags);
+    bench.object(WAY.host.arch(), &source, &flags)
+}
+
+/// Builds a program of `tests/statistics` with every allocator, each in an empty folder of its own.
+fn programs(bench: &Bench, name: &str) -> Vec<(&'static str, PathBuf)> {
+    let object = object(bench, name);
     let mut programs = Vec::new();
     for donor in donors::all() {
         let folder = bench.path(&format!("{name} {}", donor.name));
@@ -62,8 +75,11 @@ fn number(value: &Value) -> u64 {
 }
 
 fn report(folder: &Path, process: &str) -> Value {
-    let path = folder.join(format!("stats %{process}.json"));
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    json(&folder.join(format!("stats %{process}.json")))
+}
+
+fn json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -116,13 +132,14 @@ fn figures_are_those_of_the_program() {
         assert_eq!(field("allocated_blocks"), 1010 + 1 + 2 + 1 + 1 + 1 + 1 + 1 + 1, "{donor}: {of_parent:#}");
         assert_eq!(field("freed_blocks"), 1004 + 1, "{donor}: {of_parent:#}");
         assert_eq!(field("live_blocks"), field("allocated_blocks") - field("freed_blocks"));
-        assert_eq!((field("threads"), field("forks"), field("schema_version")), (2, 1, 1), "{donor}");
+        assert_eq!((field("threads"), field("forks"), field("schema_version")), (2, 1, 2), "{donor}");
         assert_eq!(of_parent["forked"], false);
         assert_eq!((of_parent["donor"].as_str(), of_parent["process"].to_string().as_str()), (Some(donor), parent));
         assert!(field("live_bytes") >= 600_000 && field("peak_bytes") >= 1_000_000, "{donor}: {of_parent:#}");
         assert!(field("peak_bytes") >= field("live_bytes") && field("peak_bytes") < field("allocated_bytes"));
-        assert!(field("mapped_bytes") >= field("live_bytes"), "{donor}: {of_parent:#}");
-        assert!(field("mapped_peak_bytes") >= field("mapped_bytes"));
+        assert!(field("reserved_bytes") >= field("live_bytes"), "{donor}: {of_parent:#}");
+        assert!(field("reserved_peak_bytes") >= field("reserved_bytes"));
+        check_memory(&of_parent, donor);
         check_sums(&of_parent);
 
         // These are the child's own calls, on top of the blocks that it inherited.
@@ -134,6 +151,295 @@ fn figures_are_those_of_the_program() {
         assert_eq!((field("threads"), field("forks")), (1, 0), "{donor}: {of_child:#}");
         assert_eq!(field("live_blocks"), number(&of_parent["live_blocks"]) + 5 - 1, "{donor}: {of_child:#}");
         check_sums(&of_child);
+        check_memory(&of_child, donor);
+    }
+}
+
+/// Checks what holds for every report: what is in memory is reserved, and what is retained is what is not live.
+fn check_memory(report: &Value, donor: &str) {
+    let field = |name: &str| number(&report[name]);
+    assert!(field("resident_bytes") <= field("reserved_bytes"), "{donor}: {report:#}");
+    assert_eq!(field("retained_bytes"), field("resident_bytes").saturating_sub(field("live_bytes")), "{donor}");
+}
+
+/// A program that keeps 64 MiB has them live; one that has freed them has them retained or has returned them. The kernel
+/// has the same figure for what is resident.
+fn a_leak_is_told_from_retention() {
+    const MIB: u64 = 1 << 20;
+    let bench = Bench::new();
+    let mut retaining = 0;
+    for (donor, program) in programs(&bench, "memory") {
+        let path = program.with_file_name("memory.json");
+        for how in ["kept", "freed", "every-other", "untouched", "grown"] {
+            let output = run(&program, &[how], &[("ALLOGRAFT_STATS", "json:memory.json")]);
+            assert!(output.status.success() && output.stderr.is_empty(), "{donor}, {how}: {output:?}");
+            let report = json(&path);
+            check_memory(&report, donor);
+            let field = |name: &str| number(&report[name]);
+            let (live, resident, retained) = (field("live_bytes"), field("resident_bytes"), field("retained_bytes"));
+            // The rest of the process: its code and data, its stack, and what the donor keeps in its own data.
+            let of_process: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+            let told = format!("{donor}, {how}: {of_process} of {report:#}");
+            assert!(resident <= of_process + MIB && of_process <= resident + 4 * MIB, "{told}");
+            match how {
+                "kept" => assert!(live >= 64 * MIB && retained < 16 * MIB, "{told}"),
+                "freed" => {
+                    assert!(live < MIB && retained + field("returned_bytes") >= 60 * MIB, "{told}");
+                    retaining += u32::from(retained >= 60 * MIB);
+                }
+                "every-other" => {
+                    assert!(live >= 32 * MIB && live < 34 * MIB, "{told}");
+                    assert!(retained + field("returned_bytes") >= 24 * MIB, "{told}");
+                }
+                "untouched" => assert!(live >= 64 * MIB && resident < 16 * MIB && retained == 0, "{told}"),
+                _ => assert!(live >= 64 * MIB, "{told}"),
+            }
+        }
+    }
+    assert!(retaining > 0, "some donor retains what was freed");
+}
+
+/// A sample of OpenMetrics: its name, its labels and its value.
+type Sample = (String, BTreeMap<String, String>, u64);
+
+/// Reads the text strictly: families in one piece, each with type, unit and help in this order before its samples; names
+/// that fit type and unit; no sample twice; the end.
+fn openmetrics(text: &str) -> Vec<Sample> {
+    let body = text.strip_suffix("# EOF\n").unwrap_or_else(|| panic!("no end: {text}"));
+    let (mut samples, mut families): (Vec<Sample>, Vec<String>) = (Vec::new(), Vec::new());
+    let (mut kind, mut unit, mut helped) = ("", "", false);
+    for line in body.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        let family = families.last().cloned().unwrap_or_default();
+        match words.as_slice() {
+            ["#", "TYPE", name, type_name @ ("counter" | "gauge")] => {
+                assert!(!families.contains(&(*name).to_owned()), "twice: {line}");
+                families.push((*name).to_owned());
+                (kind, unit, helped) = (type_name, "", false);
+            }
+            ["#", "UNIT", name, name_of_unit] => {
+                assert!(*name == family && !helped && name.ends_with(&format!("_{name_of_unit}")), "{line}");
+                unit = name_of_unit;
+            }
+            ["#", "HELP", name, help] => {
+                assert!(*name == family && !help.is_empty() && !helped, "{line}");
+                helped = true;
+            }
+            _ => {
+                let (head, value) = line.rsplit_once("} ").unwrap_or_else(|| panic!("no sample: {line}"));
+                let (name, labels) = head.split_once('{').unwrap_or_else(|| panic!("no labels: {line}"));
+                assert_eq!(name, if kind == "counter" { family.clone() + "_total" } else { family.clone() });
+                assert!(helped && (unit == "bytes") == family.ends_with("_bytes"), "{line}");
+                let labels: BTreeMap<String, String> = labels
+                    .split(',')
+                    .map(|label| {
+                        let (name, value) = label.split_once("=\"").unwrap_or_else(|| panic!("no label: {line}"));
+                        (name.to_owned(), value.strip_suffix('"').expect("a quoted value").to_owned())
+                    })
+                    .collect();
+                assert!(!samples.iter().any(|(other, its, _)| other == name && *its == labels), "twice: {line}");
+                samples.push((name.to_owned(), labels, value.parse().unwrap_or_else(|_| panic!("no number: {line}"))));
+            }
+        }
+    }
+    samples
+}
+
+fn openmetrics_is_well_formed() {
+    let bench = Bench::new();
+    for (donor, program) in programs(&bench, "figures") {
+        let folder = program.parent().expect("a folder");
+        let output = run(&program, &[], &[("ALLOGRAFT_STATS", "openmetrics:%p.prom")]);
+        assert!(output.status.success() && output.stderr.is_empty(), "{donor}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (parent, _) = said.trim().split_once(' ').expect("two numbers");
+        let samples = openmetrics(&fs::read_to_string(folder.join(format!("{parent}.prom"))).expect("a report"));
+        for (name, labels, _) in &samples {
+            assert_eq!((labels["donor"].as_str(), labels["process"].as_str()), (donor, parent), "{name}");
+            assert!(labels.contains_key("version"), "{name}");
+        }
+        let values = |name: &str| -> Vec<u64> {
+            samples.iter().filter(|(its, ..)| its == name).map(|&(.., value)| value).collect()
+        };
+        let value = |name: &str| match values(name).as_slice() {
+            [value] => *value,
+            others => panic!("{donor}: {name}: {others:?}"),
+        };
+        assert_eq!((value("allograft_threads_total"), value("allograft_forks_total")), (2, 1), "{donor}");
+        assert!(value("allograft_resident_bytes") > 0, "{donor}");
+        for sum in ["allocated_blocks_total", "allocated_bytes_total", "live_blocks", "live_bytes"] {
+            let classes: u64 = values(&format!("allograft_class_{sum}")).iter().sum();
+            assert_eq!(classes, value(&format!("allograft_{sum}")), "{donor}: {sum}");
+        }
+        let mallocs = samples.iter().find(|(.., labels, _)| labels.get("function").is_some_and(|it| it == "malloc"));
+        assert_eq!(mallocs.map(|&(.., calls)| calls), Some(1010), "{donor}");
+
+        // Without an id in the path, there is none in the labels.
+        run(&program, &[], &[("ALLOGRAFT_STATS", "openmetrics:100%%p.prom")]);
+        let text = fs::read_to_string(folder.join("100%p.prom")).expect("a report");
+        assert!(openmetrics(&text).iter().all(|(_, labels, _)| !labels.contains_key("process")), "{donor}: {text}");
+    }
+}
+
+/// A reader with the old file open keeps it. What is no regular file is written itself, and nothing is left over.
+fn a_report_replaces_its_file_as_a_whole() {
+    let bench = Bench::new();
+    for (donor, program) in programs(&bench, "raised") {
+        let folder = program.parent().expect("a folder");
+        let path = folder.join("stats.json");
+        fs::write(&path, "old").expect("a file");
+        let before = fs::metadata(&path).expect("the file").ino();
+        let mut old = fs::File::open(&path).expect("the file");
+        run(&program, &[], &[("ALLOGRAFT_STATS", "json:stats.json")]);
+        assert_eq!(std::io::read_to_string(&mut old).expect("the old file"), "old", "{donor}");
+        assert_ne!(fs::metadata(&path).expect("the file").ino(), before, "{donor}");
+        assert_eq!(json(&path)["donor"], donor);
+
+        let said = run(&program, &[], &[("ALLOGRAFT_STATS", "json:/dev/null")]);
+        assert!(said.status.success() && said.stderr.is_empty(), "{donor}: {said:?}");
+        // Digits behind a colon are seconds, so a name that ends like that needs another colon behind it.
+        run(&program, &[], &[("ALLOGRAFT_STATS", "json:port:80:0")]);
+        assert_eq!(json(&folder.join("port:80"))["donor"], donor);
+        let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        assert_eq!(names, ["port:80", "raised", "stats.json"], "{donor}");
+    }
+}
+
+/// A program that is running, until [`Running::end`].
+struct Running {
+    donor: &'static str,
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<std::process::ChildStdout>,
+    path: PathBuf,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Starts `service`, and waits until it is set up. Its reports are JSON in a file named after `how`.
+    fn start(donor: &'static str, program: &Path, how: &str, end: &str, period: &str) -> Running {
+        let path = program.with_file_name(format!("{how} {end}.json"));
+        let variable = format!("json:{}{period}", path.display());
+        let mut command = Command::new(program);
+        command.args([how, end]).env_clear().env("ALLOGRAFT_STATS", variable).env("ALLOGRAFT_STATS_SIGNAL", "USR2");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut running = Running { donor, child, input, output, path };
+        running.expect("ready\n");
+        running
+    }
+
+    fn expect(&mut self, line: &str) {
+        let mut said = String::new();
+        self.output.read_line(&mut said).expect("text");
+        assert_eq!(said, line, "{}", self.donor);
+    }
+
+    fn signal(&self) {
+        let done = Command::new("kill").args(["-USR2", &self.child.id().to_string()]).status();
+        assert!(done.is_ok_and(|status| status.success()), "{}: kill", self.donor);
+    }
+
+    /// Waits for a report, returns it and removes it.
+    fn report(&self) -> Value {
+        let since = Instant::now();
+        while !self.path.exists() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{}: no report {}", self.donor, self.path.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let report = json(&self.path);
+        fs::remove_file(&self.path).expect("the report");
+        assert_eq!((&report["donor"], number(&report["process"])), (&self.donor.into(), u64::from(self.child.id())));
+        check_memory(&report, self.donor);
+        assert!(number(&report["live_bytes"]) >= 1_000_000, "{}: {report:#}", self.donor);
+        report
+    }
+
+    /// Lets the program end, and says whether it reported at that.
+    fn end(mut self) -> bool {
+        drop(self.input.take());
+        let status = self.child.wait().expect("an end");
+        assert!(status.success(), "{}: {status}", self.donor);
+        self.path.exists()
+    }
+}
+
+/// Checks the reports of `service` while it runs.
+fn check_service(programs: &[(&'static str, PathBuf)]) {
+    // They wait for their seconds side by side.
+    let start = |(donor, program): &(&'static str, PathBuf)| Running::start(donor, program, "busy", "_exit", ":1");
+    let busy: Vec<Running> = programs.iter().map(start).collect();
+    for (donor, program) in programs {
+        let idle = Running::start(donor, program, "idle", "_exit", "");
+        let calls = [(); 2].map(|()| {
+            idle.signal();
+            number(&idle.report()["calls"]["malloc"])
+        });
+        assert_eq!(calls, [1, 1], "{donor}");
+        assert!(!idle.end(), "{donor}: _exit runs no destructors");
+
+        let mut own = Running::start(donor, program, "own", "_exit", "");
+        own.signal();
+        own.expect("mine\n");
+        assert!(!own.end(), "{donor}: the program's own handler has taken the place of ours");
+    }
+    for running in busy {
+        let calls = [(); 2].map(|()| number(&running.report()["calls"]["malloc"]));
+        assert!(calls[0] < calls[1], "{}: {calls:?}", running.donor);
+        running.end();
+    }
+}
+
+fn a_signal_and_a_period_make_a_program_report() {
+    let bench = Bench::new();
+    let programs = programs(&bench, "service");
+    check_service(&programs);
+    for (donor, program) in &programs {
+        for end in ["return", "exit"] {
+            assert!(Running::start(donor, program, "idle", end, ":1000").end(), "{donor}: {end}");
+        }
+        for unknown in ["KILL", "SEGV", "11", "33", "65", "USR", "USR22", "SIG", "-1"] {
+            let variables = [("ALLOGRAFT_STATS", "json:-"), ("ALLOGRAFT_STATS_SIGNAL", unknown)];
+            let output = run(program, &[], &variables);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("ALLOGRAFT_STATS_SIGNAL names no signal"), "{donor}, {unknown}: {said}");
+        }
+    }
+}
+
+/// These report when main returns, at the signal and every few seconds. `exit` is the program's own.
+fn an_executable_that_was_linked_already_reports() {
+    let bench = Bench::new();
+    let libc = bench.libc(WAY.host, Donors::STOCK, &[]);
+    let (stock, object) = (bench.path("stock"), object(&bench, "service"));
+    WAY.link(&bench, &libc, &[object], &[], &stock).unwrap_or_else(|error| panic!("{error}"));
+    let mut programs = Vec::new();
+    for donor in donors::all().iter().filter(|donor| donor.has_blob(WAY.host.arch())) {
+        let folder = bench.path(donor.name);
+        fs::create_dir(&folder).expect("a folder");
+        let program = folder.join("service");
+        let request = Request { donor: Some(donor), out: Some(program.clone()), ..Request::default() };
+        hosts::graft(&stock, &request).unwrap_or_else(|error| panic!("{}: {error}", donor.name));
+        programs.push((donor.name, program));
+    }
+    assert!(!programs.is_empty());
+    check_service(&programs);
+    for (donor, program) in &programs {
+        assert!(Running::start(donor, program, "idle", "return", "").end(), "{donor}: main returns");
+        assert!(!Running::start(donor, program, "idle", "exit", "").end(), "{donor}: docs/executables.md says so");
+        let output = run(program, &[], &[("ALLOGRAFT_STATS", "openmetrics:-")]);
+        assert!(openmetrics(&String::from_utf8_lossy(&output.stderr)).len() > 20, "{donor}: {output:?}");
     }
 }
 
@@ -154,16 +460,18 @@ fn text_and_json_are_chosen_by_the_variable() {
             assert!(text.contains(part), "{donor}: {text}");
         }
         let json = said("json:-");
-        assert_eq!(json.matches("\"schema_version\": 1").count(), 2, "{donor}: {json}");
+        assert_eq!(json.matches("\"schema_version\": 2").count(), 2, "{donor}: {json}");
         // The folder's owner may have put a link there, and a write through it could harm the link's target.
         let victim = folder.join("victim");
         fs::write(&victim, "kept").expect("a file");
         std::os::unix::fs::symlink(&victim, folder.join("link")).expect("a link");
         for unusable in ["json:link", "json:no such folder/file"] {
-            assert!(said(unusable).contains("the statistics' file cannot be opened"), "{donor}, {unusable}");
+            assert!(said(unusable).contains("the statistics' file cannot be written"), "{donor}, {unusable}");
         }
         assert_eq!(fs::read_to_string(&victim).expect("the file"), "kept");
-        assert!(said("json:").contains("needs a path"), "{donor}");
+        for empty in ["json:", "openmetrics:"] {
+            assert!(said(empty).contains("needs a path"), "{donor}");
+        }
     }
 }
 

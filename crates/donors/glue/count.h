@@ -49,9 +49,10 @@ static _Atomic uint32_t *graft_mark;
 static _Atomic uint64_t *graft_untold_forks;
 static pid_t graft_process;
 
-static void *graft_count_page(int sharing)
+/* Maps memory for counting itself, which is in no figure. */
+static void *graft_count_page(int sharing, size_t length)
 {
-	void *page = mmap(0, 4096, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
+	void *page = mmap(0, length, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
 	return page == MAP_FAILED ? 0 : page;
 }
 
@@ -59,9 +60,9 @@ static __attribute__((noinline, cold)) void graft_mark_process(void)
 {
 	int saved = errno;
 	graft_process = getpid();
-	graft_untold_forks = graft_count_page(MAP_SHARED);
+	graft_untold_forks = graft_count_page(MAP_SHARED, 4096);
 	if (!graft_mark) {
-		graft_mark = graft_count_page(MAP_PRIVATE);
+		graft_mark = graft_count_page(MAP_PRIVATE, 4096);
 		if (graft_mark && madvise(graft_mark, 4096, MADV_WIPEONFORK)) {
 			munmap(graft_mark, 4096);
 			graft_mark = 0;
@@ -92,6 +93,9 @@ static inline uint64_t graft_class_bound(int index)
 	return index < GRAFT_CLASSES - 1 ? (uint64_t)16 << index : UINT64_MAX;
 }
 
+/* Set while a report is made. The thread that makes it may not exist in a child. */
+static _Atomic bool graft_is_reporting;
+
 static void graft_count_in_child(void);
 
 /* Counts a fork whose child runs this, and for which the hook was not called. */
@@ -104,6 +108,12 @@ static void graft_notice_fork(void)
 	graft_count_in_child();
 }
 
+/* The seconds between reports, or 0, and the time of the next one. One call in 16 of a function looks at the clock. */
+static uint32_t graft_period;
+static _Atomic int64_t graft_due;
+#define GRAFT_CALLS_PER_LOOK 16
+static void graft_report_when_due(void);
+
 static __attribute__((noinline, cold)) void graft_count_call(int function)
 {
 	graft_notice_fork();
@@ -112,8 +122,10 @@ static __attribute__((noinline, cold)) void graft_count_call(int function)
 		graft_thread_seen = true;
 		atomic_fetch_add_explicit(&graft_threads, 1, memory_order_relaxed);
 	}
-	atomic_fetch_add_explicit(&graft_calls[function], 1, memory_order_relaxed);
+	uint64_t before = atomic_fetch_add_explicit(&graft_calls[function], 1, memory_order_relaxed);
 	graft_gate_leave();
+	if (graft_period && before % GRAFT_CALLS_PER_LOOK == 0)
+		graft_report_when_due();
 }
 
 /* Called before one function of the family calls another by its public name, since the program made no such call. */
@@ -147,7 +159,7 @@ static __attribute__((noinline, cold)) void graft_count_free(size_t usable)
 	graft_gate_leave();
 }
 
-/* A child counts from its fork on. It inherits the live blocks and the mapped bytes, and its peaks begin there. */
+/* A child counts from its fork on. It inherits the live blocks and the reserved bytes, and its peaks begin there. */
 static void graft_count_in_child(void)
 {
 	for (int i = 0; i < GRAFT_CLASSES; i++) {
@@ -161,8 +173,10 @@ static void graft_count_in_child(void)
 	atomic_store(&graft_threads, 0);
 	graft_thread_seen = false;
 	atomic_store(&graft_live_peak, atomic_load(&graft_live));
-	atomic_store(&graft_mapped_peak, atomic_load(&graft_mapped));
+	atomic_store(&graft_reserved_peak, atomic_load(&graft_reserved_bytes));
 	atomic_store(&graft_returned, 0);
+	graft_ranges_in_child();
+	atomic_store(&graft_is_reporting, false);
 	graft_is_forked = true;
 	graft_mark_process();
 }

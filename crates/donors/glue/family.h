@@ -334,7 +334,7 @@ __attribute__((constructor(101))) static void graft_at_start(void)
 __attribute__((destructor(101))) static void graft_at_exit(void)
 {
 	if (graft_counting)
-		graft_report_statistics();
+		graft_report_at_exit();
 }
 
 #endif

@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "ranges.h"
+
 static __thread int graft_private_errno;
 
 static __attribute__((noinline, cold)) void *graft_no_memory(void)
@@ -21,8 +23,8 @@ static __attribute__((noinline, cold)) void *graft_no_memory(void)
 	return 0;
 }
 
-static _Atomic int64_t graft_mapped;   /* bytes of address space currently mapped */
-static _Atomic int64_t graft_mapped_peak;
+static _Atomic int64_t graft_reserved_bytes; /* address space currently mapped */
+static _Atomic int64_t graft_reserved_peak;
 static _Atomic int64_t graft_returned; /* bytes returned to the kernel so far, by munmap and madvise */
 
 /* Raises the peak to `now` if that is greater. */
@@ -34,9 +36,10 @@ static void graft_raise(_Atomic int64_t *greatest, int64_t now)
 		;
 }
 
-static void graft_account_mapped(int64_t bytes)
+static void graft_account_reserved(int64_t bytes)
 {
-	graft_raise(&graft_mapped_peak, atomic_fetch_add_explicit(&graft_mapped, bytes, memory_order_relaxed) + bytes);
+	graft_raise(&graft_reserved_peak,
+	            atomic_fetch_add_explicit(&graft_reserved_bytes, bytes, memory_order_relaxed) + bytes);
 }
 
 static void graft_account_returned(int64_t bytes)
@@ -51,21 +54,26 @@ static void *graft_mmap(void *address, size_t length, int protection, int flags,
 	if (mapping == MAP_FAILED) {
 		graft_private_errno = errno;
 		errno = saved;
-	} else if (!(flags & MAP_FIXED)) {
-		graft_account_mapped((int64_t)length);
+	} else {
+		if (!(flags & MAP_FIXED))
+			graft_account_reserved((int64_t)length);
+		graft_note_range(mapping, length, graft_range_added | (protection == PROT_NONE ? 0 : graft_range_opened));
 	}
 	return mapping;
 }
 
+/* The range leaves the table first. Afterwards another thread may be given the same addresses, and have noted them. */
 static int graft_munmap(void *address, size_t length)
 {
 	int saved = errno;
+	graft_note_range(address, length, graft_range_removed);
 	int result = munmap(address, length);
 	if (result) {
 		graft_private_errno = errno;
 		errno = saved;
+		graft_note_range(address, length, graft_range_added);
 	} else {
-		graft_account_mapped(-(int64_t)length);
+		graft_account_reserved(-(int64_t)length);
 		graft_account_returned((int64_t)length);
 	}
 	return result;
@@ -91,13 +99,37 @@ static int graft_mprotect(void *address, size_t length, int protection)
 	if (result) {
 		graft_private_errno = errno;
 		errno = saved;
+	} else if (protection != PROT_NONE) {
+		graft_note_range(address, length, graft_range_opened);
 	}
 	return result;
 }
 
+/* With MREMAP_FIXED, the target is a mapping of the donor's, of which `wanted` bytes are replaced. Only used by donors
+ * that move pages. */
+static __attribute__((unused)) void *graft_mremap(void *address, size_t length, size_t wanted, int flags, void *target)
+{
+	int saved = errno;
+	bool fixed = flags & MREMAP_FIXED;
+	graft_note_range(address, length, graft_range_removed);
+	void *moved = mremap(address, length, wanted, flags, target);
+	if (moved == MAP_FAILED) {
+		graft_private_errno = errno;
+		errno = saved;
+		graft_note_range(address, length, graft_range_added);
+		/* The kernel may have unmapped the target before it failed. */
+		if (fixed)
+			graft_note_range(target, wanted, graft_range_removed);
+	} else {
+		graft_account_reserved(fixed ? -(int64_t)length : (int64_t)wanted - (int64_t)length);
+		graft_note_range(moved, wanted, graft_range_added | graft_range_opened);
+	}
+	return moved;
+}
+
 /* Writes a message with a plain system call: stdio would become a part of every program and has locks to wait for, and
- * write() is a cancellation point, which malloc must not be. If it cannot be written, it is lost. */
-static void graft_write_to(int fd, const char *text, size_t length)
+ * write() is a cancellation point, which malloc must not be. Returns whether all of it could be written. */
+static bool graft_write_to(int fd, const char *text, size_t length)
 {
 	int saved = errno;
 	while (length) {
@@ -108,6 +140,7 @@ static void graft_write_to(int fd, const char *text, size_t length)
 		length -= (size_t)wrote;
 	}
 	errno = saved;
+	return length == 0;
 }
 
 static void graft_write(const char *text, size_t length)

@@ -82,17 +82,13 @@ static int donor_madvise(void *address, size_t length, int advice)
 /* Upstream moves pages onto others that it has mapped for them, so two mappings become one. */
 static void *donor_mremap(void *old, size_t old_length, size_t length, int flags, ...)
 {
-	int saved = errno;
 	va_list more;
 	va_start(more, flags);
 	void *address = flags & MREMAP_FIXED ? va_arg(more, void *) : 0;
 	va_end(more);
-	void *moved = mremap(old, old_length, length, flags, address);
+	void *moved = graft_mremap(old, old_length, length, flags, address);
 	if (moved == MAP_FAILED)
 		graft_private_errno = ENOMEM;
-	else
-		graft_account_mapped(flags & MREMAP_FIXED ? -(int64_t)old_length : (int64_t)length - (int64_t)old_length);
-	errno = saved;
 	return moved;
 }
 

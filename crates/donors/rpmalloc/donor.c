@@ -292,9 +292,7 @@ static void *donor_extend_huge(span_t *span, void *block, size_t n)
 	if (room == MAP_FAILED)
 		return 0;
 	char *start = (char *)(((uintptr_t)room + _memory_span_size - 1) & _memory_span_mask);
-	int saved = errno;
-	if (mremap(span, old, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
-		errno = saved;
+	if (graft_mremap(span, old, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
 		/* The kernel may have unmapped the room before it failed, and another thread may have mapped something there:
 		 * what is not free now must stay. */
 		void *again = graft_mmap(start, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -303,7 +301,6 @@ static void *donor_extend_huge(span_t *span, void *block, size_t n)
 		donor_unmap_around(room, length + slack, start, length);
 		return 0;
 	}
-	graft_account_mapped(-(int64_t)old);
 	donor_unmap_around(room, length + slack, start, length);
 	if (head) {
 		graft_munmap((char *)span - head, head);
@@ -384,7 +381,7 @@ static void *donor_try(size_t n)
 	if (__builtin_expect(!heap, 0))
 		heap = donor_take_heap();
 	void *block = heap ? _rpmalloc_allocate(heap, n) : 0;
-	if (__builtin_expect(!block, 0) && heap && (n <= LARGE_SIZE_LIMIT || (int64_t)n < atomic_load(&graft_mapped))) {
+	if (__builtin_expect(!block, 0) && heap && (n <= LARGE_SIZE_LIMIT || (int64_t)n < atomic_load(&graft_reserved_bytes))) {
 		donor_give_back(heap);
 		/* From now on it maps small pieces, since there was no room for a large one. */
 		if (_memory_span_map_count > 8)

@@ -38,6 +38,7 @@
 
 extern HIDDEN char transplant_base[], transplant_sealed_end[];
 extern HIDDEN void (*transplant_init_start[])(void), (*transplant_init_end[])(void);
+extern HIDDEN void (*transplant_reports_start[])(void), (*transplant_reports_end[])(void);
 #ifdef TRANSPLANT_STRINGS
 extern HIDDEN void (*transplant_early_start[])(void), (*transplant_early_end[])(void);
 #endif
@@ -427,12 +428,16 @@ size_t malloc_usable_size(void *);
 void *memalign(size_t, size_t);
 void *valloc(size_t);
 
-/* Replaces main for __libc_start_main. */
+/* Replaces main for __libc_start_main. When the program's main returns, the glue's destructor writes the statistics.
+ * Nothing can be called at exit(), which is the program's own. */
 ENTRY int transplant_main(int count, char **arguments, char **variables)
 {
 	STARTED();
 	int (*next)(int, char **, char **) = (int (*)(int, char **, char **))(transplant_base + transplant_parameters.main);
-	return next(count, arguments, variables);
+	int status = next(count, arguments, variables);
+	for (void (**report)(void) = transplant_reports_start; report < transplant_reports_end; report++)
+		(*report)();
+	return status;
 }
 
 /* Replaces musl's __libc_start_main, on architectures where the branch to it is redirected. There is no thread pointer
