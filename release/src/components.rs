@@ -21,7 +21,7 @@ pub struct Component {
     pub license: String,
     /// What it is.
     pub kind: Kind,
-    /// The package on crates.io that holds its sources. `None` if this checkout holds them.
+    /// The package that holds its sources. `None` if this checkout holds them.
     pub package: Option<Package>,
 }
 
@@ -34,17 +34,28 @@ pub enum Kind {
     Library,
 }
 
-/// A package that cargo has fetched and checked.
+/// A package that has been fetched and checked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Package {
-    /// Its name on crates.io.
+    /// The registry that has it.
+    pub registry: Registry,
+    /// Its name there.
     pub name: String,
     /// Its version there.
     pub version: String,
-    /// SHA-256 of the packed package, as the lock file has it.
+    /// SHA-256 of the packed package, as the lock file or the donor's recipe has it.
     pub sha256: String,
     /// The folder with its files.
     pub folder: PathBuf,
+}
+
+/// Where packages come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Registry {
+    /// crates.io.
+    Crates,
+    /// Debian's source packages.
+    Debian,
 }
 
 /// Returns the components of the programs in `checkout`: the donors, then the libraries, each sorted by name. The
@@ -163,6 +174,7 @@ fn packages<'m>(checkout: &Path, metadata: &'m Metadata) -> Result<BTreeMap<&'m 
         packages.insert(
             listed.id.as_str(),
             Package {
+                registry: Registry::Crates,
                 name: listed.name.clone(),
                 version: listed.version.clone(),
                 sha256: sha256.with_context(|| format!("the lock file has no checksum of `{}`", listed.name))?,
@@ -176,6 +188,11 @@ fn packages<'m>(checkout: &Path, metadata: &'m Metadata) -> Result<BTreeMap<&'m 
 fn donors(checkout: &Path, packages: &BTreeMap<&str, Package>) -> Result<Vec<Component>> {
     let donor = |recipe: Recipe| {
         let found = |upstream: Upstream| {
+            if let Some(debian) = upstream.debian {
+                let folder = debian.folder(&upstream.package);
+                let (name, version, sha256) = (upstream.package, debian.version, debian.sha256);
+                return Ok(Package { registry: Registry::Debian, name, version, sha256, folder });
+            }
             let found = packages.values().find(|it| it.name == upstream.package).cloned();
             found.with_context(|| format!("`{}` is not locked, and has the source of a donor", upstream.package))
         };

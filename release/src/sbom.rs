@@ -5,7 +5,7 @@ use anyhow::Result;
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
-use crate::components::{Component, Kind};
+use crate::components::{Component, Kind, Registry};
 
 /// Returns the bill of materials as JSON. `time` is the release's, in seconds since 1970.
 ///
@@ -57,7 +57,11 @@ fn component(component: &Component) -> Value {
         "licenses": [{ "expression": component.license }],
     });
     if let Some(package) = &component.package {
-        let purl = format!("pkg:cargo/{}@{}", package.name, package.version.replace('+', "%2B"));
+        let version = package.version.replace('+', "%2B");
+        let purl = match package.registry {
+            Registry::Crates => format!("pkg:cargo/{}@{version}", package.name),
+            Registry::Debian => format!("pkg:deb/debian/{}@{version}?arch=source", package.name),
+        };
         let hashes = json!([{ "alg": "SHA-256", "content": package.sha256 }]);
         match component.kind {
             // The donor's version is upstream's; the package that brings the sources has one of its own.
@@ -92,7 +96,8 @@ mod tests {
             let found = found.unwrap_or_else(|| panic!("{} {}", donor.name, donor.version));
             assert_eq!(found["licenses"][0]["expression"], donor.license);
             let source = &found["externalReferences"][0];
-            assert!(source["url"].as_str().unwrap().starts_with("pkg:cargo/"), "{source}");
+            let registry = if donor.name == "scudo" { "pkg:deb/debian/llvm-toolchain-" } else { "pkg:cargo/" };
+            assert!(source["url"].as_str().unwrap().starts_with(registry), "{source}");
             assert_eq!(source["hashes"][0]["content"].as_str().unwrap().len(), 64);
         }
         // Each reference is there once, and leads somewhere.

@@ -195,8 +195,13 @@ impl Apt {
     }
 
     fn command(&self) -> Command {
+        self.tool("apt-get")
+    }
+
+    /// Returns a command of apt's with this state.
+    fn tool(&self, name: &str) -> Command {
         let option = |key: &str, name: &str| format!("{key}={}", self.folder.join(name).display());
-        let mut command = Command::new("apt-get");
+        let mut command = Command::new(name);
         command.current_dir(&self.folder).arg("--quiet").arg("--config-file").arg(self.folder.join("apt.conf"));
         for (key, name) in [("Dir::State::Lists", "lists"), ("Dir::State::status", "status"), ("Dir::Cache", "cache")] {
             command.arg("-o").arg(option(key, name));
@@ -227,6 +232,23 @@ impl Apt {
             fs::remove_file(file)?;
         }
         Ok(())
+    }
+
+    /// Returns the upstream version of the package with the largest number among those that are called `series` and a
+    /// number.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn newest(&self, series: &str) -> Result<String> {
+        let pattern = format!("^{series}[0-9]+$");
+        let found = command::output(self.tool("apt-cache").args(["search", "--names-only", &pattern]))?;
+        let names = found.lines().filter_map(|line| line.split_whitespace().next());
+        let number = |name: &&str| name.trim_start_matches(series).parse().unwrap_or(0);
+        let name = names.max_by_key(number).with_context(|| format!("no package is called `{series}` and a number"))?;
+        let said = command::output(self.tool("apt-cache").args(["madison", name]))?;
+        let version = said.lines().next().and_then(|line| line.split('|').nth(1));
+        let version = version.with_context(|| format!("apt knows no version of `{name}`"))?;
+        Ok(upstream_part(version.trim()).to_owned())
     }
 
     /// Updates the lists of packages.
@@ -264,5 +286,25 @@ impl Apt {
             }
         }
         bail!("neither qemu-user-static nor qemu-user holds {}", names.join(", "))
+    }
+}
+
+/// Returns upstream's part of a version: without the epoch before the colon and Debian's revision behind the last
+/// hyphen.
+fn upstream_part(version: &str) -> &str {
+    let version = version.split_once(':').map_or(version, |(_, rest)| rest);
+    version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_and_revisions_are_not_upstreams() {
+        assert_eq!(upstream_part("1:22.1.8-1+b2"), "22.1.8");
+        assert_eq!(upstream_part("1:22.1.8-1~deb12u1"), "22.1.8");
+        assert_eq!(upstream_part("2.0-rc1-3"), "2.0-rc1");
+        assert_eq!(upstream_part("5"), "5");
     }
 }

@@ -6,12 +6,12 @@
 //! | `corpus` | released programs: downloads |
 //! | `debian` | Debian's packages, unpacked and never installed |
 //! | `linking` | programs linked with copies of a musl |
-//! | `packages` | packages of the registries of Python and npm |
+//! | `packages` | packages of the registries of Python, npm and Debian |
 //! | `page` | tables in the docs that commands write |
 //! | `rust` | a Rust toolchain with musl targets |
 //! | `sessions` | comparisons of programs by `measure` |
 //! | `setup` | the tools and fixtures that building and testing need |
-//! | `sources` | the packages of the lock file, and the donors' recipes |
+//! | `sources` | the packages of the lock file, the donors' recipes, and sources from Debian |
 //! | `toolchains` | compilers of other languages |
 //! | `workspace` | folders of the checkout |
 //! | `zig` | zig, its lld and its musl |

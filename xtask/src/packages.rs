@@ -1,4 +1,4 @@
-//! Packages from the registries of Python and npm: downloaded with their own tools, checked, unpacked.
+//! Packages from the registries of Python, npm and Debian: downloaded, checked, unpacked.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +17,35 @@ pub enum Package<'p> {
     Wheel(&'p str, Option<&'p str>),
     /// `NAME@VERSION`.
     Npm(&'p str),
+    /// The upstream archive of a source package, and the files and folders of it that are unpacked.
+    DebianSource {
+        /// The package.
+        name: &'p str,
+        /// Upstream's version.
+        version: &'p str,
+        /// The paths below the archive's only folder.
+        members: &'p [String],
+    },
 }
+
+/// Downloads an address (argument 1) to a file (2). Debian's archive is a web server, and python3 is there already.
+const DOWNLOAD: &str = "\
+import shutil, sys, urllib.request
+with urllib.request.urlopen(sys.argv[1], timeout=60) as source, open(sys.argv[2], 'xb') as file:
+    shutil.copyfileobj(source, file)
+";
+
+/// Unpacks from an archive (argument 1) into a folder (2) the files and folders (3 ...) below the archive's only
+/// folder.
+const UNPACK_MEMBERS: &str = "\
+import sys, tarfile
+archive, folder, *wanted = sys.argv[1:]
+with tarfile.open(archive, 'r|*') as members:
+    for member in members:
+        member.name = member.name.partition('/')[2]
+        if member.isfile() and any((member.name + '/').startswith(one + '/') for one in wanted):
+            members.extract(member, folder, filter='data')
+";
 
 /// Unpacks the package, which must have that SHA-256 in hexadecimal digits, into `folder`.
 ///
@@ -29,11 +57,17 @@ pub fn unpack(package: Package<'_>, sha256: &str, folder: &Path) -> Result<()> {
     match package {
         Package::Wheel(requirement, platform) => wheel(requirement, platform, downloads)?,
         Package::Npm(name) => npm(name, downloads)?,
+        Package::DebianSource { name, version, .. } => debian_source(name, version, downloads)?,
     }
     let archive = fs::read_dir(downloads)?.next().context("nothing was downloaded")??.path();
     let found: String = Sha256::digest(fs::read(&archive)?).iter().map(|byte| format!("{byte:02x}")).collect();
     if found != sha256 {
         bail!("{package:?} has the checksum {found}, expected {sha256}");
+    }
+    if let Package::DebianSource { members, .. } = package {
+        let mut unpack = Command::new("python3");
+        unpack.args(["-c", UNPACK_MEMBERS]).arg(&archive).arg(folder).args(members);
+        return command::output(&mut unpack).map(drop);
     }
     let module = if archive.extension() == Some(OsStr::new("whl")) { "zipfile" } else { "tarfile" };
     command::output(Command::new("python3").args(["-m", module, "-e"]).arg(&archive).arg(folder)).map(drop)
@@ -50,6 +84,16 @@ fn wheel(requirement: &str, platform: Option<&str>, downloads: &Path) -> Result<
     }
     pip.arg("--dest").arg(downloads).arg(requirement);
     command::output(&mut pip).with_context(|| format!("python3 with pip is needed to download {requirement}")).map(drop)
+}
+
+fn debian_source(name: &str, version: &str, downloads: &Path) -> Result<()> {
+    // Debian's pool puts libraries into folders of their own: `liba` and the like.
+    let initial = name.get(..if name.starts_with("lib") { 4 } else { 1 }).context("a package has a name")?;
+    let file = format!("{name}_{version}.orig.tar.xz");
+    let address = format!("https://deb.debian.org/debian/pool/main/{initial}/{name}/{file}");
+    let mut download = Command::new("python3");
+    download.args(["-c", DOWNLOAD, &address]).arg(downloads.join(file));
+    command::output(&mut download).with_context(|| format!("cannot download {address}")).map(drop)
 }
 
 fn npm(name: &str, downloads: &Path) -> Result<()> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use zigcc::Arch;
 
-use crate::{command, debian, rust, workspace, zig};
+use crate::{command, debian, rust, sources, workspace, zig};
 
 /// `cargo xtask setup [--rust]`.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -45,6 +45,7 @@ pub fn prepare(extent: Extent) -> Result<()> {
     fs::create_dir_all(&tools).with_context(|| format!("cannot make `{}`", tools.display()))?;
     let _lock = lock(&tools.join(".setup.lock"))?;
     let zig = zig::install(&tools)?;
+    sources::install()?;
     zig::install_lld(&zig, &tools)?;
     debian::install(&tools, extent)?;
     for arch in Arch::ALL {

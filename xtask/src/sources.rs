@@ -1,10 +1,13 @@
-//! Where sources come from: the packages of the lock file, and the donors' recipes.
+//! Where sources come from: the packages of the lock file, the donors' recipes, and Debian's source packages.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+
+use crate::packages::{self, Package};
+use crate::{setup, workspace};
 
 /// A package of the lock file.
 #[derive(Debug, Deserialize)]
@@ -35,6 +38,48 @@ pub struct Recipe {
 pub struct Upstream {
     /// The package that brings it.
     pub package: String,
+    /// The archive, if it is a package of Debian. `None`: it is one of crates.io.
+    pub debian: Option<Debian>,
+}
+
+/// The upstream part of a source package of Debian.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Debian {
+    /// Its version.
+    pub version: String,
+    /// The binary packages of each major version have this name before the number.
+    pub series: String,
+    /// SHA-256 of the archive.
+    pub sha256: String,
+    /// The files and folders that are unpacked.
+    pub members: Vec<String>,
+}
+
+impl Debian {
+    /// Returns the folder for the sources of `package`.
+    pub fn folder(&self, package: &str) -> PathBuf {
+        zigcc::sources_folder(&workspace::root()).join(format!("{package}-{version}", version = self.version))
+    }
+}
+
+/// Fetches the donors' sources that cargo does not fetch, unless they exist.
+///
+/// # Errors
+/// When one cannot be fetched, or has another checksum.
+pub fn install() -> Result<()> {
+    for Upstream { package, debian } in recipes(&workspace::root())?.into_iter().filter_map(|it| it.upstream) {
+        let Some(debian) = debian else { continue };
+        let destination = debian.folder(&package);
+        if destination.is_dir() {
+            continue;
+        }
+        fs::create_dir_all(destination.parent().context("the folder has no parent")?)?;
+        let Debian { version, sha256, members, .. } = &debian;
+        let archive = Package::DebianSource { name: &package, version, members };
+        let fill = |folder: &Path| packages::unpack(archive, sha256, folder);
+        setup::announce(&format!("{package} {version}, source"), || setup::place(&destination, fill))?;
+    }
+    Ok(())
 }
 
 /// Returns the packages of the lock file in `checkout`.

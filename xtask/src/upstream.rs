@@ -1,14 +1,19 @@
-//! `cargo xtask upstream`: the version of each donor beside the newest that the registry has.
+//! `cargo xtask upstream`: the version of each donor beside the newest that its registry has.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use xtask::{command, sources, workspace};
+use xtask::debian::Apt;
+use xtask::sources::{self, Upstream};
+use xtask::{command, setup, workspace};
+
+/// The release of Debian whose packages are the newest that are complete for every architecture.
+const DEBIAN: &str = "testing";
 
 /// Prints one line for each donor with sources of others: what allograft has, the locked package, and the newest one.
 ///
 /// # Errors
-/// When the registry does not answer, and arguments.
+/// When a registry does not answer, and arguments.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if let Some(extra) = arguments.first() {
         bail!("`upstream` takes no arguments, and got `{extra}`");
@@ -18,14 +23,23 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let (mut all, mut older) = (0, 0);
     for recipe in sources::recipes(&workspace::root())? {
         // Our own functions have no upstream.
-        let Some((version, package)) = recipe.version.zip(recipe.upstream.map(|upstream| upstream.package)) else {
+        let Some((version, Upstream { package, debian })) = recipe.version.zip(recipe.upstream) else {
             continue;
         };
-        let locked = locked.iter().find(|locked| locked.name == package);
-        let locked = &locked.with_context(|| format!("`Cargo.lock` has no `{package}`"))?.version;
         if !newest.contains_key(&package) {
-            newest.insert(package.clone(), newest_of(&package)?);
+            let found = match &debian {
+                Some(debian) => newest_in_debian(&debian.series)?,
+                None => newest_of(&package)?,
+            };
+            newest.insert(package.clone(), found);
         }
+        let locked = match &debian {
+            Some(debian) => &debian.version,
+            None => {
+                let locked = locked.iter().find(|locked| locked.name == package);
+                &locked.with_context(|| format!("`Cargo.lock` has no `{package}`"))?.version
+            }
+        };
         let newest = &newest[&package];
         let said = if newest == locked { "the newest".to_owned() } else { format!("{newest} is newer") };
         (all, older) = (all + 1, older + usize::from(newest != locked));
@@ -43,6 +57,15 @@ fn newest_of(package: &str) -> Result<String> {
     Ok(version.with_context(|| format!("cargo names no version of `{package}`"))?.trim().to_owned())
 }
 
+/// Returns the newest version of a series of packages in Debian.
+fn newest_in_debian(series: &str) -> Result<String> {
+    let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-upstream"), "state")?;
+    let apt = Apt::of_release(&scratch.0, DEBIAN)?;
+    // Third-party sources of the machine may be unreachable. What counts is whether the package is listed.
+    let updated = apt.update();
+    apt.newest(series).or_else(|error| updated.and(Err(error)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,11 +74,11 @@ mod tests {
     fn each_donor_has_a_locked_package() {
         let locked = sources::locked(&workspace::root()).unwrap();
         let recipes = sources::recipes(&workspace::root()).unwrap();
-        let packages: Vec<String> =
-            recipes.into_iter().filter_map(|recipe| recipe.upstream).map(|upstream| upstream.package).collect();
-        assert!(packages.len() >= 10, "{packages:?}");
-        for package in packages {
-            assert!(locked.iter().any(|locked| locked.name == package && locked.checksum.is_some()), "{package}");
+        let upstreams: Vec<Upstream> = recipes.into_iter().filter_map(|recipe| recipe.upstream).collect();
+        assert!(upstreams.len() >= 10, "{}", upstreams.len());
+        for Upstream { package, debian } in upstreams {
+            let in_lock_file = || locked.iter().any(|locked| locked.name == package && locked.checksum.is_some());
+            assert!(debian.map_or_else(in_lock_file, |debian| debian.sha256.len() == 64), "{package}");
         }
     }
 }

@@ -69,6 +69,8 @@ pub(crate) enum FoundryError {
     Metadata { message: String },
     #[error("the package `{package}` with the sources of `{donor}` is not in the lock file")]
     Package { donor: String, package: String },
+    #[error("the sources of `{donor}` are not in `{folder}`\nhelp: `cargo xtask setup` brings them", folder = folder.display())]
+    Sources { donor: String, folder: PathBuf },
     #[error("`{file}` of the package `{package}` does not say `{text}`: its version is not the recipe's", file = file.display())]
     Version { package: String, file: PathBuf, text: String },
     #[error("`{path}`: the recipe has no value for `@{name}@`", path = path.display())]
@@ -89,6 +91,8 @@ pub(crate) struct Foundry {
     transplant: PathBuf,
     out: PathBuf,
     packages: BTreeMap<String, PathBuf>,
+    /// The folder of the sources that cargo does not fetch.
+    sources: PathBuf,
 }
 
 impl Foundry {
@@ -99,6 +103,7 @@ impl Foundry {
             transplant: home.join("transplant"),
             out: out.to_owned(),
             packages: packages(home)?,
+            sources: zigcc::sources_folder(home),
         })
     }
 
@@ -231,11 +236,20 @@ impl Foundry {
 
     /// Returns the folder of the sources: upstream's, once its version has been checked, or the recipe's own.
     fn source(&self, recipe: &Recipe) -> Result<PathBuf, FoundryError> {
-        let Some(Upstream { package, source, evidence, .. }) = &recipe.upstream else {
+        let Some(Upstream { package, debian, source, evidence, .. }) = &recipe.upstream else {
             return Ok(recipe.folder.clone());
         };
-        let missing = || FoundryError::Package { donor: recipe.name.clone(), package: package.clone() };
-        let source = self.packages.get(package).ok_or_else(missing)?.join(source);
+        let donor = recipe.name.clone();
+        let source = if let Some(debian) = debian {
+            let folder = self.sources.join(format!("{package}-{version}", version = debian.version));
+            if !folder.is_dir() {
+                return Err(FoundryError::Sources { donor, folder });
+            }
+            folder.join(source)
+        } else {
+            let missing = || FoundryError::Package { donor, package: package.clone() };
+            self.packages.get(package).ok_or_else(missing)?.join(source)
+        };
         let file = source.join(&evidence.file);
         let text = fs::read_to_string(&file).map_err(|source| FoundryError::File { path: file.clone(), source })?;
         if !text.contains(&evidence.text) {

@@ -121,12 +121,15 @@ fn own_version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
-/// Sources that cargo downloads.
+/// Sources that cargo or `cargo xtask setup` downloads.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
-    /// The package that contains them.
+    /// The package that contains them: of crates.io, or of Debian if there is `debian`.
     pub(crate) package: String,
+    /// Debian's source archive. `None`: cargo fetches the package.
+    #[serde(default)]
+    pub(crate) debian: Option<Debian>,
     /// Upstream's folder inside the package.
     pub(crate) source: PathBuf,
     /// A line of upstream's source that states the version.
@@ -142,6 +145,23 @@ pub(crate) struct Upstream {
     /// The values of the names in the templates.
     #[serde(default)]
     pub(crate) substitute: BTreeMap<String, String>,
+}
+
+/// The upstream part of a source package of Debian. `cargo xtask setup` fetches and checks it, and unpacks `members`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Debian {
+    /// Its version.
+    pub(crate) version: String,
+    /// The binary packages of each major version have this name before the number.
+    #[serde(rename = "series")]
+    _series: String,
+    /// SHA-256 of the archive.
+    #[serde(rename = "sha256")]
+    _sha256: String,
+    /// The files and folders to unpack.
+    #[serde(rename = "members")]
+    _members: Vec<PathBuf>,
 }
 
 /// The place in upstream's source that states its version.

@@ -1,10 +1,14 @@
 /* The heap: upstream's allocator with a configuration for grafts.
  *
- * A few member functions are specialised for this configuration: those whose upstream versions end the program or hand
- * out a block twice when the kernel has no more memory, and one that counts outside its lock. */
+ * A few member functions are specialised for this configuration: those whose upstream versions end the program when
+ * the kernel has no more memory, or keep statistics of threads that a forked child does not have, and those whose time
+ * grows with the square of the heap's size. */
 #include "regions.h"
 #include "registry.h"
-#include "upstream.h"
+
+#include "combined.h"
+#include "primary32.h"
+#include "size_class_map.h"
 
 #include "bridge.h"
 
@@ -16,39 +20,55 @@ struct SizeClasses : DefaultSizeClassConfig {
 };
 
 struct HeapConfig {
-	using SizeClassMap = FixedSizeClassMap<SizeClasses>;
 	/* Tagged pointers need the kernel's consent for every system call that gets one (PR_SET_TAGGED_ADDR_CTRL). That is
 	 * between libc and the kernel; an allocator cannot decide it. */
 	static const bool MaySupportMemoryTagging = false;
 
-	/* The primary for 32 bits, on every architecture: it maps regions when they are needed. The other one reserves 4 GiB
-	 * for each size class at the start, and ends the program if that fails, for example under `ulimit -v`. */
-	typedef SizeClassAllocator32<HeapConfig> Primary;
-	static const uptr PrimaryRegionSizeLog = RegionSizeLog;
-	typedef uptr PrimaryCompactPtrT;
-	static const s32 PrimaryMinReleaseToOsIntervalMs = INT32_MIN;
-	static const s32 PrimaryMaxReleaseToOsIntervalMs = INT32_MAX;
-
-	typedef MapAllocatorCache<HeapConfig> SecondaryCache;
-	static const u32 SecondaryCacheEntriesArraySize = 32U;
-	static const u32 SecondaryCacheQuarantineSize = 0U;
-	static const u32 SecondaryCacheDefaultMaxEntriesCount = 32U;
-	static const uptr SecondaryCacheDefaultMaxEntrySize = 1UL << 19;
-	static const s32 SecondaryCacheMinReleaseToOsIntervalMs = INT32_MIN;
-	static const s32 SecondaryCacheMaxReleaseToOsIntervalMs = INT32_MAX;
-
 	template <class Allocator> using TSDRegistryT = ThreadRegistry<Allocator>;
+
+	/* The primary for 32 bits, on every architecture: it maps regions when they are needed. The other one reserves memory
+	 * for each size class at the start, and ends the program if that fails, for example under `ulimit -v`. */
+	template <class Config> using PrimaryT = SizeClassAllocator32<Config>;
+
+	struct Primary {
+		using SizeClassMap = FixedSizeClassMap<SizeClasses>;
+		static const uptr RegionSizeLog = scudo::RegionSizeLog;
+		static const uptr GroupSizeLog = scudo::RegionSizeLog;
+		static const uptr MapSizeIncrement = 0;
+		static const s32 MinReleaseToOsIntervalMs = INT32_MIN;
+		static const s32 MaxReleaseToOsIntervalMs = INT32_MAX;
+	};
+
+	template <class Config> using SecondaryT = MapAllocator<Config>;
+
+	struct Secondary {
+		struct Cache {
+			static const u32 EntriesArraySize = 32U;
+			static const u32 QuarantineSize = 0U;
+			static const u32 DefaultMaxEntriesCount = 32U;
+			static const uptr DefaultMaxEntrySize = 1UL << 19;
+			static const s32 MinReleaseToOsIntervalMs = INT32_MIN;
+			static const s32 MaxReleaseToOsIntervalMs = INT32_MAX;
+		};
+
+		template <class Config> using CacheT = MapAllocatorCache<Config>;
+	};
 };
 
+using Heap = Allocator<HeapConfig>;
+using SizeClassMap = HeapConfig::Primary::SizeClassMap;
+using Primary = Heap::PrimaryT;
+
 /* Declares the primary before its cache, which is a part of it. */
-static_assert(sizeof(HeapConfig::Primary) > 0);
-using LocalCache = SizeClassAllocatorLocalCache<HeapConfig::Primary>;
+static_assert(sizeof(Primary) > 0);
+using LocalCache = Primary::SizeClassAllocatorT;
 
 /* Statistics that are not linked into upstream's list for all threads: after fork(), that list would contain memory of
  * threads that the child does not have. */
-template <> void LocalCache::init(GlobalStats *, HeapConfig::Primary *Primary)
+template <> void LocalCache::init(GlobalStats *, Primary *Shared)
 {
-	Allocator = Primary;
+	Allocator = Shared;
+	initAllocator();
 }
 
 template <> void LocalCache::destroy(GlobalStats *)
@@ -63,7 +83,7 @@ struct Spill {
 	atomic_uptr First = {};
 };
 
-static constinit Spill Spills[HeapConfig::SizeClassMap::NumClasses];
+static constinit Spill Spills[SizeClassMap::NumClasses];
 
 static uptr &nextSpilt(uptr Block)
 {
@@ -79,10 +99,10 @@ static NOINLINE void spill(Spill *To, const uptr *Blocks, u32 Count)
 	}
 }
 
-static NOINLINE u32 unspill(Spill *From, uptr *Blocks, u32 Most)
+static NOINLINE u16 unspill(Spill *From, uptr *Blocks, u16 Most)
 {
 	ScopedLock Lock(From->Mutex);
-	u32 Count = 0;
+	u16 Count = 0;
 	while (Count < Most && atomic_load_relaxed(&From->First)) {
 		Blocks[Count] = atomic_load_relaxed(&From->First);
 		atomic_store_relaxed(&From->First, nextSpilt(Blocks[Count]));
@@ -91,166 +111,158 @@ static NOINLINE u32 unspill(Spill *From, uptr *Blocks, u32 Most)
 	return Count;
 }
 
-template <> HeapConfig::Primary::TransferBatch *HeapConfig::Primary::popBatch(LocalCache *C, uptr ClassId);
+/* Blocks on a class's list are in batches, and batches in groups, one for each region. Both lie in blocks of class 0,
+ * which upstream takes from the thread's cache while it changes the list; if there is none, it ends the program. So
+ * there are always as many in the cache, beforehand, as a change can need. */
 
-template <> bool LocalCache::refill(PerClass *C, uptr ClassId)
-{
-	initCacheMaybe(C);
-	if (UNLIKELY(atomic_load_relaxed(&Spills[ClassId].First))) {
-		C->Count = unspill(&Spills[ClassId], C->Chunks, C->MaxCount / 2);
-		if (C->Count)
-			return true;
-	}
-	TransferBatch *Batch = Allocator->popBatch(this, ClassId);
-	if (UNLIKELY(!Batch))
-		return false;
-	C->Count = Batch->getCount();
-	Batch->copyToArray(C->Chunks);
-	Batch->clear();
-	destroyBatch(ClassId, Batch);
-	return true;
-}
+template <> u16 Primary::popBlocks(LocalCache *C, uptr ClassId, CompactPtrT *Blocks, const u16 Most);
 
-/* Returns the older half. */
+/* Returns the older half. In the worst case, each block needs a group and a batch of its own. */
 template <> void LocalCache::drain(PerClass *C, uptr ClassId)
 {
-	const u32 Count = Min(C->MaxCount / 2, C->Count);
-	TransferBatch *Batch = createBatch(ClassId, Allocator->decompactPtr(ClassId, C->Chunks[0]));
-	if (LIKELY(Batch))
-		Batch->setFromArray(C->Chunks, Count);
+	const u16 Count = Min(static_cast<u16>(C->MaxCount / 2), C->Count);
+	PerClass *Own = &PerClassArray[BatchClassId];
+	bool Enough = true;
+	if (ClassId != BatchClassId) {
+		static_assert(2 * SizeClassMap::MaxNumCachedHint <= ARRAY_SIZE(Own->Chunks));
+		while (Own->Count < 2 * Count) {
+			CompactPtrT Fresh[SizeClassMap::MaxNumCachedHint];
+			const u16 Popped = Allocator->popBlocks(this, BatchClassId, Fresh, SizeClassMap::MaxNumCachedHint);
+			if (UNLIKELY(!Popped)) {
+				Enough = false;
+				break;
+			}
+			const u16 Kept = Min(Popped, static_cast<u16>(ARRAY_SIZE(Own->Chunks) - Own->Count));
+			memcpy(Own->Chunks + Own->Count, Fresh, Kept * sizeof Fresh[0]);
+			Own->Count = static_cast<u16>(Own->Count + Kept);
+			if (Kept < Popped)
+				Allocator->pushBlocks(this, BatchClassId, Fresh + Kept, Popped - Kept);
+		}
+	}
+	if (LIKELY(Enough))
+		Allocator->pushBlocks(this, ClassId, C->Chunks, Count);
 	else
 		spill(&Spills[ClassId], C->Chunks, Count);
-	C->Count -= Count;
+	C->Count = static_cast<u16>(C->Count - Count);
 	memmove(C->Chunks, C->Chunks + Count, C->Count * sizeof C->Chunks[0]);
-	if (LIKELY(Batch))
-		Allocator->pushBatch(ClassId, Batch);
 }
 
-/* Blocks move between threads in batches, which are blocks of class 0. New blocks of a class need up to eight batches
- * (MaxNumBatches). Upstream takes them one after another: if there is no memory for the third, the first two are already
- * on the class's list, and the same blocks are cut out again the next time. So this first gets all eight into the
- * thread's cache, or cuts no blocks. */
-template <> HeapConfig::Primary::TransferBatch *HeapConfig::Primary::popBatch(LocalCache *C, uptr ClassId)
+/* The group of each region that has free blocks on its class's list. Whoever uses an entry holds the class's mutex. */
+static constinit SparseMap<Primary::BatchGroupT *, RegionCount> Groups;
+
+/* Upstream looks for the group of each block on the class's list, which has as many groups as there are regions with
+ * free blocks: in a heap of 1 GiB up to 1,024, at each return of a few blocks. Here the list is searched only for the
+ * place of a new group. It stays sorted by address. */
+template <>
+void Primary::pushBlocksImpl(LocalCache *C, uptr, SizeClassInfo *Class, CompactPtrT *Blocks, u32 Size, bool)
 {
+	auto &List = Class->FreeListInfo.BlockList;
+	Class->FreeListInfo.PushedBlocks += Size;
+	for (u32 I = 0; I < Size;) {
+		const uptr Base = compactPtrGroupBase(Blocks[I]);
+		BatchGroupT **Known = Groups.place(Base >> RegionSizeLog);
+		BatchGroupT *Group = Known ? *Known : nullptr;
+		if (UNLIKELY(!Group)) {
+			BatchGroupT *Before = nullptr, *Next = List.front();
+			while (Next && Next->CompactPtrGroupBase < Base) {
+				Before = Next;
+				Next = Next->Next;
+			}
+			if (Next && Next->CompactPtrGroupBase == Base) {
+				/* There was no memory for the map. */
+				Group = Next;
+			} else {
+				Group = reinterpret_cast<BatchGroupT *>(C->getBatchClassBlock());
+				auto *First = reinterpret_cast<BatchT *>(C->getBatchClassBlock());
+				First->clear();
+				Group->Batches.clear();
+				Group->Batches.push_front(First);
+				Group->CompactPtrGroupBase = Base;
+				Group->BytesInBGAtLastCheckpoint = 0;
+				Group->MaxCachedPerBatch = MaxNumBlocksInBatch;
+				if (Before)
+					List.insert(Before, Group);
+				else
+					List.push_front(Group);
+			}
+			if (Known)
+				*Known = Group;
+		}
+		for (; I < Size && compactPtrGroupBase(Blocks[I]) == Base; I++) {
+			BatchT *Last = Group->Batches.front();
+			if (UNLIKELY(Last->getCount() == Group->MaxCachedPerBatch)) {
+				Last = reinterpret_cast<BatchT *>(C->getBatchClassBlock());
+				Last->clear();
+				Group->Batches.push_front(Last);
+			}
+			Last->add(Blocks[I]);
+		}
+	}
+}
+
+/* New blocks of a class, up to MaxNumBatches times as many as a batch holds, are from one region. So they need one
+ * group and, as its first batch may have no room, one batch more. */
+template <> u16 Primary::popBlocks(LocalCache *C, uptr ClassId, CompactPtrT *Blocks, const u16 Most)
+{
+	if (UNLIKELY(atomic_load_relaxed(&Spills[ClassId].First))) {
+		const u16 Count = unspill(&Spills[ClassId], Blocks, Most);
+		if (Count)
+			return Count;
+	}
 	SizeClassInfo *Class = getSizeClassInfo(ClassId);
 	ScopedLock Lock(Class->Mutex);
-	TransferBatch *Batch = Class->FreeList.front();
-	if (Batch) {
-		Class->FreeList.pop_front();
-	} else {
-		TransferBatch *Held[MaxNumBatches];
-		u32 Count = 0;
+	if (UNLIKELY(Class->FreeListInfo.BlockList.empty())) {
 		if (ClassId != SizeClassMap::BatchClassId) {
-			while (Count < MaxNumBatches && (Held[Count] = C->createBatch(ClassId, nullptr)))
-				Count++;
-			const bool Enough = Count == MaxNumBatches;
-			while (Count)
-				C->deallocate(SizeClassMap::BatchClassId, Held[--Count]);
+			constexpr u32 Needed = MaxNumBatches + 2;
+			static_assert(Needed < SizeClassMap::MaxNumCachedHint);
+			void *Held[Needed];
+			u32 Taken = 0;
+			while (Taken < Needed && (Held[Taken] = C->allocate(SizeClassMap::BatchClassId)))
+				Taken++;
+			const bool Enough = Taken == Needed;
+			while (Taken)
+				C->deallocate(SizeClassMap::BatchClassId, Held[--Taken]);
 			if (!Enough)
-				return nullptr;
+				return 0;
 		}
-		Batch = populateFreeList(C, ClassId, Class);
-		if (!Batch)
-			return nullptr;
+		if (!populateFreeList(C, ClassId, Class))
+			return 0;
 	}
-	Class->Stats.PoppedBlocks += Batch->getCount();
-	return Batch;
+	/* Blocks come from the first group. If they are its last ones, upstream takes it from the list. */
+	const auto &List = Class->FreeListInfo.BlockList;
+	const BatchGroupT *Group = List.front();
+	const uptr Base = Group->CompactPtrGroupBase;
+	const u16 Count = popBlocksImpl(C, ClassId, Class, Blocks, Most);
+	if (ClassId != SizeClassMap::BatchClassId && List.front() != Group) {
+		if (BatchGroupT **Known = Groups.find(Base >> RegionSizeLog))
+			*Known = nullptr;
+	}
+	return Count;
 }
 
-/* Finds a block of the cache whose last `Size` bytes fit, with at most four pages before them. */
+/* Upstream looks for unused pages of a class whenever a page's worth of blocks of 256 bytes or more has been freed (if
+ * the blocks are larger than a page, even within the time that the user has set), and again at the next return of
+ * blocks if it found none. As it looks at all pages of the class, freeing a heap would take the square of its size.
+ * Here a part of the class's memory has to be freed first. */
 template <>
-bool MapAllocatorCache<HeapConfig>::retrieve(Options, uptr Size, uptr Alignment, LargeBlock::Header **H, bool *Zeroed)
+bool Primary::hasChanceToReleasePages(SizeClassInfo *Class, uptr BlockSize, uptr BytesInFreeList, ReleaseToOS Type)
 {
-	const uptr Headers = Chunk::getHeaderSize() + LargeBlock::getHeaderSize();
-	const uptr Waste = MaxUnusedCachePages * getPageSizeCached();
-	const u32 Count = atomic_load_relaxed(&MaxEntriesCount);
-	CachedBlock Found = {};
-	uptr Block = 0;
-	{
-		ScopedLock Lock(Mutex);
-		for (u32 I = 0; EntriesCount && I < Count; I++) {
-			const uptr Begin = Entries[I].CommitBase, End = Begin + Entries[I].CommitSize;
-			if (!Begin || End - Begin < Size + Headers)
-				continue;
-			Block = roundDownTo(End - Size, Alignment);
-			if (Block < Begin + Headers || Block > Begin + Waste)
-				continue;
-			Found = Entries[I];
-			Entries[I].CommitBase = 0;
-			EntriesCount--;
-			break;
-		}
-	}
-	if (!Found.CommitBase)
+	uptr *Checkpoint = &Class->ReleaseInfo.BytesInFreeListAtLastCheckpoint;
+	*Checkpoint = Min(*Checkpoint, BytesInFreeList);
+	const uptr Freed = BytesInFreeList - *Checkpoint;
+	if (Freed < getPageSizeCached())
 		return false;
-	*H = reinterpret_cast<LargeBlock::Header *>(Block - Headers);
-	**H = {nullptr, nullptr, Found.CommitBase, Found.CommitSize, Found.MapBase, Found.MapSize, Found.Data};
-	*Zeroed = Found.Time == 0;
+	if (Type == ReleaseToOS::Normal) {
+		const s32 Interval = atomic_load_relaxed(&ReleaseToOsIntervalMs);
+		/* The search through small blocks takes longer. For them, this is upstream's part. */
+		if (Interval < 0 || Freed < Class->AllocatedUser / (isSmallBlock(BlockSize) ? 16U : 64U))
+			return false;
+		if (Class->ReleaseInfo.LastReleaseAtNs + static_cast<u64>(Interval) * 1000000 > getMonotonicTimeFast())
+			return false;
+	}
+	*Checkpoint = BytesInFreeList;
 	return true;
 }
-
-/* Maps fresh memory for a large block, with the block at its end and a page without access on either side. If the kernel
- * refuses memory, addresses or one more mapping, it returns null and leaves nothing behind. */
-static LargeBlock::Header *mapLargeBlock(uptr Size, uptr Alignment)
-{
-	const uptr Page = getPageSizeCached();
-	const uptr Headers = Chunk::getHeaderSize() + LargeBlock::getHeaderSize();
-	const uptr Before = roundUpTo(Headers, Page);
-	const uptr Slack = Alignment > Page ? Alignment - Page : 0;
-	/* A block aligned to a page or more begins at a page; any other ends at the end of the memory. */
-	const uptr CommitSize =
-		Alignment < Page ? roundUpTo(roundUpTo(Size, Alignment) + Headers, Page) : Before + roundUpTo(Size, Page);
-	uptr MapBase, MapSize = CommitSize + 2 * Page + Slack;
-	MapBase = reinterpret_cast<uptr>(map(nullptr, MapSize, "scudo:secondary", MAP_NOACCESS | MAP_ALLOWNOMEM));
-	if (!MapBase)
-		return nullptr;
-	uptr CommitBase = MapBase + Page;
-	if (Slack) {
-		CommitBase = roundUpTo(CommitBase + Before, Alignment) - Before;
-		/* The surplus before and behind goes back. If that fails, it stays with the block. */
-		const uptr Front = CommitBase - Page - MapBase, Back = Slack - Front;
-		if (Front && !graft_apart_munmap(reinterpret_cast<void *>(MapBase), Front)) {
-			MapBase += Front;
-			MapSize -= Front;
-		}
-		if (Back && !graft_apart_munmap(reinterpret_cast<void *>(CommitBase + CommitSize + Page), Back))
-			MapSize -= Back;
-	}
-	if (!map(reinterpret_cast<void *>(CommitBase), CommitSize, "scudo:secondary", MAP_ALLOWNOMEM)) {
-		unmap(reinterpret_cast<void *>(MapBase), MapSize, UNMAP_ALL);
-		return nullptr;
-	}
-	const uptr Block = roundDownTo(CommitBase + CommitSize - Size, Alignment);
-	auto *H = reinterpret_cast<LargeBlock::Header *>(Block - Headers);
-	*H = {nullptr, nullptr, CommitBase, CommitSize, MapBase, MapSize, {}};
-	return H;
-}
-
-template <>
-void *MapAllocator<HeapConfig>::allocate(Options Options, uptr Size, uptr Alignment, uptr *BlockEnd,
-                                         FillContentsMode Fill)
-{
-	LargeBlock::Header *H = nullptr;
-	bool Zeroed = true;
-	const bool Cacheable = Alignment < getPageSizeCached() && Cache.canCache(Size);
-	if (!Cacheable || !Cache.retrieve(Options, Size, Alignment, &H, &Zeroed)) {
-		H = mapLargeBlock(Size, Alignment);
-		Zeroed = true;
-	}
-	if (!H)
-		return nullptr;
-	const uptr Begin = reinterpret_cast<uptr>(H + 1), End = H->CommitBase + H->CommitSize;
-	if (Fill != NoFill && !Zeroed)
-		memset(H + 1, Fill == ZeroFill ? 0 : PatternFillByte, End - Begin);
-	*BlockEnd = End;
-	ScopedLock Lock(Mutex);
-	InUseBlocks.push_back(H);
-	AllocatedBytes += H->CommitSize;
-	NumberOfAllocs++;
-	return H + 1;
-}
-
-using Heap = Allocator<HeapConfig>;
 
 /* It must consist of zeros only: an initialiser that ran after the first malloc() would discard the heap. */
 static constinit Heap TheHeap;
@@ -304,7 +316,7 @@ void scudo_heap_start(void)
 
 void scudo_heap_trim(void)
 {
-	TheHeap.releaseToOS();
+	TheHeap.releaseToOS(scudo::ReleaseToOS::ForceAll);
 }
 
 void scudo_heap_lock(void)

@@ -1,7 +1,10 @@
-/* The system interface for scudo: does what upstream's linux.cpp does, with the glue's functions. Memory is counted and
- * errno is the glue's. Nothing here is a cancellation point, and only errors that upstream cannot survive are fatal. */
+/* The system interface for scudo: does what upstream's linux.cpp and mem_map_linux.cpp do, with the glue's functions.
+ * Memory is counted and errno is the glue's. Nothing here is a cancellation point, and only errors that upstream cannot
+ * survive are fatal. */
 #include "common.h"
+#include "mem_map.h"
 #include "mutex.h"
+#include "report.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -56,7 +59,7 @@ void *map(void *Address, uptr Size, UNUSED const char *Name, uptr Flags, UNUSED 
 	void *Mapping = graft_apart_mmap(Address, Size, Protection, Kind, -1, 0);
 	if (Mapping == MAP_FAILED) {
 		if (!(Flags & MAP_ALLOWNOMEM))
-			dieOnMapUnmapError(*graft_apart_errno() == ENOMEM ? Size : 0);
+			reportOutOfMemory(Size);
 		return nullptr;
 	}
 	if (!Reserves && !scudo_huge_pages_allowed())
@@ -71,13 +74,6 @@ void unmap(void *Address, uptr Size, UNUSED uptr Flags, UNUSED MapPlatformData *
 		graft_apart_madvise(Address, Size, MADV_DONTNEED);
 }
 
-void setMemoryPermission(uptr Address, uptr Size, uptr Flags, UNUSED MapPlatformData *Data)
-{
-	const int Protection = Flags & MAP_NOACCESS ? PROT_NONE : PROT_READ | PROT_WRITE;
-	if (graft_apart_mprotect(reinterpret_cast<void *>(Address), Size, Protection))
-		dieOnMapUnmapError();
-}
-
 /* Callers expect zeros afterwards. After mlockall() the kernel does not provide them, since madvise() refuses locked
  * pages. Upstream tries again as long as the error is EAGAIN, which may be forever. */
 void releasePagesToOS(uptr Base, uptr Offset, uptr Size, UNUSED MapPlatformData *Data)
@@ -87,6 +83,73 @@ void releasePagesToOS(uptr Base, uptr Offset, uptr Size, UNUSED MapPlatformData 
 		memset(Address, 0, Size);
 }
 
+bool MemMapLinux::mapImpl(uptr Address, uptr Size, const char *Name, uptr Flags)
+{
+	void *Mapping = scudo::map(reinterpret_cast<void *>(Address), Size, Name, Flags, nullptr);
+	if (!Mapping)
+		return false;
+	MapBase = reinterpret_cast<uptr>(Mapping);
+	MapCapacity = Size;
+	return true;
+}
+
+/* A part is always at the beginning or the end. */
+void MemMapLinux::unmapImpl(uptr Address, uptr Size)
+{
+	if (MapBase == Address)
+		MapBase = Size == MapCapacity ? 0 : Address + Size;
+	MapCapacity -= Size;
+	scudo::unmap(reinterpret_cast<void *>(Address), Size, 0, nullptr);
+}
+
+bool MemMapLinux::remapImpl(uptr Address, uptr Size, const char *Name, uptr Flags)
+{
+	return scudo::map(reinterpret_cast<void *>(Address), Size, Name, Flags, nullptr);
+}
+
+void MemMapLinux::setMemoryPermissionImpl(uptr Address, uptr Size, uptr Flags)
+{
+	const int Protection = Flags & MAP_NOACCESS ? PROT_NONE : PROT_READ | PROT_WRITE;
+	if (graft_apart_mprotect(reinterpret_cast<void *>(Address), Size, Protection))
+		reportError("cannot change the protection of memory");
+}
+
+void MemMapLinux::releaseAndZeroPagesToOSImpl(uptr From, uptr Size)
+{
+	scudo::releasePagesToOS(From, 0, Size, nullptr);
+}
+
+bool ReservedMemoryLinux::createImpl(uptr Address, uptr Size, const char *Name, uptr Flags)
+{
+	void *Mapping = scudo::map(reinterpret_cast<void *>(Address), Size, Name, Flags | MAP_NOACCESS, nullptr);
+	MapBase = reinterpret_cast<uptr>(Mapping);
+	MapCapacity = Mapping ? Size : 0;
+	return Mapping;
+}
+
+void ReservedMemoryLinux::releaseImpl()
+{
+	scudo::unmap(reinterpret_cast<void *>(MapBase), MapCapacity, 0, nullptr);
+}
+
+ReservedMemoryLinux::MemMapT ReservedMemoryLinux::dispatchImpl(uptr Address, uptr Size)
+{
+	return MemMapLinux(Address, Size);
+}
+
+/* Upstream asks this only for its statistics, before it ends a program that has no memory. */
+u64 getResidentPages(uptr Base, uptr Size)
+{
+	const uptr Page = getPageSizeCached();
+	u64 Count = 0;
+	for (uptr Address = roundDown(Base, Page); Address < Base + Size; Address += Page) {
+		unsigned char Resident = 0;
+		quietly(SYS_mincore, Address, Page, &Resident);
+		Count += Resident & 1;
+	}
+	return Count;
+}
+
 const char *getEnv(const char *Name)
 {
 	return graft_apart_variable(Name);
@@ -94,7 +157,7 @@ const char *getEnv(const char *Name)
 
 bool HybridMutex::tryLock()
 {
-	return atomic_compare_exchange(&M, Free, Held) == Free;
+	return atomic_compare_exchange_strong(&M, Free, Held, memory_order_acquire) == Free;
 }
 
 /* After one wait, the mutex counts as awaited until it is free: that may cause one wake too many, never one too few. */
@@ -110,11 +173,21 @@ void HybridMutex::unlock()
 		futex(&M, FUTEX_WAKE, 1);
 }
 
-u64 getMonotonicTime()
+static u64 nanoseconds(clockid_t Clock)
 {
 	timespec Now;
-	clock_gettime(CLOCK_MONOTONIC, &Now);
+	clock_gettime(Clock, &Now);
 	return static_cast<u64>(Now.tv_sec) * 1000000000 + static_cast<u64>(Now.tv_nsec);
+}
+
+u64 getMonotonicTime()
+{
+	return nanoseconds(CLOCK_MONOTONIC);
+}
+
+u64 getMonotonicTimeFast()
+{
+	return nanoseconds(CLOCK_MONOTONIC_COARSE);
 }
 
 u32 getThreadID()
@@ -158,18 +231,21 @@ void setAbortMessage(UNUSED const char *Message)
 
 } // namespace scudo
 
-/* Reads a decimal number as in SCUDO_OPTIONS; sets `end` to its end. */
+/* Reads a decimal number as in SCUDO_OPTIONS; sets `end` to its end. A number that fits no int sets the glue's errno,
+ * and upstream refuses it. */
 extern "C" long scudo_decimal(const char *text, char **end, int)
 {
 	const bool negative = *text == '-';
-	unsigned long value = 0;
+	unsigned long long value = 0;
 	text += negative;
 	for (; *text >= '0' && *text <= '9'; text++) {
-		if (value < 0x7fffffff)
-			value = value * 10 + static_cast<unsigned long>(*text - '0');
+		if (value <= 0x7fffffff)
+			value = value * 10 + static_cast<unsigned long long>(*text - '0');
 	}
-	if (value > 0x7fffffff)
+	if (value > 0x7fffffff) {
+		*graft_apart_errno() = ERANGE;
 		value = 0x7fffffff;
+	}
 	*end = const_cast<char *>(text);
 	return negative ? -static_cast<long>(value) : static_cast<long>(value);
 }

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "string_utils.h"
 #include "tsd.h"
 
 #include "bridge.h"
@@ -34,15 +35,44 @@ public:
 			initThread(Instance);
 	}
 
-	ALWAYS_INLINE TSD<Allocator> *getTSDAndLock(bool *UnlockRequired)
-	{
-		if (LIKELY(State == Stage::Live && !atomic_load(&Disabled, memory_order_acquire))) {
-			*UnlockRequired = false;
-			return &Own;
+	/* The cache that this thread may use now: its own, or the shared one, locked. */
+	class ScopedTSD {
+	public:
+		ALWAYS_INLINE ScopedTSD(ThreadRegistry &Registry)
+		{
+			if (LIKELY(State == Stage::Live && !atomic_load(&Registry.Disabled, memory_order_acquire)))
+				return;
+			Registry.Shared.lock();
+			Chosen = &Registry.Shared;
 		}
+
+		ALWAYS_INLINE ~ScopedTSD()
+		{
+			if (UNLIKELY(Chosen != &Own))
+				Chosen->unlock();
+		}
+
+		TSD<Allocator> &operator*()
+		{
+			return *Chosen;
+		}
+
+		TSD<Allocator> *operator->()
+		{
+			return Chosen;
+		}
+
+	private:
+		TSD<Allocator> *Chosen = &Own;
+	};
+
+	void drainCaches(Allocator *Instance)
+	{
+		if (State == Stage::Live)
+			Instance->drainCache(&Own);
 		Shared.lock();
-		*UnlockRequired = true;
-		return &Shared;
+		Instance->drainCache(&Shared);
+		Shared.unlock();
 	}
 
 	/* Directs every thread to the shared cache, where it has to wait. */
@@ -68,6 +98,10 @@ public:
 	bool getDisableMemInit()
 	{
 		return false;
+	}
+
+	void getStats(ScopedString *)
+	{
 	}
 
 private:

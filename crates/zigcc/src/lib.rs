@@ -186,6 +186,12 @@ pub fn tools_folder(manifest_dir: &Path) -> PathBuf {
     build_folder(manifest_dir).join("tools")
 }
 
+/// Returns the folder of the donors' sources that cargo does not fetch, in the same build folder. `cargo xtask setup`
+/// puts each into a folder `PACKAGE-VERSION`.
+pub fn sources_folder(manifest_dir: &Path) -> PathBuf {
+    tools_folder(manifest_dir).join("sources")
+}
+
 /// Returns `target` in the workspace that holds `manifest_dir`. Tools and fixtures are there even when CARGO_TARGET_DIR
 /// names another folder, so that every call of cargo finds the same ones.
 pub fn build_folder(manifest_dir: &Path) -> PathBuf {
