@@ -162,8 +162,8 @@ fn check_memory(report: &Value, donor: &str) {
     assert_eq!(field("retained_bytes"), field("resident_bytes").saturating_sub(field("live_bytes")), "{donor}");
 }
 
-/// A program that keeps 64 MiB has them live; one that has freed them has them retained or has returned them. The kernel
-/// has the same figure for what is resident.
+/// A program that keeps 64 MiB has them live; one that has freed them has them retained or has returned them. The
+/// kernel has the same figure for what is resident.
 fn a_leak_is_told_from_retention() {
     const MIB: u64 = 1 << 20;
     let bench = Bench::new();
@@ -202,8 +202,8 @@ fn a_leak_is_told_from_retention() {
 /// A sample of OpenMetrics: its name, its labels and its value.
 type Sample = (String, BTreeMap<String, String>, u64);
 
-/// Reads the text strictly: families in one piece, each with type, unit and help in this order before its samples; names
-/// that fit type and unit; no sample twice; the end.
+/// Reads the text strictly: families in one piece, each with type, unit and help in this order before its samples;
+/// names that fit type and unit; no sample twice; the end.
 fn openmetrics(text: &str) -> Vec<Sample> {
     let body = text.strip_suffix("# EOF\n").unwrap_or_else(|| panic!("no end: {text}"));
     let (mut samples, mut families): (Vec<Sample>, Vec<String>) = (Vec::new(), Vec::new());

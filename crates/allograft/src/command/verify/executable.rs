@@ -177,7 +177,7 @@ mod tests {
         }
 
         /// Without the stock file, only the places of the program's functions and the values of options are not
-        /// checked.
+        /// checked: 1.3 KB, which is 1.2 % of the smallest donor.
         fn assert_that_most_bytes_count_without_stock(&self) {
             let (named, donors) = (self.named(), self.donors());
             let (mut graft, mut unnoticed) = (self.graft.clone(), Vec::new());
@@ -188,7 +188,7 @@ mod tests {
                 }
                 graft[at] = self.graft[at];
             }
-            assert!(unnoticed.len() * 100 < donors.len() / 31, "{} bytes: {unnoticed:x?}", unnoticed.len());
+            assert!(unnoticed.len() * 50 < donors.len() / 31, "{} bytes: {unnoticed:x?}", unnoticed.len());
         }
     }
 
