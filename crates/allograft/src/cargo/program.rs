@@ -38,8 +38,7 @@ pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure>
     let malloc = &report.malloc;
     match expected.malloc.as_slice() {
         // A program that never allocates needs no allocator.
-        [wanted, ..] if malloc.name != name::NONE && !expected.malloc.contains(&malloc.name) =>
-        {
+        [wanted, ..] if malloc.name != name::NONE && !expected.malloc.contains(&malloc.name) => {
             Err(Failure::unexpected(format!("`{shown}` carries the malloc `{}`, expected `{wanted}`", malloc.name)).with_help(
                 "something on its link line brings a malloc, or a libc, of its own: `allograft inspect` says what is known of it",
             ))
