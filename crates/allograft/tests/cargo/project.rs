@@ -12,14 +12,14 @@ use serde_json::Value;
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// The project's library: it works in threads, and has unit tests and documentation tests.
-const LIB: &str = "/// ```\n/// assert_eq!(app::work(3), 3);\n/// assert!(app::carries(\"mimalloc\"));\n/// ```\n\
+const LIB: &str = "/// ```\n/// assert_eq!(app::work(3), 3);\n/// assert!(app::carries(\"snmalloc\"));\n/// ```\n\
     pub fn work(n: usize) -> usize {\n    let part = move || (0..n).map(|i| vec![i; 1 + i % 99]).collect::<Vec<_>>().len();\n\
     \x20   let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(move || part())).collect();\n\
     \x20   threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>() / 3\n}\n\
     /// Whether the running program has that donor's note.\npub fn carries(donor: &str) -> bool {\n\
     \x20   let (file, wanted) = (std::fs::read(std::env::current_exe().unwrap()).unwrap(), format!(\"donor={donor}\\nversion\"));\n\
     \x20   file.windows(wanted.len()).any(|bytes| bytes == wanted.as_bytes())\n}\n\
-    #[test]\nfn unit() {\n    assert!(carries(\"mimalloc\"));\n}\n";
+    #[test]\nfn unit() {\n    assert!(carries(\"snmalloc\"));\n}\n";
 const MAIN: &str =
     "fn main() {\n    println!(\"{} {:?}\", app::work(2000), std::env::args().skip(1).collect::<Vec<_>>());\n}\n";
 

@@ -93,5 +93,5 @@ fn bazel() {
 
     let snippets = place.emit(&["--target", "x86_64-linux-musl", "-o", "workspace/allograft.o"]);
     let with = build(&snippets["Bazel, in BUILD (the file copied beside it)"]);
-    place.carries(&with, "mimalloc");
+    place.carries(&with, "snmalloc");
 }

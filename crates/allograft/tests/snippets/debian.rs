@@ -43,7 +43,7 @@ fn a_link_line_of_a_c_compiler() {
         let line = &emit(&place, form)[name];
         let printed = run(&place, &format!("{compiler}rm -f program\n{line}\n./program"));
         assert!(printed.ends_with("ok\n"), "{printed}");
-        place.carries(&place.path("program"), "mimalloc");
+        place.carries(&place.path("program"), "snmalloc");
     }
 }
 
@@ -57,7 +57,7 @@ fn go_with_cgo() {
     let line = &emit(&place, "object")["Go with cgo"];
     let printed = run(&place, &format!("{line}\n./example"));
     assert!(printed.lines().any(|line| line.starts_with("ok")), "{printed}");
-    place.carries(&place.path("example"), "mimalloc");
+    place.carries(&place.path("example"), "snmalloc");
 }
 
 /// The package names the object; the SDK's `libc.a` stays stock.
@@ -88,7 +88,7 @@ fn a_swift_package() {
     assert_ne!(with, package);
     place.put("Package.swift", &with);
     assert!(run(&place, &build).lines().any(|line| line.starts_with("ok")));
-    place.carries(&place.path(".build/release/map"), "mimalloc");
+    place.carries(&place.path(".build/release/map"), "snmalloc");
 }
 
 /// Returns the path of a source that the casebook links too.

@@ -25,5 +25,5 @@ fn a_build_script_for_an_archive() {
     let path = std::env::var("PATH").expect("a path");
     cargo.env("PATH", format!("{}:{path}", bin.display())).args(["run", "--quiet", "--target", TARGET]);
     assert_eq!(succeeds(cargo.current_dir(&place.folder)), "ok\n");
-    place.carries(&place.path("target").join(TARGET).join("debug/server"), "mimalloc");
+    place.carries(&place.path("target").join(TARGET).join("debug/server"), "snmalloc");
 }

@@ -62,7 +62,7 @@ fn links(program: PathBuf, module: bool) {
     with_caches(&mut line);
     succeeds(&mut line);
     assert_eq!(succeeds(&mut Command::new(place.path("main"))), "ok\n");
-    place.carries(&place.path("main"), "mimalloc");
+    place.carries(&place.path("main"), "snmalloc");
 
     place.put("hello.c", PROGRAM);
     place.put("build.zig", &build_zig(module, &snippets["build.zig"]));
@@ -72,7 +72,7 @@ fn links(program: PathBuf, module: bool) {
     succeeds(&mut build);
     let program = place.path("zig-out/bin/hello");
     assert_eq!(succeeds(&mut Command::new(&program)), "ok\n");
-    place.carries(&program, "mimalloc");
+    place.carries(&program, "snmalloc");
 }
 
 fn other(version: &str, module: bool) {

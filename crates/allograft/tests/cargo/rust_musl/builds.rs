@@ -16,9 +16,9 @@ fn relinks_when_donor_or_options_change_and_not_otherwise() {
     project.put("inner/src/lib.rs", "pub fn two() -> u32 { 2 }\n");
     let build = |more: &str| project.cargo(&format!("allograft build --target {TARGET} {more}")).exits(0);
     let program = project.program("debug", "app");
-    let first = build("").says(&["carries mimalloc "]);
+    let first = build("").says(&["carries snmalloc "]);
     assert_eq!(first.compiled(), 2, "{}", first.err);
-    project.carries(&program, "mimalloc", "static-pie");
+    project.carries(&program, "snmalloc", "static-pie");
     assert_eq!(build("").compiled(), 0);
     let other = build("--donor mimalloc3").says(&["carries mimalloc3 "]);
     assert!(!other.err.contains("Compiling inner"), "{}", other.err);
@@ -34,7 +34,7 @@ fn relinks_when_donor_or_options_change_and_not_otherwise() {
     project.cargo(&format!("build --target {TARGET}")).exits(0);
     project.carries(&program, "mallocng", "static-pie");
     assert_eq!(build("").compiled(), 0);
-    project.carries(&program, "mimalloc", "static-pie");
+    project.carries(&program, "snmalloc", "static-pie");
     // Nothing outside the target folder has changed.
     assert_eq!(Project::toolchain_state(), before);
     let mut names: Vec<String> = fs::read_dir(project.path(""))
@@ -49,8 +49,8 @@ fn relinks_when_donor_or_options_change_and_not_otherwise() {
 #[ignore = "compiles with a toolchain of the slow tier"]
 fn every_command_and_the_arguments_of_programs() {
     let project = Project::app();
-    project.put("tests/whole.rs", "#[test]\nfn whole() {\n    assert!(app::carries(\"mimalloc\"));\n}\n");
-    project.put("examples/shown.rs", "fn main() {\n    assert!(app::carries(\"mimalloc\"));\n}\n");
+    project.put("tests/whole.rs", "#[test]\nfn whole() {\n    assert!(app::carries(\"snmalloc\"));\n}\n");
+    project.put("examples/shown.rs", "fn main() {\n    assert!(app::carries(\"snmalloc\"));\n}\n");
     // Without `--target`, the target is this machine's.
     let ran = project.cargo("allograft run -- --donor x").exits(0);
     assert_eq!(ran.out, "2000 [\"--donor\", \"x\"]\n");
@@ -62,8 +62,8 @@ fn every_command_and_the_arguments_of_programs() {
     project
         .cargo(&format!("allograft install --path . --root to --target {TARGET}"))
         .exits(0)
-        .says(&["carries mimalloc "]);
-    project.carries(&project.path("to/bin/app"), "mimalloc", "static-pie");
+        .says(&["carries snmalloc "]);
+    project.carries(&project.path("to/bin/app"), "snmalloc", "static-pie");
     // Cargo passes on the program's own exit code.
     project.put("src/main.rs", "fn main() {\n    std::process::exit(7)\n}\n");
     project.cargo("allograft run").exits(7);
@@ -83,7 +83,7 @@ fn ways_to_compile_and_to_link() {
     for profile in ["fat", "thin", "abort"] {
         project.cargo(&format!("allograft build --target {TARGET} --profile {profile}")).exits(0);
         let program = project.program(profile, "app");
-        project.carries(&program, "mimalloc", "static-pie");
+        project.carries(&program, "snmalloc", "static-pie");
         assert_eq!(project.run(&mut Command::new(program)).exits(0).out, "2000 []\n");
     }
     // The user's own flags and linker are kept.
@@ -94,14 +94,14 @@ fn ways_to_compile_and_to_link() {
     project.script("own/linker", "echo called >> \"$(dirname \"$0\")/calls\"\nexec cc \"$@\"");
     project.append("src/lib.rs", "#[cfg(not(seen))]\ncompile_error!(\"the user's flags\");\n");
     project.cargo("allograft build").exits(0);
-    project.carries(&project.program("debug", "app"), "mimalloc", "static");
+    project.carries(&project.program("debug", "app"), "snmalloc", "static");
     assert!(project.path("own/calls").is_file());
     // So is the user's own wrapper.
     project.script("own/wrapper", "echo called >> \"$(dirname \"$0\")/wrapped\"\nexec \"$@\"");
     project.set("RUSTC_WORKSPACE_WRAPPER", project.path("own/wrapper").display().to_string());
     project.set("RUSTFLAGS", "--cfg=seen -Ccodegen-units=1");
     project.cargo("allograft build").exits(0);
-    project.carries(&project.program("debug", "app"), "mimalloc", "static-pie");
+    project.carries(&project.program("debug", "app"), "snmalloc", "static-pie");
     assert!(project.path("own/wrapped").is_file());
 }
 
@@ -126,5 +126,5 @@ fn one_heap_for_rust_and_c() {
          \x20       let block = Box::into_raw(Box::new([7u64; 9]));\n        assert!(malloc_usable_size(block.cast()) >= 72);\n        ended(block.cast());\n    }\n}\n",
     );
     assert_eq!(project.cargo(&format!("allograft run --target {TARGET}")).exits(0).out, "by C\n");
-    project.carries(&project.program("debug", "app"), "mimalloc", "static-pie");
+    project.carries(&project.program("debug", "app"), "snmalloc", "static-pie");
 }

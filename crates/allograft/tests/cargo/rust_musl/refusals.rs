@@ -36,7 +36,7 @@ fn a_program_with_a_malloc_of_its_own() {
          #[no_mangle]\npub extern \"C\" fn free(_: *mut u8) {}\n",
     );
     let ran = project.cargo(&format!("allograft build --target {TARGET}")).exits(1);
-    ran.says(&["carries the malloc `unknown`, expected `mimalloc`", "help: "]);
+    ran.says(&["carries the malloc `unknown`, expected `snmalloc`", "help: "]);
     assert!(!project.program("debug", "app").exists());
 }
 

@@ -11,9 +11,9 @@ fn built(project: &Project, package: &str, arguments: &[&str]) -> String {
     let mut cargo = Command::new(toolchain().join("bin/cargo"));
     cargo.args(["allograft", "build", "--release", "--locked", "--target", TARGET, "--package", package]);
     cargo.arg("--manifest-path").arg(suite).arg("--target-dir").arg(project.path("target"));
-    project.run(&mut cargo).exits(0).says(&["carries mimalloc ", " and strings"]);
+    project.run(&mut cargo).exits(0).says(&["carries snmalloc ", " and strings"]);
     let program = project.program("release", package);
-    project.carries(&program, "mimalloc", "static-pie");
+    project.carries(&program, "snmalloc", "static-pie");
     project.run(Command::new(program).args(arguments)).exits(0).out
 }
 

@@ -18,8 +18,8 @@ fn another_architecture() {
     project.cargo(&format!("allograft build --target {target} --target {TARGET}")).exits(0);
     let program = project.path("target").join(target).join("debug/app");
     // This is rustc's default kind of program for aarch64.
-    project.carries(&program, "mimalloc", "static");
-    project.carries(&project.program("debug", "app"), "mimalloc", "static-pie");
+    project.carries(&program, "snmalloc", "static");
+    project.carries(&project.program("debug", "app"), "snmalloc", "static-pie");
     let output = fixtures::run(Arch::Aarch64, &program).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "2000 []\n", "{output:?}");
 }
