@@ -64,16 +64,6 @@ impl Choice {
         }
     }
 
-    /// The allocator for that architecture with its options; `None` for string functions alone.
-    ///
-    /// # Errors
-    /// As [`Choice::candidates`].
-    pub(crate) fn candidate(&self, fits: impl Fn(&Donor) -> bool) -> Result<Option<Candidate>, Failure> {
-        let mut candidates = self.candidates()?;
-        let at = candidates.iter().position(|one| fits(one.donor)).unwrap_or(0);
-        Ok((at < candidates.len()).then(|| candidates.swap_remove(at)))
-    }
-
     /// # Errors
     /// Exit code 2 if there is a profile or an option.
     fn takes_no_options(&self) -> Result<(), Failure> {

@@ -119,7 +119,7 @@ impl<'b> ArchiveHost<'b> {
         let plan = surgery::plan::plan_for(
             archive,
             |arch| {
-                chosen = Candidate::for_archive(candidates, arch)?;
+                chosen = Candidate::choose(candidates, |donor| donor.supports(arch))?;
                 planner.object(chosen, arch).unwrap_or_else(|error| {
                     unfit = Some(error);
                     None

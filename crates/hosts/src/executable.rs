@@ -76,7 +76,7 @@ impl Host for ExecutableHost<'_> {
         let request = planner.request;
         let arch = transplant::supported_arch(self.bytes)
             .map_err(|refusal| Error::Executable { path: self.path.to_owned(), refusal })?;
-        let one = Candidate::for_executable(&request.candidates, arch).ok_or(Error::NothingToGraft)?;
+        let one = Candidate::choose(&request.candidates, |donor| donor.has_blob(arch)).ok_or(Error::NothingToGraft)?;
         let strings = request.strings.unwrap_or(false);
         let linked_donor = LinkedDonor::new(self.path, arch, one.donor, &one.settings, strings, VERSION)?;
         let (plan, edited) = self.planned(&linked_donor)?;

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use donors::Donor;
-use format::Arch;
 
 /// An allocator that may be grafted, and the options of it to bake in.
 #[derive(Debug, Clone)]
@@ -21,15 +20,9 @@ impl Candidate {
         Candidate { donor, settings: Vec::new() }
     }
 
-    /// Returns the first candidate that there is for archives of that architecture; if there is none, the first, so
-    /// that a message can name it.
-    pub fn for_archive(candidates: &[Candidate], arch: Arch) -> Option<&Candidate> {
-        candidates.iter().find(|one| one.donor.supports(arch)).or(candidates.first())
-    }
-
-    /// The same for linked executables.
-    pub(crate) fn for_executable(candidates: &[Candidate], arch: Arch) -> Option<&Candidate> {
-        candidates.iter().find(|one| one.donor.has_blob(arch)).or(candidates.first())
+    /// Returns the first candidate whose donor `fits`; if there is none, the first, so that a message can name it.
+    pub fn choose(candidates: &[Candidate], fits: impl Fn(&Donor) -> bool) -> Option<&Candidate> {
+        candidates.iter().find(|one| fits(one.donor)).or(candidates.first())
     }
 }
 

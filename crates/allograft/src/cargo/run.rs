@@ -82,7 +82,7 @@ fn run(mut order: Order, output: &Output) -> Result<ExitCode, Failure> {
 /// Returns the names of the donors that programs for these targets get.
 fn donors_of(targets: &[(String, String)], order: &Order) -> Vec<String> {
     let archs = targets.iter().filter_map(|(_, triple)| Triple::parse(triple).ok()).map(|triple| triple.arch);
-    let chosen = archs.filter_map(|arch| Candidate::for_archive(&order.candidates, arch));
+    let chosen = archs.filter_map(|arch| Candidate::choose(&order.candidates, |donor| donor.supports(arch)));
     let mut names: Vec<String> = chosen.map(|one| one.donor.name.to_owned()).collect();
     names.dedup();
     names

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use format::Note;
-use hosts::{Locking, Watch};
+use hosts::{Candidate, Locking, Watch};
 use inspector::verify::Verified;
 use relocatable::{Binding, merge, symbols};
 use serde::Serialize;
@@ -126,7 +126,8 @@ impl Emit {
             .with_help("name the musl target, such as x86_64-linux-musl, or preload the donor: `--as shared`"));
         }
         let arch = self.target.arch;
-        let malloc = self.choice.candidate(|donor| donor.supports(arch))?;
+        let candidates = self.choice.candidates()?;
+        let malloc = Candidate::choose(&candidates, |donor| donor.supports(arch));
         let malloc = malloc.map(|one| tuning::object(one.donor, arch, &one.settings)).transpose()?;
         let strings = donors::strings();
         let (strings, left_out) = match (self.choice.strings().unwrap_or(true), strings.object(self.target.arch)) {
@@ -169,7 +170,8 @@ impl Emit {
             return Err(Failure::refused("the string functions are for static programs: a shared object holds none")
                 .with_help("leave `--strings on` out"));
         }
-        let one = self.choice.candidate(|donor| donor.has_library(*arch))?.ok_or_else(|| {
+        let candidates = self.choice.candidates()?;
+        let one = Candidate::choose(&candidates, |donor| donor.has_library(*arch)).ok_or_else(|| {
             Failure::usage("a shared object is of an allocator, and `--donor none` names none")
                 .with_help("name a donor")
         })?;
