@@ -82,12 +82,17 @@ fn build(program: &str, environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
 
 /// Removes the environment variables that this program's own cargo has set: another cargo must not see them.
 pub fn apart(command: &mut Command) {
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if (text.starts_with("CARGO") && text != "CARGO_HOME") || text.starts_with("RUST") {
-            command.env_remove(&name);
-        }
-    }
+    std::env::vars_os().filter(|(name, _)| is_own(&name.to_string_lossy())).for_each(|(name, _)| {
+        command.env_remove(name);
+    });
+}
+
+/// Tells whether a variable is one of cargo's or rustc's own. Those of rustup stay: without `RUSTUP_TOOLCHAIN`, a build
+/// script that runs rustup's `rustc` in the folder of a dependency obeys the `rust-toolchain.toml` there, and rustup
+/// then changes the user's toolchain, in several processes at once.
+fn is_own(variable: &str) -> bool {
+    (variable.starts_with("CARGO") && variable != "CARGO_HOME")
+        || (variable.starts_with("RUST") && !variable.starts_with("RUSTUP_"))
 }
 
 /// Returns the path of `name` on the command path.
@@ -103,4 +108,17 @@ fn shown(command: &Command) -> String {
         words.push("...".to_owned());
     }
     format!("`{}`", words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_cargo_keeps_the_toolchain_that_rustup_chose() {
+        let own = ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_TARGET_DIR", "RUSTC", "RUSTFLAGS", "RUST_BACKTRACE"];
+        assert_eq!(own.map(is_own), [true; 6]);
+        let others = ["CARGO_HOME", "RUSTUP_TOOLCHAIN", "RUSTUP_HOME", "RUSTUP_AUTO_INSTALL", "PATH"];
+        assert_eq!(others.map(is_own), [false; 5]);
+    }
 }
