@@ -1,6 +1,7 @@
 //! `cargo xtask bench released`: released programs and their grafts do the same work and must print the same. Compares
 //! time and memory.
 
+mod compiled;
 mod source;
 mod table;
 mod work;

@@ -1,13 +1,13 @@
 //! Where a released program comes from.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use fixtures::Arch;
 use fixtures::corpus::{self, Released};
-use xtask::{command, rust, setup, workspace};
+use xtask::{rust, setup, workspace};
 
+use super::compiled::{CRATES, Crate};
 use super::work::Work;
 
 /// A released program.
@@ -15,12 +15,9 @@ use super::work::Work;
 pub(super) enum Source {
     /// An executable in a package of Python's or npm's registry.
     Corpus(Box<Released>),
-    /// Source on crates.io, by name and version. It is built for musl with its own lock file.
-    Crate(&'static str, &'static str),
+    /// Source on crates.io. It is built for musl with its own lock file.
+    Crate(&'static Crate),
 }
-
-/// Programs that are released as source only.
-const CRATES: [(&str, &str); 1] = [("leptosfmt", "0.1.33")];
 
 impl Source {
     /// Returns the source of the program that does a work, if it is released for an architecture.
@@ -31,17 +28,14 @@ impl Source {
         };
         let released = corpus::listed().into_iter().find(|released| released.name == name);
         let released = released.map(|released| Source::Corpus(Box::new(released)));
-        released.or_else(|| {
-            let found = CRATES.into_iter().find(|(package, _)| *package == name);
-            found.map(|(package, version)| Source::Crate(package, version))
-        })
+        released.or_else(|| CRATES.iter().find(|package| package.name == name).map(Source::Crate))
     }
 
     /// Returns the package with its version, as its registry writes it.
     pub(super) fn package(&self) -> String {
         match self {
             Source::Corpus(released) => released.pypi.clone().or_else(|| released.npm.clone()).unwrap_or_default(),
-            Source::Crate(name, version) => format!("{name}@{version}"),
+            Source::Crate(Crate { name, version, .. }) => format!("{name}@{version}"),
         }
     }
 
@@ -54,8 +48,9 @@ impl Source {
                 }
                 _ => format!("npm pack {}", self.package()),
             },
-            Source::Crate(name, version) => {
-                format!("cargo install --locked --target {} {name}@{version}", fixtures::rust_target(Arch::X86_64))
+            Source::Crate(_) => {
+                let target = fixtures::rust_target(Arch::X86_64);
+                format!("cargo install --locked --target {target} {}", self.package())
             }
         }
     }
@@ -73,31 +68,18 @@ impl Source {
     /// # Errors
     /// When it does not build.
     pub(super) fn program(&self) -> Result<PathBuf> {
-        let (name, version) = match self {
+        let package = match self {
             Source::Corpus(released) => return Ok(corpus::place(released)),
-            Source::Crate(name, version) => (*name, *version),
+            Source::Crate(package) => *package,
         };
-        let folder = workspace::build().join("released").join("crates").join(format!("{name}-{version}"));
-        let program = folder.join("bin").join(name);
+        let folder = workspace::build().join("released").join("crates").join(self.package().replace('@', "-"));
+        let program = folder.join("bin").join(package.name);
         if !program.is_file() {
             rust::prepare()?;
-            let what = format!("{name} {version}, built for musl");
-            setup::announce(&what, || {
-                setup::place(&folder, |folder| command::output(&mut install(name, version, folder)).map(drop))
-            })
-            .with_context(|| format!("`{name}` does not build"))?;
+            let what = format!("{} {}, built for musl", package.name, package.version);
+            setup::announce(&what, || setup::place(&folder, |folder| package.install(folder)))
+                .with_context(|| format!("`{}` does not build", package.name))?;
         }
         Ok(program)
     }
-}
-
-/// Returns the command that builds and installs a program into a folder.
-fn install(name: &str, version: &str, folder: &Path) -> Command {
-    let bin = fixtures::rust_musl().join("bin");
-    let mut cargo = Command::new(bin.join("cargo"));
-    command::apart(&mut cargo);
-    cargo.env("RUSTC", bin.join("rustc")).current_dir(folder);
-    cargo.args(["install", "--quiet", "--locked", "--version", version, name]);
-    cargo.args(["--target", fixtures::rust_target(Arch::X86_64), "--root"]).arg(folder);
-    cargo
 }

@@ -11,7 +11,7 @@ use xtask::{command, setup};
 
 /// The work of a program, and its input.
 pub(crate) struct Work {
-    /// Its name in tests/corpus/corpus.toml, or among the crates in `source.rs`.
+    /// Its name in tests/corpus/corpus.toml, or among the crates in `compiled.rs`.
     pub(crate) program: &'static str,
     /// A description, for the table.
     pub(crate) about: &'static str,
@@ -50,7 +50,7 @@ impl Work {
 }
 
 /// Programs that use musl's own malloc for all their blocks. None of them needs a network.
-pub(crate) const ALL: [Work; 13] = [
+pub(crate) const ALL: [Work; 14] = [
     // Without --quiet, threads mix the lines of what they print.
     work("leptosfmt", "check the format of 3600 made components", "components", &["--check", "--quiet", "src"])
         .with_errors(),
@@ -70,6 +70,12 @@ pub(crate) const ALL: [Work; 13] = [
         .without("  \"id\":"),
     work("sentry-cli", "look for source maps in TypeScript", "", &["sourcemaps", "inject", "--dry-run", "typescript"]),
     work("sentry-cli", "read a program's debug information", "", &["debug-files", "check", "program"]),
+    work(
+        "wasm-opt",
+        "optimize a module of 620 KB",
+        "plugins/json/package",
+        &["-O1", "--all-features", "plugin.wasm", "-o", "/dev/stdout"],
+    ),
     work("maturin", "write a project's CI", "module", &["generate-ci", "github"]),
 ];
 
