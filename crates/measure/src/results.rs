@@ -246,8 +246,8 @@ pub struct CaseArm {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub processor_ratio_to_stock: Option<Ratio>,
     /// The number of timed runs. Arms whose interval is narrow are left out of later rounds.
-    #[serde(default)]
-    pub runs: usize,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub runs: Option<usize>,
     /// The other figures of timed runs: means of user and system time, which some kernels count in ticks longer than a
     /// short run; medians of the rest.
     pub typical: Option<Figures>,
@@ -341,7 +341,7 @@ fn summary(name: &str, runs: &ArmRuns, stock: Option<&ArmRuns>) -> CaseArm {
             None => Some(Ratio::ITSELF).filter(|_| figures.iter().any(|figures| figures.processor_cost().is_some())),
             Some(stock) => Ratio::of_logs(&processor_log_ratios(&runs.runs, &stock.runs)),
         },
-        runs: runs.runs.len(),
+        runs: Some(runs.runs.len()),
         typical: typical(&figures),
         peak_memory_bytes: middle(|memory| memory.peak_bytes),
         last_memory_bytes: middle(|memory| memory.last_bytes),

@@ -30,7 +30,7 @@ pub struct Plan {
     pub precision: f64,
     /// The half width that is enough for a large difference, as a share of the difference's logarithm. 0: every
     /// interval has to be as narrow as `precision` says.
-    #[serde(default = "a_tenth")]
+    #[serde(default = "a_tenth", skip_serializing_if = "is_a_tenth")]
     pub of_the_difference: f64,
     /// The number of runs of each arm before those that count. At least one is made, to check its output and read its
     /// memory.
@@ -45,6 +45,11 @@ pub struct Plan {
 
 fn a_tenth() -> f64 {
     0.1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_a_tenth(share: &f64) -> bool {
+    (share - a_tenth()).abs() < f64::EPSILON
 }
 
 impl Plan {

@@ -36,7 +36,7 @@ pub(super) fn tables(results: &Results) -> String {
     let wide = wide(results);
     let time = format!(
         "Time as ratio to stock's. Parentheses: the runs show no difference from stock. `~`: the 95 % interval reaches \
-         further than {:.0} % to either side; [the reasons](#intervals) are below.",
+         further than {:.0} % to either side; the reasons are below the tables.",
         wide * 100.0
     );
     let all = |_: &CaseResult| true;
@@ -99,10 +99,12 @@ pub(super) fn dash() -> String {
     "-".to_owned()
 }
 
-/// Returns the table of a quantity, or nothing if no case has it.
+/// Returns the table of a quantity, or nothing if no case has figures of it.
 fn table(results: &Results, quantity: &Quantity, wide: f64) -> String {
     let cases: Vec<&CaseResult> = results.cases.iter().filter(|case| (quantity.cases)(case)).collect();
-    if cases.is_empty() {
+    let is_known =
+        |case: &&CaseResult| case.arms.iter().skip(1).any(|arm| (quantity.ratio)(arm, &case.arms[0]).is_some());
+    if !cases.iter().any(is_known) {
         return String::new();
     }
     let heads: Vec<String> = results.arms.iter().map(|arm| escaped(&arm.origin.name)).collect();
@@ -182,16 +184,16 @@ fn reasons(results: &Results, wide: f64) -> String {
             escaped(&case.title()),
             marked.len(),
             compared().count(),
-            widest.runs.max(1),
+            super::figures::rounds(widest.runs.unwrap_or(case.rounds)),
             spread(&case.arms[0]),
             spread(widest)
         );
     }
     if text.is_empty() {
-        return format!("<a id=\"intervals\"></a>No 95 % interval reaches further than {:.0} %.\n\n", wide * 100.0);
+        return format!("No 95 % interval reaches further than {:.0} %.\n\n", wide * 100.0);
     }
     format!(
-        "<a id=\"intervals\"></a>Intervals of time that reach further than {:.0} % to either side, and why: the rounds \
+        "Intervals of time that reach further than {:.0} % to either side, and why: the rounds \
          were too few for the spread of the runs.\n\n\
          | | arms | widest | its rounds | quartiles of stock's and of its runs lie apart by |\n\
          | --- | --- | --- | --- | --- |\n{text}\n",
