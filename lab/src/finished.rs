@@ -31,6 +31,7 @@ const PLAN: Plan = Plan {
     most_rounds: 1,
     budget: Duration::from_secs(3600),
     precision: 0.01,
+    of_the_difference: 0.1,
     warm_up: 1,
     memory_runs: 0,
     count_calls: false,

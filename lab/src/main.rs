@@ -11,7 +11,9 @@
 //! | `lto` | a link with ThinLTO, donors preloaded |
 //! | `profiles` | memory by donor and profile |
 //! | `proof` | conformance programs by compilers that the rules were not tuned on |
+//! | `real` | programs that many people use, with every donor |
 //! | `released` | released programs and their grafts |
+//! | `rest` | what a program takes that does nothing, and what an idle one holds |
 //! | `rust_programs` | Rust programs by `cargo allograft` |
 //! | `steps` | a program's instructions, counted one by one |
 //! | `strings` | our string functions beside musl's and glibc's |
@@ -26,7 +28,9 @@ mod handmade;
 mod lto;
 mod profiles;
 mod proof;
+mod real;
 mod released;
+mod rest;
 mod rust_programs;
 mod steps;
 mod strings;
@@ -58,6 +62,10 @@ enum Experiment {
     Suite(Handed),
     /// Put the tables of the suite's kept figures into the docs, and make the README's chart
     Tables,
+    /// Programs that many people use, with every donor
+    Real(real::Wish),
+    /// What a program takes that does nothing, and what an idle one holds
+    Rest(rest::Wish),
     /// Rust programs: stock musl, a graft by hand, `cargo allograft`, glibc
     Rust(rust_programs::Wish),
     /// A link with ThinLTO, donors preloaded, by `allograft bench`
@@ -84,7 +92,11 @@ fn main() -> ExitCode {
         Some(Experiment::Profiles) => profiles::bench(),
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
         Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),
-        Some(Experiment::Tables) => suite::tables().and_then(|()| chart::write()),
+        Some(Experiment::Tables) => {
+            suite::tables().and_then(|()| real::tables()).and_then(|()| rest::tables()).and_then(|()| chart::write())
+        }
+        Some(Experiment::Real(wish)) => real::bench(&wish),
+        Some(Experiment::Rest(wish)) => rest::bench(&wish),
         Some(Experiment::Rust(wish)) => rust_programs::bench(&wish),
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
         Some(Experiment::Released(wish)) => released::bench(&wish),

@@ -87,12 +87,16 @@ fn measure(programs: &[PathBuf]) -> Result<Figures> {
 }
 
 /// Returns the figure behind `word` in `start N full N idle N`.
-fn resident(word: &str, printed: &str) -> Result<u64> {
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn resident(word: &str, printed: &str) -> Result<u64> {
     let figure = printed.split_whitespace().skip_while(|text| *text != word).nth(1).and_then(|text| text.parse().ok());
     figure.with_context(|| format!("`{}` has no number behind `{word}`", printed.trim()))
 }
 
-fn median(mut figures: Vec<u64>) -> u64 {
+/// Returns the middle one, or 0 for none.
+pub(crate) fn median(mut figures: Vec<u64>) -> u64 {
     figures.sort_unstable();
     figures.get(figures.len() / 2).copied().unwrap_or_default()
 }

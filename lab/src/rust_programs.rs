@@ -21,10 +21,11 @@ use zigcc::Arch;
 use crate::handmade;
 
 /// The programs of `suite/rust`, with their arguments besides the number of threads: full, quick.
-const PROGRAMS: [Program; 2] =
+static PROGRAMS: [Program; 2] =
     [Program { name: "compile", work: ["800", "100"] }, Program { name: "format", work: ["3", "1"] }];
 
-struct Program {
+/// One of the programs.
+pub(crate) struct Program {
     name: &'static str,
     work: [&'static str; 2],
 }
@@ -71,7 +72,26 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     bench.measure(&cases, quick)
 }
 
-struct Bench {
+/// How an arm's program is built.
+#[derive(Clone, Copy)]
+pub(crate) enum Way<'w> {
+    /// By cargo, for musl.
+    Stock,
+    /// The same, with the `libc.a` of this folder.
+    Search(&'w Path),
+    /// By `cargo allograft`.
+    Subcommand,
+    /// By cargo, for glibc.
+    Glibc,
+}
+
+/// Returns the programs whose names are `wanted`.
+pub(crate) fn programs(wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = &'static Program> {
+    PROGRAMS.iter().filter(move |program| wanted(program.name))
+}
+
+/// The tools and folders of the builds.
+pub(crate) struct Bench {
     home: PathBuf,
     allograft: PathBuf,
     /// The folder with `cargo-allograft`.
@@ -83,7 +103,11 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(home: PathBuf, allograft: PathBuf, subcommand: PathBuf) -> Result<Bench> {
+    /// `subcommand` is a program in the folder of `cargo-allograft`.
+    ///
+    /// # Errors
+    /// When there is no toolchain for this machine, or the packages cannot be fetched.
+    pub(crate) fn new(home: PathBuf, allograft: PathBuf, subcommand: PathBuf) -> Result<Bench> {
         let arch = fixtures::RUST_MUSL.into_iter().find(|arch| fixtures::native(*arch));
         let arch = arch.with_context(|| format!("there is no Rust for musl on {}", std::env::consts::ARCH))?;
         let subcommands = subcommand.parent().context("a program without a folder")?.to_owned();
@@ -127,63 +151,70 @@ impl Bench {
 
     fn hand_made(&self) -> Result<()> {
         let mimalloc = self.package("libmimalloc-sys")?.join("c_src/mimalloc/v3");
-        handmade::make(&fixtures::rust_libc_below(&self.toolchain, self.arch), &mimalloc, &self.home.join("hand-made"))
+        handmade::make(&self.libc(), &mimalloc, &self.home.join("hand-made"))
     }
 
     /// Builds and inspects the program of each arm. Leaves out arms that the toolchain cannot build for.
-    fn build(&self, program: &Program) -> Result<Vec<(&'static str, PathBuf)>> {
-        let glibc = format!("{}-unknown-linux-gnu", self.arch.name());
+    fn build(&self, program: &Program) -> Result<Vec<(String, PathBuf)>> {
+        let hand_made = self.home.join("hand-made");
         let mut built = Vec::new();
         for (arm, expected) in ARMS {
-            let target = if arm == "glibc" { &glibc } else { self.musl_target() };
-            if arm == "glibc" && !self.toolchain.join("lib/rustlib").join(target).join("lib").is_dir() {
-                eprintln!("bench: the toolchain builds nothing for glibc: that arm is left out");
-                continue;
-            }
-            eprintln!("bench: building {} with {arm} ...", program.name);
-            let search = format!("native={}", self.home.join("hand-made").display());
-            let common = ["--release", "--locked", "--quiet", "--package", program.name, "--target", target];
-            let mut cargo = match arm {
-                "cargo-allograft" => self.cargo(&["allograft", "build"]),
-                // The flags apply to the program alone, so that its dependencies are compiled once.
-                "hand-made" => self.cargo(&["rustc"]),
-                _ => self.cargo(&["build"]),
+            let way = match arm {
+                "glibc" => Way::Glibc,
+                "hand-made" => Way::Search(&hand_made),
+                "cargo-allograft" => Way::Subcommand,
+                _ => Way::Stock,
             };
-            cargo.args(common);
-            if arm == "hand-made" {
-                cargo.args(["--", "-L", &search]);
+            match self.made(program, arm, way, expected)? {
+                Some(path) => built.push((arm.to_owned(), path)),
+                None => eprintln!("bench: the toolchain builds nothing for glibc: that arm is left out"),
             }
-            command::run(&mut cargo)?;
-            let from = self.home.join("build").join(target).join("release").join(program.name);
-            let folder = self.home.join("programs").join(arm);
-            fs::create_dir_all(&folder)?;
-            let kept = folder.join(program.name);
-            fs::copy(&from, &kept).with_context(|| format!("cannot copy `{}`", from.display()))?;
-            self.carries(&kept, expected)?;
-            built.push((arm, kept));
         }
         Ok(built)
     }
 
-    fn carries(&self, program: &Path, expected: &str) -> Result<()> {
-        let said = command::output(Command::new(&self.allograft).args(["inspect", "--json"]).arg(program))?;
-        let document: Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
-        let file = &document["files"][0];
-        let (name, version) = (&file["malloc"]["name"], &file["malloc"]["version"]);
-        let shown = workspace::shown(program);
-        println!(
-            "{shown}: malloc {} {}, strings {}, {}",
-            name.as_str().unwrap_or("?"),
-            version.as_str().unwrap_or(""),
-            file["strings"].as_str().unwrap_or("?"),
-            file["link"].as_str().unwrap_or("?"),
-        );
-        ensure!(*name == expected, "`{shown}` carries {name}, expected `{expected}`");
-        Ok(())
+    /// Builds the program for one arm, inspects it, and returns its path. `None` if the toolchain cannot build for
+    /// glibc.
+    ///
+    /// # Errors
+    /// When it does not build, or does not carry what is expected.
+    pub(crate) fn made(&self, program: &Program, arm: &str, way: Way<'_>, expected: &str) -> Result<Option<PathBuf>> {
+        let glibc = format!("{}-unknown-linux-gnu", self.arch.name());
+        let target = if matches!(way, Way::Glibc) { &glibc } else { self.musl_target() };
+        if matches!(way, Way::Glibc) && !self.toolchain.join("lib/rustlib").join(target).join("lib").is_dir() {
+            return Ok(None);
+        }
+        eprintln!("bench: building {} with {arm} ...", program.name);
+        let mut cargo = match way {
+            Way::Subcommand => self.cargo(&["allograft", "build"]),
+            // The flags apply to the program alone, so that its dependencies are compiled once.
+            Way::Search(_) => self.cargo(&["rustc"]),
+            Way::Stock | Way::Glibc => self.cargo(&["build"]),
+        };
+        cargo.args(["--release", "--locked", "--quiet", "--package", program.name, "--target", target]);
+        if let Way::Search(folder) = way {
+            cargo.args(["--", "-L", &format!("native={}", folder.display())]);
+        }
+        command::run(&mut cargo)?;
+        let from = self.home.join("build").join(target).join("release").join(program.name);
+        let folder = self.home.join("programs").join(arm);
+        fs::create_dir_all(&folder)?;
+        let kept = folder.join(program.name);
+        fs::copy(&from, &kept).with_context(|| format!("cannot copy `{}`", from.display()))?;
+        carries(&self.allograft, &kept, expected)?;
+        Ok(Some(kept))
+    }
+
+    /// The stock `libc.a` of the toolchain.
+    pub(crate) fn libc(&self) -> PathBuf {
+        fixtures::rust_libc_below(&self.toolchain, self.arch)
     }
 
     /// Returns a case for one thread, and one for as many as there are processors.
-    fn cases(&self, program: &Program, built: &[(&'static str, PathBuf)], quick: bool) -> Result<Vec<Case>> {
+    ///
+    /// # Errors
+    /// When the input of a program is missing.
+    pub(crate) fn cases(&self, program: &Program, built: &[(String, PathBuf)], quick: bool) -> Result<Vec<Case>> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let work = program.work[usize::from(quick)];
         let folders: Vec<PathBuf> = match program.name {
@@ -199,7 +230,7 @@ impl Bench {
                 let words = words.into_iter().map(OsString::from);
                 words.chain(folders.iter().map(|folder| folder.clone().into())).collect::<Vec<_>>()
             };
-            let arm = |(name, path): &(&'static str, PathBuf)| sessions::arm(name, path, arguments(name));
+            let arm = |(name, path): &(String, PathBuf)| sessions::arm(name, path, arguments(name));
             Case {
                 name: program.name.to_owned(),
                 threads: u32::try_from(threads).ok(),
@@ -243,7 +274,7 @@ impl Bench {
     }
 
     fn input(&self) -> Result<Input> {
-        let libc = fixtures::rust_libc_below(&self.toolchain, self.arch);
+        let libc = self.libc();
         let bytes = fs::read(&libc).with_context(|| format!("cannot read `{}`", libc.display()))?;
         let host_sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         let target = self.musl_target();
@@ -255,6 +286,27 @@ impl Bench {
         ];
         Ok(Input { kind: "program".to_owned(), commands, host: format!("rust:{target}"), host_sha256 })
     }
+}
+
+/// Checks with `allograft inspect` which allocator a program carries.
+///
+/// # Errors
+/// When it is another one than expected.
+pub(crate) fn carries(allograft: &Path, program: &Path, expected: &str) -> Result<()> {
+    let said = command::output(Command::new(allograft).args(["inspect", "--json"]).arg(program))?;
+    let document: Value = serde_json::from_str(&said).context("`inspect --json` printed no JSON")?;
+    let file = &document["files"][0];
+    let (name, version) = (&file["malloc"]["name"], &file["malloc"]["version"]);
+    let shown = workspace::shown(program);
+    println!(
+        "{shown}: malloc {} {}, strings {}, {}",
+        name.as_str().unwrap_or("?"),
+        version.as_str().unwrap_or(""),
+        file["strings"].as_str().unwrap_or("?"),
+        file["link"].as_str().unwrap_or("?"),
+    );
+    ensure!(*name == expected, "`{shown}` carries {name}, expected `{expected}`");
+    Ok(())
 }
 
 fn origin(arm: &Arm) -> Origin {

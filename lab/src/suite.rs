@@ -2,7 +2,7 @@
 //! makes its tables in the docs.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -25,7 +25,8 @@ const TABLE: Table = Table {
 /// The default arms: every donor, glibc, and an allocator that never frees as the lower limit.
 const ARMS: &str = "all,glibc,bump";
 
-/// Passes all arguments to an optimised `allograft bench`, with the host filled in.
+/// Passes all arguments to an optimised `allograft bench`, with the host filled in. The file of `--save` gets the results
+/// without single runs; those with all runs stay in the build folder.
 ///
 /// # Errors
 /// When it does not build, or reports a fault.
@@ -42,32 +43,36 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     // The path is relative if possible, since the saved figures contain the host.
     let here = std::env::current_dir()?;
     let host = musl.libdir().strip_prefix(&here).unwrap_or(musl.libdir());
+    let (kept, arguments) = apart(arguments);
     let mut bench = Command::new(allograft);
-    bench.arg("bench").arg("--host").arg(host).arg("--include").arg(include).args(arguments);
+    bench.arg("bench").arg("--host").arg(host).arg("--include").arg(include).args(&arguments);
     let given = |name: &str| arguments.iter().any(|word| word.split('=').next() == Some(name));
     if !given("--donors") {
         bench.args(["--donors", ARMS]);
     }
-    match saved(arguments) {
-        Some(path) => fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?,
-        None => {
-            bench.arg("--save").arg(home.join("suite.json"));
-        }
-    }
+    let whole = home.join("suite.json");
+    bench.arg("--save").arg(&whole);
     wait_for_the_child_when_interrupted()?;
-    command::run(&mut bench)
+    command::run(&mut bench)?;
+    println!("every run: `{}`", workspace::shown(&whole));
+    let Some(kept) = kept else { return Ok(()) };
+    let results: Results = serde_json::from_str(&fs::read_to_string(&whole)?)?;
+    fs::create_dir_all(kept.parent().unwrap_or(Path::new(".")))?;
+    fs::write(&kept, results.without_runs().json()?).with_context(|| format!("cannot write `{}`", kept.display()))
 }
 
-/// Returns the file of `--save`.
-fn saved(arguments: &[String]) -> Option<&Path> {
+/// Returns the file of `--save`, and the other arguments.
+fn apart(arguments: &[String]) -> (Option<PathBuf>, Vec<String>) {
+    let (mut file, mut others) = (None, Vec::new());
     let mut words = arguments.iter();
-    words
-        .find_map(|word| match word.strip_prefix("--save=") {
-            Some(path) => Some(Path::new(path)),
-            None if word == "--save" => Some(Path::new("")),
-            None => None,
-        })
-        .map(|path| if path.as_os_str().is_empty() { words.next().map_or(path, Path::new) } else { path })
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--save=") {
+            Some(path) => file = Some(path.into()),
+            None if word == "--save" => file = words.next().map(PathBuf::from),
+            None => others.push(word.clone()),
+        }
+    }
+    (file, others)
 }
 
 /// Ctrl-C goes to all processes of the terminal. `allograft bench` then writes its results, so this process must not
@@ -88,7 +93,7 @@ fn wait_for_the_child_when_interrupted() -> Result<()> {
 /// When there are no figures, or a document cannot be written.
 pub(crate) fn tables() -> Result<()> {
     let Some(tables) = kept()? else {
-        bail!("there is no `{KEPT}`: `cargo xtask bench suite --save {KEPT}` on a quiet machine makes it");
+        bail!("there is no `{KEPT}`: `cargo xtask bench suite --budget 15m --save {KEPT}` on a quiet machine makes it");
     };
     TABLE.write(&tables)
 }
@@ -127,13 +132,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_to_save_to_is_found() {
+    fn the_file_to_save_to_is_ours() {
         let of = |words: &[&str]| {
-            saved(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).map(Path::to_owned)
+            let (file, others) = apart(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+            (file, others.join(" "))
         };
-        assert_eq!(of(&["map", "--save", "a/b.json"]), Some("a/b.json".into()));
-        assert_eq!(of(&["--save=a/b.json", "map"]), Some("a/b.json".into()));
-        assert_eq!(of(&["map", "--budget", "20m"]), None);
+        let named = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(of(&["map", "--save", "a/b.json", "-q"]), (named("a/b.json"), "map -q".to_owned()));
+        assert_eq!(of(&["--save=a/b.json", "map"]), (named("a/b.json"), "map".to_owned()));
+        assert_eq!(of(&["map", "--budget", "20m"]), (None, "map --budget 20m".to_owned()));
     }
 
     /// Without saved figures, there are no tables.

@@ -1,10 +1,10 @@
 /*
  * The memory of an idle process: threads fill memory with small blocks, free all of them, and wait.
  *
- *     idle [MEBIBYTES [THREADS]]
+ *     idle [MEBIBYTES [THREADS [SECONDS]]]
  *
- * stdout: bytes resident at the start, when full, and after a second without a call of the allocator. The threads that
- * allocated still exist then. Plain C11 and POSIX threads, so that one source serves every libc.
+ * stdout: bytes resident at the start, when full, and after a second without a call of the allocator; with SECONDS, also
+ * when that many have passed. The threads that allocated still exist then. Plain C11 and POSIX threads, so that one source serves every libc.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -70,7 +70,7 @@ static size_t number(const char *text, size_t most) {
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
     if (end == text || *end != '\0' || value < 1 || value > most) {
-        fprintf(stderr, "usage: idle [MEBIBYTES [THREADS]]\n");
+        fprintf(stderr, "usage: idle [MEBIBYTES [THREADS [SECONDS]]]\n");
         exit(2);
     }
     return (size_t)value;
@@ -79,6 +79,7 @@ static size_t number(const char *text, size_t most) {
 int main(int argc, char **argv) {
     size_t mebibytes = argc > 1 ? number(argv[1], 65536) : 256;
     size_t threads = argc > 2 ? number(argv[2], MAX_THREADS) : 4;
+    size_t seconds = argc > 3 ? number(argv[3], 3600) : 1;
     bytes_each = mebibytes * 1024 * 1024 / threads;
     long started = resident();
     pthread_t ids[MAX_THREADS];
@@ -92,9 +93,15 @@ int main(int argc, char **argv) {
     pthread_barrier_wait(&full);
     pthread_barrier_wait(&emptied);
     nanosleep(&(struct timespec){1, 0}, NULL);
-    long idle = resident();
+    long idle = resident(), later = idle;
+    if (seconds > 1) {
+        nanosleep(&(struct timespec){(time_t)seconds - 1, 0}, NULL);
+        later = resident();
+    }
     pthread_barrier_wait(&over);
     for (size_t t = 0; t < threads; t++) pthread_join(ids[t], NULL);
-    printf("start %ld full %ld idle %ld\n", started, filled, idle);
+    printf("start %ld full %ld idle %ld", started, filled, idle);
+    if (seconds > 1) printf(" later %ld", later);
+    putchar('\n');
     return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -143,6 +143,14 @@ impl Musl {
     /// # Errors
     /// When it does not compile.
     pub fn compile(&self, compiler: &Compiler, source: &Path, object: &Path) -> Result<()> {
+        self.compile_with(compiler, &[], source, object)
+    }
+
+    /// The same with more flags.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn compile_with(&self, compiler: &Compiler, flags: &[String], source: &Path, object: &Path) -> Result<()> {
         let mut compile = match &self.include {
             Some(include) => {
                 let mut compile = compiler.command(self.arch.triple());
@@ -151,7 +159,7 @@ impl Musl {
             }
             None => zig_cc(&Zig::find(&fixtures::tools(), &workspace::zig_cache())?, self.arch.triple()),
         };
-        command::output(compile.args(FLAGS).arg("-c").arg(source).arg("-o").arg(object)).map(|_| ())
+        command::output(compile.args(FLAGS).args(flags).arg("-c").arg(source).arg("-o").arg(object)).map(|_| ())
     }
 
     /// Links `object` with the copy of this musl in `libdir`, as a static program.
@@ -159,15 +167,46 @@ impl Musl {
     /// # Errors
     /// When it does not link.
     pub fn link(&self, compiler: &Compiler, object: &Path, libdir: &Path, out: &Path) -> Result<()> {
+        self.link_all(compiler, &[object.to_owned()], libdir, out)
+    }
+
+    /// The same for several objects and archives.
+    ///
+    /// # Errors
+    /// When it does not link.
+    pub fn link_all(&self, compiler: &Compiler, files: &[PathBuf], libdir: &Path, out: &Path) -> Result<()> {
         let present = |names: &[&str]| {
             let paths = names.iter().map(|name| libdir.join(name));
             paths.filter(|path| path.is_file()).collect::<Vec<_>>()
         };
         let mut objects = present(&["crt1.o", "crti.o"]);
-        objects.push(object.to_owned());
+        objects.extend_from_slice(files);
         objects.extend(present(&["crtn.o"]));
         compiler.link_static(self.arch, &objects, &present(&["libc.a", "libzigc.a", "libcompiler_rt.a"]), out)
     }
+}
+
+/// Compiles `source` to `object` for this machine's glibc, with more flags.
+///
+/// # Errors
+/// When it does not compile.
+pub fn compile_for_glibc(compiler: &Compiler, flags: &[String], source: &Path, object: &Path) -> Result<()> {
+    let mut compile = compiler.command(&glibc_target());
+    command::output(compile.args(FLAGS).args(flags).arg("-c").arg(source).arg("-o").arg(object)).map(drop)
+}
+
+/// Links objects and archives with this machine's glibc, dynamically, as programs usually are.
+///
+/// # Errors
+/// When they do not link.
+pub fn link_for_glibc(compiler: &Compiler, files: &[PathBuf], out: &Path) -> Result<()> {
+    let mut link = compiler.command(&glibc_target());
+    link.args(["-no-pie", "-pthread"]).args(files).args(["-lm", "-ldl", "-o"]).arg(out);
+    command::output(&mut link).map(drop)
+}
+
+fn glibc_target() -> String {
+    format!("{}-linux-gnu", std::env::consts::ARCH)
 }
 
 /// Builds `source` against this machine's glibc, dynamically, as programs usually are, and tries it with `short` work.
@@ -179,7 +218,7 @@ pub fn with_glibc(compiler: &Compiler, source: &Path, short: &[&str], folder: &P
     fs::create_dir_all(folder)?;
     let program = folder.join(source.file_stem().unwrap_or_default());
     let object = program.with_extension("o");
-    let target = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let target = glibc_target();
     let compiled = command::output(compiler.command(&target).args(FLAGS).arg("-c").arg(source).arg("-o").arg(&object));
     let mut link = compiler.command(&target);
     link.args(["-no-pie", "-pthread"]).arg(&object).arg("-o").arg(&program);

@@ -23,6 +23,8 @@ pub enum Package<'p> {
         name: &'p str,
         /// Upstream's version.
         version: &'p str,
+        /// How the archive's name ends: `tar.xz` or `tar.gz`.
+        ending: &'p str,
         /// The paths below the archive's only folder.
         members: &'p [String],
     },
@@ -57,7 +59,7 @@ pub fn unpack(package: Package<'_>, sha256: &str, folder: &Path) -> Result<()> {
     match package {
         Package::Wheel(requirement, platform) => wheel(requirement, platform, downloads)?,
         Package::Npm(name) => npm(name, downloads)?,
-        Package::DebianSource { name, version, .. } => debian_source(name, version, downloads)?,
+        Package::DebianSource { name, version, ending, .. } => debian_source(name, version, ending, downloads)?,
     }
     let archive = fs::read_dir(downloads)?.next().context("nothing was downloaded")??.path();
     let found: String = Sha256::digest(fs::read(&archive)?).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -86,10 +88,10 @@ fn wheel(requirement: &str, platform: Option<&str>, downloads: &Path) -> Result<
     command::output(&mut pip).with_context(|| format!("python3 with pip is needed to download {requirement}")).map(drop)
 }
 
-fn debian_source(name: &str, version: &str, downloads: &Path) -> Result<()> {
+fn debian_source(name: &str, version: &str, ending: &str, downloads: &Path) -> Result<()> {
     // Debian's pool puts libraries into folders of their own: `liba` and the like.
     let initial = name.get(..if name.starts_with("lib") { 4 } else { 1 }).context("a package has a name")?;
-    let file = format!("{name}_{version}.orig.tar.xz");
+    let file = format!("{name}_{version}.orig.{ending}");
     let address = format!("https://deb.debian.org/debian/pool/main/{initial}/{name}/{file}");
     let mut download = Command::new("python3");
     download.args(["-c", DOWNLOAD, &address]).arg(downloads.join(file));

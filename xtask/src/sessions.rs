@@ -5,9 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use measure::case::{Arm, Case, Invocation};
-use measure::executor::{Executor, SystemClock};
+use measure::executor::{Clock, Executor, SystemClock};
+use measure::machine::Watch;
 use measure::process::Processes;
-use measure::session::{self, ArmRuns, Plan, Progress, Session, Tools};
+use measure::results::CaseResult;
+use measure::session::{self, ArmRuns, Comparison, Need, Plan, Progress, Session, Tools, Until};
 use measure::statistics::median;
 
 /// Returns an arm of that name, which runs `program` with `arguments`.
@@ -35,12 +37,58 @@ pub fn compare(case: &Case, plan: &Plan, executor: &mut dyn Executor) -> Result<
     let mut tools =
         Tools { executor, clock: &SystemClock::default(), observer: &mut |_: Progress<'_>| {}, interrupted: &|| false };
     let session = session::compare(case, plan, &mut tools).with_context(|| case.title())?;
+    whole(case, &session)?;
+    Ok(session)
+}
+
+/// Compares the arms of each case within the one budget of `plan`. Rounds go to the cases that need them.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_all(cases: &[Case], plan: &Plan) -> Result<(Vec<CaseResult>, Vec<Session>)> {
+    let clock = SystemClock::default();
+    let mut executor = Processes::default();
+    let mut observer = |_: Progress<'_>| {};
+    let mut tools = Tools { executor: &mut executor, clock: &clock, observer: &mut observer, interrupted: &|| false };
+    let watch = Watch::start();
+    let mut comparisons = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        eprintln!("bench: {}", case.title());
+        let seed = plan.seed.wrapping_add(number as u64);
+        let mut comparison = Comparison::new(case, Plan { seed, ..plan.clone() });
+        comparison.open(None, &mut tools).with_context(|| case.title())?;
+        comparisons.push(comparison);
+    }
+    let count = comparisons.len();
+    for (at, comparison) in comparisons.iter_mut().enumerate() {
+        let now = clock.now();
+        let share = plan.budget.saturating_sub(now) / u32::try_from(count - at)?;
+        comparison.measure_memory(Until { aim: now + share, end: None }, &mut tools);
+    }
+    let until = Until { aim: plan.budget, end: None };
+    loop {
+        let now = clock.now();
+        let fits = |need: &Need| now + need.next <= plan.budget;
+        let needs: Vec<Option<Need>> = comparisons.iter_mut().map(|case| case.need().filter(fits)).collect();
+        let Some(at) = session::neediest(&needs) else { break };
+        comparisons[at].make_round(until, &mut tools);
+    }
+    let disturbance = watch.finish();
+    let sessions: Vec<Session> = comparisons.into_iter().map(Comparison::finish).collect();
+    for (case, session) in cases.iter().zip(&sessions) {
+        whole(case, session)?;
+    }
+    let results = cases.iter().zip(&sessions).map(|(case, session)| CaseResult::of(case, session, plan, disturbance));
+    Ok((results.collect(), sessions))
+}
+
+fn whole(case: &Case, session: &Session) -> Result<()> {
     for (arm, runs) in case.arms.iter().zip(&session.arms) {
         if let Some(failure) = &runs.failure {
             bail!("{}: {}: {failure}", case.title(), arm.name);
         }
     }
-    Ok(session)
+    Ok(())
 }
 
 /// Returns the seconds of each timed run.

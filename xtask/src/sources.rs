@@ -75,7 +75,7 @@ pub fn install() -> Result<()> {
         }
         fs::create_dir_all(destination.parent().context("the folder has no parent")?)?;
         let Debian { version, sha256, members, .. } = &debian;
-        let archive = Package::DebianSource { name: &package, version, members };
+        let archive = Package::DebianSource { name: &package, version, ending: "tar.xz", members };
         let fill = |folder: &Path| packages::unpack(archive, sha256, folder);
         setup::announce(&format!("{package} {version}, source"), || setup::place(&destination, fill))?;
     }

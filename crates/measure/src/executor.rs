@@ -180,6 +180,13 @@ impl Figures {
     pub fn cost(&self) -> f64 {
         self.service.map_or(self.wall_s, |service| 1.0 / service.requests_per_second)
     }
+
+    /// Returns the seconds of processor time, in the program and in the kernel; of a server, for each request. `None`
+    /// if the kernel counted none.
+    pub fn processor_cost(&self) -> Option<f64> {
+        let requests = self.service.map_or(1.0, |service| service.requests_per_second * self.wall_s);
+        Some((self.user_s + self.system_s) / requests).filter(|cost| cost.is_finite() && *cost > 0.0)
+    }
 }
 
 /// The memory of a run, in bytes.

@@ -350,6 +350,7 @@ mod tests {
             failure: None,
             median_wall_s: Some(time),
             idle_memory_bytes: None,
+            processor_ratio_to_stock: None,
             // Stock needs 100 MB, so the allowance does not decide.
             peak_memory_bytes: memory.map(|memory| bytes(memory * 100.0)),
             ratio_to_stock: Some(Ratio {

@@ -7,7 +7,7 @@ use crate::case::{Case, title};
 use crate::executor::{Calls, Figures, Memory, Status};
 use crate::machine::{Disturbance, Machine};
 use crate::recommendation::Recommendation;
-use crate::session::{ArmRuns, Plan, Run, Session, Stopped, log_ratios};
+use crate::session::{ArmRuns, Plan, Run, Session, Stopped, log_ratios, processor_log_ratios};
 use crate::statistics::{Method, Ratio, Spread, geometric_mean, median};
 
 /// The version of the document. Fields may be added, never renamed.
@@ -48,6 +48,17 @@ impl Results {
         let mut document = serde_json::to_value(self)?;
         round(&mut document);
         serde_json::from_value(document)
+    }
+
+    /// Returns the results without single runs: what every table and chart is made from, in a tenth of the space.
+    #[must_use]
+    pub fn without_runs(mut self) -> Results {
+        for arm in &mut self.arms {
+            arm.runs.clear();
+            arm.warm_up.clear();
+            arm.memory_runs.clear();
+        }
+        self
     }
 
     /// Returns the document, as [`document`] writes it.
@@ -165,6 +176,9 @@ pub struct ArmResult {
     pub idle_memory_bytes: Option<u64>,
     /// Time, paired by round; over several cases the geometric mean.
     pub ratio_to_stock: Option<Ratio>,
+    /// Processor time, paired by round; over several cases the geometric mean.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub processor_ratio_to_stock: Option<Ratio>,
     /// The ratio of the greatest peaks.
     pub memory_ratio_to_stock: Option<f64>,
     /// Every timed run.
@@ -227,6 +241,13 @@ pub struct CaseArm {
     pub cost_s: Option<Spread>,
     /// Time relative to stock's in the same rounds.
     pub ratio_to_stock: Option<Ratio>,
+    /// Processor time, in the program and in the kernel, relative to stock's in the same rounds; of a server, for each
+    /// request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub processor_ratio_to_stock: Option<Ratio>,
+    /// The number of timed runs. Arms whose interval is narrow are left out of later rounds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub runs: Option<usize>,
     /// The other figures of timed runs: means of user and system time, which some kernels count in ticks longer than a
     /// short run; medians of the rest.
     pub typical: Option<Figures>,
@@ -247,8 +268,13 @@ pub struct CaseArm {
 
 impl CaseArm {
     /// What a server still held a second after its load. `None` for a program that ends.
-    fn idle_memory_bytes(&self) -> Option<u64> {
+    pub fn idle_memory_bytes(&self) -> Option<u64> {
         self.typical?.service.and(self.last_memory_bytes)
+    }
+
+    /// The page faults of a run.
+    pub fn page_faults(&self) -> Option<u64> {
+        self.typical.map(|figures| figures.minor_faults + figures.major_faults)
     }
 }
 
@@ -311,6 +337,11 @@ fn summary(name: &str, runs: &ArmRuns, stock: Option<&ArmRuns>) -> CaseArm {
             None => Some(Ratio::ITSELF).filter(|_| !costs.is_empty()),
             Some(stock) => Ratio::of_logs(&log_ratios(&runs.runs, &stock.runs)),
         },
+        processor_ratio_to_stock: match stock {
+            None => Some(Ratio::ITSELF).filter(|_| figures.iter().any(|figures| figures.processor_cost().is_some())),
+            Some(stock) => Ratio::of_logs(&processor_log_ratios(&runs.runs, &stock.runs)),
+        },
+        runs: Some(runs.runs.len()),
         typical: typical(&figures),
         peak_memory_bytes: middle(|memory| memory.peak_bytes),
         last_memory_bytes: middle(|memory| memory.last_bytes),
@@ -388,7 +419,10 @@ fn arm(at: usize, origin: &Origin, cases: &[CaseResult], sessions: &[Session]) -
         Some(if cases.len() == 1 { failure.clone() } else { format!("{}: {failure}", case.title()) })
     });
     let walls: Option<Vec<f64>> = parts.iter().map(|part| Some(part.typical?.wall_s)).collect();
-    let ratios: Option<Vec<Ratio>> = parts.iter().map(|part| part.ratio_to_stock).collect();
+    let over_all = |of: fn(&CaseArm) -> Option<Ratio>| {
+        let ratios: Vec<Ratio> = parts.iter().map(|part| of(part)).collect::<Option<_>>()?;
+        if at == 0 { Some(Ratio::ITSELF) } else { geometric_mean(&ratios) }
+    };
     let whole = failure.is_none() && !parts.is_empty();
     ArmResult {
         origin: origin.clone(),
@@ -396,11 +430,8 @@ fn arm(at: usize, origin: &Origin, cases: &[CaseResult], sessions: &[Session]) -
         median_wall_s: walls.filter(|_| whole).map(|walls| walls.iter().sum()),
         peak_memory_bytes: parts.iter().filter_map(|part| part.peak_memory_bytes).max().filter(|_| whole),
         idle_memory_bytes: parts.iter().filter_map(|part| part.idle_memory_bytes()).max().filter(|_| whole),
-        ratio_to_stock: if at == 0 {
-            ratios.filter(|_| whole).map(|_| Ratio::ITSELF)
-        } else {
-            ratios.filter(|_| whole).and_then(|ratios| geometric_mean(&ratios))
-        },
+        ratio_to_stock: over_all(|part| part.ratio_to_stock).filter(|_| whole),
+        processor_ratio_to_stock: over_all(|part| part.processor_ratio_to_stock).filter(|_| whole),
         memory_ratio_to_stock: None,
         runs: of_cases(sessions, at, |runs| &runs.runs),
         warm_up: of_cases(sessions, at, |runs| &runs.warm_up),

@@ -9,8 +9,9 @@ use thiserror::Error;
 
 use crate::case::Case;
 use crate::executor::{Calls, Clock, End, Executor, Figures, Memory, RunError, Status};
+use crate::statistics::Target;
 
-pub use comparison::{Comparison, Until};
+pub use comparison::{Comparison, Need, Until};
 
 /// How much to measure.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,6 +28,10 @@ pub struct Plan {
     pub budget: Duration,
     /// The wanted half width of intervals: 0.01 is about 1 %.
     pub precision: f64,
+    /// The half width that is enough for a large difference, as a share of the difference's logarithm. 0: every
+    /// interval has to be as narrow as `precision` says.
+    #[serde(default = "a_tenth", skip_serializing_if = "is_a_tenth")]
+    pub of_the_difference: f64,
     /// The number of runs of each arm before those that count. At least one is made, to check its output and read its
     /// memory.
     pub warm_up: usize,
@@ -36,6 +41,22 @@ pub struct Plan {
     pub count_calls: bool,
     /// Whether all arms must print the same.
     pub compare_output: bool,
+}
+
+fn a_tenth() -> f64 {
+    0.1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_a_tenth(share: &f64) -> bool {
+    (share - a_tenth()).abs() < f64::EPSILON
+}
+
+impl Plan {
+    /// The wanted width of intervals.
+    pub fn target(&self) -> Target {
+        Target { precision: self.precision, of_the_difference: self.of_the_difference }
+    }
 }
 
 mod in_seconds {
@@ -60,6 +81,7 @@ impl Default for Plan {
             most_rounds: 400,
             budget: Duration::from_secs(300),
             precision: 0.01,
+            of_the_difference: a_tenth(),
             warm_up: 1,
             memory_runs: 3,
             count_calls: true,
@@ -218,14 +240,33 @@ pub fn compare(case: &Case, plan: &Plan, tools: &mut Tools<'_>) -> Result<Sessio
     Ok(comparison.finish())
 }
 
-/// Returns the logarithms of the ratios of runs in the same rounds.
+/// Returns which comparison the next round of a shared budget goes to: first those with too few rounds, and of these
+/// the one that has had the least time; then the one that needs the least time to become precise, so that the budget
+/// makes as many of them precise as it can. `needs`: for each comparison, `None` if it needs no more rounds.
+pub fn neediest(needs: &[Option<Need>]) -> Option<usize> {
+    let needing = || needs.iter().enumerate().filter_map(|(at, need)| Some((at, need.as_ref()?)));
+    let begun = needing().filter(|(_, need)| need.is_basic).min_by_key(|(_, need)| need.spent);
+    begun.or_else(|| needing().min_by_key(|(_, need)| need.left)).map(|(at, _)| at)
+}
+
+/// Returns the logarithms of the ratios of runs in the same rounds: of the time; of a server, of the time per request.
 pub fn log_ratios(runs: &[Run], to: &[Run]) -> Vec<f64> {
+    paired_logs(runs, to, |figures| Some(figures.cost()))
+}
+
+/// The same for the processor time of the program, or of a server for each request. A run without a figure is left out.
+pub fn processor_log_ratios(runs: &[Run], to: &[Run]) -> Vec<f64> {
+    paired_logs(runs, to, Figures::processor_cost)
+}
+
+fn paired_logs(runs: &[Run], to: &[Run], figure: impl Fn(&Figures) -> Option<f64>) -> Vec<f64> {
     let mut ratios = Vec::with_capacity(runs.len());
     let mut others = to.iter().peekable();
     for run in runs {
         while others.next_if(|other| other.round < run.round).is_some() {}
         if let Some(other) = others.next_if(|other| other.round == run.round) {
-            ratios.push((run.figures.cost() / other.figures.cost()).ln());
+            let both = figure(&run.figures).zip(figure(&other.figures));
+            ratios.extend(both.map(|(one, other)| (one / other).ln()));
         }
     }
     ratios

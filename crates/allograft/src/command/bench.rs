@@ -42,7 +42,7 @@ pub(crate) use template::quoted;
 /// Arms: stock; strings (string functions alone); glibc; donors as `graft` puts them in. A donor has variants:
 /// mimalloc:small (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions),
 /// mimalloc:strings (with them, in a linked executable). A dynamic program of glibc also takes settings of glibc's own
-/// malloc: glibc:arena_max=2. `all` is strings and every donor; `profiles` is every donor with each of its profiles.
+/// malloc, glibc:arena_max=2, and other allocators by LD_PRELOAD: tcmalloc, mesh, preload:PATH. `all` is strings and every donor; `profiles` is every donor with each of its profiles.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft bench --build 'gcc -O2 -static -specs {libdir}/musl-gcc.specs main.c -o {out}' -- input.txt
@@ -94,9 +94,9 @@ pub(crate) struct Bench {
     /// Time for everything except building: 90s, 10m, 1h [default: 5m, for the suite 1h]
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
-    /// Stop when intervals reach no further than this to either side, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
-    precision: f64,
+    /// Stop when intervals reach no further than this to either side, in percent [default: 1, for the suite 3]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    precision: Option<f64>,
     /// The greatest number of rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
@@ -217,7 +217,8 @@ impl Bench {
     }
 
     fn measure(&self, work: Work, output: &Output, interrupted: &Arc<AtomicBool>) -> Result<ExitCode, Failure> {
-        let results = measuring::measure(work, self.plan(), self.wanted.into(), output, interrupted)?;
+        let of_suite = work.input.kind == suite::KIND;
+        let results = measuring::measure(work, self.plan(of_suite), self.wanted.into(), output, interrupted)?;
         self.conclude(&results, output)
     }
 
@@ -227,11 +228,14 @@ impl Bench {
         Ok(verdict(!failed || self.from.is_some()))
     }
 
-    /// Returns the plan of the measurement. Its budget is in [`Work`].
-    fn plan(&self) -> Plan {
+    /// Returns the plan of the measurement. Its budget is in [`Work`]. The suite's table has a figure for each arm, and
+    /// each one has to be precise; a program's user wants to know which arm to take, which a large difference answers
+    /// soon.
+    fn plan(&self, of_suite: bool) -> Plan {
         let mut plan = Plan {
             seed: self.seed.unwrap_or_else(|| fastrand::u64(SEEDS)),
-            precision: self.precision / 100.0,
+            precision: self.precision.unwrap_or(if of_suite { 3.0 } else { 1.0 }) / 100.0,
+            of_the_difference: if of_suite { 0.0 } else { Plan::default().of_the_difference },
             compare_output: !self.any_output,
             ..Plan::default()
         };

@@ -416,6 +416,20 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
         .says(&["no tunable", "help: it knows: arena_max"]);
     measure(&["--donors", "glibc", "--", "./dynamic"]).exits(2).says(&["has no arm `glibc`", "help: "]);
 
+    // Any other shared object: here the donor's again, by its path.
+    let file = ["--donors", "preload:./libmimalloc.so", "--", "./dynamic"];
+    let document = measure(&[&file[..], &["--usable"]].concat()).exits(1).json();
+    let failure = arm(&document, "preload:./libmimalloc.so")["failure"].as_str().unwrap().to_owned();
+    assert!(failure.contains("prints `32`"), "{failure}");
+    let document = measure(&[&file[..], &["100"]].concat()).exits(0).json();
+    let command = arm(&document, "preload:./libmimalloc.so")["command"].as_str().unwrap().to_owned();
+    assert!(command.starts_with("LD_PRELOAD=/") && command.ends_with("/libmimalloc.so ./dynamic 100"), "{command}");
+    measure(&["--donors", "preload:./main.c", "--", "./dynamic"]).exits(2).says(&[
+        "does not take",
+        "main.c` by LD_PRELOAD",
+        "help: name a shared object",
+    ]);
+
     // A setuid program cannot be preloaded into.
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(bench.lab.path("dynamic"), fs::Permissions::from_mode(0o4755)).unwrap();

@@ -70,16 +70,20 @@ impl Executor for Processes {
     fn time(&mut self, invocation: &Invocation, limit: Duration) -> Result<TimedRun, RunError> {
         match &invocation.load {
             None => timed::run(invocation, limit, self),
-            Some(load) => server::run(invocation, load, limit, self).map(|(timed, _)| timed),
+            Some(load) => server::run(invocation, load, false, limit, self).map(|(timed, _)| timed),
         }
     }
 
     fn memory(&mut self, invocation: &Invocation, limit: Duration) -> Result<MemoryRun, RunError> {
         match &invocation.load {
             None => traced::memory(invocation, limit, self),
-            Some(load) => server::run(invocation, load, limit, self).map(|(TimedRun { figures, end }, memory)| {
-                MemoryRun { memory: Some(memory), wall_s: figures.wall_s, end }
-            }),
+            Some(load) => {
+                server::run(invocation, load, true, limit, self).map(|(TimedRun { figures, end }, memory)| MemoryRun {
+                    memory: Some(memory),
+                    wall_s: figures.wall_s,
+                    end,
+                })
+            }
         }
     }
 

@@ -22,10 +22,12 @@ const CALM: Duration = Duration::from_secs(1);
 /// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs a server once: the figures are the server's, the time is the load's.
+/// Runs a server once: the figures are the server's, the time is the load's. With `rests`, it rests after the load
+/// before its memory is read, which a run for time alone does not need.
 pub(super) fn run(
     invocation: &Invocation,
     load: &Load,
+    rests: bool,
     limit: Duration,
     processes: &Processes,
 ) -> Result<(TimedRun, Memory), RunError> {
@@ -36,7 +38,9 @@ pub(super) fn run(
     let child = spawn::start(&mut spawn::command(&server, &outputs, processes)?)?;
     let asked = ready(child.id(), port, processes).and_then(|()| ask(load, port, limit, processes));
     let calm = asked.is_ok().then(|| {
-        std::thread::sleep(CALM);
+        if rests {
+            std::thread::sleep(CALM);
+        }
         traced::resident(child.id().cast_signed())
     });
     stop(child.id());

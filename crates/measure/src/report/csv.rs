@@ -6,7 +6,8 @@ use crate::results::Results;
 pub fn csv(results: &Results) -> String {
     let mut text = "case,threads,size,arm,rounds,median_s,q1_s,q3_s,ratio,ratio_low,ratio_high,p_value,user_s,system_s,\
                     peak_memory_bytes,last_memory_bytes,minor_faults,major_faults,voluntary_switches,\
-                    involuntary_switches,futex,mmap,munmap,madvise,calls_complete,requests_per_second,p50_ms,p99_ms,failure\r\n"
+                    involuntary_switches,futex,mmap,munmap,madvise,calls_complete,requests_per_second,p50_ms,p99_ms,processor_ratio,\
+                    processor_ratio_low,processor_ratio_high,failure\r\n"
         .to_owned();
     for case in &results.cases {
         for arm in &case.arms {
@@ -41,6 +42,9 @@ pub fn csv(results: &Results) -> String {
                 show(service.map(|service| service.requests_per_second)),
                 show(service.and_then(|service| service.p50_ms)),
                 show(service.and_then(|service| service.p99_ms)),
+                show(arm.processor_ratio_to_stock.map(|ratio| ratio.value)),
+                show(arm.processor_ratio_to_stock.and_then(|ratio| ratio.low)),
+                show(arm.processor_ratio_to_stock.and_then(|ratio| ratio.high)),
                 arm.failure.clone(),
             ];
             let fields: Vec<String> = fields.into_iter().map(|field| quoted(&field.unwrap_or_default())).collect();

@@ -26,6 +26,19 @@ pub struct Until {
     pub end: Option<Duration>,
 }
 
+/// The rounds that a comparison still needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// Whether it has not even the least number of rounds.
+    pub is_basic: bool,
+    /// The time that its rounds have taken.
+    pub spent: Duration,
+    /// The time of the next round.
+    pub next: Duration,
+    /// The time until it is precise, by an estimate from its rounds so far.
+    pub left: Duration,
+}
+
 /// A comparison in progress.
 #[derive(Debug)]
 pub struct Comparison<'s> {
@@ -101,13 +114,60 @@ impl<'s> Comparison<'s> {
     /// Runs more for memory, counts system calls, and makes rounds until the intervals are narrow enough or the time is
     /// over.
     pub fn go_on(&mut self, until: Until, tools: &mut Tools<'_>) {
-        if self.rounds == 0 || matches!(self.stopped, Stopped::Interrupted | Stopped::Failed) {
-            return;
+        self.measure_memory(until, tools);
+        self.count_calls(until, tools);
+        if self.is_going() {
+            self.end = until.end;
+            self.stopped = self.more_rounds(until.aim, tools);
         }
-        self.end = until.end;
-        self.memory(until.aim, tools);
-        self.calls(until.aim, tools);
-        self.stopped = self.more_rounds(until.aim, tools);
+    }
+
+    /// Runs more for memory, for up to a quarter of the time.
+    pub fn measure_memory(&mut self, until: Until, tools: &mut Tools<'_>) {
+        if self.is_going() {
+            self.end = until.end;
+            self.memory(until.aim, tools);
+        }
+    }
+
+    /// Counts system calls, if there is time for it.
+    pub fn count_calls(&mut self, until: Until, tools: &mut Tools<'_>) {
+        if self.is_going() {
+            self.end = until.end;
+            self.calls(until.aim, tools);
+        }
+    }
+
+    /// Makes one more round, or says that there is no time for it.
+    pub fn make_round(&mut self, until: Until, tools: &mut Tools<'_>) {
+        if self.is_going() {
+            self.end = until.end;
+            self.stopped = self.one_round(until.aim, tools).unwrap_or(Stopped::Budget);
+        }
+    }
+
+    fn is_going(&self) -> bool {
+        self.rounds > 0 && !matches!(self.stopped, Stopped::Interrupted | Stopped::Failed)
+    }
+
+    /// Returns what it needs to become precise. `None` if it is, or if it cannot go on.
+    pub fn need(&mut self) -> Option<Need> {
+        if !self.is_going() {
+            return None;
+        }
+        if let Some(stopped) = self.enough() {
+            self.stopped = stopped;
+            return None;
+        }
+        Some(self.estimate())
+    }
+
+    fn estimate(&self) -> Need {
+        let next = self.next_round_time();
+        let needed = rounds_needed(&self.log_ratios(), self.plan.target()).unwrap_or(f64::INFINITY);
+        let needed = needed.clamp(self.plan.least_rounds as f64, self.plan.most_rounds as f64);
+        let left = next.mul_f64((needed - self.rounds as f64).max(1.0));
+        Need { is_basic: self.rounds < self.plan.least_rounds, spent: self.in_rounds, next, left }
     }
 
     /// Returns the results so far.
@@ -135,6 +195,16 @@ impl<'s> Comparison<'s> {
         let mut order: Vec<usize> = (0..self.arms.len()).filter(|arm| self.arms[*arm].failure.is_none()).collect();
         self.random.shuffle(&mut order);
         order
+    }
+
+    /// Whether an arm is in the next round. Once there are enough rounds, only the first arm and those that are not yet
+    /// precise are. Like the rule that ends a comparison, this one looks at absolute values of log ratios only.
+    fn is_wanted(&self, arm: usize) -> bool {
+        if self.arms[arm].failure.is_some() {
+            return false;
+        }
+        let precise = || narrow_enough(&log_ratios(&self.arms[arm].runs, &self.arms[0].runs), self.plan.target());
+        arm == 0 || self.rounds < self.plan.least_rounds || !precise()
     }
 
     /// Runs every arm for the first time, the first one twice, and compares their output. The first run of each also
@@ -292,7 +362,6 @@ impl<'s> Comparison<'s> {
         if each > 0.0 { left / each } else { f64::INFINITY }
     }
 
-    /// Makes more runs for memory, for up to a quarter of the time.
     fn memory(&mut self, aim: Duration, tools: &mut Tools<'_>) {
         let share = self.rounds_left(aim, tools) / 4.0;
         let fitting = (1..self.plan.memory_runs).rev().find(|runs| (*runs as f64) <= share);
@@ -353,26 +422,35 @@ impl<'s> Comparison<'s> {
     }
 
     fn more_rounds(&mut self, aim: Duration, tools: &mut Tools<'_>) -> Stopped {
-        while self.rounds < self.plan.most_rounds {
-            let now = tools.clock.now();
-            let each = self.round_time();
-            let logs = self.log_ratios();
-            if self.rounds >= self.plan.least_rounds && narrow_enough(&logs, self.plan.precision) {
-                return Stopped::Narrow;
-            }
-            if now + each > aim {
-                return Stopped::Budget;
-            }
-            let needed = rounds_needed(&logs, self.plan.precision);
-            let needed = needed.map(|needed| needed.clamp(self.plan.least_rounds as f64, self.plan.most_rounds as f64));
-            let expected = needed.map(|needed| each.mul_f64((needed - self.rounds as f64).max(1.0)));
-            let left = expected.unwrap_or(Duration::MAX).min(aim.saturating_sub(now));
-            (tools.observer)(Progress::Round { round: self.rounds + 1, left: Some(left) });
-            if let Some(stopped) = self.counted_round(tools) {
+        loop {
+            if let Some(stopped) = self.one_round(aim, tools) {
                 return stopped;
             }
         }
-        Stopped::Rounds
+    }
+
+    /// Returns the reason to end, if there are enough rounds.
+    fn enough(&self) -> Option<Stopped> {
+        let is_precise = || self.log_ratios().iter().all(|logs| narrow_enough(logs, self.plan.target()));
+        if self.rounds >= self.plan.most_rounds {
+            return Some(Stopped::Rounds);
+        }
+        (self.rounds >= self.plan.least_rounds && is_precise()).then_some(Stopped::Narrow)
+    }
+
+    /// Makes one more round. Returns the reason if there is none, or if it was the last one.
+    fn one_round(&mut self, aim: Duration, tools: &mut Tools<'_>) -> Option<Stopped> {
+        if let Some(stopped) = self.enough() {
+            return Some(stopped);
+        }
+        let need = self.estimate();
+        let now = tools.clock.now();
+        if now + need.next > aim {
+            return Some(Stopped::Budget);
+        }
+        let left = need.left.min(aim.saturating_sub(now));
+        (tools.observer)(Progress::Round { round: self.rounds + 1, left: Some(left) });
+        self.counted_round(tools)
     }
 
     /// Makes a round. Returns the reason if it was the last one.
@@ -393,7 +471,8 @@ impl<'s> Comparison<'s> {
     /// Makes a round. Returns false if it was interrupted: a partial round does not count.
     fn round(&mut self, round: usize, tools: &mut Tools<'_>) -> bool {
         let mut done = Vec::new();
-        for (position, arm) in self.order().into_iter().enumerate() {
+        let wanted: Vec<usize> = self.order().into_iter().filter(|arm| self.is_wanted(*arm)).collect();
+        for (position, arm) in wanted.into_iter().enumerate() {
             if (tools.interrupted)() || self.is_over(tools) {
                 return false;
             }
@@ -416,6 +495,15 @@ impl<'s> Comparison<'s> {
         }
         let arms = self.arms.iter().zip(&self.lasted).filter(|(arm, _)| arm.failure.is_none());
         Duration::from_secs_f64(arms.map(|(_, lasted)| lasted).sum())
+    }
+
+    /// Returns the duration of the next round. Once arms are left out of rounds, that is the sum of their last runs.
+    fn next_round_time(&self) -> Duration {
+        if self.rounds < self.plan.least_rounds {
+            return self.round_time();
+        }
+        let wanted = (0..self.arms.len()).filter(|arm| self.is_wanted(*arm));
+        Duration::from_secs_f64(wanted.map(|arm| self.lasted[arm]).sum())
     }
 
     fn log_ratios(&self) -> Vec<Vec<f64>> {

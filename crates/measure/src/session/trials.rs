@@ -260,6 +260,46 @@ fn comparisons_share_a_budget() {
     assert_eq!(rounds, (0..rounds.len()).collect::<Vec<_>>());
 }
 
+/// Once an arm's interval is narrow enough, the time goes to the others.
+#[test]
+fn precise_arms_leave_the_rounds_to_the_others() {
+    let noise = Noise { deviation: 0.05, ..Noise::default() };
+    let mut mock = Mock::new(&[1.0, 0.3, 1.0], noise, 11);
+    let session = run(&mut mock, &plan(11)).unwrap();
+    let runs: Vec<usize> = session.arms.iter().map(|arm| arm.runs.len()).collect();
+    assert!(runs[1] < 15 && runs[0] == runs[2] && runs[2] > 60, "{runs:?}");
+    assert_eq!(session.stopped, Stopped::Narrow);
+    assert!((0.27..0.33).contains(&ratio(&session, 1).value));
+    // Where each figure has to be precise, the large difference takes as many.
+    let strict = Plan { of_the_difference: 0.0, ..plan(11) };
+    let session = run(&mut Mock::new(&[1.0, 0.3, 1.0], noise, 11), &strict).unwrap();
+    assert!(session.arms[1].runs.len() > 60 && ratio(&session, 1).is_within(0.015));
+}
+
+#[test]
+fn a_shared_budget_goes_where_it_makes_most_figures_precise() {
+    let seconds = Duration::from_secs;
+    let need =
+        |is_basic, spent, left| Some(Need { is_basic, spent: seconds(spent), next: seconds(1), left: seconds(left) });
+    // The least number of rounds comes first, in turn; then what is soon done.
+    assert_eq!(neediest(&[need(false, 1, 1), need(true, 9, 9), need(true, 5, 90), None]), Some(2));
+    assert_eq!(neediest(&[need(false, 1, 50), None, need(false, 90, 20)]), Some(2));
+    assert_eq!(neediest(&[None, None]), None);
+    // A comparison that is precise needs nothing.
+    let mut mock = Mock::new(&[1.0, 0.3], REALISTIC, 1);
+    let clock = mock.clock.clone();
+    let of_two = case(2);
+    let mut comparison = Comparison::new(&of_two, plan(1));
+    let mut tools = Tools { executor: &mut mock, clock: &clock, observer: &mut |_| {}, interrupted: &|| false };
+    comparison.open(None, &mut tools).unwrap();
+    let until = Until { aim: seconds(1000), end: None };
+    assert!(comparison.need().is_some_and(|need| need.is_basic && need.next > Duration::ZERO));
+    while comparison.need().is_some() {
+        comparison.make_round(until, &mut tools);
+    }
+    assert_eq!((comparison.rounds(), comparison.finish().stopped), (10, Stopped::Narrow));
+}
+
 #[test]
 fn who_answers_differently_is_out() {
     let mut mock = Mock::new(&[0.1; 3], REALISTIC, 1);

@@ -6,7 +6,7 @@ mod stopping;
 
 pub use ratio::{Method, Ratio, geometric_mean};
 pub use signed_rank::holm;
-pub use stopping::{narrow_enough, rounds_needed};
+pub use stopping::{Target, narrow_enough, rounds_needed};
 
 use serde::{Deserialize, Serialize};
 

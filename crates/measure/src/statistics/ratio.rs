@@ -73,6 +73,11 @@ impl Ratio {
         Some((self.high?.ln() - self.low?.ln()) / 2.0)
     }
 
+    /// Whether the interval reaches at most this far to either side, on the logarithmic scale.
+    pub fn is_within(&self, half: f64) -> bool {
+        self.half_width().is_some_and(|width| width <= half)
+    }
+
     /// Whether the arms differ, at 5 %.
     pub fn differs(&self) -> bool {
         match self.method {

@@ -1,5 +1,7 @@
 //! The arms of a comparison and the names that users type for them: `stock`, `mimalloc`, `mimalloc:small`,
-//! `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`, `glibc:arena_max=2`.
+//! `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`, `glibc:arena_max=2`, `tcmalloc`, `preload:PATH`.
+
+use std::path::{Path, PathBuf};
 
 use format::Arch;
 use hosts::{Candidate, Request};
@@ -18,14 +20,24 @@ pub(crate) struct Arm {
 /// The libc of an arm's program.
 #[derive(Debug, Clone)]
 pub(crate) enum Libc {
-    Stock,
+    /// As it is, or a dynamic program of glibc with a setting.
+    Stock(Setting),
     Graft(ArmGraft),
     /// This machine's glibc, with its own build command.
     Glibc,
-    /// The glibc of a dynamic program, with these tunables of its own malloc.
-    Tuned(Vec<(String, i64)>),
     /// Stock, preceded by an allocator that never frees.
     Bump,
+}
+
+/// What is different when a dynamic program of glibc starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// Nothing.
+    Plain,
+    /// These tunables of glibc's own malloc.
+    Tunables(Vec<(String, i64)>),
+    /// This shared object is loaded first: an allocator that is no donor.
+    Preload(PathBuf),
 }
 
 /// The graft of an arm, in the terms of `allograft graft`.
@@ -61,6 +73,12 @@ pub(super) const STOCK: &str = "stock";
 const GLIBC: &str = "glibc";
 pub(super) const BUMP: &str = "bump";
 const STRINGS: &str = "strings";
+const PRELOAD: &str = "preload";
+/// Allocators that systems have as shared objects, and the names of their files, the best first.
+const INSTALLED: [(&str, &[&str]); 2] = [
+    ("tcmalloc", &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so", "libtcmalloc.so"]),
+    ("mesh", &["libmesh.so.1", "libmesh.so"]),
+];
 /// What glibc's malloc can be told when a program starts (The GNU C Library, "Memory Allocation Tunables").
 const TUNABLES: [&str; 13] = [
     "arena_max",
@@ -91,7 +109,7 @@ const PROFILES: &str = "profiles";
 
 /// Returns the arms of the list, stock first. Without a list, those of `all`.
 pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Result<Vec<Arm>, Failure> {
-    let mut arms = vec![Arm { name: STOCK.to_owned(), libc: Libc::Stock }];
+    let mut arms = vec![Arm { name: STOCK.to_owned(), libc: Libc::Stock(Setting::Plain) }];
     let mut typed: Vec<String> = Vec::new();
     for name in list.unwrap_or(&[ALL.to_owned()]) {
         let several = match name.as_str() {
@@ -114,30 +132,35 @@ pub(super) fn read(list: Option<&[String]>, arch: Arch, kind: HostKind) -> Resul
     Ok(arms)
 }
 
-/// Returns the arms of the list, stock first, for a kind of program. Every other arm needs a donor that `fits`, or is
-/// glibc with tunables if the program is `tunable`.
-///
-/// # Errors
-/// An arm without such a donor; the error has `help`.
-pub(super) fn fitting(
-    list: &[String],
-    arch: Arch,
-    kind: HostKind,
-    fits: impl Fn(&donors::Donor) -> bool,
-    tunable: bool,
-    program: &str,
-    help: &str,
-) -> Result<Vec<Arm>, Failure> {
-    let arms = read(Some(list), arch, kind)?;
-    let unfit = arms.iter().find(|arm| match &arm.libc {
-        Libc::Stock => false,
-        Libc::Graft(graft) => !graft.donor.is_some_and(&fits),
-        Libc::Tuned(_) => !tunable,
-        Libc::Glibc | Libc::Bump => true,
-    });
-    match unfit {
-        None => Ok(arms),
-        Some(arm) => Err(Failure::usage(format!("{program} has no arm `{}`", arm.name)).with_help(help)),
+/// A kind of program, and the arms that it can have.
+pub(super) struct Fitting<'f> {
+    /// Its name in a sentence.
+    pub(super) name: &'f str,
+    pub(super) kind: HostKind,
+    /// Whether a donor goes into it.
+    pub(super) takes: &'f dyn Fn(&donors::Donor) -> bool,
+    /// Whether it starts with settings: a dynamic program of glibc.
+    pub(super) is_settable: bool,
+    /// The help for an arm that it cannot have.
+    pub(super) help: &'f str,
+}
+
+impl Fitting<'_> {
+    /// Returns the arms of the list, stock first.
+    ///
+    /// # Errors
+    /// An arm that it cannot have.
+    pub(super) fn arms(&self, list: &[String], arch: Arch) -> Result<Vec<Arm>, Failure> {
+        let arms = read(Some(list), arch, self.kind)?;
+        let unfit = arms.iter().find(|arm| match &arm.libc {
+            Libc::Stock(setting) => *setting != Setting::Plain && !self.is_settable,
+            Libc::Graft(graft) => !graft.donor.is_some_and(self.takes),
+            Libc::Glibc | Libc::Bump => true,
+        });
+        match unfit {
+            None => Ok(arms),
+            Some(arm) => Err(Failure::usage(format!("{} has no arm `{}`", self.name, arm.name)).with_help(self.help)),
+        }
     }
 }
 
@@ -174,17 +197,28 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
     let libc = match name {
-        STOCK => Libc::Stock,
+        STOCK => Libc::Stock(Setting::Plain),
         GLIBC if parts.clone().next().is_none() => Libc::Glibc,
-        GLIBC => Libc::Tuned(parts.by_ref().map(|part| tunable(part, text, kind)).collect::<Result<_, Failure>>()?),
+        GLIBC => {
+            let tunables = parts.by_ref().map(|part| tunable(part, text, kind)).collect::<Result<_, Failure>>()?;
+            Libc::Stock(Setting::Tunables(tunables))
+        }
+        PRELOAD => {
+            let path = parts.by_ref().collect::<Vec<_>>().join(":");
+            Libc::Stock(Setting::Preload(preloaded(Path::new(&path), text, kind)?))
+        }
+        _ if INSTALLED.iter().any(|(known, _)| *known == name) => {
+            let path = installed(name, arch, &library_folders(arch))?;
+            Libc::Stock(Setting::Preload(preloaded(&path, text, kind)?))
+        }
         BUMP => Libc::Bump,
         STRINGS => Libc::Graft(ArmGraft { donor: None, profile: None, settings: Vec::new(), strings: true, kind }),
         _ => {
             let known = || donors::all().iter().map(|donor| donor.name).collect::<Vec<_>>().join(", ");
             let donor = donors::find(name).ok_or_else(|| {
                 Failure::usage(format!("there is no arm `{text}`")).with_help(format!(
-                    "arms are stock, strings, glibc (of a dynamic program with `:TUNABLE=VALUE` behind it), and donors: \
-                     {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without string functions) and `:strings` (with them) behind them",
+                    "arms are stock, strings, glibc (of a dynamic program with `:TUNABLE=VALUE` behind it), tcmalloc, mesh \
+                     and preload:PATH (of a dynamic program), and donors: {}; with `:PROFILE`, `:KEY=VALUE`, `:only` (without string functions) and `:strings` (with them) behind them",
                     known()
                 ))
             })?;
@@ -205,6 +239,38 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
             .with_help("profiles and options are donors': `mimalloc:small`, `mimalloc:purge_delay=0`")),
         None => Ok(Arm { name: text.to_owned(), libc }),
     }
+}
+
+/// Returns the path of a shared object as the loader takes it, for the arm `text`.
+fn preloaded(path: &Path, text: &str, kind: HostKind) -> Result<PathBuf, Failure> {
+    if kind != HostKind::Shared {
+        return Err(Failure::usage(format!("arm `{text}` is for dynamic programs of glibc")).with_help(
+            "name the program behind `--`: `allograft bench --donors preload:./liballocator.so -- ./program`",
+        ));
+    }
+    std::fs::canonicalize(path).map_err(|error| {
+        Failure::usage(format!("arm `{text}`: cannot read `{}`: {error}", path.display()))
+            .with_help("name the shared object of an allocator: `preload:/usr/lib/libtcmalloc.so`")
+    })
+}
+
+/// The folders in which a system keeps its libraries: those of the loader, then the usual ones.
+fn library_folders(arch: Arch) -> Vec<PathBuf> {
+    let own = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let own = std::env::split_paths(&own).filter(|folder| folder.is_absolute());
+    let triple = format!("/usr/lib/{}-linux-gnu", arch.name());
+    own.chain(["/usr/local/lib", &triple, "/usr/lib64", "/usr/lib"].map(PathBuf::from)).collect()
+}
+
+/// Returns the file of an allocator that a system may have.
+fn installed(name: &str, arch: Arch, folders: &[PathBuf]) -> Result<PathBuf, Failure> {
+    let files = INSTALLED.iter().find(|(known, _)| *known == name).map(|(_, files)| *files).unwrap_or_default();
+    let paths = folders.iter().flat_map(|folder| files.iter().map(|file| folder.join(file)));
+    paths.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        let searched: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        Failure::usage(format!("there is no {name} for {arch}: no {} in {}", files.join(", "), searched.join(", ")))
+            .with_help("install it (Debian: libtcmalloc-minimal4), or name its shared object: `preload:PATH`")
+    })
 }
 
 /// Reads `NAME=VALUE` of the arm `text`.
@@ -295,9 +361,11 @@ impl Arm {
     pub(super) fn origin(&self, host: &str, strings: bool) -> Origin {
         let name = self.name.clone();
         match &self.libc {
-            Libc::Stock => Origin { name, eligible: true, ..Origin::default() },
+            Libc::Stock(setting) => {
+                let options = if let Setting::Tunables(tunables) = setting { tunables.clone() } else { Vec::new() };
+                Origin { name, options, eligible: true, ..Origin::default() }
+            }
             Libc::Glibc | Libc::Bump => Origin { name, ..Origin::default() },
-            Libc::Tuned(tunables) => Origin { name, options: tunables.clone(), eligible: true, ..Origin::default() },
             Libc::Graft(graft) => Origin {
                 name,
                 donor: graft.donor.map(|donor| donor.name.to_owned()),
@@ -324,6 +392,26 @@ mod tests {
 
     fn graft(text: &str) -> ArmGraft {
         graft_into(HostKind::Archive, text)
+    }
+
+    #[test]
+    fn other_allocators_are_found_and_only_for_dynamic_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("libtcmalloc.so.4");
+        std::fs::write(&file, "").unwrap();
+        let folders = [PathBuf::from("/no such folder"), folder.path().to_owned()];
+        assert_eq!(installed("tcmalloc", Arch::X86_64, &folders).unwrap(), file);
+        let missing = installed("mesh", Arch::X86_64, &folders).unwrap_err();
+        assert!(missing.message.contains("libmesh.so") && missing.help.contains("preload:PATH"), "{missing:?}");
+        let named = format!("preload:{}", file.display());
+        let Libc::Stock(Setting::Preload(path)) = one(&named, Arch::X86_64, HostKind::Shared).unwrap().libc else {
+            panic!("{named}")
+        };
+        assert_eq!(path, std::fs::canonicalize(&file).unwrap());
+        for kind in [HostKind::Archive, HostKind::Executable] {
+            assert!(one(&named, Arch::X86_64, kind).unwrap_err().message.contains("is for dynamic programs"));
+        }
+        assert!(one("preload:/no such file", Arch::X86_64, HostKind::Shared).is_err());
     }
 
     /// A linked executable keeps its string functions unless the command says otherwise.

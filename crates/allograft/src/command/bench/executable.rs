@@ -8,7 +8,7 @@ use donors::Donor;
 use format::Arch;
 use hosts::Request;
 
-use super::arms::{self, Arm, HostKind, Libc};
+use super::arms::{self, Arm, Fitting, HostKind, Libc};
 use super::preparation::native;
 use crate::failure::Failure;
 
@@ -63,9 +63,14 @@ impl Executable {
             "these go into executables: {}; with `:strings` behind them, string functions too",
             every.join(", ")
         );
-        let fits = |donor: &Donor| donor.has_blob(self.arch);
-        let arms = arms::fitting(&list, self.arch, HostKind::Executable, fits, false, "a linked executable", &help)?;
-        Ok((arms, without))
+        let program = Fitting {
+            name: "a linked executable",
+            kind: HostKind::Executable,
+            takes: &|donor: &Donor| donor.has_blob(self.arch),
+            is_settable: false,
+            help: &help,
+        };
+        Ok((program.arms(&list, self.arch)?, without))
     }
 
     /// The donors that go into executables.

@@ -108,7 +108,7 @@ impl StockMusl {
         match &arm.libc {
             // A graft is made from the stock file, if there is one beside it.
             Libc::Graft(graft) => hosts::graft(&self.libc, &graft.request(libc)).map(|_| ())?,
-            Libc::Stock | Libc::Glibc | Libc::Tuned(_) | Libc::Bump => {
+            Libc::Stock(_) | Libc::Glibc | Libc::Bump => {
                 fs::copy(&self.stock, &libc).map(|_| ()).map_err(&failed)?;
             }
         }

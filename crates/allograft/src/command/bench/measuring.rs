@@ -1,4 +1,5 @@
-//! Measures all cases within one budget: first one round of each, then as many as the rest of the time allows.
+//! Measures all cases within one budget: first one round of each, then rounds of those cases that need them, as many as
+//! the rest of the time allows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use measure::machine::{Disturbance, Machine, Watch};
 use measure::process::Processes;
 use measure::recommendation::{self, Objective};
 use measure::results::{self, CaseResult, Results, SCHEMA_VERSION};
-use measure::session::{Comparison, Plan, Progress, Session, SessionError, Tools, Until};
+use measure::session::{Comparison, Need, Plan, Progress, Session, SessionError, Tools, Until, neediest};
 
 use super::{Work, arms, table};
 use crate::failure::{Failure, REPORT};
@@ -108,20 +109,59 @@ impl<'b> Measurement<'b> {
         Ok((opened, left_out))
     }
 
-    /// Measures further rounds. Each case gets its share of the time that is left, and leaves to the others what it
-    /// does not need.
+    /// Measures more: each case's memory in its share of the time, then rounds where they are needed. System calls come
+    /// before the rounds of a single case, and after those of several: tables of several cases do not show them.
     fn go_on(&mut self, opened: &mut [Opened<'b>]) -> Result<(), Failure> {
+        let alone = opened.len() == 1;
+        let watch = Watch::start();
+        self.each(opened, |comparison, until, tools| {
+            comparison.measure_memory(until, tools);
+            if alone {
+                comparison.count_calls(until, tools);
+            }
+        })?;
+        self.rounds(opened)?;
+        if !alone {
+            self.each(opened, |comparison, until, tools| comparison.count_calls(until, tools))?;
+        }
+        let disturbance = watch.finish();
+        for case in opened {
+            case.disturbance = case.disturbance.and(disturbance);
+        }
+        Ok(())
+    }
+
+    /// Does something for each case. Each gets its share of the time that is left, and leaves to the others what it
+    /// does not need.
+    fn each(
+        &mut self,
+        opened: &mut [Opened<'b>],
+        run: impl Fn(&mut Comparison<'b>, Until, &mut Tools<'_>),
+    ) -> Result<(), Failure> {
         let count = opened.len();
-        for (at, Opened { number, comparison, disturbance }) in opened.iter_mut().enumerate() {
+        for (at, Opened { number, comparison, .. }) in opened.iter_mut().enumerate() {
             let now = self.clock.now();
             if self.is_interrupted() || now >= self.work.budget {
                 break;
             }
             let left = u32::try_from(count - at).unwrap_or(u32::MAX);
             let until = Until { aim: now + (self.work.budget - now) / left, end: Some(self.work.budget) };
-            let watch = Watch::start();
-            self.with_tools(*number, |tools| comparison.go_on(until, tools));
-            *disturbance = disturbance.and(watch.finish());
+            self.with_tools(*number, |tools| run(comparison, until, tools));
+            self.still_works(*number, comparison)?;
+        }
+        Ok(())
+    }
+
+    /// Gives rounds to the cases that need them, until all are precise or the budget is spent.
+    fn rounds(&mut self, opened: &mut [Opened<'b>]) -> Result<(), Failure> {
+        let until = Until { aim: self.work.budget, end: Some(self.work.budget) };
+        while !self.is_interrupted() {
+            let now = self.clock.now();
+            let fits = |need: &Need| now + need.next <= self.work.budget;
+            let needs: Vec<Option<Need>> = opened.iter_mut().map(|case| case.comparison.need().filter(fits)).collect();
+            let Some(at) = neediest(&needs) else { break };
+            let Opened { number, comparison, .. } = &mut opened[at];
+            self.with_tools(*number, |tools| comparison.make_round(until, tools));
             self.still_works(*number, comparison)?;
         }
         Ok(())

@@ -16,7 +16,7 @@ use inspector::{Kind, Libc as Found, Link};
 use measure::case::Invocation;
 use measure::results::Origin;
 
-use super::arms::{self, Arm, ArmGraft, Libc};
+use super::arms::{self, Arm, ArmGraft, Fitting, Libc, Setting};
 use super::template;
 use crate::failure::{Failure, mend};
 use crate::tuning;
@@ -95,31 +95,61 @@ impl Preloaded {
         let offered = donors::all().iter().filter(|donor| donor.has_library(self.arch));
         let every: Vec<String> = offered.map(|donor| donor.name.to_owned()).collect();
         let tunable = self.libc == "gnu";
-        let settings = if tunable { "; settings of glibc are `glibc:TUNABLE=VALUE`" } else { "" };
+        let settings = match tunable {
+            true => {
+                "; settings of glibc are `glibc:TUNABLE=VALUE`, other allocators `tcmalloc`, `mesh`, `preload:PATH`"
+            }
+            false => "",
+        };
         let help = format!("these can be preloaded: {}{settings}", every.join(", "));
-        let fits = |donor: &donors::Donor| donor.has_library(self.arch);
         let tuned = arms::TUNED.into_iter().filter(|_| tunable).map(str::to_owned);
         let all: Vec<String> = every.into_iter().chain(tuned).collect();
         let list = list.unwrap_or(&all);
-        let program = if tunable { "a dynamic program of glibc" } else { "a dynamic program of musl" };
-        arms::fitting(list, self.arch, arms::HostKind::Shared, fits, tunable, program, &help)
+        let program = Fitting {
+            name: if tunable { "a dynamic program of glibc" } else { "a dynamic program of musl" },
+            kind: arms::HostKind::Shared,
+            takes: &|donor| donor.has_library(self.arch),
+            is_settable: tunable,
+            help: &help,
+        };
+        program.arms(list, self.arch)
     }
 
-    /// Writes the arm's shared object to `folder`, tries it, and returns its path. For an arm without a donor the path
-    /// is empty.
+    /// Writes the arm's shared object to `folder`, tries it, and returns its path. For an arm without a shared object
+    /// the path is empty.
     pub(super) fn make(&self, arm: &Arm, folder: &Path) -> Result<PathBuf, Failure> {
+        if let Libc::Stock(Setting::Preload(library)) = &arm.libc {
+            nameable(library, "make a link to it whose path has none")?;
+            self.loads(library)?;
+            return Ok(library.clone());
+        }
         let Libc::Graft(graft @ ArmGraft { donor: Some(donor), .. }) = &arm.libc else { return Ok(PathBuf::new()) };
         let library = folder.join(format!("lib{}.so", donor.name));
-        if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
-            let message =
-                format!("`{}` cannot be named in {PRELOAD}: blanks and colons separate files there", library.display());
-            return Err(Failure::usage(message).with_help("set TMPDIR to a folder without them"));
-        }
+        nameable(&library, "set TMPDIR to a folder without them")?;
         let (bytes, _) = tuning::library(donor, self.arch, &graft.options())?;
         let cannot = Failure::io("write", &library);
         fs::create_dir_all(folder).and_then(|()| fs::write(&library, bytes)).map_err(cannot)?;
         self.takes(donor.name, &library)?;
         Ok(library)
+    }
+
+    /// Lets the loader of glibc list what it would load, which does not start the program. A loader that cannot load a
+    /// file prints a warning and goes on without it.
+    fn loads(&self, library: &Path) -> Result<(), Failure> {
+        let mut command = Command::new(&self.path);
+        command.env(PRELOAD, before_own(PRELOAD, library.as_os_str())).env("LD_TRACE_LOADED_OBJECTS", "1");
+        let output = command.stdin(Stdio::null()).output().map_err(|error| {
+            Failure::usage(format!("`{}` cannot be started: {error}", self.typed)).with_help(mend(&error))
+        })?;
+        let listed = String::from_utf8_lossy(&output.stdout);
+        let path = library.to_string_lossy();
+        if listed.lines().any(|line| line.trim().split(" (").next() == Some(&*path)) {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().next().unwrap_or("nothing");
+        Err(Failure::usage(format!("`{}` does not take `{path}` by {PRELOAD}: the loader says `{said}`", self.typed))
+            .with_help("name a shared object for this machine and this libc"))
     }
 
     /// Starts the program with the donor, and ends it once it has reported that the donor serves malloc. A loader that
@@ -172,8 +202,9 @@ impl Preloaded {
     ) -> Invocation {
         let (name, value) = match &arm.libc {
             Libc::Graft(_) => (PRELOAD, before_own(PRELOAD, library.as_os_str())),
+            Libc::Stock(Setting::Preload(_)) => (PRELOAD, before_own(PRELOAD, library.as_os_str())),
             // Of two values the last counts.
-            Libc::Tuned(tunables) => (TUNABLES, behind_own(TUNABLES, settings(tunables).as_ref())),
+            Libc::Stock(Setting::Tunables(tunables)) => (TUNABLES, behind_own(TUNABLES, settings(tunables).as_ref())),
             _ => return line.invocation(&self.path, threads),
         };
         // A shell starts the server. What is for the server must not be in the shell's environment, so `env` sets it
@@ -191,7 +222,13 @@ impl Preloaded {
     pub(super) fn origin(&self, arm: &Arm, server: Option<&str>) -> Origin {
         let command = match &arm.libc {
             Libc::Graft(graft) => Some(self.applied(graft, server)),
-            Libc::Tuned(tunables) => Some(format!("{TUNABLES}={} {}", settings(tunables), self.started(server))),
+            Libc::Stock(Setting::Tunables(tunables)) => {
+                Some(format!("{TUNABLES}={} {}", settings(tunables), self.started(server)))
+            }
+            Libc::Stock(Setting::Preload(library)) => {
+                let library = template::quoted(&library.to_string_lossy());
+                Some(format!("{PRELOAD}={library} {}", self.started(server)))
+            }
             _ => None,
         };
         Origin { command, ..arm.origin(&self.typed, false) }
@@ -214,6 +251,16 @@ impl Preloaded {
         let words = words.join(" ");
         server.map_or_else(|| words.clone(), |server| template::filled(server, &[("out", &words)]))
     }
+}
+
+/// Checks that a file can be in the list of files to load first.
+fn nameable(library: &Path, help: &str) -> Result<(), Failure> {
+    if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
+        let message =
+            format!("`{}` cannot be named in {PRELOAD}: blanks and colons separate files there", library.display());
+        return Err(Failure::usage(message).with_help(help));
+    }
+    Ok(())
 }
 
 /// Returns the tunables as glibc reads them.

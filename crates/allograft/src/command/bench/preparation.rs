@@ -100,7 +100,7 @@ impl Bench {
         self.check_server()?;
         self.reaches(&self.line(&self.command))?;
         let arms = arms::read(self.donors.as_deref(), arch, HostKind::Archive)?;
-        match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Tuned(_) | Libc::Bump)) {
+        match arms.iter().find(|arm| matches!(arm.libc, Libc::Glibc | Libc::Bump)) {
             None => Ok(arms),
             Some(arm) => Err(Failure::usage(format!("arm `{}` is not one that is linked with musl alone", arm.name))
                 .with_help("name donors: `allograft donors` lists them")),

@@ -64,8 +64,7 @@ impl Recipe<'_> {
                 return Err(Failure::usage("the arm `bump` is for the suite's programs")
                     .with_help("leave it out of `--donors`"));
             }
-            // Tunables are settings of a stock program.
-            Libc::Stock | Libc::Tuned(_) => host.copy(arm, &libdir)?,
+            Libc::Stock(_) => host.copy(arm, &libdir)?,
             Libc::Graft(graft) => {
                 host.copy(arm, &libdir)?;
                 if has(template, "object") {
@@ -130,7 +129,7 @@ fn build(command: &str, arm: &str) -> Result<(), Failure> {
 fn carries(arm: &Arm, host: &StockMusl, program: &Path) -> Result<(), Failure> {
     let expected = match &arm.libc {
         Libc::Graft(ArmGraft { donor: Some(donor), .. }) => Some(donor.name),
-        Libc::Stock | Libc::Tuned(_) => None,
+        Libc::Stock(_) => None,
         Libc::Graft(ArmGraft { donor: None, .. }) | Libc::Glibc | Libc::Bump => return Ok(()),
     };
     // If the program cannot be inspected, for example a script that starts it, nothing speaks against it.

@@ -16,6 +16,9 @@ use super::{Work, template};
 use crate::failure::{Failure, mend};
 use crate::output::Output;
 
+/// The kind of the suite's results.
+pub(super) const KIND: &str = "suite";
+
 /// A program of the suite and its work.
 struct Workload {
     name: &'static str,
@@ -41,16 +44,16 @@ const fn workload(
 
 static WORKLOADS: [Workload; 12] = [
     workload("map", "map", &["20000", "1000000"], &["100", "1000"]),
-    workload("map-kept", "map", &["20000", "1000000", "1"], &["100", "1000", "1"]),
+    workload("map-kept", "map", &["20000", "2000000", "1"], &["100", "1000", "1"]),
     workload("map-large", "map", &["500000", "500000"], &["1000", "1000"]),
     workload("larson", "larson", &["2000000", "50"], &["1000", "2"]),
     workload("pipeline", "pipeline", &["800000"], &["1000"]),
     workload("growth", "growth", &["400"], &["8"]),
-    workload("blocks", "blocks", &["600"], &["8"]),
+    workload("blocks", "blocks", &["1200"], &["8"]),
     workload("small", "small", &["12000"], &["8"]),
     workload("fragments", "fragments", &["60"], &["1"]),
-    workload("bursts", "bursts", &["4000"], &["16"]),
-    workload("http", "http", &["20000"], &["100"]),
+    workload("bursts", "bursts", &["2000"], &["16"]),
+    workload("http", "http", &["12000"], &["100"]),
     Workload {
         sizes: &[4, 8],
         threads: &[8],
@@ -112,12 +115,7 @@ pub(super) fn prepare(
     Ok(Work {
         cases,
         origins: arms.iter().map(|arm| arm.origin(&host.typed, host.has_strings())).collect(),
-        input: input(
-            "suite",
-            vec![("compiler".to_owned(), compiler.version())],
-            host.typed.clone(),
-            host.sha256.clone(),
-        ),
+        input: input(KIND, vec![("compiler".to_owned(), compiler.version())], host.typed.clone(), host.sha256.clone()),
         budget: budget.unwrap_or(Duration::from_secs(3600)),
         warnings: match choice.quick {
             true => vec!["--quick shows whether everything runs, not how fast".to_owned()],

@@ -1,0 +1,237 @@
+//! The real programs: where their sources are, and their work.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use xtask::packages::{self, Package};
+use xtask::{command, setup, workspace};
+
+/// Redis as Debian keeps it: the version, SHA-256 of the archive, and what is unpacked.
+const REDIS: (&str, &str) = ("7.0.15", "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982");
+const REDIS_MEMBERS: [&str; 4] = ["src", "deps/hiredis", "deps/lua/src", "deps/hdr_histogram"];
+/// The header that Redis's build makes of its version control.
+const REDIS_RELEASE: &str = "#define REDIS_GIT_SHA1 \"00000000\"\n#define REDIS_GIT_DIRTY \"0\"\n\
+                             #define REDIS_BUILD_ID \"bench\"\n";
+/// Prints the load's result as `allograft bench` reads it, from the lines `"test","requests per second",...` of
+/// redis-benchmark: all tests have as many requests, so the mean is the harmonic one.
+const REDIS_RATE: &str =
+    r#"awk -F '","' 'NR > 1 { sum += 1 / $2; n++ } END { printf "{\"requests_per_second\": %.1f}\n", n / sum }'"#;
+
+/// Sources that are compiled with the same flags.
+pub(crate) struct Part {
+    /// The name of the folder for its objects.
+    pub(crate) name: &'static str,
+    pub(crate) sources: Vec<PathBuf>,
+    pub(crate) flags: Vec<String>,
+    /// Whether the linker takes only those objects that are needed.
+    pub(crate) is_archive: bool,
+}
+
+/// A program in C.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) parts: Vec<Part>,
+    pub(super) run: Run,
+}
+
+/// The work of a program.
+pub(super) enum Run {
+    /// For each case the number of threads, if the program takes one, and the arguments: full and quick.
+    Work(Vec<(Option<u32>, [Vec<String>; 2])>),
+    /// A server: its arguments, and the load: full and quick.
+    Server(Vec<String>, [String; 2]),
+}
+
+/// Folders of packages.
+pub(super) struct Sources {
+    sqlite: PathBuf,
+    lua: PathBuf,
+    zstd: PathBuf,
+    redis: PathBuf,
+}
+
+impl Sources {
+    /// Fetches what is not there yet.
+    ///
+    /// # Errors
+    /// When a package cannot be fetched, or has another checksum.
+    pub(super) fn fetch() -> Result<Sources> {
+        let mut cargo = command::cargo(&["metadata", "--locked", "--format-version", "1", "--manifest-path"]);
+        cargo.arg(folder().join("Cargo.toml")).stderr(Stdio::inherit());
+        let metadata: Value =
+            serde_json::from_str(&command::output(&mut cargo)?).context("`cargo metadata` printed no JSON")?;
+        let of = |name: &str| -> Result<PathBuf> {
+            let listed = metadata["packages"].as_array().context("no packages")?;
+            let found = listed.iter().find(|package| package["name"] == name);
+            let manifest = found.and_then(|package| package["manifest_path"].as_str());
+            let manifest = manifest.with_context(|| format!("`suite/real/Cargo.lock` has no package `{name}`"))?;
+            Ok(Path::new(manifest).parent().context("a manifest without a folder")?.to_owned())
+        };
+        let (version, sha256) = REDIS;
+        let redis = fixtures::tools().join("sources").join(format!("redis-{version}"));
+        if !redis.is_dir() {
+            let members = REDIS_MEMBERS.map(str::to_owned);
+            let archive = Package::DebianSource { name: "redis", version, ending: "tar.gz", members: &members };
+            let fill = |folder: &Path| {
+                packages::unpack(archive, sha256, folder)?;
+                Ok(fs::write(folder.join("src/release.h"), REDIS_RELEASE)?)
+            };
+            fs::create_dir_all(redis.parent().context("the folder has no parent")?)?;
+            setup::announce(&format!("redis {version}, source"), || setup::place(&redis, fill))?;
+        }
+        Ok(Sources {
+            sqlite: of("libsqlite3-sys")?.join("sqlite3"),
+            lua: of("lua-src")?.join("lua-5.4.9"),
+            zstd: of("zstd-sys")?.join("zstd/lib"),
+            redis,
+        })
+    }
+
+    /// Returns the programs. `load` is the program that loads the suite's server, `redis_load` that of Redis.
+    ///
+    /// # Errors
+    /// When a package has other files than expected.
+    pub(super) fn programs(&self, load: &Path, redis_load: &Path) -> Result<Vec<Program>> {
+        let threads = u32::try_from(std::thread::available_parallelism().map_or(1, usize::from))?;
+        let words = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let in_threads = |full: &dyn Fn(u32) -> [String; 2]| {
+            let mut counts = vec![1, threads];
+            counts.dedup();
+            Run::Work(counts.into_iter().map(|count| (Some(count), full(count).map(words))).collect())
+        };
+        let shown = |path: &Path| path.display().to_string();
+        let (text, script) = (shown(&self.sqlite.join("sqlite3.c")), shown(&folder().join("script.lua")));
+        let connections = "--serve {port} 16";
+        let redis_load = |count: u32| {
+            let tests = "-t set,get,incr,lpush,lpop,sadd,hset,zadd,lrange_100,mset";
+            let command = shown(redis_load);
+            format!("'{command}' -p {{port}} -c 32 -P 8 -n {count} -r 50000 -d 120 {tests} --csv | {REDIS_RATE}")
+        };
+        let load = |seconds: u32| format!("'{}' --load {{port}} 16 {seconds}", shown(load));
+        Ok(vec![
+            Program {
+                name: "sqlite",
+                parts: vec![self.sqlite(), own("sqlite.c", &[&self.sqlite])],
+                run: in_threads(&|count| [format!("{count} 24000"), format!("{count} 1000")]),
+            },
+            Program {
+                name: "script",
+                parts: vec![self.lua()?, own("script.c", &[&self.lua])],
+                run: Run::Work(vec![(None, [format!("{script} 24"), format!("{script} 1")].map(words))]),
+            },
+            Program {
+                name: "compress",
+                parts: vec![self.zstd()?, own("compress.c", &[&self.zstd])],
+                run: in_threads(&|count| [format!("{count} 1 {text}"), format!("{count} 1 {text}")]),
+            },
+            Program {
+                name: "redis",
+                parts: self.redis("REDIS_SERVER_OBJ")?,
+                run: Run::Server(
+                    words("--port {port} --bind 127.0.0.1 --save  --appendonly no --daemonize no".to_owned()),
+                    [redis_load(60_000), redis_load(2_000)],
+                ),
+            },
+            Program {
+                name: "http",
+                parts: vec![self.http()],
+                run: Run::Server(words(connections.to_owned()), [load(2), load(1)]),
+            },
+        ])
+    }
+
+    /// The suite's server, which is also its load.
+    pub(super) fn http(&self) -> Part {
+        let source = workspace::root().join("suite/http/http.c");
+        Part { name: "http", sources: vec![source], flags: Vec::new(), is_archive: false }
+    }
+
+    fn sqlite(&self) -> Part {
+        // Its own statistics take a lock for each allocation, and most that embed it turn them off.
+        let flags = ["-DSQLITE_DEFAULT_MEMSTATUS=0", "-DSQLITE_OMIT_LOAD_EXTENSION"].map(str::to_owned).to_vec();
+        Part { name: "sqlite", sources: vec![self.sqlite.join("sqlite3.c")], flags, is_archive: false }
+    }
+
+    fn lua(&self) -> Result<Part> {
+        Ok(Part { name: "lua", sources: sources(&self.lua, &[])?, flags: Vec::new(), is_archive: false })
+    }
+
+    fn zstd(&self) -> Result<Part> {
+        let mut files = Vec::new();
+        for folder in ["common", "compress", "decompress"] {
+            files.extend(sources(&self.zstd.join(folder), &[])?);
+        }
+        // The compiler's own headers are not there when it compiles with musl's only.
+        let flags = ["-DZSTD_DISABLE_ASM", "-DZSTD_NO_INTRINSICS"].map(str::to_owned).to_vec();
+        Ok(Part { name: "zstd", sources: files, flags, is_archive: false })
+    }
+
+    /// The parts of one of Redis's programs. `objects` is the variable of its Makefile that names the objects.
+    ///
+    /// # Errors
+    /// When its sources cannot be read.
+    pub(super) fn redis(&self, objects: &str) -> Result<Vec<Part>> {
+        let src = self.redis.join("src");
+        let makefile = fs::read_to_string(src.join("Makefile")).context("Redis has no Makefile")?;
+        let list = makefile.lines().find_map(|line| line.strip_prefix(objects)?.strip_prefix('='));
+        let list = list.with_context(|| format!("Redis's Makefile has no `{objects}`"))?;
+        let own: Vec<PathBuf> = list.split_whitespace().map(|object| src.join(object).with_extension("c")).collect();
+        let deps = self.redis.join("deps");
+        let mut flags = vec!["-std=gnu99".to_owned(), "-w".to_owned(), "-DREDIS_STATIC=".to_owned()];
+        // Headers of the kernel, behind those of the libc.
+        let machine = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+        for folder in ["/usr/include", &machine] {
+            flags.extend(["-idirafter".to_owned(), folder.to_owned()]);
+        }
+        let include = |name: &str| format!("-I{}", deps.join(name).display());
+        flags.extend(["hiredis", "lua/src", "hdr_histogram"].map(include));
+        flags.push(format!("-I{}", src.display()));
+        let mut of_histogram = flags.clone();
+        of_histogram.push("-DHDR_MALLOC_INCLUDE=\"hdr_redis_malloc.h\"".to_owned());
+        let mut of_lua = flags.clone();
+        of_lua.extend(["-DLUA_ANSI", "-DENABLE_CJSON_GLOBAL", "-DLUA_USE_MKSTEMP"].map(str::to_owned));
+        let part = |name, sources, flags, is_archive| Part { name, sources, flags, is_archive };
+        let named =
+            |folder: &str, names: &[&str]| names.iter().map(|name| deps.join(folder).join(name)).collect::<Vec<_>>();
+        let hiredis = ["alloc.c", "net.c", "hiredis.c", "sds.c", "async.c", "read.c", "sockcompat.c"];
+        let lua = sources(&deps.join("lua/src"), &["lua.c", "luac.c", "print.c"])?;
+        Ok(vec![
+            part("redis", own, flags.clone(), false),
+            part("hiredis", named("hiredis", &hiredis), flags, true),
+            part("redis-lua", lua, of_lua, true),
+            part("hdr", named("hdr_histogram", &["hdr_histogram.c"]), of_histogram, true),
+        ])
+    }
+}
+
+/// One of our drivers, and the folders of the headers that it includes.
+fn own(name: &'static str, headers: &[&Path]) -> Part {
+    let flags = headers.iter().map(|folder| format!("-I{}", folder.display())).collect();
+    Part { name: "own", sources: vec![folder().join(name)], flags, is_archive: false }
+}
+
+fn folder() -> PathBuf {
+    workspace::root().join("suite").join("real")
+}
+
+/// Returns the C files of a folder, sorted, without some.
+fn sources(folder: &Path, without: &[&str]) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read `{}`", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "c"));
+    files.retain(|path| !without.iter().any(|name| path.ends_with(name)));
+    files.sort();
+    Ok(files)
+}
+
+/// Runs `ar`, which comes with C compilers, to put objects into a new archive.
+///
+/// # Errors
+/// When it fails.
+pub(super) fn archive(objects: &[PathBuf], out: &Path) -> Result<()> {
+    let _ = fs::remove_file(out);
+    command::output(Command::new("ar").arg("rcs").arg(out).args(objects)).map(drop)
+}

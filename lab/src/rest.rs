@@ -1,0 +1,203 @@
+//! `cargo xtask bench rest`: what a program takes that does nothing, and what an idle process still holds after it has
+//! freed everything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use measure::case::{Arm, Case};
+use measure::machine::Machine;
+use measure::report::{bytes, count, ratio, seconds};
+use measure::results::{self, CaseResult};
+use measure::session::Plan;
+use serde::{Deserialize, Serialize};
+use xtask::linking::{Compiler, Musl};
+use xtask::page::Table;
+use xtask::{command, sessions, setup, workspace};
+
+use crate::profiles::{median, resident};
+use crate::real::build::{self, RealArm, Yard};
+use crate::real::program::Part;
+
+/// The file of the figures that the docs show.
+const KEPT: &str = "docs/figures/rest.json";
+/// The place of their table.
+const TABLE: Table =
+    Table { page: "docs/bench.md", begin: "<!-- rest: made by `cargo xtask bench tables` -->", end: "<!-- /rest -->" };
+/// What `idle` does: 256 MiB in 4 threads; its memory is read 1 and 30 seconds after the last free.
+const IDLE: [&str; 3] = ["256", "4", "30"];
+/// The number of runs of `idle`; each figure is their median.
+const RUNS: usize = 3;
+
+/// What the arguments ask for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wish {
+    /// Keep the figures in this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+/// The figures.
+#[derive(Debug, Serialize, Deserialize)]
+struct Rest {
+    schema_version: u32,
+    allograft: String,
+    machine: Machine,
+    /// Runs of a program that does nothing.
+    nothing: CaseResult,
+    /// What a process holds, by arm.
+    idle: Vec<Held>,
+}
+
+/// Bytes resident in a process of one arm.
+#[derive(Debug, Serialize, Deserialize)]
+struct Held {
+    arm: String,
+    /// With all blocks allocated.
+    full: u64,
+    /// A second after the last free.
+    one_second: u64,
+    /// Thirty seconds after it.
+    thirty_seconds: u64,
+}
+
+/// Builds, measures, prints, and keeps what was asked for.
+///
+/// # Errors
+/// When something does not build, or a program fails.
+pub(crate) fn bench(wish: &Wish) -> Result<()> {
+    setup::prepare(setup::Extent::Demo)?;
+    let allograft = command::build_allograft()?;
+    let home = workspace::build().join("bench").join("rest");
+    fs::create_dir_all(&home)?;
+    let _lock = setup::lock(&home.join(".lock"))?;
+    let yard = Yard { home: &home, allograft: &allograft, musl: Musl::find()?, compiler: Compiler::find()? };
+    let arms = build::arms(&allograft)?;
+    let libcs = yard.libcs(&arms)?;
+    let nothing = nothing(&arms, &linked(&yard, "nothing", &arms, &libcs)?)?;
+    let idle = idle(&arms, &linked(&yard, "idle", &arms, &libcs)?)?;
+    let rest = Rest {
+        schema_version: 1,
+        allograft: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: Machine::this(),
+        nothing,
+        idle,
+    };
+    println!("{}", table(&rest));
+    if let Some(path) = &wish.save {
+        fs::write(path, results::document(&rest)?).with_context(|| format!("cannot write `{}`", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Links a program of the suite for each arm.
+fn linked(yard: &Yard<'_>, name: &str, arms: &[RealArm], libcs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let source = workspace::root().join("suite").join(name).join(name).with_extension("c");
+    let part = [Part { name: "suite", sources: vec![source], flags: Vec::new(), is_archive: false }];
+    let (of_musl, of_glibc) = (yard.compile(name, &part, false)?, yard.compile(name, &part, true)?);
+    arms.iter().zip(libcs).map(|(arm, libc)| yard.link(name, [&of_musl, &of_glibc], arm, libc)).collect()
+}
+
+fn nothing(arms: &[RealArm], programs: &[PathBuf]) -> Result<CaseResult> {
+    let arm = |(arm, program): (&RealArm, &PathBuf)| sessions::arm(&arm.name, program, [""; 0]);
+    let arms: Vec<Arm> = arms.iter().zip(programs).map(arm).collect();
+    let case: Case = sessions::case("nothing", arms);
+    let plan = Plan {
+        budget: Duration::from_secs(40),
+        least_rounds: 40,
+        most_rounds: 1000,
+        precision: 0.03,
+        of_the_difference: 0.0,
+        count_calls: false,
+        ..Plan::default()
+    };
+    let (mut results, _) = sessions::compare_all(&[case], &plan)?;
+    results.pop().context("nothing was measured")
+}
+
+/// Runs all arms side by side, since they sleep nearly all of the time.
+fn idle(arms: &[RealArm], programs: &[PathBuf]) -> Result<Vec<Held>> {
+    let mut printed: Vec<Vec<String>> = arms.iter().map(|_| Vec::new()).collect();
+    for run in 0..RUNS {
+        eprintln!("bench: idle processes, {} of {RUNS}", run + 1);
+        let start = |program: &PathBuf| {
+            let mut command = Command::new(program);
+            // No variable of this environment tunes an allocator.
+            command.args(IDLE).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
+            command.spawn().with_context(|| format!("cannot start `{}`", program.display()))
+        };
+        let children: Vec<_> = programs.iter().map(start).collect::<Result<_>>()?;
+        for ((arm, child), printed) in arms.iter().zip(children).zip(&mut printed) {
+            let output = child.wait_with_output()?;
+            ensure!(output.status.success(), "`idle` with {} ended with {}", arm.name, output.status);
+            printed.push(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+    }
+    let held = arms.iter().zip(&printed).map(|(arm, printed)| {
+        let middle = |word: &str| -> Result<u64> {
+            Ok(median(printed.iter().map(|text| resident(word, text)).collect::<Result<_>>()?))
+        };
+        let arm = arm.name.clone();
+        Ok(Held { arm, full: middle("full")?, one_second: middle("idle")?, thirty_seconds: middle("later")? })
+    });
+    held.collect()
+}
+
+fn table(rest: &Rest) -> String {
+    let mut text = "| | start and end | to stock (95 %) | processor time, to stock | peak memory | page faults \
+                    | full | after 1 s | after 30 s |\n| --- |"
+        .to_owned();
+    text.push_str(&" --- |".repeat(8));
+    text.push('\n');
+    for (arm, held) in rest.nothing.arms.iter().zip(&rest.idle) {
+        let cells = [
+            arm.name.clone(),
+            arm.cost_s.map_or_else(String::new, |cost| seconds(cost.median)),
+            arm.ratio_to_stock.as_ref().map_or_else(String::new, ratio),
+            arm.processor_ratio_to_stock.as_ref().map_or_else(String::new, ratio),
+            arm.peak_memory_bytes.map_or_else(String::new, bytes),
+            arm.page_faults().map_or_else(String::new, count),
+            bytes(held.full),
+            bytes(held.one_second),
+            bytes(held.thirty_seconds),
+        ];
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    format!(
+        "{text}\n{}; allograft {}; {} rounds of starts; memory of idle processes: the median of {RUNS} runs.\n",
+        rest.machine.description(),
+        rest.allograft,
+        rest.nothing.rounds
+    )
+}
+
+/// Puts the table of the kept figures into the docs. Without figures, there is none.
+///
+/// # Errors
+/// When the figures cannot be read, or the page cannot be written.
+pub(crate) fn tables() -> Result<()> {
+    TABLE.write(&kept()?)
+}
+
+fn kept() -> Result<String> {
+    let path: &Path = &workspace::root().join(KEPT);
+    if !path.is_file() {
+        return Ok(String::new());
+    }
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read `{KEPT}`"))?;
+    Ok(table(&serde_json::from_str(&text).with_context(|| format!("`{KEPT}` holds other figures"))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
+        let text = fs::read_to_string(workspace::root().join(TABLE.page)).unwrap();
+        let same = TABLE.replaced(&text, &kept().unwrap()).unwrap() == text;
+        assert!(same, "`{}` has another table than `{KEPT}`: `cargo xtask bench tables`", TABLE.page);
+    }
+}
