@@ -206,6 +206,6 @@ int main(void) {
 	for (int i = 0; i < 3; i++)
 		if (pthread_create(&threads[i], 0, grow_some, 0)) fail("pthread_create");
 	for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
-	puts("moved");
+	puts("ok");
 	return 0;
 }
