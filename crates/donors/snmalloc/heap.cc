@@ -1,5 +1,5 @@
 /* snmalloc's headers unchanged, with four of their parts replaced: the platform layer (platform.h), the ranges of free
- * memory (ranges.h), the class that keeps forks out of critical sections, and the allocator of a thread; and with a
+ * memory (free_memory.h), the class that keeps forks out of critical sections, and the allocator of a thread; and with a
  * configuration for grafts. */
 
 /* aba.h requires 16-byte compare-and-swap for a template that is never used. The baseline of x86-64 has no such
@@ -98,11 +98,11 @@ struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
 #include "snmalloc/snmalloc_core.h"
 #include "snmalloc/backend/globalconfig.h"
 
-#include "ranges.h"
+#include "free_memory.h"
 
 namespace snmalloc
 {
-/* The configuration: upstream's page map and backend, with the ranges of ranges.h. With checks, the ranges are
+/* The configuration: upstream's page map and backend, with the ranges of free_memory.h. With checks, the ranges are
  * upstream's, which keep metadata apart; and pointers from free lists are checked before they are followed: a write past
  * the end of a block may have left a value there that is no block's address, and the program would end without a
  * message. */
@@ -317,6 +317,57 @@ public:
 		trim(own->get_backend_local_state(), true);
 	}
 
+	/* Whether `move` is for a block of that size. */
+	static bool may_move(size_t before)
+	{
+		return !mitigations(metadata_protection) && before >= PALGraft::least_moved() && own != &none;
+	}
+
+	/* Moves a large block to a new one of `n` bytes, which is more: with its pages, if the new one has none yet, so that
+	 * at no time there are two of each. Otherwise copies, which costs less than new pages would. Without checks only:
+	 * upstream's ranges for them do not know what is resident. */
+	static void *move(void *block, size_t before, size_t n)
+	{
+		return move(own->get_backend_local_state(), block, before, n);
+	}
+
+private:
+	template<typename State>
+	static void *move(State &state, void *block, size_t before, size_t n)
+	{
+		if constexpr (!requires { state.get_object_range()->last_was_fresh(); }) {
+			return nullptr;
+		} else {
+			void *moved = own->alloc<Uninit>(n);
+			if (!moved)
+				return nullptr;
+			auto &ranges = *state.get_object_range();
+			auto result = ranges.last_was_fresh() ? PALGraft::move_pages(moved, block, before) : PALGraft::Move::refused;
+			if (result == PALGraft::Move::target_lost && !(moved = own->alloc<Uninit>(n)))
+				return nullptr;
+			if (n >= PALGraft::HUGE_BLOCK)
+				PALGraft::prefer_huge_pages(moved, n);
+			if (result == PALGraft::Move::source_lost)
+				return moved;
+			const auto &entry = Config::Backend::get_metaentry(address_cast(block));
+			if (result == PALGraft::Move::done && entry.get_remote() == own->public_state()) {
+				/* As upstream frees it, but without a link in the block, which would take a page. */
+				auto *meta = entry.get_slab_metadata();
+				meta->node.remove();
+				auto start = capptr::Alloc<void>::unsafe_from(block);
+				ranges.give_vacated(capptr::Arena<void>::unsafe_from(block), [&]() {
+					Config::Backend::dealloc_chunk(state, *meta, start, before, entry.get_sizeclass());
+				});
+				return moved;
+			}
+			if (result != PALGraft::Move::done)
+				memcpy(moved, block, before);
+			own->dealloc(block);
+			return moved;
+		}
+	}
+
+public:
 	/* Upstream's interface: called on slow paths. */
 	struct CheckInit {
 		template<typename Success, typename Restart, typename... Args>
@@ -377,6 +428,13 @@ SNMALLOC_SLOW_PATH void *allocate_large(size_t n)
 	return block;
 }
 
+SNMALLOC_SLOW_PATH static void *move_large(void *block, size_t before, size_t n)
+{
+	if (n >= GREAT && !is_promised(n))
+		return graft_apart_no_memory();
+	return ThreadAlloc::move(block, before, n);
+}
+
 template<typename Conts>
 SNMALLOC_FAST_PATH_INLINE void *allocate(size_t n)
 {
@@ -411,6 +469,8 @@ void *heap_realloc(void *block, size_t n)
 	size_t before = usable(block);
 	if (before == round_size(n))
 		return block;
+	if (SNMALLOC_UNLIKELY(before < n && ThreadAlloc::may_move(before)))
+		return move_large(block, before, n);
 	int kept = errno;
 	void *moved = allocate<Uninit>(n);
 	if (SNMALLOC_UNLIKELY(!moved)) {

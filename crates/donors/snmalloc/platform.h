@@ -19,6 +19,9 @@
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 
 /* Prints the fault of the program or the heap, and ends the program with SIGABRT. */
 [[noreturn]] __attribute__((noinline, cold)) static void platform_fail(const char *message)
@@ -161,7 +164,12 @@ class PALGraft
 
 	/* What is mapped before so many bytes are mapped has no huge pages, whatever the system's setting. */
 	static constexpr size_t WITHOUT_HUGE_PAGES = 32 << 20;
-	static inline size_t mapped_blocks = 0;
+	static inline stl::Atomic<size_t> mapped_blocks{0};
+	/* All of that lies between these. */
+	static inline uintptr_t small_pages_start = UINTPTR_MAX, small_pages_end = 0;
+
+	/* Whether the kernel is asked to move pages. */
+	static inline stl::Atomic<bool> can_move{true};
 
 	/* Blocks are mapped without access if upstream requests that, or if the kernel refuses to promise more. */
 	static inline bool guarded_blocks = mitigations(pal_enforce_access);
@@ -179,9 +187,13 @@ class PALGraft
 			guarded_blocks = true;
 		}
 		/* With huge pages, the first write makes 2 MiB resident: too much for a small program. */
-		if (!donor_allow_thp() || mapped_blocks < WITHOUT_HUGE_PAGES)
+		if (!donor_allow_thp() || mapped_blocks.load(stl::memory_order_relaxed) < WITHOUT_HUGE_PAGES) {
 			graft_apart_madvise(blocks, size, MADV_NOHUGEPAGE);
-		mapped_blocks += size;
+			uintptr_t start = reinterpret_cast<uintptr_t>(blocks);
+			small_pages_start = bits::min(small_pages_start, start);
+			small_pages_end = bits::max(small_pages_end, start + size);
+		}
+		mapped_blocks.fetch_add(size, stl::memory_order_relaxed);
 		return blocks;
 	}
 
@@ -284,6 +296,73 @@ public:
 		constexpr size_t most_ranges = 4096;
 		if (donor_allow_thp() && huge_ranges.load(stl::memory_order_relaxed) <= most_ranges)
 			graft_apart_madvise(block, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+	}
+
+	static constexpr size_t MOVED_AT_LEAST = 1 << 20;
+
+	/* The smallest block that is worth moving. Moved pages are a mapping of their own, of which a process may have
+	 * 65,530; this keeps their number to some thousands, however much is mapped. */
+	static size_t least_moved() noexcept
+	{
+		if (!can_move.load(stl::memory_order_relaxed) || guarded_blocks)
+			return SIZE_MAX;
+		return bits::max(MOVED_AT_LEAST, mapped_blocks.load(stl::memory_order_relaxed) / 1024);
+	}
+
+	enum class Move {
+		/* The pages are at the target, and the source is free memory without pages. */
+		done,
+		/* As above, but the source's addresses must not be used again. */
+		source_lost,
+		/* Nothing was moved. */
+		refused,
+		/* Nothing was moved, and the target's addresses must not be used again. */
+		target_lost,
+	};
+
+	/* Moves pages in place of copying them: those of `size` bytes at `from`, on top of what is mapped at `to`. Both
+	 * addresses are multiples of `size`, a power of two of at least MOVED_AT_LEAST.
+	 *
+	 * Kernels before 6.17 move from one mapping at a time. Later ones move from several, and may fail between two of them
+	 * if the process has too many, which loses track of the pages. So no step has more than two: a block that was moved
+	 * has a boundary at each half of it, and a part with its own setting for huge pages is a multiple of 2 MiB. */
+	static Move move_pages(void *to, void *from, size_t size) noexcept
+	{
+		KeptErrno kept;
+		char *source = static_cast<char *>(from), *target = static_cast<char *>(to);
+		size_t step = MOVED_AT_LEAST;
+		for (size_t at = 0; at < size; at += step) {
+			step = bits::min(bits::max(at, MOVED_AT_LEAST), HUGE_PAGE);
+			const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+			if (mremap(source + at, step, step, flags, target + at) != MAP_FAILED)
+				continue;
+			const int refusal = errno;
+			/* A kernel before 5.7, an emulator or a filter does not know this at all. */
+			if (at == 0 && (refusal == EINVAL || refusal == ENOSYS || refusal == EPERM || refusal == EACCES)) {
+				can_move.store(false, stl::memory_order_relaxed);
+				return Move::refused;
+			}
+			/* The kernel may have unmapped the target before it failed. If something is there now, that is the target, or
+			 * what another thread has mapped meanwhile. */
+			void *again = map(target + at, step, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+			if (again == target + at) {
+				memcpy(target + at, source + at, step);
+				continue;
+			}
+			if (again)
+				munmap(again, step);
+			memcpy(source, target, at);
+			graft_apart_madvise(target, at, MADV_DONTNEED);
+			can_move.store(false, stl::memory_order_relaxed);
+			return Move::target_lost;
+		}
+		/* A new mapping in place of what is left can become one with its neighbours. */
+		if (!map(from, size, PROT_READ | PROT_WRITE, MAP_FIXED))
+			return Move::source_lost;
+		uintptr_t start = reinterpret_cast<uintptr_t>(from);
+		if (!donor_allow_thp() || (start >= small_pages_start && start < small_pages_end))
+			graft_apart_madvise(from, size, MADV_NOHUGEPAGE);
+		return Move::done;
 	}
 
 	/* How many ranges of HUGE_BLOCK bytes and more are in use; not counted with checks. */

@@ -6,8 +6,8 @@
  * goes back at once. That needs no clock and no thread, so a process that goes idle keeps no more than the bounds.
  *
  * Memory that was never used ("fresh") is not resident and does not count. */
-#ifndef SNMALLOC_RANGES_H
-#define SNMALLOC_RANGES_H
+#ifndef SNMALLOC_FREE_MEMORY_H
+#define SNMALLOC_FREE_MEMORY_H
 
 namespace snmalloc
 {
@@ -17,11 +17,63 @@ static constexpr size_t power_below(size_t n)
 	return bits::one_at_bit(bits::BITS - 1 - bits::clz(n));
 }
 
-/* A power-of-two range and whether it may be resident. */
+/* A power-of-two range and whether it may be resident. Its start is null if there is none. */
 struct TakenRange {
 	capptr::Arena<void> start;
 	size_t size;
 	bool resident;
+};
+
+/* Free ranges below 2^MAX_BITS bytes; neighbours become one. */
+template<typename Pagemap, size_t MAX_BITS>
+class FreeRanges
+{
+	using Memory = capptr::Arena<void>;
+	Buddy<BuddyChunkRep<Pagemap>, MIN_CHUNK_BITS, MAX_BITS> buddies{};
+	size_t held{0};
+
+	static Memory pointer(uintptr_t start)
+	{
+		return Memory::unsafe_from(reinterpret_cast<void *>(start));
+	}
+
+public:
+	constexpr FreeRanges() = default;
+
+	size_t bytes() const
+	{
+		return held;
+	}
+
+	/* Takes a range of `size` bytes, splitting a larger one if need be. */
+	Memory take(size_t size)
+	{
+		Memory start = pointer(buddies.remove_block(size));
+		if (start != nullptr)
+			held -= size;
+		return start;
+	}
+
+	/* Takes a range of `most` bytes, or else one of half as many, and so on down to `least`. */
+	TakenRange take(size_t most, size_t least)
+	{
+		TakenRange taken{take(most), most, true};
+		while (taken.start == nullptr && taken.size > least) {
+			taken.size /= 2;
+			taken.start = take(taken.size);
+		}
+		return taken;
+	}
+
+	/* Adds a range. If it and its neighbours make 2^MAX_BITS bytes, they are not kept, but returned. */
+	Memory add(Memory start, size_t size)
+	{
+		held += size;
+		Memory whole = pointer(buddies.add_block(start.unsafe_uintptr(), size));
+		if (whole != nullptr)
+			held -= size_t{1} << (MAX_BITS % bits::BITS);
+		return whole;
+	}
 };
 
 /* All threads' free memory that is still resident, between their ranges and the address space. */
@@ -36,8 +88,7 @@ struct ResidentRange {
 
 		static inline CombiningLock lock{};
 		/* Behind the lock. */
-		static inline Buddy<BuddyChunkRep<Pagemap>, MIN_CHUNK_BITS, bits::BITS - 1> kept{};
-		static inline size_t kept_bytes{0};
+		static inline FreeRanges<Pagemap, bits::BITS - 1> kept{};
 		/* Bytes that were given back lately and not needed since; and those that were needed again, which count for less
 		 * and less. Neither is more than purge_credit. */
 		static inline size_t given_bytes{0}, missed_bytes{0};
@@ -66,20 +117,6 @@ struct ResidentRange {
 			return bits::max(debt, live / 8) + bits::min(missed_bytes, 16 * (live - bits::min(live, REST)));
 		}
 
-		static Memory pointer(uintptr_t start)
-		{
-			return Memory::unsafe_from(reinterpret_cast<void *>(start));
-		}
-
-		/* Takes a range of `size` bytes out of the kept ones, splitting a larger one if need be. */
-		static Memory take_kept(size_t size)
-		{
-			Memory start = pointer(kept.remove_block(size));
-			if (start != nullptr)
-				kept_bytes -= size;
-			return start;
-		}
-
 		/* Gives memory back until no more than `rest` bytes are kept, in pieces about as large as what is too much. Each
 		 * batch is outside the lock, and behind the gate as long as it is in no allocator. */
 		void give_back(size_t rest)
@@ -87,29 +124,26 @@ struct ResidentRange {
 			PreventFork gate;
 			size_t smallest = bits::max(MIN_CHUNK_SIZE, PALGraft::real_page_size());
 			for (;;) {
-				stl::Pair<Memory, size_t> batch[BATCH];
+				TakenRange batch[BATCH];
 				size_t count = 0;
 				with(lock, [&]() {
-					while (count < BATCH && kept_bytes > rest) {
-						size_t size = power_below(bits::max(kept_bytes - rest, smallest));
-						Memory start = take_kept(size);
-						while (start == nullptr && size > smallest)
-							start = take_kept(size /= 2);
-						if (start == nullptr)
+					while (count < BATCH && kept.bytes() > rest) {
+						batch[count] = kept.take(power_below(bits::max(kept.bytes() - rest, smallest)), smallest);
+						if (batch[count].start == nullptr)
 							break;
-						given_bytes = bits::min(given_bytes + size, credit());
-						batch[count++] = {start, size};
+						given_bytes = bits::min(given_bytes + batch[count++].size, credit());
 					}
 				});
 				for (size_t i = 0; i < count; i++) {
-					PALGraft::notify_not_using(batch[i].first.unsafe_ptr(), batch[i].second);
-					parent.dealloc_range(batch[i].first, batch[i].second);
+					PALGraft::notify_not_using(batch[i].start.unsafe_ptr(), batch[i].size);
+					parent.dealloc_range(batch[i].start, batch[i].size);
 				}
 				if (count < BATCH)
 					return;
 			}
 		}
 
+		/* Takes a range that is not resident. Returns null if there is no memory for it. */
 		Memory take_fresh(size_t size)
 		{
 			Memory start = parent.alloc_range(size);
@@ -131,11 +165,8 @@ struct ResidentRange {
 		 * `fresh`. All are powers of two. Its start is null if there is no memory. */
 		TakenRange take(size_t size, size_t resident, size_t fresh)
 		{
-			TakenRange taken{nullptr, bits::max(size, resident), true};
-			with(lock, [&]() {
-				while ((taken.start = take_kept(taken.size)) == nullptr && taken.size > size)
-					taken.size /= 2;
-			});
+			TakenRange taken;
+			with(lock, [&]() { taken = kept.take(bits::max(size, resident), size); });
 			if (taken.start != nullptr)
 				return taken;
 			taken = {take_fresh(fresh), fresh, false};
@@ -167,17 +198,16 @@ struct ResidentRange {
 			bool too_much = false;
 			with(lock, [&]() {
 				missed_bytes -= bits::min(missed_bytes, size / 16);
-				kept_bytes += size;
-				kept.add_block(start.unsafe_uintptr(), size);
+				kept.add(start, size);
 				most = bound();
-				too_much = kept_bytes > most;
+				too_much = kept.bytes() > most;
 			});
 			/* A little more than necessary, so that not every range that follows is too much. */
 			if (too_much)
 				give_back(most - most / 4);
 		}
 
-		/* Takes back a range that was never used. */
+		/* Takes back a range that is not resident. */
 		void dealloc_fresh(Memory start, size_t size)
 		{
 			parent.dealloc_range(start, size);
@@ -206,9 +236,13 @@ struct ThreadRange {
 		using Memory = capptr::Arena<void>;
 
 		static constexpr size_t GREAT_BITS = 21, GREAT = size_t{1} << GREAT_BITS;
-		Buddy<BuddyChunkRep<Pagemap>, MIN_CHUNK_BITS, GREAT_BITS> kept{}, fresh{};
-		/* Bytes that are kept, and bytes that were taken as fresh memory so far. */
-		size_t kept_bytes{0}, taken_bytes{0};
+		FreeRanges<Pagemap, GREAT_BITS> kept{}, fresh{};
+		/* Bytes that were taken as fresh memory so far. */
+		size_t taken_bytes{0};
+		/* Whether the range that was taken last is not resident. */
+		bool was_fresh{false};
+		/* The range whose pages are elsewhere, so that it is not resident when it comes back. */
+		Memory vacated{nullptr};
 		/* Bytes of ranges in use, now and when they were last reported. */
 		size_t live_bytes{0}, reported_bytes{0};
 		static constexpr size_t WORTH_A_REPORT = 64 << 10;
@@ -225,38 +259,21 @@ struct ThreadRange {
 			reported_bytes = live_bytes;
 		}
 
-		static Memory pointer(uintptr_t start)
-		{
-			return Memory::unsafe_from(reinterpret_cast<void *>(start));
-		}
-
-		/* Adds a range to a buddy allocator, which returns what became too large for it. */
-		Memory add(decltype(kept) &buddies, Memory start, size_t size)
-		{
-			return pointer(buddies.add_block(start.unsafe_uintptr(), size));
-		}
-
 		void keep(Memory start, size_t size)
 		{
-			kept_bytes += size;
-			Memory great = add(kept, start, size);
-			if (great != nullptr) {
-				kept_bytes -= GREAT;
+			Memory great = kept.add(start, size);
+			if (great != nullptr)
 				parent.dealloc_range(great, GREAT);
-			}
 		}
 
 		void give_back(size_t rest)
 		{
-			while (kept_bytes > rest) {
-				size_t size = bits::min(power_below(bits::max(kept_bytes - rest, MIN_CHUNK_SIZE)), GREAT / 2);
-				uintptr_t start;
-				while ((start = kept.remove_block(size)) == 0 && size > MIN_CHUNK_SIZE)
-					size /= 2;
-				if (start == 0)
+			while (kept.bytes() > rest) {
+				size_t most = bits::min(power_below(bits::max(kept.bytes() - rest, MIN_CHUNK_SIZE)), GREAT / 2);
+				TakenRange taken = kept.take(most, MIN_CHUNK_SIZE);
+				if (taken.start == nullptr)
 					return;
-				kept_bytes -= size;
-				parent.dealloc_range(pointer(start), size);
+				parent.dealloc_range(taken.start, taken.size);
 			}
 		}
 
@@ -271,6 +288,7 @@ struct ThreadRange {
 				return nullptr;
 			if (!taken.resident)
 				taken_bytes += taken.size;
+			was_fresh = !taken.resident;
 			/* The first part is the caller's. The rest has a piece for each power of two between. Fresh pieces never become
 			 * one of 2 MiB again, since the first part of each will be among the kept ones. */
 			for (size_t rest = taken.size / 2; rest >= size; rest /= 2) {
@@ -278,7 +296,7 @@ struct ThreadRange {
 				if (taken.resident)
 					keep(piece, rest);
 				else
-					add(fresh, piece, rest);
+					fresh.add(piece, rest);
 			}
 			return taken.start;
 		}
@@ -292,19 +310,19 @@ struct ThreadRange {
 
 		Memory alloc_range(size_t size)
 		{
-			Memory start = nullptr;
 			if (size >= GREAT) {
-				if ((start = parent.alloc_range(size)) != nullptr) {
+				TakenRange taken = parent.take(size, size, size);
+				was_fresh = !taken.resident;
+				if (taken.start != nullptr) {
 					parent.report(size);
 					PALGraft::huge_ranges.fetch_add(size >= PALGraft::HUGE_BLOCK, stl::memory_order_relaxed);
 				}
-				return start;
+				return taken.start;
 			}
-			start = pointer(kept.remove_block(size));
-			if (start != nullptr)
-				kept_bytes -= size;
-			else
-				start = pointer(fresh.remove_block(size));
+			Memory start = kept.take(size);
+			was_fresh = start == nullptr;
+			if (start == nullptr)
+				start = fresh.take(size);
 			if (start == nullptr)
 				start = refill(size);
 			if (start != nullptr && (live_bytes += size) - reported_bytes + WORTH_A_REPORT > 2 * WORTH_A_REPORT)
@@ -317,16 +335,32 @@ struct ThreadRange {
 			if (size >= GREAT) {
 				parent.report(-size);
 				PALGraft::huge_ranges.fetch_sub(size >= PALGraft::HUGE_BLOCK, stl::memory_order_relaxed);
-				return parent.dealloc_range(start, size);
+				return start == vacated ? parent.dealloc_fresh(start, size) : parent.dealloc_range(start, size);
 			}
 			/* The rest of an allocator's own memory comes from the range of all threads. */
 			live_bytes -= bits::min(live_bytes, size);
 			if (live_bytes - reported_bytes + WORTH_A_REPORT > 2 * WORTH_A_REPORT)
 				report();
+			if (start == vacated)
+				return parent.dealloc_fresh(start, size);
 			keep(start, size);
 			size_t most = bound();
-			if (kept_bytes > most)
+			if (kept.bytes() > most)
 				give_back(most / 2);
+		}
+
+		bool last_was_fresh() const
+		{
+			return was_fresh;
+		}
+
+		/* Calls `free`, which gives back the range that begins at `start` and has no pages any more. */
+		template<typename Free>
+		void give_vacated(Memory start, Free free)
+		{
+			vacated = start;
+			free();
+			vacated = nullptr;
 		}
 
 		/* Gives back all that is not in use. */
@@ -334,9 +368,11 @@ struct ThreadRange {
 		{
 			report();
 			give_back(0);
-			for (size_t size = GREAT / 2; size >= MIN_CHUNK_SIZE; size /= 2) {
-				while (uintptr_t start = fresh.remove_block(size))
-					parent.dealloc_fresh(pointer(start), size);
+			for (;;) {
+				TakenRange taken = fresh.take(GREAT / 2, MIN_CHUNK_SIZE);
+				if (taken.start == nullptr)
+					return;
+				parent.dealloc_fresh(taken.start, taken.size);
 			}
 		}
 	};
