@@ -70,7 +70,8 @@ pub fn install() -> Result<()> {
     for Upstream { package, debian } in recipes(&workspace::root())?.into_iter().filter_map(|it| it.upstream) {
         let Some(debian) = debian else { continue };
         let destination = debian.folder(&package);
-        if destination.is_dir() {
+        // The folder may be of an older recipe, with fewer members.
+        if debian.members.iter().all(|member| destination.join(member).exists()) {
             continue;
         }
         fs::create_dir_all(destination.parent().context("the folder has no parent")?)?;

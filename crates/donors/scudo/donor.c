@@ -13,6 +13,8 @@
 	X(quarantine_max_chunk_size, 0, 0, 131072, "quarantine_max_chunk_size")                                            \
 	X(zero_contents, 0, 0, 1, "zero_contents")                                                                         \
 	X(pattern_fill_contents, 0, 0, 1, "pattern_fill_contents")                                                         \
+	X(gwp_asan_sample_rate, 0, 0, 1000000000, "GWP_ASAN_SampleRate")                                                   \
+	X(gwp_asan_slots, 16, 1, 32768, "GWP_ASAN_MaxSimultaneousAllocations")                                             \
 	X(large_cache_entries, 32, 0, 32, 0)                                                                               \
 	X(large_cache_kb, 512, 0, 1048576, 0)                                                                              \
 	X(allow_thp, 1, 0, 1, 0)

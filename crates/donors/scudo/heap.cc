@@ -310,6 +310,7 @@ size_t scudo_heap_usable(const void *block)
 void scudo_heap_start(void)
 {
 	TheHeap.initThreadMaybe();
+	TheHeap.initGwpAsan();
 	TheHeap.setOption(scudo::Option::MaxCacheEntriesCount, scudo_large_cache_entries());
 	TheHeap.setOption(scudo::Option::MaxCacheEntrySize, static_cast<scudo::sptr>(scudo_large_cache_bytes()));
 }
