@@ -83,10 +83,6 @@ pub struct Rates {
     pub voluntary_switches: f64,
     /// Processors in use, on average.
     pub processors: f64,
-    /// Calls of futex. Null unless they were counted.
-    pub futex: Option<f64>,
-    /// Calls of mmap. Null unless they were counted.
-    pub mmap: Option<f64>,
 }
 
 /// A function and its part of the time.
@@ -144,7 +140,9 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
         program: recording.path.clone(),
         pid: recording.pid,
         arch: std::env::consts::ARCH.to_owned(),
-        malloc: recording.report().map_or_else(|| inspector::name::UNKNOWN.to_owned(), |report| report.malloc.name.clone()),
+        malloc: recording
+            .report()
+            .map_or_else(|| inspector::name::UNKNOWN.to_owned(), |report| report.malloc.name.clone()),
         recording: Recorded {
             sampler: "ptrace".to_owned(),
             duration_s: recording.duration.as_secs_f64(),
@@ -174,8 +172,6 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
             page_faults: counts.faults as f64 / length,
             voluntary_switches: counts.voluntary_switches as f64 / length,
             processors: (counts.user_s + counts.system_s) / length,
-            futex: None,
-            mmap: None,
         },
         running: sites(&|one| one.running),
         locks: sites(&|one| matches!(one.class, Class::AllocatorLock | Class::Lock)),
@@ -202,12 +198,13 @@ fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
             100.0 * cut as f64 / samples as f64
         ));
     }
-    let named = recording.program.and_then(|number| recording.library.modules.get(number as usize)).is_none_or(|module| {
-        module.donor.is_some()
-            || module.symbols.has("malloc")
-            || module.symbols.has("free")
-            || recording.report().is_none_or(|report| report.link == Some(inspector::Link::Dynamic))
-    });
+    let named =
+        recording.program.and_then(|number| recording.library.modules.get(number as usize)).is_none_or(|module| {
+            module.donor.is_some()
+                || module.symbols.has("malloc")
+                || module.symbols.has("free")
+                || recording.report().is_none_or(|report| report.link == Some(inspector::Link::Dynamic))
+        });
     if !named {
         warnings.push(
             "the program is stripped, and its allocator's functions were not found in the code: time in them counts as \

@@ -58,7 +58,9 @@ pub(crate) fn attribute(sample: &Sample, frames: &Frames) -> Attributed {
                 running: true,
             };
         }
-        State::Kernel(call) => return Attributed { class: in_call(call, allocator, &stack_role(stack, frames)), running: true },
+        State::Kernel(call) => {
+            return Attributed { class: in_call(call, allocator, &stack_role(stack, frames)), running: true };
+        }
         State::Blocked(-1, _) => Class::Fault,
         State::Blocked(call, arguments) if registers::call(call) == Call::Futex && !allocator => {
             match stack_role(stack, frames) {
@@ -142,8 +144,7 @@ const PARTS: usize = 60;
 
 impl Attribution {
     pub(crate) fn of(recording: &Recording, frames: &Frames) -> Attribution {
-        let samples: Vec<Attributed> =
-            recording.samples.iter().map(|sample| attribute(sample, frames)).collect();
+        let samples: Vec<Attributed> = recording.samples.iter().map(|sample| attribute(sample, frames)).collect();
         let faulting = faulting(recording, frames, &samples);
         let mut moments: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (at, sample) in recording.samples.iter().enumerate() {
@@ -203,7 +204,9 @@ impl Attribution {
         let mut sites: HashMap<String, f64> = HashMap::new();
         for (at, sample) in recording.samples.iter().enumerate() {
             if wanted(self.samples[at]) && self.weights[at] > 0.0 {
-                *sites.entry(site(&frames.stacks[sample.walk as usize], sample.state != State::Running, frames)).or_default() += self.weights[at];
+                *sites
+                    .entry(site(&frames.stacks[sample.walk as usize], sample.state != State::Running, frames))
+                    .or_default() += self.weights[at];
             }
         }
         let mut sites: Vec<(String, f64)> = sites.into_iter().collect();
@@ -255,7 +258,7 @@ fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed]) -> V
     // Samples stand for wall clock; with more threads than processors, for less processor time.
     let wanted = total * (seen / processor).max(1.0);
     if parts.iter().all(|part| *part == 0.0) {
-        return parts;
+        parts = (0..samples.len()).map(|at| if user(at) { 1.0 } else { 0.0 }).collect();
     }
     // A sample cannot be more than all of its time in faults: what is too much goes to the others.
     let mut factor = 1.0;

@@ -69,8 +69,13 @@ impl Profile {
     pub fn firefox(&self) -> String {
         let mut threads: Vec<Value> = Vec::new();
         for number in 0..self.recording.threads.len() {
-            let samples: Vec<(usize, &Sample)> =
-                self.recording.samples.iter().enumerate().filter(|(_, sample)| sample.thread as usize == number).collect();
+            let samples: Vec<(usize, &Sample)> = self
+                .recording
+                .samples
+                .iter()
+                .enumerate()
+                .filter(|(_, sample)| sample.thread as usize == number)
+                .collect();
             if !samples.is_empty() {
                 threads.push(self.thread(number, &samples));
             }

@@ -187,8 +187,8 @@ fn draw(text: &mut String, node: &Node, left: f64, scale: f64, depth: usize, bot
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
-                "<g><title>{name}: {:.3} s, {:.1} %</title><rect class=\"{}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" \
-                 height=\"{}\"/>",
+                "<g><title>{name}: {:.3} s, {:.1} %</title><rect class=\"{}\" x=\"{x:.1}\" y=\"{y}\" \
+                 width=\"{width:.1}\" height=\"{}\"/>",
                 child.seconds,
                 100.0 * child.seconds / all,
                 colour.class(),

@@ -45,7 +45,8 @@ pub(crate) fn frame_size(code: &[u8], start: u64, wanted: u64) -> Option<FrameSi
             match instruction.mnemonic() {
                 Mnemonic::Push => {
                     frame.size += 8;
-                    let pointer = instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RBP;
+                    let pointer =
+                        instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RBP;
                     if pointer && frame.frame_pointer.is_none() {
                         frame.frame_pointer = Some(frame.size);
                     }
@@ -54,7 +55,8 @@ pub(crate) fn frame_size(code: &[u8], start: u64, wanted: u64) -> Option<FrameSi
                 Mnemonic::Sub if on_stack => frame.size += instruction.try_immediate(1).ok()?,
                 Mnemonic::Add if on_stack => frame.size = frame.size.wrapping_sub(instruction.try_immediate(1).ok()?),
                 Mnemonic::Lea if on_stack => {
-                    let plain = instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None;
+                    let plain =
+                        instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None;
                     if !plain {
                         return None;
                     }
@@ -92,9 +94,7 @@ mod tests {
     #[test]
     fn pushes_and_subtractions_count() {
         // test edi, edi; je +9 (to the ret); push rbp; push rbx; sub rsp, 24; nop; add rsp, 24; ret
-        let code = [
-            0x85, 0xff, 0x74, 0x0b, 0x55, 0x53, 0x48, 0x83, 0xec, 0x18, 0x90, 0x48, 0x83, 0xc4, 0x18, 0xc3,
-        ];
+        let code = [0x85, 0xff, 0x74, 0x0b, 0x55, 0x53, 0x48, 0x83, 0xec, 0x18, 0x90, 0x48, 0x83, 0xc4, 0x18, 0xc3];
         let size = |at| frame_size(&code, 0x1000, 0x1000 + at);
         assert_eq!(size(4), Some(FrameSize { size: 0, frame_pointer: None }));
         assert_eq!(size(10), Some(FrameSize { size: 40, frame_pointer: Some(8) }));

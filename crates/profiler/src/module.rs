@@ -108,11 +108,8 @@ impl Module {
     fn find_functions(&mut self, bytes: &[u8]) {
         if let Some(inspector::Redirected { donor, functions }) = inspector::redirected(bytes) {
             self.donor = Some(donor);
-            let named = functions.into_iter().map(|(start, name)| Function {
-                start,
-                end: start,
-                name: Some(name.to_owned()),
-            });
+            let named =
+                functions.into_iter().map(|(start, name)| Function { start, end: start, name: Some(name.to_owned()) });
             self.symbols.complete(named);
             return;
         }
@@ -121,11 +118,8 @@ impl Module {
             return;
         }
         let found = transplant::functions(bytes);
-        let named = found.into_iter().map(|(range, name)| Function {
-            start: range.start,
-            end: range.end,
-            name: Some(name),
-        });
+        let named =
+            found.into_iter().map(|(range, name)| Function { start: range.start, end: range.end, name: Some(name) });
         self.symbols.complete(named);
     }
 

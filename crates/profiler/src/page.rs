@@ -26,7 +26,8 @@ dd{margin:0;overflow-wrap:anywhere}\
 svg{display:block;width:100%;height:auto;margin:.5rem 0 1rem}\
 .s0{fill:var(--fa)}.s1{fill:#d9534f}.s2{fill:#e0a050}.s3{fill:#5fa777}.s4{fill:var(--fs)}.s5{fill:var(--fl)}\
 .s6{fill:#4f9aa0}.s7{fill:var(--fn)}.s8{fill:var(--fo)}.tick{fill:var(--quiet);font:11px system-ui,sans-serif}\
-.key{display:inline-block;margin-right:1rem;font-size:.85rem}.key svg{display:inline;width:.8rem;height:.8rem;margin:0 .35rem 0 0}";
+.key{display:inline-block;margin-right:1rem;font-size:.85rem}\
+.key svg{display:inline;width:.8rem;height:.8rem;margin:0 .35rem 0 0}";
 
 /// The parts of the time, in the order in which they are drawn.
 const PARTS: [&str; 9] = [
@@ -98,8 +99,8 @@ impl Profile {
         for (at, name) in PARTS.iter().enumerate().filter(|(at, _)| whole[*at] >= 0.0005) {
             let _ = write!(
                 text,
-                "<span class=\"key\"><svg viewBox=\"0 0 10 10\"><rect class=\"s{at}\" width=\"10\" height=\"10\"/></svg>\
-                 {name} {:.1} %</span>",
+                "<span class=\"key\"><svg viewBox=\"0 0 10 10\"><rect class=\"s{at}\" width=\"10\" \
+                 height=\"10\"/></svg>{name} {:.1} %</span>",
                 100.0 * whole[at]
             );
         }
@@ -139,7 +140,10 @@ impl Profile {
         let rows = [
             ("program", analysis.program.clone()),
             ("malloc", analysis.malloc.clone()),
-            ("recorded", format!("{:.2} s, {} moments, {} samples", recording.duration_s, recording.moments, recording.samples)),
+            (
+                "recorded",
+                format!("{:.2} s, {} moments, {} samples", recording.duration_s, recording.moments, recording.samples),
+            ),
             ("threads", format!("{} in {} processes", recording.threads, recording.processes)),
             ("truncated stacks", format!("{:.1} %", 100.0 * recording.truncated)),
             ("processors in use", format!("{:.2}", rates.processors)),
@@ -158,7 +162,8 @@ fn sites(title: &str, sites: &[Site]) -> String {
     if sites.is_empty() {
         return String::new();
     }
-    let mut text = format!("<section><h2>{title}</h2><table><thead><tr><th>function</th><th>share</th></tr></thead><tbody>");
+    let mut text =
+        format!("<section><h2>{title}</h2><table><thead><tr><th>function</th><th>share</th></tr></thead><tbody>");
     for site in sites {
         let _ = write!(text, "<tr><td>{}</td><td>{:.1} %</td></tr>", escaped(&site.function), 100.0 * site.share);
     }

@@ -129,6 +129,7 @@ impl Profile {
         profile.message(11, &period);
         let moments = self.recording.moments.len().max(1) as u128;
         profile.number(12, u64::try_from(self.recording.duration.as_nanos() / moments).unwrap_or(0));
+        profile.number(14, kind);
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
         // Writing to memory cannot fail.
         let _ = packed.write_all(&profile.0);

@@ -157,11 +157,49 @@ const WAITS: [&str; 18] = [
 /// Beginnings and ends of the names of memory and string functions, without leading underscores. glibc adds the
 /// instructions that a variant uses: `memmove_avx_unaligned_erms`.
 const STRINGS: [&str; 43] = [
-    "memcpy", "memmove", "memset", "memcmp", "bcmp", "bcopy", "bzero", "memchr", "memrchr", "rawmemchr", "mempcpy",
-    "memmem", "memccpy", "strlen", "strnlen", "strchr", "strchrnul", "strrchr", "strcmp", "strncmp", "strcasecmp",
-    "strncasecmp", "strcpy", "strncpy", "stpcpy", "stpncpy", "strcat", "strncat", "strlcpy", "strlcat", "strstr",
-    "strcasestr", "strspn", "strcspn", "strpbrk", "strsep", "wmemcpy", "wmemmove", "wmemset", "wcslen", "wcscmp",
-    "wcschr", "wcscpy",
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "bcmp",
+    "bcopy",
+    "bzero",
+    "memchr",
+    "memrchr",
+    "rawmemchr",
+    "mempcpy",
+    "memmem",
+    "memccpy",
+    "strlen",
+    "strnlen",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "strcmp",
+    "strncmp",
+    "strcasecmp",
+    "strncasecmp",
+    "strcpy",
+    "strncpy",
+    "stpcpy",
+    "stpncpy",
+    "strcat",
+    "strncat",
+    "strlcpy",
+    "strlcat",
+    "strstr",
+    "strcasestr",
+    "strspn",
+    "strcspn",
+    "strpbrk",
+    "strsep",
+    "wmemcpy",
+    "wmemmove",
+    "wmemset",
+    "wcslen",
+    "wcscmp",
+    "wcschr",
+    "wcscpy",
 ];
 
 /// Returns what the function of that name is. The name is the one for people.
@@ -193,7 +231,9 @@ mod tests {
 
     #[test]
     fn functions_by_their_names() {
-        for name in ["malloc", "__libc_free", "operator new", "operator delete[]", "_mi_page_malloc", "scudo::Allocator"] {
+        for name in
+            ["malloc", "__libc_free", "operator new", "operator delete[]", "_mi_page_malloc", "scudo::Allocator"]
+        {
             assert_eq!(role(name), Role::Allocator, "{name}");
         }
         for name in ["memcpy", "__memmove_avx_unaligned_erms", "__strlen_avx2", "__memcpy_chk", "strstr"] {

@@ -57,6 +57,8 @@ pub struct Options {
 pub const RATE: f64 = 150.0;
 /// The share of one processor that the recording may take.
 const SHARE: f64 = 0.03;
+/// The processor time in seconds that it may take beyond that: the first looks at a program take longest.
+const CREDIT: f64 = 0.03;
 /// The fewest moments that a verdict is given for.
 const FEWEST: usize = 10;
 /// The time between SIGTERM and SIGKILL for a program whose time is over.
@@ -130,7 +132,10 @@ fn attach(pid: i32) -> Result<i32, Error> {
         return Err(Error::Permission { pid, reason });
     }
     let Some(path) = proc::program(pid) else {
-        return Err(Error::Permission { pid, reason: "its program cannot be read, as that of a kernel thread".to_owned() });
+        return Err(Error::Permission {
+            pid,
+            reason: "its program cannot be read, as that of a kernel thread".to_owned(),
+        });
     };
     let bytes = std::fs::read(format!("/proc/{pid}/exe")).unwrap_or_default();
     match module::fits(&bytes) {
@@ -214,19 +219,17 @@ impl Sampler {
             }
             if now > before {
                 let moment = Moment { at: now - self.began, span: now - before };
-                self.moment(moment).map_err(|error| Error::Permission {
-                    pid: self.root,
-                    reason: error.desc().to_owned(),
-                })?;
+                self.moment(moment)
+                    .map_err(|error| Error::Permission { pid: self.root, reason: error.desc().to_owned() })?;
             }
             before = now;
             let took = now.elapsed().as_secs_f64();
-            // What the recording has taken so far may be no more than its share of the time so far.
-            let debt = (processor_s() - self.own_s) / SHARE - self.began.elapsed().as_secs_f64();
+            // What the recording has taken so far may be no more than its share of the time so far, but for the start.
+            let debt = (processor_s() - self.own_s - CREDIT) / SHARE - self.began.elapsed().as_secs_f64();
             let pause = (interval * (0.5 + fastrand::f64()) - took).max(debt.min(0.2));
-            let left = options.duration.map_or(f64::MAX, |duration| {
-                (duration.as_secs_f64() - self.began.elapsed().as_secs_f64()).max(0.0)
-            });
+            let left = options
+                .duration
+                .map_or(f64::MAX, |duration| (duration.as_secs_f64() - self.began.elapsed().as_secs_f64()).max(0.0));
             std::thread::sleep(Duration::from_secs_f64(pause.clamp(0.0002, 0.5).min(left + 0.0002)));
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
 
-use crate::frame_size::frame_size;
+use crate::frame_size::{FrameSize, frame_size};
 use crate::memory::{self, Stack};
 use crate::module::{self, Module};
 use crate::proc::{self, Mapping};
@@ -68,6 +68,8 @@ pub(crate) struct Space {
     modules: Vec<u32>,
     unwinder: native::Unwinding<Vec<u8>>,
     cache: RefCell<native::Cache>,
+    /// The sizes of frames that were computed, by the address of the next instruction.
+    sizes: RefCell<HashMap<u64, Option<FrameSize>>>,
     /// When the mappings were read.
     read_at: std::time::Instant,
 }
@@ -86,6 +88,7 @@ impl Space {
             modules: Vec::new(),
             unwinder: native::Unwinding::new(),
             cache: RefCell::new(native::Cache::new()),
+            sizes: RefCell::default(),
             read_at: std::time::Instant::now(),
         };
         space.read(library);
@@ -193,7 +196,12 @@ impl Space {
             if is_first(module, lookup.wrapping_sub(module.bias)) {
                 break;
             }
-            let next = self.by_table(library, module, &at, lookup, innermost, stack).or_else(|| {
+            let by_table = self.by_table(library, module, &at, lookup, innermost, stack);
+            // The tables say that nobody has called this function.
+            if matches!(by_table, Some(None)) {
+                break;
+            }
+            let next = by_table.flatten().or_else(|| {
                 // aarch64: a function that calls no other has its return address in a register only.
                 let leaf = at.lr.filter(|lr| innermost && self.call(library, *lr).is_some());
                 let leaf = leaf.map(|lr| Registers { pc: lr, lr: None, ..at });
@@ -215,7 +223,8 @@ impl Space {
         walk
     }
 
-    /// Leaves a frame by the unwind tables. The result has to be a return address.
+    /// Leaves a frame by the unwind tables. The result has to be a return address; it is `Some(None)` for the function
+    /// that a thread begins in.
     fn by_table(
         &self,
         library: &Library,
@@ -224,7 +233,7 @@ impl Space {
         lookup: u64,
         innermost: bool,
         stack: &Stack,
-    ) -> Option<Registers> {
+    ) -> Option<Option<Registers>> {
         if !module.has_table(lookup.wrapping_sub(module.bias)) {
             return None;
         }
@@ -240,12 +249,14 @@ impl Space {
             let mut regs = native::regs(&Registers { fp: Some(fp), ..*at });
             let mut word = |address: u64| stack.word(address).ok_or(());
             let mut cache = self.cache.borrow_mut();
-            let Ok(Some(back)) = self.unwinder.unwind_frame(address, &mut regs, &mut cache, &mut word) else {
-                continue;
+            let back = match self.unwinder.unwind_frame(address, &mut regs, &mut cache, &mut word) {
+                Ok(Some(back)) => back,
+                Ok(None) if !innermost => return Some(None),
+                Ok(None) | Err(_) => continue,
             };
             if self.call(library, back).is_some() {
                 let (sp, fp) = native::back(&regs);
-                return Some(Registers { pc: back, sp, fp: Some(fp), lr: None, call: None });
+                return Some(Some(Registers { pc: back, sp, fp: Some(fp), lr: None, call: None }));
             }
         }
         None
@@ -255,9 +266,14 @@ impl Space {
     fn by_code(&self, library: &Library, module: &Module, at: &Registers, stack: &Stack) -> Option<Registers> {
         let place = at.pc.wrapping_sub(module.bias);
         let function = module.symbols.at(place.saturating_sub(1)).or_else(|| module.symbols.at(place))?;
-        let code = module.code(function.start);
-        let length = usize::try_from(function.end.max(place + 1) - function.start).ok()?;
-        let frame = frame_size(code.get(..length.min(code.len()))?, function.start, place)?;
+        let known = self.sizes.borrow().get(&at.pc).copied();
+        let frame = known.unwrap_or_else(|| {
+            let code = module.code(function.start);
+            let length = usize::try_from(function.end.max(place + 1) - function.start).ok()?;
+            let frame = frame_size(code.get(..length.min(code.len()))?, function.start, place);
+            self.sizes.borrow_mut().insert(at.pc, frame);
+            frame
+        })?;
         let slot = at.sp.checked_add(frame.size)?;
         let word = stack.word(slot)?;
         self.call(library, word)?;
@@ -369,9 +385,7 @@ fn jump(code: &[u8], address: u64) -> Option<u64> {
         None => (code, address),
     };
     match *code {
-        [0xe9, a, b, c, d, ..] => {
-            Some((address + 5).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()))
-        }
+        [0xe9, a, b, c, d, ..] => Some((address + 5).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into())),
         [0xeb, distance, ..] => Some((address + 2).wrapping_add_signed(i64::from(distance.cast_signed()))),
         _ => None,
     }

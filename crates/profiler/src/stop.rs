@@ -86,12 +86,7 @@ pub(crate) fn each(
     Ok(())
 }
 
-fn look(
-    thread: Pid,
-    threads: &[(i32, i32)],
-    open: &mut HashMap<Pid, (usize, u64)>,
-    seen: &mut dyn FnMut(usize, Seen),
-) {
+fn look(thread: Pid, threads: &[(i32, i32)], open: &mut HashMap<Pid, (usize, u64)>, seen: &mut dyn FnMut(usize, Seen)) {
     let Some((at, before)) = open.remove(&thread) else { return };
     let (pid, tid) = threads[at];
     let registers = registers::read(thread).ok().flatten();
@@ -103,7 +98,8 @@ fn look(
 /// Whether it is for lack of permission that a thread cannot be traced: it is there, alive, and nobody traces it.
 fn is_refused(pid: i32, tid: i32) -> bool {
     let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) else { return false };
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
+    let field =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
     field("TracerPid:") == "0" && !field("State:").starts_with(['Z', 'X'])
 }
 
@@ -120,4 +116,3 @@ pub(crate) fn reap(pid: i32) -> Option<WaitStatus> {
         _ => None,
     }
 }
-

@@ -182,34 +182,37 @@ fn text(
         percent(shares.memory)
     );
     let mut text = match bottleneck {
-        Bottleneck::Allocator => format!("The allocator is the bottleneck: {} of the time, {parts}.", percent(share.allocator)),
+        Bottleneck::Allocator => {
+            format!("The allocator is the bottleneck: {} of the time, {parts}.", percent(share.allocator))
+        }
         Bottleneck::PageFaults if churns(&shares) => format!(
-            "Page faults are the bottleneck: {} of the time, {faults:.0} a second, on memory that the allocator gives back \
-             and maps again.",
+            "Page faults are the bottleneck: {} of the time, {faults:.0} a second, on memory that the allocator gives \
+             back and maps again.",
             percent(share.page_faults)
         ),
         Bottleneck::PageFaults => format!(
-            "Page faults and memory that the program maps by itself are the bottleneck: {} of the time, {faults:.0} faults \
-             a second. This is often blamed on the allocator, which has {} of the time: another one would not help.",
+            "Page faults and memory that the program maps by itself are the bottleneck: {} of the time, {faults:.0} \
+             faults a second. This is often blamed on the allocator, which has {} of the time: another one would not help.",
             percent(share.page_faults),
             percent(share.allocator)
         ),
         Bottleneck::Strings => format!(
-            "Memory and string functions are the bottleneck: {} of the time{}. This is often blamed on the allocator, which \
-             has {}.",
+            "Memory and string functions are the bottleneck: {} of the time{}. This is often blamed on the allocator, \
+             which has {}.",
             percent(share.strings),
             first(&|class| class == Class::Strings),
             percent(share.allocator)
         ),
         Bottleneck::Lock => format!(
-            "A lock of the program's own is the bottleneck: {} of the time{}. Another allocator would not help: it has {}.",
+            "A lock of the program's own is the bottleneck: {} of the time{}. Another allocator would not help: it \
+             has {}.",
             percent(share.lock),
             first(&|class| class == Class::Lock),
             percent(share.allocator)
         ),
         Bottleneck::Io if shares.wait >= shares.io => format!(
-            "The program waits for work: {} of the time no thread did anything but sleep, poll or wait. The allocator has \
-             {}.",
+            "The program waits for work: {} of the time no thread did anything but sleep, poll or wait. The \
+             allocator has {}.",
             percent(share.io),
             percent(share.allocator)
         ),

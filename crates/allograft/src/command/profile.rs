@@ -18,8 +18,8 @@ use crate::output::{Output, Page, Style};
 /// Say what a program waits for: its allocator, page faults, string functions, locks, input and output, or itself
 ///
 /// Runs the program, or attaches to a process, and looks at all its threads some 150 times a second: at those that run,
-/// and at those that are blocked, which a profile of the processor does not show. Needs neither root nor a change to the
-/// program: static or dynamic, of musl or glibc, stripped or not. Ends with a verdict: the bottleneck, and what another
+/// and at those that are blocked, which a profile of the processor does not show. Needs neither root nor a change to
+/// the program: static or dynamic, of musl or glibc, stripped or not. Ends with a verdict: the bottleneck, and what another
 /// allocator would bring at best.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -220,7 +220,8 @@ fn overview(analysis: &Analysis, written: &[PathBuf], output: &Output) -> Page {
         table.row([name.into(), percent(share).into()]);
     }
     page.table(&table);
-    for (title, sites) in [("most time on a processor", &analysis.running), ("most time blocked on locks", &analysis.locks)]
+    for (title, sites) in
+        [("most time on a processor", &analysis.running), ("most time blocked on locks", &analysis.locks)]
     {
         if sites.is_empty() {
             continue;
@@ -236,7 +237,8 @@ fn overview(analysis: &Analysis, written: &[PathBuf], output: &Output) -> Page {
     let rates = &analysis.rates;
     let _ = writeln!(
         page,
-        "per second: {:.0} page faults, {:.0} voluntary switches; {:.2} processors in use; recording took {:.1} % of one",
+        "per second: {:.0} page faults, {:.0} voluntary switches; {:.2} processors in use; recording took {:.1} % \
+         of one",
         rates.page_faults,
         rates.voluntary_switches,
         rates.processors,
@@ -271,4 +273,3 @@ fn wrapped(text: &str) -> Vec<String> {
     }
     lines
 }
-
