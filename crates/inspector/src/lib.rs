@@ -9,6 +9,7 @@
 //! | `evidence` | evidence of an allocator: symbols, constants, families of names |
 //! | `code` | the machine code behind `malloc` and its like, as evidence of its owner |
 //! | `entry_points` | the note on the entry points of an executable, checked against the code |
+//! | `redirected` | where a donor lies in such an executable, for profilers |
 //! | `note` | the notes of a graft |
 //! | [`verify`] | the checks of a graft |
 //! | `report` | the result of [`inspect`] |
@@ -28,11 +29,13 @@ mod evidence;
 mod facts;
 mod library;
 mod note;
+mod redirected;
 mod report;
 mod subject;
 pub mod verify;
 
 pub use error::InspectError;
+pub use redirected::{Redirected, redirected};
 pub use report::{
     Allocator, Arch, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Relro, Report, Source, Strings, Way, name,
 };

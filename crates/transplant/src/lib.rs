@@ -7,6 +7,7 @@
 //! | `relocations` | what a static-pie program does to itself when it starts |
 //! | `code` | machine code: functions, references, what a function does; what is particular to an architecture |
 //! | `family` | musl's malloc family in a program, each role proven; and that nothing else touches its state |
+//! | `functions` | the functions of the family with their names, for profilers |
 //! | `strings` | the string functions in a program, which of them are proven (by `equivalence`), which stay |
 //! | `libc` | what the graft needs of the rest of musl: errno, the fork hook, the end of threads |
 //! | `blob` | a donor, linked to bytes that refer to nothing outside |
@@ -20,6 +21,7 @@
 mod blob;
 mod code;
 mod family;
+mod functions;
 mod image;
 mod kind;
 mod layout;
@@ -34,6 +36,7 @@ mod thread_storage;
 
 pub use blob::{Blob, BlobError};
 pub use equivalence::Unproven;
+pub use functions::functions;
 pub use image::{arch, supported_arch};
 pub use kind::{carries_graft, notes};
 pub use plan::{Entry, Graft, Plan, graft};

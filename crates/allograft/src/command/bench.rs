@@ -279,7 +279,7 @@ impl Bench {
 const SEEDS: std::ops::Range<u64> = 0..1 << 52;
 
 /// Returns a flag that Ctrl-C and `kill` set. A second such signal ends the process as usual.
-fn interruption() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         let armed = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));

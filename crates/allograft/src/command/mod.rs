@@ -7,6 +7,7 @@ pub(crate) mod emit;
 pub(crate) mod graft;
 pub(crate) mod inspect;
 pub(crate) mod man;
+pub(crate) mod profile;
 pub(crate) mod undo;
 pub(crate) mod verify;
 pub(crate) mod version;
@@ -27,6 +28,7 @@ pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Fai
         Command::Emit(command) => command.run(output),
         Command::Donors(command) => command.run(output),
         Command::Bench(command) => command.run(output),
+        Command::Profile(command) => command.run(output),
         Command::Completions(command) => command.run(output),
         Command::Man(command) => command.run(output),
     }

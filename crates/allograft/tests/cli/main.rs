@@ -23,6 +23,7 @@ mod lab;
 mod manual;
 mod ownership;
 mod printed;
+mod profile;
 mod pull_requests;
 mod refusals;
 mod roots;

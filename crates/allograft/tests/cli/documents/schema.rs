@@ -10,7 +10,7 @@ use serde_json::Value;
 use syn::{Attribute, Expr, ExprLit, Fields, GenericArgument, Item, Lit, LitStr, Meta, PathArguments, Token, Type};
 
 /// The source files with the types, below `crates`.
-const SOURCES: [&str; 24] = [
+const SOURCES: [&str; 26] = [
     "allograft/src/json/mod.rs",
     "allograft/src/json/donors.rs",
     "allograft/src/json/emit.rs",
@@ -35,10 +35,12 @@ const SOURCES: [&str; 24] = [
     "measure/src/session.rs",
     "measure/src/statistics/mod.rs",
     "measure/src/statistics/ratio.rs",
+    "profiler/src/analysis.rs",
+    "profiler/src/verdict.rs",
 ];
 
 /// The documents: name of the golden files, the heading in the page, the type.
-pub(crate) const DOCUMENTS: [(&str, &str, &str); 8] = [
+pub(crate) const DOCUMENTS: [(&str, &str, &str); 9] = [
     ("graft", "`allograft graft --json`", "Document<Grafts>"),
     ("undo", "`allograft undo --json`", "Document<Undone>"),
     ("verify", "`allograft verify --json`", "Document<Verified>"),
@@ -46,6 +48,7 @@ pub(crate) const DOCUMENTS: [(&str, &str, &str); 8] = [
     ("donors", "`allograft donors --json`", "Document<Donors>"),
     ("emit", "`allograft emit --json`", "Document<Emitted>"),
     ("bench", "`allograft bench --json`", "Results"),
+    ("profile", "`allograft profile --json`", "Document<Analysis>"),
     ("failure", "Any of them, when it fails", "Document<Failed>"),
 ];
 

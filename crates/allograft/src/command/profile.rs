@@ -1,0 +1,275 @@
+//! `allograft profile`: says what a program waits for, and whether that is its allocator.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use format::Arch;
+use inspector::{Libc, Link, Way};
+use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target};
+
+use super::bench::{interruption, quoted};
+use crate::failure::{Failure, REPORT, mend};
+use crate::output::{Output, Page, Style};
+
+/// Say what a program waits for: its allocator, page faults, string functions, locks, input and output, or itself
+///
+/// Runs the program, or attaches to a process, and looks at all its threads some 150 times a second: at those that run,
+/// and at those that are blocked, which a profile of the processor does not show. Needs neither root nor a change to
+/// the program: static or dynamic, of musl or glibc, stripped or not. Ends with a verdict: the bottleneck, and what another
+/// allocator would bring at best.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  allograft profile -- ./program ARGS
+  allograft profile --duration 10 -o profile -- ./server --port 8080   ends the server after 10 seconds
+  allograft profile --pid 1234 --duration 5                            leaves the process running
+  allograft profile -o profile --format pprof,firefox -- ./program
+
+Threads that run are stopped for some microseconds to be read; blocked ones are not stopped. The program's children are
+looked at, too, but not those of a process that was attached to.")]
+pub(crate) struct Profile {
+    /// Attach to this process in place of starting a command; it goes on running afterwards
+    #[arg(long, value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
+    pid: Option<i32>,
+    /// Seconds to record. A command that still runs then is ended [default: until it ends; 10 with --pid]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<f64>,
+    /// How many times a second to look, from 1 to 1000
+    #[arg(long, value_name = "HZ", default_value_t = profiler::RATE, value_parser = rate)]
+    rate: f64,
+    /// Write profile.html, on-cpu.svg, off-cpu.svg and profile.json into this folder
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write these into the folder of --out, too
+    #[arg(long, value_name = "FORMAT", value_enum, value_delimiter = ',', requires = "out")]
+    format: Vec<Format>,
+    /// The program and its arguments. With --json, its standard output goes to standard error
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// A format for other tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// profile.pb.gz, for `go tool pprof` and its like
+    Pprof,
+    /// profile.firefox.json, for profiler.firefox.com
+    Firefox,
+    /// on-cpu.collapsed and off-cpu.collapsed, for flame graph tools
+    Collapsed,
+}
+
+/// The time of a recording of a process, if none is given.
+const ATTACHED: f64 = 10.0;
+
+fn seconds(typed: &str) -> Result<f64, String> {
+    let seconds: f64 = typed.parse().map_err(|_| "it is no number".to_owned())?;
+    let range = 0.1..=1e6;
+    if range.contains(&seconds) { Ok(seconds) } else { Err("expected 0.1 to 1000000 seconds".to_owned()) }
+}
+
+fn rate(typed: &str) -> Result<f64, String> {
+    let rate: f64 = typed.parse().map_err(|_| "it is no number".to_owned())?;
+    if (1.0..=1000.0).contains(&rate) { Ok(rate) } else { Err("expected 1 to 1000".to_owned()) }
+}
+
+impl Profile {
+    pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Failure> {
+        // Nothing is to be recorded for nothing.
+        if let Some(folder) = &self.out {
+            fs::create_dir_all(folder).map_err(Failure::io("make", folder))?;
+        }
+        let target = match self.pid {
+            Some(pid) => Target::Process(pid),
+            None => Target::Command { words: self.command.clone(), output_to_errors: output.json },
+        };
+        let duration = self.duration.or(self.pid.map(|_| ATTACHED)).map(Duration::from_secs_f64);
+        let options = Options { rate: self.rate, duration, interrupted: interruption()? };
+        let recording = profiler::record(&target, &options).map_err(failed)?;
+        let mut profiled = profiler::analyse(recording);
+        self.recommend(&mut profiled);
+        for warning in &profiled.analysis.warnings {
+            output.warn(warning);
+        }
+        let written = self.write(&profiled)?;
+        if output.json {
+            output.document(&profiled.analysis)?;
+        } else {
+            output.text(&overview(&profiled.analysis, &written, output))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Adds the donor to try, and the command line to try it with.
+    fn recommend(&self, profiled: &mut Profiled) {
+        let Some(report) = profiled.report().cloned() else { return };
+        let verdict = &mut profiled.analysis.verdict;
+        let of_use = matches!(verdict.bottleneck, Bottleneck::Allocator | Bottleneck::PageFaults | Bottleneck::Strings);
+        if !of_use && verdict.share.allocator < 0.1 || verdict.best_speedup.1 < 1.05 {
+            return;
+        }
+        let donor = donors::default_for(if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 });
+        if report.malloc.name == donor.name {
+            return;
+        }
+        let path = quoted(&profiled.analysis.program);
+        let words: Vec<String> = self.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+        let bench = |what: &str| format!("allograft bench -- {what}");
+        let command = match (report.graft.way, report.link) {
+            _ if words.len() == 1 && report.graft.way == Way::Graft => bench(&words[0]),
+            (Way::Graft, _) if !words.is_empty() => bench(&words.join(" ")),
+            (Way::Graft, _) => format!("allograft graft {path}"),
+            (_, Some(Link::Dynamic)) => {
+                let libc = if report.libc == Libc::Musl { "musl" } else { "gnu" };
+                format!("allograft emit --target {}-linux-{libc} --as shared", std::env::consts::ARCH)
+            }
+            _ => return,
+        };
+        verdict.donor = Some(donor.name.to_owned());
+        verdict.command = Some(command);
+    }
+
+    /// Writes the files that were asked for. Returns their paths.
+    fn write(&self, profiled: &Profiled) -> Result<Vec<PathBuf>, Failure> {
+        let Some(folder) = &self.out else { return Ok(Vec::new()) };
+        let document = crate::json::document(&profiled.analysis).map_err(|error| {
+            Failure::usage(format!("the result cannot be written as JSON: {error}")).with_help(REPORT)
+        })?;
+        let mut files: Vec<(&str, Vec<u8>)> = vec![
+            ("profile.html", profiled.page().into_bytes()),
+            ("on-cpu.svg", profiled.on_cpu().svg("On the processor").into_bytes()),
+            ("off-cpu.svg", profiled.off_cpu().svg("Blocked").into_bytes()),
+            ("profile.json", document.into_bytes()),
+        ];
+        for format in &self.format {
+            match format {
+                Format::Collapsed => {
+                    files.push(("on-cpu.collapsed", profiled.on_cpu().collapsed().into_bytes()));
+                    files.push(("off-cpu.collapsed", profiled.off_cpu().collapsed().into_bytes()));
+                }
+                Format::Pprof => files.push(("profile.pb.gz", profiled.pprof())),
+                Format::Firefox => files.push(("profile.firefox.json", profiled.firefox().into_bytes())),
+            }
+        }
+        files.dedup_by(|later, first| later.0 == first.0);
+        let mut written = Vec::new();
+        for (name, bytes) in files {
+            let path = folder.join(name);
+            fs::write(&path, bytes).map_err(Failure::io("write", &path))?;
+            written.push(path);
+        }
+        Ok(written)
+    }
+}
+
+fn failed(error: Error) -> Failure {
+    let help = match &error {
+        Error::Start { source, .. } => mend(source).to_owned(),
+        Error::NoProcess(_) => "`ps -e` lists the processes".to_owned(),
+        Error::Permission { .. } => {
+            "start the program by `allograft profile -- COMMAND`; or work as the user of the process, and with \
+             `kernel.yama.ptrace_scope` at 0 or as root; in a container, with the capability SYS_PTRACE"
+                .to_owned()
+        }
+        Error::Architecture { .. } | Error::Unsupported => {
+            "profile it on a machine of its own architecture, with a build of allograft for that".to_owned()
+        }
+        Error::Short { .. } => "give it more work, or a higher `--rate`".to_owned(),
+    };
+    Failure::usage(error.to_string()).with_help(help)
+}
+
+fn overview(analysis: &Analysis, written: &[PathBuf], output: &Output) -> Page {
+    let mut page = output.page();
+    let verdict = &analysis.verdict;
+    let recording = &analysis.recording;
+    // Writing to a page cannot fail.
+    let _ = writeln!(
+        page,
+        "{}: {}  ({}, malloc {}; {:.1} s, {} moments, {} threads)",
+        analysis.program,
+        output.paint(Style::Strong, verdict.bottleneck.name()),
+        analysis.arch,
+        analysis.malloc,
+        recording.duration_s,
+        recording.moments,
+        recording.threads
+    );
+    page.blank();
+    for line in wrapped(&verdict.text) {
+        let _ = writeln!(page, "{line}");
+    }
+    page.blank();
+    let mut table = output.table(&["share of the time", ""]).fitting();
+    let share = &verdict.share;
+    let detail = &analysis.detail;
+    for (name, share) in [
+        ("allocator", share.allocator),
+        ("  running in it", detail.allocator_running),
+        ("  blocked on its lock", detail.allocator_lock),
+        ("  memory calls for it", detail.allocator_memory),
+        ("page faults, own mappings", share.page_faults),
+        ("memory and string functions", share.strings),
+        ("own locks", share.lock),
+        ("input, output, waiting", share.io),
+        ("the rest: own code", share.cpu),
+    ] {
+        table.row([name.into(), percent(share).into()]);
+    }
+    page.table(&table);
+    for (title, sites) in
+        [("most time on a processor", &analysis.running), ("most time blocked on locks", &analysis.locks)]
+    {
+        if sites.is_empty() {
+            continue;
+        }
+        page.blank();
+        let mut table = output.table(&[title, ""]).fitting();
+        for site in sites.iter().take(8) {
+            table.row([(&site.function).into(), percent(site.share).into()]);
+        }
+        page.table(&table);
+    }
+    page.blank();
+    let rates = &analysis.rates;
+    let _ = writeln!(
+        page,
+        "per second: {:.0} page faults, {:.0} voluntary switches; {:.2} processors in use; recording took {:.1} % \
+         of one",
+        rates.page_faults,
+        rates.voluntary_switches,
+        rates.processors,
+        100.0 * recording.overhead
+    );
+    if let Some(command) = &verdict.command {
+        let donor = verdict.donor.as_deref().unwrap_or_default();
+        let _ = writeln!(page, "try {donor}: {}", output.paint(Style::Strong, command));
+    }
+    for path in written {
+        let _ = writeln!(page, "wrote {}", path.display());
+    }
+    page
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// Breaks a paragraph into lines.
+fn wrapped(text: &str) -> Vec<String> {
+    const WIDTH: usize = 100;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

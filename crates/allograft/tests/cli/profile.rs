@@ -1,0 +1,261 @@
+//! `allograft profile`: programs of known nature, processes that it attaches to, and what it refuses.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fixtures::program::Build;
+use serde_json::Value;
+
+use crate::documents::fits;
+use crate::lab::{Lab, tool};
+
+/// How a program is linked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Static,
+    StaticPie,
+    Stripped,
+    Grafted,
+    GraftedStripped,
+    Glibc,
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profile")
+}
+
+/// Makes one of the programs of `tests/profile`.
+fn program(lab: &Lab, name: &str, how: How) -> PathBuf {
+    let path = lab.path(name);
+    if how == How::Glibc {
+        let source = sources().join(format!("{name}.c"));
+        tool(fixtures::cc().args(["-O2", "-pthread", "-o"]).arg(&path).arg(source));
+        return path;
+    }
+    let task = fs::read_to_string(sources().join("task.h")).unwrap();
+    let source = fs::read_to_string(sources().join(format!("{name}.c"))).unwrap();
+    let build = Build { position_independent: how == How::StaticPie, ..Build::PLAIN };
+    build.program(&lab.path(""), name, &source.replace("#include \"task.h\"\n", &task));
+    if matches!(how, How::Stripped | How::GraftedStripped) {
+        tool(Command::new("strip").arg("-s").arg(&path));
+    }
+    if matches!(how, How::Grafted | How::GraftedStripped) {
+        lab.run(["graft", name, "-o", "graft"]).exits(0);
+        fs::rename(lab.path("graft"), &path).unwrap();
+    }
+    path
+}
+
+/// Profiles a program that runs for some seconds in so many threads. Returns the document.
+fn profiled(lab: &Lab, program: &Path, threads: u32) -> Value {
+    let words = [program.as_os_str().to_owned(), threads.to_string().into(), "2".into()];
+    let flags: [OsString; 3] = ["profile".into(), "--json".into(), "--".into()];
+    let document = lab.run(flags.into_iter().chain(words)).exits(0).json();
+    fits("profile", &document);
+    document
+}
+
+/// Asserts what a program waits for.
+#[track_caller]
+fn waits_for(name: &str, how: How, threads: u32, bottleneck: &str) -> Value {
+    let lab = Lab::new();
+    let document = profiled(&lab, &program(&lab, name, how), threads);
+    let verdict = &document["verdict"];
+    assert_eq!(verdict["bottleneck"], bottleneck, "{name}, {threads} threads: {document:#}");
+    let share = verdict["share"].as_object().unwrap();
+    let sum: f64 = share.values().map(|share| share.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{document:#}");
+    let range = [&verdict["best_speedup"][0], &verdict["best_speedup"][1]].map(|end| end.as_f64().unwrap());
+    assert!(range[0] >= 1.0 && range[0] <= range[1], "{document:#}");
+    document
+}
+
+#[test]
+fn small_blocks_wait_for_the_allocator() {
+    for how in [How::Static, How::StaticPie, How::Stripped] {
+        let document = waits_for("small_blocks", how, 1, "allocator");
+        assert!(document["verdict"]["best_speedup"][1].as_f64().unwrap() > 2.0, "{document:#}");
+        assert_eq!((&document["malloc"], &document["verdict"]["donor"]), (&"mallocng".into(), &"snmalloc".into()));
+    }
+}
+
+/// A profile of the processor alone does not show this time.
+#[test]
+fn threads_are_blocked_on_the_allocators_lock() {
+    for how in [How::Static, How::Stripped] {
+        let document = waits_for("small_blocks", how, 4, "allocator");
+        assert!(document["detail"]["allocator_lock"].as_f64().unwrap() > 0.1, "{document:#}");
+        let locks = document["locks"].as_array().unwrap();
+        assert!(locks.iter().any(|site| site["function"].as_str().unwrap().contains(" in ")), "{document:#}");
+    }
+}
+
+#[test]
+fn large_blocks_wait_for_the_allocators_mappings() {
+    let document = waits_for("large_blocks", How::Static, 1, "allocator");
+    assert!(document["detail"]["allocator_memory"].as_f64().unwrap() > 0.2, "{document:#}");
+    waits_for("large_blocks", How::Stripped, 1, "allocator");
+}
+
+/// The donor does not lock, and it is no stock allocator that could be replaced by a faster one with certainty.
+#[test]
+fn a_graft_is_seen_in_its_donor_without_a_lock() {
+    for (how, threads) in [(How::Grafted, 4), (How::GraftedStripped, 1)] {
+        let document = waits_for("small_blocks", how, threads, "allocator");
+        assert!(document["detail"]["allocator_lock"].as_f64().unwrap() < 0.1, "{document:#}");
+        assert_eq!((&document["malloc"], &document["verdict"]["donor"]), (&"snmalloc".into(), &Value::Null));
+    }
+    waits_for("numbers", How::Grafted, 2, "cpu");
+    waits_for("own_lock", How::Grafted, 4, "lock");
+}
+
+#[test]
+fn what_is_not_the_allocator() {
+    for (name, how, threads, bottleneck) in [
+        ("fresh_pages", How::Static, 1, "page-faults"),
+        ("own_maps", How::Static, 1, "page-faults"),
+        ("copies", How::Static, 1, "strings"),
+        ("texts", How::StaticPie, 2, "strings"),
+        ("own_lock", How::Static, 4, "lock"),
+        ("own_lock", How::Stripped, 4, "lock"),
+        ("input", How::Static, 2, "io"),
+        ("sleeper", How::Stripped, 1, "io"),
+        ("numbers", How::Stripped, 1, "cpu"),
+        ("numbers", How::StaticPie, 4, "cpu"),
+        ("handed_on", How::Static, 2, "cpu"),
+    ] {
+        let document = waits_for(name, how, threads, bottleneck);
+        assert!(document["verdict"]["share"]["allocator"].as_f64().unwrap() < 0.1, "{document:#}");
+        assert!(document["verdict"]["donor"].is_null(), "{document:#}");
+    }
+}
+
+#[test]
+fn dynamic_programs_of_glibc() {
+    for (name, threads, bottleneck) in
+        [("small_blocks", 1, "allocator"), ("copies", 2, "strings"), ("own_lock", 4, "lock"), ("numbers", 1, "cpu")]
+    {
+        waits_for(name, How::Glibc, threads, bottleneck);
+    }
+}
+
+#[test]
+fn a_programs_children_count() {
+    let lab = Lab::new();
+    let path = program(&lab, "small_blocks", How::Static);
+    let script = format!("{} 1 2; true", path.display());
+    let document = lab.run(["profile", "--json", "--", "sh", "-c", &script]).exits(0).json();
+    assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
+    assert!(document["program"].as_str().unwrap().ends_with("/small_blocks"), "{document:#}");
+}
+
+/// A process that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_goes_on_as_before() {
+    let lab = Lab::new();
+    let path = program(&lab, "small_blocks", How::Static);
+    let mut running =
+        Running(Command::new(path).args(["3", "6"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = running.0.id().to_string();
+    let flags = ["profile", "--json", "--duration", "1.5", "--pid", &pid];
+    let document = lab.run(flags).exits(0).json();
+    assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
+    assert_eq!(document["recording"]["exit_code"], Value::Null);
+    // Nobody traces it, none of its threads is stopped, and it ends by itself with its result.
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        assert!(status.contains("TracerPid:\t0"), "{status}");
+        assert!(!status.contains("State:\tt") && !status.contains("State:\tT"), "{status}");
+    }
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut running.0.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(running.0.wait().unwrap().success() && said.contains("rounds_per_second="), "{said}");
+}
+
+#[test]
+fn a_command_ends_with_its_time() {
+    let lab = Lab::new();
+    let path = program(&lab, "sleeper", How::Static);
+    let flags = ["profile", "--json", "--duration", "1", "--", path.to_str().unwrap(), "1", "1000"];
+    let document = lab.run(flags).exits(0).json();
+    assert!(document["recording"]["duration_s"].as_f64().unwrap() < 20.0, "{document:#}");
+}
+
+#[test]
+fn files_are_written() {
+    let lab = Lab::new();
+    let path = program(&lab, "small_blocks", How::Static);
+    let flags = ["profile", "-o", "out", "--format", "pprof,firefox,collapsed", "--"];
+    let ran = lab.run(flags.into_iter().chain([path.to_str().unwrap(), "4", "2"])).exits(0);
+    assert!(ran.out.contains("allocator") && ran.out.contains("wrote out/profile.html"), "{}", ran.out);
+    let read = |name: &str| fs::read_to_string(lab.path("out").join(name)).unwrap();
+    assert!(read("off-cpu.collapsed").contains("[allocator's lock];"), "{}", read("off-cpu.collapsed"));
+    assert!(read("on-cpu.collapsed").lines().any(|line| line.contains("task;") && line.contains("malloc")));
+    for name in ["on-cpu.svg", "off-cpu.svg"] {
+        assert!(read(name).contains("<svg ") && read(name).contains("malloc"), "{name}");
+    }
+    let page = read("profile.html");
+    assert!(page.matches("<svg ").count() >= 3 && !page.contains("<script"), "{page}");
+    let firefox: Value = serde_json::from_str(&read("profile.firefox.json")).unwrap();
+    let threads = firefox["threads"].as_array().unwrap();
+    assert!(threads.len() >= 4 && threads[0]["samples"]["length"].as_u64().unwrap() > 10);
+    let packed = fs::File::open(lab.path("out/profile.pb.gz")).unwrap();
+    let mut pprof = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut pprof).unwrap();
+    assert!(pprof.windows(11).any(|window| window == b"nanoseconds"));
+    let kept: Value = serde_json::from_str(&read("profile.json")).unwrap();
+    assert_eq!(kept["verdict"]["bottleneck"], "allocator");
+}
+
+#[test]
+fn what_cannot_be_profiled_is_told() {
+    let lab = Lab::new();
+    lab.run(["profile", "--", "./missing"]).exits(2).says(&["cannot start `./missing`", "help:"]);
+    lab.run(["profile", "--pid", "999999999"]).exits(2).says(&["there is no process 999999999", "help:"]);
+    lab.run(["profile", "--", "true"]).exits(2).says(&["too few for a verdict", "help:"]);
+    lab.run(["profile"]).exits(2);
+    lab.run(["profile", "--rate", "0", "--", "true"]).exits(2).says(&["expected 1 to 1000"]);
+    lab.run(["profile", "--format", "pprof", "--", "true"]).exits(2).says(&["--out"]);
+    let foreign = Build { arch: fixtures::Arch::Aarch64, ..Build::PLAIN };
+    foreign.program(&lab.path(""), "foreign", "int main(void) { return 0; }\n");
+    lab.run(["profile", "--", "./foreign"]).exits(2).says(&["is for aarch64, expected", "help:"]);
+    let mut ended = Command::new("true").spawn().unwrap();
+    let pid = ended.id().to_string();
+    ended.wait().unwrap();
+    let failed = lab.run(["profile", "--json", "--pid", &pid]).exits(2).says(&["or it has ended"]);
+    fits("failure", &failed.json());
+}
+
+/// A process of another user may not be read. Only root can try that.
+#[test]
+fn without_permission() {
+    let lab = Lab::new();
+    let script = format!(
+        "setpriv --reuid 65534 --clear-groups {} profile --pid 1 2>&1; echo code=$?",
+        env!("CARGO_BIN_EXE_allograft")
+    );
+    let is_root = fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t");
+    let pid = if is_root { "1" } else { return };
+    // The other user has to reach the program.
+    let copy = lab.path("allograft");
+    fs::copy(env!("CARGO_BIN_EXE_allograft"), &copy).unwrap();
+    let script = script
+        .replace(env!("CARGO_BIN_EXE_allograft"), &copy.display().to_string())
+        .replace("--pid 1", &format!("--pid {pid}"));
+    let output = Command::new("sh").arg("-c").arg(script).current_dir("/").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("may not be traced") && said.contains("code=2"), "{said}");
+}

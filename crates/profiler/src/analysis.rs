@@ -1,0 +1,219 @@
+//! The analysis of a recording: the document that `allograft profile --json` prints, but for the way to a donor.
+
+use serde::Serialize;
+
+use crate::attribution::{Attribution, Class};
+use crate::frames::Frames;
+use crate::recording::{Ended, Recording};
+use crate::verdict::{self, Verdict};
+
+/// What came of a recording.
+#[derive(Debug, Clone, Serialize)]
+pub struct Analysis {
+    /// The file of the program: of several processes, the one that was seen running most often.
+    pub program: String,
+    /// The process that was started or attached to.
+    pub pid: i32,
+    /// Its architecture.
+    pub arch: String,
+    /// The allocator that serves its malloc, as `inspect` names it; `unknown` if its file does not show it.
+    pub malloc: String,
+    /// What was recorded.
+    pub recording: Recorded,
+    /// What the program waits for.
+    pub verdict: Verdict,
+    /// The parts of `allocator` and of `io` in the verdict's shares.
+    pub detail: Detail,
+    /// Figures of the kernel's for the time of the recording, per second.
+    pub rates: Rates,
+    /// The functions in which most time passed, on a processor, the most first. At most 20.
+    pub running: Vec<Site>,
+    /// The functions in which threads were blocked on locks, the most first. At most 20.
+    pub locks: Vec<Site>,
+    /// What may be wrong with the figures.
+    pub warnings: Vec<String>,
+}
+
+/// How much was recorded.
+#[derive(Debug, Clone, Serialize)]
+pub struct Recorded {
+    /// How threads were sampled. Always `ptrace`: those that run are stopped for some microseconds.
+    pub sampler: String,
+    /// Seconds from the first moment to the last.
+    pub duration_s: f64,
+    /// The moments at which all threads were looked at.
+    pub moments: usize,
+    /// The samples of threads.
+    pub samples: usize,
+    /// The threads that were seen.
+    pub threads: usize,
+    /// The processes that were seen.
+    pub processes: usize,
+    /// The part of the samples whose stack ends before the thread's first function.
+    pub truncated: f64,
+    /// The processor time that recording took, as a part of the duration.
+    pub overhead: f64,
+    /// The program's exit code, if it ended by itself.
+    pub exit_code: Option<i32>,
+    /// The signal that ended the program.
+    pub signal: Option<i32>,
+    /// Whether the recording was interrupted.
+    pub interrupted: bool,
+}
+
+/// Parts of shares.
+#[derive(Debug, Clone, Serialize)]
+pub struct Detail {
+    /// In the allocator, running.
+    pub allocator_running: f64,
+    /// Blocked on the allocator's locks.
+    pub allocator_lock: f64,
+    /// In mmap, munmap, madvise and their like on its behalf.
+    pub allocator_memory: f64,
+    /// Waiting for work while no thread did anything: sleeping, polling, waiting for a child.
+    pub waiting: f64,
+}
+
+/// Figures per second.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rates {
+    /// Page faults without a disk.
+    pub page_faults: f64,
+    /// How often threads gave their processor away by themselves.
+    pub voluntary_switches: f64,
+    /// Processors in use, on average.
+    pub processors: f64,
+}
+
+/// A function and its part of the time.
+#[derive(Debug, Clone, Serialize)]
+pub struct Site {
+    /// The function; of one that the program calls in a library or an allocator, with the caller.
+    pub function: String,
+    /// Its share of the wall clock, from 0 to 1.
+    pub share: f64,
+}
+
+/// The most sites of a list.
+const SITES: usize = 20;
+
+/// A recording with its analysis.
+pub struct Profile {
+    /// The analysis.
+    pub analysis: Analysis,
+    pub(crate) recording: Recording,
+    pub(crate) frames: Frames,
+    pub(crate) attribution: Attribution,
+}
+
+/// Says what the program of a recording waits for.
+pub fn analyse(recording: Recording) -> Profile {
+    let frames = Frames::of(&recording);
+    let attribution = Attribution::of(&recording, &frames);
+    let analysis = analysis(&recording, &frames, &attribution);
+    Profile { analysis, recording, frames, attribution }
+}
+
+impl Profile {
+    /// What the inspector found in the program's file.
+    pub fn report(&self) -> Option<&inspector::Report> {
+        self.recording.report()
+    }
+}
+
+fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -> Analysis {
+    let length = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
+    let counts = recording.counts;
+    let verdict = verdict::verdict(recording, frames, attribution);
+    let total: f64 = attribution.weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let sites = |wanted: &dyn Fn(crate::attribution::Attributed) -> bool| {
+        let sites = attribution.sites(recording, frames, wanted).into_iter();
+        sites.map(|(function, seconds)| Site { function, share: seconds / total }).take(SITES).collect::<Vec<_>>()
+    };
+    let cut = recording.samples.iter().filter(|sample| recording.walks[sample.walk as usize].truncated).count();
+    let samples = recording.samples.len();
+    let mut pids: Vec<i32> = recording.threads.iter().map(|thread| thread.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let shares = attribution.shares;
+    Analysis {
+        program: recording.path.clone(),
+        pid: recording.pid,
+        arch: std::env::consts::ARCH.to_owned(),
+        malloc: recording
+            .report()
+            .map_or_else(|| inspector::name::UNKNOWN.to_owned(), |report| report.malloc.name.clone()),
+        recording: Recorded {
+            sampler: "ptrace".to_owned(),
+            duration_s: recording.duration.as_secs_f64(),
+            moments: recording.moments.len(),
+            samples,
+            threads: recording.threads.len(),
+            processes: pids.len(),
+            truncated: cut as f64 / samples.max(1) as f64,
+            overhead: recording.own_s / length,
+            exit_code: match recording.ended {
+                Some(Ended::Exit(code)) => Some(code),
+                _ => None,
+            },
+            signal: match recording.ended {
+                Some(Ended::Signal(signal)) => Some(signal),
+                _ => None,
+            },
+            interrupted: recording.interrupted,
+        },
+        detail: Detail {
+            allocator_running: shares.running,
+            allocator_lock: shares.lock,
+            allocator_memory: shares.memory,
+            waiting: shares.wait,
+        },
+        rates: Rates {
+            page_faults: counts.faults as f64 / length,
+            voluntary_switches: counts.voluntary_switches as f64 / length,
+            processors: (counts.user_s + counts.system_s) / length,
+        },
+        running: sites(&|one| one.running),
+        locks: sites(&|one| matches!(one.class, Class::AllocatorLock | Class::Lock)),
+        warnings: warnings(recording, frames, cut),
+        verdict,
+    }
+}
+
+/// The part of truncated stacks from which on a warning is given.
+const MANY_CUT: f64 = 0.25;
+
+fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let samples = recording.samples.len().max(1);
+    if recording.moments.len() < 100 {
+        warnings.push(format!(
+            "only {} moments were sampled: let the program run longer for a narrower range",
+            recording.moments.len()
+        ));
+    }
+    if cut as f64 / samples as f64 > MANY_CUT {
+        warnings.push(format!(
+            "{:.0} % of the stacks end before the thread's first function: they are labelled `[truncated]`",
+            100.0 * cut as f64 / samples as f64
+        ));
+    }
+    let named =
+        recording.program.and_then(|number| recording.library.modules.get(number as usize)).is_none_or(|module| {
+            module.donor.is_some()
+                || module.symbols.has("malloc")
+                || module.symbols.has("free")
+                || recording.report().is_none_or(|report| report.link == Some(inspector::Link::Dynamic))
+        });
+    if !named {
+        warnings.push(
+            "the program is stripped, and its allocator's functions were not found in the code: time in them counts as \
+             the program's own"
+                .to_owned(),
+        );
+    }
+    if frames.all.is_empty() {
+        warnings.push("no thread was seen running or blocked".to_owned());
+    }
+    warnings
+}

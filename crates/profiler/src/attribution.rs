@@ -1,0 +1,328 @@
+//! What each sample was spent on, and the shares of the time.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::frames::Frames;
+use crate::recording::{Recording, Sample, State};
+use crate::registers::{self, Call};
+use crate::roles::Role;
+
+/// What a thread's time was spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// In the allocator, running.
+    Allocator,
+    /// Blocked on a lock of the allocator, or in the kernel for one.
+    AllocatorLock,
+    /// In mmap, munmap, madvise and their like, called by the allocator.
+    AllocatorMemory,
+    /// In the same calls, called by others.
+    Memory,
+    /// In a memory or string function.
+    Strings,
+    /// Blocked on another lock, or in the kernel for one.
+    Lock,
+    /// In a call that moves data, running or blocked.
+    Io,
+    /// Waits for work: events, a time, another thread.
+    Wait,
+    /// In the program's other code.
+    Cpu,
+    /// Blocked in a page fault.
+    Fault,
+}
+
+/// A sample's class, and whether the thread ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attributed {
+    pub(crate) class: Class,
+    pub(crate) running: bool,
+}
+
+/// Says what a sample was spent on.
+pub(crate) fn attribute(sample: &Sample, frames: &Frames) -> Attributed {
+    let stack = &frames.stacks[sample.walk as usize];
+    let role = |number: &u32| frames.all[*number as usize].role;
+    let allocator = stack.iter().map(role).any(|role| role == Role::Allocator);
+    let class = match sample.state {
+        State::Running => {
+            // The innermost function with a role decides, if it is the allocator's or a copy.
+            let first = stack.first().map_or(Role::Other, role);
+            return Attributed {
+                class: match first {
+                    Role::Strings => Class::Strings,
+                    _ if allocator => Class::Allocator,
+                    Role::Lock => Class::Lock,
+                    _ => Class::Cpu,
+                },
+                running: true,
+            };
+        }
+        State::Kernel(call) => {
+            return Attributed { class: in_call(call, allocator, &stack_role(stack, frames)), running: true };
+        }
+        State::Blocked(-1, _) => Class::Fault,
+        State::Blocked(call, arguments) if registers::call(call) == Call::Futex && !allocator => {
+            match stack_role(stack, frames) {
+                Some(Role::Lock) => Class::Lock,
+                Some(Role::Wait) => Class::Wait,
+                _ if is_locks_word(arguments) => Class::Lock,
+                _ => Class::Wait,
+            }
+        }
+        State::Blocked(call, _) => in_call(call, allocator, &stack_role(stack, frames)),
+    };
+    Attributed { class, running: false }
+}
+
+/// The innermost role of a lock or of a wait.
+fn stack_role(stack: &[u32], frames: &Frames) -> Option<Role> {
+    let roles = stack.iter().map(|number| frames.all[*number as usize].role);
+    // What waits for work may take locks by the same functions: the outermost of the two within libc decides.
+    roles.filter(|role| matches!(role, Role::Lock | Role::Wait)).max()
+}
+
+fn in_call(call: i64, allocator: bool, role: &Option<Role>) -> Class {
+    match registers::call(call) {
+        Call::Futex if allocator => Class::AllocatorLock,
+        Call::Yield if allocator => Class::AllocatorLock,
+        Call::Futex if *role == Some(Role::Wait) => Class::Wait,
+        Call::Futex => Class::Lock,
+        Call::Yield => Class::Cpu,
+        Call::Memory if allocator => Class::AllocatorMemory,
+        Call::Memory => Class::Memory,
+        Call::Wait => Class::Wait,
+        // Rare: the allocator asks for random numbers, or reads a file of the kernel's.
+        Call::Io if allocator => Class::Allocator,
+        Call::Io => Class::Io,
+    }
+}
+
+/// Whether a wait on a futex is one for a lock, by the value that it expects there: musl's locks have the highest bit
+/// set while somebody waits (src/thread/__lock.c, pthread_mutex_timedlock.c); glibc's and Rust's are 2.
+fn is_locks_word([_, operation, value]: [u64; 3]) -> bool {
+    const COMMAND: u64 = 0x7f;
+    const FUTEX_WAIT: u64 = 0;
+    const FUTEX_WAIT_BITSET: u64 = 9;
+    let waits = matches!(operation & COMMAND, FUTEX_WAIT | FUTEX_WAIT_BITSET);
+    let value = value as u32;
+    waits && (value >> 31 == 1 || value == 2)
+}
+
+/// Shares of the wall clock, each from 0 to 1; together they are 1.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Shares {
+    /// In the allocator, running.
+    pub(crate) running: f64,
+    /// On its locks.
+    pub(crate) lock: f64,
+    /// In the kernel's memory calls on its behalf.
+    pub(crate) memory: f64,
+    /// In page faults, and in memory calls that others make.
+    pub(crate) faults: f64,
+    pub(crate) strings: f64,
+    pub(crate) own_lock: f64,
+    pub(crate) io: f64,
+    pub(crate) wait: f64,
+    pub(crate) cpu: f64,
+}
+
+/// The result of the attribution.
+pub(crate) struct Attribution {
+    pub(crate) samples: Vec<Attributed>,
+    /// The part of each sample's moment that it stands for, in seconds of wall clock; 0 where others were active.
+    pub(crate) weights: Vec<f64>,
+    pub(crate) shares: Shares,
+    /// Processor seconds outside of the allocator, of memory and string functions, and of page faults.
+    pub(crate) other_cpu_s: f64,
+    /// The shares in parts of the recording, in order.
+    pub(crate) over_time: Vec<Shares>,
+}
+
+/// The number of parts in which shares over time are told.
+const PARTS: usize = 60;
+
+impl Attribution {
+    pub(crate) fn of(recording: &Recording, frames: &Frames) -> Attribution {
+        let samples: Vec<Attributed> = recording.samples.iter().map(|sample| attribute(sample, frames)).collect();
+        let faulting = faulting(recording, frames, &samples);
+        let mut moments: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (at, sample) in recording.samples.iter().enumerate() {
+            moments.entry(sample.moment).or_default().push(at);
+        }
+        let mut weights = vec![0.0; samples.len()];
+        let mut shares = Shares::default();
+        let parts = PARTS.min(recording.moments.len() / 4).max(1);
+        let mut over_time = vec![Shares::default(); parts];
+        let length = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
+        for (moment, members) in moments {
+            let moment = recording.moments[moment as usize];
+            let span = moment.span.as_secs_f64();
+            // Threads that run or queue for a lock come first; then those in input and output; then those that wait.
+            let rank = |at: &usize| match samples[*at] {
+                Attributed { class: Class::Wait, .. } => 0,
+                Attributed { class: Class::Io, running: false } => 1,
+                _ => 2,
+            };
+            let top = members.iter().map(rank).max().unwrap_or(0);
+            let active: Vec<usize> = members.into_iter().filter(|at| rank(at) == top).collect();
+            let weight = span / active.len() as f64;
+            let part = ((moment.at.as_secs_f64() / length * parts as f64) as usize).min(parts - 1);
+            for at in active {
+                weights[at] = weight;
+                for shares in [&mut shares, &mut over_time[part]] {
+                    add(shares, samples[at].class, weight, faulting[at]);
+                }
+            }
+        }
+        let running = |wanted: &dyn Fn(Class) -> bool| {
+            let mut sum = 0.0;
+            for (at, sample) in recording.samples.iter().enumerate() {
+                if samples[at].running && wanted(samples[at].class) {
+                    let span = recording.moments[sample.moment as usize].span.as_secs_f64();
+                    sum += span * (1.0 - faulting[at]);
+                }
+            }
+            sum
+        };
+        let all = running(&|_| true).max(f64::MIN_POSITIVE);
+        let other = running(&|class| matches!(class, Class::Cpu | Class::Lock | Class::Io));
+        let processor = recording.counts.user_s + recording.counts.system_s;
+        normalise(&mut shares);
+        over_time.iter_mut().for_each(normalise);
+        let other_cpu_s = (processor - fault_seconds(recording, &samples)).max(0.0) * other / all;
+        Attribution { samples, weights, shares, other_cpu_s, over_time }
+    }
+
+    /// Seconds of wall clock by the innermost function of each sample that `wanted` takes, the most first.
+    pub(crate) fn sites(
+        &self,
+        recording: &Recording,
+        frames: &Frames,
+        wanted: &dyn Fn(Attributed) -> bool,
+    ) -> Vec<(String, f64)> {
+        let mut sites: HashMap<String, f64> = HashMap::new();
+        for (at, sample) in recording.samples.iter().enumerate() {
+            if wanted(self.samples[at]) && self.weights[at] > 0.0 {
+                *sites
+                    .entry(site(&frames.stacks[sample.walk as usize], sample.state != State::Running, frames))
+                    .or_default() += self.weights[at];
+            }
+        }
+        let mut sites: Vec<(String, f64)> = sites.into_iter().collect();
+        sites.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        sites
+    }
+}
+
+/// The call site of a stack: the function of the program's own, and what it called that has a role, or that entered the
+/// kernel.
+fn site(stack: &[u32], in_kernel: bool, frames: &Frames) -> String {
+    let role = |at: &usize| frames.all[stack[*at] as usize].role;
+    let name = |at: usize| stack.get(at).map(|number| frames.all[*number as usize].name.as_str());
+    let allocator = (0..stack.len()).rev().find(|at| role(at) == Role::Allocator);
+    let called = allocator.or_else(|| {
+        let inner = (0..stack.len()).take_while(|at| role(at) != Role::Other).last();
+        inner.or(in_kernel.then_some(0))
+    });
+    let called_name = called.and_then(name);
+    match (called_name, called.and_then(|at| name(at + 1))) {
+        (Some(called), Some(caller)) => format!("{called} in {caller}"),
+        (Some(called), None) => called.to_owned(),
+        (None, _) => name(0).unwrap_or("[unknown]").to_owned(),
+    }
+}
+
+/// Of each sample, the part of its time that was spent in page faults. The kernel tells the time of all calls and
+/// faults together; what the samples in calls do not explain are the faults, spread over the samples during whose stop
+/// there were faults.
+fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed]) -> Vec<f64> {
+    let total = fault_seconds(recording, samples);
+    let user = |at: usize| recording.samples[at].state == State::Running;
+    let span = |at: usize| recording.moments[recording.samples[at].moment as usize].span.as_secs_f64();
+    // A thread that waits for a processor during its stop shows no fault: those of its function count.
+    let function = |at: usize| frames.stacks[recording.samples[at].walk as usize].first().copied();
+    let mut functions: HashMap<Option<u32>, (f64, f64)> = HashMap::new();
+    for at in (0..samples.len()).filter(|at| user(*at)) {
+        let (sum, count) = functions.entry(function(at)).or_default();
+        *sum += f64::from(recording.samples[at].faults.min(64));
+        *count += 1.0;
+    }
+    let mean = |at: usize| functions.get(&function(at)).map_or(0.0, |(sum, count)| sum / count);
+    let mut parts: Vec<f64> = (0..samples.len()).map(|at| if user(at) { mean(at) } else { 0.0 }).collect();
+    if samples.is_empty() || total <= 0.0 {
+        return vec![0.0; samples.len()];
+    }
+    let processor = (recording.counts.user_s + recording.counts.system_s).max(f64::MIN_POSITIVE);
+    let seen: f64 = (0..samples.len()).filter(|at| samples[*at].running).map(span).sum();
+    // Samples stand for wall clock; with more threads than processors, for less processor time.
+    let wanted = total * (seen / processor).max(1.0);
+    if parts.iter().all(|part| *part == 0.0) {
+        parts = (0..samples.len()).map(|at| if user(at) { 1.0 } else { 0.0 }).collect();
+    }
+    // A sample cannot be more than all of its time in faults: what is too much goes to the others.
+    let mut factor = 1.0;
+    for _ in 0..24 {
+        let spread: f64 = (0..parts.len()).map(|at| (parts[at] * factor).min(1.0) * span(at)).sum();
+        if spread <= 0.0 || (spread - wanted).abs() < wanted * 0.001 {
+            break;
+        }
+        factor *= (wanted / spread).clamp(0.1, 10.0);
+    }
+    parts.iter_mut().for_each(|part| *part = (*part * factor).min(1.0));
+    parts
+}
+
+/// The processor seconds of page faults.
+fn fault_seconds(recording: &Recording, samples: &[Attributed]) -> f64 {
+    let span = |sample: &Sample| recording.moments[sample.moment as usize].span.as_secs_f64();
+    let (mut calls, mut all) = (0.0, 0.0);
+    for (sample, attributed) in recording.samples.iter().zip(samples) {
+        if attributed.running {
+            all += span(sample);
+            calls += if matches!(sample.state, State::Kernel(_)) { span(sample) } else { 0.0 };
+        }
+    }
+    let processor = recording.counts.user_s + recording.counts.system_s;
+    let in_calls = if all > 0.0 { processor * calls / all } else { 0.0 };
+    let rest = (recording.counts.system_s - in_calls).max(0.0);
+    // A fault takes at least about 0.1 us, and seldom more than 300 us, with huge pages: what else is in the kernel's
+    // time are interrupts.
+    rest.min(recording.counts.faults as f64 * 300e-6)
+}
+
+fn add(shares: &mut Shares, class: Class, weight: f64, faulting: f64) {
+    let rest = weight * (1.0 - faulting);
+    shares.faults += weight * faulting;
+    *match class {
+        Class::Allocator => &mut shares.running,
+        Class::AllocatorLock => &mut shares.lock,
+        Class::AllocatorMemory => &mut shares.memory,
+        Class::Memory | Class::Fault => &mut shares.faults,
+        Class::Strings => &mut shares.strings,
+        Class::Lock => &mut shares.own_lock,
+        Class::Io => &mut shares.io,
+        Class::Wait => &mut shares.wait,
+        Class::Cpu => &mut shares.cpu,
+    } += rest;
+}
+
+fn normalise(shares: &mut Shares) {
+    let fields = [
+        &mut shares.running,
+        &mut shares.lock,
+        &mut shares.memory,
+        &mut shares.faults,
+        &mut shares.strings,
+        &mut shares.own_lock,
+        &mut shares.io,
+        &mut shares.wait,
+        &mut shares.cpu,
+    ];
+    let sum: f64 = fields.iter().map(|field| **field).sum();
+    if sum > 0.0 {
+        for field in fields {
+            *field /= sum;
+        }
+    }
+}

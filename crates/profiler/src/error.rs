@@ -1,0 +1,48 @@
+//! Why a program cannot be recorded.
+
+use std::io;
+
+/// Why a program cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command does not start.
+    #[error("cannot start `{program}`: {source}")]
+    Start {
+        /// As it was named.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is no such process, or it has ended.
+    #[error("there is no process {0}, or it has ended")]
+    NoProcess(i32),
+    /// Another program's memory may not be read here.
+    #[error("process {pid} may not be traced: {reason}")]
+    Permission {
+        /// The process.
+        pid: i32,
+        /// What the system says.
+        reason: String,
+    },
+    /// The program is for another architecture.
+    #[error("`{path}` is for {found}, expected a 64-bit program for {}", std::env::consts::ARCH)]
+    Architecture {
+        /// The program's file.
+        path: String,
+        /// What it is for.
+        found: String,
+    },
+    /// This build cannot unwind on its own machine.
+    #[error("programs of {} cannot be profiled: only those of x86_64 and aarch64 can", std::env::consts::ARCH)]
+    Unsupported,
+    /// It ended before there were enough samples.
+    #[error("`{program}` ran for {milliseconds} ms, which gave {samples} samples: too few for a verdict")]
+    Short {
+        /// As it was named.
+        program: String,
+        /// How long it ran.
+        milliseconds: u128,
+        /// How often it was sampled.
+        samples: usize,
+    },
+}

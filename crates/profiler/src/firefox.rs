@@ -1,0 +1,182 @@
+//! The profile in the Firefox Profiler's processed format (github.com/firefox-devtools/profiler,
+//! docs-developer/processed-profile-format.md), for profiler.firefox.com.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::analysis::Profile;
+use crate::recording::Sample;
+
+/// The version of the format that is written. Readers convert older ones.
+const VERSION: u32 = 48;
+
+/// A thread's tables.
+#[derive(Default)]
+struct Tables {
+    strings: Vec<String>,
+    known: HashMap<String, usize>,
+    /// By the frame's number in the profile.
+    functions: HashMap<u32, usize>,
+    names: Vec<usize>,
+    /// By prefix and function.
+    stacks: HashMap<(Option<usize>, usize), usize>,
+    prefixes: Vec<Option<usize>>,
+    frames: Vec<usize>,
+}
+
+impl Tables {
+    fn text(&mut self, text: &str) -> usize {
+        let next = self.strings.len();
+        let number = *self.known.entry(text.to_owned()).or_insert(next);
+        if number == next {
+            self.strings.push(text.to_owned());
+        }
+        number
+    }
+
+    /// The number of a stack, whose frames come innermost first.
+    fn stack(&mut self, profile: &Profile, frames: &[u32]) -> Option<usize> {
+        let mut stack = None;
+        for frame in frames.iter().rev() {
+            let function = match self.functions.get(frame) {
+                Some(function) => *function,
+                None => {
+                    let name = self.text(&profile.frames.all[*frame as usize].name);
+                    self.names.push(name);
+                    self.functions.insert(*frame, self.names.len() - 1);
+                    self.names.len() - 1
+                }
+            };
+            let next = self.prefixes.len();
+            let number = *self.stacks.entry((stack, function)).or_insert(next);
+            if number == next {
+                self.prefixes.push(stack);
+                self.frames.push(function);
+            }
+            stack = Some(number);
+        }
+        stack
+    }
+}
+
+/// The category of threads that ran, and of those that were blocked.
+const RUNNING: usize = 0;
+const BLOCKED: usize = 1;
+
+impl Profile {
+    /// The profile as a JSON document for profiler.firefox.com. Samples of blocked threads take no processor time.
+    pub fn firefox(&self) -> String {
+        let mut threads: Vec<Value> = Vec::new();
+        for number in 0..self.recording.threads.len() {
+            let samples: Vec<(usize, &Sample)> = self
+                .recording
+                .samples
+                .iter()
+                .enumerate()
+                .filter(|(_, sample)| sample.thread as usize == number)
+                .collect();
+            if !samples.is_empty() {
+                threads.push(self.thread(number, &samples));
+            }
+        }
+        let moments = self.recording.moments.len().max(1) as f64;
+        let category = |name: &str, color: &str| json!({ "name": name, "color": color, "subcategories": ["Other"] });
+        let document = json!({
+            "meta": {
+                "interval": self.recording.duration.as_secs_f64() * 1000.0 / moments,
+                "startTime": 0,
+                "processType": 0,
+                "product": self.analysis.program,
+                "stackwalk": 1,
+                "version": 29,
+                "preprocessedProfileVersion": VERSION,
+                "symbolicated": true,
+                "categories": [category("Running", "yellow"), category("Blocked", "blue")],
+                "markerSchema": [],
+                "sampleUnits": { "time": "ms", "eventDelay": "ms", "threadCPUDelta": "µs" },
+            },
+            "libs": [],
+            "threads": threads,
+            "pages": [],
+            "counters": [],
+            "profilerOverhead": [],
+        });
+        document.to_string()
+    }
+
+    fn thread(&self, number: usize, samples: &[(usize, &Sample)]) -> Value {
+        let thread = &self.recording.threads[number];
+        let mut tables = Tables::default();
+        let (mut stacks, mut times, mut weights, mut spent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (at, sample) in samples {
+            let moment = self.recording.moments[sample.moment as usize];
+            stacks.push(tables.stack(self, &self.frames.stacks[sample.walk as usize]));
+            times.push(moment.at.as_secs_f64() * 1000.0);
+            weights.push(moment.span.as_secs_f64() * 1000.0);
+            let running = self.attribution.samples[*at].running;
+            spent.push(if running { moment.span.as_secs_f64() * 1e6 } else { 0.0 });
+        }
+        let functions = tables.names.len();
+        let none = |count: usize| vec![Value::Null; count];
+        let mostly = samples.iter().filter(|(at, _)| self.attribution.samples[*at].running).count() * 2 > samples.len();
+        let category = if mostly { RUNNING } else { BLOCKED };
+        json!({
+            "name": thread.name,
+            "isMainThread": thread.pid == thread.tid,
+            "processType": "default",
+            "processName": self.analysis.program,
+            "processStartupTime": 0,
+            "processShutdownTime": null,
+            "registerTime": times.first(),
+            "unregisterTime": null,
+            "pausedRanges": [],
+            "pid": thread.pid.to_string(),
+            "tid": thread.tid,
+            "samples": {
+                "length": samples.len(),
+                "stack": stacks,
+                "time": times,
+                "weight": weights,
+                "weightType": "tracing-ms",
+                "threadCPUDelta": spent,
+            },
+            "markers": {
+                "length": 0, "data": [], "name": [], "startTime": [], "endTime": [], "phase": [], "category": [],
+            },
+            "stackTable": {
+                "length": tables.prefixes.len(),
+                "prefix": tables.prefixes,
+                "frame": tables.frames,
+                "category": vec![category; tables.prefixes.len()],
+                "subcategory": vec![0; tables.prefixes.len()],
+            },
+            "frameTable": {
+                "length": functions,
+                "address": vec![-1; functions],
+                "inlineDepth": vec![0; functions],
+                "category": none(functions),
+                "subcategory": none(functions),
+                "func": (0..functions).collect::<Vec<_>>(),
+                "nativeSymbol": none(functions),
+                "innerWindowID": none(functions),
+                "implementation": none(functions),
+                "line": none(functions),
+                "column": none(functions),
+            },
+            "funcTable": {
+                "length": functions,
+                "name": tables.names,
+                "isJS": vec![false; functions],
+                "relevantForJS": vec![false; functions],
+                "resource": vec![-1; functions],
+                "fileName": none(functions),
+                "lineNumber": none(functions),
+                "columnNumber": none(functions),
+            },
+            "resourceTable": { "length": 0, "lib": [], "name": [], "host": [], "type": [] },
+            "nativeSymbols": { "length": 0, "libIndex": [], "address": [], "name": [], "functionSize": [] },
+            "stringArray": tables.strings,
+        })
+    }
+}

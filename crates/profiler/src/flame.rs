@@ -1,0 +1,298 @@
+//! Flame graphs: the calls of all samples of one kind as a tree, drawn as SVG without scripts, and as collapsed stacks.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::analysis::Profile;
+use crate::attribution::Class;
+use crate::roles::Role;
+
+/// A flame graph.
+#[derive(Debug, Default)]
+pub struct Flame {
+    root: Node,
+}
+
+/// A function in its callers, and the time in it.
+#[derive(Debug, Default)]
+struct Node {
+    seconds: f64,
+    /// By name and colour, so that two runs draw the same.
+    children: BTreeMap<(String, Colour), Node>,
+}
+
+/// The colour of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Colour {
+    Allocator,
+    Strings,
+    Lock,
+    /// What threads wait for, and labels.
+    Label,
+    #[default]
+    Other,
+}
+
+impl Colour {
+    fn of(role: Role) -> Colour {
+        match role {
+            Role::Allocator => Colour::Allocator,
+            Role::Strings => Colour::Strings,
+            Role::Lock | Role::Wait => Colour::Lock,
+            Role::Other => Colour::Other,
+        }
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Colour::Allocator => "fa",
+            Colour::Strings => "fs",
+            Colour::Lock => "fl",
+            Colour::Label => "fn",
+            Colour::Other => "fo",
+        }
+    }
+}
+
+impl Profile {
+    /// The flame graph of the time of threads that ran, in seconds of all threads together.
+    pub fn on_cpu(&self) -> Flame {
+        self.flame(true)
+    }
+
+    /// The flame graph of the time of threads that were blocked: below the bottom frames, by what they waited for.
+    pub fn off_cpu(&self) -> Flame {
+        self.flame(false)
+    }
+
+    fn flame(&self, running: bool) -> Flame {
+        let mut flame = Flame::default();
+        for (at, sample) in self.recording.samples.iter().enumerate() {
+            let attributed = self.attribution.samples[at];
+            if attributed.running != running {
+                continue;
+            }
+            let seconds = self.recording.moments[sample.moment as usize].span.as_secs_f64();
+            let mut path: Vec<(String, Colour)> = Vec::new();
+            if !running {
+                path.push((label(attributed.class).to_owned(), Colour::Label));
+            }
+            if self.recording.walks[sample.walk as usize].truncated {
+                path.push(("[truncated]".to_owned(), Colour::Label));
+            }
+            let stack = self.frames.stacks[sample.walk as usize].iter().rev();
+            path.extend(stack.map(|number| {
+                let frame = &self.frames.all[*number as usize];
+                (frame.name.clone(), Colour::of(frame.role))
+            }));
+            flame.add(path, seconds);
+        }
+        flame
+    }
+}
+
+/// What a blocked thread waited for.
+fn label(class: Class) -> &'static str {
+    match class {
+        Class::Allocator | Class::AllocatorLock => "[allocator's lock]",
+        Class::AllocatorMemory | Class::Memory => "[memory calls]",
+        Class::Lock => "[lock]",
+        Class::Io => "[input and output]",
+        Class::Fault => "[page fault]",
+        Class::Wait | Class::Strings | Class::Cpu => "[waiting]",
+    }
+}
+
+/// The width of a graph, and the height of a frame.
+const WIDTH: f64 = 1200.0;
+const HEIGHT: usize = 17;
+/// The space above the frames.
+const TOP: usize = 34;
+/// The narrowest frame that is drawn.
+const NARROWEST: f64 = 0.4;
+/// The width of a letter.
+const LETTER: f64 = 6.6;
+
+impl Flame {
+    fn add(&mut self, path: Vec<(String, Colour)>, seconds: f64) {
+        let mut node = &mut self.root;
+        node.seconds += seconds;
+        for frame in path {
+            node = node.children.entry(frame).or_default();
+            node.seconds += seconds;
+        }
+    }
+
+    /// The stacks as lines: frames from the outermost on with semicolons between, and the time in microseconds.
+    pub fn collapsed(&self) -> String {
+        let mut lines = String::new();
+        let mut open: Vec<(String, &Node)> = vec![(String::new(), &self.root)];
+        while let Some((path, node)) = open.pop() {
+            let own = node.seconds - node.children.values().map(|child| child.seconds).sum::<f64>();
+            let micros = (own * 1e6).round();
+            if !path.is_empty() && micros >= 1.0 {
+                // Writing to a string cannot fail.
+                let _ = writeln!(lines, "{path} {micros}");
+            }
+            for ((name, _), child) in node.children.iter().rev() {
+                let name = name.replace(';', ":");
+                let joined = if path.is_empty() { name } else { format!("{path};{name}") };
+                open.push((joined, child));
+            }
+        }
+        lines
+    }
+
+    /// The graph as an SVG file of its own, light or dark as the reader's.
+    pub fn svg(&self, title: &str) -> String {
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", self.drawing(title, true))
+    }
+
+    /// The graph as an element of a page.
+    pub(crate) fn drawing(&self, title: &str, alone: bool) -> String {
+        let depth = deepest(&self.root, WIDTH);
+        let height = TOP + depth * HEIGHT + 6;
+        let style = if alone { format!("<style>{}</style>", own_style()) } else { String::new() };
+        let seconds = self.root.seconds;
+        let mut text = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" \
+             width=\"{WIDTH}\" height=\"{height}\" role=\"img\">{style}<rect class=\"paper\" width=\"{WIDTH}\" \
+             height=\"{height}\"/><text x=\"4\" y=\"20\" class=\"head\">{}: {seconds:.2} s of all threads</text>",
+            escaped(title)
+        );
+        if seconds > 0.0 {
+            draw(&mut text, &self.root, 0.0, WIDTH / seconds, 0, height - 6, seconds);
+        }
+        text + "</svg>"
+    }
+}
+
+fn deepest(node: &Node, width: f64) -> usize {
+    if node.seconds <= 0.0 {
+        return 0;
+    }
+    let scale = width / node.seconds;
+    let drawn = node.children.values().filter(|child| child.seconds * scale >= NARROWEST);
+    drawn.map(|child| 1 + deepest(child, child.seconds * scale)).max().unwrap_or(0)
+}
+
+fn draw(text: &mut String, node: &Node, left: f64, scale: f64, depth: usize, bottom: usize, all: f64) {
+    let mut x = left;
+    for ((name, colour), child) in &node.children {
+        let width = child.seconds * scale;
+        if width >= NARROWEST {
+            let y = bottom - (depth + 1) * HEIGHT;
+            let name = escaped(name);
+            let room = ((width - 6.0) / LETTER) as usize;
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "<g><title>{name}: {:.3} s, {:.1} %</title><rect class=\"{}\" x=\"{x:.1}\" y=\"{y}\" \
+                 width=\"{width:.1}\" height=\"{}\"/>",
+                child.seconds,
+                100.0 * child.seconds / all,
+                colour.class(),
+                HEIGHT - 1
+            );
+            if room >= 3 {
+                let _ = write!(text, "<text x=\"{:.1}\" y=\"{}\">{}</text>", x + 3.0, y + 12, shortened(&name, room));
+            }
+            text.push_str("</g>");
+            draw(text, child, x, scale, depth + 1, bottom, all);
+        }
+        x += width;
+    }
+}
+
+/// The beginning of an escaped text that has room.
+fn shortened(escaped: &str, room: usize) -> String {
+    let mut letters = 0;
+    let mut end = 0;
+    let mut rest = escaped;
+    while let Some(letter) = rest.chars().next() {
+        let length = match letter {
+            '&' => rest.find(';').map_or(1, |end| end + 1),
+            letter => letter.len_utf8(),
+        };
+        if letters == room {
+            return format!("{}..", &escaped[..end]);
+        }
+        letters += 1;
+        end += length;
+        rest = &escaped[end..];
+    }
+    escaped.to_owned()
+}
+
+/// The colours, as variables of a theme.
+pub(crate) const LIGHT: &str = "--fa:#e8886b;--fs:#b79be0;--fl:#7fb2e5;--fn:#c9ced6;--fo:#f2cf7a;--frame-ink:#1c1e21";
+/// The same for the dark theme.
+pub(crate) const DARK: &str = "--fa:#a8472f;--fs:#6d4fa0;--fl:#2f6596;--fn:#454c55;--fo:#7c5f17;--frame-ink:#f0f1f3";
+/// The style of the frames.
+pub(crate) const FRAMES: &str = "\
+.flame text{font:11px ui-monospace,'DejaVu Sans Mono',monospace;fill:var(--frame-ink)}\
+.flame .head{font:14px system-ui,sans-serif;fill:var(--ink)}.flame .paper{fill:var(--paper)}\
+.flame .fa{fill:var(--fa)}.flame .fs{fill:var(--fs)}.flame .fl{fill:var(--fl)}.flame .fn{fill:var(--fn)}\
+.flame .fo{fill:var(--fo)}.flame g:hover rect{stroke:var(--ink);stroke-width:1}";
+
+fn own_style() -> String {
+    format!(
+        ":root{{--paper:#fff;--ink:#1c1e21;{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{--paper:#15181c;\
+         --ink:#e6e8eb;{DARK}}}}}{FRAMES}"
+    )
+}
+
+/// Escapes for text and for attribute values of XML.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // Control characters are not allowed in XML.
+            letter if letter.is_control() => escaped.push('\u{fffd}'),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flame() -> Flame {
+        let mut flame = Flame::default();
+        let frame = |name: &str| (name.to_owned(), Colour::Other);
+        flame.add(vec![frame("main"), frame("Vec<T>::push"), frame("malloc")], 0.75);
+        flame.add(vec![frame("main")], 0.25);
+        flame
+    }
+
+    #[test]
+    fn collapsed_stacks_carry_their_own_time() {
+        assert_eq!(flame().collapsed(), "main 250000\nmain;Vec<T>::push;malloc 750000\n");
+    }
+
+    #[test]
+    fn a_drawing_is_xml_with_a_frame_for_each_function() {
+        let svg = flame().svg("On <the> processor");
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let titles: Vec<&str> = document
+            .descendants()
+            .filter(|node| node.tag_name().name() == "title")
+            .filter_map(|node| node.text())
+            .collect();
+        assert_eq!(titles, ["main: 1.000 s, 100.0 %", "Vec<T>::push: 0.750 s, 75.0 %", "malloc: 0.750 s, 75.0 %"]);
+        assert!(!svg.contains("<script") && svg.contains("prefers-color-scheme:dark"));
+        assert!(roxmltree::Document::parse(&Flame::default().svg("nothing")).is_ok());
+    }
+
+    #[test]
+    fn names_are_cut_between_letters() {
+        assert_eq!(shortened("a&lt;b", 2), "a&lt;..");
+        assert_eq!(shortened("abc", 3), "abc");
+    }
+}

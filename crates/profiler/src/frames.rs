@@ -1,0 +1,118 @@
+//! Places in the code with their names.
+
+use std::collections::HashMap;
+
+use crate::recording::Recording;
+use crate::roles::{Role, role};
+use crate::space::{self, Place};
+use crate::symbols::demangled;
+
+/// A function in a stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// The name for people; of a function without a name, its file and address.
+    pub(crate) name: String,
+    /// The file's name, without folders.
+    pub(crate) module: String,
+    pub(crate) role: Role,
+}
+
+/// The frames of every walk.
+pub(crate) struct Frames {
+    pub(crate) all: Vec<Frame>,
+    /// Of each walk, the numbers of its frames, the innermost first.
+    pub(crate) stacks: Vec<Vec<u32>>,
+}
+
+impl Frames {
+    pub(crate) fn of(recording: &Recording) -> Frames {
+        let mut frames = Frames { all: Vec::new(), stacks: Vec::new() };
+        let mut names: HashMap<(String, String), u32> = HashMap::new();
+        let mut places: HashMap<(Place, bool), u32> = HashMap::new();
+        for walk in &recording.walks {
+            let mut stack = Vec::with_capacity(walk.places.len());
+            for (depth, place) in walk.places.iter().enumerate() {
+                let caller = walk.places.get(depth + 1).copied();
+                let donated = is_donated(recording, *place);
+                let key = (*place, depth == 0);
+                let number = match places.get(&key).filter(|_| !donated) {
+                    Some(number) => *number,
+                    None => {
+                        let frame = if donated {
+                            donated_frame(recording, *place, caller)
+                        } else {
+                            frame(recording, *place, depth > 0)
+                        };
+                        let next = u32::try_from(frames.all.len()).unwrap_or(u32::MAX);
+                        let number = *names.entry((frame.name.clone(), frame.module.clone())).or_insert(next);
+                        if number == next {
+                            frames.all.push(frame);
+                        }
+                        if !donated {
+                            places.insert(key, number);
+                        }
+                        number
+                    }
+                };
+                stack.push(number);
+            }
+            // Frames inside of a donor have no names: all of them are what was called.
+            let outermost = stack.iter().rposition(|number| frames.all[*number as usize].name == UNNAMED_DONOR);
+            if let Some(last) = outermost
+                && let Some(named) = stack.get(last + 1).copied()
+                && frames.all[named as usize].module == DONOR
+            {
+                stack.drain(..=last);
+            }
+            frames.stacks.push(stack);
+        }
+        frames
+    }
+}
+
+/// The module of frames in a donor that was put in after linking.
+const DONOR: &str = "donor";
+const UNNAMED_DONOR: &str = "[donor]";
+
+fn is_donated(recording: &Recording, place: Place) -> bool {
+    let module = place.module.map(|number| &recording.library.modules[number as usize]);
+    module.and_then(|module| module.donor.as_ref()).is_some_and(|donor| donor.contains(&place.address))
+}
+
+/// A frame in a donor: named by the function of the program that was called, and that jumps to the donor.
+fn donated_frame(recording: &Recording, _: Place, caller: Option<Place>) -> Frame {
+    let called = caller.and_then(|caller| {
+        let module = &recording.library.modules[caller.module? as usize];
+        let target = space::call_before(module.code_before(caller.address, 8), caller.address)??;
+        module.symbols.at(target)?.name.clone()
+    });
+    match called {
+        Some(name) => {
+            let name = demangled(&name);
+            let role = if role(&name) == Role::Strings { Role::Strings } else { Role::Allocator };
+            Frame { name, module: DONOR.to_owned(), role }
+        }
+        None => Frame { name: UNNAMED_DONOR.to_owned(), module: DONOR.to_owned(), role: Role::Allocator },
+    }
+}
+
+fn frame(recording: &Recording, place: Place, called: bool) -> Frame {
+    let Some(number) = place.module else {
+        let name = format!("[{:#x}]", place.address);
+        return Frame { name, module: "[unknown]".to_owned(), role: Role::Other };
+    };
+    let module = &recording.library.modules[number as usize];
+    let file = module.path.rsplit('/').next().unwrap_or_default().to_owned();
+    // A return address may lie behind the end of a function that does not return from its last call.
+    let lookup = if called { place.address.saturating_sub(1) } else { place.address };
+    let function = module.symbols.at(lookup);
+    let name = match function {
+        Some(function) => match &function.name {
+            Some(name) => demangled(name),
+            None => format!("{file}+{:#x}", function.start),
+        },
+        None => format!("{file}+{lookup:#x}"),
+    };
+    let role = if file == "[vdso]" { Role::Other } else { role(&name) };
+    Frame { name, module: file, role }
+}

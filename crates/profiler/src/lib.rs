@@ -1,0 +1,52 @@
+//! Says what a program waits for: samples all its threads by wall clock, those that run and those that are blocked,
+//! finds the calls that led there, and attributes the time.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `sampler` | the recording of a command or a running process |
+//! | `proc` | what `/proc` says of threads, without a stop |
+//! | `stop` | reads running threads by ptrace |
+//! | `registers` | registers and system calls of an architecture |
+//! | `memory` | the memory of another process |
+//! | `space` | the modules of a process, and the walk up a stack in them |
+//! | `frame_size` | the size of a frame without unwind tables |
+//! | `module` | a mapped file: code, names, unwind tables |
+//! | `symbols` | names of functions: symbol tables, debug files, demangling |
+//! | `recording` | what was recorded |
+//! | `frames` | places in the code with their names |
+//! | `roles` | what a function is, by its name |
+//! | `attribution` | what each sample was spent on; shares of the time |
+//! | `verdict` | what the program waits for, and what another allocator would bring |
+//! | `analysis` | the document |
+//! | `flame` | flame graphs, as SVG and as collapsed stacks |
+//! | `page` | the report as a page |
+//! | `pprof`, `firefox` | formats of other tools |
+//! | `error` | why a program cannot be recorded |
+
+mod analysis;
+mod attribution;
+mod error;
+mod firefox;
+mod flame;
+mod frame_size;
+mod frames;
+mod memory;
+mod module;
+mod page;
+mod pprof;
+mod proc;
+mod recording;
+mod registers;
+mod roles;
+mod sampler;
+mod space;
+mod stop;
+mod symbols;
+mod verdict;
+
+pub use analysis::{Analysis, Detail, Profile, Rates, Recorded, Site, analyse};
+pub use error::Error;
+pub use flame::Flame;
+pub use recording::Recording;
+pub use sampler::{Options, RATE, Target, record};
+pub use verdict::{Bottleneck, Share, Verdict};

@@ -1,0 +1,155 @@
+//! The profile in pprof's format: a protocol buffer (github.com/google/pprof, proto/profile.proto), packed by gzip.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::analysis::Profile;
+
+/// A protocol buffer's message while it is written.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push((number & 0x7f) as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    /// A number, in a field of wire type 0. Zero is what readers take a missing field for.
+    fn number(&mut self, field: u32, number: u64) {
+        if number != 0 {
+            self.varint(u64::from(field) << 3);
+            self.varint(number);
+        }
+    }
+
+    /// Bytes, in a field of wire type 2.
+    fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn message(&mut self, field: u32, message: &Message) {
+        self.bytes(field, &message.0);
+    }
+
+    /// Numbers side by side.
+    fn packed(&mut self, field: u32, numbers: impl IntoIterator<Item = u64>) {
+        let mut packed = Message::default();
+        numbers.into_iter().for_each(|number| packed.varint(number));
+        self.message(field, &packed);
+    }
+}
+
+/// The texts of a profile, by number; the first is empty.
+struct Texts {
+    all: Vec<String>,
+    known: HashMap<String, u64>,
+}
+
+impl Texts {
+    fn number(&mut self, text: &str) -> u64 {
+        if let Some(number) = self.known.get(text) {
+            return *number;
+        }
+        let number = self.all.len() as u64;
+        self.all.push(text.to_owned());
+        self.known.insert(text.to_owned(), number);
+        number
+    }
+}
+
+impl Profile {
+    /// The profile for `go tool pprof`: for each stack the number of samples, the time on a processor and the time
+    /// blocked, in nanoseconds.
+    pub fn pprof(&self) -> Vec<u8> {
+        let mut texts = Texts { all: vec![String::new()], known: HashMap::from([(String::new(), 0)]) };
+        let mut profile = Message::default();
+        for (kind, unit) in [("samples", "count"), ("cpu", "nanoseconds"), ("blocked", "nanoseconds")] {
+            let mut value = Message::default();
+            value.number(1, texts.number(kind));
+            value.number(2, texts.number(unit));
+            profile.message(1, &value);
+        }
+        let mut sums: HashMap<(u32, u32), [u64; 3]> = HashMap::new();
+        for (at, sample) in self.recording.samples.iter().enumerate() {
+            let span = self.recording.moments[sample.moment as usize].span.as_nanos();
+            let sum = sums.entry((sample.walk, sample.thread)).or_default();
+            sum[0] += 1;
+            sum[if self.attribution.samples[at].running { 1 } else { 2 }] += u64::try_from(span).unwrap_or(0);
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_unstable();
+        for ((walk, thread), values) in sums {
+            let mut sample = Message::default();
+            let stack = &self.frames.stacks[walk as usize];
+            sample.packed(1, stack.iter().map(|frame| u64::from(*frame) + 1));
+            sample.packed(2, values);
+            let thread = &self.recording.threads[thread as usize];
+            let mut name = Message::default();
+            name.number(1, texts.number("thread"));
+            name.number(2, texts.number(&thread.name));
+            sample.message(3, &name);
+            let mut number = Message::default();
+            number.number(1, texts.number("tid"));
+            number.number(3, u64::from(thread.tid.unsigned_abs()));
+            sample.message(3, &number);
+            profile.message(2, &sample);
+        }
+        for (at, frame) in self.frames.all.iter().enumerate() {
+            let number = at as u64 + 1;
+            let mut line = Message::default();
+            line.number(1, number);
+            let mut location = Message::default();
+            location.number(1, number);
+            location.message(4, &line);
+            profile.message(4, &location);
+            let mut function = Message::default();
+            function.number(1, number);
+            function.number(2, texts.number(&frame.name));
+            function.number(3, texts.number(&frame.name));
+            function.number(4, texts.number(&frame.module));
+            profile.message(5, &function);
+        }
+        let (kind, unit) = (texts.number("cpu"), texts.number("nanoseconds"));
+        for text in &texts.all {
+            profile.bytes(6, text.as_bytes());
+        }
+        profile.number(10, u64::try_from(self.recording.duration.as_nanos()).unwrap_or(0));
+        let mut period = Message::default();
+        period.number(1, kind);
+        period.number(2, unit);
+        profile.message(11, &period);
+        let moments = self.recording.moments.len().max(1) as u128;
+        profile.number(12, u64::try_from(self.recording.duration.as_nanos() / moments).unwrap_or(0));
+        profile.number(14, kind);
+        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+        // Writing to memory cannot fail.
+        let _ = packed.write_all(&profile.0);
+        packed.finish().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_protocol_buffers_say() {
+        let mut message = Message::default();
+        message.number(1, 150);
+        message.number(2, 0);
+        message.bytes(2, b"testing");
+        message.packed(4, [3, 270, 86942]);
+        // The examples of protobuf.dev, "Encoding".
+        let expected = b"\x08\x96\x01\x12\x07testing\x22\x06\x03\x8e\x02\x9e\xa7\x05";
+        assert_eq!(message.0, expected);
+    }
+}

@@ -1,0 +1,203 @@
+//! What `/proc` says of a process and its threads, without stopping them (proc(5)).
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// What a thread does, by `/proc/PID/task/TID/syscall`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Doing {
+    /// It runs, or waits for a processor.
+    Running,
+    /// It is blocked in a system call.
+    Blocked {
+        /// The number of the call; -1 outside of a call, for example in a page fault.
+        call: i64,
+        /// The first three arguments.
+        arguments: [u64; 3],
+        /// The stack pointer.
+        sp: u64,
+        /// The address of the next instruction.
+        pc: u64,
+    },
+}
+
+/// Returns what a thread does; `None` if it has ended.
+///
+/// # Errors
+/// No permission.
+pub(crate) fn doing(pid: i32, tid: i32) -> io::Result<Option<Doing>> {
+    match fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
+        Ok(text) => Ok(parse_doing(&text)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+fn parse_doing(text: &str) -> Option<Doing> {
+    let mut words = text.split_whitespace();
+    let first = words.next()?;
+    if first == "running" {
+        return Some(Doing::Running);
+    }
+    let call: i64 = first.parse().ok()?;
+    let numbers: Vec<u64> =
+        words.map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16)).collect::<Result<_, _>>().ok()?;
+    match *numbers.as_slice() {
+        [one, two, three, _, _, _, sp, pc] => Some(Doing::Blocked { call, arguments: [one, two, three], sp, pc }),
+        [sp, pc] => Some(Doing::Blocked { call, arguments: [0; 3], sp, pc }),
+        _ => None,
+    }
+}
+
+/// Returns a number that is another one once the thread has run; `None` if the kernel does not count that.
+pub(crate) fn turns(pid: i32, tid: i32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let mut words = text.split_whitespace().map(|word| word.parse().ok());
+    let (run, _, turns) = (words.next()??, words.next()??, words.next()??);
+    Some((run, turns))
+}
+
+/// The threads of a process.
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
+    let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The fields of `/proc/PID/stat` that are used here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Stat {
+    /// `R`, `S`, `Z` and so on.
+    pub(crate) state: char,
+    /// The process that started it.
+    pub(crate) parent: i32,
+    /// Page faults that needed no disk.
+    pub(crate) faults: u64,
+    /// Time in the program's own code, in clock ticks.
+    pub(crate) user: u64,
+    /// Time in the kernel, in clock ticks.
+    pub(crate) system: u64,
+    /// Where the program's code begins: another address after an exec, as a rule.
+    pub(crate) code: u64,
+}
+
+/// Returns a process's fields, or a thread's.
+pub(crate) fn stat(pid: i32, tid: Option<i32>) -> Option<Stat> {
+    let path = match tid {
+        Some(tid) => format!("/proc/{pid}/task/{tid}/stat"),
+        None => format!("/proc/{pid}/stat"),
+    };
+    parse_stat(&fs::read_to_string(path).ok()?)
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The name may have blanks and parentheses.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |at: usize| fields.get(at - 3).and_then(|field| field.parse().ok());
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        faults: number(10)?,
+        user: number(14)?,
+        system: number(15)?,
+        code: number(26).unwrap_or(0),
+    })
+}
+
+/// The number of times that a thread has given the processor away by itself.
+pub(crate) fn voluntary_switches(pid: i32, tid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+/// A thread's name.
+pub(crate) fn name(pid: i32, tid: i32) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    text.trim_end().to_owned()
+}
+
+/// The number that the newest process or thread of the machine got.
+pub(crate) fn newest() -> Option<u64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
+}
+
+/// Every process with its parent.
+pub(crate) fn parents() -> Vec<(i32, i32)> {
+    let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| Some((pid, stat(pid, None)?.parent))).collect()
+}
+
+/// A mapping of `/proc/PID/maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) executable: bool,
+    /// The offset in the file.
+    pub(crate) offset: u64,
+    /// The path as the process sees it; `[vdso]` and the like for what is no file.
+    pub(crate) path: String,
+}
+
+/// The mappings that have a file, and the vdso.
+///
+/// # Errors
+/// No permission, or the process has ended.
+pub(crate) fn mappings(pid: i32) -> io::Result<Vec<Mapping>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    Ok(text.lines().filter_map(parse_mapping).collect())
+}
+
+fn parse_mapping(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (range, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
+    let path = fields.nth(2)?.trim_start();
+    let (start, end) = range.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let mapping = Mapping {
+        start: number(start)?,
+        end: number(end)?,
+        executable: rights.as_bytes().get(2) == Some(&b'x'),
+        offset: number(offset)?,
+        path: path.to_owned(),
+    };
+    (mapping.path.starts_with('/') || mapping.path == "[vdso]").then_some(mapping)
+}
+
+/// The file of the program that a process runs.
+pub(crate) fn program(pid: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_does() {
+        assert_eq!(parse_doing("running\n"), Some(Doing::Running));
+        let futex = "202 0x4f0 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x401000\n";
+        let blocked = Doing::Blocked { call: 202, arguments: [0x4f0, 0x80, 2], sp: 0x7f_fd10, pc: 0x40_1000 };
+        assert_eq!(parse_doing(futex), Some(blocked));
+        let fault = Doing::Blocked { call: -1, arguments: [0; 3], sp: 0x10, pc: 0x20 };
+        assert_eq!(parse_doing("-1 0x10 0x20"), Some(fault));
+        assert_eq!(parse_doing(""), None);
+    }
+
+    #[test]
+    fn names_of_programs_may_have_parentheses() {
+        let fields: Vec<String> = (5..=30).map(|field| field.to_string()).collect();
+        let stat = parse_stat(&format!("7 (a) b) S 4 {}", fields.join(" "))).unwrap();
+        assert_eq!(stat, Stat { state: 'S', parent: 4, faults: 10, user: 14, system: 15, code: 26 });
+    }
+
+    #[test]
+    fn mappings_with_files() {
+        let line = "00400000-00401000 r-xp 00001000 fe:00 123      /a folder/program (deleted)";
+        let mapping = parse_mapping(line).unwrap();
+        assert_eq!((mapping.start, mapping.end, mapping.offset), (0x40_0000, 0x40_1000, 0x1000));
+        assert!(mapping.executable && mapping.path == "/a folder/program (deleted)");
+        assert_eq!(parse_mapping("00400000-00401000 rw-p 00000000 00:00 0 "), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! What was recorded: samples of threads, with the calls that led there.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::space::{Library, Walk};
+
+/// What a thread did when it was sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    /// It ran, or waited for a processor, in its own code.
+    Running,
+    /// It ran in the kernel, in the system call of this number.
+    Kernel(i64),
+    /// It was blocked in a system call, with these first three arguments; -1 is a page fault.
+    Blocked(i64, [u64; 3]),
+}
+
+/// One thread at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// The moment, by its number.
+    pub(crate) moment: u32,
+    /// The thread, by its number.
+    pub(crate) thread: u32,
+    pub(crate) state: State,
+    /// The calls, by the number of the walk.
+    pub(crate) walk: u32,
+    /// Page faults that were seen during the stop.
+    pub(crate) faults: u32,
+}
+
+/// A moment at which all threads were sampled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// Since the start of the recording.
+    pub(crate) at: Duration,
+    /// The time that it stands for: that since the moment before.
+    pub(crate) span: Duration,
+}
+
+/// A thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Thread {
+    pub(crate) pid: i32,
+    pub(crate) tid: i32,
+    pub(crate) name: String,
+}
+
+/// What the kernel counted while the program was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Counts {
+    /// Seconds in the program's own code.
+    pub(crate) user_s: f64,
+    /// Seconds in the kernel.
+    pub(crate) system_s: f64,
+    pub(crate) faults: u64,
+    pub(crate) voluntary_switches: u64,
+}
+
+/// How a program that was started here ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With this exit code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+    /// Not by itself: the time was over.
+    Stopped,
+}
+
+/// A recording of a program.
+pub struct Recording {
+    pub(crate) library: Library,
+    /// The file of the program, by its number in the library.
+    pub(crate) program: Option<u32>,
+    /// The path of the program's file.
+    pub(crate) path: String,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) moments: Vec<Moment>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) walks: Vec<Walk>,
+    pub(crate) counts: Counts,
+    /// The time from the first moment to the last.
+    pub(crate) duration: Duration,
+    /// The processor time that the recording itself took, in seconds.
+    pub(crate) own_s: f64,
+    /// The number of processors that the program may use.
+    pub(crate) processors: usize,
+    pub(crate) ended: Option<Ended>,
+    pub(crate) interrupted: bool,
+    pub(crate) pid: i32,
+}
+
+impl Recording {
+    /// What the inspector found in the program's file.
+    pub(crate) fn report(&self) -> Option<&inspector::Report> {
+        self.library.modules.get(self.program? as usize)?.report.as_ref()
+    }
+}
+
+/// Walks, each kept once.
+#[derive(Default)]
+pub(crate) struct Walks {
+    pub(crate) all: Vec<Walk>,
+    known: HashMap<Walk, u32>,
+}
+
+impl Walks {
+    pub(crate) fn number(&mut self, walk: Walk) -> u32 {
+        if let Some(number) = self.known.get(&walk) {
+            return *number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(walk.clone());
+        self.known.insert(walk, number);
+        number
+    }
+}

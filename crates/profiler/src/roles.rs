@@ -1,0 +1,251 @@
+//! What a function is, by its name.
+
+/// What a function is to a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    /// The malloc family, and what is inside of an allocator.
+    Allocator,
+    /// Memory and string functions.
+    Strings,
+    /// Takes a lock of the program's own.
+    Lock,
+    /// Waits for work: a condition, a semaphore, another thread's end.
+    Wait,
+    /// Everything else.
+    Other,
+}
+
+/// The public malloc family, and musl's and glibc's names inside of it.
+const FAMILY: [&str; 44] = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "cfree",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "reallocarray",
+    "malloc_usable_size",
+    "malloc_trim",
+    "malloc's own",
+    "usable_size",
+    "is_zero",
+    "fork_hook",
+    "__libc_malloc",
+    "__libc_malloc_impl",
+    "__libc_free",
+    "__libc_calloc",
+    "__libc_realloc",
+    "__libc_memalign",
+    "__malloc_alloc_meta",
+    "__malloc_allzerop",
+    "__malloc_atfork",
+    "__malloc_donate",
+    "__bin_chunk",
+    "__expand_heap",
+    "alloc_slot",
+    "alloc_group",
+    "alloc_meta",
+    "nontrivial_free",
+    "free_group",
+    "unmap_chunk",
+    "default_malloc",
+    "sysmalloc",
+    "systrim",
+    "tcache_init",
+    "malloc_consolidate",
+    "arena_get2",
+    "operator new",
+    "operator new[]",
+    "operator delete",
+];
+
+/// Beginnings of names inside of allocators: glibc's, mimalloc's, jemalloc's, snmalloc's, rpmalloc's, scudo's,
+/// tcmalloc's, hardened_malloc's, Rust's shims around them, and the glue's.
+const INSIDE: [&str; 36] = [
+    "_int_malloc",
+    "_int_free",
+    "_int_realloc",
+    "_int_memalign",
+    "mi_",
+    "_mi_",
+    "je_",
+    "_rjem_",
+    "_rjem_je_",
+    "arena_",
+    "tcache_",
+    "extent_",
+    "sn_",
+    "snmalloc::",
+    "_sn_",
+    "rpmalloc",
+    "rpfree",
+    "_rpmalloc",
+    "_memory_",
+    "rpaligned",
+    "scudo::",
+    "scudo_",
+    "tcmalloc::",
+    "tc_malloc",
+    "tc_free",
+    "h_malloc",
+    "h_free",
+    "h_calloc",
+    "allocate_small",
+    "deallocate_small",
+    "allograft_",
+    "operator delete[]",
+    "__rust_alloc",
+    "__rust_dealloc",
+    "__rust_realloc",
+    "__rdl_",
+];
+
+/// Functions that take a lock.
+const LOCKS: [&str; 24] = [
+    "pthread_mutex_lock",
+    "__pthread_mutex_lock",
+    "__pthread_mutex_lock_full",
+    "pthread_mutex_timedlock",
+    "__pthread_mutex_timedlock",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_wrlock",
+    "__pthread_rwlock_rdlock",
+    "__pthread_rwlock_wrlock",
+    "__pthread_rwlock_timedrdlock",
+    "__pthread_rwlock_timedwrlock",
+    "___pthread_rwlock_rdlock",
+    "___pthread_rwlock_wrlock",
+    "pthread_spin_lock",
+    "__lll_lock_wait",
+    "__lll_lock_wait_private",
+    "mtx_lock",
+    "__lock",
+    "__lockfile",
+    "__wait",
+    "pthread_mutex_unlock",
+    "__pthread_mutex_unlock",
+    "__unlock",
+    "__unlockfile",
+];
+
+/// Functions that wait for work.
+const WAITS: [&str; 18] = [
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+    "__pthread_cond_wait",
+    "__pthread_cond_timedwait",
+    "___pthread_cond_wait",
+    "___pthread_cond_timedwait",
+    "__private_cond_wait",
+    "__private_cond_timedwait",
+    "pthread_join",
+    "__pthread_join",
+    "__pthread_timedjoin_np",
+    "__pthread_clockjoin_ex",
+    "sem_wait",
+    "sem_timedwait",
+    "__new_sem_wait",
+    "pthread_barrier_wait",
+    "cnd_wait",
+    "thrd_join",
+];
+
+/// Beginnings and ends of the names of memory and string functions, without leading underscores. glibc adds the
+/// instructions that a variant uses: `memmove_avx_unaligned_erms`.
+const STRINGS: [&str; 43] = [
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "bcmp",
+    "bcopy",
+    "bzero",
+    "memchr",
+    "memrchr",
+    "rawmemchr",
+    "mempcpy",
+    "memmem",
+    "memccpy",
+    "strlen",
+    "strnlen",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "strcmp",
+    "strncmp",
+    "strcasecmp",
+    "strncasecmp",
+    "strcpy",
+    "strncpy",
+    "stpcpy",
+    "stpncpy",
+    "strcat",
+    "strncat",
+    "strlcpy",
+    "strlcat",
+    "strstr",
+    "strcasestr",
+    "strspn",
+    "strcspn",
+    "strpbrk",
+    "strsep",
+    "wmemcpy",
+    "wmemmove",
+    "wmemset",
+    "wcslen",
+    "wcscmp",
+    "wcschr",
+    "wcscpy",
+];
+
+/// Returns what the function of that name is. The name is the one for people.
+pub(crate) fn role(name: &str) -> Role {
+    if FAMILY.contains(&name) || INSIDE.iter().any(|start| name.starts_with(start)) {
+        return Role::Allocator;
+    }
+    if LOCKS.contains(&name) || is_rust_lock(name) {
+        return Role::Lock;
+    }
+    if WAITS.contains(&name) || name.contains("::park") || name.contains("Condvar::wait") {
+        return Role::Wait;
+    }
+    let bare = name.trim_start_matches('_');
+    let variant = |known: &str| bare.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    if STRINGS.iter().any(|known| variant(known)) { Role::Strings } else { Role::Other }
+}
+
+/// The slow paths of Rust's own locks and of parking_lot's.
+fn is_rust_lock(name: &str) -> bool {
+    ["lock_contended", "read_contended", "write_contended", "RawMutex::lock_slow", "RawRwLock::lock_"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_by_their_names() {
+        for name in
+            ["malloc", "__libc_free", "operator new", "operator delete[]", "_mi_page_malloc", "scudo::Allocator"]
+        {
+            assert_eq!(role(name), Role::Allocator, "{name}");
+        }
+        for name in ["memcpy", "__memmove_avx_unaligned_erms", "__strlen_avx2", "__memcpy_chk", "strstr"] {
+            assert_eq!(role(name), Role::Strings, "{name}");
+        }
+        for name in ["memcpy_all_pages", "strlength", "mallocate", "main", "freeze", "memory", "lock"] {
+            let expected = if name == "memcpy_all_pages" { Role::Strings } else { Role::Other };
+            assert_eq!(role(name), expected, "{name}");
+        }
+        assert_eq!(role("pthread_mutex_lock"), Role::Lock);
+        assert_eq!(role("std::sys::sync::mutex::futex::Mutex::lock_contended"), Role::Lock);
+        assert_eq!(role("pthread_cond_wait"), Role::Wait);
+        assert_eq!(role("std::thread::park"), Role::Wait);
+    }
+}

@@ -1,0 +1,490 @@
+//! Samples all threads of a program by wall clock.
+//!
+//! At each moment every thread is looked at. One that is blocked is read through `/proc` without a stop; one that has
+//! not run since the last moment is not even read. One that runs is stopped, read and released. The time between
+//! moments is random around its mean, so that it does not run in step with the program, and it grows where a moment
+//! takes long: the recording takes a bounded share of one processor.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+
+use crate::error::Error;
+use crate::memory;
+use crate::module::{self, Unfit};
+use crate::proc::{self, Doing};
+use crate::recording::{Counts, Ended, Moment, Recording, Sample, State, Thread, Walks};
+use crate::registers::{self, Call, Registers};
+use crate::space::{Library, Space};
+use crate::stop;
+
+/// What is recorded.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A program that is started, with its children.
+    Command {
+        /// The program, then its arguments.
+        words: Vec<OsString>,
+        /// Whether its standard output goes to standard error.
+        output_to_errors: bool,
+    },
+    /// A process that runs already, without its children.
+    Process(i32),
+}
+
+/// How a program is recorded.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Moments per second.
+    pub rate: f64,
+    /// The longest time of the recording. `None`: until the program ends.
+    pub duration: Option<Duration>,
+    /// Once it is set, the recording ends.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// The default number of moments per second.
+pub const RATE: f64 = 150.0;
+/// The share of one processor that the recording may take.
+const SHARE: f64 = 0.03;
+/// The processor time in seconds that it may take beyond that: the first looks at a program take longest.
+const CREDIT: f64 = 0.03;
+/// The fewest moments that a verdict is given for.
+const FEWEST: usize = 10;
+/// The time between SIGTERM and SIGKILL for a program whose time is over.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Records a program.
+///
+/// # Errors
+/// It does not start, or may not be traced, or is for another architecture, or ends too early.
+pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
+    if !registers::SUPPORTED {
+        return Err(Error::Unsupported);
+    }
+    let (pid, named) = match target {
+        Target::Command { words, output_to_errors } => start(words, *output_to_errors)?,
+        Target::Process(pid) => (attach(*pid)?, format!("process {pid}")),
+    };
+    let own = matches!(target, Target::Command { .. });
+    let mut sampler = Sampler::of(pid, own);
+    let result = sampler.run(options);
+    let ended = own.then(|| sampler.end());
+    result?;
+    let recording = sampler.finish(ended.flatten(), options.interrupted.load(Ordering::Relaxed));
+    if recording.moments.len() < FEWEST {
+        return Err(Error::Short {
+            program: named,
+            milliseconds: recording.duration.as_millis(),
+            samples: recording.moments.len(),
+        });
+    }
+    Ok(recording)
+}
+
+fn start(words: &[OsString], output_to_errors: bool) -> Result<(i32, String), Error> {
+    let program = words.first().cloned().unwrap_or_default();
+    let named = program.to_string_lossy().into_owned();
+    let failed = |source| Error::Start { program: named.clone(), source };
+    if let Some(path) = found(&program)
+        && let Ok(bytes) = std::fs::read(&path)
+        && let Err(Unfit::Foreign(found)) = module::fits(&bytes)
+    {
+        return Err(Error::Architecture { path: path.display().to_string(), found });
+    }
+    let mut command = Command::new(&program);
+    command.args(words.get(1..).unwrap_or_default());
+    if output_to_errors {
+        let copy = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
+        command.stdout(Stdio::from(copy));
+    }
+    let child = command.spawn().map_err(failed)?;
+    Ok((child.id().cast_signed(), named))
+}
+
+/// The file that the system would run: as `execvp` searches it.
+fn found(program: &OsString) -> Option<PathBuf> {
+    let path = PathBuf::from(program);
+    if path.components().count() > 1 {
+        return Some(path);
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(&path)).find(|path| path.is_file())
+}
+
+/// Checks that a running process can be recorded.
+fn attach(pid: i32) -> Result<i32, Error> {
+    if pid <= 0 || proc::stat(pid, None).is_none_or(|stat| stat.state == 'Z') {
+        return Err(Error::NoProcess(pid));
+    }
+    if !stop::is_permitted(pid) {
+        let reason = "reading it takes the rights of its user, or CAP_SYS_PTRACE".to_owned();
+        return Err(Error::Permission { pid, reason });
+    }
+    let Some(path) = proc::program(pid) else {
+        return Err(Error::Permission {
+            pid,
+            reason: "its program cannot be read, as that of a kernel thread".to_owned(),
+        });
+    };
+    let bytes = std::fs::read(format!("/proc/{pid}/exe")).unwrap_or_default();
+    match module::fits(&bytes) {
+        Err(Unfit::Foreign(found)) => Err(Error::Architecture { path: path.display().to_string(), found }),
+        _ => Ok(pid),
+    }
+}
+
+/// A process that is recorded.
+struct Process {
+    space: Space,
+    code: u64,
+    /// The kernel's figures when the recording began, and the newest ones.
+    first: proc::Stat,
+    last: proc::Stat,
+}
+
+/// A thread that is recorded.
+struct Known {
+    number: u32,
+    /// What it was doing, and the number of turns that it had had then.
+    doing: Option<(Doing, (u64, u64), u32)>,
+    switches: (u64, u64),
+}
+
+struct Sampler {
+    root: i32,
+    own: bool,
+    library: Library,
+    processes: HashMap<i32, Process>,
+    known: HashMap<i32, Known>,
+    threads: Vec<Thread>,
+    moments: Vec<Moment>,
+    samples: Vec<Sample>,
+    walks: Walks,
+    began: Instant,
+    newest: Option<u64>,
+    status: Option<WaitStatus>,
+    path: String,
+    /// The program of each process: its file's number in the library, and its path.
+    programs: HashMap<i32, (Option<u32>, String)>,
+    gone: Counts,
+    own_s: f64,
+}
+
+impl Sampler {
+    fn of(root: i32, own: bool) -> Sampler {
+        let path = proc::program(root).map_or_else(String::new, |path| path.display().to_string());
+        Sampler {
+            root,
+            own,
+            library: Library::default(),
+            processes: HashMap::new(),
+            known: HashMap::new(),
+            threads: Vec::new(),
+            moments: Vec::new(),
+            samples: Vec::new(),
+            walks: Walks::default(),
+            began: Instant::now(),
+            newest: None,
+            status: None,
+            path,
+            programs: HashMap::new(),
+            gone: Counts::default(),
+            own_s: processor_s(),
+        }
+    }
+
+    fn run(&mut self, options: &Options) -> Result<(), Error> {
+        let interval = 1.0 / options.rate;
+        self.open(self.root);
+        self.began = Instant::now();
+        // Reading the program's file is not the recording's.
+        self.own_s = processor_s();
+        let mut before = self.began;
+        loop {
+            let now = Instant::now();
+            let over = options.duration.is_some_and(|duration| now - self.began >= duration);
+            if over || options.interrupted.load(Ordering::Relaxed) || !self.lives() {
+                return Ok(());
+            }
+            if now > before {
+                let moment = Moment { at: now - self.began, span: now - before };
+                self.moment(moment)
+                    .map_err(|error| Error::Permission { pid: self.root, reason: error.desc().to_owned() })?;
+            }
+            before = now;
+            let took = now.elapsed().as_secs_f64();
+            // What the recording has taken so far may be no more than its share of the time so far, but for the start.
+            let debt = (processor_s() - self.own_s - CREDIT) / SHARE - self.began.elapsed().as_secs_f64();
+            let pause = (interval * (0.5 + fastrand::f64()) - took).max(debt.min(0.2));
+            let left = options
+                .duration
+                .map_or(f64::MAX, |duration| (duration.as_secs_f64() - self.began.elapsed().as_secs_f64()).max(0.0));
+            std::thread::sleep(Duration::from_secs_f64(pause.clamp(0.0002, 0.5).min(left + 0.0002)));
+        }
+    }
+
+    /// Whether the program still runs.
+    fn lives(&mut self) -> bool {
+        if self.own && self.status.is_none() {
+            self.status = stop::reap(self.root);
+        }
+        self.status.is_none() && proc::stat(self.root, None).is_some_and(|stat| stat.state != 'Z')
+    }
+
+    fn open(&mut self, pid: i32) {
+        let Some(stat) = proc::stat(pid, None) else { return };
+        let space = Space::of(pid, &mut self.library);
+        if let Some(path) = proc::program(pid) {
+            let path = path.display().to_string();
+            self.programs.insert(pid, (space.named(&self.library, &path), path));
+        }
+        // A child that was forked meanwhile begins at zero; one that was attached to does not.
+        let first = if self.own { proc::Stat::default() } else { stat };
+        self.processes.insert(pid, Process { space, code: stat.code, first, last: stat });
+    }
+
+    /// Samples every thread.
+    fn moment(&mut self, moment: Moment) -> Result<(), Errno> {
+        if self.own {
+            self.find_children();
+        }
+        let number = u32::try_from(self.moments.len()).unwrap_or(u32::MAX);
+        self.moments.push(moment);
+        let mut running = Vec::new();
+        let pids: Vec<i32> = self.processes.keys().copied().collect();
+        for pid in pids {
+            match proc::stat(pid, None).filter(|stat| stat.state != 'Z') {
+                None => {
+                    self.close(pid);
+                    continue;
+                }
+                // Another program since an exec.
+                Some(stat) if self.processes.get(&pid).is_some_and(|process| process.code != stat.code) => {
+                    let first = self.processes.get(&pid).map(|process| process.first);
+                    self.open(pid);
+                    if let (Some(process), Some(first)) = (self.processes.get_mut(&pid), first) {
+                        process.first = first;
+                    }
+                    self.known.retain(|_, known| self.threads[known.number as usize].pid != pid);
+                }
+                Some(stat) => {
+                    if let Some(process) = self.processes.get_mut(&pid) {
+                        process.last = stat;
+                    }
+                }
+            }
+            for tid in proc::threads(pid) {
+                if self.blocked(number, pid, tid) {
+                    running.push((pid, tid));
+                }
+            }
+        }
+        self.stop(number, &running)
+    }
+
+    /// Samples a thread if it is blocked. Returns whether it runs.
+    fn blocked(&mut self, moment: u32, pid: i32, tid: i32) -> bool {
+        let turns = proc::turns(pid, tid).unwrap_or((u64::MAX, moment.into()));
+        let thread = self.thread(pid, tid);
+        let Some(known) = self.known.get(&tid) else { return false };
+        let mut kept = known.doing.filter(|(_, then, _)| *then == turns).map(|(doing, _, walk)| (doing, walk));
+        if kept.is_none() {
+            let doing = match proc::doing(pid, tid) {
+                Ok(Some(doing)) => doing,
+                // A thread that is ending.
+                Ok(None) | Err(_) => return false,
+            };
+            let Doing::Blocked { sp, pc, .. } = doing else { return true };
+            let stack = memory::stack(pid, sp);
+            let registers = Registers { pc, sp, fp: None, lr: None, call: None };
+            let Some(process) = self.processes.get_mut(&pid) else { return false };
+            let walk = self.walks.number(process.space.walk(&mut self.library, registers, &stack));
+            if let Some(known) = self.known.get_mut(&tid) {
+                known.doing = Some((doing, turns, walk));
+            }
+            kept = Some((doing, walk));
+        }
+        if let Some((Doing::Blocked { call, arguments, .. }, walk)) = kept {
+            let state = State::Blocked(call, arguments);
+            self.samples.push(Sample { moment, thread, state, walk, faults: 0 });
+        }
+        false
+    }
+
+    fn thread(&mut self, pid: i32, tid: i32) -> u32 {
+        if let Some(known) = self.known.get(&tid) {
+            return known.number;
+        }
+        let number = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+        self.threads.push(Thread { pid, tid, name: proc::name(pid, tid) });
+        let switches = proc::voluntary_switches(pid, tid).unwrap_or(0);
+        let first = if self.own { 0 } else { switches };
+        self.known.insert(tid, Known { number, doing: None, switches: (first, switches) });
+        number
+    }
+
+    /// Stops, samples and releases the threads that run.
+    fn stop(&mut self, moment: u32, running: &[(i32, i32)]) -> Result<(), Errno> {
+        let mut seen = Vec::new();
+        let mut reaped = Vec::new();
+        let done = stop::each(running, &mut reaped, &mut |at, thread| seen.push((at, thread)));
+        for reaped in reaped {
+            if reaped.pid == self.root && self.own {
+                self.status = Some(reaped.status);
+            }
+        }
+        for (at, thread) in seen {
+            let (pid, tid) = running[at];
+            let Some(registers) = thread.registers else { continue };
+            let number = self.thread(pid, tid);
+            let Some(process) = self.processes.get_mut(&pid) else { continue };
+            let walk = self.walks.number(process.space.walk(&mut self.library, registers, &thread.stack));
+            let state = registers.call.map_or(State::Running, State::Kernel);
+            let faults = u32::try_from(thread.faults).unwrap_or(u32::MAX);
+            self.samples.push(Sample { moment, thread: number, state, walk, faults });
+        }
+        done
+    }
+
+    /// Looks for children of the program, if there are new processes on the machine.
+    fn find_children(&mut self) {
+        let newest = proc::newest();
+        if newest.is_some() && newest == self.newest {
+            return;
+        }
+        // Threads are counted, too: a program that starts many of them must not cost a look at every process each time.
+        if self.newest.is_some() && self.moments.len() % 16 != 0 {
+            return;
+        }
+        self.newest = newest;
+        let parents = proc::parents();
+        let mut family: HashSet<i32> = self.processes.keys().copied().collect();
+        loop {
+            let children: Vec<i32> = parents
+                .iter()
+                .filter(|(pid, parent)| family.contains(parent) && !family.contains(pid))
+                .map(|(pid, _)| *pid)
+                .collect();
+            if children.is_empty() {
+                break;
+            }
+            for pid in children {
+                family.insert(pid);
+                self.open(pid);
+            }
+        }
+    }
+
+    /// Forgets a process that has ended.
+    fn close(&mut self, pid: i32) {
+        if pid != self.root
+            && let Some(process) = self.processes.remove(&pid)
+        {
+            add(&mut self.gone, &process);
+        }
+    }
+
+    /// Ends a program that was started here, and reaps it.
+    fn end(&mut self) -> Option<Ended> {
+        self.count_switches();
+        let mut stopped = false;
+        let began = Instant::now();
+        while self.status.is_none() {
+            self.status = stop::reap(self.root);
+            if self.status.is_some() {
+                break;
+            }
+            let root = Pid::from_raw(self.root);
+            if !stopped {
+                stopped = true;
+                // It may have ended meanwhile.
+                let _ = kill(root, Signal::SIGTERM);
+            } else if began.elapsed() > GRACE {
+                let _ = kill(root, Signal::SIGKILL);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        match self.status {
+            _ if stopped => Some(Ended::Stopped),
+            Some(WaitStatus::Exited(_, code)) => Some(Ended::Exit(code)),
+            Some(WaitStatus::Signaled(_, signal, _)) => Some(Ended::Signal(signal as i32)),
+            _ => None,
+        }
+    }
+
+    /// The program of the process that was seen running most often: a script may have started it.
+    fn busiest(&self) -> Option<(Option<u32>, String)> {
+        let mut times: HashMap<i32, u64> = HashMap::new();
+        for sample in &self.samples {
+            let waits = matches!(sample.state, State::Blocked(call, _) if registers::call(call) == Call::Wait);
+            *times.entry(self.threads[sample.thread as usize].pid).or_default() += u64::from(!waits);
+        }
+        let (pid, _) = times.into_iter().max_by_key(|(pid, times)| (*times, -pid))?;
+        self.programs.get(&pid).cloned()
+    }
+
+    fn count_switches(&mut self) {
+        for (tid, known) in &mut self.known {
+            let pid = self.threads[known.number as usize].pid;
+            if let Some(switches) = proc::voluntary_switches(pid, *tid) {
+                known.switches.1 = switches;
+            }
+        }
+    }
+
+    fn finish(mut self, ended: Option<Ended>, interrupted: bool) -> Recording {
+        self.count_switches();
+        let own_s = processor_s() - self.own_s;
+        let mut counts = self.gone;
+        for process in self.processes.values() {
+            add(&mut counts, process);
+        }
+        let switches = self.known.values().map(|known| known.switches.1.saturating_sub(known.switches.0));
+        counts.voluntary_switches = switches.sum();
+        let duration = self.moments.last().map_or(Duration::ZERO, |moment| moment.at);
+        let (program, path) = self.busiest().unwrap_or((None, self.path));
+        Recording {
+            program,
+            path,
+            library: self.library,
+            threads: self.threads,
+            moments: self.moments,
+            samples: self.samples,
+            walks: self.walks.all,
+            counts,
+            duration,
+            own_s,
+            processors: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
+            ended,
+            interrupted,
+            pid: self.root,
+        }
+    }
+}
+
+fn add(counts: &mut Counts, process: &Process) {
+    // sysconf(_SC_CLK_TCK), which is 100 in every Linux.
+    const TICK: f64 = 0.01;
+    let (first, last) = (&process.first, &process.last);
+    counts.user_s += last.user.saturating_sub(first.user) as f64 * TICK;
+    counts.system_s += last.system.saturating_sub(first.system) as f64 * TICK;
+    counts.faults += last.faults.saturating_sub(first.faults);
+}
+
+/// The processor time that this program has taken so far.
+fn processor_s() -> f64 {
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6;
+    nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)
+        .map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time()))
+}

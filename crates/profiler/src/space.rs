@@ -1,0 +1,418 @@
+//! The address space of a process: its modules, and the walk up a stack in them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
+
+use crate::frame_size::{FrameSize, frame_size};
+use crate::memory::{self, Stack};
+use crate::module::{self, Module};
+use crate::proc::{self, Mapping};
+use crate::registers::Registers;
+
+#[cfg(target_arch = "aarch64")]
+mod native {
+    pub(super) use framehop::aarch64::{
+        CacheAarch64 as Cache, UnwindRegsAarch64 as Regs, UnwinderAarch64 as Unwinding,
+    };
+
+    pub(super) fn regs(registers: &super::Registers) -> Regs {
+        Regs::new(registers.lr.unwrap_or(0), registers.sp, registers.fp.unwrap_or(0))
+    }
+
+    pub(super) fn back(regs: &Regs) -> (u64, u64) {
+        (regs.sp(), regs.fp())
+    }
+}
+
+#[cfg(not(target_arch = "aarch64"))]
+mod native {
+    pub(super) use framehop::x86_64::{CacheX86_64 as Cache, UnwindRegsX86_64 as Regs, UnwinderX86_64 as Unwinding};
+
+    pub(super) fn regs(registers: &super::Registers) -> Regs {
+        Regs::new(registers.pc, registers.sp, registers.fp.unwrap_or(0))
+    }
+
+    pub(super) fn back(regs: &Regs) -> (u64, u64) {
+        (regs.sp(), regs.bp())
+    }
+}
+
+/// A place in the code: the number of a module, and an address in its file. Of a caller it is the return address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    /// `None` outside of all modules; then the address is the one in memory.
+    pub(crate) module: Option<u32>,
+    pub(crate) address: u64,
+}
+
+/// The calls that lead to a sample, the innermost first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Walk {
+    pub(crate) places: Vec<Place>,
+    /// Whether the walk ended before the thread's first function.
+    pub(crate) truncated: bool,
+}
+
+/// The most frames of a walk.
+const DEEPEST: usize = 192;
+/// The part of a stack, in bytes, in which the next return address is searched.
+const REACH: u64 = 16 << 10;
+
+/// The modules of one process.
+pub(crate) struct Space {
+    pid: i32,
+    /// Its modules, by their numbers in `library`.
+    modules: Vec<u32>,
+    unwinder: native::Unwinding<Vec<u8>>,
+    cache: RefCell<native::Cache>,
+    /// The sizes of frames that were computed, by the address of the next instruction.
+    sizes: RefCell<HashMap<u64, Option<FrameSize>>>,
+    /// When the mappings were read.
+    read_at: std::time::Instant,
+}
+
+/// All modules of all processes.
+#[derive(Default)]
+pub(crate) struct Library {
+    pub(crate) modules: Vec<Module>,
+    by_place: HashMap<(String, u64), u32>,
+}
+
+impl Space {
+    pub(crate) fn of(pid: i32, library: &mut Library) -> Space {
+        let mut space = Space {
+            pid,
+            modules: Vec::new(),
+            unwinder: native::Unwinding::new(),
+            cache: RefCell::new(native::Cache::new()),
+            sizes: RefCell::default(),
+            read_at: std::time::Instant::now(),
+        };
+        space.read(library);
+        space
+    }
+
+    /// The number of the module with that path.
+    pub(crate) fn named(&self, library: &Library, path: &str) -> Option<u32> {
+        self.modules.iter().copied().find(|number| library.modules[*number as usize].path == path)
+    }
+
+    /// Reads the mappings, if some time has passed since the last time: modules may come at run time.
+    fn read_again(&mut self, library: &mut Library) -> bool {
+        if self.read_at.elapsed().as_millis() < 250 {
+            return false;
+        }
+        self.read(library);
+        true
+    }
+
+    fn read(&mut self, library: &mut Library) {
+        self.read_at = std::time::Instant::now();
+        let mut files: Vec<(String, Vec<Mapping>)> = Vec::new();
+        for mapping in proc::mappings(self.pid).unwrap_or_default() {
+            match files.last_mut() {
+                Some((path, mappings)) if *path == mapping.path => mappings.push(mapping),
+                _ => files.push((mapping.path.clone(), vec![mapping])),
+            }
+        }
+        for (path, mappings) in files {
+            let (Some(first), Some(last)) = (mappings.first(), mappings.last()) else { continue };
+            let Some(code) = mappings.iter().find(|mapping| mapping.executable) else { continue };
+            let range = first.start..last.end;
+            let key = (path.clone(), first.start);
+            if library.by_place.get(&key).is_some_and(|number| self.modules.contains(number)) {
+                continue;
+            }
+            let known = library.by_place.get(&key).copied();
+            let number = known.or_else(|| {
+                let bytes = match path.as_str() {
+                    "[vdso]" => memory::read(self.pid, first.start, usize::try_from(last.end - first.start).ok()?),
+                    _ => module::read(self.pid, &path)?,
+                };
+                let root = format!("/proc/{}/root", self.pid);
+                let program = proc::program(self.pid).is_some_and(|program| program.as_os_str() == path.as_str());
+                let at = (code.offset, code.start);
+                let module = Module::of(&path, &bytes, range, at, Path::new(&root), program).ok()?;
+                let number = u32::try_from(library.modules.len()).ok()?;
+                library.modules.push(module);
+                library.by_place.insert(key, number);
+                Some(number)
+            });
+            let Some(number) = number else { continue };
+            self.modules.push(number);
+            let module = &library.modules[number as usize];
+            if let Some(tables) = module.unwinding.clone() {
+                let span = |part: &Option<(u64, Vec<u8>)>| {
+                    part.as_ref().map(|(address, bytes)| *address..*address + bytes.len() as u64)
+                };
+                let info = ExplicitModuleSectionInfo {
+                    base_svma: 0,
+                    text_svma: span(&tables.text),
+                    eh_frame_svma: span(&tables.frame),
+                    eh_frame_hdr_svma: span(&tables.header),
+                    got_svma: tables.got.map(|got| got..got),
+                    text: tables.text.map(|(_, bytes)| bytes),
+                    eh_frame: tables.frame.map(|(_, bytes)| bytes),
+                    eh_frame_hdr: tables.header.map(|(_, bytes)| bytes),
+                    ..Default::default()
+                };
+                let range = module.range.clone();
+                self.unwinder.add_module(framehop::Module::new(module.path.clone(), range, module.bias, info));
+            }
+        }
+    }
+
+    /// The module that holds an address in memory.
+    fn module<'l>(&self, library: &'l Library, address: u64) -> Option<(u32, &'l Module)> {
+        let mut modules = self.modules.iter().map(|number| (*number, &library.modules[*number as usize]));
+        modules.find(|(_, module)| module.range.contains(&address))
+    }
+
+    fn place(&self, library: &Library, address: u64) -> Place {
+        match self.module(library, address) {
+            Some((number, module)) => Place { module: Some(number), address: address.wrapping_sub(module.bias) },
+            None => Place { module: None, address },
+        }
+    }
+
+    /// Walks up the stack of a thread.
+    pub(crate) fn walk(&mut self, library: &mut Library, registers: Registers, stack: &Stack) -> Walk {
+        if self.module(library, registers.pc).is_none() {
+            self.read_again(library);
+        }
+        let library = &*library;
+        let mut walk = Walk { places: vec![self.place(library, registers.pc)], truncated: false };
+        let mut at = registers;
+        let mut innermost = true;
+        while walk.places.len() < DEEPEST {
+            let lookup = if innermost { at.pc } else { at.pc - 1 };
+            let Some((_, module)) = self.module(library, lookup) else {
+                walk.truncated = true;
+                break;
+            };
+            if is_first(module, lookup.wrapping_sub(module.bias)) {
+                break;
+            }
+            let by_table = self.by_table(library, module, &at, lookup, innermost, stack);
+            // The tables say that nobody has called this function.
+            if matches!(by_table, Some(None)) {
+                break;
+            }
+            let next = by_table.flatten().or_else(|| {
+                // aarch64: a function that calls no other has its return address in a register only.
+                let leaf = at.lr.filter(|lr| innermost && self.call(library, *lr).is_some());
+                let leaf = leaf.map(|lr| Registers { pc: lr, lr: None, ..at });
+                leaf.or_else(|| self.by_code(library, module, &at, stack))
+                    .or_else(|| self.by_search(library, &at, lookup, stack))
+            });
+            match next {
+                Some(next) if next.sp > at.sp || (innermost && next.sp >= at.sp) => at = next,
+                _ => {
+                    // At the top of the stack there is nothing left to find.
+                    walk.truncated = stack.cut || stack.end().saturating_sub(at.sp) > REACH;
+                    break;
+                }
+            }
+            innermost = false;
+            walk.places.push(self.place(library, at.pc));
+        }
+        walk.truncated |= walk.places.len() == DEEPEST;
+        walk
+    }
+
+    /// Leaves a frame by the unwind tables. The result has to be a return address; it is `Some(None)` for the function
+    /// that a thread begins in.
+    fn by_table(
+        &self,
+        library: &Library,
+        module: &Module,
+        at: &Registers,
+        lookup: u64,
+        innermost: bool,
+        stack: &Stack,
+    ) -> Option<Option<Registers>> {
+        if !module.has_table(lookup.wrapping_sub(module.bias)) {
+            return None;
+        }
+        let address = match innermost {
+            true => FrameAddress::from_instruction_pointer(at.pc),
+            false => FrameAddress::from_return_address(at.pc)?,
+        };
+        // Without the frame pointer, words of the stack that may be one are tried.
+        let known = at.fp.into_iter();
+        let guesses = (0..64).map(|slot| at.sp.wrapping_sub(8 * 64).wrapping_add(8 * slot));
+        let guesses = guesses.filter_map(|slot| stack.word(slot)).filter(|fp| *fp > at.sp && *fp < stack.end());
+        for fp in known.chain(std::iter::once(0)).chain(guesses) {
+            let mut regs = native::regs(&Registers { fp: Some(fp), ..*at });
+            let mut word = |address: u64| stack.word(address).ok_or(());
+            let mut cache = self.cache.borrow_mut();
+            let back = match self.unwinder.unwind_frame(address, &mut regs, &mut cache, &mut word) {
+                Ok(Some(back)) => back,
+                Ok(None) if !innermost => return Some(None),
+                Ok(None) | Err(_) => continue,
+            };
+            if self.call(library, back).is_some() {
+                let (sp, fp) = native::back(&regs);
+                return Some(Some(Registers { pc: back, sp, fp: Some(fp), lr: None, call: None }));
+            }
+        }
+        None
+    }
+
+    /// Leaves a frame by what the function's instructions do to the stack. The result has to be a return address.
+    fn by_code(&self, library: &Library, module: &Module, at: &Registers, stack: &Stack) -> Option<Registers> {
+        let place = at.pc.wrapping_sub(module.bias);
+        let function = module.symbols.at(place.saturating_sub(1)).or_else(|| module.symbols.at(place))?;
+        let known = self.sizes.borrow().get(&at.pc).copied();
+        let frame = known.unwrap_or_else(|| {
+            let code = module.code(function.start);
+            let length = usize::try_from(function.end.max(place + 1) - function.start).ok()?;
+            let frame = frame_size(code.get(..length.min(code.len()))?, function.start, place);
+            self.sizes.borrow_mut().insert(at.pc, frame);
+            frame
+        })?;
+        let slot = at.sp.checked_add(frame.size)?;
+        let word = stack.word(slot)?;
+        self.call(library, word)?;
+        let saved = frame.frame_pointer.and_then(|distance| stack.word(slot.checked_sub(distance)?));
+        Some(Registers { pc: word, sp: slot + 8, fp: saved.or(at.fp), lr: None, call: None })
+    }
+
+    /// Leaves a frame that has no table: searches the stack for a return address behind a call of this very function,
+    /// or else behind any call that may lead there.
+    fn by_search(&self, library: &Library, at: &Registers, lookup: u64, stack: &Stack) -> Option<Registers> {
+        let (_, module) = self.module(library, lookup)?;
+        let place = lookup.wrapping_sub(module.bias);
+        let start = module.symbols.at(place).map(|function| function.start);
+        let mut second: Option<(u64, u64)> = None;
+        let mut slot = at.sp.next_multiple_of(8);
+        while slot < at.sp.saturating_add(REACH) {
+            let Some(word) = stack.word(slot) else { break };
+            if let Some(call) = self.call(library, word) {
+                match call {
+                    Some(target) if self.leads(library, target, module, place, start) => {
+                        return Some(Registers { pc: word, sp: slot + 8, fp: at.fp, lr: None, call: None });
+                    }
+                    // The pointer may have pointed here.
+                    None if second.is_none() => second = Some((word, slot)),
+                    _ => {}
+                }
+            }
+            slot += 8;
+        }
+        second.map(|(pc, slot)| Registers { pc, sp: slot + 8, fp: at.fp, lr: None, call: None })
+    }
+
+    /// Whether a call of `target` leads to the function around `place` of `module`: directly, or by a function that
+    /// only jumps there.
+    fn leads(&self, library: &Library, target: u64, module: &Module, place: u64, start: Option<u64>) -> bool {
+        let mut target = target;
+        for _ in 0..3 {
+            let Some((_, called)) = self.module(library, target) else { return false };
+            let address = target.wrapping_sub(called.bias);
+            if std::ptr::eq(called, module) {
+                let near = match start {
+                    Some(start) => address == start,
+                    // Nobody knows where the function begins.
+                    None => address <= place && place - address < 16 << 10 && called.symbols.at(address).is_none(),
+                };
+                if near {
+                    return true;
+                }
+            }
+            match jump(called.code(address), target) {
+                Some(next) => target = next,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether an address in memory follows a call instruction. Returns the target of a direct call.
+    pub(crate) fn call(&self, library: &Library, address: u64) -> Option<Option<u64>> {
+        let (_, module) = self.module(library, address)?;
+        call_before(module.code_before(address.wrapping_sub(module.bias), 8), address)
+    }
+}
+
+/// Whether a thread begins in this function, so that nobody has called it.
+fn is_first(module: &Module, address: u64) -> bool {
+    const FIRST: [&str; 8] =
+        ["_start", "_start_c", "_dlstart", "__clone", "clone", "clone3", "__clone3", "__libc_start_main"];
+    let function = module.symbols.at(address);
+    function.and_then(|function| function.name.as_deref()).is_some_and(|name| FIRST.contains(&name))
+}
+
+/// The call instruction that ends where `before` ends, which is at `address`. Returns the target of a direct call.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) fn call_before(before: &[u8], address: u64) -> Option<Option<u64>> {
+    let length = before.len();
+    // e8: call rel32.
+    if let Some([0xe8, distance @ ..]) = before.get(length.checked_sub(5)?..) {
+        let distance = i32::from_le_bytes(distance.try_into().ok()?);
+        return Some(Some(address.wrapping_add_signed(distance.into())));
+    }
+    // ff /2: call through a register or memory. The operand's form gives the length (Intel SDM, volume 2, table 2-2).
+    for size in [2, 3, 4, 6, 7] {
+        let Some([0xff, form, rest @ ..]) = length.checked_sub(size).and_then(|at| before.get(at..)) else { continue };
+        if form >> 3 & 7 != 2 {
+            continue;
+        }
+        let sib = usize::from(form >> 6 != 3 && form & 7 == 4);
+        let displacement = match (form >> 6, form & 7) {
+            (0, 5) => 4,
+            (0, 4) if rest.first().is_some_and(|sib| sib & 7 == 5) => 4,
+            (0 | 3, _) => 0,
+            (1, _) => 1,
+            _ => 4,
+        };
+        if size == 2 + sib + displacement {
+            return Some(None);
+        }
+    }
+    None
+}
+
+/// The target of an unconditional jump at the start of a function.
+#[cfg(not(target_arch = "aarch64"))]
+fn jump(code: &[u8], address: u64) -> Option<u64> {
+    // endbr64.
+    let (code, address) = match code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]) {
+        Some(rest) => (rest, address + 4),
+        None => (code, address),
+    };
+    match *code {
+        [0xe9, a, b, c, d, ..] => Some((address + 5).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into())),
+        [0xeb, distance, ..] => Some((address + 2).wrapping_add_signed(i64::from(distance.cast_signed()))),
+        _ => None,
+    }
+}
+
+/// The call instruction that ends where `before` ends, which is at `address`. Returns the target of a direct call.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn call_before(before: &[u8], address: u64) -> Option<Option<u64>> {
+    let word = u32::from_le_bytes(before.get(before.len().checked_sub(4)?..)?.try_into().ok()?);
+    match word {
+        // bl
+        _ if word >> 26 == 0b10_0101 => Some(Some((address - 4).wrapping_add_signed(distance(word)))),
+        // blr
+        _ if word & 0xffff_fc1f == 0xd63f_0000 => Some(None),
+        _ => None,
+    }
+}
+
+/// The target of an unconditional jump at the start of a function.
+#[cfg(target_arch = "aarch64")]
+fn jump(code: &[u8], address: u64) -> Option<u64> {
+    let word = u32::from_le_bytes(code.get(..4)?.try_into().ok()?);
+    (word >> 26 == 0b00_0101).then(|| address.wrapping_add_signed(distance(word)))
+}
+
+/// The distance in bytes of a branch with 26 bits.
+#[cfg(target_arch = "aarch64")]
+fn distance(word: u32) -> i64 {
+    i64::from((word << 6).cast_signed() >> 6) * 4
+}

@@ -1,0 +1,118 @@
+//! Reads running threads: seizes each, stops it for some microseconds, and lets it go.
+//!
+//! A thread is traced only between its stop and its release, so that nothing of the tracing is left in a program that
+//! was attached to: if the profiler is killed, the kernel releases the thread. Threads that are blocked in a system
+//! call are never stopped, since some calls end early with EINTR after a stop (`epoll_wait`; signal(7)). A thread that
+//! enters such a call at the very moment of its stop is the exception, and sees what SIGSTOP and SIGCONT would do.
+
+use std::collections::HashMap;
+
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::memory::{self, Stack};
+use crate::registers::{self, Registers};
+
+/// What a stopped thread showed.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// `None` if it ended before it stopped.
+    pub(crate) registers: Option<Registers>,
+    pub(crate) stack: Stack,
+    /// Page faults between the decision to stop it and its stop.
+    pub(crate) faults: u64,
+}
+
+/// The end of a child process of this one that was reaped meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reaped {
+    pub(crate) pid: i32,
+    pub(crate) status: WaitStatus,
+}
+
+/// Stops every one of `threads` (process and thread), calls `seen` for each as soon as it stops, and releases it.
+/// Children of this process that end meanwhile are added to `reaped`.
+///
+/// # Errors
+/// The first thread may not be traced at all.
+pub(crate) fn each(
+    threads: &[(i32, i32)],
+    reaped: &mut Vec<Reaped>,
+    seen: &mut dyn FnMut(usize, Seen),
+) -> Result<(), Errno> {
+    let mut open: HashMap<Pid, (usize, u64)> = HashMap::new();
+    for (at, (pid, tid)) in threads.iter().enumerate() {
+        let thread = Pid::from_raw(*tid);
+        let faults = crate::proc::stat(*pid, Some(*tid)).map_or(0, |stat| stat.faults);
+        match ptrace::seize(thread, Options::empty()) {
+            Ok(()) => {}
+            Err(Errno::ESRCH) => continue,
+            // A thread that is ending cannot be traced either, and neither can one that a debugger traces.
+            Err(Errno::EPERM) if !is_refused(*pid, *tid) => continue,
+            Err(error) if open.is_empty() => return Err(error),
+            Err(_) => continue,
+        }
+        // If this fails, the thread has ended, and the wait says so.
+        let _ = ptrace::interrupt(thread);
+        open.insert(thread, (at, faults));
+    }
+    while !open.is_empty() {
+        let status = match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL)) {
+            Err(Errno::EINTR) => continue,
+            Err(_) => break,
+            Ok(status) => status,
+        };
+        let Some(thread) = status.pid() else { continue };
+        match status {
+            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => {
+                open.remove(&thread);
+                reaped.push(Reaped { pid: thread.as_raw(), status });
+            }
+            // A stop of the whole process by SIGSTOP and its like stays one after the release.
+            WaitStatus::PtraceEvent(..) => {
+                look(thread, threads, &mut open, seen);
+                let _ = ptrace::detach(thread, None);
+            }
+            // A signal came first: it is passed on with the release.
+            WaitStatus::Stopped(_, signal) => {
+                look(thread, threads, &mut open, seen);
+                let _ = ptrace::detach(thread, Some(signal));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn look(thread: Pid, threads: &[(i32, i32)], open: &mut HashMap<Pid, (usize, u64)>, seen: &mut dyn FnMut(usize, Seen)) {
+    let Some((at, before)) = open.remove(&thread) else { return };
+    let (pid, tid) = threads[at];
+    let registers = registers::read(thread).ok().flatten();
+    let stack = registers.map_or_else(Stack::default, |registers| memory::stack(pid, registers.sp));
+    let after = crate::proc::stat(pid, Some(tid)).map_or(before, |stat| stat.faults);
+    seen(at, Seen { registers, stack, faults: after.saturating_sub(before) });
+}
+
+/// Whether it is for lack of permission that a thread cannot be traced: it is there, alive, and nobody traces it.
+fn is_refused(pid: i32, tid: i32) -> bool {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) else { return false };
+    let field =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
+    field("TracerPid:") == "0" && !field("State:").starts_with(['Z', 'X'])
+}
+
+/// Whether this process may trace that one, as far as can be told without doing so.
+pub(crate) fn is_permitted(pid: i32) -> bool {
+    // This file needs the permission to trace.
+    std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok()
+}
+
+/// Reaps a child of this process if it has ended.
+pub(crate) fn reap(pid: i32) -> Option<WaitStatus> {
+    match waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
+        Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => Some(status),
+        _ => None,
+    }
+}

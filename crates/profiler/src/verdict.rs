@@ -1,0 +1,265 @@
+//! The verdict: what a program waits for, and what another allocator would bring at best.
+
+use serde::Serialize;
+
+use crate::attribution::{Attribution, Class, Shares};
+use crate::frames::Frames;
+use crate::recording::Recording;
+
+/// What a program waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bottleneck {
+    /// Its allocator: running, its lock, or the kernel's memory calls on its behalf.
+    Allocator,
+    /// Page faults, and memory that the program maps by itself.
+    PageFaults,
+    /// Memory and string functions.
+    Strings,
+    /// A lock of its own.
+    Lock,
+    /// Input, output, or work to come.
+    Io,
+    /// Its own code.
+    Cpu,
+}
+
+impl Bottleneck {
+    /// Its name in the document.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bottleneck::Allocator => "allocator",
+            Bottleneck::PageFaults => "page-faults",
+            Bottleneck::Strings => "strings",
+            Bottleneck::Lock => "lock",
+            Bottleneck::Io => "io",
+            Bottleneck::Cpu => "cpu",
+        }
+    }
+}
+
+/// Shares of the wall clock, each from 0 to 1; their sum is 1. A moment in which several threads are active counts for
+/// all of them alike; threads that wait for work count only where no other thread is active.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Share {
+    /// The allocator: running, its lock, or the kernel's memory calls on its behalf.
+    pub allocator: f64,
+    /// Page faults, and memory that the program maps by itself.
+    #[serde(rename = "page-faults")]
+    pub page_faults: f64,
+    /// Memory and string functions.
+    pub strings: f64,
+    /// Locks of the program's own.
+    pub lock: f64,
+    /// Input, output, or work to come.
+    pub io: f64,
+    /// The program's own code.
+    pub cpu: f64,
+}
+
+/// The verdict.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// What most of the time goes to.
+    pub bottleneck: Bottleneck,
+    /// What each goes to.
+    pub share: Share,
+    /// How many times as fast the program would be with another allocator, and with fast string functions where it has
+    /// stock's: at least, and at best. 1 is as fast as now.
+    pub best_speedup: (f64, f64),
+    /// The verdict as a paragraph.
+    pub text: String,
+    /// The donor to try; null where another one would not help.
+    pub donor: Option<String>,
+    /// The command line to try it with; null where another donor would not help.
+    pub command: Option<String>,
+}
+
+/// The part of the time in musl's allocator that a donor takes, where it takes long: what remains at least is what
+/// callers pay for any allocator.
+const LEAST_GAIN: f64 = 0.35;
+/// The part of the time in an allocator that the fastest one takes, too.
+const LEAST_COST: f64 = 0.03;
+/// The part of the time in musl's string functions that others take away at most.
+const STRINGS_GAIN: f64 = 0.7;
+/// From this share on something is named beside the bottleneck.
+const WORTH_NAMING: f64 = 0.15;
+
+/// Gives the verdict, without donor and command.
+pub(crate) fn verdict(recording: &Recording, frames: &Frames, attribution: &Attribution) -> Verdict {
+    let shares = attribution.shares;
+    let share = Share {
+        allocator: shares.running + shares.lock + shares.memory,
+        page_faults: shares.faults,
+        strings: shares.strings,
+        lock: shares.own_lock,
+        io: shares.io + shares.wait,
+        cpu: shares.cpu,
+    };
+    let bottleneck = bottleneck(&share);
+    let stock = is_stock(recording);
+    let best_speedup = speedup(recording, attribution, stock);
+    let text = text(recording, frames, attribution, bottleneck, &share, best_speedup);
+    Verdict { bottleneck, share, best_speedup, text, donor: None, command: None }
+}
+
+/// The greatest share; of equal ones, the first.
+fn bottleneck(share: &Share) -> Bottleneck {
+    let all = [
+        (Bottleneck::Allocator, share.allocator),
+        (Bottleneck::PageFaults, share.page_faults),
+        (Bottleneck::Strings, share.strings),
+        (Bottleneck::Lock, share.lock),
+        (Bottleneck::Io, share.io),
+        (Bottleneck::Cpu, share.cpu),
+    ];
+    let greatest = all.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+    all.iter().find(|(_, share)| *share >= greatest).map_or(Bottleneck::Cpu, |(bottleneck, _)| *bottleneck)
+}
+
+/// Whether a stock allocator of musl's serves malloc.
+fn is_stock(recording: &Recording) -> bool {
+    use inspector::{Libc, name};
+    recording.report().is_some_and(|report| {
+        let dynamic = report.link == Some(inspector::Link::Dynamic) && report.libc == Libc::Musl;
+        dynamic || [name::MALLOCNG, name::OLDMALLOC].contains(&report.malloc.name.as_str())
+    })
+}
+
+/// Returns how many times as fast the program would be: at least and at best.
+///
+/// By Amdahl's law: what remains is the time outside of the allocator. With a lock out of the way, all threads want a
+/// processor at once, so what remains is at least their processor time over the number of processors.
+fn speedup(recording: &Recording, attribution: &Attribution, stock: bool) -> (f64, f64) {
+    let shares = attribution.shares;
+    // Two standard errors of a share from as many moments.
+    let moments = recording.moments.len().max(1) as f64;
+    let error = |share: f64| 2.0 * (share * (1.0 - share) / moments).sqrt() + 1.0 / moments;
+    let churns = churns(&shares);
+    let allocator = shares.running + shares.lock + shares.memory;
+    let faults = if churns { shares.faults } else { 0.0 };
+    let strings = if stock { STRINGS_GAIN * shares.strings } else { 0.0 };
+    let most = allocator - LEAST_COST * shares.running + faults + strings;
+    let most = (most + error(most)).clamp(0.0, 0.98);
+    let duration = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
+    let floor = attribution.other_cpu_s / (duration * recording.processors as f64);
+    let high = 1.0 / (1.0 - most).max(floor.min(1.0)).max(0.001);
+    let least = if stock { LEAST_GAIN * (shares.running + shares.lock + shares.memory) } else { 0.0 };
+    let least = (least - error(allocator)).max(0.0);
+    // Where many threads share few processors, the lock's time is not all to be had.
+    let low = (1.0 / (1.0 - least)).min(high);
+    (low.max(1.0), high.max(1.0))
+}
+
+/// Whether page faults come from memory that the allocator maps anew again and again.
+fn churns(shares: &Shares) -> bool {
+    shares.memory > 0.02 && shares.memory > 0.04 * shares.faults
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+fn text(
+    recording: &Recording,
+    frames: &Frames,
+    attribution: &Attribution,
+    bottleneck: Bottleneck,
+    share: &Share,
+    (low, high): (f64, f64),
+) -> String {
+    let shares = attribution.shares;
+    let length = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
+    let faults = recording.counts.faults as f64 / length;
+    let first = |wanted: &dyn Fn(Class) -> bool| {
+        let sites = attribution.sites(recording, frames, &|one| wanted(one.class));
+        sites.into_iter().next().map(|(site, _)| format!(" (most: `{site}`)")).unwrap_or_default()
+    };
+    let parts = format!(
+        "{} running in it, {} blocked on its lock, {} in the kernel's memory calls for it",
+        percent(shares.running),
+        percent(shares.lock),
+        percent(shares.memory)
+    );
+    let mut text = match bottleneck {
+        Bottleneck::Allocator => {
+            format!("The allocator is the bottleneck: {} of the time, {parts}.", percent(share.allocator))
+        }
+        Bottleneck::PageFaults if churns(&shares) => format!(
+            "Page faults are the bottleneck: {} of the time, {faults:.0} a second, on memory that the allocator gives \
+             back and maps again.",
+            percent(share.page_faults)
+        ),
+        Bottleneck::PageFaults => format!(
+            "Page faults and memory that the program maps by itself are the bottleneck: {} of the time, {faults:.0} \
+             faults a second. This is often blamed on the allocator, which has {} of the time: another one would not help.",
+            percent(share.page_faults),
+            percent(share.allocator)
+        ),
+        Bottleneck::Strings => format!(
+            "Memory and string functions are the bottleneck: {} of the time{}. This is often blamed on the allocator, \
+             which has {}.",
+            percent(share.strings),
+            first(&|class| class == Class::Strings),
+            percent(share.allocator)
+        ),
+        Bottleneck::Lock => format!(
+            "A lock of the program's own is the bottleneck: {} of the time{}. Another allocator would not help: it \
+             has {}.",
+            percent(share.lock),
+            first(&|class| class == Class::Lock),
+            percent(share.allocator)
+        ),
+        Bottleneck::Io if shares.wait >= shares.io => format!(
+            "The program waits for work: {} of the time no thread did anything but sleep, poll or wait. The \
+             allocator has {}.",
+            percent(share.io),
+            percent(share.allocator)
+        ),
+        Bottleneck::Io => format!(
+            "Input and output are the bottleneck: {} of the time{}. The allocator has {}.",
+            percent(share.io),
+            first(&|class| class == Class::Io),
+            percent(share.allocator)
+        ),
+        Bottleneck::Cpu => format!(
+            "The program's own code is the bottleneck: {} of the time{}. The allocator has {}.",
+            percent(share.cpu),
+            first(&|class| class == Class::Cpu),
+            percent(share.allocator)
+        ),
+    };
+    let beside = [
+        (Bottleneck::Allocator, share.allocator, format!("the allocator ({parts})")),
+        (Bottleneck::PageFaults, share.page_faults, format!("page faults ({faults:.0} a second)")),
+        (Bottleneck::Strings, share.strings, "memory and string functions".to_owned()),
+        (Bottleneck::Lock, share.lock, "locks of the program's own".to_owned()),
+        (Bottleneck::Io, share.io, "input, output and waiting".to_owned()),
+    ];
+    let beside: Vec<String> = beside
+        .into_iter()
+        .filter(|(what, share, _)| *what != bottleneck && *share >= WORTH_NAMING)
+        .map(|(_, share, name)| format!("{} {name}", percent(share)))
+        .collect();
+    if !beside.is_empty() {
+        text += &format!(" Beside it: {}.", beside.join("; "));
+    }
+    let gain = match (low, high) {
+        (_, high) if high < 1.05 => " Another allocator would make it no faster to speak of.".to_owned(),
+        (low, high) => format!(" With another allocator it would be {low:.2} to {high:.2} times as fast, at best."),
+    };
+    text + &gain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_share_is_the_bottleneck() {
+        let even = Share { allocator: 0.3, page_faults: 0.1, strings: 0.1, lock: 0.3, io: 0.1, cpu: 0.1 };
+        assert_eq!(bottleneck(&even), Bottleneck::Allocator);
+        assert_eq!(bottleneck(&Share { cpu: 0.4, ..even }), Bottleneck::Cpu);
+        assert_eq!(bottleneck(&Share { page_faults: 0.4, ..even }), Bottleneck::PageFaults);
+    }
+}
