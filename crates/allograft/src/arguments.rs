@@ -30,7 +30,6 @@ Examples:
 const FIRST_STEPS: &str = "\
 allograft puts a modern allocator into static musl toolchains and programs, and can take it out again.
   allograft inspect ./program         which allocator does it carry?
-  allograft profile -- ./program ARGS is the allocator what it waits for? Changes nothing
   allograft bench -- ./program ARGS   would another one make it faster? Measures each; changes nothing
   allograft graft ./program           put one in; or into a toolchain: libc.a, a folder, rust:TRIPLE, swift:ID
   allograft help                      all commands; in a Cargo project: `cargo allograft build --release`

@@ -201,6 +201,7 @@ fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
     let named =
         recording.program.and_then(|number| recording.library.modules.get(number as usize)).is_none_or(|module| {
             module.donor.is_some()
+                || recording.report().is_some_and(|report| report.malloc.name == inspector::name::NONE)
                 || module.symbols.has("malloc")
                 || module.symbols.has("free")
                 || recording.report().is_none_or(|report| report.link == Some(inspector::Link::Dynamic))

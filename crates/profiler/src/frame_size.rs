@@ -95,7 +95,7 @@ mod tests {
     fn pushes_and_subtractions_count() {
         // test edi, edi; je +9 (to the ret); push rbp; push rbx; sub rsp, 24; nop; add rsp, 24; ret
         let code = [0x85, 0xff, 0x74, 0x0b, 0x55, 0x53, 0x48, 0x83, 0xec, 0x18, 0x90, 0x48, 0x83, 0xc4, 0x18, 0xc3];
-        let size = |at| frame_size(&code, 0x1000, 0x1000 + at);
+        let size = |at: u64| frame_size(&code, 0x1000, 0x1000 + at);
         assert_eq!(size(4), Some(FrameSize { size: 0, frame_pointer: None }));
         assert_eq!(size(10), Some(FrameSize { size: 40, frame_pointer: Some(8) }));
         assert_eq!(size(5).unwrap().size, 8);

@@ -36,7 +36,7 @@ pub(crate) enum Call {
 
 /// The kind of a system call of this machine, by its number.
 pub(crate) fn call(number: i64) -> Call {
-    let any = |calls: &[libc::c_long]| calls.iter().any(|call| i64::from(*call) == number);
+    let any = |calls: &[libc::c_long]| calls.iter().any(|call| libc::c_long::try_from(number) == Ok(*call));
     if any(&[libc::SYS_futex]) {
         Call::Futex
     } else if any(&[

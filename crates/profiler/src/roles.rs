@@ -133,7 +133,11 @@ const LOCKS: [&str; 24] = [
 ];
 
 /// Functions that wait for work.
-const WAITS: [&str; 18] = [
+const WAITS: [&str; 21] = [
+    // Wakes the waiters, and waits until they have left.
+    "__private_cond_signal",
+    "pthread_cond_signal",
+    "pthread_cond_broadcast",
     "pthread_cond_wait",
     "pthread_cond_timedwait",
     "__pthread_cond_wait",

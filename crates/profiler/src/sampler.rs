@@ -364,7 +364,7 @@ impl Sampler {
             return;
         }
         // Threads are counted, too: a program that starts many of them must not cost a look at every process each time.
-        if self.newest.is_some() && self.moments.len() % 16 != 0 {
+        if self.newest.is_some() && !self.moments.len().is_multiple_of(16) {
             return;
         }
         self.newest = newest;

@@ -19,8 +19,8 @@ use crate::output::{Output, Page, Style};
 ///
 /// Runs the program, or attaches to a process, and looks at all its threads some 150 times a second: at those that run,
 /// and at those that are blocked, which a profile of the processor does not show. Needs neither root nor a change to
-/// the program: static or dynamic, of musl or glibc, stripped or not. Ends with a verdict: the bottleneck, and what another
-/// allocator would bring at best.
+/// the program: static or dynamic, of musl or glibc, stripped or not. Ends with a verdict: the bottleneck, and what
+/// another allocator would bring at best.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft profile -- ./program ARGS
