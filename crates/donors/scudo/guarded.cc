@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 
 #include "common.h"
+#include "mutex.h"
 #include "report.h"
 
 #include "bridge.h"
@@ -33,19 +34,27 @@ void dieWithErrorCode(const char *Message, int64_t)
 	die(Message);
 }
 
+/* The glue's mutexes wait for a fork to be over, and a fork takes these by Allocator::disable(). So they are scudo's own,
+ * in the place of pthread's. Both are unlocked when they are zero. */
+static scudo::HybridMutex &hybrid(pthread_mutex_t &Mu)
+{
+	static_assert(sizeof(scudo::HybridMutex) <= sizeof Mu && alignof(scudo::HybridMutex) <= alignof(pthread_mutex_t));
+	return reinterpret_cast<scudo::HybridMutex &>(Mu);
+}
+
 void Mutex::lock()
 {
-	graft_apart_mutex_lock(&Mu);
+	hybrid(Mu).lock();
 }
 
 bool Mutex::tryLock()
 {
-	return graft_apart_mutex_trylock(&Mu) == 0;
+	return hybrid(Mu).tryLock();
 }
 
 void Mutex::unlock()
 {
-	graft_apart_mutex_unlock(&Mu);
+	hybrid(Mu).unlock();
 }
 
 uint64_t getThreadID()

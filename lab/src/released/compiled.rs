@@ -63,7 +63,9 @@ fn native(cargo: &mut Command, folder: &Path) -> Result<()> {
     let library = fixtures::zig_cxx(Arch::X86_64);
     let library = library.first().and_then(|file| file.parent()).context("a library is in a folder")?;
     let mut flags = vec![format!("-Lnative={}", library.display()), STACK.to_owned()];
-    flags.extend(["-Clink-arg=-lc++", "-Clink-arg=-lc++abi", "-Clink-arg=-lc++"].map(str::to_owned));
+    // They need each other and libc, which rustc names before them.
+    let group = ["-Wl,--start-group", "-lc++", "-lc++abi", "-lc", "-Wl,--end-group"];
+    flags.extend(group.map(|word| format!("-Clink-arg={word}")));
     let cache = workspace::zig_cache();
     cargo.env("ZIG_GLOBAL_CACHE_DIR", &cache).env("ZIG_LOCAL_CACHE_DIR", &cache);
     cargo.env(format!("CXXSTDLIB_{target}"), "c++").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
