@@ -25,8 +25,8 @@ const TABLE: Table = Table {
 /// The default arms: every donor, glibc, and an allocator that never frees as the lower limit.
 const ARMS: &str = "all,glibc,bump";
 
-/// Passes all arguments to an optimised `allograft bench`, with the host filled in. The file of `--save` gets the results
-/// without single runs; those with all runs stay in the build folder.
+/// Passes all arguments to an optimised `allograft bench`, with the host filled in. The file of `--save` gets the
+/// results without single runs; those with all runs stay in the build folder.
 ///
 /// # Errors
 /// When it does not build, or reports a fault.

@@ -42,7 +42,8 @@ pub(crate) use template::quoted;
 /// Arms: stock; strings (string functions alone); glibc; donors as `graft` puts them in. A donor has variants:
 /// mimalloc:small (a profile), mimalloc:purge_delay=0 (an option), mimalloc:only (without string functions),
 /// mimalloc:strings (with them, in a linked executable). A dynamic program of glibc also takes settings of glibc's own
-/// malloc, glibc:arena_max=2, and other allocators by LD_PRELOAD: tcmalloc, mesh, preload:PATH. `all` is strings and every donor; `profiles` is every donor with each of its profiles.
+/// malloc, glibc:arena_max=2, and other allocators by LD_PRELOAD: tcmalloc, mesh, preload:PATH. `all` is strings and
+/// every donor; `profiles` is every donor with each of its profiles.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft bench --build 'gcc -O2 -static -specs {libdir}/musl-gcc.specs main.c -o {out}' -- input.txt

@@ -85,7 +85,8 @@ impl Page {
 
 /// Marks of the parts of a page that commands write.
 fn is_mark(comment: &str) -> bool {
-    ["made by ", "end of ", "suite: ", "/suite ", "table: "].iter().any(|mark| comment.starts_with(mark))
+    let marks = ["made by ", "end of ", "suite: ", "/suite ", "rest: ", "/rest ", "real: ", "/real ", "table: "];
+    marks.iter().any(|mark| comment.starts_with(mark))
 }
 
 impl Section {
