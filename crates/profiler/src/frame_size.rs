@@ -44,7 +44,7 @@ pub(crate) fn frame_size(code: &[u8], start: u64, wanted: u64) -> Option<FrameSi
                 && instruction.op0_register() == Register::RSP;
             match instruction.mnemonic() {
                 Mnemonic::Push => {
-                    frame.size += 8;
+                    frame.size = frame.size.wrapping_add(8);
                     let pointer =
                         instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RBP;
                     if pointer && frame.frame_pointer.is_none() {
@@ -52,7 +52,7 @@ pub(crate) fn frame_size(code: &[u8], start: u64, wanted: u64) -> Option<FrameSi
                     }
                 }
                 Mnemonic::Pop => frame.size = frame.size.checked_sub(8)?,
-                Mnemonic::Sub if on_stack => frame.size += instruction.try_immediate(1).ok()?,
+                Mnemonic::Sub if on_stack => frame.size = frame.size.wrapping_add(instruction.try_immediate(1).ok()?),
                 Mnemonic::Add if on_stack => frame.size = frame.size.wrapping_sub(instruction.try_immediate(1).ok()?),
                 Mnemonic::Lea if on_stack => {
                     let plain =

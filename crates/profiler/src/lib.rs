@@ -6,6 +6,7 @@
 //! | `sampler` | the recording of a command or a running process |
 //! | `proc` | what `/proc` says of threads, without a stop |
 //! | `stop` | reads running threads by ptrace |
+//! | `wait` | waits for traced threads and children |
 //! | `registers` | registers and system calls of an architecture |
 //! | `memory` | the memory of another process |
 //! | `space` | the modules of a process, and the walk up a stack in them |
@@ -43,6 +44,7 @@ mod space;
 mod stop;
 mod symbols;
 mod verdict;
+mod wait;
 
 pub use analysis::{Analysis, Detail, Profile, Rates, Recorded, Site, analyse};
 pub use error::Error;

@@ -47,7 +47,7 @@ pub(crate) fn read(pid: i32, address: u64, length: usize) -> Vec<u8> {
     let mut at = base;
     let end = base.saturating_add(length);
     while at < end {
-        let next = ((at | 4095) + 1).min(end);
+        let next = (at | 4095).saturating_add(1).min(end);
         ranges.push(RemoteIoVec { base: at, len: next - at });
         at = next;
     }

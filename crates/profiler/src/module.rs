@@ -61,21 +61,23 @@ impl Module {
         inspected: bool,
     ) -> Result<Module, Unfit> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|_| Unfit::Malformed)?;
+        // Pages have up to 64 KiB on some architectures. Linkers may put parts of two segments into one page of the file,
+        // and only one of them is code.
         let page = 4095;
-        let segment = file.segments().find(|segment| {
+        let segment = file.segments().filter(is_code).find(|segment| {
             let (start, size) = segment.file_range();
-            (start & !page..start + size).contains(&offset)
+            (start & !page..start.saturating_add(size)).contains(&offset)
         });
         let base = segment.map_or(0, |segment| {
             let (start, _) = segment.file_range();
             segment.address().wrapping_sub(start)
         });
         let bias = address.wrapping_sub(base.wrapping_add(offset));
-        let executable = file.segments().filter(|segment| {
-            matches!(segment.flags(), object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & object::elf::PF_X.0 != 0)
-        });
-        let code: Vec<(u64, Vec<u8>)> =
-            executable.filter_map(|segment| Some((segment.address(), segment.data().ok()?.to_vec()))).collect();
+        let code: Vec<(u64, Vec<u8>)> = file
+            .segments()
+            .filter(is_code)
+            .filter_map(|segment| Some((segment.address(), segment.data().ok()?.to_vec())))
+            .collect();
         let owned = |name: &str| section(&file, name).map(|(address, bytes)| (address, bytes.to_vec()));
         let unwinding = Tables {
             frame: owned(".eh_frame"),
@@ -146,6 +148,11 @@ impl Module {
         let after = self.tables.partition_point(|range| range.start <= address);
         after.checked_sub(1).is_some_and(|at| self.tables[at].contains(&address))
     }
+}
+
+/// Whether a segment is executable.
+fn is_code<'data>(segment: &impl ObjectSegment<'data>) -> bool {
+    matches!(segment.flags(), object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & object::elf::PF_X.0 != 0)
 }
 
 /// The code that `.eh_frame` has tables for.

@@ -77,8 +77,17 @@ pub(crate) struct Stat {
     pub(crate) user: u64,
     /// Time in the kernel, in clock ticks.
     pub(crate) system: u64,
-    /// Where the program's code begins: another address after an exec, as a rule.
-    pub(crate) code: u64,
+    /// The number of threads that have not ended.
+    pub(crate) threads: u64,
+    /// Where the program's code begins, and its first stack: the latter is another one after each exec.
+    pub(crate) code: (u64, u64),
+}
+
+impl Stat {
+    /// Whether it runs: its first thread may have ended before the others.
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
+    }
 }
 
 /// Returns a process's fields, or a thread's.
@@ -100,7 +109,8 @@ fn parse_stat(text: &str) -> Option<Stat> {
         faults: number(10)?,
         user: number(14)?,
         system: number(15)?,
-        code: number(26).unwrap_or(0),
+        threads: number(20).unwrap_or(1),
+        code: (number(26).unwrap_or(0), number(28).unwrap_or(0)),
     })
 }
 
@@ -189,7 +199,7 @@ mod tests {
     fn names_of_programs_may_have_parentheses() {
         let fields: Vec<String> = (5..=30).map(|field| field.to_string()).collect();
         let stat = parse_stat(&format!("7 (a) b) S 4 {}", fields.join(" "))).unwrap();
-        assert_eq!(stat, Stat { state: 'S', parent: 4, faults: 10, user: 14, system: 15, code: 26 });
+        assert_eq!(stat, Stat { state: 'S', parent: 4, faults: 10, user: 14, system: 15, threads: 20, code: (26, 28) });
     }
 
     #[test]

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use crate::error::Error;
@@ -27,6 +26,7 @@ use crate::recording::{Counts, Ended, Moment, Recording, Sample, State, Thread, 
 use crate::registers::{self, Call, Registers};
 use crate::space::{Library, Space};
 use crate::stop;
+use crate::wait::End;
 
 /// What is recorded.
 #[derive(Debug, Clone)]
@@ -82,11 +82,11 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
     let ended = own.then(|| sampler.end());
     result?;
     let recording = sampler.finish(ended.flatten(), options.interrupted.load(Ordering::Relaxed));
-    if recording.moments.len() < FEWEST {
+    if recording.moments.len() < FEWEST || recording.samples.is_empty() {
         return Err(Error::Short {
             program: named,
             milliseconds: recording.duration.as_millis(),
-            samples: recording.moments.len(),
+            samples: recording.samples.len(),
         });
     }
     Ok(recording)
@@ -124,7 +124,7 @@ fn found(program: &OsString) -> Option<PathBuf> {
 
 /// Checks that a running process can be recorded.
 fn attach(pid: i32) -> Result<i32, Error> {
-    if pid <= 0 || proc::stat(pid, None).is_none_or(|stat| stat.state == 'Z') {
+    if pid <= 0 || proc::stat(pid, None).is_none_or(|stat| !stat.is_alive()) {
         return Err(Error::NoProcess(pid));
     }
     if !stop::is_permitted(pid) {
@@ -147,7 +147,7 @@ fn attach(pid: i32) -> Result<i32, Error> {
 /// A process that is recorded.
 struct Process {
     space: Space,
-    code: u64,
+    code: (u64, u64),
     /// The kernel's figures when the recording began, and the newest ones.
     first: proc::Stat,
     last: proc::Stat,
@@ -173,7 +173,7 @@ struct Sampler {
     walks: Walks,
     began: Instant,
     newest: Option<u64>,
-    status: Option<WaitStatus>,
+    status: Option<End>,
     path: String,
     /// The program of each process: its file's number in the library, and its path.
     programs: HashMap<i32, (Option<u32>, String)>,
@@ -206,6 +206,10 @@ impl Sampler {
 
     fn run(&mut self, options: &Options) -> Result<(), Error> {
         let interval = 1.0 / options.rate;
+        if self.own && !stop::is_permitted(self.root) && self.lives() {
+            let reason = "this program may not be traced here".to_owned();
+            return Err(Error::Permission { pid: self.root, reason });
+        }
         self.open(self.root);
         self.began = Instant::now();
         // Reading the program's file is not the recording's.
@@ -219,8 +223,13 @@ impl Sampler {
             }
             if now > before {
                 let moment = Moment { at: now - self.began, span: now - before };
-                self.moment(moment)
-                    .map_err(|error| Error::Permission { pid: self.root, reason: error.desc().to_owned() })?;
+                match self.moment(moment) {
+                    // One child of many may not be traced, such as a set-uid program.
+                    Err(error) if self.samples.is_empty() => {
+                        return Err(Error::Permission { pid: self.root, reason: error.desc().to_owned() });
+                    }
+                    _ => {}
+                }
             }
             before = now;
             let took = now.elapsed().as_secs_f64();
@@ -239,7 +248,7 @@ impl Sampler {
         if self.own && self.status.is_none() {
             self.status = stop::reap(self.root);
         }
-        self.status.is_none() && proc::stat(self.root, None).is_some_and(|stat| stat.state != 'Z')
+        self.status.is_none() && proc::stat(self.root, None).is_some_and(|stat| stat.is_alive())
     }
 
     fn open(&mut self, pid: i32) {
@@ -264,7 +273,7 @@ impl Sampler {
         let mut running = Vec::new();
         let pids: Vec<i32> = self.processes.keys().copied().collect();
         for pid in pids {
-            match proc::stat(pid, None).filter(|stat| stat.state != 'Z') {
+            match proc::stat(pid, None).filter(proc::Stat::is_alive) {
                 None => {
                     self.close(pid);
                     continue;
@@ -341,7 +350,7 @@ impl Sampler {
         let done = stop::each(running, &mut reaped, &mut |at, thread| seen.push((at, thread)));
         for reaped in reaped {
             if reaped.pid == self.root && self.own {
-                self.status = Some(reaped.status);
+                self.status = Some(reaped.end);
             }
         }
         for (at, thread) in seen {
@@ -417,9 +426,9 @@ impl Sampler {
         }
         match self.status {
             _ if stopped => Some(Ended::Stopped),
-            Some(WaitStatus::Exited(_, code)) => Some(Ended::Exit(code)),
-            Some(WaitStatus::Signaled(_, signal, _)) => Some(Ended::Signal(signal as i32)),
-            _ => None,
+            Some(End::Exit(code)) => Some(Ended::Exit(code)),
+            Some(End::Signal(signal)) => Some(Ended::Signal(signal)),
+            Some(End::Unknown) | None => None,
         }
     }
 

@@ -146,7 +146,7 @@ impl Space {
             let module = &library.modules[number as usize];
             if let Some(tables) = module.unwinding.clone() {
                 let span = |part: &Option<(u64, Vec<u8>)>| {
-                    part.as_ref().map(|(address, bytes)| *address..*address + bytes.len() as u64)
+                    part.as_ref().map(|(address, bytes)| *address..address.saturating_add(bytes.len() as u64))
                 };
                 let info = ExplicitModuleSectionInfo {
                     base_svma: 0,

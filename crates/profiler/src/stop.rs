@@ -7,13 +7,15 @@
 
 use std::collections::HashMap;
 
+use std::time::{Duration, Instant};
+
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::memory::{self, Stack};
 use crate::registers::{self, Registers};
+use crate::wait::{self, Change, End};
 
 /// What a stopped thread showed.
 #[derive(Debug)]
@@ -29,8 +31,12 @@ pub(crate) struct Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reaped {
     pub(crate) pid: i32,
-    pub(crate) status: WaitStatus,
+    pub(crate) end: End,
 }
+
+/// The longest time to wait for threads to stop. One that the kernel does not interrupt (vfork, a dead file server) or
+/// that another thread's exec has replaced does not stop until later, and is released then.
+const LONGEST: Duration = Duration::from_millis(200);
 
 /// Stops every one of `threads` (process and thread), calls `seen` for each as soon as it stops, and releases it.
 /// Children of this process that end meanwhile are added to `reaped`.
@@ -58,39 +64,37 @@ pub(crate) fn each(
         let _ = ptrace::interrupt(thread);
         open.insert(thread, (at, faults));
     }
-    while !open.is_empty() {
-        let status = match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL)) {
-            Err(Errno::EINTR) => continue,
-            Err(_) => break,
-            Ok(status) => status,
-        };
-        let Some(thread) = status.pid() else { continue };
-        match status {
-            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => {
-                open.remove(&thread);
-                reaped.push(Reaped { pid: thread.as_raw(), status });
+    let began = Instant::now();
+    let mut looks = 0_u32;
+    loop {
+        match wait::change(None) {
+            Err(Errno::EINTR) => {}
+            Err(_) => return Ok(()),
+            Ok(None) if open.is_empty() || began.elapsed() > LONGEST => return Ok(()),
+            // Most threads stop within some microseconds.
+            Ok(None) if looks < 100 => {
+                looks += 1;
+                std::thread::yield_now();
             }
-            // A stop of the whole process by SIGSTOP and its like stays one after the release.
-            WaitStatus::PtraceEvent(..) => {
-                look(thread, threads, &mut open, seen);
-                let _ = ptrace::detach(thread, None);
+            Ok(None) => std::thread::sleep(Duration::from_micros(100)),
+            Ok(Some((thread, Change::Ended(end)))) => {
+                open.remove(&Pid::from_raw(thread));
+                reaped.push(Reaped { pid: thread, end });
             }
-            // A signal came first: it is passed on with the release.
-            WaitStatus::Stopped(_, signal) => {
-                look(thread, threads, &mut open, seen);
-                let _ = ptrace::detach(thread, Some(signal));
+            // If a signal came first, it is passed on with the release.
+            Ok(Some((thread, Change::Stopped(signal)))) => {
+                look(Pid::from_raw(thread), threads, &mut open, seen);
+                wait::release(thread, signal);
             }
-            _ => {}
         }
     }
-    Ok(())
 }
 
 fn look(thread: Pid, threads: &[(i32, i32)], open: &mut HashMap<Pid, (usize, u64)>, seen: &mut dyn FnMut(usize, Seen)) {
     let Some((at, before)) = open.remove(&thread) else { return };
     let (pid, tid) = threads[at];
     let registers = registers::read(thread).ok().flatten();
-    let stack = registers.map_or_else(Stack::default, |registers| memory::stack(pid, registers.sp));
+    let stack = registers.map_or_else(Stack::default, |registers| memory::stack(tid, registers.sp));
     let after = crate::proc::stat(pid, Some(tid)).map_or(before, |stat| stat.faults);
     seen(at, Seen { registers, stack, faults: after.saturating_sub(before) });
 }
@@ -109,10 +113,16 @@ pub(crate) fn is_permitted(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok()
 }
 
-/// Reaps a child of this process if it has ended.
-pub(crate) fn reap(pid: i32) -> Option<WaitStatus> {
-    match waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
-        Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => Some(status),
+/// Returns how a child of this process ended, once it has.
+pub(crate) fn reap(pid: i32) -> Option<End> {
+    match wait::change(Some(pid)) {
+        Ok(Some((_, Change::Ended(end)))) => Some(end),
+        // A stop that came too late for its moment.
+        Ok(Some((thread, Change::Stopped(signal)))) => {
+            wait::release(thread, signal);
+            None
+        }
+        Err(Errno::ECHILD) => Some(End::Unknown),
         _ => None,
     }
 }

@@ -108,7 +108,11 @@ impl Symbols {
         let function = self.functions.get(after.checked_sub(1)?)?;
         let end = match function.end > function.start {
             true => function.end,
-            false => self.functions.get(after).map_or(u64::MAX, |next| next.start).min(function.start + LONGEST),
+            false => self
+                .functions
+                .get(after)
+                .map_or(u64::MAX, |next| next.start)
+                .min(function.start.saturating_add(LONGEST)),
         };
         (address < end).then_some(function)
     }

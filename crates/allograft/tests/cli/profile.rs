@@ -82,6 +82,12 @@ fn small_blocks_wait_for_the_allocator() {
     }
 }
 
+/// A thread that stops with such a signal, which nix does not know, once stood still until the profiler ended.
+#[test]
+fn a_program_with_real_time_signals_goes_on() {
+    waits_for("alarms", How::Static, 1, "cpu");
+}
+
 /// A profile of the processor alone does not show this time.
 #[test]
 fn threads_are_blocked_on_the_allocators_lock() {
@@ -112,6 +118,7 @@ fn a_graft_is_seen_in_its_donor_without_a_lock() {
 }
 
 #[test]
+#[ignore = "judges by the clock, which other work on the machine upsets"]
 fn what_is_not_the_allocator() {
     for (name, how, threads, bottleneck) in [
         ("fresh_pages", How::Static, 1, "page-faults"),

@@ -1,0 +1,77 @@
+//! Waits for traced threads and for children. nix knows no real-time signals: with them its `waitpid` fails after the
+//! kernel has forgotten the change, which leaves the thread stopped for good.
+
+use nix::errno::Errno;
+use nix::libc;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Exit(i32),
+    Signal(i32),
+    /// It is no child of this process any more, and nobody knows.
+    Unknown,
+}
+
+/// A change of a traced thread or a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Ended(End),
+    /// It has stopped, and is to be released with this signal; 0 for none.
+    Stopped(i32),
+}
+
+/// Returns the next change of any traced thread or child of this thread, or of the one given; `None` if there is none
+/// yet.
+///
+/// # Errors
+/// ECHILD if there is nothing to wait for.
+#[expect(unsafe_code, reason = "nix has no wait for real-time signals")]
+pub(crate) fn change(pid: Option<i32>) -> Result<Option<(i32, Change)>, Errno> {
+    let mut status = 0;
+    let flags = libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
+    // SAFETY: the kernel writes to `status` only.
+    let got = unsafe { libc::waitpid(pid.unwrap_or(-1), &raw mut status, flags) };
+    let thread = Errno::result(got)?;
+    if thread == 0 {
+        return Ok(None);
+    }
+    Ok(meaning(status).map(|change| (thread, change)))
+}
+
+/// What a status of wait(2) means.
+fn meaning(status: i32) -> Option<Change> {
+    if libc::WIFEXITED(status) {
+        Some(Change::Ended(End::Exit(libc::WEXITSTATUS(status))))
+    } else if libc::WIFSIGNALED(status) {
+        Some(Change::Ended(End::Signal(libc::WTERMSIG(status))))
+    } else if libc::WIFSTOPPED(status) {
+        // A ptrace event, or a stop of the whole process, which stays one after the release.
+        let is_event = status >> 16 != 0;
+        Some(Change::Stopped(if is_event { 0 } else { libc::WSTOPSIG(status) }))
+    } else {
+        None
+    }
+}
+
+/// Releases a stopped thread, which gets a signal; 0 for none.
+#[expect(unsafe_code, reason = "nix does not know real-time signals")]
+pub(crate) fn release(thread: i32, signal: i32) {
+    let (thread, signal) = (i64::from(thread), i64::from(signal));
+    // SAFETY: PTRACE_DETACH takes a thread and a signal, and touches no memory. If it fails, the thread has ended.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, thread, 0_i64, signal) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_time_signals_are_changes_like_others() {
+        // As the kernel encodes them (bits/waitstatus.h).
+        assert_eq!(meaning(35 << 8 | 0x7f), Some(Change::Stopped(35)));
+        assert_eq!(meaning(128 << 16 | 5 << 8 | 0x7f), Some(Change::Stopped(0)));
+        assert_eq!(meaning(35), Some(Change::Ended(End::Signal(35))));
+        assert_eq!(meaning(3 << 8), Some(Change::Ended(End::Exit(3))));
+    }
+}
