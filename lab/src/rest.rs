@@ -14,7 +14,7 @@ use measure::results::{self, CaseResult};
 use measure::session::Plan;
 use serde::{Deserialize, Serialize};
 use xtask::linking::{Compiler, Musl};
-use xtask::page::Table;
+use xtask::page::{NO_FIGURES, Table};
 use xtask::{command, sessions, setup, workspace};
 
 use crate::profiles::{median, resident};
@@ -173,7 +173,7 @@ fn table(rest: &Rest) -> String {
     )
 }
 
-/// Puts the table of the kept figures into the docs. Without figures, there is none.
+/// Puts the table of the kept figures into the docs.
 ///
 /// # Errors
 /// When the figures cannot be read, or the page cannot be written.
@@ -184,7 +184,7 @@ pub(crate) fn tables() -> Result<()> {
 fn kept() -> Result<String> {
     let path: &Path = &workspace::root().join(KEPT);
     if !path.is_file() {
-        return Ok(String::new());
+        return Ok(NO_FIGURES.to_owned());
     }
     let text = fs::read_to_string(path).with_context(|| format!("cannot read `{KEPT}`"))?;
     Ok(table(&serde_json::from_str(&text).with_context(|| format!("`{KEPT}` holds other figures"))?))

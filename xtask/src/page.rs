@@ -6,6 +6,9 @@ use anyhow::{Context, Result};
 
 use crate::workspace;
 
+/// What stands in place of tables whose figures have not been measured.
+pub const NO_FIGURES: &str = "No figures are kept yet.";
+
 /// The place of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {

@@ -14,7 +14,7 @@ use measure::report;
 use measure::results::{self, Input, Origin, Results, SCHEMA_VERSION};
 use measure::session::Plan;
 use xtask::linking::{Compiler, Musl};
-use xtask::page::Table;
+use xtask::page::{NO_FIGURES, Table};
 use xtask::{command, rust, sessions, setup, workspace};
 
 use self::build::{RealArm, Yard};
@@ -206,23 +206,23 @@ fn in_rust(yard: &Yard<'_>, arms: &[RealArm], wish: &Wish) -> Result<Vec<Case>> 
     Ok(cases)
 }
 
-/// Puts the tables of the kept figures into the docs. Without figures, there are none.
+/// Puts the tables of the kept figures into the docs.
 ///
 /// # Errors
 /// When the figures cannot be read, or the page cannot be written.
 pub(crate) fn tables() -> Result<()> {
-    TABLE.write(&kept()?.unwrap_or_default())
+    TABLE.write(&kept()?)
 }
 
-/// Returns the tables of the kept figures, if there are any.
-fn kept() -> Result<Option<String>> {
+/// Returns the tables of the kept figures, or that there are none.
+fn kept() -> Result<String> {
     let path: &Path = &workspace::root().join(KEPT);
     if !path.is_file() {
-        return Ok(None);
+        return Ok(NO_FIGURES.to_owned());
     }
     let text = fs::read_to_string(path).with_context(|| format!("cannot read `{KEPT}`"))?;
     let results: Results = serde_json::from_str(&text).with_context(|| format!("`{KEPT}` holds no results"))?;
-    Ok(Some(report::overview(&results)))
+    Ok(report::overview(&results))
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
-        let tables = kept().unwrap().unwrap_or_default();
+        let tables = kept().unwrap();
         let text = fs::read_to_string(workspace::root().join(TABLE.page)).unwrap();
         let same = TABLE.replaced(&text, &tables).unwrap() == text;
         assert!(same, "`{}` has other tables than `{KEPT}`: `cargo xtask bench tables`", TABLE.page);
