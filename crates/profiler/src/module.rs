@@ -61,8 +61,7 @@ impl Module {
         inspected: bool,
     ) -> Result<Module, Unfit> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|_| Unfit::Malformed)?;
-        // Pages have up to 64 KiB on some architectures. Linkers may put parts of two segments into one page of the file,
-        // and only one of them is code.
+        // Linkers may put parts of two segments into one page of the file, and only one of them is code.
         let page = 4095;
         let segment = file.segments().filter(is_code).find(|segment| {
             let (start, size) = segment.file_range();
