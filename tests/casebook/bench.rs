@@ -44,8 +44,8 @@ impl Host {
     }
 }
 
-/// Files that are made once for each key. Other threads that want the same file wait.
-type Made<K> = Mutex<HashMap<K, Arc<OnceLock<PathBuf>>>>;
+/// Files that are made once for each key, with the key's number. Other threads that want the same file wait.
+type Made<K> = Mutex<HashMap<K, Arc<(usize, OnceLock<PathBuf>)>>>;
 
 /// The key of a grafted archive.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -189,12 +189,14 @@ impl Bench {
 }
 
 fn once<K: std::hash::Hash + Eq>(made: &Made<K>, key: K, make: impl FnOnce(usize) -> PathBuf) -> PathBuf {
-    let (cell, number) = {
+    let entry = {
         let mut made = made.lock().expect("nobody panicked with the lock");
         let number = made.len();
-        (Arc::clone(made.entry(key).or_default()), number)
+        Arc::clone(made.entry(key).or_insert_with(|| Arc::new((number, OnceLock::new()))))
     };
-    cell.get_or_init(|| make(number)).clone()
+    // The number is the key's, not the caller's: a second caller may be the first to get here.
+    let (number, path) = &*entry;
+    path.get_or_init(|| make(*number)).clone()
 }
 
 /// Returns the folder of a package in the lock file.
@@ -215,4 +217,38 @@ pub fn package(name: &str) -> PathBuf {
     let packages = metadata["packages"].as_array().expect("packages");
     let package = packages.iter().find(|package| package["name"] == name).expect("a package of that name");
     Path::new(package["manifest_path"].as_str().expect("a path")).parent().expect("a folder").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// Four threads ask for the same 64 files at once. Each passes the others now and then between its question for
+    /// the number and the making.
+    #[test]
+    fn every_key_has_a_number_of_its_own() {
+        const KEYS: usize = 64;
+        for _ in 0..50 {
+            let made: Made<usize> = Mutex::default();
+            let start = Barrier::new(4);
+            let numbers = Mutex::new(HashSet::new());
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        start.wait();
+                        for key in 0..KEYS {
+                            once(&made, key, |number| {
+                                assert!(numbers.lock().expect("a lock").insert(number), "{number} twice");
+                                PathBuf::new()
+                            });
+                        }
+                    });
+                }
+            });
+            assert_eq!(numbers.into_inner().expect("a lock").len(), KEYS);
+        }
+    }
 }
