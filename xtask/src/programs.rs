@@ -53,7 +53,7 @@ pub(crate) fn run(selection: &Selection) -> Result<()> {
             // A reader that closed the pipe is not a failure of the tests.
             let _ = std::io::stdout().write_all(text.as_bytes());
             if !passed {
-                state.1.push(program.name);
+                state.1.push((program.name, failures(&text).to_owned()));
             }
         }
     };
@@ -63,12 +63,16 @@ pub(crate) fn run(selection: &Selection) -> Result<()> {
         others.into_iter().fold(own, |all, other| all.and(other.join().unwrap_or_else(|_| bail!("a thread died"))))
     })?;
     let (totals, failed) = state.into_inner().unwrap_or_default();
+    // At the end once more: who keeps only the last page of a log has the reason.
+    for (name, failures) in &failed {
+        println!("\n     Failed {name}\n{failures}");
+    }
     println!("built in {}, ran for {}", shown(built), shown(began.elapsed()));
     println!("{} passed, {} failed, {} skipped", totals.passed, totals.failed, totals.skipped);
     if !failed.is_empty() {
         bail!(
             "tests failed in {}; the output of each program is in `{}`",
-            failed.join(", "),
+            failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
             workspace::shown(&output)
         );
     }
@@ -132,6 +136,17 @@ impl Program {
     }
 }
 
+/// Returns what a test program says of its failures: all from the line `failures:` on, which follows the list of its
+/// tests, and at most the last 100 lines of it. Without that line, the program ended in the middle, and its last lines
+/// tell where.
+fn failures(output: &str) -> &str {
+    const LINES: usize = 100;
+    let from = output.find("\nfailures:\n").map_or(0, |at| at + 1);
+    let told = &output[from..];
+    let first = told.trim_end().rmatch_indices('\n').nth(LINES - 1).map_or(0, |(at, _)| at + 1);
+    &told[first..]
+}
+
 /// The sums of the closing lines of all test programs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
@@ -158,6 +173,18 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_are_told_without_the_list_of_tests() {
+        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n";
+        assert_eq!(failures(output), "failures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n");
+        assert_eq!(
+            failures("test a ... ok\nerror: ended with signal 9\n"),
+            "test a ... ok\nerror: ended with signal 9\n"
+        );
+        let long = "line\n".repeat(1000);
+        assert_eq!(failures(&format!("{long}last\n")).lines().count(), 100);
+    }
 
     #[test]
     fn closing_lines_add_up() {
