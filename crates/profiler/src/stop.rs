@@ -67,7 +67,7 @@ pub(crate) fn each(
     let began = Instant::now();
     let mut looks = 0_u32;
     loop {
-        match wait::change(None) {
+        match wait::change() {
             Err(Errno::EINTR) => {}
             Err(_) => return Ok(()),
             Ok(None) if open.is_empty() || began.elapsed() > LONGEST => return Ok(()),
@@ -113,16 +113,16 @@ pub(crate) fn is_permitted(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok()
 }
 
-/// Returns how a child of this process ended, once it has.
+/// Returns how a child of this process ended, once it has. Threads that stopped too late for their moment are released,
+/// and those that have ended are forgotten: the kernel does not report a process's end before.
 pub(crate) fn reap(pid: i32) -> Option<End> {
-    match wait::change(Some(pid)) {
-        Ok(Some((_, Change::Ended(end)))) => Some(end),
-        // A stop that came too late for its moment.
-        Ok(Some((thread, Change::Stopped(signal)))) => {
-            wait::release(thread, signal);
-            None
+    loop {
+        match wait::change() {
+            Ok(Some((thread, Change::Ended(end)))) if thread == pid => return Some(end),
+            Ok(Some((_, Change::Ended(_)))) | Err(Errno::EINTR) => {}
+            Ok(Some((thread, Change::Stopped(signal)))) => wait::release(thread, signal),
+            Err(Errno::ECHILD) => return Some(End::Unknown),
+            Ok(None) | Err(_) => return None,
         }
-        Err(Errno::ECHILD) => Some(End::Unknown),
-        _ => None,
     }
 }

@@ -21,17 +21,16 @@ pub(crate) enum Change {
     Stopped(i32),
 }
 
-/// Returns the next change of any traced thread or child of this thread, or of the one given; `None` if there is none
-/// yet.
+/// Returns the next change of any thread that this one traces, or of any of its children; `None` if there is none yet.
 ///
 /// # Errors
 /// ECHILD if there is nothing to wait for.
 #[expect(unsafe_code, reason = "nix has no wait for real-time signals")]
-pub(crate) fn change(pid: Option<i32>) -> Result<Option<(i32, Change)>, Errno> {
+pub(crate) fn change() -> Result<Option<(i32, Change)>, Errno> {
     let mut status = 0;
     let flags = libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
     // SAFETY: the kernel writes to `status` only.
-    let got = unsafe { libc::waitpid(pid.unwrap_or(-1), &raw mut status, flags) };
+    let got = unsafe { libc::waitpid(-1, &raw mut status, flags) };
     let thread = Errno::result(got)?;
     if thread == 0 {
         return Ok(None);
