@@ -2,7 +2,7 @@
 //! freed everything.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use measure::results::{self, CaseResult};
 use measure::session::Plan;
 use serde::{Deserialize, Serialize};
 use xtask::linking::{Compiler, Musl};
-use xtask::page::{NO_FIGURES, Table};
+use xtask::page::{self, NO_FIGURES, Table};
 use xtask::{command, sessions, setup, workspace};
 
 use crate::profiles::{median, resident};
@@ -182,12 +182,8 @@ pub(crate) fn tables() -> Result<()> {
 }
 
 fn kept() -> Result<String> {
-    let path: &Path = &workspace::root().join(KEPT);
-    if !path.is_file() {
-        return Ok(NO_FIGURES.to_owned());
-    }
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read `{KEPT}`"))?;
-    Ok(table(&serde_json::from_str(&text).with_context(|| format!("`{KEPT}` holds other figures"))?))
+    let rest: Option<Rest> = page::figures(KEPT)?;
+    Ok(rest.map_or_else(|| NO_FIGURES.to_owned(), |rest| table(&rest)))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use measure::results::Results;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use xtask::linking::Musl;
-use xtask::page::Table;
+use xtask::page::{self, Table};
 use xtask::{command, setup, workspace};
 
 /// The file of the figures that the docs show.
@@ -108,12 +108,7 @@ fn kept() -> Result<Option<String>> {
 /// # Errors
 /// When they cannot be read, or are not of a whole run of the suite.
 pub(crate) fn results() -> Result<Option<Results>> {
-    let path = workspace::root().join(KEPT);
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read `{KEPT}`"))?;
-    let results: Results = serde_json::from_str(&text).with_context(|| format!("`{KEPT}` holds no results"))?;
+    let Some(results) = page::figures::<Results>(KEPT)? else { return Ok(None) };
     if results.input.kind != "suite" || results.interrupted {
         bail!(
             "`{KEPT}` is not of a whole run of the suite: {} (interrupted: {})",

@@ -1,13 +1,28 @@
-//! Tables in the docs that commands write: the text between two lines of a page. The two lines stay.
+//! Tables in the docs that commands write: the text between two lines of a page. The two lines stay. And the figures
+//! that they are made from.
 
 use std::fs;
 
 use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
 
 use crate::workspace;
 
 /// What stands in place of tables whose figures have not been measured.
 pub const NO_FIGURES: &str = "No figures are kept yet.";
+
+/// Returns the figures that a file of the workspace keeps; `None` if there is no such file.
+///
+/// # Errors
+/// When it cannot be read, or holds something else.
+pub fn figures<T: DeserializeOwned>(kept: &str) -> Result<Option<T>> {
+    let path = workspace::root().join(kept);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read `{kept}`"))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("`{kept}` holds no such figures")).map(Some)
+}
 
 /// The place of a table.
 #[derive(Debug, Clone, Copy)]

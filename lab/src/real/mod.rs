@@ -4,7 +4,7 @@ pub(crate) mod build;
 pub(crate) mod program;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ use measure::report;
 use measure::results::{self, Input, Origin, Results, SCHEMA_VERSION};
 use measure::session::Plan;
 use xtask::linking::{Compiler, Musl};
-use xtask::page::{NO_FIGURES, Table};
+use xtask::page::{self, NO_FIGURES, Table};
 use xtask::{command, rust, sessions, setup, workspace};
 
 use self::build::{RealArm, Yard};
@@ -216,13 +216,8 @@ pub(crate) fn tables() -> Result<()> {
 
 /// Returns the tables of the kept figures, or that there are none.
 fn kept() -> Result<String> {
-    let path: &Path = &workspace::root().join(KEPT);
-    if !path.is_file() {
-        return Ok(NO_FIGURES.to_owned());
-    }
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read `{KEPT}`"))?;
-    let results: Results = serde_json::from_str(&text).with_context(|| format!("`{KEPT}` holds no results"))?;
-    Ok(report::overview(&results))
+    let results: Option<Results> = page::figures(KEPT)?;
+    Ok(results.map_or_else(|| NO_FIGURES.to_owned(), |results| report::overview(&results)))
 }
 
 #[cfg(test)]

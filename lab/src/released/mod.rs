@@ -20,7 +20,7 @@ use measure::process::{Compared, Processes};
 use measure::session::{Plan, Session};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use xtask::page::Table;
+use xtask::page::{self, Table};
 use xtask::{command, corpus as corpus_step, sessions, setup, workspace};
 
 use source::Source;
@@ -197,8 +197,7 @@ impl Sheet {
     fn kept(&self) -> Result<Document> {
         let Sheet { kept, .. } = self;
         let none = || format!("there is no `{kept}`: `cargo xtask bench released --save {kept}` makes it");
-        let bytes = fs::read(workspace::root().join(kept)).with_context(none)?;
-        serde_json::from_slice(&bytes).with_context(|| format!("`{kept}` holds no results"))
+        page::figures(kept)?.with_context(none)
     }
 }
 

@@ -22,6 +22,7 @@ mod integrations;
 mod lab;
 mod manual;
 mod ownership;
+mod preloaded;
 mod printed;
 mod profile;
 mod pull_requests;
