@@ -80,6 +80,11 @@ fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error> {
     // The kernel executes nothing that is open for writing.
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let reader = File::open(&path).context(host, "test the graft of")?;
+    // Where all programs are emulated, as in a container for another architecture, the kernel starts the emulator with
+    // this path, and the emulator opens it.
+    rustix::io::fcntl_setfd(&reader, rustix::io::FdFlags::empty())
+        .map_err(Into::into)
+        .context(host, "test the graft of")?;
     Ok(InMemory(reader))
 }
 
