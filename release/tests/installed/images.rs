@@ -129,7 +129,7 @@ fn buildah_builds_the_image_for_rust() {
     }
     let Some(images) = Images::new(&RUST) else { return };
     let [own] = page::blocks(PAGE, "Rust", "dockerfile").try_into().expect("one block");
-    let c = "COPY . .\nRUN musl-gcc -static -o c server.c && allograft inspect --expect mimalloc c\n";
+    let c = "COPY . .\nRUN musl-gcc -static -o c server.c && allograft inspect --expect snmalloc c\n";
     images.file("rust", &own.replacen("COPY . .\n", c, 1));
     images.file("server/server.c", PROGRAM);
     images.file("server/Cargo.toml", CARGO);

@@ -7,6 +7,7 @@
 //! package as apk does.
 
 mod crates;
+mod emulated;
 mod images;
 mod page;
 mod tree;
@@ -32,7 +33,7 @@ const USE: &str = r#"
 cp libc.a stock.a
 allograft graft libc.a
 ! cmp -s libc.a stock.a
-allograft inspect libc.a --expect mimalloc
+allograft inspect libc.a --expect snmalloc
 allograft verify --static-only libc.a
 allograft verify libc.a >checks
 grep -q 'not run: programs: no linker' checks
@@ -42,11 +43,11 @@ cmp libc.a stock.a
 cp program stock
 allograft graft program
 ./program
-allograft inspect program --expect mimalloc
+allograft inspect program --expect snmalloc
 allograft verify program
 allograft undo program
 cmp program stock
-allograft bench --donors mimalloc --budget 5s -- ./program
+allograft bench --donors snmalloc --budget 5s -- ./program
 "#;
 
 /// What a package of a system brings besides the programs.
@@ -57,6 +58,7 @@ gunzip -c /usr/share/man/man1/cargo-allograft.1.gz >page
 grep -q -- --donor /usr/share/bash-completion/completions/allograft
 grep -q -- --donor /usr/share/zsh/*/_allograft
 grep -q donor /usr/share/fish/vendor_completions.d/allograft.fish
+grep -q 'function(allograft_use' /usr/share/cmake/allograft/allograft-config.cmake
 ";
 
 /// A program that allocates.
@@ -123,6 +125,11 @@ struct Work(tempfile::TempDir);
 impl Work {
     /// Makes one. If the test cannot run here, prints the reason and returns `None`.
     fn new() -> Option<Work> {
+        Work::of(Arch::X86_64)
+    }
+
+    /// Makes one whose `libc.a` and program are for `arch`.
+    fn of(arch: Arch) -> Option<Work> {
         let packages = match packages() {
             Ok(packages) => packages,
             Err(reason) => {
@@ -136,15 +143,19 @@ impl Work {
                 fs::copy(entry.path(), work.path().join(entry.file_name())).expect("a copy");
             }
         }
-        fs::copy(fixtures::debian_musl(Arch::X86_64).libc, work.path().join("libc.a")).expect("a copy");
-        Build::PLAIN.program(work.path(), "program", PROGRAM);
+        fs::copy(fixtures::debian_musl(arch).libc, work.path().join("libc.a")).expect("a copy");
+        Build { arch, ..Build::PLAIN }.program(work.path(), "program", PROGRAM);
         Some(Work(work))
+    }
+
+    /// Returns the paths of all files.
+    fn files(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.0.path()).expect("a folder").flatten().map(|entry| entry.path()).collect()
     }
 
     /// Returns the path of the only file that ends so.
     fn file(&self, ending: &str) -> PathBuf {
-        let entries = fs::read_dir(self.0.path()).expect("a folder").flatten().map(|entry| entry.path());
-        let mut found = entries.filter(|path| path.to_string_lossy().ends_with(ending));
+        let mut found = self.files().into_iter().filter(|path| path.to_string_lossy().ends_with(ending));
         found.next().unwrap_or_else(|| panic!("no file ends with `{ending}`"))
     }
 
@@ -184,9 +195,9 @@ fn dpkg_installs_and_removes_the_package() {
 
 #[test]
 #[ignore = "installs into a Debian of the slow tier"]
-fn lintian_finds_nothing_in_the_debian_package() {
+fn lintian_finds_nothing_in_the_debian_packages() {
     let Some(work) = Work::new() else { return };
-    let check = "lintian --allow-root --no-cfg --display-info --fail-on error,warning allograft_*_amd64.deb";
+    let check = "lintian --allow-root --no-cfg --display-info --fail-on error,warning allograft_*.deb";
     let said = work.run(&LINTIAN, None, check);
     let serious = said.lines().find(|line| line.starts_with("E:") || line.starts_with("W:"));
     assert_eq!(serious, None, "{said}");
@@ -209,12 +220,18 @@ fn apk_installs_the_package() {
         }
         None => {
             eprintln!("without `$ALLOGRAFT_APK`: the package is unpacked as apk does");
-            check_data_hash(&fs::read(work.file(".x86_64.apk")).expect("a package"));
-            let script = "#!/bin/sh -e\ntar --warning no-unknown-keyword --exclude .PKGINFO -C \"$1\" -xzf";
-            work.script("install", &format!("{script} \"$2\"/allograft-*.x86_64.apk\n"))
+            unpack_as_apk(&work, Arch::X86_64)
         }
     };
     work.run(&BUSYBOX, Some(&unpack), &[IN_PLACE, USE].concat());
+}
+
+/// Returns a program that unpacks Alpine's package for `arch` into a root folder, as apk does.
+fn unpack_as_apk(work: &Work, arch: Arch) -> PathBuf {
+    let ending = format!(".{}.apk", arch.name());
+    check_data_hash(&fs::read(work.file(&ending)).expect("a package"));
+    let script = "#!/bin/sh -e\ntar --warning no-unknown-keyword --exclude .PKGINFO -C \"$1\" -xzf";
+    work.script("install", &format!("{script} \"$2\"/allograft-*{ending}\n"))
 }
 
 /// Compares the `datahash` in the first stream with the bytes after that stream.

@@ -59,7 +59,8 @@ pub(crate) const RUST: Tree =
 const NPM: (&str, &str) = ("npm@10.9.9", "c80bd097147cce32e31010b791bab8c71a26a5e10668210ec9d2e7f4c7cea2a1");
 
 /// Runs a command in a root folder, with a work folder at `/mnt` and without a network. What it writes elsewhere goes
-/// to memory.
+/// to memory. `$FORMAT` is a line for the kernel's `binfmt_misc`, or empty: the folder's programs may then be of another
+/// architecture. It holds in this namespace only.
 const ENTER: &str = r#"
 root=$1 work=$2 scratch=$3
 shift 3
@@ -73,9 +74,19 @@ for device in null zero full random urandom; do
 	mount --bind /dev/$device root/dev/$device || exit 125
 done
 mount --bind "$work" root/mnt || exit 125
+if [ -n "$FORMAT" ]; then
+	mount -t binfmt_misc formats /proc/sys/fs/binfmt_misc && printf %s "$FORMAT" >/proc/sys/fs/binfmt_misc/register || exit 125
+fi
 [ -z "$BEFORE" ] || "$BEFORE" root "$work" || exit 126
 exec chroot root /usr/bin/env -i HOME=/tmp LC_ALL=C.UTF-8 PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 "#;
+
+/// The header of an executable for aarch64 and the bits of it that count, as the kernel's `binfmt-misc.rst` has them:
+/// 64 bits, little-endian, ET_EXEC or ET_DYN, EM_AARCH64. Any OS ABI.
+const AARCH64: &str = concat!(
+    r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:",
+    r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+);
 
 impl Tree {
     /// Runs a script in a fresh copy of the tree, with `work` as `/mnt`. `before`: a program that is run before it,
@@ -84,10 +95,24 @@ impl Tree {
     /// # Errors
     /// When the tree cannot be made, or the script fails.
     pub(crate) fn run(&self, work: &Path, before: Option<&Path>, script: &str) -> Result<String> {
+        self.run_with("", work, before, script)
+    }
+
+    /// Does the same, and has the kernel run programs for aarch64 by an emulator.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn run_emulated(&self, work: &Path, before: Option<&Path>, script: &str) -> Result<String> {
+        let emulator = fixtures::emulator(Arch::Aarch64).context("no emulator: run `cargo xtask setup`")?;
+        self.run_with(&format!(":aarch64:M::{AARCH64}:{}:F", emulator.display()), work, before, script)
+    }
+
+    fn run_with(&self, format: &str, work: &Path, before: Option<&Path>, script: &str) -> Result<String> {
         let scratch = tempfile::tempdir()?;
         let mut command = Command::new("unshare");
         command.args(self.namespaces()).args(["sh", "-c", ENTER, "enter"]);
         command.args([&self.root()?, work, scratch.path()]).env("BEFORE", before.unwrap_or(Path::new("")));
+        command.env("FORMAT", format);
         command.args(["sh", "-ec", &format!("cd /mnt\n{script}")]);
         let output = command.stdin(Stdio::null()).output()?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
