@@ -14,6 +14,7 @@ pub(crate) fn pack(payload: &Payload) -> Result<File> {
     files.extend(manuals.iter().map(|page| page.at(format!("man/{}", page.path))));
     files.extend([bash.at("completions/allograft.bash"), zsh.at("completions/_allograft")]);
     files.push(fish.at("completions/allograft.fish"));
+    files.extend(payload.cmake.iter().map(|file| file.at(format!("share/cmake/allograft/{}", file.path))));
     for file in &mut files {
         file.path.insert_str(0, &format!("{name}/"));
     }

@@ -52,6 +52,8 @@ pub struct Payload {
     pub zsh: File,
     /// That for fish, as `allograft.fish`.
     pub fish: File,
+    /// The package for CMake.
+    pub cmake: Vec<File>,
     /// The texts of allograft's licences and of the donors'.
     pub licenses: Vec<File>,
     /// README.md.
@@ -73,7 +75,7 @@ pub struct Inputs<'a> {
     pub programs: &'a Path,
     /// A folder with the same programs, built for this machine. They print the manual pages and the completions.
     pub native: &'a Path,
-    /// The checkout: licences, README.md and CHANGELOG.md.
+    /// The checkout: licences, README.md, CHANGELOG.md and the package for CMake.
     pub checkout: &'a Path,
     /// The licences of the donors and of the libraries, as one text: see [`crate::licenses`].
     pub licenses: &'a str,
@@ -107,6 +109,7 @@ impl Payload {
             bash: script("bash", "allograft")?,
             zsh: script("zsh", "_allograft")?,
             fish: script("fish", "allograft.fish")?,
+            cmake: cmake(&checkout.join("integrations/cmake"), version)?,
             licenses: vec![
                 text("LICENSE-APACHE")?,
                 text("LICENSE-MIT")?,
@@ -182,6 +185,21 @@ fn cargo_page(help: &str, version: &str) -> String {
         ".TH cargo-allograft 1 \"\" \"allograft {version}\"\n.SH NAME\ncargo\\-allograft \\- {summary}\n\
          .SH DESCRIPTION\n.nf\n{body}.fi\n.SH SEE ALSO\nallograft(1)\n"
     )
+}
+
+/// Returns the files of the package for CMake. The one that names a version gets `version`.
+fn cmake(folder: &Path, version: &str) -> Result<Vec<File>> {
+    let names = ["config-version", "config", "everywhere", "sanitizers"];
+    names
+        .into_iter()
+        .map(|name| {
+            let name = if name == "sanitizers" { format!("{name}.cmake") } else { format!("allograft-{name}.cmake") };
+            let text = String::from_utf8(read(&folder.join(&name))?)?;
+            let current = concat!("PACKAGE_VERSION ", env!("CARGO_PKG_VERSION"), ")");
+            ensure!(!name.ends_with("version.cmake") || text.contains(current), "`{name}` has no `{current}`");
+            Ok(File::new(name, text.replace(current, &format!("PACKAGE_VERSION {version})"))))
+        })
+        .collect()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -16,6 +16,7 @@ pub(crate) fn files(payload: &Payload, zsh: &str) -> Result<Vec<File>> {
     files.push(at("share/bash-completion/completions", &payload.bash));
     files.push(at(zsh, &payload.zsh));
     files.push(at("share/fish/vendor_completions.d", &payload.fish));
+    files.extend(payload.cmake.iter().map(|file| at("share/cmake/allograft", file)));
     Ok(files)
 }
 

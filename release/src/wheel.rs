@@ -19,6 +19,8 @@ pub(crate) fn pack(payload: &Payload) -> Result<File> {
     let (data, information) = (format!("allograft-{version}.data"), format!("allograft-{version}.dist-info"));
     let mut files: Vec<File> =
         payload.programs.iter().map(|program| program.at(format!("{data}/scripts/{}", program.path))).collect();
+    let cmake = |file: &File| file.at(format!("{data}/data/share/cmake/allograft/{}", file.path));
+    files.extend(payload.cmake.iter().map(cmake));
     let about = |name: &str, text: String| File::new(format!("{information}/{name}"), text);
     for text in &payload.licenses {
         files.push(text.at(format!("{information}/licenses/{}", text.path)));

@@ -2,6 +2,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `build_systems` | CMake and Ninja for tests |
 //! | `command` | running other programs, cargo among them |
 //! | `corpus` | released programs: downloads |
 //! | `debian` | Debian's packages, unpacked and never installed |
@@ -16,6 +17,7 @@
 //! | `workspace` | folders of the checkout |
 //! | `zig` | zig, its lld and its musl |
 
+pub mod build_systems;
 pub mod command;
 pub mod corpus;
 pub mod debian;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use zigcc::Arch;
 
-use crate::{command, debian, rust, sources, workspace, zig};
+use crate::{build_systems, command, debian, rust, sources, workspace, zig};
 
 /// `cargo xtask setup [--rust]`.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -31,7 +31,7 @@ pub enum Extent {
     /// if Debian's is unavailable.
     Demo,
     /// Also the fixtures of the tests: a musl for every architecture (Debian's and zig's, if both exist for it),
-    /// emulators, and a C++ library for this machine.
+    /// emulators, a C++ library for this machine, and build systems.
     Everything,
 }
 
@@ -48,6 +48,9 @@ pub fn prepare(extent: Extent) -> Result<()> {
     sources::install()?;
     zig::install_lld(&zig, &tools)?;
     debian::install(&tools, extent)?;
+    if extent == Extent::Everything {
+        build_systems::install()?;
+    }
     for arch in Arch::ALL {
         let needed = match extent {
             Extent::Everything => fixtures::ZIG.contains(&arch),

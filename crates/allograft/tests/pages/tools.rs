@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use fixtures::Arch;
+use fixtures::build_systems::{CMAKE, NINJA};
 
 use crate::workspace;
 
@@ -13,6 +14,7 @@ pub(crate) fn missing(need: &str) -> Option<String> {
     match need {
         // Setup fetches these. A missing one is an error, not a reason to skip the test.
         "cc" | "musl" | "zig" => None,
+        "cmake" => (std::env::consts::ARCH != "x86_64").then(|| "no `cmake` for this machine".to_owned()),
         "pages" | workspace::NEED => None,
         // Setup can make this one on some machines only.
         "rust-musl" => fixtures::rust_musl_unavailable(),
@@ -34,6 +36,18 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
         match need.as_str() {
             "musl" => musl(bin, &mut environment)?,
             "zig" => zig(bin)?,
+            "cmake" => {
+                for system in [CMAKE, NINJA] {
+                    let program = system.program();
+                    if !program.is_file() {
+                        return Err(format!("`{}` is missing: run `cargo xtask setup`", program.display()));
+                    }
+                    link(&program, &bin.join(system.name))?;
+                }
+                link(&CMAKE.program().with_file_name("ctest"), &bin.join("ctest"))?;
+                let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations/cmake");
+                environment.push(("allograft_DIR".to_owned(), package.display().to_string()));
+            }
             // The running program itself, for pages about pages.
             "pages" => {
                 let program = std::env::current_exe().map_err(|error| error.to_string())?;
