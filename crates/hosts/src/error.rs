@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use format::DonorKind;
+use rustix::io::Errno;
 
 use crate::outcome::Skipped;
 use crate::packed::PackedError;
@@ -345,6 +346,13 @@ impl Error {
     pub fn has_no_mallocng(&self) -> bool {
         use transplant::Refusal::{NoMallocng, TableUnused};
         matches!(self, Error::Executable { refusal: NoMallocng | TableUnused, .. })
+    }
+
+    /// Whether there is nothing at the path: no file, no folder on the way to it, or links in a circle.
+    pub fn is_missing(&self) -> bool {
+        let Error::Io { source, .. } = self else { return false };
+        let missing = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NAMETOOLONG];
+        source.raw_os_error().is_some_and(|number| missing.iter().any(|missing| missing.raw_os_error() == number))
     }
 
     /// 2: wrong usage, or input that cannot be read or written, or is malformed. 3: refused, because it would not be

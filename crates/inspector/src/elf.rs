@@ -248,15 +248,13 @@ impl<'a> Elf<'a> {
     }
 
     fn read_dynamic(&mut self) {
-        let Some(table) = self.segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else { return };
+        if !self.segments.iter().any(|segment| segment.kind == PT_DYNAMIC) {
+            return;
+        }
         let mut dynamic = Dynamic::default();
-        let entries = self.bytes.over(table.data.unwrap_or_default());
-        let width = if entries.wide { 8 } else { 4 };
         let (mut needed, mut soname, mut strings, mut size) = (Vec::new(), None, None, u64::MAX);
-        let mut at = 0;
-        while let (Some(tag), Some(value)) = (entries.word(at), entries.word(at + width)) {
+        for (tag, value) in self.dynamic_entries() {
             match tag {
-                0 => break,
                 1 => needed.push(value),
                 5 => strings = Some(value),
                 10 => size = value,
@@ -269,7 +267,6 @@ impl<'a> Elf<'a> {
                 }
                 _ => {}
             }
-            at += 2 * width;
         }
         let strings = strings.and_then(|address| self.at_address(address)).unwrap_or_default();
         let text = |offset: u64| usize::try_from(offset).ok().and_then(|offset| c_string(strings, offset));
@@ -279,8 +276,21 @@ impl<'a> Elf<'a> {
         self.dynamic = dynamic;
     }
 
+    /// Returns the entries of the dynamic section, tag and value, up to the one that ends it.
+    pub(crate) fn dynamic_entries(&self) -> impl Iterator<Item = (u64, u64)> {
+        let table = self.segments.iter().find(|segment| segment.kind == PT_DYNAMIC).and_then(|table| table.data);
+        let entries = self.bytes.over(table.unwrap_or_default());
+        let width = if entries.wide { 8 } else { 4 };
+        (0..)
+            .map_while(move |index: usize| {
+                let at = index.checked_mul(2 * width)?;
+                Some((entries.word(at)?, entries.word(at + width)?))
+            })
+            .take_while(|(tag, _)| *tag != 0)
+    }
+
     /// Returns the loaded bytes at `address`, to the end of its segment's file contents.
-    fn at_address(&self, address: u64) -> Option<&'a [u8]> {
+    pub(crate) fn at_address(&self, address: u64) -> Option<&'a [u8]> {
         self.segments.iter().filter(|segment| segment.kind == PT_LOAD).find_map(|segment| {
             let inside = usize::try_from(address.checked_sub(segment.address)?).ok()?;
             segment.data?.get(inside..).filter(|rest| !rest.is_empty())

@@ -13,6 +13,7 @@
 //! | `note` | the notes of a graft |
 //! | [`verify`] | the checks of a graft |
 //! | `report` | the result of [`inspect`] |
+//! | `loader` | what a dynamic loader does: the library whose `malloc` a program is bound to |
 //! | `facts` | facts about a program, beside its allocators, that matter for a graft |
 //! | `archive`, `library` | static archives and the objects in them |
 //! | `elf` | ELF files |
@@ -28,6 +29,7 @@ mod error;
 mod evidence;
 mod facts;
 mod library;
+mod loader;
 mod note;
 mod redirected;
 mod report;
@@ -35,6 +37,7 @@ mod subject;
 pub mod verify;
 
 pub use error::InspectError;
+pub use loader::{Found, Loader, Mapped, Place, Tree, preloads};
 pub use redirected::{Redirected, redirected};
 pub use report::{
     Allocator, Arch, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Relro, Report, Source, Strings, Way, name,

@@ -177,7 +177,7 @@ impl GraftNote {
     /// Returns the donor, with this evidence.
     pub(crate) fn allocator(&self, evidence: Vec<Evidence>) -> Allocator {
         let version = Some(self.version.clone()).filter(|text| !text.is_empty());
-        Allocator { name: self.donor.clone(), version, evidence }
+        Allocator { name: self.donor.clone(), version, evidence, file: None }
     }
 
     /// Returns a summary for a line of evidence.

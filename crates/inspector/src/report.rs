@@ -165,12 +165,15 @@ pub struct Allocator {
     pub version: Option<String>,
     /// The evidence, strongest first; other observations follow.
     pub evidence: Vec<Evidence>,
+    /// The other file that it is in: the library that a dynamic program is bound to, as a path in the root. Null if it
+    /// is in the file itself, or unknown.
+    pub file: Option<String>,
 }
 
 impl Allocator {
     /// Returns the allocator `name` without a version, with this evidence.
     pub(crate) fn named(name: &str, evidence: Vec<Evidence>) -> Self {
-        Allocator { name: name.to_owned(), version: None, evidence }
+        Allocator { name: name.to_owned(), version: None, evidence, file: None }
     }
 }
 
@@ -227,6 +230,8 @@ impl Evidence {
 pub enum Source {
     /// The note that a graft leaves.
     Note,
+    /// What the dynamic loader would do in the root: which files it loads, and which of them it binds to.
+    Loader,
     /// Names of symbols, or of the libraries and the loader of a dynamic file.
     Symbols,
     /// Tables and texts that survive `strip`.
@@ -239,6 +244,7 @@ impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Source::Note => "note",
+            Source::Loader => "loader",
             Source::Symbols => "symbols",
             Source::Constants => "constants",
             Source::Code => "code",

@@ -1,6 +1,8 @@
 //! `allograft inspect`: tells which allocator is in a file.
 
 pub(super) mod overview;
+mod processes;
+mod system;
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -9,33 +11,48 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use inspector::Report;
+use inspector::{Loader, Report};
 
 use crate::command::verdict;
 use crate::failure::Failure;
 use crate::json;
 use crate::output::Output;
 use crate::target::located;
+use system::System;
 
 /// Tell which allocator each file carries, its version, and the evidence
 ///
 /// Takes any ELF file or static archive, stripped or not, whether or not allograft made it. In a folder, it inspects
-/// every ELF file and archive, and follows no symbolic links. If the file does not show the allocator, the answer is
-/// `unknown`; it never guesses.
+/// every ELF file and archive, and follows no symbolic links. A dynamic program's libraries are found as its loader
+/// finds them, in this system or in the one that --root names; nothing is run. If the files do not show the allocator,
+/// the answer is `unknown`; it never guesses.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft inspect ./server
   allograft inspect ./server --expect snmalloc   exit code 1 unless it is snmalloc
   allograft inspect build/bin                    a table of every executable, library and archive under it
+  allograft inspect --root image /usr/bin        the programs of an image, with the libraries of that image
+  allograft inspect --pid 1234                   which malloc serves that process, and did LD_PRELOAD take effect?
+  allograft inspect --all                        a table of all processes that you may look at
   allograft inspect --json /usr/lib/x86_64-linux-musl/libc.a")]
 pub(crate) struct Inspect {
     /// Executables, libraries, objects, archives, folders with these, packed Swift SDK bundles, or swift:ID
-    #[arg(required = true)]
+    #[arg(required_unless_present_any = ["pid", "all"])]
     files: Vec<PathBuf>,
     /// Exit with 1 unless every file's malloc is this one: a donor's name, mallocng, oldmalloc, glibc, go, zig, another
     /// allocator's name, none, or unknown
     #[arg(long, value_name = "NAME")]
     expect: Option<String>,
+    /// The root folder of an image that holds the files and their libraries. Their paths start there, and symbolic
+    /// links are read as in the image
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Inspect the running process with this number; can be given several times
+    #[arg(long, value_name = "N", conflicts_with_all = ["files", "root"])]
+    pid: Vec<u32>,
+    /// Inspect all running processes that may be looked at
+    #[arg(long, conflicts_with_all = ["files", "root", "pid"])]
+    all: bool,
 }
 
 /// Whether `--expect` takes that name. Another build of allograft may have more donors.
@@ -54,13 +71,19 @@ impl Inspect {
         if let Some(name) = self.expect.as_deref().filter(|name| !is_known(name)) {
             output.warn(format_args!("no donor of this build, and no other allocator, is called `{name}`"));
         }
+        if self.all || !self.pid.is_empty() {
+            return self.processes(output);
+        }
+        let root = self.root.as_deref();
+        let system = System::new(root).map_err(|error| cannot(root.unwrap_or(Path::new("/")), error))?;
+        let mut reader = Reader { loader: Loader::new(&system), system: &system };
         let progress = output.progress();
         let mut inspected = Vec::new();
         for path in &self.files {
-            let path = &located(path, None)?;
+            let path = &located(path, root)?;
             if path.is_dir() {
                 let before = inspected.len();
-                inspect_folder(path, &mut inspected, &|path| progress.step(&path.display().to_string()));
+                reader.folder(path, &mut inspected, &|path| progress.step(&path.display().to_string()));
                 if inspected.len() == before {
                     let failure = cannot(path, "it holds no ELF file and no static archive");
                     inspected.push(Inspected { path: path.clone(), result: Err(failure) });
@@ -69,7 +92,7 @@ impl Inspect {
                 progress.step(&path.display().to_string());
                 inspect_packed(path, &mut inspected);
             } else {
-                inspected.push(inspect(path.clone()));
+                inspected.push(reader.file(path.clone()));
             }
         }
         progress.finish();
@@ -95,11 +118,47 @@ impl Inspect {
         if output.json {
             let expected = self.expect.as_deref();
             let files = inspected.iter().map(|file| json::File::new(&file.path, &file.result, expected)).collect();
-            output.document(json::Inspected { files })?;
+            output.document(json::Inspected { files, processes: None, closed_processes: None })?;
         } else {
             output.text(&overview::text(&inspected, output))?;
         }
         Ok(if all_read { verdict(as_expected) } else { ExitCode::from(2) })
+    }
+
+    fn processes(&self, output: &Output) -> Result<ExitCode, Failure> {
+        let mut processes = processes::look(&self.pid, self.all)?;
+        let mut as_expected = true;
+        for process in &mut processes.seen {
+            let name = &process.report.malloc.name;
+            let Some(expected) = &self.expect else { continue };
+            process.as_expected = Some(expected == name);
+            if expected != name {
+                as_expected = false;
+                output.error(
+                    &Failure::usage(format!(
+                        "process {} (`{}`) has the malloc `{name}`, expected `{expected}`",
+                        process.pid, process.path
+                    ))
+                    .with_help(
+                        "`allograft inspect --pid` says which preload took effect; start it again with the other one",
+                    ),
+                );
+            }
+        }
+        let closed = processes.closed;
+        if output.json {
+            output.document(json::Inspected {
+                files: Vec::new(),
+                processes: Some(processes.seen),
+                closed_processes: self.all.then_some(closed),
+            })?;
+        } else {
+            output.text(&processes::text(&processes, output))?;
+            if closed > 0 {
+                output.note(format_args!("left out as they cannot be read: {closed} of the processes"));
+            }
+        }
+        Ok(verdict(as_expected))
     }
 }
 
@@ -127,9 +186,53 @@ fn inspect_packed(path: &Path, inspected: &mut Vec<Inspected>) {
     }
 }
 
-fn inspect(path: PathBuf) -> Inspected {
-    let result = read(&path).map_err(|error| cannot(&path, error)).and_then(|bytes| report(&path, &bytes));
-    Inspected { path, result }
+/// Inspects files, with the libraries that they have in a system.
+struct Reader<'s> {
+    system: &'s System,
+    loader: Loader<'s>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, path: PathBuf) -> Inspected {
+        let result = read(&path).map_err(|error| cannot(&path, error)).and_then(|bytes| self.report(&path, &bytes));
+        Inspected { path, result }
+    }
+
+    fn report(&mut self, path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
+        let place = self.system.place(path).map_err(|error| cannot(path, error))?;
+        self.loader.inspect(bytes, &place).map_err(|error| cannot(path, &error).with_help(error.help()))
+    }
+
+    /// Inspects every file under `folder` that looks like an ELF file or an archive, in the order of the paths.
+    fn folder(&mut self, folder: &Path, inspected: &mut Vec<Inspected>, progress: &dyn Fn(&Path)) {
+        let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                inspected.push(Inspected { path: folder.to_owned(), result: Err(cannot(folder, error)) });
+                return;
+            }
+        };
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.folder(&path, inspected, progress),
+                Ok(kind) if kind.is_file() => match worth_inspecting(&path) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        progress(&path);
+                        inspected.push(self.file(path));
+                    }
+                    Err(error) => {
+                        let result = Err(cannot(&path, error));
+                        inspected.push(Inspected { path, result });
+                    }
+                },
+                _ => {}
+            }
+        }
+    }
 }
 
 fn report(path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
@@ -158,37 +261,6 @@ fn read_of_size(source: impl Read, size: u64) -> io::Result<Vec<u8>> {
         found => Err(io::Error::other(format!(
             "it was cut while it was read: found {found} bytes, expected {size}; inspect it when nobody writes it"
         ))),
-    }
-}
-
-/// Inspects every file under `folder` that looks like an ELF file or an archive, in the order of the paths.
-fn inspect_folder(folder: &Path, inspected: &mut Vec<Inspected>, progress: &dyn Fn(&Path)) {
-    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-    let mut entries = match entries {
-        Ok(entries) => entries,
-        Err(error) => {
-            inspected.push(Inspected { path: folder.to_owned(), result: Err(cannot(folder, error)) });
-            return;
-        }
-    };
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => inspect_folder(&path, inspected, progress),
-            Ok(kind) if kind.is_file() => match worth_inspecting(&path) {
-                Ok(false) => {}
-                Ok(true) => {
-                    progress(&path);
-                    inspected.push(inspect(path));
-                }
-                Err(error) => {
-                    let result = Err(cannot(&path, error));
-                    inspected.push(Inspected { path, result });
-                }
-            },
-            _ => {}
-        }
     }
 }
 

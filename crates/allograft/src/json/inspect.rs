@@ -5,7 +5,7 @@ use std::path::Path;
 use inspector::Report;
 use serde::Serialize;
 
-use super::text_of;
+use super::{Process, text_of};
 use crate::failure::Failure;
 
 /// What `inspect` found.
@@ -13,6 +13,12 @@ use crate::failure::Failure;
 pub(crate) struct Inspected<'i> {
     /// The files in the order of the arguments; those in a folder sorted by path.
     pub(crate) files: Vec<File<'i>>,
+    /// With `--pid` or `--all`: the processes, in the order of the arguments or of their numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) processes: Option<Vec<Process>>,
+    /// With `--all`: how many processes may not be looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) closed_processes: Option<usize>,
 }
 
 /// A file.

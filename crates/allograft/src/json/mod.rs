@@ -7,6 +7,7 @@
 //! | `failure` | the document of a command that fails |
 //! | `graft` | the document of `graft` |
 //! | `inspect` | the document of `inspect`, around [`inspector::Report`] |
+//! | `process` | the processes in the document of `inspect` |
 //! | `undo` | the document of `undo` |
 //! | `verify` | the document of `verify`, around the checks of [`inspector::verify`] |
 //!
@@ -17,6 +18,7 @@ mod emit;
 mod failure;
 mod graft;
 mod inspect;
+mod process;
 mod undo;
 mod verify;
 
@@ -29,6 +31,7 @@ pub(crate) use emit::{Emitted, Snippet};
 pub(crate) use failure::Failed;
 pub(crate) use graft::Grafts;
 pub(crate) use inspect::{File, Inspected};
+pub(crate) use process::{Footprint, Preload, Process};
 pub(crate) use undo::Undone;
 pub(crate) use verify::Verified;
 

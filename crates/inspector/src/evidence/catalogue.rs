@@ -200,6 +200,12 @@ pub(crate) fn go_build_information() -> Vec<u8> {
     unveil(MAGIC)
 }
 
+/// glibc csu/version.c: returns the start of the banner.
+pub(crate) fn glibc_banner() -> Vec<u8> {
+    static BANNER: &[u8] = &veiled(b"GNU C Library (");
+    unveil(BANNER)
+}
+
 pub(crate) static MARKS: &[Mark] = &[
     table!(Mallocng, SIZE_CLASSES, "musl's table of 48 size classes (96 bytes)"),
     table!(Oldmalloc, BIN_TABLE, "oldmalloc's table of bins (60 bytes)"),

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use aho_corasick::AhoCorasick;
 use memchr::memmem::find;
 
-use super::catalogue::{MARKS, Origin, go_build_information};
+use super::catalogue::{MARKS, Origin, glibc_banner, go_build_information};
+use crate::report::name;
 
 /// The marks and versions found in a file.
 #[derive(Debug, Default)]
@@ -45,6 +46,9 @@ impl Constants {
             let mut versions: Vec<String> = parts.iter().flat_map(|part| jemalloc_versions(part)).collect();
             versions.dedup();
             constants.state("jemalloc", versions);
+        }
+        if constants.has(Origin::Glibc) {
+            constants.state(name::GLIBC, parts.iter().find_map(|part| glibc_version(part)).into_iter().collect());
         }
         if constants.has(Origin::Go) {
             constants.state("go", parts.iter().find_map(|part| go_version(part)).into_iter().collect());
@@ -121,6 +125,16 @@ fn jemalloc_versions(data: &[u8]) -> Vec<String> {
         }
     }
     versions
+}
+
+/// Finds the release in glibc's banner (csu/version.c): `GNU C Library (NAME) stable release version 2.36.`
+fn glibc_version(data: &[u8]) -> Option<String> {
+    let banner = data.get(find(data, &glibc_banner())?..)?;
+    let banner = banner.get(..512).unwrap_or(banner);
+    let text = &banner[find(banner, b" release version ")? + 17..];
+    let number: Vec<u8> = text.iter().copied().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').collect();
+    let number = String::from_utf8(number).ok()?.trim_end_matches('.').to_owned();
+    number.starts_with("2.").then_some(number)
 }
 
 /// Finds the version in Go's build information. Since 1.18 it follows in line, 32 bytes after the start
@@ -211,5 +225,9 @@ mod tests {
         for cut in 0..go.len() {
             go_version(&go[..cut]);
         }
+        let banner = |rest: &str| glibc_version(&[b"\0", &glibc_banner()[..], rest.as_bytes()].concat());
+        assert_eq!(banner("Debian GLIBC 2.36-9) stable release version 2.36.\nCopyright").as_deref(), Some("2.36"));
+        assert_eq!(banner("GNU libc) development release version 2.36.9000.\n").as_deref(), Some("2.36.9000"));
+        assert_eq!(banner("GNU libc) stable release"), None);
     }
 }

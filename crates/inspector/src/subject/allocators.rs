@@ -33,7 +33,7 @@ const WITHOUT_MALLOC: &[&str] = &[
 ];
 
 /// Prefixes of the names of shared objects that are allocators.
-const ALLOCATORS: &[(&str, &str)] = &[
+pub(super) const ALLOCATORS: &[(&str, &str)] = &[
     ("libmimalloc", "mimalloc"),
     ("libjemalloc", "jemalloc"),
     ("libtcmalloc", "tcmalloc"),
@@ -164,15 +164,20 @@ impl Image<'_, '_> {
         Allocators { malloc, libc: Some(donor) }
     }
 
-    fn without_note(&self) -> Allocators {
+    /// Whether the file says nothing of its `malloc` but which libraries it asks for.
+    pub(super) fn asks_libraries(&self) -> bool {
         let dynamic = self.link == Some(Link::Dynamic) || self.kind == Kind::Shared;
+        !self.packed_by_upx && self.notes.is_empty() && dynamic && !self.marks.has("malloc")
+    }
+
+    fn without_note(&self) -> Allocators {
         match self.kind {
             Kind::Object if !self.marks.has("malloc") => {
                 let asked = self.marks.needs("malloc");
                 let detail = if asked { "`malloc` is asked of other files" } else { "`malloc` is not defined" };
                 Allocator::named(name::NONE, of(Source::Symbols, detail)).into()
             }
-            _ if dynamic && !self.marks.has("malloc") => self.libraries().into(),
+            _ if self.asks_libraries() => self.libraries().into(),
             _ => self.by_symbols(),
         }
     }

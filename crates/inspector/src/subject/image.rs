@@ -14,6 +14,11 @@ use crate::note::{self, Binding, GraftNote, Subject};
 use crate::report::{Arch, Evidence, Graft, Kind, Libc, Link, Report, Source, Strings, Way, name};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
+    Ok(examine(bytes)?.0)
+}
+
+/// Inspects a file. Returns also the loader of a program whose `malloc` is that of a library.
+pub(crate) fn examine(bytes: &[u8]) -> Result<(Report, Option<Vec<u8>>), InspectError> {
     let elf = Elf::parse(bytes).map_err(InspectError::Elf)?;
     let (kind, link) = kind_and_link(&elf)?;
     if let Some(damage) = elf.damage.as_ref().filter(|_| kind == Kind::Object || elf.segments.is_empty()) {
@@ -33,7 +38,15 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         link,
         elf: &elf,
     };
-    Ok(image.report())
+    let asks = kind == Kind::Executable && image.asks_libraries();
+    let interpreter = elf.interpreter().filter(|path| asks && !path.is_empty());
+    Ok((image.report(), interpreter.map(<[u8]>::to_owned)))
+}
+
+/// Returns the allocator that a library is by its name.
+pub(crate) fn named_library(path: &[u8]) -> Option<&'static str> {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    super::allocators::ALLOCATORS.iter().find(|(start, _)| name.starts_with(start.as_bytes())).map(|(_, name)| *name)
 }
 
 /// Returns the file's kind, and how it is linked. A position-independent program has a flag in its dynamic section or

@@ -68,7 +68,7 @@ pub(in crate::command) fn named(allocator: &Allocator) -> String {
     }
 }
 
-fn evidence(text: &mut Page, evidence: &[Evidence], output: &Output) {
+pub(super) fn evidence(text: &mut Page, evidence: &[Evidence], output: &Output) {
     for evidence in evidence {
         let source = output.paint(Style::Faint, format_args!("{:<10}", evidence.source));
         let _ = writeln!(text, "  {source} {}", evidence.detail);

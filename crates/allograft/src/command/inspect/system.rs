@@ -1,0 +1,112 @@
+//! The files of a system, in whose root folder a dynamic program finds its libraries.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use inspector::{Found, Place, Tree};
+
+use super::read;
+
+/// The most names of one folder that are looked at.
+const MOST_NAMES: usize = 100_000;
+
+/// A root folder: that of this system, or of an image.
+#[derive(Debug)]
+pub(super) struct System {
+    root: PathBuf,
+}
+
+impl System {
+    /// Returns the system with this root folder; without one, the one that this runs on.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(super) fn new(root: Option<&Path>) -> io::Result<System> {
+        Ok(System { root: fs::canonicalize(root.unwrap_or(Path::new("/")))? })
+    }
+
+    /// Returns where a program is in this system: what its dynamic section calls its own folder.
+    ///
+    /// # Errors
+    /// The file is gone, or not in the root.
+    pub(super) fn place(&self, program: &Path) -> io::Result<Place> {
+        let path = fs::canonicalize(program)?;
+        let metadata = fs::metadata(&path)?;
+        Ok(Place { file: self.found(&path, &metadata)?, privileged: metadata.mode() & 0o6000 != 0 })
+    }
+
+    /// Resolves an absolute path in the root; `None` if there is nothing.
+    fn resolved(&self, path: &[u8]) -> Result<Option<PathBuf>, String> {
+        match hosts::in_root(&self.root, Path::new(OsStr::from_bytes(path))) {
+            Ok(path) => Ok(Some(path)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn found(&self, path: &Path, metadata: &fs::Metadata) -> io::Result<Found> {
+        let inside = path.strip_prefix(&self.root).map_err(|_| io::Error::other("it is not in the root folder"))?;
+        Ok(Found { path: [b"/", inside.as_os_str().as_bytes()].concat(), identity: (metadata.dev(), metadata.ino()) })
+    }
+}
+
+impl Tree for System {
+    fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
+        let Some(path) = self.resolved(path)? else { return Ok(None) };
+        let metadata = fs::symlink_metadata(&path).map_err(|error| error.to_string())?;
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        self.found(&path, &metadata).map(Some).map_err(|error| error.to_string())
+    }
+
+    fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
+        // Resolved again: another program may have put a link there meanwhile.
+        let path = self.resolved(&file.path)?.ok_or("it is gone")?;
+        read(&path).map_err(|error| error.to_string())
+    }
+
+    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
+        let entries = self.resolved(folder).ok().flatten().and_then(|folder| fs::read_dir(folder).ok());
+        let names = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name().into_vec()));
+        names.take(MOST_NAMES).collect()
+    }
+
+    fn is_folder(&self, path: &[u8]) -> bool {
+        self.resolved(path).is_ok_and(|path| path.is_some_and(|path| path.is_dir()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_stay_in_the_root_and_circles_end() {
+        let outer = tempfile::tempdir().expect("a folder");
+        let root = outer.path().join("root");
+        fs::create_dir_all(root.join("usr/lib")).expect("folders");
+        fs::write(outer.path().join("secret"), "outside").expect("a file");
+        fs::write(root.join("usr/lib/real.so"), "inside").expect("a file");
+        symlink("usr/lib", root.join("lib")).expect("a link");
+        symlink("/lib/real.so", root.join("usr/lib/absolute.so")).expect("a link");
+        symlink("../../../secret", root.join("usr/lib/above.so")).expect("a link");
+        symlink("circle.so", root.join("usr/lib/circle.so")).expect("a link");
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.join("usr/lib/pipe.so"), rustix::fs::Mode::RUSR).expect("a pipe");
+        let system = System::new(Some(&root)).expect("a system");
+        let found = system.find(b"/lib/absolute.so").expect("known").expect("a file");
+        assert_eq!(found.path, b"/usr/lib/real.so");
+        assert_eq!(system.read(&found).expect("its bytes"), b"inside");
+        for missing in ["/lib/above.so", "/lib/none.so", "/lib", "/lib/real.so/x", "/lib/pipe.so", "/lib/circle.so"] {
+            assert_eq!(system.find(missing.as_bytes()), Ok(None), "{missing}");
+        }
+        assert!(system.is_folder(b"/lib") && !system.is_folder(b"/lib/real.so"));
+        assert!(system.place(&outer.path().join("secret")).is_err());
+        assert_eq!(system.place(&root.join("lib/real.so")).expect("a place").file, found);
+    }
+}

@@ -1,0 +1,162 @@
+//! Follows what a dynamic loader does, in a tree of files and without running anything, to say which file's `malloc` a
+//! dynamic program is bound to.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `module` | the part of one file that the loader reads |
+//! | `cache` | glibc's `ld.so.cache` |
+//! | `configuration` | the loader's own folders; `ld.so.preload`, `ld.so.conf`, musl's list of folders |
+//! | `library` | what has been read of the tree, each file once |
+//! | `path` | paths with `$ORIGIN`, `$LIB`, `$PLATFORM` |
+//! | `search` | where a library is, for glibc and for musl |
+//! | `process` | the same for a running process, by the files that it has mapped |
+//! | `scope` | the files of a process, in the order in which symbols are looked up |
+
+mod cache;
+mod configuration;
+mod library;
+mod module;
+mod path;
+mod process;
+mod scope;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use crate::error::InspectError;
+use crate::report::{Allocator, Evidence, Report, Source, name};
+use crate::subject;
+pub use configuration::preloads;
+use configuration::{Kind, shown};
+use library::Read;
+pub use process::Mapped;
+use scope::{Bound, Scope};
+
+/// The files of a system: its root folder, perhaps of an image, in which every path starts and that no link leaves.
+pub trait Tree {
+    /// Finds the regular file at an absolute path, through symbolic links; `None` if there is none.
+    ///
+    /// # Errors
+    /// Why it is not known whether there is one.
+    fn find(&self, path: &[u8]) -> Result<Option<Found>, String>;
+
+    /// Reads a file that was found.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn read(&self, file: &Found) -> Result<Vec<u8>, String>;
+
+    /// Returns the names in a folder, in any order; none if it is no folder or cannot be read.
+    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>>;
+
+    /// Whether there is a folder at a path.
+    fn is_folder(&self, path: &[u8]) -> bool;
+}
+
+/// A file of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its path in the tree, without symbolic links.
+    pub path: Vec<u8>,
+    /// Its device and inode: the loader takes two paths with the same ones for one file.
+    pub identity: (u64, u64),
+}
+
+/// Where a program is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The program in the tree.
+    pub file: Found,
+    /// Whether it runs with the rights of its owner or group, so that the loader mistrusts `$ORIGIN`.
+    pub privileged: bool,
+}
+
+/// The loaders of one tree. Each library is read once, for any number of programs.
+pub struct Loader<'t> {
+    read: Read<'t>,
+}
+
+impl<'t> Loader<'t> {
+    /// Returns the loaders of a tree.
+    pub fn new(tree: &'t dyn Tree) -> Self {
+        Loader { read: Read::new(tree) }
+    }
+
+    /// Inspects a file as [`crate::inspect`] does. If it is a dynamic program that does not bring its own `malloc`,
+    /// the libraries that it is bound to in this tree decide.
+    ///
+    /// # Errors
+    /// As [`crate::inspect`].
+    pub fn inspect(&mut self, bytes: &[u8], place: &Place) -> Result<Report, InspectError> {
+        if crate::archive::is_archive(bytes) || !bytes.starts_with(b"\x7fELF") {
+            return crate::inspect(bytes);
+        }
+        let (mut report, interpreter) = subject::image::examine(bytes)?;
+        if let Some(interpreter) = interpreter {
+            report.malloc = self.malloc(bytes, place, &interpreter, report.malloc);
+        }
+        Ok(report)
+    }
+
+    /// Returns the allocator of a dynamic program. `alone` is what the program's file alone shows.
+    fn malloc(&mut self, bytes: &[u8], place: &Place, interpreter: &[u8], mut alone: Allocator) -> Allocator {
+        let loader = match self.interpreter(interpreter) {
+            Ok(loader) => loader,
+            Err(problem) => {
+                alone.evidence.push(Evidence::new(Source::Loader, problem));
+                return alone;
+            }
+        };
+        let bound = module::Module::read(bytes)
+            .map_err(|problem| vec![format!("what the loader would read of the program is damaged: {problem}")])
+            .and_then(|program| Scope::new(&self.read, program, place, interpreter, loader)?.malloc());
+        self.by_file(bound, alone)
+    }
+
+    /// Returns the allocator of the file that a program is bound to. `alone` is what the program's file alone shows.
+    fn by_file(&self, bound: Result<Bound, Vec<String>>, mut alone: Allocator) -> Allocator {
+        let (Bound { file, how, notes }, report) = match bound {
+            Ok(bound) => {
+                let report = self.read.report(&bound.file);
+                (bound, report)
+            }
+            Err(problems) => {
+                alone.name = name::UNKNOWN.to_owned();
+                alone.version = None;
+                alone.evidence.retain(|evidence| evidence.source == Source::Constants);
+                alone.evidence.splice(..0, problems.into_iter().map(|line| Evidence::new(Source::Loader, line)));
+                return alone;
+            }
+        };
+        let mut evidence =
+            vec![Evidence::new(Source::Loader, format!("`malloc` is that of {}: {how}", shown(&file.path)))];
+        evidence.extend(notes.into_iter().map(|note| Evidence::new(Source::Loader, note)));
+        let mut malloc = match &*report {
+            Ok(report) => report.malloc.clone(),
+            Err(problem) => Allocator::named(name::UNKNOWN, vec![Evidence::new(Source::Loader, problem.clone())]),
+        };
+        if malloc.name == name::UNKNOWN
+            && let Some(named) = subject::image::named_library(&file.path)
+        {
+            malloc.name = named.to_owned();
+            evidence.push(Evidence::new(Source::Symbols, "the library has the name of that allocator's"));
+        }
+        evidence.append(&mut malloc.evidence);
+        Allocator { evidence, file: Some(crate::bytes::printable(&file.path)), ..malloc }
+    }
+
+    /// Returns the loader that the program asks for.
+    fn interpreter(&self, path: &[u8]) -> Result<(Found, Kind), String> {
+        let named = shown(path);
+        if !path.starts_with(b"/") {
+            return Err(format!("the loader {named} is looked for in the current folder"));
+        }
+        let found = self.read.find(path)?.ok_or_else(|| {
+            format!("the loader {named} is not in this root, so no libraries were looked for; `--root` names another")
+        })?;
+        match &*self.read.kind(&found) {
+            Ok(kind) => Ok((found, kind.clone())),
+            Err(problem) => Err(format!("the loader {named} is not known: {problem}")),
+        }
+    }
+}

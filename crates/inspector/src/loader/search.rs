@@ -1,0 +1,270 @@
+//! Where a loader finds a library, in the order in which it looks: glibc's elf/dl-load.c, `_dl_map_object`, and musl's
+//! ldso/dynlink.c, `load_library`. Variables of the environment are no part of a file, and so are not followed.
+
+use std::rc::Rc;
+
+use crate::loader::Found;
+use crate::loader::cache::{Cache, Paths};
+use crate::loader::configuration::{Kind, folder_of, musl_folders, shown};
+use crate::loader::library::Read;
+use crate::loader::module::{Machine, Module};
+use crate::loader::path::{Tokens, expanded, expanded_by_musl, normalised};
+
+/// A file of a process that searches for its libraries.
+pub(super) struct Seeker<'s> {
+    /// Its path as the loader knows it, which may go through symbolic links.
+    pub(super) path: &'s [u8],
+    pub(super) module: &'s Module,
+}
+
+/// A library that was found.
+pub(super) struct Hit {
+    pub(super) file: Found,
+    /// The path by which it was found.
+    pub(super) path: Vec<u8>,
+    pub(super) module: Rc<Module>,
+    /// How it was found, as the end of a sentence.
+    pub(super) by: String,
+}
+
+/// The result of a look at one place. The error is a reason why the loader's answer is not known.
+type Look<T> = Result<Option<T>, String>;
+
+/// The searches of one program's process.
+pub(super) struct Search<'s, 't> {
+    pub(super) read: &'s Read<'t>,
+    pub(super) kind: Kind,
+    pub(super) machine: Machine,
+    /// The loader's path, as the program has it.
+    pub(super) interpreter: Vec<u8>,
+    /// Whether the loader mistrusts `$ORIGIN`.
+    pub(super) privileged: bool,
+    /// musl's folders, or why they are not known.
+    musl: Result<(Vec<Vec<u8>>, String), String>,
+}
+
+impl<'s, 't> Search<'s, 't> {
+    pub(super) fn new(read: &'s Read<'t>, kind: Kind, machine: Machine, interpreter: &[u8], privileged: bool) -> Self {
+        let musl = match &kind {
+            Kind::Musl { list, folders } => {
+                // The folder above the loader's own: "" of /lib, /usr of /usr/lib.
+                let path = [folder_of(folder_of(interpreter)), list].concat();
+                read.text(&path).map(|text| match text {
+                    Some(text) => (musl_folders(&text), shown(&path)),
+                    None => (folders.clone(), "musl's folders".to_owned()),
+                })
+            }
+            Kind::Glibc { .. } => Ok((Vec::new(), String::new())),
+        };
+        Search { read, kind, machine, interpreter: interpreter.to_owned(), privileged, musl }
+    }
+
+    /// Finds a library that `chain[0]` asks for; the others are those that asked for it in turn, up to the program.
+    ///
+    /// # Errors
+    /// Why it is not known what the loader takes.
+    pub(super) fn library(&self, name: &[u8], chain: &[Seeker<'_>]) -> Look<Hit> {
+        match &self.kind {
+            Kind::Glibc { folders, cache, processors, .. } => self.by_glibc(name, chain, folders, cache, processors),
+            Kind::Musl { .. } => self.by_musl(name, chain),
+        }
+    }
+
+    /// Takes a file at a path, if the loader does. It passes over libraries for other machines; any other fault ends
+    /// the program's start.
+    fn at(&self, path: &[u8]) -> Look<(Found, Rc<Module>)> {
+        let unreadable = |problem: &str| format!("{} cannot be read: {problem}", shown(path));
+        let Some(file) = self.read.find(path).map_err(|problem| unreadable(&problem))? else { return Ok(None) };
+        match &*self.read.module(&file) {
+            Ok(module) if self.machine.takes(module.machine) => Ok(Some((file, module.clone()))),
+            Ok(_) if matches!(self.kind, Kind::Musl { .. }) => {
+                Err(format!("{} is for another architecture, and musl's loader takes it", shown(path)))
+            }
+            Ok(_) => Ok(None),
+            Err(problem) => Err(unreadable(problem)),
+        }
+    }
+
+    /// Takes the one of several files of which the processor chooses one, if it does not matter which.
+    fn any(&self, plain: Option<&[u8]>, variants: &[Vec<u8>], by: &str) -> Look<Hit> {
+        let hit = |path: &[u8]| -> Look<Hit> {
+            let found = self.at(path)?;
+            Ok(found.map(|(file, module)| Hit { file, path: path.to_owned(), module, by: by.to_owned() }))
+        };
+        let taken = plain.map(hit).transpose()?.flatten();
+        for variant in variants {
+            let Some(other) = hit(variant)? else { continue };
+            match &taken {
+                Some(taken) if taken.module.is_alike(&other.module) => {}
+                _ => {
+                    return Err(format!("it depends on the processor whether the loader takes {}", shown(variant)));
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Looks into a folder of glibc's, which may have folders for some processors.
+    fn in_folder(&self, folder: &[u8], name: &[u8], by: &str) -> Look<Hit> {
+        let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+        let file = |folder: &[u8]| [folder, b"/", name].concat();
+        let variants: Vec<Vec<u8>> =
+            self.read.processors_folders(folder, self.machine).iter().map(|folder| file(folder)).collect();
+        self.any(Some(&file(folder)), &variants, by)
+    }
+
+    fn by_glibc(
+        &self,
+        name: &[u8],
+        chain: &[Seeker<'_>],
+        folders: &[Vec<u8>],
+        cache: &[u8],
+        processors: &[Vec<u8>],
+    ) -> Look<Hit> {
+        let lib = Kind::library_folder(folders);
+        let own = match self.machine.number {
+            62 => Some(b"x86_64".to_vec()),
+            183 => Some(b"aarch64".to_vec()),
+            _ => None,
+        };
+        let processors: Vec<Vec<u8>> = processors.iter().cloned().chain(own).collect();
+        let tokens = |file| Tokens { file, library: &lib, processors: &processors };
+        let Some(asking) = chain.first() else { return Ok(None) };
+        if name.contains(&b'/') {
+            let paths = expanded(name, &tokens(asking.path));
+            return match paths.as_slice() {
+                [path] if path.starts_with(b"/") => self.any(Some(path), &[], "by its path"),
+                [_] => Err(format!("{} depends on the folder that the program is started in", shown(name))),
+                paths => self.any(None, paths, ""),
+            };
+        }
+        if asking.module.runpath.is_none() {
+            for seeker in chain.iter().filter(|seeker| seeker.module.runpath.is_none()) {
+                let Some(path) = &seeker.module.rpath else { continue };
+                let by = format!("by the RPATH of {}", shown(seeker.path));
+                if let Some(hit) = self.in_search_path(name, path, &tokens(seeker.path), folders, &by)? {
+                    return Ok(Some(hit));
+                }
+            }
+        }
+        if let Some(path) = &asking.module.runpath {
+            let by = format!("by the RUNPATH of {}", shown(asking.path));
+            if let Some(hit) = self.in_search_path(name, path, &tokens(asking.path), folders, &by)? {
+                return Ok(Some(hit));
+            }
+        }
+        let damaged = match &*self.read.cache(cache, self.machine) {
+            Ok(Some(known)) => match self.in_cache(known, cache, name, asking, folders)? {
+                Some(hit) => return Ok(Some(hit)),
+                None => None,
+            },
+            Ok(None) => None,
+            Err(problem) => Some(format!("{} cannot be followed for {}: {problem}", shown(cache), shown(name))),
+        };
+        // A cache comes before the folders.
+        if let Some(problem) = damaged {
+            return Err(problem);
+        }
+        if asking.module.without_defaults {
+            return Ok(None);
+        }
+        for folder in folders {
+            let by = format!("in {}, which glibc always searches", shown(folder));
+            if let Some(hit) = self.in_folder(folder, name, &by)? {
+                return Ok(Some(hit));
+            }
+        }
+        Ok(None)
+    }
+
+    fn in_cache(
+        &self,
+        known: &Cache,
+        cache: &[u8],
+        name: &[u8],
+        asking: &Seeker<'_>,
+        folders: &[Vec<u8>],
+    ) -> Look<Hit> {
+        let Paths { mut plain, mut variants } = known.find(name);
+        if asking.module.without_defaults {
+            let is_system = |path: &Vec<u8>| folders.iter().any(|folder| path.starts_with(folder));
+            plain = plain.filter(|path| !is_system(path));
+            variants.retain(|path| !is_system(path));
+        }
+        self.any(plain.as_deref(), &variants, &format!("by {}", shown(cache)))
+    }
+
+    /// Looks into the folders of an RPATH or a RUNPATH.
+    fn in_search_path(&self, name: &[u8], path: &[u8], tokens: &Tokens<'_>, system: &[Vec<u8>], by: &str) -> Look<Hit> {
+        for part in path.split(|&byte| byte == b':') {
+            let folders = expanded(part, tokens);
+            let is_own = part.contains(&b'$');
+            if let [folder] = folders.as_slice() {
+                // A folder relative to the one that the program is started in may be anything.
+                if !folder.starts_with(b"/") {
+                    continue;
+                }
+                let Some(hit) = self.in_folder(folder, name, by)? else { continue };
+                let trusted = system.iter().any(|system| normalised(folder).starts_with(system));
+                if is_own && self.privileged && !trusted {
+                    return Err(format!(
+                        "{} is found {by}, which the loader leaves out if the program has other rights than its caller",
+                        shown(name)
+                    ));
+                }
+                return Ok(Some(hit));
+            }
+            for folder in folders.iter().filter(|folder| folder.starts_with(b"/")) {
+                if self.in_folder(folder, name, by)?.is_some() {
+                    return Err(format!("{} is found {by} on some processors only ($PLATFORM)", shown(name)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn by_musl(&self, name: &[u8], chain: &[Seeker<'_>]) -> Look<Hit> {
+        let hit = |path: Vec<u8>, by: String| -> Look<Hit> {
+            Ok(self.at(&path)?.map(|(file, module)| Hit { file, path, module, by }))
+        };
+        if name.contains(&b'/') {
+            return match name.starts_with(b"/") {
+                true => hit(name.to_owned(), "by its path".to_owned()),
+                false => Err(format!("{} depends on the folder that the program is started in", shown(name))),
+            };
+        }
+        for seeker in chain {
+            let Some(path) = seeker.module.runpath.as_ref().or(seeker.module.rpath.as_ref()) else { continue };
+            let Some(folders) = expanded_by_musl(path, seeker.path) else { continue };
+            for folder in folders.split(|byte| b":\n".contains(byte)).filter(|folder| folder.starts_with(b"/")) {
+                let by = format!("by the search path of {}", shown(seeker.path));
+                if let Some(hit) = hit([folder, b"/", name].concat(), by)? {
+                    return Ok(Some(hit));
+                }
+            }
+        }
+        let (folders, by) =
+            self.musl.as_ref().map_err(|problem| format!("musl's folders cannot be read: {problem}"))?;
+        for folder in folders {
+            if let Some(hit) = hit([folder, b"/".as_slice(), name].concat(), format!("by {by}"))? {
+                return Ok(Some(hit));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns where a library lies that no search finds: in a folder that only ldconfig reads.
+    pub(super) fn unlisted(&self, name: &[u8]) -> Option<String> {
+        let Kind::Glibc { cache, .. } = &self.kind else { return None };
+        let list = [folder_of(cache), b"/ld.so.conf"].concat();
+        let path = |folder: &Vec<u8>| [folder.as_slice(), b"/", name].concat();
+        let folders = self.read.configured(&list);
+        let found = folders.iter().map(path).find(|path| matches!(self.read.find(path), Ok(Some(_))))?;
+        Some(format!(
+            "{} lies in a folder of {} and is not in {}, which the loader reads: `ldconfig` puts it there",
+            shown(&found),
+            shown(&list),
+            shown(cache)
+        ))
+    }
+}

@@ -1,0 +1,316 @@
+//! Trees that are made for a test, of files that are made for it.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// A tree in memory. Links are not followed: that is the work of the tree on disk.
+pub(super) struct Made {
+    files: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Made {
+    pub(super) fn new() -> Made {
+        Made { files: BTreeMap::new() }
+    }
+
+    pub(super) fn with(mut self, path: &str, content: impl AsRef<[u8]>) -> Made {
+        self.files.insert(path.as_bytes().to_vec(), content.as_ref().to_vec());
+        self
+    }
+}
+
+impl Tree for Made {
+    fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
+        let path = path::normalised(path);
+        let path = path.strip_suffix(b"/").unwrap_or(&path).to_owned();
+        let inode = self.files.keys().position(|known| *known == path);
+        Ok(inode.map(|inode| Found { path, identity: (1, inode as u64) }))
+    }
+
+    fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
+        Ok(self.files[&file.path].clone())
+    }
+
+    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
+        let inside = self.files.keys().filter_map(|path| path.strip_prefix(folder)?.strip_prefix(b"/"));
+        inside.map(|rest| rest.split(|&byte| byte == b'/').next().unwrap().to_owned()).collect()
+    }
+
+    fn is_folder(&self, path: &[u8]) -> bool {
+        self.files.keys().any(|file| file.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/")))
+    }
+}
+
+const ALL_LOADED: u32 = 5;
+
+/// A file for a dynamic loader, with one segment whose addresses are offsets.
+#[derive(Clone, Default)]
+struct Dynamic<'d> {
+    interpreter: &'d str,
+    needed: &'d [&'d str],
+    soname: &'d str,
+    rpath: &'d str,
+    runpath: &'d str,
+    /// Binding, visibility and section of its symbol `malloc`.
+    malloc: Option<(u8, u8, u16)>,
+    /// Whether it has what musl tells a libc by.
+    is_libc: bool,
+    machine: u16,
+    /// Bytes at the end.
+    more: &'d [u8],
+}
+
+impl Dynamic<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let mut strings = vec![0u8];
+        let mut text = |text: &str| {
+            let place = strings.len() as u64;
+            strings.extend([text.as_bytes(), b"\0"].concat());
+            place
+        };
+        let mut symbols = vec![[0u8; 24]];
+        let names: &[&str] = if self.is_libc { &["malloc", "__libc_start_main", "stdin"] } else { &["malloc"] };
+        for name in names {
+            let Some((binding, visibility, section)) = self.malloc else { continue };
+            let mut symbol = [0u8; 24];
+            symbol[..4].copy_from_slice(&(text(name) as u32).to_le_bytes());
+            symbol[4] = binding << 4 | 2;
+            symbol[5] = visibility;
+            symbol[6..8].copy_from_slice(&section.to_le_bytes());
+            symbol[8..16].copy_from_slice(&(u64::from(section) * 0x1000).to_le_bytes());
+            symbols.push(symbol);
+        }
+        let mut entries: Vec<(u64, u64)> = self.needed.iter().map(|name| (1, text(name))).collect();
+        for (tag, value) in [(14, self.soname), (15, self.rpath), (29, self.runpath)] {
+            if !value.is_empty() {
+                entries.push((tag, text(value)));
+            }
+        }
+        let interpreter = text(self.interpreter);
+        // One bucket, and every symbol in its chain.
+        let count = symbols.len() as u32;
+        let mut hash = vec![1, count, count - 1, 0];
+        hash.extend(0..count - 1);
+        let hash: Vec<u8> = hash.into_iter().flat_map(u32::to_le_bytes).collect();
+        let (start, headers) = (64, 3 * 56);
+        let places = [symbols.concat(), hash, strings].into_iter().fold(
+            (Vec::new(), Vec::new()),
+            |(mut places, mut bytes): (Vec<u64>, Vec<u8>), part| {
+                places.push((start + headers + bytes.len()) as u64);
+                bytes.extend(part);
+                (places, bytes)
+            },
+        );
+        let (places, body) = places;
+        entries.extend([(6, places[0]), (4, places[1]), (5, places[2]), (0, 0)]);
+        let dynamic: Vec<u8> =
+            entries.iter().flat_map(|(tag, value)| [tag.to_le_bytes(), value.to_le_bytes()].concat()).collect();
+        let dynamic_at = (start + headers + body.len()) as u64;
+        let end = dynamic_at + dynamic.len() as u64 + self.more.len() as u64;
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(16, 0);
+        let machine = if self.machine == 0 { 62 } else { self.machine };
+        bytes.extend([3u16, machine].iter().flat_map(|half| half.to_le_bytes()));
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend([0u64, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend(0u32.to_le_bytes());
+        let with_interpreter = !self.interpreter.is_empty();
+        bytes.extend([64u16, 56, 2 + u16::from(with_interpreter), 64, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
+        let mut segment = |kind: u32, at: u64, size: u64| {
+            bytes.extend([kind, ALL_LOADED].iter().flat_map(|half| half.to_le_bytes()));
+            bytes.extend([at, at, at, size, size, 8].iter().flat_map(|word| word.to_le_bytes()));
+        };
+        segment(1, 0, end);
+        segment(2, dynamic_at, dynamic.len() as u64);
+        segment(if with_interpreter { 3 } else { 0 }, places[2] + interpreter, self.interpreter.len() as u64 + 1);
+        bytes.extend([body, dynamic, self.more.to_vec()].concat());
+        bytes
+    }
+}
+
+const GLIBC: &str = "/lib64/ld-linux-x86-64.so.2";
+const MUSL: &str = "/lib/ld-musl-x86_64.so.1";
+const DEFINED: Option<(u8, u8, u16)> = Some((1, 0, 1));
+const WEAK: Option<(u8, u8, u16)> = Some((2, 0, 1));
+const HIDDEN: Option<(u8, u8, u16)> = Some((1, 2, 1));
+const WANTED: Option<(u8, u8, u16)> = Some((1, 0, 0));
+
+fn program<'d>(needed: &'d [&'d str]) -> Dynamic<'d> {
+    Dynamic { interpreter: GLIBC, needed, malloc: WANTED, ..Dynamic::default() }
+}
+
+fn of_musl<'d>(needed: &'d [&'d str]) -> Dynamic<'d> {
+    Dynamic { interpreter: MUSL, ..program(needed) }
+}
+
+fn library(malloc: Option<(u8, u8, u16)>) -> Dynamic<'static> {
+    Dynamic { malloc, ..Dynamic::default() }
+}
+
+/// A system with glibc's loader, which has no libraries but libc.
+fn glibc() -> Made {
+    let texts = b"\0glibc-ld.so.cache1.1\0/etc/ld.so.cache\0/etc/ld.so.preload\0\x01/lib64/\0/usr/lib64/\0\0";
+    let loader = Dynamic { soname: "ld-linux-x86-64.so.2", more: texts, ..Dynamic::default() };
+    let libc =
+        Dynamic { soname: "libc.so.6", needed: &["ld-linux-x86-64.so.2"], malloc: DEFINED, ..Dynamic::default() };
+    Made::new().with(GLIBC, loader.bytes()).with("/usr/lib64/libc.so.6", libc.bytes())
+}
+
+fn musl() -> Made {
+    let texts = b"\0%.*s/etc/ld-musl-x86_64.path\0/lib:/usr/local/lib:/usr/lib\0";
+    let libc = Dynamic { soname: "libc.so", malloc: DEFINED, is_libc: true, more: texts, ..Dynamic::default() };
+    Made::new().with(MUSL, libc.bytes())
+}
+
+/// Inspects `/opt/app/bin/tool`.
+fn inspected(tree: &Made, program: &Dynamic<'_>) -> Allocator {
+    let place = Place { file: Found { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged: false };
+    Loader::new(tree).inspect(&program.bytes(), &place).unwrap().malloc
+}
+
+#[track_caller]
+fn serves(tree: &Made, program: &Dynamic<'_>, file: &str) -> String {
+    let malloc = inspected(tree, program);
+    assert_eq!(malloc.file.as_deref(), Some(file), "{malloc:#?}");
+    malloc.evidence.iter().map(|evidence| evidence.detail.clone() + "\n").collect()
+}
+
+#[track_caller]
+fn unknown(tree: &Made, program: &Dynamic<'_>, says: &[&str]) {
+    let malloc = inspected(tree, program);
+    assert_eq!((malloc.name.as_str(), &malloc.file), ("unknown", &None), "{malloc:#?}");
+    let told: String = malloc.evidence.iter().map(|evidence| evidence.detail.clone() + "\n").collect();
+    assert!(says.iter().all(|part| told.contains(part)), "{told}");
+}
+
+#[test]
+fn the_first_definition_in_order_serves() {
+    let tree = glibc()
+        .with("/lib64/libone.so", Dynamic { needed: &["libdeep.so"], ..library(None) }.bytes())
+        .with("/lib64/libtwo.so", library(WEAK).bytes())
+        .with("/lib64/libdeep.so", library(DEFINED).bytes())
+        .with("/lib64/libhidden.so", library(HIDDEN).bytes());
+    serves(&tree, &program(&["libc.so.6"]), "/usr/lib64/libc.so.6");
+    // Level by level, not depth first; weak definitions count; hidden ones do not.
+    serves(&tree, &program(&["libone.so", "libtwo.so", "libc.so.6"]), "/lib64/libtwo.so");
+    serves(&tree, &program(&["libone.so", "libhidden.so", "libc.so.6"]), "/usr/lib64/libc.so.6");
+    let told = serves(&tree, &program(&["libone.so"]), "/lib64/libdeep.so");
+    assert!(told.contains("`libdeep.so` of DT_NEEDED of `/lib64/libone.so`, found in `/lib64/`"), "{told}");
+}
+
+#[test]
+fn a_missing_library_is_named() {
+    let tree = glibc().with("/lib64/libone.so", Dynamic { needed: &["libgone.so.1"], ..library(None) }.bytes());
+    unknown(&tree, &program(&["libone.so", "libc.so.6"]), &["`libgone.so.1`, which `/lib64/libone.so` needs"]);
+    let tree = tree.with("/etc/ld.so.conf", "/opt/more\n").with("/opt/more/libgone.so.1", library(None).bytes());
+    unknown(&tree, &program(&["libone.so"]), &["`/opt/more/libgone.so.1` lies in a folder of", "ldconfig"]);
+    let malloc = inspected(&Made::new(), &program(&["libone.so"]));
+    assert!(malloc.evidence.iter().any(|line| line.detail.contains("the loader `/lib64/ld-linux-x86-64.so.2` is not")));
+}
+
+#[test]
+fn an_rpath_is_inherited_and_a_runpath_is_not() {
+    let one = Dynamic { needed: &["libtwo.so"], ..library(None) };
+    let tree =
+        glibc().with("/opt/app/lib/libone.so", one.bytes()).with("/opt/app/lib/libtwo.so", library(DEFINED).bytes());
+    let needed = &["libone.so"];
+    serves(&tree, &Dynamic { rpath: "$ORIGIN/../lib", ..program(needed) }, "/opt/app/lib/libtwo.so");
+    unknown(&tree, &Dynamic { runpath: "${ORIGIN}/../lib", ..program(needed) }, &["`libtwo.so`"]);
+    // With both, the RPATH does not count.
+    unknown(&tree, &Dynamic { runpath: "/none", rpath: "/opt/app/lib", ..program(needed) }, &["`libone.so`"]);
+    let tree = tree.with("/opt/app/lib64/libone.so", library(DEFINED).bytes());
+    serves(&tree, &Dynamic { runpath: "$ORIGIN/../$LIB", ..program(needed) }, "/opt/app/lib64/libone.so");
+}
+
+#[test]
+fn libraries_for_another_machine_are_passed_over() {
+    let foreign = Dynamic { machine: 183, ..library(DEFINED) };
+    let tree = glibc().with("/lib64/libone.so", foreign.bytes()).with("/usr/lib64/libone.so", library(None).bytes());
+    serves(&tree, &program(&["libone.so", "libc.so.6"]), "/usr/lib64/libc.so.6");
+    let tree = tree.with("/lib64/libbad.so", "GROUP ( libone.so )");
+    unknown(&tree, &program(&["libbad.so", "libc.so.6"]), &["`/lib64/libbad.so` cannot be read"]);
+}
+
+#[test]
+fn preloads_come_before_all_libraries() {
+    let tree = glibc()
+        .with("/etc/ld.so.preload", "/opt/none.so # gone\n/opt/fast.so\n")
+        .with("/opt/fast.so", library(DEFINED).bytes());
+    let told = serves(&tree, &program(&["libc.so.6"]), "/opt/fast.so");
+    assert!(told.contains("`/opt/fast.so` of `/etc/ld.so.preload`, found by its path"), "{told}");
+    assert!(told.contains("`/opt/none.so`, which the loader does not find: it has no effect"), "{told}");
+}
+
+#[test]
+fn what_depends_on_the_processor_is_unknown_if_it_matters() {
+    let variant = "/lib64/glibc-hwcaps/x86-64-v3/libone.so";
+    let tree = glibc().with("/lib64/libone.so", library(None).bytes()).with(variant, library(None).bytes());
+    serves(&tree, &program(&["libone.so", "libc.so.6"]), "/usr/lib64/libc.so.6");
+    let tree = tree.with(variant, library(DEFINED).bytes());
+    unknown(&tree, &program(&["libone.so", "libc.so.6"]), &["depends on the processor", variant]);
+}
+
+#[test]
+fn circles_end_and_endless_needs_are_refused() {
+    let names: Vec<String> = (0..5000).map(|number| format!("lib{number}.so")).collect();
+    let mut tree = glibc();
+    for (number, name) in names.iter().enumerate() {
+        let next = names.get(number + 1).map_or("lib0.so", String::as_str);
+        tree = tree.with(&format!("/lib64/{name}"), Dynamic { needed: &[next], ..library(None) }.bytes());
+    }
+    unknown(&tree, &program(&["lib0.so"]), &["more libraries than are followed"]);
+    let tree = tree.with("/lib64/lib10.so", Dynamic { needed: &["lib0.so", "libc.so.6"], ..library(None) }.bytes());
+    serves(&tree, &program(&["lib0.so"]), "/usr/lib64/libc.so.6");
+}
+
+#[test]
+fn a_cache_that_is_cut_is_told() {
+    let tree = glibc().with("/etc/ld.so.cache", b"glibc-ld.so.cache1.1\xff\0\0\0");
+    unknown(
+        &tree,
+        &program(&["libc.so.6"]),
+        &["`/etc/ld.so.cache` cannot be followed for `libc.so.6`: it ends before"],
+    );
+}
+
+#[test]
+fn musl_has_one_libc_and_its_own_folders() {
+    let tree = musl()
+        .with("/usr/local/lib/libone.so", library(None).bytes())
+        .with("/usr/lib/libfast.so", library(WEAK).bytes());
+    for libc in ["libc.musl-x86_64.so.1", "libc.so", "libpthread.so.0", MUSL] {
+        serves(&tree, &of_musl(&["libone.so", libc]), MUSL);
+    }
+    serves(&tree, &of_musl(&["libone.so", "libfast.so", "libc.so"]), "/usr/lib/libfast.so");
+    serves(&tree, &of_musl(&["libc.so", "libfast.so"]), MUSL);
+    // Another libc by its path is the same one.
+    let tree = tree.with("/opt/libc.so", Dynamic { is_libc: true, ..library(DEFINED) }.bytes());
+    serves(&tree, &of_musl(&["/opt/libc.so"]), MUSL);
+    // With a list, only its folders.
+    let tree = tree.with("/etc/ld-musl-x86_64.path", "/usr/local/lib\n");
+    unknown(&tree, &of_musl(&["libfast.so", "libc.so"]), &["`libfast.so`"]);
+    // A search path is inherited, also one that glibc would not hand down.
+    let needs = Dynamic { needed: &["libfast.so"], ..library(None) };
+    let tree =
+        tree.with("/opt/app/lib/libneeds.so", needs.bytes()).with("/opt/app/lib/libfast.so", library(WEAK).bytes());
+    let runpath = Dynamic { runpath: "$ORIGIN/../lib", ..of_musl(&["libneeds.so", "libc.so"]) };
+    serves(&tree, &runpath, MUSL);
+    let runpath = Dynamic { needed: &["libneeds.so"], ..runpath };
+    serves(&tree, &runpath, "/opt/app/lib/libfast.so");
+}
+
+#[test]
+fn files_that_are_cut_anywhere_end_with_an_answer() {
+    let whole = Dynamic { needed: &["libc.so.6"], ..library(DEFINED) }.bytes();
+    let asking = program(&["libone.so", "libc.so.6"]);
+    for cut in 0..whole.len() {
+        let tree = glibc().with("/lib64/libone.so", &whole[..cut]);
+        let malloc = inspected(&tree, &asking);
+        assert!(malloc.name == "unknown" && malloc.file.is_none(), "{cut}: {malloc:?}");
+    }
+    let whole = glibc().files.remove(GLIBC.as_bytes()).unwrap();
+    for cut in 0..whole.len() {
+        assert!(inspected(&glibc().with(GLIBC, &whole[..cut]), &asking).file.is_none(), "{cut}");
+    }
+}
