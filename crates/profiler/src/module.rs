@@ -1,6 +1,5 @@
 //! A file that a process has mapped: its code, the names of its functions, its unwind tables.
 
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,8 @@ use gimli::{BaseAddresses, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSegment};
 
+use crate::file;
+use crate::proc;
 use crate::symbols::{Function, Symbols, section};
 
 /// A file as it lies in a process.
@@ -84,13 +85,14 @@ impl Module {
             got: section(&file, ".got").map(|(address, _)| address),
             text: owned(".text"),
         };
+        let (tables, jumpy) = tables(&unwinding);
         let mut module = Module {
             path: path.to_owned(),
             bias,
             range,
             code,
             symbols: Symbols::of(&file, Path::new(path), root),
-            tables: tables(&unwinding),
+            tables,
             donor: None,
             unwinding: None,
             report: if inspected { inspector::inspect(bytes).ok() } else { None },
@@ -100,7 +102,7 @@ impl Module {
         }
         let places = module.tables.clone().into_iter();
         module.symbols.complete(places.map(|range| Function { start: range.start, end: range.end, name: None }));
-        module.unwinding = Some(unwinding);
+        module.unwinding = Some(unwinding).filter(|_| !jumpy);
         Ok(module)
     }
 
@@ -154,9 +156,13 @@ fn is_code<'data>(segment: &impl ObjectSegment<'data>) -> bool {
     matches!(segment.flags(), object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & object::elf::PF_X.0 != 0)
 }
 
-/// The code that `.eh_frame` has tables for.
-fn tables(unwinding: &Tables) -> Vec<Range<u64>> {
-    let Some((address, bytes)) = &unwinding.frame else { return Vec::new() };
+/// Bytes of a section.
+type Slice<'d> = EndianSlice<'d, LittleEndian>;
+
+/// The code that `.eh_frame` has tables for, and whether an expression in them jumps: framehop would evaluate a loop
+/// without an end, and compilers write no jumps.
+fn tables(unwinding: &Tables) -> (Vec<Range<u64>>, bool) {
+    let Some((address, bytes)) = &unwinding.frame else { return (Vec::new(), false) };
     let frame = EhFrame::from(EndianSlice::new(bytes, LittleEndian));
     let mut bases = BaseAddresses::default().set_eh_frame(*address);
     if let Some((text, _)) = &unwinding.text {
@@ -166,27 +172,62 @@ fn tables(unwinding: &Tables) -> Vec<Range<u64>> {
         bases = bases.set_got(got);
     }
     let mut found = Vec::new();
+    let mut jumpy = false;
     let mut entries = frame.entries(&bases);
     // What comes behind damage is not read.
     while let Ok(Some(entry)) = entries.next() {
-        if let gimli::CieOrFde::Fde(partial) = entry
-            && let Ok(entry) = partial.parse(|frame, bases, offset| frame.cie_from_offset(bases, offset))
+        let partial = match entry {
+            gimli::CieOrFde::Cie(entry) => {
+                jumpy |= jumps(entry.instructions(&frame, &bases), &frame, entry.encoding());
+                continue;
+            }
+            gimli::CieOrFde::Fde(partial) => partial,
+        };
+        if let Ok(entry) = partial.parse(|frame, bases, offset| frame.cie_from_offset(bases, offset))
             && entry.len() > 0
         {
+            jumpy |= jumps(entry.instructions(&frame, &bases), &frame, entry.cie().encoding());
             found.push(entry.initial_address()..entry.initial_address().saturating_add(entry.len()));
         }
     }
     found.sort_unstable_by_key(|range| range.start);
-    found
+    (found, jumpy)
+}
+
+/// Whether an expression among these instructions jumps.
+fn jumps(
+    mut instructions: gimli::CallFrameInstructionIter<'_, Slice<'_>>,
+    frame: &EhFrame<Slice<'_>>,
+    encoding: gimli::Encoding,
+) -> bool {
+    use gimli::{CallFrameInstruction as Rule, Operation};
+    // What comes behind damage is not evaluated.
+    while let Ok(Some(rule)) = instructions.next() {
+        let (Rule::DefCfaExpression { expression }
+        | Rule::Expression { expression, .. }
+        | Rule::ValExpression { expression, .. }) = rule
+        else {
+            continue;
+        };
+        let Ok(expression) = expression.get(frame) else { continue };
+        let mut operations = expression.operations(encoding);
+        while let Ok(Some(operation)) = operations.next() {
+            if matches!(operation, Operation::Skip { .. } | Operation::Bra { .. }) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Reads the file behind a mapping: through the process's own root folder, as it may be in a container.
 pub(crate) fn read(pid: i32, path: &str) -> Option<Vec<u8>> {
-    let direct = PathBuf::from(format!("/proc/{pid}/root{path}"));
-    let own = PathBuf::from(format!("/proc/{pid}/exe"));
-    let program = crate::proc::program(pid).is_some_and(|program| program.as_os_str() == path);
+    let alive = proc::alive(pid);
+    let direct = PathBuf::from(format!("/proc/{alive}/root{path}"));
+    let own = PathBuf::from(format!("/proc/{alive}/exe"));
+    let program = proc::program(pid).is_some_and(|program| program.as_os_str() == path);
     let places = if program { [own, direct] } else { [direct, PathBuf::from(path)] };
-    places.iter().find_map(|place| fs::read(place).ok())
+    places.iter().find_map(|place| file::read(place).ok())
 }
 
 /// Whether this machine runs the program: ELF of 64 bits, little-endian, for this architecture.
@@ -209,4 +250,37 @@ pub(crate) fn fits(bytes: &[u8]) -> Result<(), Unfit> {
         (other, _) => format!("e_machine {other}"),
     };
     Err(Unfit::Foreign(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table with one function, from 0x1000 on, whose CFA is this expression.
+    fn frame(expression: &[u8]) -> Tables {
+        // Its id, version 1, no augmentation, alignments 1 and -8, return address in 16; the CFA is rsp + 8.
+        let common = [0, 0, 0, 0, 1, 0, 1, 0x78, 16, 0x0c, 7, 8];
+        let mut entry = vec![20, 0, 0, 0];
+        entry.extend(0x1000_u64.to_le_bytes());
+        entry.extend(0x20_u64.to_le_bytes());
+        // DW_CFA_def_cfa_expression
+        entry.extend([0x0f, u8::try_from(expression.len()).unwrap()]);
+        entry.extend(expression);
+        entry.resize(entry.len().next_multiple_of(8) + 4, 0);
+        let mut bytes = Vec::new();
+        for part in [&common[..], &entry] {
+            bytes.extend(u32::try_from(part.len()).unwrap().to_le_bytes());
+            bytes.extend(part);
+        }
+        bytes.extend([0; 4]);
+        Tables { frame: Some((0x2000, bytes)), ..Tables::default() }
+    }
+
+    /// An expression that never ends would be evaluated for ever.
+    #[test]
+    fn tables_with_jumps_are_known() {
+        // DW_OP_breg7 8, and then DW_OP_skip to itself.
+        assert_eq!(tables(&frame(&[0x77, 8])), (vec![0x1000..0x1020], false));
+        assert_eq!(tables(&frame(&[0x2f, 0xfd, 0xff])), (vec![0x1000..0x1020], true));
+    }
 }

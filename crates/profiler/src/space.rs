@@ -118,6 +118,7 @@ impl Space {
                 _ => files.push((mapping.path.clone(), vec![mapping])),
             }
         }
+        let alive = proc::alive(self.pid);
         for (path, mappings) in files {
             let (Some(first), Some(last)) = (mappings.first(), mappings.last()) else { continue };
             let Some(code) = mappings.iter().find(|mapping| mapping.executable) else { continue };
@@ -129,10 +130,10 @@ impl Space {
             let known = library.by_place.get(&key).copied();
             let number = known.or_else(|| {
                 let bytes = match path.as_str() {
-                    "[vdso]" => memory::read(self.pid, first.start, usize::try_from(last.end - first.start).ok()?),
+                    "[vdso]" => memory::read(alive, first.start, usize::try_from(last.end - first.start).ok()?),
                     _ => module::read(self.pid, &path)?,
                 };
-                let root = format!("/proc/{}/root", self.pid);
+                let root = format!("/proc/{alive}/root");
                 let program = proc::program(self.pid).is_some_and(|program| program.as_os_str() == path.as_str());
                 let at = (code.offset, code.start);
                 let module = Module::of(&path, &bytes, range, at, Path::new(&root), program).ok()?;

@@ -88,6 +88,20 @@ fn a_program_with_real_time_signals_goes_on() {
     waits_for("alarms", How::Static, 1, "cpu");
 }
 
+/// A program's end took the threads' figures with it.
+#[test]
+fn a_sleepers_switches_are_counted() {
+    let document = waits_for("sleeper", How::Static, 1, "io");
+    assert!(document["rates"]["voluntary_switches"].as_f64().unwrap() > 50.0, "{document:#}");
+}
+
+/// The kernel shows neither the mappings nor the memory of a thread that has ended.
+#[test]
+fn a_program_whose_first_thread_has_ended_is_read() {
+    let document = waits_for("leaderless", How::Static, 2, "allocator");
+    assert_eq!(document["malloc"], "mallocng", "{document:#}");
+}
+
 /// A profile of the processor alone does not show this time.
 #[test]
 fn threads_are_blocked_on_the_allocators_lock() {
@@ -198,6 +212,35 @@ fn a_command_ends_with_its_time() {
     let flags = ["profile", "--json", "--duration", "1", "--", path.to_str().unwrap(), "1", "1000"];
     let document = lab.run(flags).exits(0).json();
     assert!(document["recording"]["duration_s"].as_f64().unwrap() < 20.0, "{document:#}");
+}
+
+#[test]
+fn a_commands_children_end_with_it() {
+    let lab = Lab::new();
+    let path = program(&lab, "sleeper", How::Static);
+    let script = format!("{0} 1 1000 & {0} 1 1000 & wait", path.display());
+    lab.run(["profile", "--duration", "1", "--", "sh", "-c", &script]).exits(0);
+    let processes =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path().join("exe")).ok());
+    assert!(!processes.into_iter().any(|program| program == path));
+}
+
+#[test]
+fn a_bad_end_is_told() {
+    let lab = Lab::new();
+    let path = program(&lab, "numbers", How::Static);
+    let script = |end: &str| format!("{} 1 1; {end}", path.display());
+    lab.run(["profile", "--", "sh", "-c", &script("exit 3")]).exits(0).says(&["ended with exit code 3"]);
+    lab.run(["profile", "--", "sh", "-c", &script("kill -9 $$")]).exits(0).says(&["was ended by signal 9"]);
+}
+
+#[test]
+fn files_that_cannot_be_written_leave_the_verdict() {
+    let lab = Lab::new();
+    let path = program(&lab, "numbers", How::Static);
+    fs::create_dir_all(lab.path("out/profile.html")).unwrap();
+    let ran = lab.run(["profile", "-o", "out", "--", path.to_str().unwrap(), "1", "1"]).exits(2);
+    assert!(ran.out.contains("numbers: cpu"), "{}", ran.out);
 }
 
 #[test]
