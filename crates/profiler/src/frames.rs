@@ -43,11 +43,7 @@ impl Frames {
                         } else {
                             frame(recording, *place, depth > 0)
                         };
-                        let next = u32::try_from(frames.all.len()).unwrap_or(u32::MAX);
-                        let number = *names.entry((frame.name.clone(), frame.module.clone())).or_insert(next);
-                        if number == next {
-                            frames.all.push(frame);
-                        }
+                        let number = frames.number(&mut names, frame);
                         if !donated {
                             places.insert(key, number);
                         }
@@ -55,6 +51,25 @@ impl Frames {
                     }
                 };
                 stack.push(number);
+                // A library that is stripped may get from its public function to another by a jump, which leaves no
+                // trace: the call says which one it was.
+                if let Some(name) = caller.and_then(|caller| imported(recording, *place, caller))
+                    && role(name) != Role::Other
+                    && frames.all[number as usize].name != name
+                {
+                    let frame = Frame { name: name.to_owned(), ..frames.all[number as usize].clone() };
+                    let frame = Frame { role: role(name), ..frame };
+                    stack.push(frames.number(&mut names, frame));
+                }
+            }
+            // A donor that was put in after linking is called before `main` and at a thread's start, too, and calls them.
+            for at in (1..stack.len()).rev() {
+                let is =
+                    |at: usize, module: &str| stack.get(at).is_some_and(|n| frames.all[*n as usize].module == module);
+                let unnamed = frames.all[stack[at] as usize].name == UNNAMED_DONOR;
+                if unnamed && !is(at - 1, DONOR) && !is(at + 1, DONOR) {
+                    stack[at] = frames.number(&mut names, Frame::starts());
+                }
             }
             // Frames inside of a donor have no names: all of them are what was called.
             let outermost = stack.iter().rposition(|number| frames.all[*number as usize].name == UNNAMED_DONOR);
@@ -68,11 +83,34 @@ impl Frames {
         }
         frames
     }
+
+    /// The number of a frame, which is kept once.
+    fn number(&mut self, names: &mut HashMap<(String, String), u32>, frame: Frame) -> u32 {
+        let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let number = *names.entry((frame.name.clone(), frame.module.clone())).or_insert(next);
+        if number == next {
+            self.all.push(frame);
+        }
+        number
+    }
+}
+
+impl Frame {
+    /// A frame of a donor's that starts the program or a thread.
+    fn starts() -> Frame {
+        Frame { name: "[start in the donor]".to_owned(), module: "[graft]".to_owned(), role: Role::Other }
+    }
 }
 
 /// The module of frames in a donor that was put in after linking.
 const DONOR: &str = "donor";
 const UNNAMED_DONOR: &str = "[donor]";
+
+/// The function of another file that the caller has called, if `place` is not in the caller's file.
+fn imported(recording: &Recording, place: Place, caller: Place) -> Option<&str> {
+    let module = caller.module.filter(|module| place.module.is_some_and(|called| called != *module))?;
+    recording.library.modules[module as usize].imported(caller.address)
+}
 
 fn is_donated(recording: &Recording, place: Place) -> bool {
     let module = place.module.map(|number| &recording.library.modules[number as usize]);

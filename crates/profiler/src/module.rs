@@ -1,14 +1,16 @@
 //! A file that a process has mapped: its code, the names of its functions, its unwind tables.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gimli::{BaseAddresses, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSegment};
+use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ObjectSymbolTable};
 
 use crate::file;
 use crate::proc;
+use crate::space;
 use crate::symbols::{Function, Symbols, section};
 
 /// A file as it lies in a process.
@@ -22,6 +24,10 @@ pub(crate) struct Module {
     pub(crate) range: Range<u64>,
     /// The executable parts: address in the file, and bytes.
     code: Vec<(u64, Vec<u8>)>,
+    /// Their places in the file: offset, size, address.
+    segments: Vec<(u64, u64, u64)>,
+    /// The functions of other files that it calls, by the address in the file at which their addresses are kept.
+    imports: HashMap<u64, String>,
     pub(crate) symbols: Symbols,
     /// The parts that have unwind tables: addresses in the file, sorted.
     tables: Vec<Range<u64>>,
@@ -52,27 +58,9 @@ pub(crate) enum Unfit {
 }
 
 impl Module {
-    /// Reads the bytes of a file that is mapped at `range`; `offset` and `address` are a mapping's.
-    pub(crate) fn of(
-        path: &str,
-        bytes: &[u8],
-        range: Range<u64>,
-        (offset, address): (u64, u64),
-        root: &Path,
-        inspected: bool,
-    ) -> Result<Module, Unfit> {
+    /// Reads the bytes of a file, which are not mapped yet.
+    pub(crate) fn of(path: &str, bytes: &[u8], root: &Path, inspected: bool) -> Result<Module, Unfit> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|_| Unfit::Malformed)?;
-        // Linkers may put parts of two segments into one page of the file, and only one of them is code.
-        let page = 4095;
-        let segment = file.segments().filter(is_code).find(|segment| {
-            let (start, size) = segment.file_range();
-            (start & !page..start.saturating_add(size)).contains(&offset)
-        });
-        let base = segment.map_or(0, |segment| {
-            let (start, _) = segment.file_range();
-            segment.address().wrapping_sub(start)
-        });
-        let bias = address.wrapping_sub(base.wrapping_add(offset));
         let code: Vec<(u64, Vec<u8>)> = file
             .segments()
             .filter(is_code)
@@ -88,9 +76,11 @@ impl Module {
         let (tables, jumpy) = tables(&unwinding);
         let mut module = Module {
             path: path.to_owned(),
-            bias,
-            range,
+            bias: 0,
+            range: 0..0,
             code,
+            segments: file.segments().filter(is_code).map(|segment| place(&segment)).collect(),
+            imports: imports(&file),
             symbols: Symbols::of(&file, Path::new(path), root),
             tables,
             donor: None,
@@ -104,6 +94,33 @@ impl Module {
         module.symbols.complete(places.map(|range| Function { start: range.start, end: range.end, name: None }));
         module.unwinding = Some(unwinding).filter(|_| !jumpy);
         Ok(module)
+    }
+
+    /// Says where it lies in a process: at `range`; `offset` and `address` are those of a mapping of code.
+    pub(crate) fn mapped(mut self, range: Range<u64>, (offset, address): (u64, u64)) -> Module {
+        // Linkers may put parts of two segments into one page of the file, and only one of them is code.
+        let page = 4095;
+        let segment = self
+            .segments
+            .iter()
+            .find(|(start, size, _)| (start & !page..start.saturating_add(*size)).contains(&offset));
+        let base = segment.map_or(0, |(start, _, address)| address.wrapping_sub(*start));
+        self.bias = address.wrapping_sub(base.wrapping_add(offset));
+        self.range = range;
+        self
+    }
+
+    /// The function of another file that the call before this address in the file goes to: through a table of
+    /// addresses, or through a piece of code that jumps through it.
+    pub(crate) fn imported(&self, address: u64) -> Option<&str> {
+        if self.imports.is_empty() {
+            return None;
+        }
+        let slot = space::slot_called(self.code_before(address, 8), address).or_else(|| {
+            let target = space::call_before(self.code_before(address, 8), address)??;
+            space::slot_jumped(self.code(target), target)
+        })?;
+        self.imports.get(&slot).map(String::as_str)
     }
 
     /// Finds what symbols do not name: musl's malloc family in a stripped program, and a donor that was put in after
@@ -149,6 +166,26 @@ impl Module {
         let after = self.tables.partition_point(|range| range.start <= address);
         after.checked_sub(1).is_some_and(|at| self.tables[at].contains(&address))
     }
+}
+
+/// The place of a segment: offset and size in the file, address.
+fn place<'data>(segment: &impl ObjectSegment<'data>) -> (u64, u64, u64) {
+    let (start, size) = segment.file_range();
+    (start, size, segment.address())
+}
+
+/// The names that the dynamic linker resolves, by the addresses at which it keeps what it found.
+fn imports(file: &ElfFile64<'_, Endianness>) -> HashMap<u64, String> {
+    let (Some(relocations), Some(table)) = (file.dynamic_relocations(), file.dynamic_symbol_table()) else {
+        return HashMap::new();
+    };
+    let named = relocations.filter_map(|(address, relocation)| {
+        let object::RelocationTarget::Symbol(symbol) = relocation.target() else { return None };
+        let symbol = table.symbol_by_index(symbol).ok().filter(|symbol| symbol.kind() != object::SymbolKind::Data)?;
+        let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
+        Some((address, String::from_utf8_lossy(name).into_owned()))
+    });
+    named.collect()
 }
 
 /// Whether a segment is executable.

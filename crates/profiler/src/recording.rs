@@ -27,6 +27,8 @@ pub(crate) struct Sample {
     pub(crate) state: State,
     /// The calls, by the number of the walk.
     pub(crate) walk: u32,
+    /// Whether it waits for a word of its own stack.
+    pub(crate) own_word: bool,
     /// Page faults that were seen during the stop.
     pub(crate) faults: u32,
 }

@@ -69,6 +69,8 @@ const MANY: f64 = 2e6;
 const LONGEST: f64 = 10.0;
 /// The number of moments after which threads' switches are counted anew.
 const ROUND: usize = 64;
+/// The bytes of a stack in which the frames of libc lie that wait for a condition.
+const OWN_FRAMES: u64 = 1024;
 /// The bytes of a file that say for which machine it is.
 const HEADER: u64 = 64;
 /// The time between SIGTERM and SIGKILL for a program whose time is over.
@@ -82,12 +84,13 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
     if !registers::SUPPORTED {
         return Err(Error::Unsupported);
     }
+    let mut library = Library::default();
     let (pid, named) = match target {
-        Target::Command { words, output_to_errors } => start(words, *output_to_errors)?,
+        Target::Command { words, output_to_errors } => start(words, *output_to_errors, &mut library)?,
         Target::Process(pid) => (attach(*pid)?, format!("process {pid}")),
     };
     let own = matches!(target, Target::Command { .. });
-    let mut sampler = Sampler::of(pid, own);
+    let mut sampler = Sampler::of(pid, own, library);
     let result = sampler.run(options);
     let ended = own.then(|| sampler.end());
     result?;
@@ -102,15 +105,17 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
     Ok(recording)
 }
 
-fn start(words: &[OsString], output_to_errors: bool) -> Result<(i32, String), Error> {
+fn start(words: &[OsString], output_to_errors: bool, library: &mut Library) -> Result<(i32, String), Error> {
     let program = words.first().cloned().unwrap_or_default();
     let named = program.to_string_lossy().into_owned();
     let failed = |source| Error::Start { program: named.clone(), source };
-    if let Some(path) = found(&program)
-        && let Ok(bytes) = file::head(&path, HEADER)
-        && let Err(Unfit::Foreign(found)) = module::fits(&bytes)
-    {
-        return Err(Error::Architecture { path: path.display().to_string(), found });
+    if let Some(path) = found(&program) {
+        if let Ok(bytes) = file::head(&path, HEADER)
+            && let Err(Unfit::Foreign(found)) = module::fits(&bytes)
+        {
+            return Err(Error::Architecture { path: path.display().to_string(), found });
+        }
+        library.prepare(&path);
     }
     let mut command = Command::new(&program);
     command.args(words.get(1..).unwrap_or_default());
@@ -195,12 +200,12 @@ struct Sampler {
 }
 
 impl Sampler {
-    fn of(root: i32, own: bool) -> Sampler {
+    fn of(root: i32, own: bool, library: Library) -> Sampler {
         let path = proc::program(root).map_or_else(String::new, |path| path.display().to_string());
         Sampler {
             root,
             own,
-            library: Library::default(),
+            library,
             processes: HashMap::new(),
             known: HashMap::new(),
             threads: Vec::new(),
@@ -359,9 +364,11 @@ impl Sampler {
             }
             kept = Some((doing, walk));
         }
-        if let Some((Doing::Blocked { call, arguments, .. }, walk)) = kept {
+        if let Some((Doing::Blocked { call, arguments, sp, .. }, walk)) = kept {
             let state = State::Blocked(call, arguments);
-            self.samples.push(Sample { moment, thread, state, walk, faults: 0 });
+            // musl's and others' waits for a condition use a word of the frame that waits.
+            let own_word = (sp..sp.saturating_add(OWN_FRAMES)).contains(&arguments[0]);
+            self.samples.push(Sample { moment, thread, state, walk, own_word, faults: 0 });
         }
         false
     }
@@ -391,7 +398,7 @@ impl Sampler {
             let walk = self.walks.number(process.space.walk(&mut self.library, registers, &thread.stack));
             let state = registers.call.map_or(State::Running, State::Kernel);
             let faults = u32::try_from(thread.faults).unwrap_or(u32::MAX);
-            self.samples.push(Sample { moment, thread: number, state, walk, faults });
+            self.samples.push(Sample { moment, thread: number, state, walk, own_word: false, faults });
         }
         if self.watch.is_due()
             && let Some((pid, tid)) = fastrand::choice(running)

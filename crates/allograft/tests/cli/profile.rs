@@ -10,16 +10,19 @@ use fixtures::program::Build;
 use serde_json::Value;
 
 use crate::documents::fits;
-use crate::lab::{Lab, tool};
+use crate::lab::{Lab, dynamic_with_musl, tool};
 
 /// How a program is linked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
     Static,
     StaticPie,
     Stripped,
     Grafted,
     GraftedStripped,
+    /// Dynamically, of musl.
+    Musl,
+    /// Dynamically, of glibc.
     Glibc,
 }
 
@@ -28,7 +31,7 @@ fn sources() -> PathBuf {
 }
 
 /// Makes one of the programs of `tests/profile`.
-fn program(lab: &Lab, name: &str, how: How) -> PathBuf {
+pub(crate) fn program(lab: &Lab, name: &str, how: How) -> PathBuf {
     let path = lab.path(name);
     if how == How::Glibc {
         let source = sources().join(format!("{name}.c"));
@@ -37,8 +40,12 @@ fn program(lab: &Lab, name: &str, how: How) -> PathBuf {
     }
     let task = fs::read_to_string(sources().join("task.h")).unwrap();
     let source = fs::read_to_string(sources().join(format!("{name}.c"))).unwrap();
+    let source = source.replace("#include \"task.h\"\n", &task);
+    if how == How::Musl {
+        return dynamic_with_musl(lab, &source, name);
+    }
     let build = Build { position_independent: how == How::StaticPie, ..Build::PLAIN };
-    build.program(&lab.path(""), name, &source.replace("#include \"task.h\"\n", &task));
+    build.program(&lab.path(""), name, &source);
     if matches!(how, How::Stripped | How::GraftedStripped) {
         tool(Command::new("strip").arg("-s").arg(&path));
     }
@@ -50,7 +57,7 @@ fn program(lab: &Lab, name: &str, how: How) -> PathBuf {
 }
 
 /// Profiles a program that runs for some seconds in so many threads. Returns the document.
-fn profiled(lab: &Lab, program: &Path, threads: u32) -> Value {
+pub(crate) fn profiled(lab: &Lab, program: &Path, threads: u32) -> Value {
     let words = [program.as_os_str().to_owned(), threads.to_string().into(), "2".into()];
     let flags: [OsString; 3] = ["profile".into(), "--json".into(), "--".into()];
     let document = lab.run(flags.into_iter().chain(words)).exits(0).json();
@@ -129,28 +136,6 @@ fn a_graft_is_seen_in_its_donor_without_a_lock() {
         assert_eq!((&document["malloc"], &document["verdict"]["donor"]), (&"snmalloc".into(), &Value::Null));
     }
     waits_for("large_blocks", How::Grafted, 1, "allocator");
-}
-
-#[test]
-#[ignore = "judges by the clock, which other work on the machine upsets"]
-fn what_is_not_the_allocator() {
-    for (name, how, threads, bottleneck) in [
-        ("fresh_pages", How::Static, 1, "page-faults"),
-        ("own_maps", How::Static, 1, "page-faults"),
-        ("copies", How::Static, 1, "strings"),
-        ("texts", How::StaticPie, 2, "strings"),
-        ("own_lock", How::Static, 4, "lock"),
-        ("own_lock", How::Stripped, 4, "lock"),
-        ("input", How::Static, 2, "io"),
-        ("sleeper", How::Stripped, 1, "io"),
-        ("numbers", How::Stripped, 1, "cpu"),
-        ("numbers", How::StaticPie, 4, "cpu"),
-        ("handed_on", How::Static, 2, "cpu"),
-    ] {
-        let document = waits_for(name, how, threads, bottleneck);
-        assert!(document["verdict"]["share"]["allocator"].as_f64().unwrap() < 0.1, "{document:#}");
-        assert!(document["verdict"]["donor"].is_null(), "{document:#}");
-    }
 }
 
 #[test]
