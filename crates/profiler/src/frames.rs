@@ -34,17 +34,18 @@ impl Frames {
             for (depth, place) in walk.places.iter().enumerate() {
                 let caller = walk.places.get(depth + 1).copied();
                 let donated = is_donated(recording, *place);
+                let shared = is_shared(recording, *place, depth > 0, caller);
                 let key = (*place, depth == 0);
-                let number = match places.get(&key).filter(|_| !donated) {
+                let number = match places.get(&key).filter(|_| !donated && !shared) {
                     Some(number) => *number,
                     None => {
                         let frame = if donated {
                             donated_frame(recording, *place, caller)
                         } else {
-                            frame(recording, *place, depth > 0)
+                            frame(recording, *place, depth > 0, shared)
                         };
                         let number = frames.number(&mut names, frame);
-                        if !donated {
+                        if !donated && !shared {
                             places.insert(key, number);
                         }
                         number
@@ -102,9 +103,34 @@ impl Frame {
     }
 }
 
+/// The name that `transplant` gives to functions inside of malloc.
+const INSIDE_MALLOC: &str = "malloc's own";
 /// The module of frames in a donor that was put in after linking.
 const DONOR: &str = "donor";
 const UNNAMED_DONOR: &str = "[donor]";
+
+/// Whether a function that was found inside of a stripped program's malloc, such as `mmap`, was called by others here:
+/// the caller is no function of malloc's, and calls this one and not `malloc`, which may have got here by a jump.
+fn is_shared(recording: &Recording, place: Place, called: bool, caller: Option<Place>) -> bool {
+    let inside = |place: Place, address: u64| {
+        let module = place.module.map(|number| &recording.library.modules[number as usize])?;
+        Some(module.symbols.at(address)?.name.as_deref() == Some(INSIDE_MALLOC))
+    };
+    let address = if called { place.address.saturating_sub(1) } else { place.address };
+    let Some(caller) = caller.filter(|_| inside(place, address) == Some(true)) else { return false };
+    let target = caller.module.and_then(|number| {
+        let module = &recording.library.modules[number as usize];
+        space::call_before(module.code_before(caller.address, 8), caller.address)?
+    });
+    target.is_some_and(|target| inside(caller, target) == Some(true)) && !is_allocator(recording, caller)
+}
+
+/// Whether a caller is a function of an allocator.
+fn is_allocator(recording: &Recording, caller: Place) -> bool {
+    let module = caller.module.map(|number| &recording.library.modules[number as usize]);
+    let function = module.and_then(|module| module.symbols.at(caller.address.saturating_sub(1)));
+    function.and_then(|function| function.name.as_deref()).is_some_and(|name| role(name) == Role::Allocator)
+}
 
 /// The function of another file that the caller has called, if `place` is not in the caller's file.
 fn imported(recording: &Recording, place: Place, caller: Place) -> Option<&str> {
@@ -134,7 +160,8 @@ fn donated_frame(recording: &Recording, _: Place, caller: Option<Place>) -> Fram
     }
 }
 
-fn frame(recording: &Recording, place: Place, called: bool) -> Frame {
+/// A frame; `shared` as [`is_shared`] says.
+fn frame(recording: &Recording, place: Place, called: bool, shared: bool) -> Frame {
     let Some(number) = place.module else {
         let name = format!("[{:#x}]", place.address);
         return Frame { name, module: "[unknown]".to_owned(), role: Role::Other };
@@ -145,6 +172,7 @@ fn frame(recording: &Recording, place: Place, called: bool) -> Frame {
     let lookup = if called { place.address.saturating_sub(1) } else { place.address };
     let function = module.symbols.at(lookup);
     let name = match function {
+        Some(function) if shared => format!("{file}+{:#x}", function.start),
         Some(function) => match &function.name {
             Some(name) => demangled(name),
             None => format!("{file}+{:#x}", function.start),
