@@ -63,7 +63,7 @@ impl Frames {
                     stack.push(frames.number(&mut names, frame));
                 }
             }
-            // A donor that was put in after linking is called before `main` and at a thread's start, too, and calls them.
+            // A donor that was put in after linking runs before `main` and at a thread's start, too, and calls them.
             for at in (1..stack.len()).rev() {
                 let is =
                     |at: usize, module: &str| stack.get(at).is_some_and(|n| frames.all[*n as usize].module == module);
