@@ -317,7 +317,10 @@ mod tests {
     #[test]
     fn tables_with_jumps_are_known() {
         // DW_OP_breg7 8, and then DW_OP_skip to itself.
-        assert_eq!(tables(&frame(&[0x77, 8])), (vec![0x1000..0x1020], false));
-        assert_eq!(tables(&frame(&[0x2f, 0xfd, 0xff])), (vec![0x1000..0x1020], true));
+        let function = Range { start: 0x1000, end: 0x1020 };
+        let (found, jumps) = tables(&frame(&[0x77, 8]));
+        assert_eq!((found.as_slice(), jumps), ([function.clone()].as_slice(), false));
+        let (found, jumps) = tables(&frame(&[0x2f, 0xfd, 0xff]));
+        assert_eq!((found.as_slice(), jumps), ([function].as_slice(), true));
     }
 }
