@@ -9,6 +9,7 @@
 //! | `grafts` | programs of the suite, linked with grafts |
 //! | `handmade` | a graft made by hand |
 //! | `lto` | a link with ThinLTO, donors preloaded |
+//! | `profile` | what `allograft profile` predicts, beside what is measured |
 //! | `profiles` | memory by donor and profile |
 //! | `proof` | conformance programs by compilers that the rules were not tuned on |
 //! | `real` | programs that many people use, with every donor |
@@ -26,6 +27,7 @@ mod graft;
 mod grafts;
 mod handmade;
 mod lto;
+mod profile;
 mod profiles;
 mod proof;
 mod real;
@@ -56,11 +58,13 @@ enum Experiment {
     Counting,
     /// Memory by donor and profile
     Profiles,
+    /// What `allograft profile` predicts of programs of known nature, beside what a graft gains
+    Profile(profile::Wish),
     /// Our string functions beside musl's and glibc's
     Strings(Handed),
     /// The suite, by `allograft bench`
     Suite(Handed),
-    /// Put the tables of the suite's kept figures into the docs, and make the README's chart
+    /// Put the tables of the kept figures into the docs, and make the README's chart
     Tables,
     /// Programs that many people use, with every donor
     Real(real::Wish),
@@ -90,11 +94,14 @@ fn main() -> ExitCode {
         None | Some(Experiment::Graft) => graft::bench(),
         Some(Experiment::Counting) => counting::bench(),
         Some(Experiment::Profiles) => profiles::bench(),
+        Some(Experiment::Profile(wish)) => profile::bench(&wish),
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
         Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),
-        Some(Experiment::Tables) => {
-            suite::tables().and_then(|()| real::tables()).and_then(|()| rest::tables()).and_then(|()| chart::write())
-        }
+        Some(Experiment::Tables) => suite::tables()
+            .and_then(|()| real::tables())
+            .and_then(|()| rest::tables())
+            .and_then(|()| profile::tables())
+            .and_then(|()| chart::write()),
         Some(Experiment::Real(wish)) => real::bench(&wish),
         Some(Experiment::Rest(wish)) => rest::bench(&wish),
         Some(Experiment::Rust(wish)) => rust_programs::bench(&wish),

@@ -31,9 +31,11 @@ int main(int count, char **arguments)
 {
 	unsigned threads = count > 1 ? atoi(arguments[1]) : 1;
 	double seconds = count > 2 ? atof(arguments[2]) : 1.5;
-	pthread_t others[64];
 	if (threads < 1 || threads > 64)
 		return 2;
+	pthread_t *others = malloc(threads * sizeof *others);
+	if (!others)
+		return 4;
 	end = now() + seconds;
 	for (unsigned i = 1; i < threads; i++)
 		if (pthread_create(&others[i], 0, task, (void *)(size_t)i))
@@ -41,6 +43,7 @@ int main(int count, char **arguments)
 	task(0);
 	for (unsigned i = 1; i < threads; i++)
 		pthread_join(others[i], 0);
+	free(others);
 	unsigned long all = 0;
 	for (unsigned i = 0; i < threads; i++)
 		all += rounds[i];

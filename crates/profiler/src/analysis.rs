@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use crate::attribution::{Attribution, Class};
+use crate::calls::{self, Calls};
 use crate::frames::Frames;
-use crate::recording::{Ended, Recording};
+use crate::recording::{Ended, Recording, Sample, State};
 use crate::verdict::{self, Verdict};
 
 /// What came of a recording.
@@ -81,6 +82,10 @@ pub struct Rates {
     pub page_faults: f64,
     /// How often threads gave their processor away by themselves.
     pub voluntary_switches: f64,
+    /// Calls of futex: about, since they are counted for a part of the time. Null if they could not be counted.
+    pub futex_calls: Option<f64>,
+    /// Calls of mmap, munmap, mremap, mprotect, madvise and brk, counted in the same way.
+    pub memory_calls: Option<f64>,
     /// Processors in use, on average.
     pub processors: f64,
 }
@@ -136,6 +141,7 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
     pids.sort_unstable();
     pids.dedup();
     let shares = attribution.shares;
+    let calls = calls(recording, length);
     Analysis {
         program: recording.path.clone(),
         pid: recording.pid,
@@ -171,6 +177,8 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
         rates: Rates {
             page_faults: counts.faults as f64 / length,
             voluntary_switches: counts.voluntary_switches as f64 / length,
+            futex_calls: calls.map(|calls| calls.futex),
+            memory_calls: calls.map(|calls| calls.memory),
             processors: (counts.user_s + counts.system_s) / length,
         },
         running: sites(&|one| one.running),
@@ -180,12 +188,27 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
     }
 }
 
+/// Calls per second: what was counted per second of processor time, times the program's.
+fn calls(recording: &Recording, length: f64) -> Option<Calls> {
+    let ran = |sample: &&Sample| !matches!(sample.state, State::Blocked(..));
+    let is_other = |sample: &Sample| matches!(sample.state, State::Kernel(call) if !calls::is_followed(call));
+    let all = recording.samples.iter().filter(ran).count().max(1);
+    let other = recording.samples.iter().filter(|sample| is_other(sample)).count();
+    let counts = recording.counts;
+    recording.watch.rates((counts.user_s + counts.system_s) / length * (1.0 - other as f64 / all as f64))
+}
+
 /// The part of truncated stacks from which on a warning is given.
 const MANY_CUT: f64 = 0.25;
 
 fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
     let mut warnings = Vec::new();
     let samples = recording.samples.len().max(1);
+    match recording.ended {
+        Some(Ended::Exit(code)) if code != 0 => warnings.push(format!("the program ended with exit code {code}")),
+        Some(Ended::Signal(signal)) => warnings.push(format!("the program was ended by signal {signal}")),
+        _ => {}
+    }
     if recording.moments.len() < 100 {
         warnings.push(format!(
             "only {} moments were sampled: let the program run longer for a narrower range",

@@ -66,6 +66,8 @@ pub(crate) fn attribute(sample: &Sample, frames: &Frames) -> Attributed {
             match stack_role(stack, frames) {
                 Some(Role::Lock) => Class::Lock,
                 Some(Role::Wait) => Class::Wait,
+                // A lock that others take, too, does not lie in the innermost frames.
+                _ if sample.own_word => Class::Wait,
                 _ if is_locks_word(arguments) => Class::Lock,
                 _ => Class::Wait,
             }

@@ -34,27 +34,43 @@ impl Frames {
             for (depth, place) in walk.places.iter().enumerate() {
                 let caller = walk.places.get(depth + 1).copied();
                 let donated = is_donated(recording, *place);
+                let shared = is_shared(recording, *place, depth > 0, caller);
                 let key = (*place, depth == 0);
-                let number = match places.get(&key).filter(|_| !donated) {
+                let number = match places.get(&key).filter(|_| !donated && !shared) {
                     Some(number) => *number,
                     None => {
                         let frame = if donated {
                             donated_frame(recording, *place, caller)
                         } else {
-                            frame(recording, *place, depth > 0)
+                            frame(recording, *place, depth > 0, shared)
                         };
-                        let next = u32::try_from(frames.all.len()).unwrap_or(u32::MAX);
-                        let number = *names.entry((frame.name.clone(), frame.module.clone())).or_insert(next);
-                        if number == next {
-                            frames.all.push(frame);
-                        }
-                        if !donated {
+                        let number = frames.number(&mut names, frame);
+                        if !donated && !shared {
                             places.insert(key, number);
                         }
                         number
                     }
                 };
                 stack.push(number);
+                // A library that is stripped may get from its public function to another by a jump, which leaves no
+                // trace: the call says which one it was.
+                if let Some(name) = caller.and_then(|caller| imported(recording, *place, caller))
+                    && role(name) != Role::Other
+                    && frames.all[number as usize].name != name
+                {
+                    let frame = Frame { name: name.to_owned(), ..frames.all[number as usize].clone() };
+                    let frame = Frame { role: role(name), ..frame };
+                    stack.push(frames.number(&mut names, frame));
+                }
+            }
+            // A donor that was put in after linking runs before `main` and at a thread's start, too, and calls them.
+            for at in (1..stack.len()).rev() {
+                let is =
+                    |at: usize, module: &str| stack.get(at).is_some_and(|n| frames.all[*n as usize].module == module);
+                let unnamed = frames.all[stack[at] as usize].name == UNNAMED_DONOR;
+                if unnamed && !is(at - 1, DONOR) && !is(at + 1, DONOR) {
+                    stack[at] = frames.number(&mut names, Frame::starts());
+                }
             }
             // Frames inside of a donor have no names: all of them are what was called.
             let outermost = stack.iter().rposition(|number| frames.all[*number as usize].name == UNNAMED_DONOR);
@@ -68,11 +84,59 @@ impl Frames {
         }
         frames
     }
+
+    /// The number of a frame, which is kept once.
+    fn number(&mut self, names: &mut HashMap<(String, String), u32>, frame: Frame) -> u32 {
+        let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let number = *names.entry((frame.name.clone(), frame.module.clone())).or_insert(next);
+        if number == next {
+            self.all.push(frame);
+        }
+        number
+    }
 }
 
+impl Frame {
+    /// A frame of a donor's that starts the program or a thread.
+    fn starts() -> Frame {
+        Frame { name: "[start in the donor]".to_owned(), module: "[graft]".to_owned(), role: Role::Other }
+    }
+}
+
+/// The name that `transplant` gives to functions inside of malloc.
+const INSIDE_MALLOC: &str = "malloc's own";
 /// The module of frames in a donor that was put in after linking.
 const DONOR: &str = "donor";
 const UNNAMED_DONOR: &str = "[donor]";
+
+/// Whether a function that was found inside of a stripped program's malloc, such as `mmap`, was called by others here:
+/// the caller is no function of malloc's, and calls this one and not `malloc`, which may have got here by a jump.
+fn is_shared(recording: &Recording, place: Place, called: bool, caller: Option<Place>) -> bool {
+    let inside = |place: Place, address: u64| {
+        let module = place.module.map(|number| &recording.library.modules[number as usize])?;
+        Some(module.symbols.at(address)?.name.as_deref() == Some(INSIDE_MALLOC))
+    };
+    let address = if called { place.address.saturating_sub(1) } else { place.address };
+    let Some(caller) = caller.filter(|_| inside(place, address) == Some(true)) else { return false };
+    let target = caller.module.and_then(|number| {
+        let module = &recording.library.modules[number as usize];
+        space::call_before(module.code_before(caller.address, 8), caller.address)?
+    });
+    target.is_some_and(|target| inside(caller, target) == Some(true)) && !is_allocator(recording, caller)
+}
+
+/// Whether a caller is a function of an allocator.
+fn is_allocator(recording: &Recording, caller: Place) -> bool {
+    let module = caller.module.map(|number| &recording.library.modules[number as usize]);
+    let function = module.and_then(|module| module.symbols.at(caller.address.saturating_sub(1)));
+    function.and_then(|function| function.name.as_deref()).is_some_and(|name| role(name) == Role::Allocator)
+}
+
+/// The function of another file that the caller has called, if `place` is not in the caller's file.
+fn imported(recording: &Recording, place: Place, caller: Place) -> Option<&str> {
+    let module = caller.module.filter(|module| place.module.is_some_and(|called| called != *module))?;
+    recording.library.modules[module as usize].imported(caller.address)
+}
 
 fn is_donated(recording: &Recording, place: Place) -> bool {
     let module = place.module.map(|number| &recording.library.modules[number as usize]);
@@ -96,7 +160,8 @@ fn donated_frame(recording: &Recording, _: Place, caller: Option<Place>) -> Fram
     }
 }
 
-fn frame(recording: &Recording, place: Place, called: bool) -> Frame {
+/// A frame; `shared` as [`is_shared`] says.
+fn frame(recording: &Recording, place: Place, called: bool, shared: bool) -> Frame {
     let Some(number) = place.module else {
         let name = format!("[{:#x}]", place.address);
         return Frame { name, module: "[unknown]".to_owned(), role: Role::Other };
@@ -107,6 +172,7 @@ fn frame(recording: &Recording, place: Place, called: bool) -> Frame {
     let lookup = if called { place.address.saturating_sub(1) } else { place.address };
     let function = module.symbols.at(lookup);
     let name = match function {
+        Some(function) if shared => format!("{file}+{:#x}", function.start),
         Some(function) => match &function.name {
             Some(name) => demangled(name),
             None => format!("{file}+{:#x}", function.start),

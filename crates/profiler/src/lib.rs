@@ -6,8 +6,10 @@
 //! | `sampler` | the recording of a command or a running process |
 //! | `proc` | what `/proc` says of threads, without a stop |
 //! | `stop` | reads running threads by ptrace |
+//! | `calls` | counts the calls of futex and of the mmap family |
 //! | `wait` | waits for traced threads and children |
 //! | `registers` | registers and system calls of an architecture |
+//! | `file` | files that a process names |
 //! | `memory` | the memory of another process |
 //! | `space` | the modules of a process, and the walk up a stack in them |
 //! | `frame_size` | the size of a frame without unwind tables |
@@ -26,7 +28,9 @@
 
 mod analysis;
 mod attribution;
+mod calls;
 mod error;
+mod file;
 mod firefox;
 mod flame;
 mod frame_size;

@@ -1,13 +1,16 @@
 //! A file that a process has mapped: its code, the names of its functions, its unwind tables.
 
-use std::fs;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gimli::{BaseAddresses, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSegment};
+use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ObjectSymbolTable};
 
+use crate::file;
+use crate::proc;
+use crate::space;
 use crate::symbols::{Function, Symbols, section};
 
 /// A file as it lies in a process.
@@ -21,6 +24,10 @@ pub(crate) struct Module {
     pub(crate) range: Range<u64>,
     /// The executable parts: address in the file, and bytes.
     code: Vec<(u64, Vec<u8>)>,
+    /// Their places in the file: offset, size, address.
+    segments: Vec<(u64, u64, u64)>,
+    /// The functions of other files that it calls, by the address in the file at which their addresses are kept.
+    imports: HashMap<u64, String>,
     pub(crate) symbols: Symbols,
     /// The parts that have unwind tables: addresses in the file, sorted.
     tables: Vec<Range<u64>>,
@@ -51,27 +58,9 @@ pub(crate) enum Unfit {
 }
 
 impl Module {
-    /// Reads the bytes of a file that is mapped at `range`; `offset` and `address` are a mapping's.
-    pub(crate) fn of(
-        path: &str,
-        bytes: &[u8],
-        range: Range<u64>,
-        (offset, address): (u64, u64),
-        root: &Path,
-        inspected: bool,
-    ) -> Result<Module, Unfit> {
+    /// Reads the bytes of a file, which are not mapped yet.
+    pub(crate) fn of(path: &str, bytes: &[u8], root: &Path, inspected: bool) -> Result<Module, Unfit> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|_| Unfit::Malformed)?;
-        // Linkers may put parts of two segments into one page of the file, and only one of them is code.
-        let page = 4095;
-        let segment = file.segments().filter(is_code).find(|segment| {
-            let (start, size) = segment.file_range();
-            (start & !page..start.saturating_add(size)).contains(&offset)
-        });
-        let base = segment.map_or(0, |segment| {
-            let (start, _) = segment.file_range();
-            segment.address().wrapping_sub(start)
-        });
-        let bias = address.wrapping_sub(base.wrapping_add(offset));
         let code: Vec<(u64, Vec<u8>)> = file
             .segments()
             .filter(is_code)
@@ -84,13 +73,16 @@ impl Module {
             got: section(&file, ".got").map(|(address, _)| address),
             text: owned(".text"),
         };
+        let (tables, jumpy) = tables(&unwinding);
         let mut module = Module {
             path: path.to_owned(),
-            bias,
-            range,
+            bias: 0,
+            range: 0..0,
             code,
+            segments: file.segments().filter(is_code).map(|segment| place(&segment)).collect(),
+            imports: imports(&file),
             symbols: Symbols::of(&file, Path::new(path), root),
-            tables: tables(&unwinding),
+            tables,
             donor: None,
             unwinding: None,
             report: if inspected { inspector::inspect(bytes).ok() } else { None },
@@ -100,8 +92,35 @@ impl Module {
         }
         let places = module.tables.clone().into_iter();
         module.symbols.complete(places.map(|range| Function { start: range.start, end: range.end, name: None }));
-        module.unwinding = Some(unwinding);
+        module.unwinding = Some(unwinding).filter(|_| !jumpy);
         Ok(module)
+    }
+
+    /// Says where it lies in a process: at `range`; `offset` and `address` are those of a mapping of code.
+    pub(crate) fn mapped(mut self, range: Range<u64>, (offset, address): (u64, u64)) -> Module {
+        // Linkers may put parts of two segments into one page of the file, and only one of them is code.
+        let page = 4095;
+        let segment = self
+            .segments
+            .iter()
+            .find(|(start, size, _)| (start & !page..start.saturating_add(*size)).contains(&offset));
+        let base = segment.map_or(0, |(start, _, address)| address.wrapping_sub(*start));
+        self.bias = address.wrapping_sub(base.wrapping_add(offset));
+        self.range = range;
+        self
+    }
+
+    /// The function of another file that the call before this address in the file goes to: through a table of
+    /// addresses, or through a piece of code that jumps through it.
+    pub(crate) fn imported(&self, address: u64) -> Option<&str> {
+        if self.imports.is_empty() {
+            return None;
+        }
+        let slot = space::slot_called(self.code_before(address, 8), address).or_else(|| {
+            let target = space::call_before(self.code_before(address, 8), address)??;
+            space::slot_jumped(self.code(target), target)
+        })?;
+        self.imports.get(&slot).map(String::as_str)
     }
 
     /// Finds what symbols do not name: musl's malloc family in a stripped program, and a donor that was put in after
@@ -149,14 +168,38 @@ impl Module {
     }
 }
 
+/// The place of a segment: offset and size in the file, address.
+fn place<'data>(segment: &impl ObjectSegment<'data>) -> (u64, u64, u64) {
+    let (start, size) = segment.file_range();
+    (start, size, segment.address())
+}
+
+/// The names that the dynamic linker resolves, by the addresses at which it keeps what it found.
+fn imports(file: &ElfFile64<'_, Endianness>) -> HashMap<u64, String> {
+    let (Some(relocations), Some(table)) = (file.dynamic_relocations(), file.dynamic_symbol_table()) else {
+        return HashMap::new();
+    };
+    let named = relocations.filter_map(|(address, relocation)| {
+        let object::RelocationTarget::Symbol(symbol) = relocation.target() else { return None };
+        let symbol = table.symbol_by_index(symbol).ok().filter(|symbol| symbol.kind() != object::SymbolKind::Data)?;
+        let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
+        Some((address, String::from_utf8_lossy(name).into_owned()))
+    });
+    named.collect()
+}
+
 /// Whether a segment is executable.
 fn is_code<'data>(segment: &impl ObjectSegment<'data>) -> bool {
     matches!(segment.flags(), object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & object::elf::PF_X.0 != 0)
 }
 
-/// The code that `.eh_frame` has tables for.
-fn tables(unwinding: &Tables) -> Vec<Range<u64>> {
-    let Some((address, bytes)) = &unwinding.frame else { return Vec::new() };
+/// Bytes of a section.
+type Slice<'d> = EndianSlice<'d, LittleEndian>;
+
+/// The code that `.eh_frame` has tables for, and whether an expression in them jumps: framehop would evaluate a loop
+/// without an end, and compilers write no jumps.
+fn tables(unwinding: &Tables) -> (Vec<Range<u64>>, bool) {
+    let Some((address, bytes)) = &unwinding.frame else { return (Vec::new(), false) };
     let frame = EhFrame::from(EndianSlice::new(bytes, LittleEndian));
     let mut bases = BaseAddresses::default().set_eh_frame(*address);
     if let Some((text, _)) = &unwinding.text {
@@ -166,27 +209,62 @@ fn tables(unwinding: &Tables) -> Vec<Range<u64>> {
         bases = bases.set_got(got);
     }
     let mut found = Vec::new();
+    let mut jumpy = false;
     let mut entries = frame.entries(&bases);
     // What comes behind damage is not read.
     while let Ok(Some(entry)) = entries.next() {
-        if let gimli::CieOrFde::Fde(partial) = entry
-            && let Ok(entry) = partial.parse(|frame, bases, offset| frame.cie_from_offset(bases, offset))
+        let partial = match entry {
+            gimli::CieOrFde::Cie(entry) => {
+                jumpy |= jumps(entry.instructions(&frame, &bases), &frame, entry.encoding());
+                continue;
+            }
+            gimli::CieOrFde::Fde(partial) => partial,
+        };
+        if let Ok(entry) = partial.parse(|frame, bases, offset| frame.cie_from_offset(bases, offset))
             && entry.len() > 0
         {
+            jumpy |= jumps(entry.instructions(&frame, &bases), &frame, entry.cie().encoding());
             found.push(entry.initial_address()..entry.initial_address().saturating_add(entry.len()));
         }
     }
     found.sort_unstable_by_key(|range| range.start);
-    found
+    (found, jumpy)
+}
+
+/// Whether an expression among these instructions jumps.
+fn jumps(
+    mut instructions: gimli::CallFrameInstructionIter<'_, Slice<'_>>,
+    frame: &EhFrame<Slice<'_>>,
+    encoding: gimli::Encoding,
+) -> bool {
+    use gimli::{CallFrameInstruction as Rule, Operation};
+    // What comes behind damage is not evaluated.
+    while let Ok(Some(rule)) = instructions.next() {
+        let (Rule::DefCfaExpression { expression }
+        | Rule::Expression { expression, .. }
+        | Rule::ValExpression { expression, .. }) = rule
+        else {
+            continue;
+        };
+        let Ok(expression) = expression.get(frame) else { continue };
+        let mut operations = expression.operations(encoding);
+        while let Ok(Some(operation)) = operations.next() {
+            if matches!(operation, Operation::Skip { .. } | Operation::Bra { .. }) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Reads the file behind a mapping: through the process's own root folder, as it may be in a container.
 pub(crate) fn read(pid: i32, path: &str) -> Option<Vec<u8>> {
-    let direct = PathBuf::from(format!("/proc/{pid}/root{path}"));
-    let own = PathBuf::from(format!("/proc/{pid}/exe"));
-    let program = crate::proc::program(pid).is_some_and(|program| program.as_os_str() == path);
+    let alive = proc::alive(pid);
+    let direct = PathBuf::from(format!("/proc/{alive}/root{path}"));
+    let own = PathBuf::from(format!("/proc/{alive}/exe"));
+    let program = proc::program(pid).is_some_and(|program| program.as_os_str() == path);
     let places = if program { [own, direct] } else { [direct, PathBuf::from(path)] };
-    places.iter().find_map(|place| fs::read(place).ok())
+    places.iter().find_map(|place| file::read(place).ok())
 }
 
 /// Whether this machine runs the program: ELF of 64 bits, little-endian, for this architecture.
@@ -209,4 +287,40 @@ pub(crate) fn fits(bytes: &[u8]) -> Result<(), Unfit> {
         (other, _) => format!("e_machine {other}"),
     };
     Err(Unfit::Foreign(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table with one function, from 0x1000 on, whose CFA is this expression.
+    fn frame(expression: &[u8]) -> Tables {
+        // Its id, version 1, no augmentation, alignments 1 and -8, return address in 16; the CFA is rsp + 8.
+        let common = [0, 0, 0, 0, 1, 0, 1, 0x78, 16, 0x0c, 7, 8];
+        let mut entry = vec![20, 0, 0, 0];
+        entry.extend(0x1000_u64.to_le_bytes());
+        entry.extend(0x20_u64.to_le_bytes());
+        // DW_CFA_def_cfa_expression
+        entry.extend([0x0f, u8::try_from(expression.len()).unwrap()]);
+        entry.extend(expression);
+        entry.resize(entry.len().next_multiple_of(8) + 4, 0);
+        let mut bytes = Vec::new();
+        for part in [&common[..], &entry] {
+            bytes.extend(u32::try_from(part.len()).unwrap().to_le_bytes());
+            bytes.extend(part);
+        }
+        bytes.extend([0; 4]);
+        Tables { frame: Some((0x2000, bytes)), ..Tables::default() }
+    }
+
+    /// An expression that never ends would be evaluated for ever.
+    #[test]
+    fn tables_with_jumps_are_known() {
+        // DW_OP_breg7 8, and then DW_OP_skip to itself.
+        let function = Range { start: 0x1000, end: 0x1020 };
+        let (found, jumps) = tables(&frame(&[0x77, 8]));
+        assert_eq!((found.as_slice(), jumps), ([function.clone()].as_slice(), false));
+        let (found, jumps) = tables(&frame(&[0x2f, 0xfd, 0xff]));
+        assert_eq!((found.as_slice(), jumps), ([function].as_slice(), true));
+    }
 }

@@ -149,6 +149,8 @@ impl Profile {
             ("processors in use", format!("{:.2}", rates.processors)),
             ("page faults", format!("{:.0} a second", rates.page_faults)),
             ("voluntary switches", format!("{:.0} a second", rates.voluntary_switches)),
+            ("calls of futex", about(rates.futex_calls)),
+            ("calls of mmap and its like", about(rates.memory_calls)),
             ("time that recording took", format!("{:.1} % of one processor", 100.0 * recording.overhead)),
         ];
         for (name, value) in rows {
@@ -156,6 +158,11 @@ impl Profile {
         }
         text + "</dl></section>"
     }
+}
+
+/// A figure that is an estimate, if there is one.
+fn about(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "not counted".to_owned(), |rate| format!("about {rate:.0} a second"))
 }
 
 fn sites(title: &str, sites: &[Site]) -> String {

@@ -44,6 +44,8 @@ fn parse_doing(text: &str) -> Option<Doing> {
     let numbers: Vec<u64> =
         words.map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16)).collect::<Result<_, _>>().ok()?;
     match *numbers.as_slice() {
+        // What the kernel says of a thread that has ended.
+        [0, 0] => None,
         [one, two, three, _, _, _, sp, pc] => Some(Doing::Blocked { call, arguments: [one, two, three], sp, pc }),
         [sp, pc] => Some(Doing::Blocked { call, arguments: [0; 3], sp, pc }),
         _ => None,
@@ -79,6 +81,8 @@ pub(crate) struct Stat {
     pub(crate) system: u64,
     /// The number of threads that have not ended.
     pub(crate) threads: u64,
+    /// When it was started, in clock ticks since the machine was: tells it from another one of the same number.
+    pub(crate) started: u64,
     /// Where the program's code begins, and its first stack: the latter is another one after each exec.
     pub(crate) code: (u64, u64),
 }
@@ -110,6 +114,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         user: number(14)?,
         system: number(15)?,
         threads: number(20).unwrap_or(1),
+        started: number(22).unwrap_or(0),
         code: (number(26).unwrap_or(0), number(28).unwrap_or(0)),
     })
 }
@@ -155,7 +160,12 @@ pub(crate) struct Mapping {
 /// # Errors
 /// No permission, or the process has ended.
 pub(crate) fn mappings(pid: i32) -> io::Result<Vec<Mapping>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let read = || fs::read_to_string(format!("/proc/{}/maps", alive(pid)));
+    // The thread may end meanwhile: then there is an error, or nothing.
+    let text = match read() {
+        Ok(text) if !text.is_empty() => text,
+        _ => read()?,
+    };
     Ok(text.lines().filter_map(parse_mapping).collect())
 }
 
@@ -177,7 +187,19 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
 
 /// The file of the program that a process runs.
 pub(crate) fn program(pid: i32) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{pid}/exe")).ok()
+    let path = |tid: i32| fs::read_link(format!("/proc/{tid}/exe")).ok();
+    // The thread may end meanwhile.
+    path(alive(pid)).or_else(|| path(alive(pid)))
+}
+
+/// A thread of a process that has not ended: the first one, unless it has. The kernel shows neither mappings nor files
+/// of a thread that has, from the very beginning of its end.
+pub(crate) fn alive(pid: i32) -> i32 {
+    let has_memory = |tid: i32| fs::read_link(format!("/proc/{tid}/exe")).is_ok();
+    if has_memory(pid) {
+        return pid;
+    }
+    threads(pid).into_iter().find(|tid| has_memory(*tid)).unwrap_or(pid)
 }
 
 #[cfg(test)]
@@ -193,13 +215,16 @@ mod tests {
         let fault = Doing::Blocked { call: -1, arguments: [0; 3], sp: 0x10, pc: 0x20 };
         assert_eq!(parse_doing("-1 0x10 0x20"), Some(fault));
         assert_eq!(parse_doing(""), None);
+        assert_eq!(parse_doing("-1 0x0 0x0"), None);
     }
 
     #[test]
     fn names_of_programs_may_have_parentheses() {
         let fields: Vec<String> = (5..=30).map(|field| field.to_string()).collect();
         let stat = parse_stat(&format!("7 (a) b) S 4 {}", fields.join(" "))).unwrap();
-        assert_eq!(stat, Stat { state: 'S', parent: 4, faults: 10, user: 14, system: 15, threads: 20, code: (26, 28) });
+        let (faults, user, system, threads, started) = (10, 14, 15, 20, 22);
+        let code = (26, 28);
+        assert_eq!(stat, Stat { state: 'S', parent: 4, faults, user, system, threads, started, code });
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::calls::Watch;
 use crate::space::{Library, Walk};
 
 /// What a thread did when it was sampled.
@@ -26,6 +27,8 @@ pub(crate) struct Sample {
     pub(crate) state: State,
     /// The calls, by the number of the walk.
     pub(crate) walk: u32,
+    /// Whether it waits for a word of its own stack.
+    pub(crate) own_word: bool,
     /// Page faults that were seen during the stop.
     pub(crate) faults: u32,
 }
@@ -81,6 +84,7 @@ pub struct Recording {
     pub(crate) samples: Vec<Sample>,
     pub(crate) walks: Vec<Walk>,
     pub(crate) counts: Counts,
+    pub(crate) watch: Watch,
     /// The time from the first moment to the last.
     pub(crate) duration: Duration,
     /// The processor time that the recording itself took, in seconds.
@@ -107,9 +111,17 @@ pub(crate) struct Walks {
 }
 
 impl Walks {
-    pub(crate) fn number(&mut self, walk: Walk) -> u32 {
+    /// The number of a walk. Beyond many different ones only the innermost frames are kept.
+    pub(crate) fn number(&mut self, mut walk: Walk) -> u32 {
+        const MANY: usize = 100_000;
+        const KEPT: usize = 16;
         if let Some(number) = self.known.get(&walk) {
             return *number;
+        }
+        if self.all.len() >= MANY && walk.places.len() > KEPT {
+            walk.places.truncate(KEPT);
+            walk.truncated = true;
+            return self.number(walk);
         }
         let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         self.all.push(walk.clone());

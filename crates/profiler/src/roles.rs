@@ -16,7 +16,7 @@ pub(crate) enum Role {
 }
 
 /// The public malloc family, and musl's and glibc's names inside of it.
-const FAMILY: [&str; 44] = [
+const FAMILY: &[&str] = &[
     "malloc",
     "free",
     "calloc",
@@ -31,9 +31,6 @@ const FAMILY: [&str; 44] = [
     "malloc_usable_size",
     "malloc_trim",
     "malloc's own",
-    "usable_size",
-    "is_zero",
-    "fork_hook",
     "__libc_malloc",
     "__libc_malloc_impl",
     "__libc_free",
@@ -50,7 +47,6 @@ const FAMILY: [&str; 44] = [
     "alloc_group",
     "alloc_meta",
     "nontrivial_free",
-    "free_group",
     "unmap_chunk",
     "default_malloc",
     "sysmalloc",
@@ -65,26 +61,55 @@ const FAMILY: [&str; 44] = [
 
 /// Beginnings of names inside of allocators: glibc's, mimalloc's, jemalloc's, snmalloc's, rpmalloc's, scudo's,
 /// tcmalloc's, hardened_malloc's, Rust's shims around them, and the glue's.
-const INSIDE: [&str; 36] = [
+const INSIDE: &[&str] = &[
     "_int_malloc",
     "_int_free",
     "_int_realloc",
     "_int_memalign",
-    "mi_",
+    "mi_malloc",
+    "mi_calloc",
+    "mi_zalloc",
+    "mi_realloc",
+    "mi_free",
+    "mi_heap_",
+    "mi_page_",
+    "mi_segment",
+    "mi_bin",
+    "mi_arena",
+    "mi_thread_",
+    "mi_theap_",
+    "mi_block_",
+    "mi_aligned_",
+    "mi_new",
+    "mi_usable_size",
     "_mi_",
-    "je_",
+    "je_malloc",
+    "je_free",
+    "je_calloc",
+    "je_realloc",
+    "je_mallocx",
+    "je_rallocx",
+    "je_sdallocx",
+    "je_arena_",
+    "je_tcache_",
     "_rjem_",
-    "_rjem_je_",
-    "arena_",
-    "tcache_",
-    "extent_",
-    "sn_",
+    "arena_malloc",
+    "arena_dalloc",
+    "arena_slab_",
+    "arena_get",
+    "tcache_alloc",
+    "tcache_dalloc",
+    "tcache_bin_",
+    "extent_alloc",
+    "extent_dalloc",
+    "sn_malloc",
+    "sn_rust_",
     "snmalloc::",
-    "_sn_",
     "rpmalloc",
     "rpfree",
     "_rpmalloc",
-    "_memory_",
+    "_memory_allocate",
+    "_memory_deallocate",
     "rpaligned",
     "scudo::",
     "scudo_",
@@ -105,7 +130,7 @@ const INSIDE: [&str; 36] = [
 ];
 
 /// Functions that take a lock.
-const LOCKS: [&str; 24] = [
+const LOCKS: &[&str] = &[
     "pthread_mutex_lock",
     "__pthread_mutex_lock",
     "__pthread_mutex_lock_full",
@@ -133,7 +158,7 @@ const LOCKS: [&str; 24] = [
 ];
 
 /// Functions that wait for work.
-const WAITS: [&str; 21] = [
+const WAITS: &[&str] = &[
     // Wakes the waiters, and waits until they have left.
     "__private_cond_signal",
     "pthread_cond_signal",
@@ -160,7 +185,7 @@ const WAITS: [&str; 21] = [
 
 /// Beginnings and ends of the names of memory and string functions, without leading underscores. glibc adds the
 /// instructions that a variant uses: `memmove_avx_unaligned_erms`.
-const STRINGS: [&str; 43] = [
+const STRINGS: &[&str] = &[
     "memcpy",
     "memmove",
     "memset",

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,14 +18,16 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::calls::Watch;
 use crate::error::Error;
+use crate::file;
 use crate::memory;
 use crate::module::{self, Unfit};
 use crate::proc::{self, Doing};
 use crate::recording::{Counts, Ended, Moment, Recording, Sample, State, Thread, Walks};
 use crate::registers::{self, Call, Registers};
 use crate::space::{Library, Space};
-use crate::stop;
+use crate::stop::{self, Reaped};
 use crate::wait::End;
 
 /// What is recorded.
@@ -61,6 +63,16 @@ const SHARE: f64 = 0.03;
 const CREDIT: f64 = 0.03;
 /// The fewest moments that a verdict is given for.
 const FEWEST: usize = 10;
+/// The number of samples at which the recording looks half as often as asked for: they take memory.
+const MANY: f64 = 2e6;
+/// The longest time in seconds without a look.
+const LONGEST: f64 = 10.0;
+/// The number of moments after which threads' switches are counted anew.
+const ROUND: usize = 64;
+/// The bytes of a stack in which the frames of libc lie that wait for a condition.
+const OWN_FRAMES: u64 = 1024;
+/// The bytes of a file that say for which machine it is.
+const HEADER: u64 = 64;
 /// The time between SIGTERM and SIGKILL for a program whose time is over.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -72,12 +84,13 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
     if !registers::SUPPORTED {
         return Err(Error::Unsupported);
     }
+    let mut library = Library::default();
     let (pid, named) = match target {
-        Target::Command { words, output_to_errors } => start(words, *output_to_errors)?,
+        Target::Command { words, output_to_errors } => start(words, *output_to_errors, &mut library)?,
         Target::Process(pid) => (attach(*pid)?, format!("process {pid}")),
     };
     let own = matches!(target, Target::Command { .. });
-    let mut sampler = Sampler::of(pid, own);
+    let mut sampler = Sampler::of(pid, own, library);
     let result = sampler.run(options);
     let ended = own.then(|| sampler.end());
     result?;
@@ -92,15 +105,17 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
     Ok(recording)
 }
 
-fn start(words: &[OsString], output_to_errors: bool) -> Result<(i32, String), Error> {
+fn start(words: &[OsString], output_to_errors: bool, library: &mut Library) -> Result<(i32, String), Error> {
     let program = words.first().cloned().unwrap_or_default();
     let named = program.to_string_lossy().into_owned();
     let failed = |source| Error::Start { program: named.clone(), source };
-    if let Some(path) = found(&program)
-        && let Ok(bytes) = std::fs::read(&path)
-        && let Err(Unfit::Foreign(found)) = module::fits(&bytes)
-    {
-        return Err(Error::Architecture { path: path.display().to_string(), found });
+    if let Some(path) = found(&program) {
+        if let Ok(bytes) = file::head(&path, HEADER)
+            && let Err(Unfit::Foreign(found)) = module::fits(&bytes)
+        {
+            return Err(Error::Architecture { path: path.display().to_string(), found });
+        }
+        library.prepare(&path);
     }
     let mut command = Command::new(&program);
     command.args(words.get(1..).unwrap_or_default());
@@ -137,7 +152,7 @@ fn attach(pid: i32) -> Result<i32, Error> {
             reason: "its program cannot be read, as that of a kernel thread".to_owned(),
         });
     };
-    let bytes = std::fs::read(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let bytes = file::head(Path::new(&format!("/proc/{}/exe", proc::alive(pid))), HEADER).unwrap_or_default();
     match module::fits(&bytes) {
         Err(Unfit::Foreign(found)) => Err(Error::Architecture { path: path.display().to_string(), found }),
         _ => Ok(pid),
@@ -172,22 +187,25 @@ struct Sampler {
     samples: Vec<Sample>,
     walks: Walks,
     began: Instant,
+    /// When it was found that the program has ended.
+    over: Option<Instant>,
     newest: Option<u64>,
-    status: Option<End>,
+    status: Option<Reaped>,
     path: String,
     /// The program of each process: its file's number in the library, and its path.
     programs: HashMap<i32, (Option<u32>, String)>,
     gone: Counts,
+    watch: Watch,
     own_s: f64,
 }
 
 impl Sampler {
-    fn of(root: i32, own: bool) -> Sampler {
+    fn of(root: i32, own: bool, library: Library) -> Sampler {
         let path = proc::program(root).map_or_else(String::new, |path| path.display().to_string());
         Sampler {
             root,
             own,
-            library: Library::default(),
+            library,
             processes: HashMap::new(),
             known: HashMap::new(),
             threads: Vec::new(),
@@ -195,11 +213,13 @@ impl Sampler {
             samples: Vec::new(),
             walks: Walks::default(),
             began: Instant::now(),
+            over: None,
             newest: None,
             status: None,
             path,
             programs: HashMap::new(),
             gone: Counts::default(),
+            watch: Watch::default(),
             own_s: processor_s(),
         }
     }
@@ -235,11 +255,25 @@ impl Sampler {
             let took = now.elapsed().as_secs_f64();
             // What the recording has taken so far may be no more than its share of the time so far, but for the start.
             let debt = (processor_s() - self.own_s - CREDIT) / SHARE - self.began.elapsed().as_secs_f64();
-            let pause = (interval * (0.5 + fastrand::f64()) - took).max(debt.min(0.2));
+            let interval = interval * (1.0 + self.samples.len() as f64 / MANY);
+            let pause = (interval * (0.5 + fastrand::f64()) - took).max(debt);
             let left = options
                 .duration
                 .map_or(f64::MAX, |duration| (duration.as_secs_f64() - self.began.elapsed().as_secs_f64()).max(0.0));
-            std::thread::sleep(Duration::from_secs_f64(pause.clamp(0.0002, 0.5).min(left + 0.0002)));
+            self.pause(pause.clamp(0.0002, LONGEST).min(left + 0.0002), options);
+        }
+    }
+
+    /// Waits for so many seconds, but not if there is nothing to wait for any more.
+    fn pause(&mut self, seconds: f64, options: &Options) {
+        const STEP: f64 = 0.05;
+        let mut left = seconds;
+        loop {
+            std::thread::sleep(Duration::from_secs_f64(left.min(STEP)));
+            left -= STEP;
+            if left <= 0.0 || options.interrupted.load(Ordering::Relaxed) || !self.lives() {
+                return;
+            }
         }
     }
 
@@ -247,6 +281,9 @@ impl Sampler {
     fn lives(&mut self) -> bool {
         if self.own && self.status.is_none() {
             self.status = stop::reap(self.root);
+        }
+        if self.status.is_some() {
+            self.over.get_or_insert_with(Instant::now);
         }
         self.status.is_none() && proc::stat(self.root, None).is_some_and(|stat| stat.is_alive())
     }
@@ -267,6 +304,9 @@ impl Sampler {
     fn moment(&mut self, moment: Moment) -> Result<(), Errno> {
         if self.own {
             self.find_children();
+        }
+        if self.moments.len() % ROUND == ROUND - 1 {
+            self.count_switches();
         }
         let number = u32::try_from(self.moments.len()).unwrap_or(u32::MAX);
         self.moments.push(moment);
@@ -315,7 +355,7 @@ impl Sampler {
                 Ok(None) | Err(_) => return false,
             };
             let Doing::Blocked { sp, pc, .. } = doing else { return true };
-            let stack = memory::stack(pid, sp);
+            let stack = memory::stack(tid, sp);
             let registers = Registers { pc, sp, fp: None, lr: None, call: None };
             let Some(process) = self.processes.get_mut(&pid) else { return false };
             let walk = self.walks.number(process.space.walk(&mut self.library, registers, &stack));
@@ -324,9 +364,11 @@ impl Sampler {
             }
             kept = Some((doing, walk));
         }
-        if let Some((Doing::Blocked { call, arguments, .. }, walk)) = kept {
+        if let Some((Doing::Blocked { call, arguments, sp, .. }, walk)) = kept {
             let state = State::Blocked(call, arguments);
-            self.samples.push(Sample { moment, thread, state, walk, faults: 0 });
+            // musl's and others' waits for a condition use a word of the frame that waits.
+            let own_word = (sp..sp.saturating_add(OWN_FRAMES)).contains(&arguments[0]);
+            self.samples.push(Sample { moment, thread, state, walk, own_word, faults: 0 });
         }
         false
     }
@@ -348,11 +390,6 @@ impl Sampler {
         let mut seen = Vec::new();
         let mut reaped = Vec::new();
         let done = stop::each(running, &mut reaped, &mut |at, thread| seen.push((at, thread)));
-        for reaped in reaped {
-            if reaped.pid == self.root && self.own {
-                self.status = Some(reaped.end);
-            }
-        }
         for (at, thread) in seen {
             let (pid, tid) = running[at];
             let Some(registers) = thread.registers else { continue };
@@ -361,7 +398,17 @@ impl Sampler {
             let walk = self.walks.number(process.space.walk(&mut self.library, registers, &thread.stack));
             let state = registers.call.map_or(State::Running, State::Kernel);
             let faults = u32::try_from(thread.faults).unwrap_or(u32::MAX);
-            self.samples.push(Sample { moment, thread: number, state, walk, faults });
+            self.samples.push(Sample { moment, thread: number, state, walk, own_word: false, faults });
+        }
+        if self.watch.is_due()
+            && let Some((pid, tid)) = fastrand::choice(running)
+        {
+            self.watch.follow(*pid, *tid, &mut reaped);
+        }
+        for reaped in reaped {
+            if reaped.pid == self.root && self.own {
+                self.status = Some(reaped);
+            }
         }
         done
     }
@@ -377,6 +424,11 @@ impl Sampler {
             return;
         }
         self.newest = newest;
+        self.open_children();
+    }
+
+    /// Opens all children of the recorded processes.
+    fn open_children(&mut self) {
         let parents = proc::parents();
         let mut family: HashSet<i32> = self.processes.keys().copied().collect();
         loop {
@@ -404,31 +456,52 @@ impl Sampler {
         }
     }
 
-    /// Ends a program that was started here, and reaps it.
+    /// Ends a program that was started here, with its children, and reaps it.
     fn end(&mut self) -> Option<Ended> {
         self.count_switches();
         let mut stopped = false;
         let began = Instant::now();
-        while self.status.is_none() {
-            self.status = stop::reap(self.root);
-            if self.status.is_some() {
+        loop {
+            self.status = self.status.or_else(|| stop::reap(self.root));
+            if self.status.is_some() && !(stopped && self.any_runs()) {
                 break;
             }
-            let root = Pid::from_raw(self.root);
             if !stopped {
                 stopped = true;
-                // It may have ended meanwhile.
-                let _ = kill(root, Signal::SIGTERM);
+                self.open_children();
+                self.signal(Signal::SIGTERM);
             } else if began.elapsed() > GRACE {
-                let _ = kill(root, Signal::SIGKILL);
+                self.signal(Signal::SIGKILL);
+                if self.status.is_some() {
+                    break;
+                }
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        match self.status {
+        match self.status.map(|reaped| reaped.end) {
             _ if stopped => Some(Ended::Stopped),
             Some(End::Exit(code)) => Some(Ended::Exit(code)),
             Some(End::Signal(signal)) => Some(Ended::Signal(signal)),
             Some(End::Unknown) | None => None,
+        }
+    }
+
+    /// The recorded processes that still run, and are not others that got their numbers.
+    fn running(&self) -> impl Iterator<Item = i32> {
+        self.processes.iter().filter_map(|(pid, process)| {
+            let stat = proc::stat(*pid, None).filter(proc::Stat::is_alive)?;
+            (stat.started == process.last.started).then_some(*pid)
+        })
+    }
+
+    fn any_runs(&self) -> bool {
+        self.running().next().is_some()
+    }
+
+    fn signal(&self, signal: Signal) {
+        for pid in self.running() {
+            // It may have ended meanwhile.
+            let _ = kill(Pid::from_raw(pid), signal);
         }
     }
 
@@ -462,7 +535,19 @@ impl Sampler {
         let switches = self.known.values().map(|known| known.switches.1.saturating_sub(known.switches.0));
         counts.voluntary_switches = switches.sum();
         let duration = self.moments.last().map_or(Duration::ZERO, |moment| moment.at);
+        // Threads that have ended meanwhile are in the kernel's figure only, with the children that it waited for.
+        if let (Some(reaped), Some(over), None | Some(Ended::Exit(_) | Ended::Signal(_))) =
+            (self.status, self.over, ended)
+        {
+            let part = duration.as_secs_f64() / (over - self.began).as_secs_f64().max(f64::MIN_POSITIVE);
+            let switches = (reaped.switches as f64 * part.min(1.0)) as u64;
+            counts.voluntary_switches = counts.voluntary_switches.max(switches);
+        }
         let (program, path) = self.busiest().unwrap_or((None, self.path));
+        // A program whose first thread ended at once was read later.
+        let is_it = |module: &module::Module| module.path == path && module.report.is_some();
+        let later = || self.library.modules.iter().position(is_it).and_then(|at| u32::try_from(at).ok());
+        let program = program.or_else(later);
         Recording {
             program,
             path,
@@ -472,6 +557,7 @@ impl Sampler {
             samples: self.samples,
             walks: self.walks.all,
             counts,
+            watch: self.watch,
             duration,
             own_s,
             processors: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),

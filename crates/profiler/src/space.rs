@@ -6,6 +6,7 @@ use std::path::Path;
 
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
 
+use crate::file;
 use crate::frame_size::{FrameSize, frame_size};
 use crate::memory::{self, Stack};
 use crate::module::{self, Module};
@@ -79,6 +80,21 @@ pub(crate) struct Space {
 pub(crate) struct Library {
     pub(crate) modules: Vec<Module>,
     by_place: HashMap<(String, u64), u32>,
+    /// Programs that were read before they were started, by their paths.
+    prepared: HashMap<String, Module>,
+}
+
+impl Library {
+    /// Reads a program before it is started: with a large one, this may take as long as a short recording.
+    pub(crate) fn prepare(&mut self, program: &Path) {
+        let Ok(path) = program.canonicalize() else { return };
+        // A script is none, and its interpreter is read later.
+        if let Ok(bytes) = file::read(&path)
+            && let Ok(module) = Module::of(&path.to_string_lossy(), &bytes, Path::new("/"), true)
+        {
+            self.prepared.insert(path.to_string_lossy().into_owned(), module);
+        }
+    }
 }
 
 impl Space {
@@ -118,6 +134,7 @@ impl Space {
                 _ => files.push((mapping.path.clone(), vec![mapping])),
             }
         }
+        let alive = proc::alive(self.pid);
         for (path, mappings) in files {
             let (Some(first), Some(last)) = (mappings.first(), mappings.last()) else { continue };
             let Some(code) = mappings.iter().find(|mapping| mapping.executable) else { continue };
@@ -128,14 +145,16 @@ impl Space {
             }
             let known = library.by_place.get(&key).copied();
             let number = known.or_else(|| {
-                let bytes = match path.as_str() {
-                    "[vdso]" => memory::read(self.pid, first.start, usize::try_from(last.end - first.start).ok()?),
-                    _ => module::read(self.pid, &path)?,
-                };
-                let root = format!("/proc/{}/root", self.pid);
                 let program = proc::program(self.pid).is_some_and(|program| program.as_os_str() == path.as_str());
-                let at = (code.offset, code.start);
-                let module = Module::of(&path, &bytes, range, at, Path::new(&root), program).ok()?;
+                let module = library.prepared.remove(&path).filter(|_| program).or_else(|| {
+                    let bytes = match path.as_str() {
+                        "[vdso]" => memory::read(alive, first.start, usize::try_from(last.end - first.start).ok()?),
+                        _ => module::read(self.pid, &path)?,
+                    };
+                    let root = format!("/proc/{alive}/root");
+                    Module::of(&path, &bytes, Path::new(&root), program).ok()
+                })?;
+                let module = module.mapped(range, (code.offset, code.start));
                 let number = u32::try_from(library.modules.len()).ok()?;
                 library.modules.push(module);
                 library.by_place.insert(key, number);
@@ -293,6 +312,9 @@ impl Space {
             let Some(word) = stack.word(slot) else { break };
             if let Some(call) = self.call(library, word) {
                 match call {
+                    _ if self.leads_by_import(library, word, module) => {
+                        return Some(Registers { pc: word, sp: slot + 8, fp: at.fp, lr: None, call: None });
+                    }
                     Some(target) if self.leads(library, target, module, place, start) => {
                         return Some(Registers { pc: word, sp: slot + 8, fp: at.fp, lr: None, call: None });
                     }
@@ -304,6 +326,13 @@ impl Space {
             slot += 8;
         }
         second.map(|(pc, slot)| Registers { pc, sp: slot + 8, fp: at.fp, lr: None, call: None })
+    }
+
+    /// Whether the call before an address in memory goes from another module to a public function of `module`.
+    fn leads_by_import(&self, library: &Library, address: u64, module: &Module) -> bool {
+        let Some((_, caller)) = self.module(library, address) else { return false };
+        !std::ptr::eq(caller, module)
+            && caller.imported(address.wrapping_sub(caller.bias)).is_some_and(|name| module.symbols.has(name))
     }
 
     /// Whether a call of `target` leads to the function around `place` of `module`: directly, or by a function that
@@ -376,6 +405,48 @@ pub(crate) fn call_before(before: &[u8], address: u64) -> Option<Option<u64>> {
     None
 }
 
+/// The place from which the call instruction that ends where `before` ends, at `address`, takes its target: `ff 15`, a
+/// call through memory at a distance from the next instruction.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) fn slot_called(before: &[u8], address: u64) -> Option<u64> {
+    match before.get(before.len().checked_sub(6)?..)? {
+        [0xff, 0x15, distance @ ..] => Some(address.wrapping_add_signed(word(distance)?)),
+        _ => None,
+    }
+}
+
+/// The place from which the code at `address` takes the target of its jump: `ff 25`, as in a procedure linkage table.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) fn slot_jumped(code: &[u8], address: u64) -> Option<u64> {
+    let (code, mut address) = match code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]) {
+        Some(rest) => (rest, address.wrapping_add(4)),
+        None => (code, address),
+    };
+    // bnd.
+    let code = code.strip_prefix(&[0xf2]).inspect(|_| address = address.wrapping_add(1)).unwrap_or(code);
+    match code.strip_prefix(&[0xff, 0x25]) {
+        Some(rest) => Some(address.wrapping_add(6).wrapping_add_signed(word(rest.get(..4)?)?)),
+        None => None,
+    }
+}
+
+#[cfg(not(target_arch = "aarch64"))]
+fn word(bytes: &[u8]) -> Option<i64> {
+    Some(i32::from_le_bytes(bytes.try_into().ok()?).into())
+}
+
+/// Not read yet: there, adrp, ldr and br make a jump.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn slot_called(_: &[u8], _: u64) -> Option<u64> {
+    None
+}
+
+/// As above.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn slot_jumped(_: &[u8], _: u64) -> Option<u64> {
+    None
+}
+
 /// The target of an unconditional jump at the start of a function.
 #[cfg(not(target_arch = "aarch64"))]
 fn jump(code: &[u8], address: u64) -> Option<u64> {
@@ -415,4 +486,19 @@ fn jump(code: &[u8], address: u64) -> Option<u64> {
 #[cfg(target_arch = "aarch64")]
 fn distance(word: u32) -> i64 {
     i64::from((word << 6).cast_signed() >> 6) * 4
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_go_through_tables_of_addresses() {
+        assert_eq!(slot_called(&[0x90, 0x90, 0xff, 0x15, 0x10, 0, 0, 0], 0x1000), Some(0x1010));
+        assert_eq!(slot_called(&[0x90, 0x90, 0x90, 0xe8, 0x10, 0, 0, 0], 0x1000), None);
+        assert_eq!(slot_jumped(&[0xff, 0x25, 0xf0, 0xff, 0xff, 0xff], 0x1000), Some(0xff6));
+        let marked = [0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0x10, 0, 0, 0];
+        assert_eq!(slot_jumped(&marked, 0x1000), Some(0x101b));
+        assert_eq!(slot_jumped(&[0xff, 0x25, 0x10], 0x1000), None);
+    }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Seen {
 pub(crate) struct Reaped {
     pub(crate) pid: i32,
     pub(crate) end: End,
+    /// How often it gave the processor away by itself.
+    pub(crate) switches: u64,
 }
 
 /// The longest time to wait for threads to stop. One that the kernel does not interrupt (vfork, a dead file server) or
@@ -77,15 +79,16 @@ pub(crate) fn each(
                 std::thread::yield_now();
             }
             Ok(None) => std::thread::sleep(Duration::from_micros(100)),
-            Ok(Some((thread, Change::Ended(end)))) => {
+            Ok(Some((thread, Change::Ended(end, switches)))) => {
                 open.remove(&Pid::from_raw(thread));
-                reaped.push(Reaped { pid: thread, end });
+                reaped.push(Reaped { pid: thread, end, switches });
             }
             // If a signal came first, it is passed on with the release.
             Ok(Some((thread, Change::Stopped(signal)))) => {
                 look(Pid::from_raw(thread), threads, &mut open, seen);
                 wait::release(thread, signal);
             }
+            Ok(Some((thread, Change::Call))) => wait::release(thread, 0),
         }
     }
 }
@@ -110,18 +113,21 @@ fn is_refused(pid: i32, tid: i32) -> bool {
 /// Whether this process may trace that one, as far as can be told without doing so.
 pub(crate) fn is_permitted(pid: i32) -> bool {
     // This file needs the permission to trace.
-    std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok()
+    std::fs::read_to_string(format!("/proc/{}/syscall", crate::proc::alive(pid))).is_ok()
 }
 
 /// Returns how a child of this process ended, once it has. Threads that stopped too late for their moment are released,
 /// and those that have ended are forgotten: the kernel does not report a process's end before.
-pub(crate) fn reap(pid: i32) -> Option<End> {
+pub(crate) fn reap(pid: i32) -> Option<Reaped> {
     loop {
         match wait::change() {
-            Ok(Some((thread, Change::Ended(end)))) if thread == pid => return Some(end),
-            Ok(Some((_, Change::Ended(_)))) | Err(Errno::EINTR) => {}
+            Ok(Some((thread, Change::Ended(end, switches)))) if thread == pid => {
+                return Some(Reaped { pid, end, switches });
+            }
+            Ok(Some((_, Change::Ended(..)))) | Err(Errno::EINTR) => {}
             Ok(Some((thread, Change::Stopped(signal)))) => wait::release(thread, signal),
-            Err(Errno::ECHILD) => return Some(End::Unknown),
+            Ok(Some((thread, Change::Call))) => wait::release(thread, 0),
+            Err(Errno::ECHILD) => return Some(Reaped { pid, end: End::Unknown, switches: 0 }),
             Ok(None) | Err(_) => return None,
         }
     }

@@ -1,11 +1,12 @@
 //! The names of a file's functions: from its own symbol table, from a separate debug file, and from what shows itself
 //! in the code of stripped programs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
+
+use crate::file;
 
 /// A function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,31 +126,37 @@ impl Symbols {
 
 /// Reads the separate debug file: by build id, or by name and checksum (GDB, "Debugging Information in Separate
 /// Files").
-fn debug_file(file: &ElfFile64<'_, Endianness>, path: &Path, root: &Path) -> Option<Vec<u8>> {
+fn debug_file(elf: &ElfFile64<'_, Endianness>, path: &Path, root: &Path) -> Option<Vec<u8>> {
     let system = Path::new("usr/lib/debug");
-    if let Ok(Some(id)) = file.build_id()
+    if let Ok(Some(id)) = elf.build_id()
         && let [first, rest @ ..] = id
     {
         let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("{first:02x}/{rest}.debug");
         let by_id = system.join(".build-id").join(name);
         for place in [root.join(&by_id), Path::new("/").join(&by_id)] {
-            if let Ok(bytes) = fs::read(place) {
+            if let Ok(bytes) = file::read(&place) {
                 return Some(bytes);
             }
         }
     }
-    let (name, checksum) = file.gnu_debuglink().ok()??;
-    let name = Path::new(std::str::from_utf8(name).ok()?);
+    let (name, checksum) = elf.gnu_debuglink().ok()??;
+    let name = Path::new(bare(name)?);
     let folder = path.parent()?;
     let below = folder.strip_prefix("/").unwrap_or(folder);
     let places: [PathBuf; 3] =
         [folder.join(name), folder.join(".debug").join(name), Path::new("/").join(system).join(below).join(name)];
-    places.iter().filter_map(|place| fs::read(place).ok()).find(|bytes| {
+    places.iter().filter_map(|place| file::read(place).ok()).find(|bytes| {
         let mut crc = flate2::Crc::new();
         crc.update(bytes);
         crc.sum() == checksum
     })
+}
+
+/// The name of a debug link, if it is that of a file and not a path: it is searched in certain folders only.
+fn bare(name: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(name).ok()?;
+    (!name.is_empty() && !name.contains('/') && ![".", ".."].contains(&name)).then_some(name)
 }
 
 /// The name for people: Rust's and C++'s are demangled, without the hash that Rust adds.
@@ -191,6 +198,14 @@ mod tests {
         assert_eq!(symbols.at(40 + LONGEST), None);
         symbols.complete([function(10, 30, "other")]);
         assert_eq!(symbols.at(10).unwrap().name.as_deref(), Some("one"));
+    }
+
+    #[test]
+    fn debug_links_are_bare_names() {
+        assert_eq!(bare(b"program.debug"), Some("program.debug"));
+        for path in [&b"/dev/zero"[..], b"../program", b"", b"..", b"\xff"] {
+            assert_eq!(bare(path), None);
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Waits for traced threads and for children. nix knows no real-time signals: with them its `waitpid` fails after the
 //! kernel has forgotten the change, which leaves the thread stopped for good.
 
+use std::mem::MaybeUninit;
+
 use nix::errno::Errno;
 use nix::libc;
 
@@ -16,35 +18,46 @@ pub(crate) enum End {
 /// A change of a traced thread or a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    Ended(End),
+    /// With the number of times that its threads, and the children that it waited for, gave the processor away by
+    /// themselves; only that of a process is of use.
+    Ended(End, u64),
     /// It has stopped, and is to be released with this signal; 0 for none.
     Stopped(i32),
+    /// It has stopped at the beginning or the end of a system call.
+    Call,
 }
 
 /// Returns the next change of any thread that this one traces, or of any of its children; `None` if there is none yet.
 ///
 /// # Errors
 /// ECHILD if there is nothing to wait for.
-#[expect(unsafe_code, reason = "nix has no wait for real-time signals")]
+#[expect(unsafe_code, reason = "nix has no wait for real-time signals, and none with the kernel's figures")]
 pub(crate) fn change() -> Result<Option<(i32, Change)>, Errno> {
     let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     let flags = libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
-    // SAFETY: the kernel writes to `status` only.
-    let got = unsafe { libc::waitpid(-1, &raw mut status, flags) };
+    // SAFETY: the kernel writes to `status` and `usage` only.
+    let got = unsafe { libc::wait4(-1, &raw mut status, flags, usage.as_mut_ptr()) };
     let thread = Errno::result(got)?;
     if thread == 0 {
         return Ok(None);
     }
-    Ok(meaning(status).map(|change| (thread, change)))
+    // SAFETY: it is made of integers only, which were zero at first.
+    let usage = unsafe { usage.assume_init() };
+    Ok(meaning(status, u64::try_from(usage.ru_nvcsw).unwrap_or(0)).map(|change| (thread, change)))
 }
 
 /// What a status of wait(2) means.
-fn meaning(status: i32) -> Option<Change> {
+fn meaning(status: i32, switches: u64) -> Option<Change> {
     if libc::WIFEXITED(status) {
-        Some(Change::Ended(End::Exit(libc::WEXITSTATUS(status))))
+        Some(Change::Ended(End::Exit(libc::WEXITSTATUS(status)), switches))
     } else if libc::WIFSIGNALED(status) {
-        Some(Change::Ended(End::Signal(libc::WTERMSIG(status))))
+        Some(Change::Ended(End::Signal(libc::WTERMSIG(status)), switches))
     } else if libc::WIFSTOPPED(status) {
+        // What PTRACE_O_TRACESYSGOOD asks for.
+        if status >> 8 == libc::SIGTRAP | 0x80 {
+            return Some(Change::Call);
+        }
         // A ptrace event, or a stop of the whole process, which stays one after the release.
         let is_event = status >> 16 != 0;
         Some(Change::Stopped(if is_event { 0 } else { libc::WSTOPSIG(status) }))
@@ -61,6 +74,15 @@ pub(crate) fn release(thread: i32, signal: i32) {
     unsafe { libc::ptrace(libc::PTRACE_DETACH, thread, 0_i64, signal) };
 }
 
+/// Lets a stopped thread go on to its next system call, or to the end of the one that it is in, with a signal; 0 for
+/// none.
+#[expect(unsafe_code, reason = "nix does not know real-time signals")]
+pub(crate) fn resume(thread: i32, signal: i32) {
+    let (thread, signal) = (i64::from(thread), i64::from(signal));
+    // SAFETY: PTRACE_SYSCALL takes a thread and a signal, and touches no memory. If it fails, the thread has ended.
+    unsafe { libc::ptrace(libc::PTRACE_SYSCALL, thread, 0_i64, signal) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,9 +90,10 @@ mod tests {
     #[test]
     fn real_time_signals_are_changes_like_others() {
         // As the kernel encodes them (bits/waitstatus.h).
-        assert_eq!(meaning(35 << 8 | 0x7f), Some(Change::Stopped(35)));
-        assert_eq!(meaning(128 << 16 | 5 << 8 | 0x7f), Some(Change::Stopped(0)));
-        assert_eq!(meaning(35), Some(Change::Ended(End::Signal(35))));
-        assert_eq!(meaning(3 << 8), Some(Change::Ended(End::Exit(3))));
+        assert_eq!(meaning(35 << 8 | 0x7f, 0), Some(Change::Stopped(35)));
+        assert_eq!(meaning(0x85 << 8 | 0x7f, 0), Some(Change::Call));
+        assert_eq!(meaning(128 << 16 | 5 << 8 | 0x7f, 0), Some(Change::Stopped(0)));
+        assert_eq!(meaning(35, 7), Some(Change::Ended(End::Signal(35), 7)));
+        assert_eq!(meaning(3 << 8, 8), Some(Change::Ended(End::Exit(3), 8)));
     }
 }

@@ -94,11 +94,21 @@ impl Profile {
         for warning in &profiled.analysis.warnings {
             output.warn(warning);
         }
-        let written = self.write(&profiled)?;
-        if output.json {
-            output.document(&profiled.analysis)?;
+        // Before the files: if they cannot be written, the verdict is there, and the other way round.
+        let said = if output.json {
+            output.document(&profiled.analysis)
         } else {
-            output.text(&overview(&profiled.analysis, &written, output))?;
+            output.text(&overview(&profiled.analysis, output))
+        };
+        let written = self.write(&profiled)?;
+        said?;
+        if !output.json && !written.is_empty() {
+            let mut page = output.page();
+            for path in written {
+                // Writing to a page cannot fail.
+                let _ = writeln!(page, "wrote {}", path.display());
+            }
+            output.text(&page)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -182,7 +192,7 @@ fn failed(error: Error) -> Failure {
     Failure::usage(error.to_string()).with_help(help)
 }
 
-fn overview(analysis: &Analysis, written: &[PathBuf], output: &Output) -> Page {
+fn overview(analysis: &Analysis, output: &Output) -> Page {
     let mut page = output.page();
     let verdict = &analysis.verdict;
     let recording = &analysis.recording;
@@ -237,10 +247,15 @@ fn overview(analysis: &Analysis, written: &[PathBuf], output: &Output) -> Page {
     let rates = &analysis.rates;
     let _ = writeln!(
         page,
-        "per second: {:.0} page faults, {:.0} voluntary switches; {:.2} processors in use; recording took {:.1} % \
-         of one",
+        "per second: {:.0} page faults, {:.0} voluntary switches{}{}",
         rates.page_faults,
         rates.voluntary_switches,
+        about(rates.futex_calls, "futex"),
+        about(rates.memory_calls, "mmap")
+    );
+    let _ = writeln!(
+        page,
+        "{:.2} processors in use; recording took {:.1} % of one",
         rates.processors,
         100.0 * recording.overhead
     );
@@ -248,10 +263,12 @@ fn overview(analysis: &Analysis, written: &[PathBuf], output: &Output) -> Page {
         let donor = verdict.donor.as_deref().unwrap_or_default();
         let _ = writeln!(page, "try {donor}: {}", output.paint(Style::Strong, command));
     }
-    for path in written {
-        let _ = writeln!(page, "wrote {}", path.display());
-    }
     page
+}
+
+/// A number of calls that is an estimate, if there is one.
+fn about(rate: Option<f64>, call: &str) -> String {
+    rate.map_or_else(String::new, |rate| format!(", about {rate:.0} calls of {call}"))
 }
 
 fn percent(share: f64) -> String {

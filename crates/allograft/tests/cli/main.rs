@@ -3,6 +3,7 @@
 mod another;
 mod apply;
 mod bench;
+mod bottlenecks;
 mod bundle;
 mod bundles;
 mod bundles_hostile;

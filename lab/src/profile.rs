@@ -1,0 +1,243 @@
+//! `cargo xtask bench profile`: what `allograft profile` says of programs of known nature, what a graft of each then
+//! gains, and by how much profiling slows them down.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use fixtures::program::Build;
+use measure::machine::Machine;
+use measure::report::ratio;
+use measure::results;
+use measure::statistics::Ratio;
+use serde::{Deserialize, Serialize};
+use xtask::page::{self, NO_FIGURES, Table};
+use xtask::{command, setup, workspace};
+
+/// The file of the figures that the docs show.
+const KEPT: &str = "docs/figures/profile.json";
+/// The place of their table.
+const TABLE: Table = Table {
+    page: "docs/profile.md",
+    begin: "<!-- profile: made by `cargo xtask bench tables` -->",
+    end: "<!-- /profile -->",
+};
+/// The programs of `tests/profile`, and their numbers of threads.
+const PROGRAMS: [(&str, u32); 12] = [
+    ("small_blocks", 1),
+    ("small_blocks", 2),
+    ("small_blocks", 8),
+    ("large_blocks", 1),
+    ("grown", 1),
+    ("mixed", 1),
+    ("mixed", 4),
+    ("fresh_pages", 1),
+    ("copies", 1),
+    ("own_lock", 4),
+    ("pipes", 2),
+    ("numbers", 2),
+];
+/// Seconds of a run that is profiled, and of one that is not.
+const PROFILED: &str = "3";
+const RUN: &str = "1.2";
+
+/// What the arguments ask for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wish {
+    /// Measure this program, not the one built here
+    #[arg(long, value_name = "PROGRAM")]
+    allograft: Option<PathBuf>,
+    /// Rounds of pairs of runs for each program
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..))]
+    rounds: u16,
+    /// Keep the figures in this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+/// The figures.
+#[derive(Debug, Serialize, Deserialize)]
+struct Figures {
+    schema_version: u32,
+    allograft: String,
+    machine: Machine,
+    rounds: u16,
+    programs: Vec<Program>,
+}
+
+/// The figures of a program.
+#[derive(Debug, Serialize, Deserialize)]
+struct Program {
+    name: String,
+    threads: u32,
+    bottleneck: String,
+    /// The allocator's share of the time, from 0 to 1.
+    allocator: f64,
+    /// What the profile says: how many times as fast, at least and at best.
+    predicted: (f64, f64),
+    /// Work per second with the default donor, to that with stock.
+    gain: Ratio,
+    /// Work per second while it is profiled, to that when it is not.
+    profiled: Ratio,
+}
+
+impl Program {
+    /// Whether the interval of the gain and the predicted range meet.
+    fn is_inside(&self) -> bool {
+        let (low, high) = (self.gain.low.unwrap_or(self.gain.value), self.gain.high.unwrap_or(self.gain.value));
+        low <= self.predicted.1 && high >= self.predicted.0
+    }
+}
+
+/// Builds, profiles, measures, prints, and keeps what was asked for.
+///
+/// # Errors
+/// When something does not build, or a program fails.
+pub(crate) fn bench(wish: &Wish) -> Result<()> {
+    setup::prepare(setup::Extent::Demo)?;
+    let allograft = match &wish.allograft {
+        Some(program) => program.canonicalize()?,
+        None => command::build_allograft()?,
+    };
+    let home = workspace::build().join("bench").join("profile");
+    fs::create_dir_all(&home)?;
+    let _lock = setup::lock(&home.join(".lock"))?;
+    let mut programs = Vec::new();
+    for (name, threads) in PROGRAMS {
+        eprintln!("bench: {name}, {threads} threads");
+        let stock = linked(&home, name)?;
+        let grafted = home.join(format!("{name}-grafted"));
+        let _ = fs::remove_file(&grafted);
+        command::run(Command::new(&allograft).args(["--quiet", "graft"]).arg(&stock).arg("-o").arg(&grafted))?;
+        programs.push(program(&allograft, (name, threads), &stock, &grafted, wish.rounds)?);
+    }
+    let (schema_version, rounds) = (1, wish.rounds);
+    let allograft = env!("CARGO_PKG_VERSION").to_owned();
+    let figures = Figures { schema_version, allograft, machine: Machine::this(), rounds, programs };
+    println!("{}", table(&figures));
+    if let Some(path) = &wish.save {
+        fs::write(path, results::document(&figures)?).with_context(|| format!("cannot write `{}`", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Links a program of `tests/profile` with stock musl.
+fn linked(home: &Path, name: &str) -> Result<PathBuf> {
+    let sources = workspace::root().join("tests/profile");
+    let read = |file: &str| fs::read_to_string(sources.join(file)).with_context(|| format!("cannot read `{file}`"));
+    let source = read(&format!("{name}.c"))?.replace("#include \"task.h\"\n", &read("task.h")?);
+    Ok(Build::PLAIN.program(home, name, &source))
+}
+
+fn program(
+    allograft: &Path,
+    (name, threads): (&str, u32),
+    stock: &Path,
+    grafted: &Path,
+    rounds: u16,
+) -> Result<Program> {
+    let threads_word = threads.to_string();
+    let plain = |program: &Path| work(Command::new(program).args([&threads_word, RUN]));
+    let profiled = || {
+        let mut command = Command::new(allograft);
+        work(command.args(["--quiet", "profile", "--"]).arg(stock).args([&threads_word, RUN]))
+    };
+    let mut command = Command::new(allograft);
+    command.args(["--quiet", "profile", "--json", "--"]).arg(stock).args([&threads_word, PROFILED]);
+    let document: serde_json::Value = serde_json::from_str(&command::output(&mut command)?)?;
+    let verdict = &document["verdict"];
+    let figure = |value: &serde_json::Value| value.as_f64().context("a profile without its figures");
+    let (mut gains, mut slowdowns) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        // Each of the three comes first in turn.
+        let mut found = [0.0; 3];
+        for at in 0..3 {
+            let arm = (usize::from(round) + at) % 3;
+            found[arm] = match arm {
+                0 => plain(stock)?,
+                1 => plain(grafted)?,
+                _ => profiled()?,
+            };
+        }
+        gains.push((found[1] / found[0]).ln());
+        slowdowns.push((found[2] / found[0]).ln());
+    }
+    let ratio = |logs: &[f64]| Ratio::of_logs(logs).context("no rounds");
+    Ok(Program {
+        name: name.to_owned(),
+        threads,
+        bottleneck: verdict["bottleneck"].as_str().context("a profile without a verdict")?.to_owned(),
+        allocator: figure(&verdict["share"]["allocator"])?,
+        predicted: (figure(&verdict["best_speedup"][0])?, figure(&verdict["best_speedup"][1])?),
+        gain: ratio(&gains)?,
+        profiled: ratio(&slowdowns)?,
+    })
+}
+
+/// Runs a program, and returns the rounds of work per second that it prints at its end.
+fn work(command: &mut Command) -> Result<f64> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    // A profile of a short run may have too few samples for a verdict, and that is not asked for.
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let figure = said.lines().find_map(|line| line.strip_prefix("rounds_per_second="));
+    figure.and_then(|figure| figure.parse().ok()).with_context(|| format!("{command:?} printed no figure"))
+}
+
+fn table(figures: &Figures) -> String {
+    let mut text = "| program | threads | verdict | allocator | predicted | measured (95 %) | inside \
+                    | while profiled (95 %) |\n"
+        .to_owned();
+    text.push_str("| --- | ---: | --- | ---: | --- | --- | --- | --- |\n");
+    for program in &figures.programs {
+        let cells = [
+            format!("`{}`", program.name),
+            program.threads.to_string(),
+            format!("`{}`", program.bottleneck),
+            format!("{:.0} %", 100.0 * program.allocator),
+            format!("{:.2} to {:.2}", program.predicted.0, program.predicted.1),
+            ratio(&program.gain),
+            if program.is_inside() { "yes" } else { "no" }.to_owned(),
+            ratio(&program.profiled),
+        ];
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    format!("{text}\n{}; allograft {}; {} rounds.\n", figures.machine.description(), figures.allograft, figures.rounds)
+}
+
+/// Puts the table of the kept figures into the docs.
+///
+/// # Errors
+/// When the figures cannot be read, or the page cannot be written.
+pub(crate) fn tables() -> Result<()> {
+    TABLE.write(&kept()?)
+}
+
+fn kept() -> Result<String> {
+    let figures: Option<Figures> = page::figures(KEPT)?;
+    Ok(figures.map_or_else(|| NO_FIGURES.to_owned(), |figures| table(&figures)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
+        let text = fs::read_to_string(workspace::root().join(TABLE.page)).unwrap();
+        let same = TABLE.replaced(&text, &kept().unwrap()).unwrap() == text;
+        assert!(same, "`{}` has another table than `{KEPT}`: `cargo xtask bench tables`", TABLE.page);
+    }
+
+    #[test]
+    fn a_gain_is_inside_if_its_interval_meets_the_range() {
+        let ratio = |low: f64, high: f64| Ratio { low: Some(low), high: Some(high), ..Ratio::ITSELF };
+        let inside = |low: f64, high: f64| {
+            let (gain, profiled) = (ratio(low, high), Ratio::ITSELF);
+            let (name, bottleneck, predicted) = (String::new(), String::new(), (1.2, 2.0));
+            Program { name, threads: 1, bottleneck, allocator: 0.5, predicted, gain, profiled }.is_inside()
+        };
+        assert!(inside(1.1, 1.3) && inside(1.5, 1.6) && inside(1.9, 2.2));
+        assert!(!inside(1.0, 1.1) && !inside(2.1, 2.2));
+    }
+}
