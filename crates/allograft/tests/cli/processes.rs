@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, dynamic_with_musl};
 
 /// Allocates, says so, and waits for the end of its input.
 const WAITING: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nint main(void) {\n\
@@ -87,6 +87,17 @@ fn the_malloc_of_a_process_is_told() {
     assert_eq!(process["malloc"]["name"], "glibc");
     assert!(process["malloc"]["file"].as_str().unwrap().ends_with("/libc.so.6"), "{process}");
     lab.run(["inspect", "--pid", &dynamic.pid(), "--expect", "glibc"]).exits(0);
+    let by_loader = Running::start(Command::new("/lib64/ld-linux-x86-64.so.2").arg(lab.path("dynamic")));
+    let process = inspected(&lab, &by_loader);
+    assert_eq!(
+        (&process["malloc"]["name"], &process["malloc"]["file"]),
+        (&"unknown".into(), &Value::Null),
+        "{process}"
+    );
+    let musl = dynamic_with_musl(&lab, WAITING, "of-musl");
+    let process = inspected(&lab, &Running::start(&mut Command::new(musl)));
+    assert_eq!(process["malloc"]["name"], "mallocng");
+    assert!(process["malloc"]["file"].as_str().unwrap().ends_with("/libc.so"), "{process}");
     let ran = lab.run(["inspect", "--pid", &dynamic.pid(), "--pid", &grafted.pid(), "--expect", "mimalloc"]).exits(1);
     assert!(ran.err.contains("`glibc`, expected `mimalloc`"), "{}", ran.err);
     assert!(ran.out.lines().count() == 3 && ran.out.starts_with("malloc"), "{}", ran.out);
@@ -149,7 +160,7 @@ fn all_processes_make_a_table_without_this_one() {
     crate::documents::fits("inspect", &document);
     let processes = document["processes"].as_array().unwrap();
     assert!(document["closed_processes"].is_u64());
-    let own = processes.iter().find(|process| process["pid"].to_string() == running.pid()).unwrap();
+    let own = processes.iter().find(|process| process["pid"] == running.0.id()).unwrap();
     assert_eq!(own["malloc"]["name"], "mallocng");
     let this = processes.iter().find(|process| process["pid"] == std::process::id()).unwrap();
     assert!(this["malloc"]["file"].as_str().unwrap().contains("libc.so"), "{this}");

@@ -17,16 +17,20 @@ const MOST_PATHS: usize = 1 << 18;
 type Identity = (u64, u64);
 /// A result that is read once and shown often.
 type Once<T> = Rc<Result<T, String>>;
+type Kept<K, V> = RefCell<HashMap<K, V>>;
+/// A file, or that there is none, or why it is not known whether there is one.
+type Looked = Result<Option<Found>, String>;
+type Names = Rc<Vec<Vec<u8>>>;
 
 /// The files of a tree as they were read.
 pub(super) struct Read<'t> {
     pub(super) tree: &'t dyn Tree,
-    paths: RefCell<HashMap<Vec<u8>, Result<Option<Found>, String>>>,
-    folders: RefCell<HashMap<Vec<u8>, Rc<Vec<Vec<u8>>>>>,
-    modules: RefCell<HashMap<Identity, Once<Rc<Module>>>>,
-    kinds: RefCell<HashMap<Identity, Once<Kind>>>,
-    caches: RefCell<HashMap<(Vec<u8>, u16, bool, u32), Once<Option<Cache>>>>,
-    reports: RefCell<HashMap<Identity, Once<Report>>>,
+    paths: Kept<Vec<u8>, Looked>,
+    folders: Kept<Vec<u8>, Names>,
+    modules: Kept<Identity, Once<Rc<Module>>>,
+    kinds: Kept<Identity, Once<Kind>>,
+    caches: Kept<(Vec<u8>, Machine), Once<Option<Cache>>>,
+    reports: Kept<Identity, Once<Report>>,
 }
 
 impl<'t> Read<'t> {
@@ -43,7 +47,7 @@ impl<'t> Read<'t> {
     }
 
     /// Finds the regular file at a path.
-    pub(super) fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
+    pub(super) fn find(&self, path: &[u8]) -> Looked {
         // The kernel takes no longer one (PATH_MAX), and no NUL.
         if path.len() >= 4096 || path.contains(&0) {
             return Ok(None);
@@ -56,7 +60,7 @@ impl<'t> Read<'t> {
     }
 
     /// Returns the folders below `folder`, in any order, in which a loader looks first on some processors.
-    pub(super) fn processors_folders(&self, folder: &[u8], machine: Machine) -> Rc<Vec<Vec<u8>>> {
+    pub(super) fn processors_folders(&self, folder: &[u8], machine: Machine) -> Names {
         let mut folders = self.folders.borrow_mut();
         if folders.len() >= MOST_PATHS {
             folders.clear();
@@ -109,7 +113,7 @@ impl<'t> Read<'t> {
 
     /// Returns the cache at a path, for a machine; `None` if there is none.
     pub(super) fn cache(&self, path: &[u8], machine: Machine) -> Once<Option<Cache>> {
-        let key = (path.to_owned(), machine.number, machine.wide, machine.flags);
+        let key = (path.to_owned(), machine);
         let read = || match self.find(path)? {
             None => Ok(None),
             Some(file) => Cache::read(&self.tree.read(&file)?, machine).map(Some),

@@ -36,7 +36,7 @@ const STT_TLS: u8 = 6;
 const STT_GNU_IFUNC: u8 = 10;
 
 /// The kind of machine code of a file: the loader passes over libraries of another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Machine {
     /// `e_machine`.
     pub(super) number: u16,

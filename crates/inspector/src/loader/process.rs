@@ -13,7 +13,7 @@ use crate::loader::configuration::shown;
 use crate::loader::module::Module;
 use crate::loader::scope::{Bound, MOST_REQUESTS, Served, is_musls_own, served};
 use crate::loader::{Found, Loader};
-use crate::report::Report;
+use crate::report::{Allocator, Evidence, Kind, Report, Source, name};
 use crate::subject;
 
 /// What the outside sees of a process.
@@ -31,7 +31,7 @@ pub struct Mapped {
 
 impl Loader<'_> {
     /// Inspects the program of a process. If it is a dynamic one that does not bring its own `malloc`, the files that
-    /// are mapped decide.
+    /// are mapped decide. If the program is a loader, it is not known which file it runs.
     ///
     /// # Errors
     /// As [`crate::inspect`].
@@ -40,6 +40,11 @@ impl Loader<'_> {
             return crate::inspect(program);
         }
         let (mut report, interpreter) = subject::image::examine(program)?;
+        if report.kind == Kind::Shared {
+            let detail = "the loader was started with the program as its argument, which the outside cannot see";
+            report.malloc = Allocator::named(name::UNKNOWN, vec![Evidence::new(Source::Loader, detail)]);
+            (report.libc_allocator, report.language_allocator) = (None, None);
+        }
         if let Some(interpreter) = interpreter {
             let bound = Module::read(program)
                 .map_err(|problem| vec![problem])
