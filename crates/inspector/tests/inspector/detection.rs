@@ -228,7 +228,7 @@ fn the_report_has_the_fields_of_the_contract() {
     assert_eq!(report["link"], serde_json::Value::Null);
     assert_eq!(report["strings"], "stock");
     let malloc: Vec<&str> = report["malloc"].as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(malloc, ["name", "version", "evidence"]);
+    assert_eq!(malloc, ["name", "version", "evidence", "file"]);
     assert_eq!(report["malloc"]["evidence"][0]["source"], "symbols");
     assert_eq!(serde_json::to_value(Link::StaticPie).unwrap(), "static-pie");
 }
