@@ -56,7 +56,8 @@ impl Builder<'_> {
             build.env(format!("CARGO_TARGET_{variable}_LINKER"), self.lld);
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = [self.toolchain.to_owned()].into_iter().chain(std::env::split_paths(&path));
+        // From the command path, `cargo-allograft` leaves no trace of where it lies.
+        let folders = [self.toolchain, self.native].map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
         build.env("PATH", std::env::join_paths(folders)?);
         // Whoever started this may be cargo with another toolchain.
         for variable in ["RUSTC", "CARGO", "RUSTUP_TOOLCHAIN", "RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"] {

@@ -59,8 +59,8 @@ pub(crate) const RUST: Tree =
 const NPM: (&str, &str) = ("npm@10.9.9", "c80bd097147cce32e31010b791bab8c71a26a5e10668210ec9d2e7f4c7cea2a1");
 
 /// Runs a command in a root folder, with a work folder at `/mnt` and without a network. What it writes elsewhere goes
-/// to memory. `$FORMAT` is a line for the kernel's `binfmt_misc`, or empty: the folder's programs may then be of another
-/// architecture. It holds in this namespace only.
+/// to memory. `$FORMAT` is a line for the kernel's `binfmt_misc`, or empty: it tells the kernel of an emulator, in this
+/// namespace only.
 const ENTER: &str = r#"
 root=$1 work=$2 scratch=$3
 shift 3
@@ -75,7 +75,8 @@ for device in null zero full random urandom; do
 done
 mount --bind "$work" root/mnt || exit 125
 if [ -n "$FORMAT" ]; then
-	mount -t binfmt_misc formats /proc/sys/fs/binfmt_misc && printf %s "$FORMAT" >/proc/sys/fs/binfmt_misc/register || exit 125
+	mount -t binfmt_misc formats /proc/sys/fs/binfmt_misc || exit 125
+	printf %s "$FORMAT" >/proc/sys/fs/binfmt_misc/register || exit 125
 fi
 [ -z "$BEFORE" ] || "$BEFORE" root "$work" || exit 126
 exec chroot root /usr/bin/env -i HOME=/tmp LC_ALL=C.UTF-8 PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"

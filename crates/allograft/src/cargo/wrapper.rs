@@ -62,6 +62,24 @@ pub(super) fn folder_variable(target: &str) -> String {
     format!("CARGO_ALLOGRAFT_LIBC_{}", target.replace(['-', '.'], "_").to_uppercase())
 }
 
+/// Returns what cargo calls this program: its bare name if the command path leads to it, and else its path. Cargo makes
+/// what it is called a part of the names of symbols (cargo's `compute_metadata`), and a program's bytes should not tell
+/// where allograft lies.
+fn called_by_cargo(itself: &Path) -> PathBuf {
+    let Some(name) = itself.file_name() else { return itself.to_owned() };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // rustup puts this folder before the others.
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    let folders = home.map(|home| home.join("bin")).into_iter().chain(std::env::split_paths(&path));
+    let mut found = folders.map(|folder| folder.join(name)).filter(|file| file.is_file()).peekable();
+    let is_itself = |file: PathBuf| file.canonicalize().is_ok_and(|file| file == itself);
+    match found.peek().is_some() && found.all(is_itself) {
+        true => PathBuf::from(name),
+        false => itself.to_owned(),
+    }
+}
+
 impl Session {
     /// Returns the session that this process belongs to.
     pub(super) fn of_environment() -> Option<Session> {
@@ -84,12 +102,13 @@ impl Session {
                 .with_help("start it by its path; /proc has to be mounted")
         })?;
         let next = configuration.program("RUSTC_WORKSPACE_WRAPPER", "rustc-workspace-wrapper").map(PathBuf::from);
-        self.next = next.filter(|next| *next != itself);
+        let name = called_by_cargo(&itself);
+        self.next = next.filter(|next| *next != itself && *next != name);
         self.rustdoc = match configuration.program("RUSTDOC", "rustdoc") {
             Some(rustdoc) => rustdoc.into(),
             None => Some(rustc.sysroot()?.join("bin/rustdoc")).filter(|own| own.is_file()).unwrap_or("rustdoc".into()),
         };
-        cargo.env(VARIABLE, written(self)?).env("RUSTC_WORKSPACE_WRAPPER", &itself);
+        cargo.env(VARIABLE, written(self)?).env("RUSTC_WORKSPACE_WRAPPER", name);
         Ok(itself)
     }
 

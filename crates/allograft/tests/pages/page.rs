@@ -85,7 +85,19 @@ impl Page {
 
 /// Marks of the parts of a page that commands write.
 fn is_mark(comment: &str) -> bool {
-    let marks = ["made by ", "end of ", "suite: ", "/suite ", "rest: ", "/rest ", "real: ", "/real ", "table: "];
+    let marks = [
+        "made by ",
+        "end of ",
+        "suite: ",
+        "/suite ",
+        "rest: ",
+        "/rest ",
+        "real: ",
+        "/real ",
+        "table: ",
+        "profile: ",
+        "/profile ",
+    ];
     marks.iter().any(|mark| comment.starts_with(mark))
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::project::{Project, TARGET};
+use crate::project::{Project, TARGET, toolchain};
 
 #[test]
 #[ignore = "compiles with a toolchain of the slow tier"]
@@ -103,6 +103,27 @@ fn ways_to_compile_and_to_link() {
     project.cargo("allograft build").exits(0);
     project.carries(&project.program("debug", "app"), "snmalloc", "static-pie");
     assert!(project.path("own/wrapped").is_file());
+}
+
+#[test]
+#[ignore = "compiles with a toolchain of the slow tier"]
+fn programs_do_not_tell_where_allograft_lies() {
+    let mut project = Project::app();
+    project.append("Cargo.toml", "[profile.release]\nstrip = true\n");
+    let mut programs = Vec::new();
+    for name in ["one", "another folder"] {
+        let folder = project.path(name);
+        fs::create_dir(&folder).unwrap();
+        let program = folder.join("cargo-allograft");
+        fs::copy(env!("CARGO_BIN_EXE_cargo-allograft"), &program).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        project.set("PATH", format!("{}:{}:{path}", toolchain().join("bin").display(), folder.display()));
+        let arguments = ["allograft", "build", "--release", "--target", TARGET];
+        project.run(Command::new(program).args(arguments)).exits(0);
+        programs.push(fs::read(project.program("release", "app")).unwrap());
+        fs::remove_dir_all(project.path("target")).unwrap();
+    }
+    assert!(programs[0] == programs[1]);
 }
 
 #[test]
