@@ -104,7 +104,7 @@ fn build() -> Result<(), Failure> {
     for arch in Arch::ALL {
         for program in &programs {
             let object = out.join(arch.name()).join(format!("{}.o", program.name));
-            let compressed = format!("{}-{}.o.z", program.name, arch.name());
+            let compressed = format!("{}-{}.o.lzma", program.name, arch.name());
             fs::write(embedded.join(compressed), Compressed::of(&fs::read(&object)?)?)?;
         }
     }
@@ -241,7 +241,7 @@ fn table(programs: &[Program]) -> Result<String, std::fmt::Error> {
         writeln!(code, "    Program {{ name: {name:?}, about: {about:?}, seconds: {seconds},")?;
         writeln!(code, "        source: include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/programs/{name}.c\")),")?;
         let objects = Arch::ALL.map(|arch| {
-            let file = format!("/embedded/{name}-{}.o.z", arch.name());
+            let file = format!("/embedded/{name}-{}.o.lzma", arch.name());
             format!("Compressed::new(include_bytes!(concat!(env!(\"OUT_DIR\"), {file:?})))")
         });
         writeln!(code, "        objects: [{}] }},", objects.join(", "))?;

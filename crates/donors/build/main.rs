@@ -74,7 +74,7 @@ fn build() -> Result<(), FoundryError> {
 
 /// Returns the name of a file's compressed form, which is what the program embeds.
 fn compressed(path: &Path) -> String {
-    format!("{}.z", path.file_name().unwrap_or_default().to_string_lossy())
+    format!("{}.lzma", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// Writes the compressed form of a file into the folder `embedded`.
