@@ -98,9 +98,9 @@ fn main() -> ExitCode {
         Some(Experiment::Strings(handed)) => strings::bench(&handed.arguments),
         Some(Experiment::Suite(handed)) => suite::bench(&handed.arguments),
         Some(Experiment::Tables) => suite::tables()
-            .and_then(|()| real::tables())
-            .and_then(|()| rest::tables())
-            .and_then(|()| profile::tables())
+            .and_then(|()| real::TABLE.write())
+            .and_then(|()| rest::TABLE.write())
+            .and_then(|()| profile::TABLE.write())
             .and_then(|()| chart::write()),
         Some(Experiment::Real(wish)) => real::bench(&wish),
         Some(Experiment::Rest(wish)) => rest::bench(&wish),

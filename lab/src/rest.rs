@@ -14,18 +14,23 @@ use measure::results::{self, CaseResult};
 use measure::session::Plan;
 use serde::{Deserialize, Serialize};
 use xtask::linking::{Compiler, Musl};
-use xtask::page::{self, NO_FIGURES, Table};
+use xtask::page::{KeptTable, Table};
 use xtask::{command, sessions, setup, workspace};
 
 use crate::profiles::{median, resident};
 use crate::real::build::{self, RealArm, Yard};
 use crate::real::program::Part;
 
-/// The file of the figures that the docs show.
-const KEPT: &str = "docs/figures/rest.json";
-/// The place of their table.
-const TABLE: Table =
-    Table { page: "docs/bench.md", begin: "<!-- rest: made by `cargo xtask bench tables` -->", end: "<!-- /rest -->" };
+/// The table in the docs.
+pub(crate) const TABLE: KeptTable<Rest> = KeptTable {
+    figures: "docs/figures/rest.json",
+    place: Table {
+        page: "docs/bench.md",
+        begin: "<!-- rest: made by `cargo xtask bench tables` -->",
+        end: "<!-- /rest -->",
+    },
+    text: table,
+};
 /// What `idle` does: 256 MiB in 4 threads; its memory is read 1 and 30 seconds after the last free.
 const IDLE: [&str; 3] = ["256", "4", "30"];
 /// The number of runs of `idle`; each figure is their median.
@@ -41,7 +46,7 @@ pub(crate) struct Wish {
 
 /// The figures.
 #[derive(Debug, Serialize, Deserialize)]
-struct Rest {
+pub(crate) struct Rest {
     schema_version: u32,
     allograft: String,
     machine: Machine,
@@ -173,27 +178,12 @@ fn table(rest: &Rest) -> String {
     )
 }
 
-/// Puts the table of the kept figures into the docs.
-///
-/// # Errors
-/// When the figures cannot be read, or the page cannot be written.
-pub(crate) fn tables() -> Result<()> {
-    TABLE.write(&kept()?)
-}
-
-fn kept() -> Result<String> {
-    let rest: Option<Rest> = page::figures(KEPT)?;
-    Ok(rest.map_or_else(|| NO_FIGURES.to_owned(), |rest| table(&rest)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_table_in_the_docs_is_that_of_the_kept_figures() {
-        let text = fs::read_to_string(workspace::root().join(TABLE.page)).unwrap();
-        let same = TABLE.replaced(&text, &kept().unwrap()).unwrap() == text;
-        assert!(same, "`{}` has another table than `{KEPT}`: `cargo xtask bench tables`", TABLE.page);
+        TABLE.check().unwrap();
     }
 }

@@ -3,13 +3,13 @@
 
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 
 use crate::workspace;
 
 /// What stands in place of tables whose figures have not been measured.
-pub const NO_FIGURES: &str = "No figures are kept yet.";
+const NO_FIGURES: &str = "No figures are kept yet.";
 
 /// Returns the figures that a file of the workspace keeps; `None` if there is no such file.
 ///
@@ -62,6 +62,45 @@ impl Table {
         let (before, rest) = page.split_once(begin).with_context(|| format!("`{name}` has no line `{begin}`"))?;
         let (_, after) = rest.split_once(end).with_context(|| format!("`{name}` has no line `{end}` behind that"))?;
         Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", text.trim_end()))
+    }
+}
+
+/// A table that is made of kept figures.
+#[derive(Debug, Clone, Copy)]
+pub struct KeptTable<T> {
+    /// The path of the file of figures, from the workspace's root.
+    pub figures: &'static str,
+    /// Where the table stands.
+    pub place: Table,
+    /// Makes the table of the figures.
+    pub text: fn(&T) -> String,
+}
+
+impl<T: DeserializeOwned> KeptTable<T> {
+    /// Puts the table of the kept figures into its page; without figures, that there are none.
+    ///
+    /// # Errors
+    /// When the figures cannot be read, or the page cannot be written.
+    pub fn write(&self) -> Result<()> {
+        self.place.write(&self.current()?)
+    }
+
+    /// Checks that the page has the table of the kept figures.
+    ///
+    /// # Errors
+    /// When it has another, when the figures or the page cannot be read, or the page has no place for the table.
+    pub fn check(&self) -> Result<()> {
+        let page = self.place.page;
+        let text = fs::read_to_string(workspace::root().join(page)).with_context(|| format!("cannot read `{page}`"))?;
+        if self.place.replaced(&text, &self.current()?)? != text {
+            bail!("`{page}` has another table than `{}` makes: `cargo xtask bench tables`", self.figures);
+        }
+        Ok(())
+    }
+
+    fn current(&self) -> Result<String> {
+        let figures: Option<T> = figures(self.figures)?;
+        Ok(figures.map_or_else(|| NO_FIGURES.to_owned(), |figures| (self.text)(&figures)))
     }
 }
 

@@ -14,18 +14,23 @@ use measure::report;
 use measure::results::{self, Input, Origin, Results, SCHEMA_VERSION};
 use measure::session::Plan;
 use xtask::linking::{Compiler, Musl};
-use xtask::page::{self, NO_FIGURES, Table};
+use xtask::page::{KeptTable, Table};
 use xtask::{command, rust, sessions, setup, workspace};
 
 use self::build::{RealArm, Yard};
 use self::program::{Program, Run, Sources};
 use crate::rust_programs;
 
-/// The file of the figures that the docs show.
-pub(crate) const KEPT: &str = "docs/figures/real.json";
-/// The place of their tables.
-const TABLE: Table =
-    Table { page: "docs/bench.md", begin: "<!-- real: made by `cargo xtask bench tables` -->", end: "<!-- /real -->" };
+/// The tables in the docs.
+pub(crate) const TABLE: KeptTable<Results> = KeptTable {
+    figures: "docs/figures/real.json",
+    place: Table {
+        page: "docs/bench.md",
+        begin: "<!-- real: made by `cargo xtask bench tables` -->",
+        end: "<!-- /real -->",
+    },
+    text: report::overview,
+};
 
 /// What the arguments ask for.
 #[derive(Debug, clap::Args)]
@@ -206,29 +211,12 @@ fn in_rust(yard: &Yard<'_>, arms: &[RealArm], wish: &Wish) -> Result<Vec<Case>> 
     Ok(cases)
 }
 
-/// Puts the tables of the kept figures into the docs.
-///
-/// # Errors
-/// When the figures cannot be read, or the page cannot be written.
-pub(crate) fn tables() -> Result<()> {
-    TABLE.write(&kept()?)
-}
-
-/// Returns the tables of the kept figures, or that there are none.
-fn kept() -> Result<String> {
-    let results: Option<Results> = page::figures(KEPT)?;
-    Ok(results.map_or_else(|| NO_FIGURES.to_owned(), |results| report::overview(&results)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_tables_in_the_docs_are_those_of_the_kept_figures() {
-        let tables = kept().unwrap();
-        let text = fs::read_to_string(workspace::root().join(TABLE.page)).unwrap();
-        let same = TABLE.replaced(&text, &tables).unwrap() == text;
-        assert!(same, "`{}` has other tables than `{KEPT}`: `cargo xtask bench tables`", TABLE.page);
+        TABLE.check().unwrap();
     }
 }
