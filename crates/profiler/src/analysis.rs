@@ -42,6 +42,9 @@ pub struct Recorded {
     pub sampler: String,
     /// Seconds from the first moment to the last.
     pub duration_s: f64,
+    /// How page faults were found: `perf-events`, or `ptrace`, by the stops, where the kernel allows no events or saw
+    /// no fault.
+    pub faults: String,
     /// The moments at which all threads were looked at.
     pub moments: usize,
     /// The samples of threads.
@@ -151,6 +154,7 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
             .map_or_else(|| inspector::name::UNKNOWN.to_owned(), |report| report.malloc.name.clone()),
         recording: Recorded {
             sampler: "ptrace".to_owned(),
+            faults: if recording.faults.is_empty() { "ptrace" } else { "perf-events" }.to_owned(),
             duration_s: recording.duration.as_secs_f64(),
             moments: recording.moments.len(),
             samples,

@@ -236,8 +236,8 @@ fn site(stack: &[u32], in_kernel: bool, frames: &Frames) -> String {
 }
 
 /// Of each sample, the part of its time that was spent in page faults. The kernel tells the time of all calls and
-/// faults together; what the samples in calls do not explain are the faults, spread over the samples during whose stop
-/// there were faults.
+/// faults together; what the samples in calls do not explain are the faults. They are spread over the samples of the
+/// functions that perf events saw taking faults; without those, over the samples during whose stop there were faults.
 fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed]) -> Vec<f64> {
     let total = fault_seconds(recording, samples);
     let user = |at: usize| recording.samples[at].state == State::Running;
@@ -247,8 +247,15 @@ fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed]) -> V
     let mut functions: HashMap<Option<u32>, (f64, f64)> = HashMap::new();
     for at in (0..samples.len()).filter(|at| user(*at)) {
         let (sum, count) = functions.entry(function(at)).or_default();
-        *sum += f64::from(recording.samples[at].faults.min(64));
+        if recording.faults.is_empty() {
+            *sum += f64::from(recording.samples[at].faults.min(64));
+        }
         *count += 1.0;
+    }
+    for (walk, faults) in &recording.faults {
+        if let Some((sum, _)) = functions.get_mut(&frames.stacks[*walk as usize].first().copied()) {
+            *sum += *faults as f64;
+        }
     }
     let mean = |at: usize| functions.get(&function(at)).map_or(0.0, |(sum, count)| sum / count);
     let mut parts: Vec<f64> = (0..samples.len()).map(|at| if user(at) { mean(at) } else { 0.0 }).collect();

@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 
 use crate::registers::{self, Call};
 use crate::stop::Reaped;
-use crate::wait::{self, Change};
+use crate::wait::{self, Change, Patience};
 
 /// The time between two units.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -190,7 +190,7 @@ pub(crate) fn is_followed(call: i64) -> bool {
 
 /// Waits for the next change of a thread; `None` if there is none in time.
 fn next(tid: i32, until: Instant, reaped: &mut Vec<Reaped>) -> Option<Change> {
-    let mut looks = 0_u32;
+    let mut patience = Patience::default();
     loop {
         match wait::change() {
             Ok(Some((thread, change))) if thread == tid => {
@@ -205,15 +205,7 @@ fn next(tid: i32, until: Instant, reaped: &mut Vec<Reaped>) -> Option<Change> {
             Err(Errno::EINTR) => {}
             Err(_) => return None,
             Ok(None) if Instant::now() >= until => return None,
-            // A thread that calls often stops within some microseconds.
-            Ok(None) if looks < 32 => {
-                looks += 1;
-                std::thread::yield_now();
-            }
-            Ok(None) => {
-                looks += 1;
-                std::thread::sleep(Duration::from_micros((10 * u64::from(looks - 32)).min(200)));
-            }
+            Ok(None) => patience.wait(),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | `sampler` | the recording of a command or a running process |
 //! | `proc` | what `/proc` says of threads, without a stop |
 //! | `stop` | reads running threads by ptrace |
+//! | `events` | page faults by perf events |
 //! | `calls` | counts the calls of futex and of the mmap family |
 //! | `wait` | waits for traced threads and children |
 //! | `registers` | registers and system calls of an architecture |
@@ -30,6 +31,7 @@ mod analysis;
 mod attribution;
 mod calls;
 mod error;
+mod events;
 mod file;
 mod firefox;
 mod flame;

@@ -85,6 +85,9 @@ pub struct Recording {
     pub(crate) walks: Vec<Walk>,
     pub(crate) counts: Counts,
     pub(crate) watch: Watch,
+    /// Page faults that perf events have sampled, by the number of a walk that is their place alone. Empty if the
+    /// kernel does not allow that.
+    pub(crate) faults: HashMap<u32, u64>,
     /// The time from the first moment to the last.
     pub(crate) duration: Duration,
     /// The processor time that the recording itself took, in seconds.

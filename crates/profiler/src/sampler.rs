@@ -20,6 +20,7 @@ use nix::unistd::Pid;
 
 use crate::calls::Watch;
 use crate::error::Error;
+use crate::events::Faults;
 use crate::file;
 use crate::memory;
 use crate::module::{self, Unfit};
@@ -58,9 +59,9 @@ pub struct Options {
 /// The default number of moments per second.
 pub const RATE: f64 = 150.0;
 /// The share of one processor that the recording may take.
-const SHARE: f64 = 0.03;
+const SHARE: f64 = 0.02;
 /// The processor time in seconds that it may take beyond that: the first looks at a program take longest.
-const CREDIT: f64 = 0.03;
+const CREDIT: f64 = 0.02;
 /// The fewest moments that a verdict is given for.
 const FEWEST: usize = 10;
 /// The number of samples at which the recording looks half as often as asked for: they take memory.
@@ -196,6 +197,9 @@ struct Sampler {
     programs: HashMap<i32, (Option<u32>, String)>,
     gone: Counts,
     watch: Watch,
+    events: Faults,
+    /// Sampled page faults, by the number of a walk that is their place alone.
+    faults: HashMap<u32, u64>,
     own_s: f64,
 }
 
@@ -220,6 +224,8 @@ impl Sampler {
             programs: HashMap::new(),
             gone: Counts::default(),
             watch: Watch::default(),
+            events: Faults::default(),
+            faults: HashMap::new(),
             own_s: processor_s(),
         }
     }
@@ -232,6 +238,8 @@ impl Sampler {
         }
         self.open(self.root);
         self.began = Instant::now();
+        // Short sleeps take 50 microseconds longer else. If it fails, they do.
+        let _ = nix::sys::prctl::set_timerslack(1000);
         // Reading the program's file is not the recording's.
         self.own_s = processor_s();
         let mut before = self.began;
@@ -307,7 +315,9 @@ impl Sampler {
         }
         if self.moments.len() % ROUND == ROUND - 1 {
             self.count_switches();
+            self.events.close(|tid| proc::stat(tid, None).is_some());
         }
+        self.count_faults(self.moments.len());
         let number = u32::try_from(self.moments.len()).unwrap_or(u32::MAX);
         self.moments.push(moment);
         let mut running = Vec::new();
@@ -381,6 +391,7 @@ impl Sampler {
         self.threads.push(Thread { pid, tid, name: proc::name(pid, tid) });
         let switches = proc::voluntary_switches(pid, tid).unwrap_or(0);
         let first = if self.own { 0 } else { switches };
+        self.events.open(pid, tid);
         self.known.insert(tid, Known { number, doing: None, switches: (first, switches) });
         number
     }
@@ -411,6 +422,16 @@ impl Sampler {
             }
         }
         done
+    }
+
+    /// Counts the page faults since the last moment by their places.
+    fn count_faults(&mut self, moment: usize) {
+        let Sampler { events, processes, library, walks, faults, .. } = self;
+        events.moment(moment, &mut |pid, place| {
+            if let Some(process) = processes.get_mut(&pid) {
+                *faults.entry(walks.number(process.space.alone(library, place))).or_default() += 1;
+            }
+        });
     }
 
     /// Looks for children of the program, if there are new processes on the machine.
@@ -558,6 +579,7 @@ impl Sampler {
             walks: self.walks.all,
             counts,
             watch: self.watch,
+            faults: self.faults,
             duration,
             own_s,
             processors: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),

@@ -197,6 +197,14 @@ impl Space {
         }
     }
 
+    /// A walk that ends at its beginning.
+    pub(crate) fn alone(&mut self, library: &mut Library, pc: u64) -> Walk {
+        if self.module(library, pc).is_none() {
+            self.read_again(library);
+        }
+        Walk { places: vec![self.place(library, pc)], truncated: true }
+    }
+
     /// Walks up the stack of a thread.
     pub(crate) fn walk(&mut self, library: &mut Library, registers: Registers, stack: &Stack) -> Walk {
         if self.module(library, registers.pc).is_none() {

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::memory::{self, Stack};
 use crate::registers::{self, Registers};
-use crate::wait::{self, Change, End};
+use crate::wait::{self, Change, End, Patience};
 
 /// What a stopped thread showed.
 #[derive(Debug)]
@@ -67,18 +67,13 @@ pub(crate) fn each(
         open.insert(thread, (at, faults));
     }
     let began = Instant::now();
-    let mut looks = 0_u32;
+    let mut patience = Patience::default();
     loop {
         match wait::change() {
             Err(Errno::EINTR) => {}
             Err(_) => return Ok(()),
             Ok(None) if open.is_empty() || began.elapsed() > LONGEST => return Ok(()),
-            // Most threads stop within some microseconds.
-            Ok(None) if looks < 100 => {
-                looks += 1;
-                std::thread::yield_now();
-            }
-            Ok(None) => std::thread::sleep(Duration::from_micros(100)),
+            Ok(None) => patience.wait(),
             Ok(Some((thread, Change::Ended(end, switches)))) => {
                 open.remove(&Pid::from_raw(thread));
                 reaped.push(Reaped { pid: thread, end, switches });

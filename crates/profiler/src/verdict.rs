@@ -86,6 +86,10 @@ const COPIES: f64 = 5.0;
 const MOVES: f64 = 0.05;
 /// The part of the time in an allocator that the fastest one takes, too.
 const LEAST_COST: f64 = 0.03;
+/// What another allocator saves in the program's own code at most, as a part of the time in the allocator: blocks lie
+/// closer together, and a processor that runs ahead counts some of the allocator's time for what comes after it. By the
+/// program `mixed` of the same command: 0.21 of its time in malloc and free, and 1.5 times as fast with snmalloc.
+const BESIDE: f64 = 0.5;
 /// The part of the time in musl's string functions that others take away at most.
 const STRINGS_GAIN: f64 = 0.7;
 /// From this share on something is named beside the bottleneck.
@@ -145,8 +149,9 @@ fn speedup(recording: &Recording, attribution: &Attribution, stock: bool) -> (f6
     let allocator = shares.running + shares.lock + shares.memory;
     let faults = if churns { shares.faults } else { 0.0 };
     let strings = if stock { STRINGS_GAIN * shares.strings } else { 0.0 };
-    let most = allocator - LEAST_COST * shares.running + faults + strings;
-    let most = (most + error(most)).clamp(0.0, 0.99);
+    let beside = BESIDE * shares.running.min(shares.cpu);
+    let most = allocator - LEAST_COST * shares.running + beside + faults + strings;
+    let most = (most + error(most)).clamp(0.0, 0.999);
     let duration = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
     let floor = attribution.other_cpu_s / (duration * recording.processors as f64);
     let high = 1.0 / (1.0 - most).max(floor.min(1.0)).max(0.001);

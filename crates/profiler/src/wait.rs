@@ -3,6 +3,8 @@
 
 use std::mem::MaybeUninit;
 
+use std::time::Duration;
+
 use nix::errno::Errno;
 use nix::libc;
 
@@ -25,6 +27,30 @@ pub(crate) enum Change {
     Stopped(i32),
     /// It has stopped at the beginning or the end of a system call.
     Call,
+}
+
+/// How long to wait between two looks for a change.
+///
+/// A thread on another processor stops within some microseconds. One that waits for this processor has to be given it
+/// by sleeping: `sched_yield` would give it away for a whole time slice, in which threads that have stopped would wait.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    looks: u32,
+}
+
+impl Patience {
+    /// The looks that follow each other at once.
+    const AT_ONCE: u32 = 16;
+    const STEP: Duration = Duration::from_micros(10);
+    const LONGEST: Duration = Duration::from_micros(200);
+
+    /// Waits before the next look.
+    pub(crate) fn wait(&mut self) {
+        self.looks += 1;
+        if self.looks > Patience::AT_ONCE {
+            std::thread::sleep((Patience::STEP * (self.looks - Patience::AT_ONCE)).min(Patience::LONGEST));
+        }
+    }
 }
 
 /// Returns the next change of any thread that this one traces, or of any of its children; `None` if there is none yet.
