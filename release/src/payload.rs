@@ -54,6 +54,8 @@ pub struct Payload {
     pub fish: File,
     /// The package for CMake.
     pub cmake: Vec<File>,
+    /// The subproject for Meson.
+    pub meson: Vec<File>,
     /// The texts of allograft's licences and of the donors'.
     pub licenses: Vec<File>,
     /// README.md.
@@ -75,7 +77,7 @@ pub struct Inputs<'a> {
     pub programs: &'a Path,
     /// A folder with the same programs, built for this machine. They print the manual pages and the completions.
     pub native: &'a Path,
-    /// The checkout: licences, README.md, CHANGELOG.md and the package for CMake.
+    /// The checkout: licences, README.md, CHANGELOG.md, the package for CMake and the subproject for Meson.
     pub checkout: &'a Path,
     /// The licences of the donors and of the libraries, as one text: see [`crate::licenses`].
     pub licenses: &'a str,
@@ -110,6 +112,7 @@ impl Payload {
             zsh: script("zsh", "_allograft")?,
             fish: script("fish", "allograft.fish")?,
             cmake: cmake(&checkout.join("integrations/cmake"), version)?,
+            meson: meson(&checkout.join("integrations/meson"), version)?,
             licenses: vec![
                 text("LICENSE-APACHE")?,
                 text("LICENSE-MIT")?,
@@ -189,17 +192,31 @@ fn cargo_page(help: &str, version: &str) -> String {
 
 /// Returns the files of the package for CMake. The one that names a version gets `version`.
 fn cmake(folder: &Path, version: &str) -> Result<Vec<File>> {
-    let names = ["config-version", "config", "everywhere", "sanitizers"];
-    names
-        .into_iter()
-        .map(|name| {
-            let name = if name == "sanitizers" { format!("{name}.cmake") } else { format!("allograft-{name}.cmake") };
-            let text = String::from_utf8(read(&folder.join(&name))?)?;
-            let current = concat!("PACKAGE_VERSION ", env!("CARGO_PKG_VERSION"), ")");
-            ensure!(!name.ends_with("version.cmake") || text.contains(current), "`{name}` has no `{current}`");
-            Ok(File::new(name, text.replace(current, &format!("PACKAGE_VERSION {version})"))))
-        })
-        .collect()
+    let versioned = "allograft-config-version.cmake";
+    let names = [versioned, "allograft-config.cmake", "allograft-everywhere.cmake", "sanitizers.cmake"];
+    integration(folder, &names, versioned, ["PACKAGE_VERSION ", ")"], version)
+}
+
+/// Returns the files of the subproject for Meson. The one that names a version gets `version`.
+fn meson(folder: &Path, version: &str) -> Result<Vec<File>> {
+    let versioned = "meson.build";
+    integration(folder, &[versioned, "meson.options", "emitter.py"], versioned, ["version: '", "', license"], version)
+}
+
+/// Returns the files with these names. The one called `versioned` has this checkout's version between two texts, and
+/// gets `version` in its place.
+fn integration(folder: &Path, names: &[&str], versioned: &str, around: [&str; 2], version: &str) -> Result<Vec<File>> {
+    let [before, after] = around;
+    let current = format!("{before}{}{after}", env!("CARGO_PKG_VERSION"));
+    let file = |name: &&str| {
+        let text = String::from_utf8(read(&folder.join(name))?)?;
+        if *name != versioned {
+            return Ok(File::new(*name, text));
+        }
+        ensure!(text.contains(&current), "`{name}` has no `{current}`");
+        Ok(File::new(*name, text.replace(&current, &format!("{before}{version}{after}"))))
+    };
+    names.iter().map(file).collect()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -227,6 +244,22 @@ mod tests {
         let page = cargo_page("Run it\n\n.hidden --a\\b\n", "1.2.3");
         assert!(page.contains("cargo\\-allograft \\- Run it\n"), "{page}");
         assert!(page.contains("\n\\&.hidden \\-\\-a\\eb\n"), "{page}");
+    }
+
+    #[test]
+    fn each_integration_is_whole_and_has_the_version_of_the_release() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../integrations");
+        let check = |name: &str, files: Vec<File>, versioned: &str| {
+            let mut packed: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+            let entries = fs::read_dir(folder.join(name)).unwrap();
+            let mut there: Vec<String> = entries.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+            packed.sort();
+            there.sort();
+            assert_eq!(packed, there);
+            assert!(files.iter().any(|file| String::from_utf8_lossy(&file.bytes).contains(versioned)), "{name}");
+        };
+        check("cmake", cmake(&folder.join("cmake"), "9.8.7").unwrap(), "set(PACKAGE_VERSION 9.8.7)");
+        check("meson", meson(&folder.join("meson"), "9.8.7").unwrap(), "project('allograft', version: '9.8.7',");
     }
 
     #[test]

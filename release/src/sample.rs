@@ -61,6 +61,7 @@ pub(crate) fn payload() -> Payload {
         zsh: File::new("_allograft", "#compdef allograft\n"),
         fish: File::new("allograft.fish", "complete -c allograft\n"),
         cmake: vec![File::new("allograft-config.cmake", "set(allograft_FOUND TRUE)\n")],
+        meson: vec![File::new("meson.build", "project('allograft')\n")],
         licenses: ["LICENSE-APACHE", "LICENSE-MIT", "LICENSES-THIRD-PARTY.txt"]
             .map(|name| File::new(name, name))
             .into(),

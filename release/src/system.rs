@@ -17,6 +17,7 @@ pub(crate) fn files(payload: &Payload, zsh: &str) -> Result<Vec<File>> {
     files.push(at(zsh, &payload.zsh));
     files.push(at("share/fish/vendor_completions.d", &payload.fish));
     files.extend(payload.cmake.iter().map(|file| at("share/cmake/allograft", file)));
+    files.extend(payload.meson.iter().map(|file| at("share/allograft/meson", file)));
     Ok(files)
 }
 

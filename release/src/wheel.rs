@@ -19,8 +19,9 @@ pub(crate) fn pack(payload: &Payload) -> Result<File> {
     let (data, information) = (format!("allograft-{version}.data"), format!("allograft-{version}.dist-info"));
     let mut files: Vec<File> =
         payload.programs.iter().map(|program| program.at(format!("{data}/scripts/{}", program.path))).collect();
-    let cmake = |file: &File| file.at(format!("{data}/data/share/cmake/allograft/{}", file.path));
-    files.extend(payload.cmake.iter().map(cmake));
+    let shared = |folder: &str, file: &File| file.at(format!("{data}/data/share/{folder}/{}", file.path));
+    files.extend(payload.cmake.iter().map(|file| shared("cmake/allograft", file)));
+    files.extend(payload.meson.iter().map(|file| shared("allograft/meson", file)));
     let about = |name: &str, text: String| File::new(format!("{information}/{name}"), text);
     for text in &payload.licenses {
         files.push(text.at(format!("{information}/licenses/{}", text.path)));
@@ -91,7 +92,9 @@ mod tests {
         let (_folder, package) = sample::written(pack);
         sample::output(python().args(["-m", "zipfile", "-t"]).arg(&package));
         let listed = sample::output(python().args(["-m", "zipfile", "-l"]).arg(&package));
-        assert!(listed.contains("allograft-1.2.3.data/scripts/cargo-allograft"), "{listed}");
+        for file in ["scripts/cargo-allograft", "data/share/allograft/meson/meson.build"] {
+            assert!(listed.contains(&format!("allograft-1.2.3.data/{file}")), "{file}\n{listed}");
+        }
         assert!(listed.lines().skip(1).all(|line| line.contains(" 2023-11-14 22:13:20 ")), "{listed}");
     }
 

@@ -23,6 +23,9 @@ pub fn install() -> Result<()> {
         let fill = |folder: &std::path::Path| {
             packages::unpack(Package::Wheel(system.wheel, system.platform), system.sha256, folder)?;
             let program = folder.join(system.program().strip_prefix(&home)?);
+            if let Some(text) = system.launcher {
+                fs::write(&program, text)?;
+            }
             let programs = program.parent().and_then(|folder| fs::read_dir(folder).ok());
             for entry in programs.with_context(|| format!("{} holds no program", system.wheel))? {
                 // Python's zipfile drops the permission to execute.

@@ -2,13 +2,14 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `build_systems` | CMake and Ninja for tests |
+//! | `build_systems` | CMake, Meson and Ninja for tests |
 //! | `command` | running other programs, cargo among them |
 //! | `corpus` | released programs: downloads |
 //! | `debian` | Debian's packages, unpacked and never installed |
 //! | `linking` | programs linked with copies of a musl |
 //! | `packages` | packages of the registries of Python, npm and Debian |
 //! | `page` | tables in the docs that commands write |
+//! | `projects` | other people's projects: sources |
 //! | `rust` | a Rust toolchain with musl targets |
 //! | `sessions` | comparisons of programs by `measure` |
 //! | `setup` | the tools and fixtures that building and testing need |
@@ -24,6 +25,7 @@ pub mod debian;
 pub mod linking;
 pub mod packages;
 pub mod page;
+pub mod projects;
 pub mod rust;
 pub mod sessions;
 pub mod setup;

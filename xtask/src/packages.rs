@@ -25,7 +25,7 @@ pub enum Package<'p> {
         version: &'p str,
         /// How the archive's name ends: `tar.xz` or `tar.gz`.
         ending: &'p str,
-        /// The paths below the archive's only folder.
+        /// The paths below the archive's only folder; none: all of it.
         members: &'p [String],
     },
 }
@@ -38,14 +38,14 @@ with urllib.request.urlopen(sys.argv[1], timeout=60) as source, open(sys.argv[2]
 ";
 
 /// Unpacks from an archive (argument 1) into a folder (2) the files and folders (3 ...) below the archive's only
-/// folder.
+/// folder, or all of them.
 const UNPACK_MEMBERS: &str = "\
 import sys, tarfile
 archive, folder, *wanted = sys.argv[1:]
 with tarfile.open(archive, 'r|*') as members:
     for member in members:
         member.name = member.name.partition('/')[2]
-        if member.isfile() and any((member.name + '/').startswith(one + '/') for one in wanted):
+        if member.isfile() and (not wanted or any((member.name + '/').startswith(one + '/') for one in wanted)):
             members.extract(member, folder, filter='data')
 ";
 

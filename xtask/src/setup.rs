@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use zigcc::Arch;
 
-use crate::{build_systems, command, debian, rust, sources, workspace, zig};
+use crate::{build_systems, command, debian, projects, rust, sources, workspace, zig};
 
 /// `cargo xtask setup [--rust]`.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -31,7 +31,7 @@ pub enum Extent {
     /// if Debian's is unavailable.
     Demo,
     /// Also the fixtures of the tests: a musl for every architecture (Debian's and zig's, if both exist for it),
-    /// emulators, a C++ library for this machine, and build systems.
+    /// emulators, a C++ library for this machine, build systems, and a project that one of them builds.
     Everything,
 }
 
@@ -50,6 +50,7 @@ pub fn prepare(extent: Extent) -> Result<()> {
     debian::install(&tools, extent)?;
     if extent == Extent::Everything {
         build_systems::install()?;
+        projects::prepare()?;
     }
     for arch in Arch::ALL {
         let needed = match extent {

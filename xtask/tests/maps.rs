@@ -8,8 +8,9 @@ use toml::Table;
 use xtask::workspace::root;
 
 /// The pages with paths from the root of the checkout in backticks.
-const MAPS: [&str; 6] = [
+const MAPS: [&str; 7] = [
     "docs/architecture.md",
+    "docs/build-systems.md",
     "CONTRIBUTING.md",
     "docs/contributing/donor.md",
     "docs/contributing/evidence.md",

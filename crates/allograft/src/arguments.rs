@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Inspect(command::inspect::Inspect),
     Verify(command::verify::Verify),
     Emit(command::emit::Emit),
+    Cc(command::cc::Cc),
     Donors(command::donors::Donors),
     Bench(Box<command::bench::Bench>),
     Profile(command::profile::Profile),
@@ -86,7 +87,8 @@ pub(crate) enum Command {
 /// Parses the command line. The error is the exit code of a run that has already printed everything: help, version, or
 /// wrong usage.
 pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
-    let matches = Arguments::command().color(early_color()).try_get_matches();
+    let words = command::cc::separated(std::env::args_os());
+    let matches = Arguments::command().color(early_color()).try_get_matches_from(words);
     let error = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => {
             let output = Output::new(&arguments.global);

@@ -15,6 +15,8 @@
 //! | `progress` | a bar on a terminal for work on a large file |
 //! | `failure` | the reason why a command failed: message, help, exit code |
 //! | `remedy` | the help text of an error of the core crates, with this program's commands and flags |
+//! | `program` | what a program that was linked with a graft has to contain |
+//! | `stand_in` | what a process does that stands in for a compiler or a linker |
 //! | `signals` | deletes temporary files when a signal ends the program |
 
 // Everything is printed through `Output`, which escapes text from files.
@@ -27,10 +29,12 @@ mod command;
 mod failure;
 mod json;
 mod output;
+mod program;
 mod progress;
 mod remedy;
 mod rust;
 mod signals;
+mod stand_in;
 mod target;
 mod triple;
 mod tuning;

@@ -59,6 +59,8 @@ grep -q -- --donor /usr/share/bash-completion/completions/allograft
 grep -q -- --donor /usr/share/zsh/*/_allograft
 grep -q donor /usr/share/fish/vendor_completions.d/allograft.fish
 grep -q 'function(allograft_use' /usr/share/cmake/allograft/allograft-config.cmake
+grep -q override_dependency /usr/share/allograft/meson/meson.build
+ls /usr/share/allograft/meson/meson.options /usr/share/allograft/meson/emitter.py
 ";
 
 /// A program that allocates.

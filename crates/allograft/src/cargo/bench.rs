@@ -11,8 +11,8 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use super::arguments::{self, CargoCommand, Order};
+use super::check_program;
 use super::configuration::Configuration;
-use super::program::{self, Expected};
 use super::relink::{self, Relink};
 use super::run::{CopyFolder, build, cargo, conclude, targets};
 use super::wrapper::{self, Session};
@@ -20,6 +20,7 @@ use crate::arguments::{Global, tell};
 use crate::command::bench::{Arm, Bench, Libc, Linked, StockMusl, typed};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::program::Expected;
 use crate::rust::Rustc;
 
 /// The options of `allograft bench` that `cargo allograft bench` accepts.
@@ -267,10 +268,10 @@ fn check(arm: &Arm, host: &StockMusl, program: &Path) -> Result<(), Failure> {
         Libc::Graft(graft) => {
             let strings = graft.strings && host.has_strings();
             let malloc = graft.donor.iter().map(|donor| donor.name.to_owned()).collect();
-            program::check(program, &Expected { malloc, strings }).map(|_| ())
+            check_program(program, &Expected { malloc, strings }).map(|_| ())
         }
         _ => {
-            let what = program::check(program, &Expected::default())?;
+            let what = check_program(program, &Expected::default())?;
             match donors::all().iter().find(|donor| what.split(' ').next() == Some(donor.name)) {
                 None => Ok(()),
                 Some(donor) => Err(Failure::usage(format!(

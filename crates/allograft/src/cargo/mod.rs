@@ -10,7 +10,6 @@ mod arguments;
 mod bench;
 mod configuration;
 mod copy;
-mod program;
 mod relink;
 mod run;
 mod wrapper;
@@ -18,6 +17,19 @@ mod wrapper;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::program::{self, Expected};
+
+/// Inspects a program that rustc has linked, and returns a description of its allocator and string functions.
+///
+/// # Errors
+/// Exit code 1 if it contains something else, 2 if it cannot be read.
+fn check_program(path: &Path, expected: &Expected) -> Result<String, Failure> {
+    const STATIC: &str =
+        "build with `-C target-feature=+crt-static`, which is what musl targets do unless they are told otherwise";
+    program::check(path, &program::report(path)?, expected, STATIC)
+}
 
 /// Runs the program `cargo-allograft`, in any of its roles.
 pub fn cargo() -> ExitCode {

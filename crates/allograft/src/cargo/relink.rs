@@ -10,8 +10,9 @@ use std::process::{Command, ExitCode, Output, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use super::wrapper::{cannot_run, exit_code, written};
+use super::wrapper::written;
 use crate::failure::{Failure, mend};
+use crate::stand_in::{cannot_run, exit_code};
 
 /// The environment variable that tells this program to act as the linker.
 const VARIABLE: &str = "CARGO_ALLOGRAFT_RELINK";

@@ -14,13 +14,14 @@ use tempfile::TempDir;
 
 use super::arguments::{self, CargoCommand, Order};
 use super::configuration::Configuration;
-use super::program::{self, Expected};
-use super::wrapper::{self, Session, Told, exit_code};
-use super::{bench, copy};
+use super::wrapper::{self, Session, Told};
+use super::{bench, check_program, copy};
 use crate::arguments::{Global, tell};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::program::Expected;
 use crate::rust::Rustc;
+use crate::stand_in::exit_code;
 use crate::triple::{Libc, Triple};
 
 pub(super) fn main(words: &[OsString]) -> ExitCode {
@@ -97,7 +98,7 @@ fn call(mut cargo: Command, order: &Order, session: &Session, output: &Output) -
     let (programs, status) = build(cargo)?;
     if status.success() {
         for path in &programs {
-            let what = program::check(path, &session.expected)?;
+            let what = check_program(path, &session.expected)?;
             output.note(format_args!("`{}` carries {what}", path.display()));
         }
     }

@@ -5,20 +5,18 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
-use clap::ColorChoice;
 use serde::{Deserialize, Serialize};
 
+use super::check_program;
 use super::configuration::Configuration;
-use super::program::{self, Expected};
 use super::relink::Relink;
-use crate::arguments::Global;
 use crate::failure::{Failure, mend};
-use crate::output::Output;
+use crate::program::Expected;
 use crate::rust::Rustc;
+use crate::stand_in::{exit_code, is_zig, replaced_by};
 
 /// The environment variable that passes the session to the programs that cargo calls.
 pub(super) const VARIABLE: &str = "CARGO_ALLOGRAFT_SESSION";
@@ -154,7 +152,7 @@ impl Session {
         let what = match &self.relink {
             // The caller that links it again checks the results.
             Some(_) => String::new(),
-            None => program::check(program, &self.expected).inspect_err(|_| {
+            None => check_program(program, &self.expected).inspect_err(|_| {
                 // Otherwise cargo would take it for complete.
                 let _ = fs::remove_file(program);
             })?,
@@ -196,37 +194,9 @@ fn search(folder: &Path) -> OsString {
     text
 }
 
-/// Replaces this process with that program.
-fn replaced_by(command: &mut Command) -> ExitCode {
-    let error = command.exec();
-    cannot_run(command.get_program(), &error)
-}
-
-/// Ends a process that acts as another program, if that program does not start.
-pub(super) fn cannot_run(program: &OsStr, error: &std::io::Error) -> ExitCode {
-    let quiet = Global { json: false, quiet: true, verbose: false, color: ColorChoice::Auto };
-    Output::new(&quiet)
-        .error(&Failure::usage(format!("cannot run `{}`: {error}", program.to_string_lossy())).with_help(mend(error)));
-    ExitCode::FAILURE
-}
-
-pub(super) fn exit_code(status: std::process::ExitStatus) -> ExitCode {
-    use std::os::unix::process::ExitStatusExt;
-    // As shells report it.
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
-}
-
-/// Refuses zig's C compiler, which links a libc of its own and ignores library folders. Its plain linker does not.
+/// Refuses zig's C compiler. Its plain linker links what it is given.
 fn refuse_linker(linker: &OsStr) -> Result<(), Failure> {
-    let said = Command::new(linker).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let name = Path::new(linker).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let named = name == "zig" || name.starts_with("zigcc") || name.starts_with("zig-cc");
-    let says = said.is_ok_and(|output| {
-        let text = String::from_utf8_lossy(&output.stdout);
-        text.contains("clang") && text.contains("zig")
-    });
-    if named || says {
+    if is_zig(linker) {
         return Err(Failure::refused(format!(
             "the linker `{}` is zig, which links a libc of its own: the graft would be ignored",
             linker.to_string_lossy()

@@ -1,6 +1,7 @@
 //! One file for each command: its flags, its work, its output.
 
 pub(crate) mod bench;
+pub(crate) mod cc;
 pub(crate) mod completions;
 pub(crate) mod donors;
 pub(crate) mod emit;
@@ -26,6 +27,7 @@ pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Fai
         Command::Inspect(command) => command.run(output),
         Command::Verify(command) => command.run(output),
         Command::Emit(command) => command.run(output),
+        Command::Cc(command) => command.run(output),
         Command::Donors(command) => command.run(output),
         Command::Bench(command) => command.run(output),
         Command::Profile(command) => command.run(output),

@@ -9,7 +9,7 @@ use fixtures::{Arch, ZigTarget};
 
 use crate::lab::{Lab, dynamic_with_musl, tool};
 
-const PROGRAM: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/wait.h>\n\
+pub(crate) const PROGRAM: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/wait.h>\n\
     #include <unistd.h>\n\
     static void *work(void *p) { for (int i = 0; i < 2000; i++) free(memset(malloc(1 + i % 300), 1, 1)); return p; }\n\
     int main(void) { pthread_t t; pthread_create(&t, 0, work, 0); work(0); int status = 1;\n\

@@ -16,6 +16,10 @@ fn help_names_every_command_and_has_examples() {
         assert!(page.starts_with(".ie") || page.contains(".TH"), "{command}: {page}");
         assert!(page.contains(&format!("allograft\\-{command}")), "{command}: {page}");
     }
+    // Every flag behind it is the compiler's.
+    let help = lab.run(["help", "cc"]).exits(0).out;
+    assert!(help.contains("Examples:") && help.contains("--cc") && !help.contains("--help"), "{help}");
+    assert!(lab.run(["man", "cc"]).exits(0).out.contains("allograft\\-cc"));
     lab.run(["man", "cook"]).exits(2).says(&["`cook`", "help: "]);
 }
 

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use fixtures::Arch;
-use fixtures::build_systems::{CMAKE, NINJA};
+use fixtures::build_systems::{BuildSystem, CMAKE, MESON, NINJA};
+use fixtures::projects::XZ;
 
 use crate::workspace;
 
@@ -13,12 +15,13 @@ use crate::workspace;
 pub(crate) fn missing(need: &str) -> Option<String> {
     match need {
         // Setup fetches these. A missing one is an error, not a reason to skip the test.
-        "cc" | "musl" | "zig" => None,
-        "cmake" => (std::env::consts::ARCH != "x86_64").then(|| "no `cmake` for this machine".to_owned()),
-        "pages" | workspace::NEED => None,
+        "cc" | "musl" | "xz" | "zig" => None,
+        // Ninja's wheel, which both need, is for this machine only.
+        "cmake" | "meson" => (std::env::consts::ARCH != "x86_64").then(|| format!("no `{need}` for this machine")),
+        "cache" | "pages" | workspace::NEED => None,
         // Setup can make this one on some machines only.
         "rust-musl" => fixtures::rust_musl_unavailable(),
-        "go" | "patch" => on_path(need).then_some(()).is_none().then(|| format!("no `{need}` here")),
+        "go" | "make" | "patch" => on_path(need).then_some(()).is_none().then(|| format!("no `{need}` here")),
         unknown => panic!("a page needs `{unknown}`, which tests/pages/tools.rs does not know"),
     }
 }
@@ -37,17 +40,19 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
             "musl" => musl(bin, &mut environment)?,
             "zig" => zig(bin)?,
             "cmake" => {
-                for system in [CMAKE, NINJA] {
-                    let program = system.program();
-                    if !program.is_file() {
-                        return Err(format!("`{}` is missing: run `cargo xtask setup`", program.display()));
-                    }
-                    link(&program, &bin.join(system.name))?;
-                }
+                build_systems(bin, &[CMAKE, NINJA])?;
                 link(&CMAKE.program().with_file_name("ctest"), &bin.join("ctest"))?;
-                let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations/cmake");
-                environment.push(("allograft_DIR".to_owned(), package.display().to_string()));
+                environment.push(("allograft_DIR".to_owned(), integration("cmake")));
             }
+            "meson" => {
+                build_systems(bin, &[MESON, NINJA])?;
+                environment.push(("allograft_meson".to_owned(), integration("meson")));
+            }
+            // A cache folder of its own.
+            "cache" => {
+                environment.push(("XDG_CACHE_HOME".to_owned(), bin.with_file_name("cache").display().to_string()))
+            }
+            "xz" => environment.push(("XZ".to_owned(), unpacked(bin)?)),
             // The running program itself, for pages about pages.
             "pages" => {
                 let program = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -66,12 +71,44 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
     Ok(environment)
 }
 
+/// Links the programs of build systems.
+fn build_systems(bin: &Path, systems: &[BuildSystem]) -> Result<(), String> {
+    for system in systems {
+        let program = system.program();
+        if !program.is_file() {
+            return Err(format!("`{}` is missing: run `cargo xtask setup`", program.display()));
+        }
+        link(&program, &bin.join(system.name))?;
+    }
+    Ok(())
+}
+
+/// Returns the folder of an integration.
+fn integration(name: &str) -> String {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    checkout.canonicalize().unwrap_or(checkout).join("integrations").join(name).display().to_string()
+}
+
 /// Debian's musl as its package installs it: `musl-gcc`, and `$MUSL`, the folder with `libc.a`.
 fn musl(bin: &Path, environment: &mut Vec<(String, String)>) -> Result<(), String> {
     let compiler = fixtures::musl_gcc(bin).map_err(|error| format!("musl-gcc in {}: {error}", bin.display()))?;
     link(&compiler, &bin.join("x86_64-linux-musl-gcc"))?;
     environment.push(("MUSL".to_owned(), fixtures::debian_musl(Arch::X86_64).libdir.display().to_string()));
     Ok(())
+}
+
+/// The sources of XZ Utils, in a folder to build them in: Automake takes no path with a blank.
+fn unpacked(bin: &Path) -> Result<String, String> {
+    if !XZ.folder().is_dir() {
+        return Err(format!("`{}` is missing: run `cargo xtask setup`", XZ.folder().display()));
+    }
+    let folder = bin.with_file_name("xz").display().to_string();
+    // The times of files have to stay, or make would make the configure script again.
+    let copied = Command::new("cp").arg("-a").arg(XZ.folder()).arg(&folder).status();
+    match copied {
+        Ok(status) if status.success() => Ok(folder),
+        other => Err(format!("cp: {other:?}")),
+    }
 }
 
 fn zig(bin: &Path) -> Result<(), String> {

@@ -10,30 +10,37 @@ use crate::failure::Failure;
 
 /// The expected contents of programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Expected {
+pub(crate) struct Expected {
     /// The donor's name; several if there are targets with different donors. Empty if only string functions are
     /// grafted.
-    pub(super) malloc: Vec<String>,
+    pub(crate) malloc: Vec<String>,
     /// Whether the string functions must be allograft's.
-    pub(super) strings: bool,
+    pub(crate) strings: bool,
 }
 
-/// Inspects the program. Returns a description of its allocator and string functions.
+/// Returns what is in the program.
+///
+/// # Errors
+/// Exit code 2 if it cannot be read.
+pub(crate) fn report(path: &Path) -> Result<Report, Failure> {
+    let bytes = fs::read(path).map_err(Failure::io("read", path))?;
+    inspector::inspect(&bytes).map_err(|error| {
+        Failure::usage(format!("cannot inspect `{}`: {error}", path.display())).with_help(error.help())
+    })
+}
+
+/// Compares the report on the program at `path` with what is expected. Returns a description of its allocator and
+/// string functions. `static_link` is the help for a program that is dynamic.
 ///
 /// # Errors
 /// Exit code 1, with a description of what it contains instead.
-pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure> {
+pub(crate) fn check(path: &Path, report: &Report, expected: &Expected, static_link: &str) -> Result<String, Failure> {
     let shown = path.display();
-    let bytes = fs::read(path).map_err(Failure::io("read", path))?;
-    let report = inspector::inspect(&bytes)
-        .map_err(|error| Failure::usage(format!("cannot inspect `{shown}`: {error}")).with_help(error.help()))?;
     if report.link == Some(Link::Dynamic) {
         return Err(Failure::unexpected(format!(
             "`{shown}` is linked dynamically: its malloc is that of the libc.so on the machine it runs on"
         ))
-        .with_help(
-            "build with `-C target-feature=+crt-static`, which is what musl targets do unless they are told otherwise",
-        ));
+        .with_help(static_link));
     }
     let malloc = &report.malloc;
     match expected.malloc.as_slice() {
@@ -47,7 +54,7 @@ pub(super) fn check(path: &Path, expected: &Expected) -> Result<String, Failure>
             Err(Failure::unexpected(format!("`{shown}` carries libc's own string functions"))
                 .with_help("something on its link line brings a libc of its own"))
         }
-        _ => Ok(words(&report)),
+        _ => Ok(words(report)),
     }
 }
 

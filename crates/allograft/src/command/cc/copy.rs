@@ -1,0 +1,100 @@
+//! The private grafted copies of `libc.a`s, in the user's cache folder.
+
+use std::env;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use hosts::{Candidate, Error, Request};
+use surgery::plan::Refusal;
+
+use super::HELP;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::signals::Cleanup;
+
+/// What to do if the cache folder cannot be written to.
+const ANOTHER_CACHE: &str =
+    "set XDG_CACHE_HOME to a folder that can be written to: the grafted libc.a is kept there, and made only once";
+
+/// Returns the folder that holds the graft of `libc` as `libc.a`, and makes the graft if this is the first time. Its
+/// name is a checksum of all that the graft depends on: the archive, the donors with their options, and this program.
+///
+/// Any number of processes may do this at once. A file of that name is complete, since it gets its name last.
+///
+/// # Errors
+/// When the archive cannot be grafted, or the cache folder cannot be written to.
+pub(super) fn folder(
+    libc: &Path,
+    candidates: &[Candidate],
+    strings: Option<bool>,
+    output: &Output,
+) -> Result<PathBuf, Failure> {
+    let bytes = fs::read(libc).map_err(Failure::io("read", libc))?;
+    let chosen: Vec<_> = candidates.iter().map(|one| (one.donor.name, one.donor.version, &one.settings)).collect();
+    let key = format!("{} {chosen:?} {strings:?} {} {}", hosts::sha256(&bytes), hosts::VERSION, build());
+    let all = cache()?.join("allograft/cc");
+    let folder = all.join(&hosts::sha256(key.as_bytes())[..32]);
+    let file = folder.join("libc.a");
+    if file.is_file() {
+        return Ok(folder);
+    }
+    let make = |folder: &Path| {
+        fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder)(error).with_help(ANOTHER_CACHE))
+    };
+    let _cleanup = Cleanup::on_signals()?;
+    make(&all)?;
+    // The other processes of a `make -j` wait. Where folders cannot be locked, they all make the same graft.
+    let lock = File::open(&all).and_then(|handle| handle.lock().map(|()| handle));
+    if file.is_file() {
+        return Ok(folder);
+    }
+    make(&folder)?;
+    let out = Some(file);
+    let request = Request { candidates: candidates.to_vec(), strings, out, ..Request::default() };
+    let grafts = hosts::graft(libc, &request).map_err(|error| {
+        // Nothing is in it.
+        let _ = fs::remove_dir(&folder);
+        failure(error, libc, &folder)
+    })?;
+    drop(lock);
+    // Scripts such as configure take everything on standard error for a warning of the compiler's.
+    if output.verbose {
+        output.note(format_args!("grafted a copy of `{}` into `{}`", libc.display(), folder.display()));
+        for note in grafts.hosts.iter().flat_map(|host| &host.notes) {
+            output.note(format_args!("`{}` {note}", libc.display()));
+        }
+    }
+    Ok(folder)
+}
+
+/// What to do about a `libc.a` that is none of musl's is to name another compiler; an error of the system is one of the
+/// cache folder, as the archive has been read already.
+fn failure(error: Error, libc: &Path, folder: &Path) -> Failure {
+    let names_compiler = matches!(
+        &error,
+        Error::Refused { refusal, .. } if matches!(**refusal, Refusal::Glibc { .. } | Refusal::NotMusl { .. })
+    );
+    let of_cache = matches!(&error, Error::Io { path, .. } if path != libc && path.starts_with(folder));
+    let failure = Failure::from(error);
+    match (names_compiler, of_cache) {
+        (true, _) => failure.with_help(HELP),
+        (_, true) => failure.with_help(ANOTHER_CACHE),
+        _ => failure,
+    }
+}
+
+/// Returns what tells this program from another build of the same version.
+fn build() -> String {
+    let about = env::current_exe().and_then(fs::metadata);
+    about.map(|about| format!("{} {} {}", about.len(), about.mtime(), about.mtime_nsec())).unwrap_or_default()
+}
+
+/// Returns the user's cache folder (XDG Base Directory Specification: relative paths are ignored).
+fn cache() -> Result<PathBuf, Failure> {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache"))).ok_or_else(|| {
+        Failure::usage("there is no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path")
+            .with_help(ANOTHER_CACHE)
+    })
+}
