@@ -11,9 +11,11 @@
 //! | `page` | tables in the docs that commands write |
 //! | `projects` | other people's projects: sources |
 //! | `rust` | a Rust toolchain with musl targets |
+//! | `schema` | the schema of CycloneDX documents |
 //! | `sessions` | comparisons of programs by `measure` |
 //! | `setup` | the tools and fixtures that building and testing need |
 //! | `sources` | the packages of the lock file, the donors' recipes, and sources from Debian |
+//! | `system` | a Debian with many programs |
 //! | `toolchains` | compilers of other languages |
 //! | `workspace` | folders of the checkout |
 //! | `zig` | zig, its lld and its musl |
@@ -27,9 +29,11 @@ pub mod packages;
 pub mod page;
 pub mod projects;
 pub mod rust;
+pub mod schema;
 pub mod sessions;
 pub mod setup;
 pub mod sources;
+pub mod system;
 pub mod toolchains;
 pub mod workspace;
 pub mod zig;

@@ -12,7 +12,7 @@ mod upstream;
 
 use std::process::ExitCode;
 
-use xtask::{command, corpus, setup, toolchains};
+use xtask::{command, corpus, setup, system, toolchains};
 
 /// A command of the table below.
 struct Task {
@@ -88,6 +88,13 @@ const TASKS: &[Task] = &[
         arguments: "",
         help: "make the release files: static executables, packages, crates, SBOM (downloads 250 MB; minutes)",
         run: release,
+    },
+    Task {
+        name: "system",
+        arguments: "",
+        help: "unpack a Debian with many programs into a folder, to compare `inspect` with its loader (test-slow \
+               calls it)",
+        run: system::run,
     },
     Task {
         name: "toolchains",

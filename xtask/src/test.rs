@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use xtask::{command, corpus, rust, setup, toolchains};
+use xtask::{command, corpus, rust, schema, setup, system, toolchains};
 
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, programs};
@@ -21,8 +21,15 @@ pub(crate) fn fast(arguments: &[String]) -> Result<()> {
 pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     setup::prepare(setup::Extent::Everything)?;
     corpus::prepare()?;
-    // These need a compiler and gigabytes of downloads, which a run of other, named tests does not need.
+    // What follows is gigabytes of downloads, which a run of other, named tests does not need.
     let wanted = |names: &[&str]| arguments.is_empty() || arguments.iter().any(|given| names.contains(&given.as_str()));
+    if wanted(&["cli"]) {
+        schema::prepare()?;
+    }
+    if wanted(&["cli"]) && !arguments.iter().any(|given| given == SYSTEM) {
+        // Without it, the test reports itself that it is skipped.
+        system::prepare()?;
+    }
     let mut left_out = Vec::new();
     if wanted(&["cargo", "pages", "snippets"]) {
         match fixtures::rust_musl_unavailable() {
@@ -48,6 +55,9 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     conformance::print();
     outcome
 }
+
+/// The prefix of tests that need a Debian with many programs.
+const SYSTEM: &str = "system::";
 
 /// The prefix of tests that need the Rust toolchain with musl targets.
 const RUST_MUSL: &str = "rust_musl::";
@@ -100,6 +110,7 @@ fn within_ci() -> Vec<String> {
         "debian-i686/lld/static-pie",
         "debian-arm/lld/static-pie",
         "bottlenecks::",
+        SYSTEM,
     ];
     let tests = tests.into_iter().flat_map(|name| ["--test", name]).chain(["--"]);
     tests.chain(left_out.into_iter().flat_map(|name| ["--skip", name])).map(str::to_owned).collect()

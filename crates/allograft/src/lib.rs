@@ -12,6 +12,7 @@
 //! | `tuning` | a donor's file with its options written into it |
 //! | `output` | text, JSON, warnings and errors on their way to the terminal |
 //! | `json` | the JSON documents |
+//! | `sbom` | the bill of materials of inspected files |
 //! | `progress` | a bar on a terminal for work on a large file |
 //! | `failure` | the reason why a command failed: message, help, exit code |
 //! | `remedy` | the help text of an error of the core crates, with this program's commands and flags |
@@ -33,6 +34,7 @@ mod program;
 mod progress;
 mod remedy;
 mod rust;
+mod sbom;
 mod signals;
 mod stand_in;
 mod target;

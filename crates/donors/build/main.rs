@@ -109,8 +109,10 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
         let (alone, both) = (items.list(alone.into_iter().map(blob)), items.list(both.into_iter().map(blob)));
         let libraries = items.list(shared.map(|arch| (arch, foundry.library_path(recipe, arch))));
         let text = items.file(&foundry.licence_path(recipe));
+        let homepage = recipe.upstream.as_ref().map(|upstream| upstream.homepage.as_str());
         entries += &format!(
             "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?},\n\
+             homepage: {homepage:?},\n\
              license_text: {text}, character: {character:?}, objects: {objects}, blobs: {alone},\n\
              blobs_with_strings: {both}, libraries: {libraries}, profiles: &[\n"
         );

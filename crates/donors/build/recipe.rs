@@ -125,6 +125,8 @@ fn own_version() -> String {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
+    /// The project's page or repository.
+    pub(crate) homepage: String,
     /// The package that contains them: of crates.io, or of Debian if there is `debian`.
     pub(crate) package: String,
     /// Debian's source archive. `None`: cargo fetches the package.

@@ -20,6 +20,8 @@ pub struct Donor {
     pub license: &'static str,
     /// The text of that licence.
     license_text: &'static Compressed,
+    /// The page or the repository of the project. `None` if allograft has the sources.
+    pub homepage: Option<&'static str>,
     /// One line on when to choose it.
     pub character: &'static str,
     /// The relocatable object for each architecture.

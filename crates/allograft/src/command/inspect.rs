@@ -14,9 +14,10 @@ use clap::Args;
 use inspector::{Loader, Report};
 
 use crate::command::verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, REPORT};
 use crate::json;
 use crate::output::Output;
+use crate::sbom;
 use crate::target::located;
 use system::System;
 
@@ -34,6 +35,7 @@ use system::System;
   allograft inspect --root image /usr/bin        the programs of an image, with the libraries of that image
   allograft inspect --pid 1234                   which malloc serves that process, and did LD_PRELOAD take effect?
   allograft inspect --all                        a table of all processes that you may look at
+  allograft inspect --sbom cyclonedx build/bin   a bill of materials: these files, and the allocators in them
   allograft inspect --json /usr/lib/x86_64-linux-musl/libc.a")]
 pub(crate) struct Inspect {
     /// Executables, libraries, objects, archives, folders with these, packed Swift SDK bundles, or swift:ID
@@ -53,6 +55,9 @@ pub(crate) struct Inspect {
     /// Inspect all running processes that may be looked at
     #[arg(long, conflicts_with_all = ["files", "root", "pid"])]
     all: bool,
+    /// Print a software bill of materials instead: the files, and the allocators that they carry
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["pid", "all"])]
+    sbom: Option<sbom::Format>,
 }
 
 /// Whether `--expect` takes that name. Another build of allograft may have more donors.
@@ -63,7 +68,16 @@ fn is_known(name: &str) -> bool {
 /// A file with its report, or with the reason why there is none.
 struct Inspected {
     path: PathBuf,
+    /// SHA-256 of its bytes, where a bill of materials is wanted.
+    sha256: Option<String>,
     result: Result<Report, Failure>,
+}
+
+impl Inspected {
+    /// A file of which nothing could be read.
+    fn unread(path: PathBuf, failure: Failure) -> Inspected {
+        Inspected { path, sha256: None, result: Err(failure) }
+    }
 }
 
 impl Inspect {
@@ -74,9 +88,14 @@ impl Inspect {
         if self.all || !self.pid.is_empty() {
             return self.processes(output);
         }
+        if self.sbom.is_some() && output.json {
+            return Err(Failure::usage("`--sbom` and `--json` are two documents, and standard output takes one")
+                .with_help("leave one of them out: a bill of materials in CycloneDX's format is JSON, too"));
+        }
+        let hashed = self.sbom.is_some();
         let root = self.root.as_deref();
         let system = System::new(root).map_err(|error| cannot(root.unwrap_or(Path::new("/")), error))?;
-        let mut reader = Reader { loader: Loader::new(&system), system: &system };
+        let mut reader = Reader { loader: Loader::new(&system), system: &system, hashed };
         let progress = output.progress();
         let mut inspected = Vec::new();
         for path in &self.files {
@@ -86,11 +105,11 @@ impl Inspect {
                 reader.folder(path, &mut inspected, &|path| progress.step(&path.display().to_string()));
                 if inspected.len() == before {
                     let failure = cannot(path, "it holds no ELF file and no static archive");
-                    inspected.push(Inspected { path: path.clone(), result: Err(failure) });
+                    inspected.push(Inspected::unread(path.clone(), failure));
                 }
             } else if is_packed(path) {
                 progress.step(&path.display().to_string());
-                inspect_packed(path, &mut inspected);
+                inspect_packed(path, hashed, &mut inspected);
             } else {
                 inspected.push(reader.file(path.clone()));
             }
@@ -115,7 +134,9 @@ impl Inspect {
                 );
             }
         }
-        if output.json {
+        if let Some(sbom::Format::Cyclonedx) = self.sbom {
+            output.json(&bill_of_materials(&inspected, root)?)?;
+        } else if output.json {
             let expected = self.expect.as_deref();
             let files = inspected.iter().map(|file| json::File::new(&file.path, &file.result, expected)).collect();
             output.document(json::Inspected { files, processes: None, closed_processes: None })?;
@@ -167,6 +188,26 @@ fn cannot(path: &Path, problem: impl Display) -> Failure {
         .with_help("name ELF files, static archives, folders with these, or packed Swift SDK bundles")
 }
 
+/// Returns the bill of materials of these files. With a root folder, their names start there: where the folder of an
+/// image lies is no property of the image.
+fn bill_of_materials(inspected: &[Inspected], root: Option<&Path>) -> Result<String, Failure> {
+    let name = |path: &Path| match root.and_then(|root| path.strip_prefix(root).ok()) {
+        Some(inside) => Path::new("/").join(inside).display().to_string(),
+        None => path.display().to_string(),
+    };
+    let files: Vec<sbom::File<'_>> = inspected
+        .iter()
+        .map(|file| sbom::File {
+            name: name(&file.path),
+            sha256: file.sha256.as_deref(),
+            result: file.result.as_ref().map_err(Failure::whole),
+        })
+        .collect();
+    sbom::cyclonedx(&files).map_err(|error| {
+        Failure::usage(format!("the bill of materials cannot be written as JSON: {error}")).with_help(REPORT)
+    })
+}
+
 /// Whether the file starts like a packed bundle. A file that does not is inspected as any other file.
 fn is_packed(path: &Path) -> bool {
     let mut start = Vec::new();
@@ -175,14 +216,18 @@ fn is_packed(path: &Path) -> bool {
 }
 
 /// Inspects every libc.a in a packed bundle, while the bundle is unpacked.
-fn inspect_packed(path: &Path, inspected: &mut Vec<Inspected>) {
+fn inspect_packed(path: &Path, hashed: bool, inspected: &mut Vec<Inspected>) {
     let mut hosts = Vec::new();
-    match hosts::each_host(path, &mut |path, bytes| hosts.push(Inspected { result: report(&path, bytes), path })) {
+    let mut one = |path: PathBuf, bytes: &[u8]| {
+        let sha256 = hashed.then(|| hosts::sha256(bytes));
+        hosts.push(Inspected { result: report(&path, bytes), sha256, path });
+    };
+    match hosts::each_host(path, &mut one) {
         Ok(_) => {
             hosts.sort_by(|one, other| one.path.cmp(&other.path));
             inspected.extend(hosts);
         }
-        Err(error) => inspected.push(Inspected { path: path.to_owned(), result: Err(error.into()) }),
+        Err(error) => inspected.push(Inspected::unread(path.to_owned(), error.into())),
     }
 }
 
@@ -190,12 +235,18 @@ fn inspect_packed(path: &Path, inspected: &mut Vec<Inspected>) {
 struct Reader<'s> {
     system: &'s System,
     loader: Loader<'s>,
+    /// Whether the checksums of files are wanted.
+    hashed: bool,
 }
 
 impl Reader<'_> {
     fn file(&mut self, path: PathBuf) -> Inspected {
-        let result = read(&path).map_err(|error| cannot(&path, error)).and_then(|bytes| self.report(&path, &bytes));
-        Inspected { path, result }
+        let bytes = match read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => return Inspected::unread(path.clone(), cannot(&path, error)),
+        };
+        let sha256 = self.hashed.then(|| hosts::sha256(&bytes));
+        Inspected { result: self.report(&path, &bytes), sha256, path }
     }
 
     fn report(&mut self, path: &Path, bytes: &[u8]) -> Result<Report, Failure> {
@@ -209,7 +260,7 @@ impl Reader<'_> {
         let mut entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                inspected.push(Inspected { path: folder.to_owned(), result: Err(cannot(folder, error)) });
+                inspected.push(Inspected::unread(folder.to_owned(), cannot(folder, error)));
                 return;
             }
         };
@@ -225,8 +276,7 @@ impl Reader<'_> {
                         inspected.push(self.file(path));
                     }
                     Err(error) => {
-                        let result = Err(cannot(&path, error));
-                        inspected.push(Inspected { path, result });
+                        inspected.push(Inspected::unread(path.clone(), cannot(&path, error)));
                     }
                 },
                 _ => {}

@@ -33,6 +33,7 @@ mod profile;
 mod pull_requests;
 mod refusals;
 mod roots;
+mod sbom;
 mod stopped;
 mod strings;
 mod trouble;

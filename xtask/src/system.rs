@@ -1,0 +1,75 @@
+//! A Debian with many programs for the slow tier, unpacked into a folder and never installed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fixtures::system::{self, PACKAGES, RELEASE};
+
+use crate::debian::Apt;
+use crate::{setup, workspace};
+
+/// `cargo xtask system`.
+///
+/// # Errors
+/// When a package cannot be fetched.
+pub fn run(arguments: &[String]) -> Result<()> {
+    if let Some(extra) = arguments.first() {
+        bail!("`system` takes no arguments, and got `{extra}`");
+    }
+    if let Some(reason) = system::unavailable() {
+        bail!("a Debian with many programs cannot be unpacked here: {reason}");
+    }
+    prepare()?;
+    println!("system: it is in `{}`", workspace::shown(&system::folder()));
+    Ok(())
+}
+
+/// Unpacks it, unless it exists.
+///
+/// # Errors
+/// As [`run`].
+pub fn prepare() -> Result<()> {
+    if let Some(reason) = system::unavailable() {
+        eprintln!("setup: WARNING: left out a Debian with many programs: {reason}");
+        return Ok(());
+    }
+    let folder = system::folder();
+    fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
+    let _lock = setup::lock(&fixtures::tools().join(".system.lock"))?;
+    if folder.join("complete").is_file() {
+        return Ok(());
+    }
+    setup::announce("a Debian with many programs", || setup::place(&folder, fill))
+}
+
+fn fill(folder: &Path) -> Result<()> {
+    let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-system"), "state")?;
+    let apt = Apt::of_release(&scratch.0, RELEASE)?;
+    let update = apt.update();
+    apt.unpack_whole(&PACKAGES, folder).or_else(|error| update.and(Err(error)))?;
+    // Programs that only some users may read can be started by nobody else in a namespace.
+    readable(folder)?;
+    Ok(fs::write(folder.join("complete"), "")?)
+}
+
+/// Lets everybody read all files, so that the user who unpacked them can.
+fn readable(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            continue;
+        }
+        let mode = entry.metadata()?.permissions().mode();
+        let least = if kind.is_dir() { 0o755 } else { 0o444 };
+        if mode & least != least {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode | least))?;
+        }
+        if kind.is_dir() {
+            readable(&entry.path())?;
+        }
+    }
+    Ok(())
+}
