@@ -36,6 +36,7 @@ mod roots;
 mod sbom;
 mod stopped;
 mod strings;
+mod system;
 mod trouble;
 mod undo;
 mod untold;

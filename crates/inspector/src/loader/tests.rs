@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::evidence::catalogue::{MARKS, Origin};
 
 /// A tree in memory. Links are not followed: that is the work of the tree on disk.
 pub(super) struct Made {
@@ -197,6 +198,44 @@ fn the_first_definition_in_order_serves() {
     serves(&tree, &program(&["libone.so", "libhidden.so", "libc.so.6"]), "/usr/lib64/libc.so.6");
     let told = serves(&tree, &program(&["libone.so"]), "/lib64/libdeep.so");
     assert!(told.contains("`libdeep.so` of DT_NEEDED of `/lib64/libone.so`, found in `/lib64/`"), "{told}");
+}
+
+/// A program of Go's own linker: sections of Go's, none of C's, and the texts of Go's runtime.
+fn of_go(needed: &[&str]) -> Vec<u8> {
+    let marks = MARKS.iter().filter(|mark| mark.origin == Origin::Go);
+    let texts: Vec<u8> = marks.flat_map(|mark| [b"\0", &mark.bytes()[..], b"\0"].concat()).collect();
+    let program = Dynamic { interpreter: GLIBC, needed, more: &texts, ..Dynamic::default() };
+    let (mut bytes, names) = (program.bytes(), b"\0.text\0.data.rel.ro.gopclntab\0.shstrtab\0");
+    let names_at = bytes.len() as u64;
+    bytes.extend(names);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let headers_at = bytes.len() as u64;
+    // Name, type and size: nothing, code, Go's table, and the names.
+    for (name, kind, size) in [(0u32, 0u32, 0u64), (1, 1, 8), (7, 1, 8), (30, 3, names.len() as u64)] {
+        bytes.extend([name, kind].iter().flat_map(|word| word.to_le_bytes()));
+        let at = if kind == 3 { names_at } else { 0 };
+        bytes.extend([0, 0, at, size, 0, 1, 0].iter().flat_map(|word: &u64| word.to_le_bytes()));
+    }
+    bytes[40..48].copy_from_slice(&headers_at.to_le_bytes());
+    bytes[58..64].copy_from_slice(&[64, 0, 4, 0, 3, 0]);
+    bytes
+}
+
+/// `age-keygen` of Debian 13 is such a program: the loader is named, and has nothing to load.
+#[test]
+fn a_go_program_that_only_names_a_loader_needs_no_malloc() {
+    let place = Place { file: Found { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged: false };
+    let inspected = |tree: &Made, needed: &[&str]| Loader::new(tree).inspect(&of_go(needed), &place).unwrap();
+    let (bare, whole) = (Made::new().with(GLIBC, glibc().files[GLIBC.as_bytes()].clone()), glibc());
+    for tree in [&bare, &whole, &Made::new()] {
+        let report = inspected(tree, &[]);
+        assert_eq!((report.malloc.name.as_str(), &report.malloc.file), ("go", &None), "{report:#?}");
+        assert_eq!(report.graft.way, crate::Way::None);
+    }
+    // With a library there may be C in the process.
+    let report = inspected(&whole, &["libc.so.6"]);
+    assert_eq!(report.malloc.file.as_deref(), Some("/usr/lib64/libc.so.6"), "{report:#?}");
+    assert_eq!(report.language_allocator.map(|go| go.name).as_deref(), Some("go"));
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl Image<'_, '_> {
     /// Whether the file says nothing of its `malloc` but which libraries it asks for.
     pub(super) fn asks_libraries(&self) -> bool {
         let dynamic = self.link == Some(Link::Dynamic) || self.kind == Kind::Shared;
-        !self.packed_by_upx && self.notes.is_empty() && dynamic && !self.marks.has("malloc")
+        !self.packed_by_upx && self.notes.is_empty() && dynamic && !self.marks.has("malloc") && !self.is_pure_go()
     }
 
     fn without_note(&self) -> Allocators {

@@ -182,9 +182,12 @@ impl Image<'_, '_> {
     pub(super) fn is_pure_go(&self) -> bool {
         let section = |name: &[u8]| self.elf.sections.iter().any(|section| section.name == name);
         let of_c: [&[u8]; 5] = [b".init", b".init_array", b".fini", b".ctors", b".eh_frame"];
+        // Go's own linker names glibc's loader in position-independent programs, even if they need no library.
+        let alone = self.is_static() || self.link == Some(Link::Dynamic) && self.elf.dynamic.needed.is_empty();
         self.constants.has(Origin::Go)
-            && self.is_static()
-            && section(b".gopclntab")
+            && alone
+            // The second name is that in position-independent programs (Go src/cmd/link/internal/ld/data.go).
+            && (section(b".gopclntab") || section(b".data.rel.ro.gopclntab"))
             && section(b".text")
             && !of_c.into_iter().any(section)
     }
@@ -245,7 +248,7 @@ impl Image<'_, '_> {
                 (Way::None, "a library has the malloc of the program that loads it".to_owned())
             }
             (Kind::Shared, _) => (Way::Unknown, "a library with a malloc of its own".to_owned()),
-            (_, Some(Link::Dynamic)) => {
+            (_, Some(Link::Dynamic)) if !self.is_pure_go() => {
                 let loader = printable(self.elf.interpreter().unwrap_or_default());
                 (
                     Way::Preload,
