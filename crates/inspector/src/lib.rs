@@ -37,7 +37,7 @@ mod subject;
 pub mod verify;
 
 pub use error::InspectError;
-pub use loader::{Found, Loader, Mapped, Place, Tree, preloads};
+pub use loader::{Effect, Environment, Found, Loaded, Loader, Mapped, Origin, Place, Preload, Tree, preloads};
 pub use redirected::{Redirected, redirected};
 pub use report::{
     Allocator, Arch, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Relro, Report, Source, Strings, Way, name,

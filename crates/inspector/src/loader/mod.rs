@@ -7,6 +7,7 @@
 //! | `cache` | glibc's `ld.so.cache` |
 //! | `configuration` | the loader's own folders; `ld.so.preload`, `ld.so.conf`, musl's list of folders |
 //! | `library` | what has been read of the tree, each file once |
+//! | `preload` | the loader's variables, and the files that are loaded before all others |
 //! | `path` | paths with `$ORIGIN`, `$LIB`, `$PLATFORM` |
 //! | `search` | where a library is, for glibc and for musl |
 //! | `process` | the same for a running process, by the files that it has mapped |
@@ -17,6 +18,7 @@ mod configuration;
 mod library;
 mod module;
 mod path;
+mod preload;
 mod process;
 mod scope;
 mod search;
@@ -29,8 +31,9 @@ use crate::subject;
 pub use configuration::preloads;
 use configuration::{Kind, shown};
 use library::Read;
+pub use preload::{Effect, Environment, Origin, Preload};
 pub use process::Mapped;
-use scope::{Bound, Scope};
+use scope::{Bound, Process, Scope};
 
 /// The files of a system: its root folder, perhaps of an image, in which every path starts and that no link leaves.
 pub trait Tree {
@@ -51,6 +54,11 @@ pub trait Tree {
 
     /// Whether there is a folder at a path.
     fn is_folder(&self, path: &[u8]) -> bool;
+
+    /// Whether a file that was found has the setuid bit; `None` if that is not known.
+    fn is_setuid(&self, _file: &Found) -> Option<bool> {
+        None
+    }
 }
 
 /// A file of a tree.
@@ -74,12 +82,35 @@ pub struct Place {
 /// The loaders of one tree. Each library is read once, for any number of programs.
 pub struct Loader<'t> {
     read: Read<'t>,
+    environment: Environment,
+}
+
+/// What a program is, and what becomes of its preloads.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What the program is.
+    pub report: Report,
+    /// The preloads, in the loader's order. Empty if the program asks no library for its `malloc`.
+    pub preloads: Vec<Preload>,
 }
 
 impl<'t> Loader<'t> {
-    /// Returns the loaders of a tree.
+    /// Returns the loaders of a tree, for programs that start with none of the loader's variables.
     pub fn new(tree: &'t dyn Tree) -> Self {
-        Loader { read: Read::new(tree) }
+        Loader::in_environment(tree, Environment::default())
+    }
+
+    /// Returns the loaders of a tree, for programs that start with these variables.
+    pub fn in_environment(tree: &'t dyn Tree, environment: Environment) -> Self {
+        Loader { read: Read::new(tree), environment }
+    }
+
+    /// Returns what a file of the tree shows by itself.
+    ///
+    /// # Errors
+    /// Why it shows nothing.
+    pub fn library(&self, file: &Found) -> Result<Report, String> {
+        (*self.read.report(file)).clone()
     }
 
     /// Inspects a file as [`crate::inspect`] does. If it is a dynamic program that does not bring its own `malloc`,
@@ -88,18 +119,34 @@ impl<'t> Loader<'t> {
     /// # Errors
     /// As [`crate::inspect`].
     pub fn inspect(&mut self, bytes: &[u8], place: &Place) -> Result<Report, InspectError> {
+        self.inspect_loaded(bytes, place).map(|loaded| loaded.report)
+    }
+
+    /// The same, and tells what becomes of the preloads.
+    ///
+    /// # Errors
+    /// As [`crate::inspect`].
+    pub fn inspect_loaded(&mut self, bytes: &[u8], place: &Place) -> Result<Loaded, InspectError> {
+        let mut preloads = Vec::new();
         if crate::archive::is_archive(bytes) || !bytes.starts_with(b"\x7fELF") {
-            return crate::inspect(bytes);
+            return crate::inspect(bytes).map(|report| Loaded { report, preloads });
         }
         let (mut report, interpreter) = subject::image::examine(bytes)?;
         if let Some(interpreter) = interpreter {
-            report.malloc = self.malloc(bytes, place, &interpreter, report.malloc);
+            report.malloc = self.malloc(bytes, place, &interpreter, report.malloc, &mut preloads);
         }
-        Ok(report)
+        Ok(Loaded { report, preloads })
     }
 
     /// Returns the allocator of a dynamic program. `alone` is what the program's file alone shows.
-    fn malloc(&mut self, bytes: &[u8], place: &Place, interpreter: &[u8], mut alone: Allocator) -> Allocator {
+    fn malloc(
+        &mut self,
+        bytes: &[u8],
+        place: &Place,
+        interpreter: &[u8],
+        mut alone: Allocator,
+        preloads: &mut Vec<Preload>,
+    ) -> Allocator {
         let loader = match self.interpreter(interpreter) {
             Ok(loader) => loader,
             Err(problem) => {
@@ -109,7 +156,16 @@ impl<'t> Loader<'t> {
         };
         let bound = module::Module::read(bytes)
             .map_err(|problem| vec![format!("what the loader would read of the program is damaged: {problem}")])
-            .and_then(|program| Scope::new(&self.read, program, place, interpreter, loader)?.malloc());
+            .and_then(|program| {
+                let process = Process { program, place, interpreter, environment: &self.environment };
+                Scope::new(&self.read, process, loader, preloads)?.malloc()
+            });
+        for preload in preloads.iter_mut() {
+            let is_bound = |bound: &Bound| Some(bound.file.identity) == preload.file.as_ref().map(|file| file.identity);
+            if preload.effect == Effect::Loaded && bound.as_ref().is_ok_and(is_bound) {
+                preload.effect = Effect::Serves;
+            }
+        }
         self.by_file(bound, alone)
     }
 

@@ -1,7 +1,7 @@
 //! What the dynamic loader reads of one file: what it needs, where it searches, which `malloc` it defines and asks for.
 
 use crate::bytes::Bytes;
-use crate::elf::{Elf, PT_DYNAMIC, SHT_DYNSYM};
+use crate::elf::{ET_EXEC, Elf, PT_DYNAMIC, SHT_DYNSYM};
 
 /// The longest text of the dynamic section that is read, in bytes. A path of the kernel's has 4,096.
 const LONGEST: usize = 1 << 16;
@@ -28,6 +28,8 @@ const DT_AUXILIARY: u64 = 0x7fff_fffd;
 const DT_FILTER: u64 = 0x7fff_ffff;
 /// The flag of `DT_FLAGS_1` that excludes the system's folders.
 const DF_1_NODEFLIB: u64 = 0x800;
+/// The flag of `DT_FLAGS_1` that a position-independent program has.
+const DF_1_PIE: u64 = 0x0800_0000;
 
 const VERSION_HIDDEN: u16 = 0x8000;
 const VER_FLG_BASE: u16 = 1;
@@ -88,6 +90,8 @@ pub(super) struct Module {
     pub(super) definitions: Vec<Definition>,
     /// Its reference to `malloc`.
     pub(super) reference: Option<Reference>,
+    /// Whether it is a program, which glibc's loader takes for no library.
+    pub(super) is_program: bool,
     /// Whether it is a libc, which musl never loads a second time.
     pub(super) is_libc: bool,
 }
@@ -142,6 +146,7 @@ impl Module {
             },
             definitions: table.definitions(b"malloc")?,
             reference: table.reference(b"malloc")?,
+            is_program: elf.file_type == ET_EXEC || value(DT_FLAGS_1).unwrap_or_default() & DF_1_PIE != 0,
             is_libc: !table.definitions(b"__libc_start_main")?.is_empty() && !table.definitions(b"stdin")?.is_empty(),
         })
     }

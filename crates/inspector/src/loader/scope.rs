@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::loader::configuration::{Kind, preloads, shown};
+use crate::loader::configuration::{self, Kind, shown};
 use crate::loader::library::Read;
 use crate::loader::module::{Module, Reference};
+use crate::loader::preload::{Effect, Environment, Origin, Preload, is_for_other_libc};
 use crate::loader::search::{Hit, Search, Seeker};
 use crate::loader::{Found, Place};
 
@@ -25,6 +26,14 @@ pub(super) struct Bound {
     pub(super) how: String,
     /// Further observations.
     pub(super) notes: Vec<String>,
+}
+
+/// What a process starts with.
+pub(super) struct Process<'p> {
+    pub(super) program: Module,
+    pub(super) place: &'p Place,
+    pub(super) interpreter: &'p [u8],
+    pub(super) environment: &'p Environment,
 }
 
 /// A file of the process.
@@ -54,14 +63,15 @@ const PROGRAM: usize = 0;
 const LOADER: usize = 1;
 
 impl<'s, 't> Scope<'s, 't> {
-    /// Loads a program. The error is a list of reasons why it is not known what the loader does.
+    /// Loads a program, and tells what becomes of its preloads. The error is a list of reasons why it is not known what
+    /// the loader does.
     pub(super) fn new(
         read: &'s Read<'t>,
-        program: Module,
-        place: &Place,
-        interpreter: &[u8],
+        process: Process<'_>,
         (loader, kind): (Found, Kind),
+        preloads: &mut Vec<Preload>,
     ) -> Result<Self, Vec<String>> {
+        let Process { program, place, interpreter, environment } = process;
         let is_glibc = matches!(kind, Kind::Glibc { .. });
         let module = match &*read.module(&loader) {
             Ok(module) if program.machine.takes(module.machine) => module.clone(),
@@ -71,7 +81,11 @@ impl<'s, 't> Scope<'s, 't> {
         if let (true, Some(special)) = (is_glibc, program.special) {
             return Err(vec![format!("the program asks for {special}")]);
         }
-        let search = Search::new(read, kind, program.machine, interpreter, place.privileged);
+        if is_glibc && environment.audit && !place.privileged {
+            return Err(vec!["its environment asks for an audit library (LD_AUDIT)".to_owned()]);
+        }
+        let library_path = environment.library_path.as_deref().filter(|_| !place.privileged);
+        let search = Search::new(read, kind, program.machine, interpreter, place.privileged, library_path);
         let first = Loaded {
             file: place.file.clone(),
             path: place.file.path.clone(),
@@ -93,8 +107,8 @@ impl<'s, 't> Scope<'s, 't> {
             for number in [PROGRAM, LOADER] {
                 scope.named_as_it_is(number);
             }
-            scope.preload().map_err(|problem| vec![problem])?;
         }
+        scope.preload(environment, preloads).map_err(|problem| vec![problem])?;
         scope.libraries(is_glibc)?;
         Ok(scope)
     }
@@ -110,23 +124,118 @@ impl<'s, 't> Scope<'s, 't> {
         }
     }
 
-    /// Loads the files of `ld.so.preload`. The loader goes on without those that it cannot load.
-    fn preload(&mut self) -> Result<(), String> {
-        let Kind::Glibc { preload: list, .. } = self.search.kind.clone() else { return Ok(()) };
+    /// Loads the files of `LD_PRELOAD`, then those of `ld.so.preload`. The loader goes on without those that it cannot
+    /// load.
+    fn preload(&mut self, environment: &Environment, preloads: &mut Vec<Preload>) -> Result<(), String> {
+        let kind = self.search.kind.clone();
+        for name in environment.preloads(&kind) {
+            self.preloaded(name, Origin::Variable, "LD_PRELOAD", preloads)?;
+        }
+        let Kind::Glibc { preload: list, .. } = kind else { return Ok(()) };
         let text =
             self.search.read.text(&list).map_err(|problem| format!("{} cannot be read: {problem}", shown(&list)))?;
-        for name in preloads(&text.unwrap_or_default()) {
-            match self.request(name, PROGRAM, &shown(&list)) {
-                Ok(Some(number)) => self.in_order(number),
-                Ok(None) => self.note(format!(
-                    "{} lists {}, which the loader does not find: it has no effect",
-                    shown(&list),
-                    shown(name)
-                )),
-                Err(problem) => return Err(format!("{} lists {}: {problem}", shown(&list), shown(name))),
-            }
+        for name in configuration::preloads(&text.unwrap_or_default()) {
+            self.preloaded(name, Origin::List, &shown(&list), preloads)?;
         }
         Ok(())
+    }
+
+    /// Loads one of them. The error is a reason why it is not known what the loader does.
+    fn preloaded(
+        &mut self,
+        name: &[u8],
+        origin: Origin,
+        list: &str,
+        preloads: &mut Vec<Preload>,
+    ) -> Result<(), String> {
+        if preloads.len() >= MOST_FILES {
+            return Err("it has more preloads than are followed".to_owned());
+        }
+        let is_musl = matches!(self.search.kind, Kind::Musl { .. });
+        let mut told = |file: Option<&Found>, effect: Effect| {
+            preloads.push(Preload { name: name.to_owned(), origin, file: file.cloned(), effect });
+        };
+        // glibc elf/rtld.c, `dso_name_valid_for_suid`; musl ldso/dynlink.c, `__dls3`: it does not look at the variable.
+        let mistrusted = self.search.privileged && origin == Origin::Variable;
+        if mistrusted && (is_musl || name.contains(&b'/')) {
+            told(None, Effect::Privileged);
+            self.note(format!(
+                "{list} lists {}, which the loader leaves out, as the program has other rights than its caller",
+                shown(name)
+            ));
+            return Ok(());
+        }
+        *self.search.passed_over.borrow_mut() = None;
+        // For musl, nobody asks for it (`load_preload`), so nobody's search path counts.
+        let requested = self.request(name, (!is_musl).then_some(PROGRAM), list);
+        let passed_over = self.search.passed_over.borrow_mut().take();
+        let lists = format!("{list} lists {}", shown(name));
+        let number = match (requested, passed_over) {
+            (Ok(Some(number)), _) => number,
+            (Err(problem), Some((file, Effect::OtherArchitecture))) if is_musl => {
+                told(Some(&file), Effect::OtherArchitecture);
+                return Err(format!("{lists}: {problem}"));
+            }
+            (Ok(None) | Err(_), Some((file, why))) => {
+                let what = if why == Effect::NoLibrary { "no library" } else { "for another architecture" };
+                told(Some(&file), why);
+                self.note(format!("{lists}, which is {what}: it has no effect"));
+                return Ok(());
+            }
+            (Ok(None), _) => {
+                told(None, Effect::Missing);
+                self.note(format!("{lists}, which the loader does not find: it has no effect"));
+                return Ok(());
+            }
+            (Err(problem), _) => {
+                told(None, Effect::Unknown(problem.clone()));
+                return Err(format!("{lists}: {problem}"));
+            }
+        };
+        let file = self.loaded[number].file.clone();
+        let module = self.loaded[number].module.clone();
+        if module.is_program && number > LOADER {
+            if is_musl {
+                let problem = "it is a program".to_owned();
+                told(Some(&file), Effect::Unknown(problem.clone()));
+                return Err(format!("{lists}: {problem}"));
+            }
+            told(Some(&file), Effect::NoLibrary);
+            self.note(format!("{lists}, which is a program: it has no effect"));
+            self.forget(number);
+            return Ok(());
+        }
+        // elf/dl-load.c, `open_path`: of the preloads of such a program, only libraries with the setuid bit.
+        if mistrusted && number > LOADER {
+            match self.search.read.tree.is_setuid(&file) {
+                Some(true) if self.search.is_in_system_folder(&self.loaded[number].path) => {}
+                Some(false) => {
+                    told(Some(&file), Effect::Privileged);
+                    self.note(format!("{lists}, which has no setuid bit, as the program has: it has no effect"));
+                    self.forget(number);
+                    return Ok(());
+                }
+                _ => {
+                    let problem = "it is not known whether the loader trusts it".to_owned();
+                    told(Some(&file), Effect::Unknown(problem.clone()));
+                    return Err(format!("{lists}: {problem}"));
+                }
+            }
+        }
+        if is_for_other_libc(&module, &self.search.kind) {
+            told(Some(&file), Effect::OtherLibc);
+            let libc = if is_musl { "glibc" } else { "musl" };
+            return Err(format!("{lists}, which is for {libc}: the program may not start with it"));
+        }
+        told(Some(&file), Effect::Loaded);
+        self.in_order(number);
+        Ok(())
+    }
+
+    /// Takes the last file that was loaded out again.
+    fn forget(&mut self, number: usize) {
+        self.loaded.truncate(number);
+        self.names.retain(|_, known| *known < number);
     }
 
     fn note(&mut self, note: String) {
@@ -159,7 +268,7 @@ impl<'s, 't> Scope<'s, 't> {
                     return Err(vec!["it has more libraries than are followed".to_owned()]);
                 }
                 let asking = shown(&self.loaded[number].path);
-                match self.request(name, number, &format!("DT_NEEDED of {asking}")) {
+                match self.request(name, Some(number), &format!("DT_NEEDED of {asking}")) {
                     Ok(Some(found)) => self.in_order(found),
                     Ok(None) if missing.len() < MOST_NOTES => {
                         missing.push(format!("{}, which {asking} needs, is not in this root", shown(name)));
@@ -174,7 +283,7 @@ impl<'s, 't> Scope<'s, 't> {
     }
 
     /// Returns the file that answers a request for a library, loading it if it is not loaded yet.
-    fn request(&mut self, name: &[u8], by: usize, reason: &str) -> Result<Option<usize>, String> {
+    fn request(&mut self, name: &[u8], by: Option<usize>, reason: &str) -> Result<Option<usize>, String> {
         let is_musl = matches!(self.search.kind, Kind::Musl { .. });
         if is_musl && (is_musls_own(name) || name == self.search.interpreter) {
             return Ok(Some(LOADER));
@@ -183,12 +292,8 @@ impl<'s, 't> Scope<'s, 't> {
         if let Some(&known) = self.names.get(name) {
             return Ok(Some(known));
         }
-        let mut chain = vec![by];
-        while let Some(above) = self.loaded[chain[chain.len() - 1]].by {
-            chain.push(above);
-        }
+        let chain = std::iter::successors(by, |number| self.loaded[*number].by);
         let chain: Vec<Seeker<'_>> = chain
-            .into_iter()
             .map(|number| Seeker { path: &self.loaded[number].path, module: &self.loaded[number].module })
             .collect();
         let Some(Hit { file, path, module, by: found }) = self.search.library(name, &chain)? else { return Ok(None) };
@@ -204,7 +309,7 @@ impl<'s, 't> Scope<'s, 't> {
         }
         let number = self.loaded.len();
         let how = format!("{} of {reason}, found {found}", shown(name));
-        self.loaded.push(Loaded { file, path: path.clone(), module, by: Some(by), how });
+        self.loaded.push(Loaded { file, path: path.clone(), module, by, how });
         if searched {
             self.named(name, number);
         }

@@ -1,6 +1,7 @@
 //! Where a loader finds a library, in the order in which it looks: glibc's elf/dl-load.c, `_dl_map_object`, and musl's
-//! ldso/dynlink.c, `load_library`. Variables of the environment are no part of a file, and so are not followed.
+//! ldso/dynlink.c, `load_library`.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::loader::Found;
@@ -8,6 +9,7 @@ use crate::loader::cache::{Cache, Paths};
 use crate::loader::configuration::{Kind, folder_of, musl_folders, shown};
 use crate::loader::library::Read;
 use crate::loader::module::{Machine, Module};
+use crate::loader::preload::{Effect, is_loadable};
 use crate::loader::path::{Tokens, expanded, expanded_by_musl, normalised};
 
 /// A file of a process that searches for its libraries.
@@ -41,10 +43,21 @@ pub(super) struct Search<'s, 't> {
     pub(super) privileged: bool,
     /// musl's folders, or why they are not known.
     musl: Result<(Vec<Vec<u8>>, String), String>,
+    /// `LD_LIBRARY_PATH`, if the loader reads it.
+    library_path: Option<Vec<u8>>,
+    /// The last file that was found and not taken, and why.
+    pub(super) passed_over: RefCell<Option<(Found, Effect)>>,
 }
 
 impl<'s, 't> Search<'s, 't> {
-    pub(super) fn new(read: &'s Read<'t>, kind: Kind, machine: Machine, interpreter: &[u8], privileged: bool) -> Self {
+    pub(super) fn new(
+        read: &'s Read<'t>,
+        kind: Kind,
+        machine: Machine,
+        interpreter: &[u8],
+        privileged: bool,
+        library_path: Option<&[u8]>,
+    ) -> Self {
         let musl = match &kind {
             Kind::Musl { list, folders } => {
                 // The folder above the loader's own: "" of /lib, /usr of /usr/lib.
@@ -56,7 +69,16 @@ impl<'s, 't> Search<'s, 't> {
             }
             Kind::Glibc { .. } => Ok((Vec::new(), String::new())),
         };
-        Search { read, kind, machine, interpreter: interpreter.to_owned(), privileged, musl }
+        Search {
+            read,
+            kind,
+            machine,
+            interpreter: interpreter.to_owned(),
+            privileged,
+            musl,
+            library_path: library_path.map(<[u8]>::to_owned),
+            passed_over: RefCell::new(None),
+        }
     }
 
     /// Finds a library that `chain[0]` asks for; the others are those that asked for it in turn, up to the program.
@@ -70,6 +92,12 @@ impl<'s, 't> Search<'s, 't> {
         }
     }
 
+    /// Whether a file lies in one of the folders that glibc's loader always searches.
+    pub(super) fn is_in_system_folder(&self, path: &[u8]) -> bool {
+        let Kind::Glibc { folders, .. } = &self.kind else { return false };
+        folders.iter().any(|folder| path.strip_prefix(folder.as_slice()).is_some_and(|name| !name.contains(&b'/')))
+    }
+
     /// Takes a file at a path, if the loader does. It passes over libraries for other machines; any other fault ends
     /// the program's start.
     fn at(&self, path: &[u8]) -> Look<(Found, Rc<Module>)> {
@@ -78,10 +106,19 @@ impl<'s, 't> Search<'s, 't> {
         match &*self.read.module(&file) {
             Ok(module) if self.machine.takes(module.machine) => Ok(Some((file, module.clone()))),
             Ok(_) if matches!(self.kind, Kind::Musl { .. }) => {
+                *self.passed_over.borrow_mut() = Some((file, Effect::OtherArchitecture));
                 Err(format!("{} is for another architecture, and musl's loader takes it", shown(path)))
             }
-            Ok(_) => Ok(None),
-            Err(problem) => Err(unreadable(problem)),
+            Ok(_) => {
+                *self.passed_over.borrow_mut() = Some((file, Effect::OtherArchitecture));
+                Ok(None)
+            }
+            Err(problem) => {
+                if self.read.tree.read(&file).is_ok_and(|bytes| !is_loadable(&bytes)) {
+                    *self.passed_over.borrow_mut() = Some((file, Effect::NoLibrary));
+                }
+                Err(unreadable(problem))
+            }
         }
     }
 
@@ -145,6 +182,15 @@ impl<'s, 't> Search<'s, 't> {
                 if let Some(hit) = self.in_search_path(name, path, &tokens(seeker.path), folders, &by)? {
                     return Ok(Some(hit));
                 }
+            }
+        }
+        if let (Some(path), Some(program)) = (&self.library_path, chain.last()) {
+            // Semicolons count, too (elf/dl-load.c, `_dl_init_paths`).
+            let path: Vec<u8> = path.iter().map(|&byte| if byte == b';' { b':' } else { byte }).collect();
+            if let Some(hit) =
+                self.in_search_path(name, &path, &tokens(program.path), folders, "by LD_LIBRARY_PATH")?
+            {
+                return Ok(Some(hit));
             }
         }
         if let Some(path) = &asking.module.runpath {
@@ -232,6 +278,12 @@ impl<'s, 't> Search<'s, 't> {
                 true => hit(name.to_owned(), "by its path".to_owned()),
                 false => Err(format!("{} depends on the folder that the program is started in", shown(name))),
             };
+        }
+        let variable = self.library_path.as_deref().unwrap_or_default();
+        for folder in variable.split(|byte| b":\n".contains(byte)).filter(|folder| folder.starts_with(b"/")) {
+            if let Some(hit) = hit([folder, b"/", name].concat(), "by LD_LIBRARY_PATH".to_owned())? {
+                return Ok(Some(hit));
+            }
         }
         for seeker in chain {
             let Some(path) = seeker.module.runpath.as_ref().or(seeker.module.rpath.as_ref()) else { continue };

@@ -1,0 +1,187 @@
+//! What can be wrong with an image, and where.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::digest::Digest;
+
+/// An error, with the place where it was found.
+#[derive(Debug)]
+pub struct Error {
+    /// The file or folder that was named.
+    pub path: PathBuf,
+    /// The part of it: an index, a manifest, a layer.
+    pub part: Option<String>,
+    /// The entry of that part's tar.
+    pub entry: Option<String>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}`", self.path.display())?;
+        if let Some(part) = &self.part {
+            write!(f, ", {part}")?;
+        }
+        if let Some(entry) = &self.entry {
+            write!(f, ", entry `{entry}`")?;
+        }
+        write!(f, ": {}", self.problem)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    /// Returns what to do about it.
+    pub fn help(&self) -> &'static str {
+        self.problem.help()
+    }
+}
+
+/// What is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// A file cannot be read or written.
+    #[error("cannot {action} it: {source}")]
+    Io {
+        /// What could not be done.
+        action: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ends before its content does.
+    #[error("it ends too early: {0}")]
+    Truncated(String),
+    /// Bytes that the format does not have.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+    /// A name that leads out of the image, or that is none.
+    #[error("the entry's name {0}")]
+    Name(&'static str),
+    /// Two entries of one name in one layer: tools differ in which one counts.
+    #[error("the entry is there twice")]
+    Twice,
+    /// A hard link without the file that it is another name of.
+    #[error("it is a hard link to `{0}`, which is no file before it in the same layer")]
+    HardLink(String),
+    /// More than any image has.
+    #[error("{what} is {found} {unit}, more than the {limit} that are taken")]
+    TooLarge {
+        /// Of what.
+        what: &'static str,
+        /// How much.
+        found: u64,
+        /// Of what.
+        unit: &'static str,
+        /// How much is taken.
+        limit: u64,
+    },
+    /// A form that is not read.
+    #[error("{0}, which is not supported")]
+    Unsupported(String),
+    /// A blob that is not what its descriptor says.
+    #[error("its digest is wrong: found {found}, expected {expected}")]
+    Digest {
+        /// Of the bytes that are there.
+        found: Digest,
+        /// Of the descriptor.
+        expected: Digest,
+    },
+    /// A blob that has another size than its descriptor says.
+    #[error("its size is wrong: found {found} bytes, expected {expected}")]
+    Size {
+        /// Of the bytes that are there.
+        found: u64,
+        /// Of the descriptor.
+        expected: u64,
+    },
+    /// A blob that is not there.
+    #[error("`{0}` is missing")]
+    Missing(String),
+    /// A layer that lies elsewhere.
+    #[error("it is a foreign layer, which is at `{0}` and not in the image")]
+    Foreign(String),
+    /// A layer that only the owner of a key can read.
+    #[error("it is an encrypted layer")]
+    Encrypted,
+    /// A document that is not what it has to be.
+    #[error("{0}")]
+    Json(String),
+    /// Nothing in it that is an image for a platform.
+    #[error("there is no image in it: {0}")]
+    NoImage(String),
+    /// A file of the tree that was not kept.
+    #[error("the content of `{0}` was not kept")]
+    NotKept(String),
+}
+
+impl Problem {
+    /// Refuses more than `limit` of something.
+    pub(crate) fn at_most(what: &'static str, found: u64, unit: &'static str, limit: u64) -> Result<(), Problem> {
+        if found > limit { Err(Problem::TooLarge { what, found, unit, limit }) } else { Ok(()) }
+    }
+
+    /// Of a reader: a decompressor reports damage as an error of input, and a limit that is reached by an error that
+    /// carries the problem.
+    pub(crate) fn reading(error: io::Error) -> Problem {
+        match error.kind() {
+            io::ErrorKind::Other if error.get_ref().is_some_and(|inner| inner.is::<Problem>()) => {
+                match error.into_inner().map(|inner| inner.downcast::<Problem>()) {
+                    Some(Ok(problem)) => *problem,
+                    _ => Problem::Damaged("a limit".to_owned()),
+                }
+            }
+            io::ErrorKind::UnexpectedEof => Problem::Truncated("the compressed stream".to_owned()),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Problem::Damaged(error.to_string()),
+            // What ruzstd reports.
+            io::ErrorKind::Other => Problem::Damaged(error.to_string()),
+            _ => Problem::Io { action: "read", source: error },
+        }
+    }
+
+    /// The same as an error of a reader.
+    pub(crate) fn into_io(self) -> io::Error {
+        io::Error::other(self)
+    }
+
+    pub(crate) fn in_part(self, path: &Path, part: impl Into<String>) -> Error {
+        Error { path: path.to_owned(), part: Some(part.into()), entry: None, problem: self }
+    }
+
+    pub(crate) fn of(self, path: &Path) -> Error {
+        Error { path: path.to_owned(), part: None, entry: None, problem: self }
+    }
+
+    fn help(&self) -> &'static str {
+        match self {
+            Problem::Io { action: "read", .. } => "check that it is there, and that you may read it",
+            Problem::Io { .. } => "make room for temporary files, or set TMPDIR to a folder with room",
+            Problem::Truncated(_) | Problem::Damaged(_) | Problem::Digest { .. } | Problem::Size { .. } => {
+                "get or export the image again: it was damaged on the way"
+            }
+            Problem::Name(_) | Problem::Twice | Problem::HardLink(_) | Problem::TooLarge { .. } => {
+                "no builder makes such an image: do not unpack it; get it from where it is published"
+            }
+            Problem::Unsupported(_) => "export it in another form: `docker save`, `skopeo copy ... oci:FOLDER`",
+            Problem::Missing(_) => "export all of the image: `docker save`, `skopeo copy --all ... oci:FOLDER`",
+            Problem::Foreign(_) => "get the layer too, and put it into the layout under its digest",
+            Problem::Encrypted => "decrypt it first: `skopeo copy --decryption-key KEY ...`",
+            Problem::Json(_) => "get or export the image again; the OCI image specification says what has to be there",
+            Problem::NoImage(_) => {
+                "name an OCI layout, a `docker save` archive, a root file system as a tar, or a package (.deb, .apk, \
+                 .whl)"
+            }
+            Problem::NotKept(_) => "this is a fault of allograft's: please report it, with the command line",
+        }
+    }
+}
+
+/// The result of work inside of a part, whose place the caller adds.
+pub(crate) type Checked<T> = Result<T, Problem>;
+
+/// A name for messages.
+pub(crate) fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

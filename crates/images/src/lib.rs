@@ -1,0 +1,45 @@
+//! Reads container images, root file systems and packages as trees of files: without an engine, without unpacking
+//! them, in bounded memory. Prints nothing, runs nothing.
+//!
+//! [`open`] recognises a file or folder by its content and reads its documents; [`Source::tree`] reads the layers of
+//! one image, each once from the top to the bottom, and keeps the contents that its caller wants in a temporary file
+//! without a name.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `compression` | gzip, zstd and xz, recognised by their first bytes |
+//! | `digest` | SHA-256 of what is read |
+//! | `docker` | archives of `docker save` |
+//! | `error` | what can be wrong, and where |
+//! | `image` | an image: documents, environment, layers |
+//! | `limits` | how much is taken of a hostile image |
+//! | `merge` | one tree of several layers |
+//! | `oci` | indexes, manifests, configurations |
+//! | `package` | `.deb`, `.apk`, and zips such as wheels |
+//! | `source` | recognises what a file or folder is |
+//! | `spool` | the temporary file |
+//! | `store` | where the blobs lie |
+//! | `tar` | the entries of a tar |
+//! | `tree` | the files of an image |
+
+mod compression;
+mod digest;
+mod docker;
+mod error;
+mod image;
+mod limits;
+mod merge;
+mod oci;
+mod package;
+mod source;
+mod spool;
+mod store;
+mod tar;
+mod tree;
+
+pub use digest::Digest;
+pub use error::{Error, Problem};
+pub use image::{Descriptor, Document, Image, Layer, Platform};
+pub use merge::{Keep, START};
+pub use source::{Form, Source, open};
+pub use tree::{Kind, Node, Tree};

@@ -1,0 +1,109 @@
+//! How much of an image is taken. Everything that a hostile image could make large has its limit here.
+
+use std::cell::Cell;
+use std::io::{self, Read};
+
+use crate::error::{Checked, Problem};
+
+/// The size of a JSON document in bytes: twice what registries take of a manifest.
+pub(crate) const MOST_JSON: u64 = 8 << 20;
+/// The size of all documents of one layout in bytes.
+pub(crate) const MOST_DOCUMENTS: u64 = 64 << 20;
+/// Manifests of all indexes of one layout together.
+pub(crate) const MOST_MANIFESTS: u64 = 1000;
+/// Indexes one in the other.
+pub(crate) const MOST_NESTED: u64 = 8;
+/// Layers of one image. Engines take 127.
+pub(crate) const MOST_LAYERS: u64 = 1000;
+/// Entries of all layers of one image, ten times what large images have.
+pub(crate) const MOST_ENTRIES: u64 = 2_000_000;
+/// The length of all names of one image.
+pub(crate) const MOST_NAME_BYTES: u64 = 256 << 20;
+/// The longest name (Linux: PATH_MAX), and the deepest one in parts.
+pub(crate) const LONGEST_NAME: u64 = 4096;
+/// A long name, or what pax says of one entry.
+pub(crate) const MOST_EXTENDED: u64 = 1 << 20;
+/// The size of a file that is kept. ELF files of two gigabytes exist only with the debug information of browsers.
+pub(crate) const MOST_KEPT: u64 = 4 << 30;
+/// The symbolic links of one path. (Linux: MAXSYMLINKS.)
+pub(crate) const MOST_LINKS: usize = 40;
+/// What one image may unpack to.
+const MOST_UNPACKED: u64 = 256 << 30;
+/// What is taken whatever it comes from.
+pub(crate) const ALWAYS_TAKEN: u64 = 1 << 30;
+/// How many bytes may come out of a packed one. Layers unpack to three or four times their size.
+const MOST_RATIO: u64 = 100;
+
+/// How much has come out of the compressed streams of one image.
+#[derive(Debug, Default)]
+pub(crate) struct Unpacked {
+    packed: Cell<u64>,
+    unpacked: Cell<u64>,
+}
+
+impl Unpacked {
+    /// Of a stream of which `packed` bytes are there.
+    pub(crate) fn of(packed: u64) -> Unpacked {
+        Unpacked { packed: Cell::new(packed), unpacked: Cell::new(0) }
+    }
+
+    /// Counts the packed bytes that `reader` gives.
+    pub(crate) fn packed<R: Read>(&self, reader: R) -> Packed<'_, R> {
+        Packed { inner: reader, count: self }
+    }
+
+    /// Counts the bytes that a decompressor gives, as long as they are in proportion.
+    pub(crate) fn plain<R: Read>(&self, reader: R) -> Plain<'_, R> {
+        Plain { inner: reader, count: self }
+    }
+
+    fn take(&self, bytes: u64) -> Checked<()> {
+        let found = self.unpacked.get().saturating_add(bytes);
+        self.unpacked.set(found);
+        let limit = self.packed.get().saturating_mul(MOST_RATIO).max(ALWAYS_TAKEN).min(MOST_UNPACKED);
+        Problem::at_most("what it unpacks to", found, "bytes so far", limit)
+    }
+}
+
+pub(crate) struct Packed<'c, R> {
+    inner: R,
+    count: &'c Unpacked,
+}
+
+impl<R: Read> Read for Packed<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(buffer)?;
+        self.count.packed.set(self.count.packed.get().saturating_add(length as u64));
+        Ok(length)
+    }
+}
+
+pub(crate) struct Plain<'c, R> {
+    inner: R,
+    count: &'c Unpacked,
+}
+
+impl<R: Read> Read for Plain<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(buffer)?;
+        self.count.take(length as u64).map_err(Problem::into_io)?;
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proportions_are_kept() {
+        let count = Unpacked::default();
+        assert!(count.take(ALWAYS_TAKEN).is_ok());
+        assert!(count.take(1).is_err());
+        io::copy(&mut count.packed(io::repeat(0).take(20 << 20)), &mut io::sink()).unwrap();
+        assert!(count.take(1 << 20).is_ok());
+        assert!(count.take(1 << 30).is_err());
+        let error = io::copy(&mut count.plain(&b"x"[..]), &mut io::sink()).unwrap_err();
+        assert!(matches!(Problem::reading(error), Problem::TooLarge { .. }));
+    }
+}

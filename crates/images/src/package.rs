@@ -1,0 +1,159 @@
+//! Packages: `.deb` (deb(5)), `.apk` of Alpine (apk-package(5)), and zips such as Python's wheels.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use crate::error::{Checked, Problem, shown};
+use crate::limits::{MOST_ENTRIES, Unpacked};
+use crate::merge::Layer;
+use crate::spool::Part;
+use crate::tar::{Content, Entry, Fault, Kind, Stream, plain_name};
+
+/// What an ar archive starts with.
+pub(crate) const AR: &[u8] = b"!<arch>\n";
+/// What a Debian package starts with: an ar archive whose first member has this name.
+const DEBIAN: &[u8] = b"debian-binary";
+/// A member's header (System V ABI, chapter 7).
+const HEADER: usize = 60;
+
+/// Whether a file that starts with these bytes is a Debian package.
+pub(crate) fn is_debian(start: &[u8]) -> bool {
+    start.strip_prefix(AR).is_some_and(|rest| rest.starts_with(DEBIAN))
+}
+
+/// Returns where the tar of a Debian package is whose files are installed.
+pub(crate) fn data_of(file: &File) -> Checked<Part> {
+    let mut file = file;
+    let reading = |source| Problem::Io { action: "read", source };
+    let size = file.metadata().map_err(reading)?.len();
+    let mut at = AR.len() as u64;
+    // debian-binary, control.tar, data.tar, and what others add.
+    for _ in 0..100 {
+        if at == size {
+            return Err(Problem::Damaged("it has no member `data.tar`".to_owned()));
+        }
+        let mut header = [0; HEADER];
+        file.seek(SeekFrom::Start(at)).map_err(reading)?;
+        file.read_exact(&mut header).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Problem::Truncated("a member's header is cut off".to_owned()),
+            _ => reading(error),
+        })?;
+        let length = std::str::from_utf8(&header[48..58]).ok().and_then(|text| text.trim_end().parse::<u64>().ok());
+        let (Some(length), true) = (length, header.ends_with(b"`\n")) else {
+            return Err(Problem::Damaged(format!("the member's header at offset {at} is none")));
+        };
+        let start = at + HEADER as u64;
+        if length > size - start {
+            return Err(Problem::Truncated(format!("the member at offset {at} is cut off")));
+        }
+        let name = header[..16].trim_ascii_end();
+        let name = name.strip_suffix(b"/").unwrap_or(name);
+        if let Some(ending) = name.strip_prefix(b"data.tar") {
+            return match ending {
+                b"" | b".gz" | b".xz" | b".zst" => Ok(Part { offset: start, size: length }),
+                _ => Err(Problem::Unsupported(format!("its member is `{}`", shown(name)))),
+            };
+        }
+        at = (start + length).next_multiple_of(2).min(size);
+    }
+    Err(Problem::Unsupported("it has over 100 members".to_owned()))
+}
+
+/// The kinds of a Unix file in a zip's external attributes.
+const S_IFMT: u32 = 0o170_000;
+const S_IFLNK: u32 = 0o120_000;
+
+/// The longest target of a link.
+const MOST_LINK: u64 = 4096;
+
+fn of_zip(error: zip::result::ZipError) -> Problem {
+    use zip::result::ZipError;
+    match error {
+        ZipError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Problem::Truncated("the zip is cut off".to_owned())
+        }
+        ZipError::Io(error) => Problem::reading(error),
+        ZipError::UnsupportedArchive(what) => Problem::Unsupported(what.to_owned()),
+        other => Problem::Damaged(other.to_string()),
+    }
+}
+
+/// Whether a zip is a bundle of Swift SDKs: a manifest in its one folder says so.
+pub(crate) fn is_swift_bundle(file: &File) -> Checked<bool> {
+    let mut zip = zip::ZipArchive::new(io::BufReader::new(file)).map_err(of_zip)?;
+    for number in 0..zip.len() {
+        let name = zip.by_index_raw(number).map_err(of_zip)?.name_raw().to_vec();
+        if is_manifest(&name) {
+            let entry = zip.by_index(number).map_err(of_zip)?;
+            let mut text = Vec::new();
+            entry.take(MOST_MANIFEST).read_to_end(&mut text).map_err(Problem::reading)?;
+            if names_swift_sdk(&text) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// How much of a bundle's manifest is read.
+pub(crate) const MOST_MANIFEST: u64 = 1 << 20;
+
+/// Whether an entry may be the manifest of a bundle.
+pub(crate) fn is_manifest(name: &[u8]) -> bool {
+    let mut parts = name.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+    let last = parts.next_back();
+    last == Some(b"info.json") && parts.count() <= 1
+}
+
+/// Whether a manifest names a Swift SDK.
+pub(crate) fn names_swift_sdk(text: &[u8]) -> bool {
+    text.windows(10).any(|window| window == b"\"swiftSDK\"")
+}
+
+/// Reads the entries of a zip.
+pub(crate) fn zip(file: &File, layer: &mut Layer<'_, '_>) -> Result<(), Fault> {
+    let size = file.metadata().map_err(|source| Problem::Io { action: "read", source })?.len();
+    let count = Unpacked::of(size);
+    let mut zip = zip::ZipArchive::new(io::BufReader::new(file)).map_err(of_zip)?;
+    Problem::at_most("its directory", zip.len() as u64, "entries", MOST_ENTRIES)?;
+    for number in 0..zip.len() {
+        let mut content = zip.by_index(number).map_err(of_zip)?;
+        let raw = content.name_raw().to_vec();
+        let named = |problem| Fault { entry: Some(shown(&raw)), problem };
+        if content.encrypted() {
+            return Err(named(Problem::Unsupported("it is encrypted".to_owned())));
+        }
+        let mode = content.unix_mode().unwrap_or(0o644);
+        let size = content.size();
+        let kind = match () {
+            () if raw.ends_with(b"/") => Kind::Folder,
+            () if mode & S_IFMT == S_IFLNK => {
+                let mut target = Vec::new();
+                content.by_ref().take(MOST_LINK).read_to_end(&mut target).map_err(Problem::reading).map_err(named)?;
+                Kind::Symlink(target)
+            }
+            () => Kind::File,
+        };
+        let entry = Entry {
+            name: plain_name(&raw).map_err(named)?,
+            size: if kind == Kind::File { size } else { 0 },
+            kind,
+            mode: mode & 0o7777,
+            uid: 0,
+            gid: 0,
+            mtime: 0,
+            xattrs: Vec::new(),
+            offset: 0,
+        };
+        let is_file = entry.kind == Kind::File;
+        let mut stream = Stream(count.plain(content));
+        let mut inside = Content::new(&mut stream, if is_file { size } else { 0 });
+        layer.enter(entry, &mut inside).map_err(named)?;
+        io::copy(&mut inside, &mut io::sink()).map_err(Problem::reading).map_err(named)?;
+        // The checksum is checked at the end.
+        if stream.read(&mut [0]).map_err(Problem::reading).map_err(named)? > 0 {
+            return Err(named(Problem::Damaged("it is larger than its directory says".to_owned())));
+        }
+    }
+    Ok(())
+}

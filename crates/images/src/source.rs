@@ -1,0 +1,352 @@
+//! Recognises what a file or folder is, and reads the images in it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::compression::{self, Compression};
+use crate::digest::{Digest, Hashing};
+use crate::docker;
+use crate::error::{Checked, Error, Problem};
+use crate::image::{Image, Layer, Place};
+use crate::limits::Unpacked;
+use crate::merge::{Keep, Merge};
+use crate::oci;
+use crate::package;
+use crate::spool::{Part, Range};
+use crate::store::{self, Opened, Store};
+use crate::tar::{self, Content, Entry, Fault, Kind as EntryKind, Stream};
+use crate::tree::Tree;
+
+/// What a file or folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// An OCI layout: a folder, or a tar of it.
+    OciLayout,
+    /// An archive of `docker save`.
+    DockerArchive,
+    /// A root file system, as a tar.
+    RootTar,
+    /// A Debian package.
+    Debian,
+    /// A package of Alpine's.
+    Alpine,
+    /// A zip, such as a Python wheel.
+    Zip,
+}
+
+/// A file or folder with images in it.
+#[derive(Debug)]
+pub struct Source {
+    /// Where it is, as it was named.
+    pub path: PathBuf,
+    /// What it is.
+    pub form: Form,
+    /// The images in it, in its own order.
+    pub images: Vec<Image>,
+    /// What is in it and not read: clauses.
+    pub notes: Vec<String>,
+    store: Store,
+}
+
+/// The names at the root of an archive of images, beside `blobs` and Docker's folders with digests as their names.
+const OF_ARCHIVES: [&[u8]; 5] = [b"blobs", b"oci-layout", b"index.json", b"manifest.json", b"repositories"];
+/// What packages of apk 3 start with (apk-tools, src/adb.h).
+const ADB: &[u8] = b"ADB";
+
+/// What a tar is, by its first entries.
+enum Tar {
+    /// It may be an archive of images.
+    Images,
+    Root,
+    Alpine,
+    /// A packed bundle of Swift SDKs.
+    SwiftBundle,
+}
+
+/// Opens what is at `path`. `None` if it is no image and no package.
+///
+/// # Errors
+/// When it is one, and cannot be read or is damaged.
+pub fn open(path: &Path) -> Result<Option<Source>, Error> {
+    if path.is_dir() {
+        if !path.join("oci-layout").is_file() || !path.join("index.json").is_file() {
+            return Ok(None);
+        }
+        let store = Store::new(store::Place::Folder(path.to_owned()));
+        return documents(path, Form::OciLayout, store).map(Some);
+    }
+    let file = store::opened(path)?;
+    let mut start = Vec::new();
+    (&file).take(512).read_to_end(&mut start).map_err(|source| Problem::Io { action: "read", source }.of(path))?;
+    if start.starts_with(ADB) {
+        let what = "it is a package of apk 3 (ADB)".to_owned();
+        return Err(Problem::Unsupported(what).of(path));
+    }
+    if package::is_debian(&start) {
+        let part = package::data_of(&file).map_err(|problem| problem.of(path))?;
+        return Ok(Some(single(path, Form::Debian, file, Place::Part(part))));
+    }
+    if start.starts_with(b"PK\x03\x04") {
+        return match package::is_swift_bundle(&file).map_err(|problem| problem.of(path))? {
+            true => Ok(None),
+            false => Ok(Some(single(path, Form::Zip, file, Place::Zip))),
+        };
+    }
+    let size = file.metadata().map_err(|source| Problem::Io { action: "read", source }.of(path))?.len();
+    let whole = Part { offset: 0, size };
+    let compression = Compression::of(&start);
+    if compression == Compression::Plain && !tar::is_header(&start) {
+        return Ok(None);
+    }
+    let Some(tar) = recognised(&file, whole, compression).map_err(|fault| fault.of(path, None))? else {
+        return Ok(None);
+    };
+    let form = match tar {
+        Tar::SwiftBundle => return Ok(None),
+        Tar::Alpine => Form::Alpine,
+        Tar::Root => Form::RootTar,
+        Tar::Images => {
+            let store = match compression {
+                Compression::Plain => Store::archive(file),
+                _ => Store::unpacked(&file),
+            };
+            let store = store.map_err(|fault| fault.of(path, None))?;
+            return match form_of(&store) {
+                Some(form) => documents(path, form, store).map(Some),
+                None => {
+                    let file = store::opened(path)?;
+                    Ok(Some(single(path, Form::RootTar, file, Place::Part(whole))))
+                }
+            };
+        }
+    };
+    Ok(Some(single(path, form, file, Place::Part(whole))))
+}
+
+/// What an archive is. Newer ones of Docker are both, and then the layout says more.
+fn form_of(store: &Store) -> Option<Form> {
+    let store::Place::Archive { names, .. } = &store.place else { return None };
+    if names.has("oci-layout") && names.has("index.json") {
+        return Some(Form::OciLayout);
+    }
+    names.has("manifest.json").then_some(Form::DockerArchive)
+}
+
+fn documents(path: &Path, form: Form, store: Store) -> Result<Source, Error> {
+    let found = match form {
+        Form::DockerArchive => docker::archive(&store),
+        _ => oci::layout(&store),
+    };
+    let oci::Found { images, notes } = found.map_err(|fault| fault.problem.in_part(path, fault.part))?;
+    Ok(Source { path: path.to_owned(), form, images, notes, store })
+}
+
+fn single(path: &Path, form: Form, file: File, place: Place) -> Source {
+    let image = Image {
+        names: Vec::new(),
+        platform: None,
+        indexes: Vec::new(),
+        manifest: None,
+        config: None,
+        environment: Vec::new(),
+        layers: vec![Layer { descriptor: None, diff_id: None, place }],
+    };
+    let store = Store::new(store::Place::File(file));
+    Source { path: path.to_owned(), form, images: vec![image], notes: Vec::new(), store }
+}
+
+/// Reads the first entries of a tar, until it is known what it is. `None` if it is no tar.
+fn recognised(file: &File, whole: Part, compression: Compression) -> Result<Option<Tar>, Fault> {
+    let count = Unpacked::default();
+    let mut seen = Seen::default();
+    let see = &mut |entry: Entry, content: &mut Content<'_>| seen.see(&entry, content);
+    let read = match compression {
+        Compression::Plain => tar::each(&mut Range::new(file, whole), see),
+        _ => {
+            let unpacked = compression::unpacked(count.packed(Range::new(file, whole)));
+            let (_, reader) = unpacked.map_err(Problem::reading)?;
+            let mut reader = count.plain(reader);
+            let mut start = Vec::new();
+            let first = reader.by_ref().take(512).read_to_end(&mut start);
+            if first.is_err() || !tar::is_header(&start) {
+                return Ok(None);
+            }
+            tar::each(&mut Stream(start.chain(reader)), see)
+        }
+    };
+    match (seen.tar.take(), read) {
+        (Some(tar), _) => Ok(Some(tar)),
+        (None, Err(fault)) => Err(fault),
+        (None, Ok(())) => Ok(Some(if seen.others { Tar::Root } else { Tar::Images })),
+    }
+}
+
+/// The first entries of a tar.
+#[derive(Default)]
+struct Seen {
+    /// The one folder that everything is in.
+    folder: Option<Vec<u8>>,
+    /// Whether something was seen that no archive of images has.
+    others: bool,
+    tar: Option<Tar>,
+}
+
+impl Seen {
+    /// Looks at an entry. The error ends the reading, once it is known what the tar is.
+    fn see(&mut self, entry: &Entry, content: &mut Content<'_>) -> Checked<()> {
+        let first = entry.name.split(|byte| *byte == b'/').next().unwrap_or_default();
+        if first.is_empty() || (!self.others && is_of_archive(first)) {
+            return Ok(());
+        }
+        if !self.others && entry.kind == EntryKind::File && (first.starts_with(b".SIGN.") || first == b".PKGINFO") {
+            return self.is(Tar::Alpine);
+        }
+        self.others = true;
+        if entry.kind == EntryKind::File && package::is_manifest(&entry.name) {
+            let mut text = Vec::new();
+            content.take(package::MOST_MANIFEST).read_to_end(&mut text).map_err(Problem::reading)?;
+            if package::names_swift_sdk(&text) {
+                return self.is(Tar::SwiftBundle);
+            }
+        }
+        match &self.folder {
+            Some(folder) if folder == first => Ok(()),
+            None => {
+                self.folder = Some(first.to_vec());
+                Ok(())
+            }
+            Some(_) => self.is(Tar::Root),
+        }
+    }
+
+    fn is(&mut self, tar: Tar) -> Checked<()> {
+        self.tar = Some(tar);
+        Err(Problem::Damaged("it is known what it is".to_owned()))
+    }
+}
+
+fn is_of_archive(name: &[u8]) -> bool {
+    let is_hex = |text: &[u8]| text.len() == 64 && text.iter().all(u8::is_ascii_hexdigit);
+    let stem = name.strip_suffix(b".json").or_else(|| name.strip_suffix(b".tar")).unwrap_or(name);
+    OF_ARCHIVES.contains(&name) || is_hex(stem)
+}
+
+impl Source {
+    /// Reads the layers of one of the images, each once, and returns the files that a process in it sees. The contents
+    /// are kept that `keep` wants.
+    ///
+    /// # Errors
+    /// When a layer is missing, cannot be read, is not what its digest says, or would do harm.
+    pub fn tree(&self, image: &Image, keep: Keep<'_>) -> Result<Tree, Error> {
+        let mut merge = Merge::new(keep).map_err(|problem| problem.of(&self.path))?;
+        let count = Unpacked::default();
+        let whiteouts = matches!(self.form, Form::OciLayout | Form::DockerArchive);
+        for (number, layer) in image.layers.iter().enumerate().rev() {
+            let mut into = merge.layer(number, whiteouts);
+            let part = || whiteouts.then(|| part_of(number, layer));
+            self.layer(layer, &count, &mut into).map_err(|fault| fault.of(&self.path, part()))?;
+            into.finish();
+        }
+        merge.finish().map_err(|problem| problem.of(&self.path))
+    }
+
+    /// Opens a blob that a descriptor names: a layer as it is packed, a document. Its bytes are not checked.
+    ///
+    /// # Errors
+    /// When it is missing, or has another size.
+    pub fn blob(&self, descriptor: &crate::Descriptor) -> Result<impl Read + '_, Error> {
+        let opened = self.store.blob(descriptor.digest, descriptor.size);
+        opened
+            .map(|opened| opened.reader)
+            .map_err(|problem| problem.in_part(&self.path, format!("blob {}", descriptor.digest)))
+    }
+
+    /// Opens a layer as it is packed. Its bytes are not checked.
+    ///
+    /// # Errors
+    /// When it is missing, or has another size.
+    pub fn packed_layer<'s>(&'s self, layer: &'s Layer) -> Result<impl Read + 's, Error> {
+        self.opened(layer).map(|opened| opened.reader).map_err(|problem| problem.of(&self.path))
+    }
+
+    fn opened<'s>(&'s self, layer: &'s Layer) -> Checked<Opened<'s>> {
+        match (&layer.place, &layer.descriptor, &self.store.place) {
+            (Place::Named(name), ..) => self.store.open(name)?.ok_or_else(|| Problem::Missing(name.clone())),
+            (Place::Blob, Some(descriptor), _) => {
+                descriptor.check_layer()?;
+                match self.store.blob(descriptor.digest, descriptor.size) {
+                    Err(Problem::Missing(_)) if !descriptor.urls.is_empty() => {
+                        Err(Problem::Foreign(descriptor.urls[0].clone()))
+                    }
+                    other => other,
+                }
+            }
+            (Place::Part(part), _, store::Place::File(file)) => {
+                Ok(Opened { reader: Box::new(Range::new(file, *part)), size: part.size })
+            }
+            _ => Err(Problem::Unsupported("a layer without a place".to_owned())),
+        }
+    }
+
+    fn layer(&self, layer: &Layer, count: &Unpacked, into: &mut crate::merge::Layer<'_, '_>) -> Result<(), Fault> {
+        if let (Place::Zip, store::Place::File(file)) = (&layer.place, &self.store.place) {
+            return package::zip(file, into);
+        }
+        let opened = self.opened(layer)?;
+        let expected = match &layer.place {
+            Place::Named(name) => docker::digest_of(name),
+            _ => layer.descriptor.as_ref().map(|descriptor| descriptor.digest),
+        };
+        // Of a layer that is not compressed, both digests are those of its tar.
+        let mut packed = match expected.or(layer.diff_id) {
+            Some(_) => Hashing::new(opened.reader),
+            None => Hashing::counting(opened.reader),
+        };
+        let mut compression = Compression::Plain;
+        let read = unpacked(&mut packed, count, layer.diff_id, &mut compression, into);
+        // If the bytes are not those that were published, that is what is wrong, whatever they look like.
+        let (found, size) = packed.finish().map_err(Problem::reading)?;
+        if size < opened.size {
+            return Err(Problem::Truncated("its file was cut while it was read".to_owned()).into());
+        }
+        if let (Some(found), Some(expected)) = (found, expected)
+            && found != expected
+        {
+            return Err(Problem::Digest { found, expected }.into());
+        }
+        let plain = read?;
+        let plain = if compression == Compression::Plain { found } else { plain };
+        match (plain, layer.diff_id) {
+            (Some(found), Some(expected)) if found != expected => Err(Problem::Digest { found, expected }.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads a layer's tar. Returns the digest of what came out of the compressed stream, if there is one to compare with.
+fn unpacked(
+    packed: &mut Hashing<Box<dyn Read + '_>>,
+    count: &Unpacked,
+    diff_id: Option<Digest>,
+    compression: &mut Compression,
+    into: &mut crate::merge::Layer<'_, '_>,
+) -> Result<Option<Digest>, Fault> {
+    let (found, reader) = compression::unpacked(count.packed(packed)).map_err(Problem::reading)?;
+    *compression = found;
+    let reader = count.plain(reader);
+    let mut plain = match diff_id {
+        Some(_) if found != Compression::Plain => Hashing::new(reader),
+        _ => Hashing::counting(reader),
+    };
+    tar::each(&mut Stream(&mut plain), &mut |entry, content: &mut Content<'_>| into.enter(entry, content))?;
+    Ok(plain.finish().map_err(Problem::reading)?.0)
+}
+
+fn part_of(number: usize, layer: &Layer) -> String {
+    let digest = layer.descriptor.as_ref().map(|descriptor| descriptor.digest).or(layer.diff_id);
+    match digest {
+        Some(digest) => format!("layer {} ({digest})", number + 1),
+        None => format!("layer {}", number + 1),
+    }
+}
