@@ -38,7 +38,7 @@ pub fn prepare() -> Result<()> {
     let folder = system::folder();
     fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
     let _lock = setup::lock(&fixtures::tools().join(".system.lock"))?;
-    if folder.join("complete").is_file() {
+    if system::is_complete() {
         return Ok(());
     }
     setup::announce("a Debian with many programs", || setup::place(&folder, fill))
@@ -51,7 +51,7 @@ fn fill(folder: &Path) -> Result<()> {
     apt.unpack_whole(&PACKAGES, folder).or_else(|error| update.and(Err(error)))?;
     // Programs that only some users may read can be started by nobody else in a namespace.
     readable(folder)?;
-    Ok(fs::write(folder.join("complete"), "")?)
+    Ok(fs::write(folder.join("complete"), PACKAGES.join("\n"))?)
 }
 
 /// Lets everybody read all files, so that the user who unpacked them can.

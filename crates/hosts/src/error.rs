@@ -201,6 +201,31 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
+    /// A container image that cannot be read.
+    #[error("{0}")]
+    Image(Box<images::Error>),
+    /// A container image that is not what it was grafted as, or not what was to be written.
+    #[error("`{}`: {reason}", .path.display())]
+    ImageChanged {
+        /// The image.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The image holds no static program and no `libc.a`.
+    #[error("no static executable and no `libc.a` in `{}`", .path.display())]
+    NoHostInImage {
+        /// The image.
+        path: PathBuf,
+    },
+    /// The image holds programs, none of which can be grafted.
+    #[error("nothing in `{}` can be grafted: {}", .path.display(), listed(.skipped))]
+    NothingGraftableInImage {
+        /// The image.
+        path: PathBuf,
+        /// Each one with the reason.
+        skipped: Vec<Skipped>,
+    },
     /// The folder holds no graft.
     #[error("no graft under `{}`", .folder.display())]
     NoGraft {
@@ -376,6 +401,8 @@ impl Error {
             | Error::NoStock { .. }
             | Error::NoHost { .. }
             | Error::NoGraft { .. }
+            | Error::Image(_)
+            | Error::NoHostInImage { .. }
             | Error::MalformedRecord { .. }
             | Error::OutIsTarget { .. }
             | Error::Out { .. } => 2,
@@ -391,6 +418,8 @@ impl Error {
             | Error::Untested { .. }
             | Error::StockNeeded { .. }
             | Error::NothingGraftable { .. }
+            | Error::NothingGraftableInImage { .. }
+            | Error::ImageChanged { .. }
             | Error::IsBackup { .. }
             | Error::ChangedMeanwhile { .. }
             | Error::ChangedSince { .. }
@@ -453,6 +482,15 @@ impl Error {
             }
             Error::NoGraft { folder } => return Remedy::GraftFirst { folder: folder.clone() },
             Error::NothingGraftable { .. } => return Remedy::ListGraftable,
+            Error::Image(error) => error.help().to_owned(),
+            Error::ImageChanged { .. } => {
+                "take the stock image from where it came from; nothing was written".to_owned()
+            }
+            Error::NoHostInImage { .. } | Error::NothingGraftableInImage { .. } => {
+                "build the image's programs against a grafted `libc.a`, or link them statically with musl: then they \
+                 can be grafted in the image"
+                    .to_owned()
+            }
             Error::IsBackup { host, .. } => return Remedy::HostOfBackup { host: host.clone() },
             Error::ChangedMeanwhile { .. } => "nothing was changed; run the command again".to_owned(),
             Error::MalformedRecord { path, .. } => {

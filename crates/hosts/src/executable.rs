@@ -33,13 +33,20 @@ pub(crate) struct ExecutableHost<'b> {
     path: &'b Path,
     bytes: &'b [u8],
     carried: Carried,
+    /// Its mode, if that is not the one of a file at `path`.
+    mode: Option<u32>,
 }
 
 impl<'b> ExecutableHost<'b> {
     /// The executable at `path`, which has these bytes.
     pub(crate) fn read(path: &'b Path, bytes: &'b [u8]) -> Self {
         let [malloc, strings] = transplant::notes(bytes).map(|text| Note::parse(text?).ok());
-        ExecutableHost { path, bytes, carried: Carried { malloc, strings } }
+        ExecutableHost { path, bytes, carried: Carried { malloc, strings }, mode: None }
+    }
+
+    /// The same of an executable that is not a file at its path.
+    pub(crate) fn with_mode(self, mode: u32) -> Self {
+        ExecutableHost { mode: Some(mode), ..self }
     }
 
     fn planned(&self, linked_donor: &LinkedDonor) -> Result<(Plan, Edited), Error> {
@@ -96,7 +103,10 @@ impl Host for ExecutableHost<'_> {
 
     fn remarks(&self, _operation: &Operation) -> Result<Vec<String>, Error> {
         const SETUID_OR_SETGID: u32 = 0o6000;
-        let mode = fs::metadata(self.path).context(self.path, "read")?.mode();
+        let mode = match self.mode {
+            Some(mode) => mode,
+            None => fs::metadata(self.path).context(self.path, "read")?.mode(),
+        };
         let set_id = (mode & SETUID_OR_SETGID != 0)
             .then(|| "is setuid or setgid: the donor takes no variables of the environment in it".to_owned());
         Ok(set_id.into_iter().collect())

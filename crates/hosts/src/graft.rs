@@ -8,6 +8,7 @@ use crate::bundle;
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::host::{self, Prepared, ReadyGraft, record};
+use crate::image;
 use crate::out;
 use crate::outcome::{Action, Grafted, Grafts};
 use crate::packed;
@@ -50,12 +51,19 @@ pub(crate) fn graft_observed(
     let mut planner = Planner::new(request, watch)?;
     let planner = &mut planner;
     let target = recognise(target)?;
-    if !matches!(target, Target::Executable(_)) && (request.arguments.is_some() || request.untested) {
+    let runs = match target {
+        Target::Executable(_) => true,
+        // The executables of an image have no common arguments to be tried with.
+        Target::Image(_) => request.arguments.is_none(),
+        _ => false,
+    };
+    if !runs && (request.arguments.is_some() || request.untested) {
         return Err(Error::NothingToRun { path: target.path().to_owned() });
     }
     match (target, &request.out) {
         (Target::Archive(host) | Target::Executable(host), None) => in_place(Hosts::file(host), planner, observe),
         (Target::Archive(host) | Target::Executable(host), Some(out)) => to_file(host, out, planner),
+        (Target::Image(image), _) => image::graft(&image, planner),
         (Target::Packed(host, format), _) => packed::graft(&host, format, planner, observe),
         (Target::Folder(folder), None) => {
             let grafts = in_place(Hosts::folder(&folder, request.root.as_deref())?, planner, observe)?;

@@ -124,6 +124,14 @@ pub(crate) fn read<'b>(path: &'b Path, bytes: &'b [u8]) -> Result<Box<dyn Host +
     }
 }
 
+/// Recognises a file inside of something packed, which is spoken of as `path` and has these bytes and this mode.
+pub(crate) fn read_inside<'b>(path: &'b Path, bytes: &'b [u8], mode: u32) -> Result<Box<dyn Host + 'b>, Error> {
+    match signature_of(bytes) {
+        Signature::Executable => Ok(Box::new(ExecutableHost::read(path, bytes).with_mode(mode))),
+        _ => read(path, bytes),
+    }
+}
+
 /// The backup beside a graft, of which the next graft is made.
 #[derive(Debug, Clone)]
 struct Base {

@@ -20,6 +20,7 @@
 //! | `transaction`, `pending` | renames that are taken back together, until the result has been told |
 //! | `tree` | a copy of a folder with grafts in it |
 //! | `packed` | packed Swift SDK bundles, read and written as streams |
+//! | `image` | container images: a layer with the grafts on top |
 //! | `emitted` | a file made from a donor alone |
 //! | `undo` | the stock host again |
 //! | `possible_donor` | which donor a grafted executable may hold |
@@ -45,6 +46,7 @@ mod executable;
 mod foreign_owner;
 mod graft;
 mod host;
+mod image;
 #[cfg(test)]
 mod killed;
 mod linked_donor;
@@ -86,6 +88,7 @@ pub use executable::ExecutableOperation;
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::{Carried, Operation};
+pub use image::undo as undo_image;
 pub use outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 pub use packed::{Format, FoundGraft, PackedError, each_host, unpack_grafts};
 pub use pending::Pending;

@@ -81,6 +81,8 @@ pub struct Grafts {
     pub skipped: Vec<Skipped>,
     /// The packed bundle that the hosts lie in, if they do.
     pub bundle: Option<Bundle>,
+    /// The container image that was written, if the hosts lie in one.
+    pub image: Option<PathBuf>,
     /// The names of the Swift SDKs whose bundle the target is, packed or not.
     pub swift_sdks: Vec<String>,
     /// Of a copy of a folder: what the user should know of its other files, as clauses whose subject is the copy.
@@ -90,7 +92,7 @@ pub struct Grafts {
 impl Grafts {
     /// Hosts that lie in nothing that is worth telling of.
     pub(crate) fn of(hosts: Vec<Grafted>, skipped: Vec<Skipped>) -> Grafts {
-        Grafts { hosts, skipped, bundle: None, swift_sdks: Vec::new(), notes: Vec::new() }
+        Grafts { hosts, skipped, bundle: None, image: None, swift_sdks: Vec::new(), notes: Vec::new() }
     }
 }
 

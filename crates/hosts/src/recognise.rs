@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
+use crate::image;
 use crate::packed::{Format, holds_tar};
 use crate::record::{host_of_sidecar, is_backup, record_path};
 use crate::undo;
@@ -19,6 +20,8 @@ pub(crate) enum Target {
     Executable(PathBuf),
     /// A folder.
     Folder(PathBuf),
+    /// A container image: an OCI layout, as a folder or a tar.
+    Image(PathBuf),
     /// A packed bundle, as it seems: the real file where the target is a symbolic link.
     Packed(PathBuf, Format),
 }
@@ -26,7 +29,11 @@ pub(crate) enum Target {
 impl Target {
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Target::Archive(path) | Target::Executable(path) | Target::Folder(path) | Target::Packed(path, _) => path,
+            Target::Archive(path)
+            | Target::Executable(path)
+            | Target::Folder(path)
+            | Target::Image(path)
+            | Target::Packed(path, _) => path,
         }
     }
 }
@@ -44,7 +51,8 @@ pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
     let metadata = fs::metadata(path).context(path, "read")?;
     let kind = metadata.file_type();
     if kind.is_dir() {
-        return Ok(Target::Folder(path.to_owned()));
+        let path = path.to_owned();
+        return Ok(if image::is_image(&path)? { Target::Image(path) } else { Target::Folder(path) });
     }
     if !kind.is_file() {
         return Err(Error::Unrecognised { path: path.to_owned(), found: kind_of(kind).to_owned() });
@@ -64,6 +72,7 @@ pub(crate) fn recognise(path: &Path) -> Result<Target, Error> {
         Signature::Packed(format) => Ok(Target::Packed(real, format)),
         Signature::Executable => Ok(Target::Executable(real)),
         Signature::Unsupported { kind, reason, help } => Err(Error::Unsupported { path: real, kind, reason, help }),
+        Signature::Unknown(_) if image::is_image(&real)? => Ok(Target::Image(real)),
         Signature::Unknown(found) => Err(Error::Unrecognised { path: real, found: found.to_owned() }),
     }
 }

@@ -271,6 +271,12 @@ impl TemporaryFolder {
         TemporaryFolder(Some(path))
     }
 
+    /// Gives the folder `from` a temporary name beside `host`.
+    pub(crate) fn moved(from: &Path, host: &Path) -> Result<TemporaryFolder, Error> {
+        let moved = temporary(host, |name| names::move_to(from, name)).context(host, "write")?;
+        Ok(TemporaryFolder::new(moved.into_temp_path()))
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.0.as_deref().unwrap_or(Path::new(""))
     }

@@ -68,6 +68,24 @@ pub(crate) fn write_folder(
     Ok(Pending::new(report(skipped, notes), transaction, Some(locks)))
 }
 
+/// Copies a folder to the folder `to`, which is empty, and has `change` change the copy. Returns what the copy could
+/// not keep: clauses whose subject is the copy.
+pub(crate) fn copied(
+    folder: &Path,
+    to: &Path,
+    change: impl FnOnce() -> Result<(), Error>,
+) -> Result<Vec<String>, Error> {
+    let mut skipped = Vec::new();
+    let (grafts, links) = (BTreeMap::new(), HashMap::new());
+    let mut copy = Copy { grafts, links, folders: Vec::new(), skipped: &mut skipped, lost: BTreeMap::new() };
+    copy.folder(folder, Path::new(""), to)?;
+    change()?;
+    copy.finish_folders()?;
+    let mut notes = copy.notes();
+    notes.extend(skipped.iter().map(|skipped| format!("lacks `{}`: {}", skipped.path.display(), skipped.reason)));
+    Ok(notes)
+}
+
 struct Copy<'a> {
     /// Hosts by their path inside of the folder.
     grafts: BTreeMap<PathBuf, ReadyGraft>,

@@ -10,6 +10,7 @@ use crate::archive::{ArchiveHost, parse};
 use crate::digest;
 use crate::error::{Error, IoContext};
 use crate::host::Host;
+use crate::image;
 use crate::lock::FolderLocks;
 use crate::packed;
 use crate::pending::Pending;
@@ -62,6 +63,10 @@ pub(crate) fn undo_observed(
     observe: Observer<'_>,
 ) -> Result<Pending<Vec<Undone>>, Error> {
     let metadata = fs::metadata(target).context(target, "read")?;
+    if image::is_image(target)? {
+        let reason = "an image gets its stock image back in a new one, not in place";
+        return Err(Error::Out { out: target.to_owned(), reason, help: "name the new one: `-o STOCK`" });
+    }
     let hosts = if metadata.is_dir() {
         let found = walk(target, None)?;
         let hosts: BTreeSet<PathBuf> = found.archives.into_iter().chain(found.with_sidecars).collect();
@@ -216,6 +221,11 @@ pub fn grafts_in(target: &Path) -> Result<Vec<PathBuf>, Error> {
         Target::Archive(host) | Target::Executable(host) => return Ok(vec![host]),
         Target::Packed(path, _) => {
             return Err(Error::Unrecognised { path, found: "a packed bundle".to_owned() });
+        }
+        Target::Image(path) => {
+            let (kind, reason) = ("a container image", "its files are verified before the image is written");
+            let help = "unpack it to verify a file of it again";
+            return Err(Error::Unsupported { path, kind, reason, help });
         }
         Target::Folder(folder) => folder,
     };

@@ -1,5 +1,5 @@
 //! Installs each package of a release into a fresh root folder by the commands of `docs/install.md`, and uses it there
-//! without a compiler and without a network. Builds the images of `docs/images.md` with the archives.
+//! without a compiler and without a network. Builds the images of `docs/containers.md` with the archives.
 //!
 //! The packages are those in `$ALLOGRAFT_RELEASE_FILES`, or in `target/release-files`. With
 //! `$ALLOGRAFT_RELEASE_PROGRAMS`, a folder with static builds of `allograft` and `cargo-allograft`, they are made of

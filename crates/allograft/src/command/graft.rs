@@ -33,6 +33,9 @@ use crate::target::located;
 /// that allocator's state. The graft has to pass a self-test before it replaces the stock file. The executable keeps
 /// its string functions; `--strings on` exchanges those that are proven by their code.
 ///
+/// A container image (an OCI layout or an archive of `docker save`) gets one more layer, with its static executables
+/// and `libc.a`s that can be grafted; the others are listed with the reason. This takes `--out`.
+///
 /// A graft in place leaves the stock file beside it, as libc.a.allograft-stock, for `allograft undo`. For a packed
 /// bundle, this is the whole bundle.
 #[derive(Debug, Args)]
@@ -47,12 +50,13 @@ use crate::target::located;
   allograft graft swift:swift-6.1.2-RELEASE_static-linux-0.0.1    an installed Swift SDK
   allograft graft --root build/rootfs /usr/lib                    in the root folder of an image
   allograft graft ./server --try -- --version          a linked executable
+  allograft graft image -o grafted                     an OCI layout: one more layer with its static programs
   allograft graft ./server --strings on                also the string functions that are proven
 
 Link your programs again to give them the new allocator: build systems do not always notice that libc.a changed.")]
 pub(crate) struct Graft {
-    /// A libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, rust:TRIPLE for a target of
-    /// the Rust toolchain, or swift:ID for an installed Swift SDK
+    /// A libc.a, an executable, a folder with archives under it, a packed Swift SDK bundle, a container image (an OCI
+    /// layout, with --out), rust:TRIPLE for a target of the Rust toolchain, or swift:ID for an installed Swift SDK
     target: PathBuf,
     /// The root folder of an image that holds the target. The target's path starts there, and symbolic links are read
     /// as in the image
@@ -253,6 +257,13 @@ fn next_steps(text: &mut Page, grafts: &Grafts, output: &Output) {
     if let Some(bundle) = &grafts.bundle {
         if bundle.action != Action::Planned {
             steps_of_bundle(text, bundle, output);
+        }
+        return;
+    }
+    if let Some(image) = &grafts.image {
+        if grafts.hosts.iter().all(|host| host.action != Action::Planned) {
+            let image = shell_quoted(&text_of(image));
+            step(text, output, "undo:", &format!("allograft undo {image} -o STOCK"));
         }
         return;
     }

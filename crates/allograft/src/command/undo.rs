@@ -15,7 +15,8 @@ use crate::target::located;
 /// Give a grafted host its stock file back, byte for byte
 ///
 /// Restores the backup beside the host, with its mode, owner and times. Refuses if the host has changed since the
-/// graft. In a folder, checks all hosts before it restores the first one.
+/// graft. In a folder, checks all hosts before it restores the first one. Of a container image, writes the stock image
+/// to another place.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft undo /usr/lib/x86_64-linux-musl/libc.a
@@ -30,6 +31,9 @@ pub(crate) struct Undo {
     /// as in the image
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// For a container image: write the stock image here
+    #[arg(short, long, value_name = "STOCK")]
+    out: Option<PathBuf>,
 }
 
 impl Undo {
@@ -38,7 +42,11 @@ impl Undo {
         let target = located(&self.target, self.root.as_deref())?;
         let locking = |locking: Locking<'_>| output.locking(locking);
         let watch = Watch { locking: Some(&locking), ..Watch::default() };
-        told(hosts::undo_under(&target, &watch)?, |undone| {
+        let undone = match &self.out {
+            Some(out) => hosts::undo_image(&target, out, &watch)?,
+            None => hosts::undo_under(&target, &watch)?,
+        };
+        told(undone, |undone| {
             for host in undone {
                 for note in &host.notes {
                     output.warn(format_args!("`{}` {note}", host.path.display()));

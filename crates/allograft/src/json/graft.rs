@@ -12,10 +12,12 @@ use super::text_of;
 pub(crate) struct Grafts<'g> {
     /// The hosts, sorted by path.
     hosts: Vec<Host<'g>>,
-    /// Every `libc.a` in the folder that was left alone, sorted by path.
+    /// Every `libc.a` in the folder, and every program in the image, that was left alone, sorted by path.
     skipped: Vec<Skipped<'g>>,
     /// The packed bundle that the hosts lie in.
     bundle: Option<Bundle<'g>>,
+    /// The container image that the hosts lie in: the new one.
+    image: Option<String>,
     /// The names of the Swift SDKs whose bundle the target is, packed or not.
     swift_sdks: &'g [String],
     /// Warnings about the copy of a folder: clauses whose subject is the copy.
@@ -276,6 +278,7 @@ impl<'g> From<&'g hosts::Grafts> for Grafts<'g> {
             hosts: grafts.hosts.iter().map(host).collect(),
             skipped: grafts.skipped.iter().map(skipped).collect(),
             bundle: grafts.bundle.as_ref().map(Bundle::from),
+            image: grafts.image.as_deref().map(text_of),
             swift_sdks: &grafts.swift_sdks,
             notes: &grafts.notes,
         }

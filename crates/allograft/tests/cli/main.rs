@@ -19,6 +19,7 @@ mod executables_refused;
 mod executables_strings;
 mod folders;
 mod foreign_executables;
+mod grafted_images;
 mod inspect;
 mod integrations;
 mod lab;

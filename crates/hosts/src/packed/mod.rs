@@ -12,6 +12,7 @@ mod zip;
 
 pub(crate) use contents::carries_graft;
 pub use contents::{FoundGraft, each_host, unpack_grafts};
+pub(crate) use entry::is_libc;
 pub use error::PackedError;
 pub(crate) use graft::graft;
 

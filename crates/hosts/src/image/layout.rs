@@ -1,0 +1,252 @@
+//! An OCI layout, in a folder or in a tar, copied with changes: files replaced, blobs added or left out. Everything
+//! else keeps its bytes and, in a tar, its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::error::{Error, IoContext};
+use crate::tree;
+
+/// The size of a tar's blocks (POSIX, pax, "ustar Interchange Format").
+const BLOCK: u64 = 512;
+
+/// What is changed when a layout is copied.
+#[derive(Default)]
+pub(super) struct Changes<'c> {
+    /// The files with another content, by their names.
+    pub(super) replaced: BTreeMap<String, Replacement>,
+    /// New blobs, by their names.
+    pub(super) added: BTreeMap<String, Blob<'c>>,
+    /// The names of blobs that are left out.
+    pub(super) dropped: BTreeSet<String>,
+}
+
+/// What a file is replaced by.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    /// In a tar: its header. `None`: the header that is there, with the new size.
+    pub(super) header: Option<Vec<u8>>,
+    /// Its content.
+    pub(super) content: Vec<u8>,
+}
+
+/// A new blob.
+pub(super) enum Blob<'c> {
+    Bytes(Vec<u8>),
+    File(&'c File),
+}
+
+impl Blob<'_> {
+    fn size(&self) -> io::Result<u64> {
+        match self {
+            Blob::Bytes(bytes) => Ok(bytes.len() as u64),
+            Blob::File(file) => Ok(file.metadata()?.len()),
+        }
+    }
+
+    fn copy(&self, to: &mut impl Write) -> io::Result<()> {
+        match self {
+            Blob::Bytes(bytes) => to.write_all(bytes),
+            Blob::File(file) => {
+                let mut file = *file;
+                file.seek(SeekFrom::Start(0))?;
+                io::copy(&mut file, to).map(drop)
+            }
+        }
+    }
+}
+
+/// The names of blobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// Those of an OCI layout (OCI image-spec, image-layout.md, "Blobs").
+    Oci,
+    /// Those of older archives of `docker save`: a configuration is `HEX.json`, and a layer has any name.
+    Docker,
+}
+
+impl Naming {
+    /// Returns the name of a document with that SHA-256.
+    pub(super) fn document(self, hex: &str) -> String {
+        match self {
+            Naming::Oci => format!("blobs/sha256/{hex}"),
+            Naming::Docker => format!("{hex}.json"),
+        }
+    }
+
+    /// Returns the name of a layer with that SHA-256.
+    pub(super) fn layer(self, hex: &str) -> String {
+        match self {
+            Naming::Oci => format!("blobs/sha256/{hex}"),
+            Naming::Docker => format!("{hex}.tar"),
+        }
+    }
+
+    /// Whether a name is one of these, in either form.
+    pub(super) fn is_known(name: &str) -> bool {
+        let bare = name.strip_prefix("blobs/sha256/").or_else(|| name.strip_suffix(".json"));
+        let hex = bare.or_else(|| name.strip_suffix(".tar")).unwrap_or_default();
+        hex.len() == 64 && hex.bytes().all(|digit| digit.is_ascii_hexdigit())
+    }
+}
+
+/// Copies the layout in a folder to the folder `to`, which is empty. Returns what the copy could not keep: clauses
+/// whose subject is the copy.
+pub(super) fn copy_folder(from: &Path, to: &Path, changes: &Changes<'_>) -> Result<Vec<String>, Error> {
+    tree::copied(from, to, || {
+        for (name, replacement) in &changes.replaced {
+            let path = to.join(name);
+            let mode = fs::metadata(&path).context(&path, "read")?.permissions();
+            fs::remove_file(&path).context(&path, "replace")?;
+            fs::write(&path, &replacement.content).context(&path, "write")?;
+            fs::set_permissions(&path, mode).context(&path, "write")?;
+        }
+        for name in &changes.dropped {
+            let path = to.join(name);
+            fs::remove_file(&path).context(&path, "remove")?;
+        }
+        for (name, blob) in &changes.added {
+            let path = to.join(name);
+            let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+            let written = made.and_then(|()| File::create(&path)).and_then(|mut file| {
+                blob.copy(&mut file)?;
+                file.sync_all()
+            });
+            written.context(&path, "write")?;
+        }
+        Ok(())
+    })
+}
+
+/// An entry of a tar: where it begins, and where the next one does.
+struct Entry {
+    name: Vec<u8>,
+    header: u64,
+    content: u64,
+    size: u64,
+}
+
+impl Entry {
+    fn end(&self) -> u64 {
+        self.content + self.size.next_multiple_of(BLOCK)
+    }
+}
+
+/// The entries of a tar, headers of extensions among them.
+fn entries(file: &File) -> io::Result<Vec<Entry>> {
+    let mut reader = file;
+    reader.seek(SeekFrom::Start(0))?;
+    let mut archive = tar::Archive::new(reader);
+    let mut found = Vec::new();
+    for entry in archive.entries_with_seek()?.raw(true) {
+        let entry = entry?;
+        let name = entry.header().path_bytes().into_owned();
+        found.push(Entry {
+            name: name.strip_prefix(b"./").map_or(name.clone(), <[u8]>::to_vec),
+            header: entry.raw_header_position(),
+            content: entry.raw_file_position(),
+            size: entry.header().entry_size()?,
+        });
+    }
+    Ok(found)
+}
+
+/// Returns the header and the content of a file in a tar; `None` if there is none, or several.
+pub(super) fn in_tar(file: &File, name: &str) -> io::Result<Option<Replacement>> {
+    let mut found = entries(file)?.into_iter().filter(|entry| entry.name == name.as_bytes());
+    let (Some(entry), None) = (found.next(), found.next()) else { return Ok(None) };
+    let mut header = vec![0; BLOCK as usize];
+    file.read_exact_at(&mut header, entry.header)?;
+    let mut content = Vec::new();
+    copy_range(file, entry.content, entry.content + entry.size, &mut content)?;
+    Ok(Some(Replacement { header: Some(header), content }))
+}
+
+/// Copies the layout in a tar. New blobs come after the last entry.
+pub(super) fn copy_tar(from: &File, to: &mut impl Write, changes: &Changes<'_>) -> io::Result<()> {
+    let mut done = 0;
+    for entry in entries(from)? {
+        let name = String::from_utf8_lossy(&entry.name);
+        if let Some(replacement) = changes.replaced.get(&*name) {
+            copy_range(from, done, entry.header, to)?;
+            let header = match &replacement.header {
+                Some(header) => header.clone(),
+                None => resized(from, &entry, replacement.content.len() as u64)?,
+            };
+            to.write_all(&header)?;
+            padded(to, &replacement.content)?;
+        } else if changes.dropped.contains(&*name) {
+            copy_range(from, done, entry.header, to)?;
+        } else {
+            copy_range(from, done, entry.end(), to)?;
+        }
+        done = entry.end();
+    }
+    for (name, blob) in &changes.added {
+        let size = blob.size()?;
+        to.write_all(header_of(name, size)?.as_bytes())?;
+        blob.copy(to)?;
+        fill(to, size)?;
+    }
+    let length = from.metadata()?.len();
+    copy_range(from, done.min(length), length, to)
+}
+
+/// The header of an entry with another size.
+fn resized(from: &File, entry: &Entry, size: u64) -> io::Result<Vec<u8>> {
+    let mut header = tar::Header::new_old();
+    from.read_exact_at(header.as_mut_bytes(), entry.header)?;
+    header.set_size(size);
+    header.set_cksum();
+    Ok(header.as_bytes().to_vec())
+}
+
+fn header_of(name: &str, size: u64) -> io::Result<tar::Header> {
+    let mut header = tar::Header::new_ustar();
+    header.set_path(name)?;
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_mode(0o644);
+    header.set_size(size);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_cksum();
+    Ok(header)
+}
+
+fn padded(to: &mut impl Write, content: &[u8]) -> io::Result<()> {
+    to.write_all(content)?;
+    fill(to, content.len() as u64)
+}
+
+/// Fills the last block of a content of that size.
+fn fill(to: &mut impl Write, size: u64) -> io::Result<()> {
+    let missing = size.next_multiple_of(BLOCK) - size;
+    io::copy(&mut io::repeat(0).take(missing), to).map(drop)
+}
+
+fn copy_range(from: &File, start: u64, end: u64, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    let mut at = start;
+    while at < end {
+        let length = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+        let part = &mut buffer[..length];
+        from.read_exact_at(part, at)?;
+        to.write_all(part)?;
+        at += length as u64;
+    }
+    Ok(())
+}
+
+/// Whether a tar can be edited in this way: it is not compressed.
+pub(super) fn is_plain_tar(file: &File) -> io::Result<bool> {
+    let mut magic = [0; 5];
+    match file.read_exact_at(&mut magic, 257) {
+        Ok(()) => Ok(magic == *b"ustar"),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,372 @@
+//! Container images: a layer with the grafts is put on top of an image's own layers, into a new image. OCI layouts, as
+//! folders or tars, and archives of `docker save`.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `survey` | the hosts of an image |
+//! | `layer` | the layer that is added |
+//! | `document` | configuration, manifest and index with that layer |
+//! | `layout` | a layout, copied with changes |
+//! | `origin` | what `undo` needs to know, in the new index |
+//! | `comparison` | the new image beside the stock image |
+
+mod comparison;
+mod document;
+mod layer;
+mod layout;
+mod origin;
+mod survey;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use images::{Document, Form, Source};
+use serde_json::Value;
+
+use self::document::New;
+use self::layout::{Blob, Changes, Naming, Replacement};
+use self::origin::Origin;
+use self::survey::Survey;
+use crate::digest;
+use crate::error::{Error, IoContext};
+use crate::outcome::Grafts;
+use crate::pending::Pending;
+use crate::place::remove_leftovers;
+use crate::planner::Planner;
+use crate::record::{folder_of, temporary};
+use crate::transaction::{Purpose, TemporaryFolder, Transaction, new_file, sync_folder};
+use crate::undo::{Undone, UndoneAction};
+use crate::watch::Watch;
+use crate::{attributes, lock::FolderLocks, out};
+
+/// The documents of a layout that have names of their own. The second is there for `docker load`.
+const DOCUMENTS: [&str; 2] = ["index.json", "manifest.json"];
+const INDEX: &str = DOCUMENTS[0];
+const LIST: &str = DOCUMENTS[1];
+
+impl From<images::Error> for Error {
+    fn from(error: images::Error) -> Error {
+        Error::Image(Box::new(error))
+    }
+}
+
+/// Whether a folder or file is a container image, or something else that holds a root file system; by its content.
+///
+/// # Errors
+/// It is one, and is damaged or of a form that cannot be edited.
+pub(crate) fn is_image(path: &Path) -> Result<bool, Error> {
+    if !path.is_dir() && !is_plain(path)? {
+        return Ok(false);
+    }
+    let unsupported = |kind, reason, help| Err(Error::Unsupported { path: path.to_owned(), kind, reason, help });
+    let Some(source) = images::open(path)? else { return Ok(false) };
+    match source.form {
+        Form::OciLayout | Form::DockerArchive => Ok(true),
+        Form::RootTar => unsupported(
+            "a root file system as a tar",
+            "it is grafted as a folder",
+            "unpack it, and graft its files with `--root FOLDER`",
+        ),
+        Form::Debian | Form::Alpine | Form::Zip => Ok(false),
+    }
+}
+
+fn is_plain(path: &Path) -> Result<bool, Error> {
+    let is_file = fs::metadata(path).context(path, "read")?.is_file();
+    Ok(is_file && File::open(path).and_then(|file| layout::is_plain_tar(&file)).context(path, "read")?)
+}
+
+fn opened(path: &Path) -> Result<Source, Error> {
+    let unknown = || Error::ChangedMeanwhile { path: path.to_owned() };
+    let is_image = |source: &Source| matches!(source.form, Form::OciLayout | Form::DockerArchive);
+    images::open(path)?.filter(is_image).ok_or_else(unknown)
+}
+
+fn damaged(path: &Path, what: impl Into<String>) -> Error {
+    Error::ImageChanged { path: path.to_owned(), reason: what.into() }
+}
+
+/// Where a new image goes: a folder or a file, as the image is.
+fn place_for(out: &Path, path: &Path) -> Result<PathBuf, Error> {
+    match path.is_dir() {
+        true => out::folder(out, &path.canonicalize().context(path, "read")?),
+        false => out::file(out, Some(path)),
+    }
+}
+
+/// A problem with a file of the image at `path`.
+fn unreadable(path: &Path, problem: images::Problem) -> Error {
+    images::Error { path: path.to_owned(), part: None, entry: None, problem }.into()
+}
+
+/// The index of a layout.
+fn index_of(source: &Source) -> Result<&Document, Error> {
+    let first = source.images.first().and_then(|image| image.indexes.first());
+    first.map(AsRef::as_ref).ok_or_else(|| damaged(&source.path, "it has no index"))
+}
+
+fn origin_of(source: &Source) -> Result<Option<Origin>, Error> {
+    let origin = match source.form {
+        Form::DockerArchive => {
+            let list = file_of(&source.path, LIST)?;
+            let value = list.and_then(|list| serde_json::from_slice(&list.content).ok());
+            Origin::of(&value.unwrap_or_default())
+        }
+        _ => Origin::of(&index_of(source)?.value),
+    };
+    let origin = origin.transpose();
+    origin.map_err(|why| damaged(&source.path, format!("what its index says of its origin cannot be read: {why}")))
+}
+
+/// Grafts the image at `path` into a new one. Those of its images in which nothing can be grafted stay
+/// as they are.
+///
+/// # Errors
+/// Nothing can be grafted, or it cannot be written. The image is as it was.
+pub(crate) fn graft(path: &Path, planner: &mut Planner<'_>) -> Result<Pending<Grafts>, Error> {
+    let Some(wanted) = planner.request.out.clone() else {
+        let reason = "an image is grafted into a new one, not in place";
+        return Err(Error::Out { out: path.to_owned(), reason, help: "name the new one: `-o OUT`" });
+    };
+    let out = place_for(&wanted, path)?;
+    let locks = planner.lock([out.as_path()])?;
+    if let Some(locks) = &locks {
+        remove_leftovers(&out, locks);
+    }
+    let given = opened(path)?;
+    let origin = origin_of(&given)?;
+    // A graft is made anew from its stock image: no layer comes on top of an earlier one of ours.
+    let scratch = origin.as_ref().map(|_| scratch(&out)).transpose()?;
+    let (stock, source) = match (&origin, &scratch) {
+        (Some(origin), Some(scratch)) => {
+            let stock = scratch.path().join("stock");
+            restore(path, origin, &stock)?;
+            let source = opened(&stock)?;
+            (stock, source)
+        }
+        _ => (path.to_owned(), given),
+    };
+    let mut survey = Survey { path, out: &out, again: origin.is_some(), hosts: Vec::new(), skipped: Vec::new() };
+    let mut grafts = Vec::new();
+    for image in &source.images {
+        grafts.push(survey.image(&source, image, &survey::below(&source, image), planner)?);
+    }
+    let Survey { hosts, mut skipped, .. } = survey;
+    skipped.sort_by(|one, other| one.path.cmp(&other.path));
+    if grafts.iter().all(Option::is_none) {
+        return Err(match skipped.is_empty() {
+            true => Error::NoHostInImage { path: path.to_owned() },
+            false => Error::NothingGraftableInImage { path: path.to_owned(), skipped },
+        });
+    }
+    if locks.is_none() {
+        return Ok(Pending::nothing(Grafts { image: Some(out), ..Grafts::of(hosts, skipped) }));
+    }
+    let changes = changes(&stock, &source, &grafts)?;
+    let check = |new: &Path| {
+        let files: Vec<_> = grafts.iter().map(|grafts| grafts.as_ref().map(|grafts| &grafts.files)).collect();
+        comparison::check(&source, &opened(new)?, &files)
+    };
+    let (notes, transaction) = write(&stock, &out, &changes, &check)?;
+    Ok(Pending::new(Grafts { notes, image: Some(out), ..Grafts::of(hosts, skipped) }, transaction, locks))
+}
+
+/// Gives the image at `path` its stock image back, in a new one.
+///
+/// # Errors
+/// It is no graft, or has changed since.
+pub fn undo(path: &Path, out: &Path, watch: &Watch<'_>) -> Result<Pending<Vec<Undone>>, Error> {
+    let out = place_for(out, path)?;
+    let origin =
+        origin_of(&opened(path)?)?.ok_or_else(|| damaged(path, "its index does not say that it is a graft"))?;
+    let locks = FolderLocks::take([out.as_path()], watch)?;
+    remove_leftovers(&out, &locks);
+    let scratch = scratch(&out)?;
+    let stock = scratch.path().join("stock");
+    restore(path, &origin, &stock)?;
+    let sha256 = match path.is_dir() {
+        true => digest::sha256(&fs::read(stock.join(INDEX)).context(&out, "read")?),
+        false => File::open(&stock).and_then(|file| digest::of_file(&file)).context(&out, "read")?,
+    };
+    let mut transaction = Transaction::new(Purpose::Write);
+    let placed = match path.is_dir() {
+        true => transaction.swap_folder(TemporaryFolder::moved(&stock, &out)?, &out),
+        false => {
+            let mut new = new_file(&out)?;
+            let mut from = File::open(&stock).context(&out, "read")?;
+            std::io::copy(&mut from, new.as_file_mut()).context(&out, "write")?;
+            let like = File::open(path).context(path, "read")?;
+            attributes::carry(&like, new.as_file()).context(&out, "write")?;
+            new.as_file().sync_all().context(&out, "write")?;
+            transaction.swap(&out, new.into_temp_path(), &out)
+        }
+    };
+    if let Err(error) = placed {
+        return Err(transaction.failed(error));
+    }
+    let _ = sync_folder(folder_of(&out));
+    let undone = Undone { path: out, action: UndoneAction::Restored, stock_sha256: sha256, notes: Vec::new() };
+    Ok(Pending::new(vec![undone], transaction, Some(locks)))
+}
+
+/// A folder beside OUT that is deleted in the end, or by the next run.
+fn scratch(out: &Path) -> Result<TemporaryFolder, Error> {
+    let made = temporary(out, |path| fs::create_dir(path)).context(out, "write")?;
+    Ok(TemporaryFolder::new(made.into_temp_path()))
+}
+
+/// Writes the stock image of a graft to `to`, which is not there yet.
+fn restore(path: &Path, origin: &Origin, to: &Path) -> Result<(), Error> {
+    let back = origin.back().map_err(|why| damaged(path, format!("its index does not lead back to stock: {why}")))?;
+    if path.is_dir() {
+        fs::create_dir(to).context(to, "write")?;
+        layout::copy_folder(path, to, &back)?;
+    } else {
+        let from = File::open(path).context(path, "read")?;
+        let mut new = BufWriter::new(File::create_new(to).context(to, "write")?);
+        layout::copy_tar(&from, &mut new, &back).context(to, "write")?;
+        let new = new.into_inner().map_err(std::io::IntoInnerError::into_error).context(to, "write")?;
+        drop(new);
+        let found = File::open(to).and_then(|file| digest::of_file(&file)).context(to, "read")?;
+        let expected = origin.sha256.as_deref().unwrap_or_default();
+        if found != expected {
+            let reason = format!("without the graft its sha256 is {found}, and the stock image's was {expected}");
+            return Err(damaged(path, reason));
+        }
+    }
+    // Whether all that the stock index names is there.
+    opened(to).map(drop).map_err(|error| damaged(path, format!("its stock image is not whole: {error}")))
+}
+
+/// What makes the grafted layout of the stock one.
+fn changes<'g>(stock: &Path, source: &Source, grafts: &'g [Option<survey::Grafts>]) -> Result<Changes<'g>, Error> {
+    let unfit = |what: &str| damaged(&source.path, format!("{what} is not as the specification has it"));
+    let naming = if source.form == Form::DockerArchive { Naming::Docker } else { Naming::Oci };
+    let mut added: BTreeMap<String, Blob<'g>> = BTreeMap::new();
+    let mut new: BTreeMap<String, New> = BTreeMap::new();
+    let mut configs: BTreeMap<String, (New, String)> = BTreeMap::new();
+    for (image, grafts) in source.images.iter().zip(grafts) {
+        let Some(layer) = grafts.as_ref().and_then(|grafts| grafts.layer.as_ref()) else { continue };
+        let stock_config = image.config.as_ref().ok_or_else(|| unfit("an image without a configuration"))?;
+        let config = document::configuration(&stock_config.value, &layer.added);
+        let config = config.ok_or_else(|| unfit("a configuration"))?;
+        added.insert(naming.layer(&layer.added.blob), Blob::File(&layer.file));
+        added.insert(naming.document(&config.hex), Blob::Bytes(config.raw.clone()));
+        if let Some(stock_manifest) = &image.manifest {
+            let manifest = document::manifest(&stock_manifest.value, &config, &layer.added);
+            let manifest = manifest.ok_or_else(|| unfit("a manifest"))?;
+            added.insert(naming.document(&manifest.hex), Blob::Bytes(manifest.raw.clone()));
+            new.insert(stock_manifest.descriptor.digest.to_string(), manifest);
+        }
+        configs.insert(stock_config.descriptor.digest.to_string(), (config, layer.added.blob.clone()));
+    }
+    // The documents with names of their own, the one that says where stock is first.
+    let mut documents = Vec::new();
+    if source.form == Form::OciLayout {
+        documents.push((INDEX, indexes(source, &mut new, &mut added)?.ok_or_else(|| unfit("the index"))?));
+    }
+    if let Some(list) = file_of(stock, LIST)? {
+        let list = document::list(&list.content, naming, &configs);
+        documents.push((LIST, list.ok_or_else(|| damaged(&source.path, format!("its `{LIST}` lists other images")))?));
+    }
+    // A blob that the stock layout has already is its own, and stays when the graft is taken back.
+    added.retain(|name, _| !has(stock, name));
+    let mut replaced = Vec::new();
+    for (name, _) in &documents {
+        let found = file_of(stock, name)?.ok_or_else(|| damaged(&source.path, format!("it has no `{name}`")))?;
+        replaced.push(((*name).to_owned(), found));
+    }
+    let sha256 = match stock.is_dir() {
+        true => None,
+        false => Some(File::open(stock).and_then(|file| digest::of_file(&file)).context(stock, "read")?),
+    };
+    if let Some((_, first)) = documents.first_mut() {
+        let origin = Origin::new(sha256, replaced, added.keys().cloned().collect());
+        origin.annotate(first).map_err(|error| damaged(&source.path, error.to_string()))?;
+    }
+    let mut changes = Changes { added, ..Changes::default() };
+    for (name, value) in documents {
+        let content = value.to_string().into_bytes();
+        changes.replaced.insert(name.to_owned(), Replacement { header: None, content });
+    }
+    Ok(changes)
+}
+
+/// Returns the index of a layout with descriptors of the new manifests, which are given by the digests of those that
+/// they replace, and adds the new nested indexes. `None` if it leads to none of those.
+fn indexes(
+    source: &Source,
+    new: &mut BTreeMap<String, New>,
+    added: &mut BTreeMap<String, Blob<'_>>,
+) -> Result<Option<Value>, Error> {
+    // The innermost first: their digests are in those around them.
+    let mut nested = BTreeMap::new();
+    for image in &source.images {
+        for (depth, index) in image.indexes.iter().enumerate().skip(1) {
+            nested.insert((Reverse(depth), index.descriptor.digest.to_string()), index.clone());
+        }
+    }
+    for ((_, digest), index) in nested {
+        if let Some(value) = document::index(&index.value, new) {
+            let index = document::document(&value);
+            added.insert(Naming::Oci.document(&index.hex), Blob::Bytes(index.raw.clone()));
+            new.insert(digest, index);
+        }
+    }
+    Ok(document::index(&index_of(source)?.value, new))
+}
+
+/// Whether a layout has a file of that name.
+fn has(layout: &Path, name: &str) -> bool {
+    match layout.is_dir() {
+        true => layout.join(name).exists(),
+        false => File::open(layout).and_then(|file| layout::in_tar(&file, name)).is_ok_and(|found| found.is_some()),
+    }
+}
+
+/// A document of a layout; `None` if it has none of that name.
+fn file_of(layout: &Path, name: &str) -> Result<Option<Replacement>, Error> {
+    if layout.is_dir() {
+        let path = layout.join(name);
+        return match path.is_file() {
+            true => Ok(Some(Replacement { header: None, content: fs::read(&path).context(&path, "read")? })),
+            false => Ok(None),
+        };
+    }
+    File::open(layout).and_then(|file| layout::in_tar(&file, name)).context(layout, "read")
+}
+
+/// Writes the layout with the changes to `out`, once `check` has found the new one good.
+fn write(
+    stock: &Path,
+    out: &Path,
+    changes: &Changes<'_>,
+    check: &dyn Fn(&Path) -> Result<(), Error>,
+) -> Result<(Vec<String>, Transaction), Error> {
+    let mut transaction = Transaction::new(Purpose::Write);
+    let (notes, placed) = if stock.is_dir() {
+        let building = scratch(out)?;
+        let notes = layout::copy_folder(stock, building.path(), changes)?;
+        check(building.path())?;
+        (notes, transaction.swap_folder(building, out))
+    } else {
+        let from = File::open(stock).context(stock, "read")?;
+        let mut new = new_file(out)?;
+        let mut writer = BufWriter::new(new.as_file_mut());
+        layout::copy_tar(&from, &mut writer, changes).and_then(|()| writer.flush()).context(out, "write")?;
+        drop(writer);
+        let lost = attributes::carry(&from, new.as_file()).context(out, "write")?;
+        new.as_file().sync_all().context(out, "write")?;
+        let new = new.into_temp_path();
+        check(&new)?;
+        (lost.iter().map(ToString::to_string).collect(), transaction.swap(out, new, out))
+    };
+    if let Err(error) = placed {
+        return Err(transaction.failed(error));
+    }
+    let _ = sync_folder(folder_of(out));
+    Ok((notes, transaction))
+}

@@ -1,0 +1,90 @@
+//! What `undo` needs to know of an image that was grafted: it is in the annotations of `index.json` or, in older
+//! archives of `docker save`, in the first item of `manifest.json`, whose readers skip fields that they do not know.
+
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::layout::{Changes, Naming, Replacement};
+
+/// The name of the annotation or the field.
+const ANNOTATION: &str = "allograft.origin";
+
+/// What the stock layout was, as far as the grafted one differs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Origin {
+    schema_version: u32,
+    /// The version of allograft that grafted.
+    allograft: String,
+    /// SHA-256 of the stock layout, of a tar.
+    pub(super) sha256: Option<String>,
+    /// The files that were replaced.
+    replaced: Vec<Replaced>,
+    /// The names of the blobs that were added.
+    pub(super) added: Vec<String>,
+}
+
+/// A file of the stock layout.
+#[derive(Debug, Serialize, Deserialize)]
+struct Replaced {
+    name: String,
+    /// Its header in a tar, in base64.
+    header: Option<String>,
+    /// Its content in base64.
+    content: String,
+}
+
+impl Origin {
+    pub(super) fn new(sha256: Option<String>, replaced: Vec<(String, Replacement)>, added: Vec<String>) -> Origin {
+        let one = |(name, Replacement { header, content }): (String, Replacement)| Replaced {
+            name,
+            header: header.map(|header| BASE64.encode(&header)),
+            content: BASE64.encode(&content),
+        };
+        let replaced = replaced.into_iter().map(one).collect();
+        Origin { schema_version: 1, allograft: crate::VERSION.to_owned(), sha256, replaced, added }
+    }
+
+    /// Writes it into an index, or into a list of images.
+    pub(super) fn annotate(&self, document: &mut Value) -> Result<(), serde_json::Error> {
+        let text = serde_json::to_string(self)?;
+        if let Some(first) = document.get_mut(0).and_then(Value::as_object_mut) {
+            first.insert(ANNOTATION.to_owned(), Value::String(text));
+        } else if let Some(index) = document.as_object_mut() {
+            let annotations = index.entry("annotations").or_insert_with(|| Value::Object(Default::default()));
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.insert(ANNOTATION.to_owned(), Value::String(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads it from an index, or from a list of images. `None` if there is none; the error says that there is one that
+    /// cannot be read.
+    pub(super) fn of(document: &Value) -> Option<Result<Origin, String>> {
+        let text = document.get("annotations").or_else(|| document.get(0))?.get(ANNOTATION)?;
+        let read = text.as_str().ok_or_else(|| "it is no text".to_owned());
+        Some(read.and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string())))
+    }
+
+    /// Returns the changes that lead back to stock.
+    pub(super) fn back(&self) -> Result<Changes<'static>, String> {
+        let decoded = |text: &str| BASE64.decode(text.as_bytes()).map_err(|error| error.to_string());
+        let mut changes = Changes::default();
+        for Replaced { name, header, content } in &self.replaced {
+            // The annotation names files of the layout itself, whoever wrote it.
+            if !super::DOCUMENTS.contains(&name.as_str()) {
+                return Err(format!("it replaces `{name}`"));
+            }
+            let header = header.as_deref().map(decoded).transpose()?;
+            changes.replaced.insert(name.clone(), Replacement { header, content: decoded(content)? });
+        }
+        for name in &self.added {
+            if !Naming::is_known(name) {
+                return Err(format!("`{name}` is no name of a blob"));
+            }
+            changes.dropped.insert(name.clone());
+        }
+        Ok(changes)
+    }
+}

@@ -1,0 +1,234 @@
+//! The hosts of an image: its static executables and its `libc.a`s, each planned, verified and proven, and put into
+//! the image's new layer.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use images::{Image, Kind, Node, Source, Tree};
+use inspector::Link;
+
+use super::layer::{Layer, Writing};
+use crate::error::{Error, IoContext};
+use crate::host;
+use crate::outcome::{Action, Grafted, Skipped};
+use crate::packed::is_libc;
+use crate::planner::Planner;
+use crate::recognise::{Signature, signature_of};
+
+/// The largest executable or archive that is read.
+const MOST_HOST: u64 = 1 << 30;
+
+/// What was found in the images of a source.
+pub(super) struct Survey<'p> {
+    /// The image as the user named it.
+    pub(super) path: &'p Path,
+    /// The image that is written.
+    pub(super) out: &'p Path,
+    /// Whether the image was a graft.
+    pub(super) again: bool,
+    pub(super) hosts: Vec<Grafted>,
+    pub(super) skipped: Vec<Skipped>,
+}
+
+/// The graft of one file.
+struct Graft {
+    /// Its bytes; `None` for a dry run.
+    bytes: Option<Vec<u8>>,
+    sha256: String,
+}
+
+/// The grafts of one image.
+pub(super) struct Grafts {
+    /// The new layer; `None` for a dry run.
+    pub(super) layer: Option<Layer>,
+    /// SHA-256 of each graft, by its path in the image.
+    pub(super) files: BTreeMap<Vec<u8>, String>,
+}
+
+impl Survey<'_> {
+    /// Grafts what can be grafted in an image. `below` is the folder that its files are spoken of in. `None` if there
+    /// is nothing.
+    ///
+    /// # Errors
+    /// The image cannot be read, or a graft is unsound.
+    pub(super) fn image(
+        &mut self,
+        source: &Source,
+        image: &Image,
+        below: &Path,
+        planner: &mut Planner<'_>,
+    ) -> Result<Option<Grafts>, Error> {
+        let keep = |path: &[u8], size: u64, start: &[u8]| size <= MOST_HOST && is_candidate(path, start);
+        let tree = source.tree(image, &keep)?;
+        let mut writing = None;
+        let mut files = BTreeMap::new();
+        // The first name of each file that was looked at, if that was grafted.
+        let mut seen: BTreeMap<u64, Option<Vec<u8>>> = BTreeMap::new();
+        for (path, node) in tree.nodes() {
+            let Kind::File { number, kept: true, .. } = node.kind else { continue };
+            let first = match seen.get(&number) {
+                None => {
+                    let grafted = self.file(&tree, path, node, below, planner)?;
+                    seen.insert(number, grafted.as_ref().map(|_| path.to_vec()));
+                    let Some(Graft { bytes, sha256 }) = grafted else { continue };
+                    files.insert(path.to_vec(), sha256);
+                    if let Some(graft) = bytes {
+                        let writing = started(&mut writing, image).context(self.out, "write")?;
+                        writing.file(&tree, path, node, &graft).context(self.out, "write")?;
+                    }
+                    continue;
+                }
+                Some(None) => continue,
+                Some(Some(first)) => first.clone(),
+            };
+            files.extend(files.get(&first).cloned().map(|sha256| (path.to_vec(), sha256)));
+            if let Some(writing) = &mut writing {
+                writing.link(&tree, path, node, &first).context(self.out, "write")?;
+            }
+        }
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let layer = writing.map(|writing| writing.finish(self.command())).transpose().context(self.out, "write")?;
+        Ok(Some(Grafts { layer, files }))
+    }
+
+    /// Grafts a file of an image. `None` if it is left as it is.
+    fn file(
+        &mut self,
+        tree: &Tree,
+        path: &[u8],
+        node: &Node,
+        below: &Path,
+        planner: &mut Planner<'_>,
+    ) -> Result<Option<Graft>, Error> {
+        let inside = below.join(OsStr::from_bytes(path));
+        let shown = self.path.join(&inside);
+        let bytes = tree.read(path).map_err(|problem| super::unreadable(&shown, problem))?;
+        if let Err(reason) = is_host(&bytes) {
+            self.skipped.extend(reason.map(|reason| Skipped { path: shown, reason }));
+            return Ok(None);
+        }
+        match self.host(&shown, &inside, node, &bytes, planner) {
+            Ok(done) => Ok(done),
+            Err(error) if is_left_alone(&error) => {
+                self.skipped.push(Skipped { path: shown, reason: error.to_string() });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn host(
+        &mut self,
+        shown: &Path,
+        inside: &Path,
+        node: &Node,
+        bytes: &[u8],
+        planner: &mut Planner<'_>,
+    ) -> Result<Option<Graft>, Error> {
+        let host = host::read_inside(shown, bytes, node.mode)?;
+        let is_archive = signature_of(bytes) == Signature::Archive;
+        if let Some(reason) = host.skip_reason().filter(|_| is_archive) {
+            self.skipped.push(Skipped { path: shown.to_owned(), reason: reason.to_owned() });
+            return Ok(None);
+        }
+        let prepared = host::prepare(&*host, shown, bytes, planner)?;
+        let sha256 = prepared.graft_sha256().to_owned();
+        if prepared.is_unchanged() {
+            let reason = "it carries this graft already".to_owned();
+            self.skipped.push(Skipped { path: shown.to_owned(), reason });
+            return Ok(None);
+        }
+        let mut grafted = prepared.elsewhere(self.out.join(inside), planner.request.dry_run);
+        grafted.stock_sha256 = Some(prepared.before_sha256.clone());
+        if self.again && grafted.action == Action::Grafted {
+            grafted.action = Action::Replaced;
+        }
+        let mut made = None;
+        if !planner.request.dry_run {
+            let (ready, trial) = prepared.prove(bytes, planner)?;
+            grafted.add(trial);
+            made = Some(ready.graft(bytes)?.bytes().to_vec());
+        }
+        self.hosts.push(grafted);
+        Ok(Some(Graft { bytes: made, sha256 }))
+    }
+
+    /// The command that makes a layer, for the image's history: the donors that went in.
+    fn command(&self) -> String {
+        let mut names: Vec<String> = Vec::new();
+        for host in &self.hosts {
+            let brings = host.operation.brings();
+            for note in [brings.malloc, brings.strings].into_iter().flatten() {
+                let name = match note.options.as_str() {
+                    "" => format!("{} {}", note.donor, note.version),
+                    options => format!("{} {} ({options})", note.donor, note.version),
+                };
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        format!("allograft graft # {}", names.join(", "))
+    }
+}
+
+/// The layer that is being written, begun if there is none: packed as the top one is. A layer that is packed in another
+/// way than by gzip gets one by gzip on top.
+fn started<'w>(writing: &'w mut Option<Writing>, image: &Image) -> std::io::Result<&'w mut Writing> {
+    if writing.is_none() {
+        // Older archives of `docker save`, which have no descriptors, hold tars.
+        let top = image.layers.last().and_then(|layer| layer.descriptor.as_ref());
+        let plain = top.is_none_or(|top| top.media_type.ends_with(".tar"));
+        *writing = Some(Writing::new(!plain)?);
+    }
+    writing.as_mut().ok_or_else(|| std::io::Error::other("no layer"))
+}
+
+fn is_candidate(path: &[u8], start: &[u8]) -> bool {
+    match signature_of(start) {
+        Signature::Executable => true,
+        Signature::Archive => is_libc(path),
+        _ => false,
+    }
+}
+
+/// Whether a file is a host by its content. The error says why not, where that is worth telling: of a program.
+fn is_host(bytes: &[u8]) -> Result<(), Option<String>> {
+    if signature_of(bytes) != Signature::Executable {
+        return Ok(());
+    }
+    match inspector::inspect(bytes) {
+        Ok(report) if report.kind != inspector::Kind::Executable => Err(None),
+        Ok(report) if report.link == Some(Link::Dynamic) => {
+            Err(Some("a dynamic program: its malloc is that of a library".to_owned()))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(Some(error.to_string())),
+    }
+}
+
+/// Whether a file with this error is left as it is. A graft that was made and does not hold is a fault, which is not
+/// passed over.
+fn is_left_alone(error: &Error) -> bool {
+    match error {
+        Error::Unsound { .. } | Error::SelfTest { .. } => false,
+        Error::NothingToGraft | Error::Malformed { .. } => true,
+        Error::Executable { .. } | Error::Refused { .. } => true,
+        error => error.exit_code() == 3,
+    }
+}
+
+/// The folder that the files of an image are spoken of in: its platform, if the source has several images.
+pub(super) fn below(source: &Source, image: &Image) -> PathBuf {
+    match (&image.platform, source.images.len()) {
+        (_, 1) => PathBuf::new(),
+        (Some(platform), _) if source.images.iter().filter(|it| it.platform == image.platform).count() == 1 => {
+            PathBuf::from(platform.to_string())
+        }
+        _ => PathBuf::from(image.digest().map(|digest| digest.hex()).unwrap_or_default()),
+    }
+}
