@@ -15,6 +15,7 @@
 //! | `setup` | the tools and fixtures that building and testing need |
 //! | `sources` | the packages of the lock file, the donors' recipes, and sources from Debian |
 //! | `toolchains` | compilers of other languages |
+//! | `windows` | Wine and a compiler for Windows |
 //! | `workspace` | folders of the checkout |
 //! | `zig` | zig, its lld and its musl |
 
@@ -31,5 +32,6 @@ pub mod sessions;
 pub mod setup;
 pub mod sources;
 pub mod toolchains;
+pub mod windows;
 pub mod workspace;
 pub mod zig;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use xtask::{command, corpus, rust, setup, toolchains};
+use xtask::{command, corpus, rust, setup, toolchains, windows};
 
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, programs};
@@ -39,6 +39,9 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     if wanted(&["toolchains", "snippets"]) {
         // Without the compilers, those tests report themselves that they are skipped.
         toolchains::prepare()?;
+    }
+    if wanted(&["windows"]) {
+        windows::prepare()?;
     }
     conformance::forget()?;
     let mut selection = Selection::of(arguments)?;
