@@ -198,7 +198,10 @@ fn table(figures: &Figures) -> String {
             program.threads.to_string(),
             format!("`{}`", program.bottleneck),
             format!("{:.0} %", 100.0 * program.allocator),
-            format!("{:.2} to {:.2}", program.predicted.0, program.predicted.1),
+            match program.predicted {
+                (low, high) if high > 100.0 => format!("{low:.2} to more than 100"),
+                (low, high) => format!("{low:.2} to {high:.2}"),
+            },
             ratio(&program.gain),
             if program.is_inside() { "yes" } else { "no" }.to_owned(),
             ratio(&program.profiled),

@@ -17,6 +17,7 @@
 //! | `sources` | the packages of the lock file, the donors' recipes, and sources from Debian |
 //! | `system` | a Debian with many programs |
 //! | `toolchains` | compilers of other languages |
+//! | `windows` | Wine and a compiler for Windows |
 //! | `workspace` | folders of the checkout |
 //! | `zig` | zig, its lld and its musl |
 
@@ -35,5 +36,6 @@ pub mod setup;
 pub mod sources;
 pub mod system;
 pub mod toolchains;
+pub mod windows;
 pub mod workspace;
 pub mod zig;

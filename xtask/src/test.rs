@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use xtask::{command, corpus, rust, schema, setup, system, toolchains};
+use xtask::{command, corpus, rust, schema, setup, system, toolchains, windows};
 
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, programs};
@@ -46,6 +46,9 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     if wanted(&["toolchains", "snippets"]) {
         // Without the compilers, those tests report themselves that they are skipped.
         toolchains::prepare()?;
+    }
+    if wanted(&["windows"]) {
+        windows::prepare()?;
     }
     conformance::forget()?;
     let mut selection = Selection::of(arguments)?;

@@ -8,9 +8,10 @@ use toml::Table;
 use xtask::workspace::root;
 
 /// The pages with paths from the root of the checkout in backticks.
-const MAPS: [&str; 7] = [
+const MAPS: [&str; 8] = [
     "docs/architecture.md",
     "docs/build-systems.md",
+    "docs/toolchains/windows.md",
     "CONTRIBUTING.md",
     "docs/contributing/donor.md",
     "docs/contributing/evidence.md",

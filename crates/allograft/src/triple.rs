@@ -18,20 +18,38 @@ pub(crate) struct Triple {
 pub(crate) enum Libc {
     Musl,
     Glibc,
+    /// Windows' own, for programs that a GNU or LLVM toolchain links.
+    WindowsGnu,
+    /// Windows' own, for programs that Microsoft's linker links.
+    WindowsMsvc,
 }
 
 impl Triple {
-    /// Parses `ARCH[-VENDOR]-linux-LIBC`.
+    /// Parses `ARCH[-VENDOR]-linux-LIBC`, or a triple of Windows: `ARCH[-VENDOR]-windows-gnu`, `-gnullvm` and `-msvc`,
+    /// and `ARCH-w64-mingw32`.
     ///
     /// # Errors
     /// The part that is not known, and the values that are.
     pub(crate) fn parse(text: &str) -> Result<Triple, String> {
         let mut parts: Vec<&str> = text.split('-').collect();
+        let windows = match parts[1..] {
+            ["w64", "mingw32"] | ["windows", "gnu" | "gnullvm"] => Some(Libc::WindowsGnu),
+            [_, "windows", "gnu" | "gnullvm"] => Some(Libc::WindowsGnu),
+            ["windows", "msvc"] | [_, "windows", "msvc"] => Some(Libc::WindowsMsvc),
+            _ => None,
+        };
+        if let Some(libc) = windows {
+            return match arch(parts[0]) {
+                Some(arch @ Arch::X86_64) => Ok(Triple { text: text.to_owned(), arch, libc }),
+                _ => Err(format!("no donor for Windows is for `{}`; there are some for x86_64", printable(parts[0]))),
+            };
+        }
         let (Some(libc), true) = (parts.pop(), parts.len() >= 2) else {
             return Err("expected ARCH[-VENDOR]-linux-LIBC, such as x86_64-linux-musl".to_owned());
         };
         if parts.len() > 3 || parts.pop() != Some("linux") {
-            return Err("expected ARCH[-VENDOR]-linux-LIBC: donors are for Linux only".to_owned());
+            return Err("expected ARCH[-VENDOR]-linux-LIBC or x86_64-pc-windows-gnu: donors are for Linux and Windows"
+                .to_owned());
         }
         let name = parts[0];
         let arch = arch(name).ok_or_else(|| {
@@ -92,6 +110,10 @@ mod tests {
         assert_eq!(musl("x86-linux-musl"), Ok((Arch::I686, Libc::Musl)));
         assert_eq!(musl("armv7-unknown-linux-musleabihf"), Ok((Arch::Arm, Libc::Musl)));
         assert_eq!(musl("arm-linux-gnueabihf"), Ok((Arch::Arm, Libc::Glibc)));
+        for text in ["x86_64-pc-windows-gnu", "x86_64-pc-windows-gnullvm", "x86_64-windows-gnu", "x86_64-w64-mingw32"] {
+            assert_eq!(musl(text), Ok((Arch::X86_64, Libc::WindowsGnu)), "{text}");
+        }
+        assert_eq!(musl("x86_64-pc-windows-msvc"), Ok((Arch::X86_64, Libc::WindowsMsvc)));
     }
 
     #[test]
@@ -103,6 +125,8 @@ mod tests {
             ("x86_64-apple-darwin", "Linux"),
             ("x86_64-a-b-linux-musl", "Linux"),
             ("mips-linux-musl", "`mips`"),
+            ("aarch64-pc-windows-gnu", "`aarch64`"),
+            ("x86_64-pc-windows-cygnus", "Windows"),
             ("x86_64-linux-muslx32", "`muslx32`"),
             ("x86_64-linux-android", "neither"),
             ("arm-linux-musleabi", "hard float"),

@@ -27,6 +27,23 @@ pub(crate) fn object(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> R
     Ok((tuned, note))
 }
 
+/// Returns the object for Windows and its note.
+///
+/// # Errors
+/// As [`object`].
+pub(crate) fn windows(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
+    let object = donor.windows(arch).ok_or_else(|| {
+        let having = donors::all().iter().filter(|donor| donor.has_windows(arch)).map(|donor| donor.name);
+        Failure::refused(format!("donor `{}` is not built for Windows", donor.name))
+            .with_help(format!("take one of {}", having.collect::<Vec<_>>().join(", ")))
+    })?;
+    let unfit = unfit(donor);
+    let tuned =
+        DonorObject::parse_windows(object).and_then(|object| object.tuned(settings, hosts::VERSION)).map_err(&unfit)?;
+    let note = DonorObject::parse_windows(&tuned).map_err(&unfit)?.note();
+    Ok((tuned, note))
+}
+
 /// Returns the shared object and its note.
 ///
 /// # Errors

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use format::{Arch, DonorKind};
-use relocatable::ObjectError;
+use format::{Arch, DonorKind, windows};
+use relocatable::{Coff, ObjectError};
 use zigcc::{Zig, ZigTarget};
 
 use crate::recipe::{Recipe, Role, Unit, Upstream};
@@ -36,6 +36,24 @@ const COMPILE: [&str; 21] = [
     "-DNDEBUG",
     "-Wno-date-time",
     "-Wno-unknown-attributes",
+    "-Wno-unused-command-line-argument",
+];
+
+/// The flags of an object for Windows. Its code is position-independent by nature, and all of it stays.
+const COMPILE_WINDOWS: [&str; 14] = [
+    "-c",
+    "-O3",
+    "-g0",
+    "-fomit-frame-pointer",
+    "-fno-builtin-malloc",
+    "-fno-builtin-calloc",
+    "-fno-builtin-realloc",
+    "-fno-builtin-free",
+    "-fno-stack-protector",
+    "-fno-sanitize=all",
+    "-fno-addrsig",
+    "-DNDEBUG",
+    "-Wno-date-time",
     "-Wno-unused-command-line-argument",
 ];
 
@@ -87,6 +105,8 @@ pub(crate) enum FoundryError {
 pub(crate) struct Foundry {
     zig: Zig,
     glue: PathBuf,
+    /// The folder of the glue for Windows.
+    windows: PathBuf,
     /// The folder of the code that a donor needs beside it in a linked executable.
     transplant: PathBuf,
     out: PathBuf,
@@ -100,6 +120,7 @@ impl Foundry {
         Ok(Foundry {
             zig,
             glue: home.join("glue"),
+            windows: home.join("windows"),
             transplant: home.join("transplant"),
             out: out.to_owned(),
             packages: packages(home)?,
@@ -189,6 +210,37 @@ impl Foundry {
         fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })
     }
 
+    /// Returns the path of the object for Windows.
+    pub(crate) fn windows_path(&self, recipe: &Recipe) -> PathBuf {
+        self.out.join(format!("{}-windows.obj", recipe.name))
+    }
+
+    /// Compiles the object for Windows on x86_64, and makes all symbols local but those of the family and the pointers
+    /// to them. It is compiled whole: no linker makes one COFF object of several.
+    pub(crate) fn cast_windows(&self, recipe: &Recipe) -> Result<(), FoundryError> {
+        let source = self.source(recipe)?;
+        let path = self.windows_path(recipe);
+        let mut line: Vec<OsString> = C.iter().map(OsString::from).collect();
+        line.extend(["-target", "x86_64-windows-gnu"].map(OsString::from));
+        line.extend(COMPILE_WINDOWS.map(OsString::from));
+        line.extend(self.identity(recipe, windows::NOTE_SECTION));
+        let include = recipe.upstream.iter().flat_map(|upstream| &upstream.include);
+        for folder in include.map(|folder| source.join(folder)).chain([self.windows.clone(), self.glue.clone()]) {
+            line.extend([OsString::from("-I"), folder.into()]);
+        }
+        line.push(join("-ffile-prefix-map=", &source, "=source"));
+        line.extend([recipe.folder.join("windows.c").into(), "-o".into(), path.clone().into()]);
+        self.zig.run(line)?;
+        let kept = |name: &[u8]| {
+            let name = name.strip_prefix(windows::IMPORT.as_bytes()).unwrap_or(name);
+            windows::FAMILY.iter().any(|known| known.as_bytes() == name)
+        };
+        let bytes = read(&path)?;
+        let object = Coff::parse(&bytes).and_then(|object| object.localised(&kept));
+        let object = object.map_err(|source| damaged(recipe, Arch::X86_64, source))?;
+        fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })
+    }
+
     /// Returns the path of the blob, or of the blob with string functions.
     pub(crate) fn blob_path(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> PathBuf {
         let strings = strings.map_or_else(String::new, |strings| format!("-{}", strings.name));
@@ -273,7 +325,7 @@ impl Foundry {
         line.extend(COMPILE.map(OsString::from));
         line.extend(arch.flags().map(OsString::from));
         if unit.role == Role::Donor {
-            line.extend(self.identity(recipe));
+            line.extend(self.identity(recipe, recipe.kind.note_section()));
             line.extend(std::env::var(DEFINE).ok().map(|define| OsString::from(format!("-D{define}"))));
         }
         let prelude = recipe.folder.join("prelude.h");
@@ -294,13 +346,14 @@ impl Foundry {
         line
     }
 
-    /// Returns the definitions that describe the donor to the unit with the glue.
-    fn identity(&self, recipe: &Recipe) -> [OsString; 6] {
+    /// Returns the definitions that describe the donor to the unit with the glue. The note is in the section
+    /// `note_section`.
+    fn identity(&self, recipe: &Recipe, note_section: &str) -> [OsString; 6] {
         let kind = recipe.kind;
         [
             format!("-DGRAFT_DONOR=\"{}\"", recipe.name).into(),
             format!("-DGRAFT_VERSION=\"{}\"", recipe.version).into(),
-            format!("-DGRAFT_NOTE_SECTION=\"{}\"", kind.note_section()).into(),
+            format!("-DGRAFT_NOTE_SECTION=\"{note_section}\"").into(),
             format!("-DGRAFT_NOTE_TYPE={}", kind.note_type()).into(),
             // Sources that need nothing else of the glue do not include it, but must have the note.
             "-include".into(),

@@ -25,7 +25,7 @@ fn main() {
 fn build() -> Result<(), FoundryError> {
     let home = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for watched in ["build", "glue", "transplant", "Cargo.toml", zigcc::PREBUILT] {
+    for watched in ["build", "glue", "transplant", "windows", "Cargo.toml", zigcc::PREBUILT] {
         println!("cargo::rerun-if-changed={watched}");
     }
     let embedded = out.join("embedded");
@@ -53,6 +53,12 @@ fn build() -> Result<(), FoundryError> {
             compress(&foundry.library_path(recipe, *arch), &embedded)?;
         }
         Ok(())
+    })?;
+
+    let windows: Vec<&Recipe> = recipes.iter().filter(|recipe| recipe.windows).collect();
+    in_parallel(&windows, |recipe| {
+        foundry.cast_windows(recipe)?;
+        compress(&foundry.windows_path(recipe), &embedded)
     })?;
 
     for recipe in &recipes {
@@ -108,13 +114,15 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
         let objects = items.list(recipe.arches().map(|arch| (arch, foundry.object_path(recipe, arch))));
         let (alone, both) = (items.list(alone.into_iter().map(blob)), items.list(both.into_iter().map(blob)));
         let libraries = items.list(shared.map(|arch| (arch, foundry.library_path(recipe, arch))));
+        let windows = recipe.windows.then_some((Arch::X86_64, foundry.windows_path(recipe)));
+        let windows = items.list(windows.into_iter());
         let text = items.file(&foundry.licence_path(recipe));
         let homepage = recipe.upstream.as_ref().map(|upstream| upstream.homepage.as_str());
         entries += &format!(
             "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?},\n\
              homepage: {homepage:?},\n\
              license_text: {text}, character: {character:?}, objects: {objects}, blobs: {alone},\n\
-             blobs_with_strings: {both}, libraries: {libraries}, profiles: &[\n"
+             blobs_with_strings: {both}, libraries: {libraries}, windows: {windows}, profiles: &[\n"
         );
         for (name, Profile { about, options }) in &recipe.profiles {
             let options: Vec<(&String, &i64)> = options.iter().collect();

@@ -61,6 +61,9 @@ pub(crate) struct Recipe {
     /// The architectures for which it is also built as a shared object.
     #[serde(default)]
     shared: Vec<String>,
+    /// Whether it is also built for Windows, from `windows.c` beside the recipe.
+    #[serde(default)]
+    pub(crate) windows: bool,
     /// The donor's own folder, which holds the recipe.
     #[serde(skip)]
     pub(crate) folder: PathBuf,

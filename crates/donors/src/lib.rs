@@ -32,6 +32,8 @@ pub struct Donor {
     blobs_with_strings: Files,
     /// The shared object for each architecture.
     libraries: Files,
+    /// The object for Windows, if there is one.
+    windows: Files,
     /// Sets of options beside the donor's own defaults, by name.
     pub profiles: &'static [Profile],
 }
@@ -155,6 +157,21 @@ impl Donor {
     /// musl, and of glibc where addresses have 64 bits.
     pub fn library(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.libraries, arch)
+    }
+
+    /// Returns the architectures that there is an object for Windows for.
+    pub fn windows_arches(&self) -> impl Iterator<Item = Arch> {
+        self.windows.iter().map(|(arch, _)| *arch)
+    }
+
+    /// Whether there is an object for Windows on that architecture.
+    pub fn has_windows(&self, arch: Arch) -> bool {
+        has(self.windows, arch)
+    }
+
+    /// Returns the object for Windows, in COFF, if there is one.
+    pub fn windows(&self, arch: Arch) -> Option<&'static [u8]> {
+        file(self.windows, arch)
     }
 
     /// Returns the options of a profile; none for [`DEFAULT_PROFILE`]. `None` if the donor has no profile of that name.

@@ -11,6 +11,7 @@
 //! | [`note`] | the note that names the donor: its layout, reading and writing it |
 //! | [`options`] | the block of options in an allocator: its layout, reading and writing it |
 //! | [`entries`] | the note on the entry points of an executable, and the numbers in it |
+//! | [`windows`] | sections and names of a donor for Windows |
 //! | `string_function` | the string functions that an executable's graft redirects, and their numbers |
 //! | [`parameters`] | what an executable's graft writes for the donor's start |
 //! | `printable` | bytes of a file as text for messages |
@@ -27,6 +28,7 @@ pub mod options;
 pub mod parameters;
 mod printable;
 mod string_function;
+pub mod windows;
 
 pub use arch::Arch;
 pub use compressed::Compressed;

@@ -21,6 +21,9 @@ pub enum InspectError {
     /// An ELF file whose structure is broken.
     #[error("the ELF file is malformed: {0}")]
     Elf(String),
+    /// A file of Windows whose structure is broken.
+    #[error("the file of Windows is malformed: {0}")]
+    Pe(String),
     /// A member of an archive whose structure is broken.
     #[error("member {ordinal} (`{name}`) of the archive is malformed: {problem}")]
     Member {
@@ -44,9 +47,10 @@ impl InspectError {
                 "give an executable, a shared object, a relocatable object or a static archive"
             }
             InspectError::ThinArchive => "inspect the members themselves, or make an archive without `--thin`",
-            InspectError::Archive { .. } | InspectError::Elf { .. } | InspectError::Member { .. } => {
-                "the file is damaged or cut short: get it again from where it came from"
-            }
+            InspectError::Archive { .. }
+            | InspectError::Elf { .. }
+            | InspectError::Pe { .. }
+            | InspectError::Member { .. } => "the file is damaged or cut short: get it again from where it came from",
         }
     }
 }

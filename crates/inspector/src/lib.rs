@@ -17,6 +17,7 @@
 //! | `facts` | facts about a program, beside its allocators, that matter for a graft |
 //! | `archive`, `library` | static archives and the objects in them |
 //! | `elf` | ELF files |
+//! | `pe` | files of Windows: images and COFF objects |
 //! | `bytes` | numbers and texts in bytes |
 //! | `error` | errors of the reader |
 
@@ -31,6 +32,7 @@ mod facts;
 mod library;
 mod loader;
 mod note;
+mod pe;
 mod redirected;
 mod report;
 mod subject;
@@ -43,7 +45,8 @@ pub use report::{
     Allocator, Arch, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Relro, Report, Source, Strings, Way, name,
 };
 
-/// Says which allocator is in a file: an ELF executable, shared object or relocatable object, or a static archive.
+/// Says which allocator is in a file: an ELF executable, shared object or relocatable object, or a static archive; of
+/// files of Windows, whether a donor is in them.
 ///
 /// Never guesses: what the file itself does not show is `unknown`.
 ///
@@ -54,6 +57,8 @@ pub fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
         subject::library::inspect(bytes)
     } else if bytes.starts_with(b"\x7fELF") {
         subject::image::inspect(bytes)
+    } else if pe::is_pe(bytes) {
+        subject::windows::inspect(bytes)
     } else {
         let start = bytes.get(..8).unwrap_or(bytes);
         let found =

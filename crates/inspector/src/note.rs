@@ -7,7 +7,9 @@ use crate::bytes::Bytes;
 use crate::elf::{Elf, PT_NOTE, SHT_NOTE};
 use crate::error::InspectError;
 use crate::library::Library;
+use crate::pe::{self, Pe};
 use crate::report::{Allocator, Evidence};
+use crate::subject::windows;
 
 /// The subject of a graft's note. Each has a section and a note type of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,16 +182,10 @@ impl GraftNote {
         Allocator { name: self.donor.clone(), version, evidence, file: None }
     }
 
-    /// Returns a summary for a line of evidence.
-    pub(crate) fn summary(&self, subject: Subject) -> String {
+    /// Returns a summary for a line of evidence; the note is in the section `section`.
+    pub(crate) fn summary(&self, section: &str) -> String {
         let options = if self.options.is_empty() { String::new() } else { format!(" with {}", self.options) };
-        format!(
-            "the note `{}` says {} {}{options}, by allograft {}",
-            subject.section(),
-            self.donor,
-            self.version,
-            self.allograft
-        )
+        format!("the note `{section}` says {} {}{options}, by allograft {}", self.donor, self.version, self.allograft)
     }
 }
 
@@ -205,7 +201,7 @@ pub(crate) fn of_graft(elf: &Elf<'_>, subject: Subject) -> Vec<Result<GraftNote,
     found
 }
 
-/// Returns the texts of the graft's notes in an ELF file or an archive: on its allocator, and on its string functions.
+/// Returns the texts of the graft's notes in a file or an archive: on its allocator, and on its string functions.
 /// Equal ones are there once.
 pub(crate) fn texts(file: &[u8]) -> Result<[Vec<String>; 2], InspectError> {
     let mut found = [Vec::new(), Vec::new()];
@@ -220,6 +216,9 @@ pub(crate) fn texts(file: &[u8]) -> Result<[Vec<String>; 2], InspectError> {
             }
         }
     };
+    if pe::is_pe(file) {
+        return Ok([windows::texts(&Pe::parse(file).map_err(InspectError::Pe)?), Vec::new()]);
+    }
     match archive::is_archive(file) {
         true => Library::read(file)?.parts.iter().for_each(|part| add(&part.elf)),
         false => add(&Elf::parse(file).map_err(InspectError::Elf)?),

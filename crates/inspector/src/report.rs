@@ -138,6 +138,10 @@ pub enum Libc {
     Musl,
     /// The GNU C library.
     Glibc,
+    /// Windows' Universal C Runtime.
+    Ucrt,
+    /// Windows' older C library, `msvcrt.dll`.
+    Msvcrt,
     /// There is none.
     None,
     /// It is unknown.
@@ -189,14 +193,18 @@ pub mod name {
     pub const GO: &str = "go";
     /// The zig standard library's.
     pub const ZIG: &str = "zig";
+    /// That of Windows' Universal C Runtime.
+    pub const UCRT: &str = "ucrt";
+    /// That of Windows' older C library.
+    pub const MSVCRT: &str = "msvcrt";
     /// There is no allocator in the file.
     pub const NONE: &str = "none";
     /// It is unknown.
     pub const UNKNOWN: &str = "unknown";
     /// Every name that a report may have without a note: these, and the allocators that have marks.
-    pub const ALL: [&str; 14] = [
-        MALLOCNG, OLDMALLOC, GLIBC, GO, ZIG, NONE, UNKNOWN, "mimalloc", "jemalloc", "snmalloc", "rpmalloc", "scudo",
-        "tcmalloc", "hardened",
+    pub const ALL: [&str; 16] = [
+        MALLOCNG, OLDMALLOC, GLIBC, GO, ZIG, UCRT, MSVCRT, NONE, UNKNOWN, "mimalloc", "jemalloc", "snmalloc",
+        "rpmalloc", "scudo", "tcmalloc", "hardened",
     ];
 
     /// Whether `name` is a build or a line of releases of `allocator`, as `mimalloc3`, `mimalloc-secure` and

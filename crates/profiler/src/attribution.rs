@@ -39,8 +39,8 @@ pub(crate) struct Attributed {
     pub(crate) running: bool,
 }
 
-/// Says what a sample was spent on.
-pub(crate) fn attribute(sample: &Sample, frames: &Frames) -> Attributed {
+/// Says what a sample was spent on. `musl`: whether the program's libc is musl.
+fn attribute(sample: &Sample, frames: &Frames, musl: bool) -> Attributed {
     let stack = &frames.stacks[sample.walk as usize];
     let role = |number: &u32| frames.all[*number as usize].role;
     let allocator = stack.iter().map(role).any(|role| role == Role::Allocator);
@@ -68,7 +68,7 @@ pub(crate) fn attribute(sample: &Sample, frames: &Frames) -> Attributed {
                 Some(Role::Wait) => Class::Wait,
                 // A lock that others take, too, does not lie in the innermost frames.
                 _ if sample.own_word => Class::Wait,
-                _ if is_locks_word(arguments) => Class::Lock,
+                _ if is_locks_word(arguments, musl) => Class::Lock,
                 _ => Class::Wait,
             }
         }
@@ -100,15 +100,23 @@ fn in_call(call: i64, allocator: bool, role: &Option<Role>) -> Class {
     }
 }
 
-/// Whether a wait on a futex is one for a lock, by the value that it expects there: musl's locks have the highest bit
-/// set while somebody waits (src/thread/__lock.c, pthread_mutex_timedlock.c); glibc's and Rust's are 2.
-fn is_locks_word([_, operation, value]: [u64; 3]) -> bool {
+/// Whether a wait on a futex is one for a lock, by the operation and the value that it expects there.
+///
+/// Rust's standard library waits by `FUTEX_WAIT_BITSET`: for a mutex with 2, for a read-write lock with one of its two
+/// highest bits and its state below them, and for work with all bits (library/std/src/sys/sync: mutex/futex.rs,
+/// rwlock/futex.rs, thread_parking/futex.rs). musl's locks have the highest bit set beside their owner or the number of
+/// waiters, its semaphores only that bit, and 2 is a thread that is joined (src/thread: __lock.c,
+/// pthread_mutex_timedlock.c, sem_timedwait.c, pthread_join.c). glibc's locks have 2 (nptl/lowlevellock.c).
+fn is_locks_word([_, operation, value]: [u64; 3], musl: bool) -> bool {
     const COMMAND: u64 = 0x7f;
     const FUTEX_WAIT: u64 = 0;
     const FUTEX_WAIT_BITSET: u64 = 9;
-    let waits = matches!(operation & COMMAND, FUTEX_WAIT | FUTEX_WAIT_BITSET);
     let value = value as u32;
-    waits && (value >> 31 == 1 || value == 2)
+    match operation & COMMAND {
+        FUTEX_WAIT => value > 1 << 31 || value == 2 && !musl,
+        FUTEX_WAIT_BITSET => value == 2 || value != u32::MAX && value >> 30 != 0 && value << 2 != 0,
+        _ => false,
+    }
 }
 
 /// Shares of the wall clock, each from 0 to 1; together they are 1.
@@ -146,7 +154,8 @@ const PARTS: usize = 60;
 
 impl Attribution {
     pub(crate) fn of(recording: &Recording, frames: &Frames) -> Attribution {
-        let samples: Vec<Attributed> = recording.samples.iter().map(|sample| attribute(sample, frames)).collect();
+        let musl = recording.report().is_some_and(|report| report.libc == inspector::Libc::Musl);
+        let samples: Vec<Attributed> = recording.samples.iter().map(|sample| attribute(sample, frames, musl)).collect();
         let faulting = faulting(recording, frames, &samples);
         let mut moments: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (at, sample) in recording.samples.iter().enumerate() {
@@ -332,6 +341,34 @@ fn normalise(shares: &mut Shares) {
     if sum > 0.0 {
         for field in fields {
             *field /= sum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_a_lock_is_told_from_one_for_work() {
+        const PRIVATE: u64 = 128;
+        let (wait, bitset) = (PRIVATE, 9 | PRIVATE);
+        let (tid, busy, all) = (1 << 31 | 4321, 1 << 31 | 16, u64::from(u32::MAX));
+        for (what, operation, value, musl, lock) in [
+            ("musl's mutex", wait, busy, true, true),
+            ("musl's recursive mutex", wait, tid, true, true),
+            ("musl's read-write lock", wait, all, true, true),
+            ("musl's semaphore", wait, 1 << 31, true, false),
+            ("a thread that musl joins", wait, 2, true, false),
+            ("glibc's mutex", wait, 2, false, true),
+            ("a thread that glibc joins", bitset, 4321, false, false),
+            ("Rust's mutex", bitset, 2, true, true),
+            ("Rust's read-write lock, read by three", bitset, 1 << 30 | 3, true, true),
+            ("Rust's parked thread", bitset, all, true, false),
+            ("Rust's condition, by its counter", bitset, 77, false, false),
+            ("a wake", 1 | PRIVATE, 2, false, false),
+        ] {
+            assert_eq!(is_locks_word([0, operation, value], musl), lock, "{what}");
         }
     }
 }

@@ -65,8 +65,8 @@ pub struct Verdict {
     /// What each goes to.
     pub share: Share,
     /// How many times as fast the program would be with another allocator, and with fast string functions where it has
-    /// stock's: at least, and at best. 1 is as fast as now. The lower
-    /// end is below 1 only where the program grows large blocks, which musl moves without a copy.
+    /// stock's: at least, and at best. 1 is as fast as now. The lower end is below 1 only where the program grows large
+    /// blocks, which musl moves without a copy.
     pub best_speedup: (f64, f64),
     /// The verdict as a paragraph.
     pub text: String,
@@ -272,18 +272,31 @@ fn text(
     }
     let gain = match (low, high) {
         (low, high) if low < 1.0 => format!(
-            " With another allocator it would be {low:.2} to {high:.2} times as fast: large blocks grow here by \
-             `mremap`, where others copy them, and may be slower."
+            " With another allocator it would be {low:.2} to {} times as fast: large blocks grow here by `mremap`, \
+             where others copy them, and may be slower.",
+            at_best(high)
         ),
         (_, high) if high < 1.05 => " Another allocator would make it no faster to speak of.".to_owned(),
-        (low, high) => format!(" With another allocator it would be {low:.2} to {high:.2} times as fast, at best."),
+        (low, high) => {
+            format!(" With another allocator it would be {low:.2} to {} times as fast, at best.", at_best(high))
+        }
     };
     text + &gain
+}
+
+/// An upper end in words: beyond 100, what is left of the program is too little to be measured.
+fn at_best(high: f64) -> String {
+    if high > 100.0 { "more than 100".to_owned() } else { format!("{high:.2}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_upper_end_is_told_as_far_as_it_is_known() {
+        assert_eq!([1.0, 99.999, 999.9].map(at_best), ["1.00", "100.00", "more than 100"]);
+    }
 
     #[test]
     fn the_greatest_share_is_the_bottleneck() {

@@ -79,6 +79,12 @@ pub enum ObjectError {
         /// Index of the second.
         second: usize,
     },
+    /// A symbol names a section that linkers take from any of several objects (COMDAT).
+    #[error("`{symbol}` is in a section that another object may replace, so that it cannot become local")]
+    Comdat {
+        /// Its name.
+        symbol: String,
+    },
     /// A common symbol cannot be local.
     #[error("`{symbol}` is a common symbol, which cannot become local: compile with -fno-common")]
     Common {

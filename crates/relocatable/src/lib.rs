@@ -1,4 +1,4 @@
-//! Relocatable ELF objects, bytes in and bytes out. The build of the donors and the plan of a graft both use this
+//! Relocatable objects, bytes in and bytes out: ELF and, for donors for Windows, COFF. The build of the donors and the plan of a graft both use this
 //! crate.
 //!
 //! | module | what lives there |
@@ -8,12 +8,14 @@
 //! | [`arm`] | ARM's build attributes |
 //! | `localise` | makes defined symbols local: the last step of a donor's build |
 //! | `merge` | makes two objects one, for `allograft emit` |
+//! | `coff` | COFF objects: sections, symbols made local |
 //! | `layout` | where the fields of headers, symbols and relocations are, for these two |
 //! | `error` | why an object cannot be read or changed |
 
 #![forbid(unsafe_code)]
 
 pub mod arm;
+mod coff;
 mod error;
 mod layout;
 mod localise;
@@ -21,6 +23,7 @@ mod merge;
 mod sections;
 mod symbols;
 
+pub use coff::Coff;
 pub use error::ObjectError;
 pub use localise::localise;
 pub use merge::merge;

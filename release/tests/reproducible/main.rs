@@ -1,4 +1,5 @@
-//! Makes two releases of the commit that is checked out, in two folders, and compares every file.
+//! Makes two releases of the commit that is checked out, in two folders, and compares every file. One of them stays, as
+//! `cargo xtask release` would have made it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,4 +52,8 @@ fn two_checkouts_make_the_same_release() {
     let differ: Vec<_> = names.into_iter().filter(|name| one.get(*name) != other.get(*name)).collect();
     // Files that differ are kept, to find out why.
     assert!(differ.is_empty(), "{differ:#?}: see `{}`", scratch.keep().display());
+    // The tests that install the files take them from here.
+    let kept = workspace::build().join("release-files");
+    let _ = fs::remove_dir_all(&kept);
+    fs::rename(scratch.path().join("files of one"), &kept).expect("a release that is kept");
 }

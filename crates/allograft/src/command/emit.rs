@@ -26,13 +26,14 @@ use crate::tuning;
 ///
 /// Use this if you cannot or do not want to change libc.a. An object on the link line replaces libc's malloc and its
 /// string functions. An archive does the same, for build systems that take only libraries. A shared object is preloaded
-/// into dynamic programs, of musl or of glibc.
+/// into dynamic programs, of musl or of glibc. For Windows there are objects, for GNU and LLVM toolchains.
 #[derive(Debug, Args)]
 #[command(mut_arg("strings", |strings| strings.help(STRINGS)), after_help = "Examples:
   allograft emit --target x86_64-linux-musl
   allograft emit --donor mimalloc3 --target aarch64-swift-linux-musl --set purge_delay=0 -o donor.o
   allograft emit --target x86_64-unknown-linux-musl --as archive
   allograft emit --target x86_64-linux-gnu --as shared
+  allograft emit --target x86_64-pc-windows-gnu
 
 Spell the target as Rust, clang, Swift or zig do.")]
 pub(crate) struct Emit {
@@ -115,15 +116,27 @@ impl Emit {
     }
 
     fn make(&self) -> Result<Made, Failure> {
-        if self.form == Form::Shared {
-            return self.library();
-        }
-        if self.target.libc == Libc::Glibc {
-            return Err(Failure::refused(format!(
-                "`{}` is glibc's: an object is for static musl programs",
-                self.target.text
-            ))
-            .with_help("name the musl target, such as x86_64-linux-musl, or preload the donor: `--as shared`"));
+        match (self.form, self.target.libc) {
+            (_, Libc::WindowsGnu) => return self.windows(),
+            (_, Libc::WindowsMsvc) => {
+                return Err(Failure::refused(format!(
+                    "`{}`: no donor has been tried with Microsoft's linker and its static C runtime",
+                    self.target.text
+                ))
+                .with_help(
+                    "link by a GNU or LLVM toolchain, `--target x86_64-pc-windows-gnu`; the page on Windows explains \
+                     what Microsoft's linker would need",
+                ));
+            }
+            (Form::Shared, _) => return self.library(),
+            (_, Libc::Glibc) => {
+                return Err(Failure::refused(format!(
+                    "`{}` is glibc's: an object is for static musl programs",
+                    self.target.text
+                ))
+                .with_help("name the musl target, such as x86_64-linux-musl, or preload the donor: `--as shared`"));
+            }
+            (_, Libc::Musl) => {}
         }
         let arch = self.target.arch;
         let candidates = self.choice.candidates()?;
@@ -161,6 +174,26 @@ impl Emit {
             Form::Object | Form::Shared => object,
         };
         Ok(Made { bytes, malloc: malloc.map(|(_, note)| note), strings: strings.map(|(_, note)| note), left_out })
+    }
+
+    /// Returns the donor as an object for Windows.
+    fn windows(&self) -> Result<Made, Failure> {
+        let Triple { arch, text, .. } = &self.target;
+        if self.form != Form::Object {
+            return Err(Failure::refused(format!("`{text}`: for Windows there are objects only"))
+                .with_help("leave `--as` out, and put the object before every library"));
+        }
+        if self.choice.strings() == Some(true) {
+            return Err(Failure::refused(format!("`{text}`: the string functions are for programs of musl"))
+                .with_help("leave `--strings on` out"));
+        }
+        let candidates = self.choice.candidates()?;
+        let one = Candidate::choose(&candidates, |donor| donor.has_windows(*arch)).ok_or_else(|| {
+            Failure::usage("there is nothing to emit for Windows but an allocator, and `--donor none` names none")
+                .with_help("name a donor")
+        })?;
+        let (bytes, note) = tuning::windows(one.donor, *arch, &one.settings)?;
+        Ok(Made { bytes, malloc: Some(note), strings: None, left_out: None })
     }
 
     /// Returns the donor as a shared object, which was linked when allograft was built.

@@ -178,7 +178,7 @@ fn released_programs_are_profiled() {
                 (input, &["--no-fail"])
             }
             "typos" => (texts(&lab, "in", ".txt", 200, prose, 1500), &["--format", "brief"]),
-            "rumdl" => (texts(&lab, "in", ".md", 60, prose, 200), &["check", "--no-cache"]),
+            "rumdl" => (texts(&lab, "in", ".md", 600, prose, 200), &["check", "--no-cache"]),
             _ => continue,
         };
         let path = fixtures::corpus::place(&released);

@@ -76,7 +76,7 @@ impl Image<'_, '_> {
             }
             several => {
                 let said = several.iter().map(|note| match note {
-                    Ok(note) => Evidence::new(Source::Note, note.summary(Subject::Malloc)),
+                    Ok(note) => Evidence::new(Source::Note, note.summary(Subject::Malloc.section())),
                     Err(problem) => Evidence::new(Source::Note, format!("a note `.note.allograft`, but {problem}")),
                 });
                 self.unknown(said.collect()).into()
@@ -87,7 +87,7 @@ impl Image<'_, '_> {
     /// Reads an executable that was grafted after linking: the entry points of musl's allocator jump to the donor. The
     /// program's own blocks come from the donor too, if its public names lead to musl's.
     fn by_jumps(&self, note: &GraftNote, entry_points: Result<EntryPoints, String>) -> Allocators {
-        let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
+        let mut evidence = of(Source::Note, note.summary(Subject::Malloc.section()));
         let entry_points = match entry_points {
             Ok(entry_points) if entry_points.is_confirmed(self.elf) => entry_points,
             other => {
@@ -117,7 +117,7 @@ impl Image<'_, '_> {
     /// Reads a graft's note, which names the allocator of libc's own blocks. The linker has decided whether `malloc` is
     /// the same.
     fn by_note(&self, note: &GraftNote) -> Allocators {
-        let mut evidence = of(Source::Note, note.summary(Subject::Malloc));
+        let mut evidence = of(Source::Note, note.summary(Subject::Malloc.section()));
         let symbols = self.marks.malloc_is_libcs();
         match symbols {
             Some(true) => {

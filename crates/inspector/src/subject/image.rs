@@ -227,7 +227,7 @@ impl Image<'_, '_> {
     /// Returns the evidence: the note, and the functions that jump to allograft's.
     fn strings_evidence(&self) -> Vec<Evidence> {
         let ([Ok(note)], Strings::Grafted) = (self.strings.as_slice(), self.strings()) else { return Vec::new() };
-        let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Strings))];
+        let mut evidence = vec![Evidence::new(Source::Note, note.summary(Subject::Strings.section()))];
         if let Some(Ok(entry_points)) = EntryPoints::of(self.elf) {
             let mut names: Vec<&str> = entry_points.strings().map(|(_, name)| name).collect();
             let count = names.len();

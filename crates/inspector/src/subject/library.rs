@@ -63,7 +63,7 @@ fn malloc(library: &Library<'_>) -> Allocator {
     let notes = note::of_graft(&first.elf, Subject::Malloc);
     if let [Ok(note)] = notes.as_slice() {
         let evidence = vec![
-            Evidence::new(Source::Note, note.summary(Subject::Malloc)),
+            Evidence::new(Source::Note, note.summary(Subject::Malloc.section())),
             Evidence::new(Source::Symbols, format!("member {} defines `malloc`", library.label(first))),
         ];
         return note.allocator(evidence);

@@ -3,3 +3,4 @@
 mod allocators;
 pub(crate) mod image;
 pub(crate) mod library;
+pub(crate) mod windows;

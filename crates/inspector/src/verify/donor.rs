@@ -91,7 +91,7 @@ pub(super) fn note(name: &str, graft: &Library<'_>, subject: Subject) -> (Check,
     let part = &graft.parts[number];
     match well_formed(part, &part.elf.sections[section], subject) {
         Ok(note) => {
-            let detail = format!("member {}: {}", graft.label(part), note.summary(subject));
+            let detail = format!("member {}: {}", graft.label(part), note.summary(subject.section()));
             (Check::new(name, true, detail), Some(Donor { subject, number, note, section }))
         }
         Err(problem) => fails(format!("member {}: {problem}", graft.label(part))),

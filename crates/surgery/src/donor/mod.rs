@@ -7,11 +7,11 @@ pub use error::DonorError;
 use std::ops::Range;
 
 use format::options::{self, LIBRARY_OPTIONS_SECTION, OPTIONS_SECTION};
-use format::{Arch, DonorKind, DonorOption, Note, note};
+use format::{Arch, DonorKind, DonorOption, Note, note, windows};
 use object::elf;
 use sha2::{Digest, Sha256};
 
-use relocatable::{Object, ObjectError, Section, Sections};
+use relocatable::{Coff, Object, ObjectError, Section, Sections};
 
 /// A donor's object. Its note and its options have been checked.
 #[derive(Debug, Clone)]
@@ -48,6 +48,24 @@ impl<'a> DonorObject<'a> {
     pub fn parse_library(bytes: &'a [u8]) -> Result<Self, DonorError> {
         let object = Object::recognise_library(bytes).ok_or(ObjectError::NotAnObject)?;
         DonorObject::read(bytes, object, LIBRARY_OPTIONS_SECTION)
+    }
+
+    /// Reads and checks a donor for Windows, a COFF object.
+    ///
+    /// # Errors
+    /// Those of [`DonorObject::parse`].
+    pub fn parse_windows(bytes: &'a [u8]) -> Result<Self, DonorError> {
+        let coff = Coff::parse(bytes)?;
+        let only = |name: &'static str| match coff.sections(name)?.as_slice() {
+            [section] => Ok(section.clone()),
+            all => Err(DonorError::SectionCount { name, found: all.len() }),
+        };
+        let kind = DonorKind::Malloc;
+        let (section, table) = (only(windows::NOTE_SECTION)?, only(windows::OPTIONS_SECTION)?);
+        let within = note::description(kind, &bytes[section.clone()])?;
+        let description = section.start + within.start..section.start + within.end;
+        let (note, options) = (Note::parse(&bytes[description.clone()])?, options::parse(&bytes[table.clone()])?);
+        Ok(DonorObject { bytes, kind, arch: Arch::X86_64, note, description, options, table })
     }
 
     fn read(bytes: &'a [u8], object: Object<'a>, options_section: &'static str) -> Result<Self, DonorError> {

@@ -7,7 +7,7 @@ use super::Form;
 use crate::command::graft::shell_quoted;
 use crate::json::Snippet;
 use crate::output::printable;
-use crate::triple::Triple;
+use crate::triple::{Libc, Triple};
 
 /// Returns the instructions for every build system that accepts a file of this form.
 pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
@@ -15,6 +15,12 @@ pub(super) fn all(form: Form, target: &Triple, out: &Path) -> Vec<Snippet> {
     let path = out.display().to_string();
     let quoted = shell_quoted(&path);
     let folder = out.parent().unwrap_or(Path::new("."));
+    if target.libc == Libc::WindowsGnu {
+        return vec![
+            snippet("gcc of mingw-w64", format!("x86_64-w64-mingw32-gcc {quoted} main.o -o program.exe")),
+            snippet("zig", format!("zig cc -target x86_64-windows-gnu {quoted} main.o -o program.exe")),
+        ];
+    }
     match form {
         Form::Shared => vec![
             snippet("a shell", format!("LD_PRELOAD={quoted} program")),

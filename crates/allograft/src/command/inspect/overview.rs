@@ -106,6 +106,8 @@ fn libc(report: &Report) -> String {
     let name = match report.libc {
         Libc::Musl => "musl",
         Libc::Glibc => "glibc",
+        Libc::Ucrt => "ucrt",
+        Libc::Msvcrt => "msvcrt",
         Libc::None => "no libc",
         Libc::Unknown => "unknown libc",
     };

@@ -1,0 +1,23 @@
+/* The options of mimalloc 3, with upstream's defaults. Huge pages of the kernel's own accord (THP) are Linux's. */
+#ifndef DONOR_TUNABLES_H
+#define DONOR_TUNABLES_H
+
+/* In KiB, as in upstream's src/options.c. A value too large for a 32-bit address space fails, and mimalloc works without. */
+#if __SIZEOF_POINTER__ > 4
+#define DONOR_ARENA_RESERVE 1048576
+#else
+#define DONOR_ARENA_RESERVE 131072
+#endif
+
+#define GRAFT_OPTIONS(X)                                                                                               \
+	X(purge_delay, 1000, -1, 3600000, mi_option_purge_delay)                                                           \
+	X(purge_decommits, 1, 0, 1, mi_option_purge_decommits)                                                             \
+	X(arena_reserve, DONOR_ARENA_RESERVE, 0, 1073741824, mi_option_arena_reserve)                                      \
+	X(arena_eager_commit, 2, 0, 2, mi_option_arena_eager_commit)                                                       \
+	X(arena_purge_mult, 4, 1, 1000, mi_option_arena_purge_mult)                                                        \
+	X(allow_large_os_pages, 0, 0, 1, mi_option_allow_large_os_pages)                                                   \
+	X(allow_thp, 2, 0, 2, mi_option_allow_thp)                                                                         \
+	X(page_full_retain, 2, -1, 1000, mi_option_page_full_retain)                                                       \
+	X(page_max_reclaim, -1, -1, 1000000, mi_option_page_max_reclaim)
+
+#endif
