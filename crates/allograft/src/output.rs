@@ -146,6 +146,12 @@ impl Output {
         self.message(Style::Notice, "warning", message);
     }
 
+    /// Prints an important message on standard error, and what to do about it, even with `--quiet`.
+    pub(crate) fn warn_with_help(&self, message: impl Display, help: impl Display) {
+        self.warn(message);
+        self.message(Style::Strong, "help", help);
+    }
+
     /// Prints a message on standard error, but not with `--quiet`.
     pub(crate) fn note(&self, message: impl Display) {
         if !self.quiet {

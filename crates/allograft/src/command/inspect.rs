@@ -1,5 +1,6 @@
 //! `allograft inspect`: tells which allocator is in a file.
 
+mod images;
 pub(super) mod overview;
 mod processes;
 mod system;
@@ -23,8 +24,8 @@ use system::System;
 
 /// Tell which allocator each file carries, its version, and the evidence
 ///
-/// Takes any ELF file or static archive, stripped or not, whether or not allograft made it. In a folder, it inspects
-/// every ELF file and archive, and follows no symbolic links. A dynamic program's libraries are found as its loader
+/// Takes any ELF file or static archive, stripped or not, whether or not allograft made it. In a folder, a container
+/// image or a package, it inspects every ELF file and archive, and follows no symbolic links. A dynamic program's libraries are found as its loader
 /// finds them, in this system or in the one that --root names; nothing is run. If the files do not show the allocator,
 /// the answer is `unknown`; it never guesses.
 #[derive(Debug, Args)]
@@ -33,15 +34,18 @@ use system::System;
   allograft inspect ./server --expect snmalloc   exit code 1 unless it is snmalloc
   allograft inspect build/bin                    a table of every executable, library and archive under it
   allograft inspect --root image /usr/bin        the programs of an image, with the libraries of that image
+  allograft inspect app.tar                      the programs of a container image, and does its LD_PRELOAD work?
   allograft inspect --pid 1234                   which malloc serves that process, and did LD_PRELOAD take effect?
   allograft inspect --all                        a table of all processes that you may look at
   allograft inspect --sbom cyclonedx build/bin   a bill of materials: these files, and the allocators in them
   allograft inspect --json /usr/lib/x86_64-linux-musl/libc.a")]
 pub(crate) struct Inspect {
-    /// Executables, libraries, objects, archives, folders with these, packed Swift SDK bundles, or swift:ID
+    /// Executables, libraries, objects, archives, folders with these; container images (OCI layout, `docker save`),
+    /// root file systems as tars, packages (.deb, .apk, .whl); packed Swift SDK bundles, or swift:ID
     #[arg(required_unless_present_any = ["pid", "all"])]
     files: Vec<PathBuf>,
-    /// Exit with 1 unless every file's malloc is this one: a donor's name, mallocng, oldmalloc, glibc, go, zig, another
+    /// Exit with 1 unless every file's malloc is this one; in images, that of every executable with a malloc: a donor's
+    /// name, mallocng, oldmalloc, glibc, go, zig, another
     /// allocator's name, none, or unknown
     #[arg(long, value_name = "NAME")]
     expect: Option<String>,
@@ -71,12 +75,14 @@ struct Inspected {
     /// SHA-256 of its bytes, where a bill of materials is wanted.
     sha256: Option<String>,
     result: Result<Report, Failure>,
+    /// The image that it is in, by its place among those that were seen.
+    image: Option<usize>,
 }
 
 impl Inspected {
     /// A file of which nothing could be read.
     fn unread(path: PathBuf, failure: Failure) -> Inspected {
-        Inspected { path, sha256: None, result: Err(failure) }
+        Inspected { path, sha256: None, result: Err(failure), image: None }
     }
 }
 
@@ -97,9 +103,13 @@ impl Inspect {
         let system = System::new(root).map_err(|error| cannot(root.unwrap_or(Path::new("/")), error))?;
         let mut reader = Reader { loader: Loader::new(&system), system: &system, hashed };
         let progress = output.progress();
-        let mut inspected = Vec::new();
+        let (mut inspected, mut seen) = (Vec::new(), Vec::new());
         for path in &self.files {
             let path = &located(path, root)?;
+            let step = |what: &str| progress.step(what);
+            if images::look(path, hashed, &mut seen, &mut inspected, output, &step) {
+                continue;
+            }
             if path.is_dir() {
                 let before = inspected.len();
                 reader.folder(path, &mut inspected, &|path| progress.step(&path.display().to_string()));
@@ -120,28 +130,16 @@ impl Inspect {
             output.error(failure);
             all_read = false;
         }
-        let mut as_expected = true;
-        for (file, report) in inspected.iter().filter_map(|file| Some((file, file.result.as_ref().ok()?))) {
-            let name = &report.malloc.name;
-            if let Some(expected) = self.expect.as_ref().filter(|expected| *expected != name) {
-                as_expected = false;
-                output.error(
-                    &Failure::usage(format!(
-                        "`{}` carries the malloc `{name}`, expected `{expected}`",
-                        file.path.display()
-                    ))
-                    .with_help("`allograft graft` puts it there, or `allograft bench` says whether that pays"),
-                );
-            }
-        }
+        let expected = self.expect.as_deref();
+        let (fits, as_expected) = compare(&inspected, &mut seen, expected, output);
         if let Some(sbom::Format::Cyclonedx) = self.sbom {
-            output.json(&bill_of_materials(&inspected, root)?)?;
+            output.json(&bill_of_materials(&inspected, &seen, root)?)?;
         } else if output.json {
-            let expected = self.expect.as_deref();
-            let files = inspected.iter().map(|file| json::File::new(&file.path, &file.result, expected)).collect();
-            output.document(json::Inspected { files, processes: None, closed_processes: None })?;
+            let files = inspected.iter().zip(fits).map(|(file, fits)| described(file, fits, &seen)).collect();
+            let images = (!seen.is_empty()).then(|| seen.iter().map(|seen| &seen.image).collect());
+            output.document(json::Inspected { files, images, processes: None, closed_processes: None })?;
         } else {
-            output.text(&overview::text(&inspected, output))?;
+            output.text(&overview::text(&inspected, &seen, output))?;
         }
         Ok(if all_read { verdict(as_expected) } else { ExitCode::from(2) })
     }
@@ -170,6 +168,7 @@ impl Inspect {
         if output.json {
             output.document(json::Inspected {
                 files: Vec::new(),
+                images: None,
                 processes: Some(processes.seen),
                 closed_processes: self.all.then_some(closed),
             })?;
@@ -183,22 +182,74 @@ impl Inspect {
     }
 }
 
-fn cannot(path: &Path, problem: impl Display) -> Failure {
-    Failure::usage(format!("cannot inspect `{}`: {problem}", path.display()))
-        .with_help("name ELF files, static archives, folders with these, or packed Swift SDK bundles")
+/// A file in the document.
+fn described<'i>(file: &'i Inspected, as_expected: Option<bool>, seen: &'i [images::Seen]) -> json::File<'i> {
+    let described = json::File::new(&file.path, &file.result, as_expected);
+    match file.image {
+        Some(number) => described.in_image(number, &seen[number].image),
+        None => described,
+    }
 }
 
-/// Returns the bill of materials of these files. With a root folder, their names start there: where the folder of an
-/// image lies is no property of the image.
-fn bill_of_materials(inspected: &[Inspected], root: Option<&Path>) -> Result<String, Failure> {
-    let name = |path: &Path| match root.and_then(|root| path.strip_prefix(root).ok()) {
-        Some(inside) => Path::new("/").join(inside).display().to_string(),
-        None => path.display().to_string(),
+/// Compares every file with the malloc that is expected. Returns whether each one has it, if it counts, and whether all
+/// that count have it.
+fn compare(
+    inspected: &[Inspected],
+    seen: &mut [images::Seen],
+    expected: Option<&str>,
+    output: &Output,
+) -> (Vec<Option<bool>>, bool) {
+    let mut as_expected = true;
+    let mut fits = Vec::with_capacity(inspected.len());
+    for file in inspected {
+        let (Some(expected), Ok(report)) = (expected, &file.result) else {
+            fits.push(None);
+            continue;
+        };
+        if let Some(number) = file.image {
+            fits.push(seen[number].expects(file, expected));
+            continue;
+        }
+        let name = &report.malloc.name;
+        fits.push(Some(name == expected));
+        if name != expected {
+            as_expected = false;
+            output.error(
+                &Failure::usage(format!(
+                    "`{}` carries the malloc `{name}`, expected `{expected}`",
+                    file.path.display()
+                ))
+                .with_help("`allograft graft` puts it there, or `allograft bench` says whether that pays"),
+            );
+        }
+    }
+    for seen in seen {
+        as_expected &= seen.tell(expected, output) != Some(false);
+    }
+    (fits, as_expected)
+}
+
+fn cannot(path: &Path, problem: impl Display) -> Failure {
+    Failure::usage(format!("cannot inspect `{}`: {problem}", path.display()))
+        .with_help("name ELF files, static archives, folders, container images or packages with these, or packed Swift SDK bundles")
+}
+
+/// Returns the bill of materials of these files. With a root folder or one image, their names start there: where an
+/// image lies is no property of the image. Of several images, each file's name begins with that of its image.
+fn bill_of_materials(
+    inspected: &[Inspected],
+    seen: &[images::Seen],
+    root: Option<&Path>,
+) -> Result<String, Failure> {
+    let name = |file: &Inspected| match (file.image, root.and_then(|root| file.path.strip_prefix(root).ok())) {
+        (Some(number), _) if seen.len() > 1 => format!("{}:{}", seen[number].title(), file.path.display()),
+        (None, Some(inside)) => Path::new("/").join(inside).display().to_string(),
+        _ => file.path.display().to_string(),
     };
     let files: Vec<sbom::File<'_>> = inspected
         .iter()
         .map(|file| sbom::File {
-            name: name(&file.path),
+            name: name(file),
             sha256: file.sha256.as_deref(),
             result: file.result.as_ref().map_err(Failure::whole),
         })
@@ -220,7 +271,7 @@ fn inspect_packed(path: &Path, hashed: bool, inspected: &mut Vec<Inspected>) {
     let mut hosts = Vec::new();
     let mut one = |path: PathBuf, bytes: &[u8]| {
         let sha256 = hashed.then(|| hosts::sha256(bytes));
-        hosts.push(Inspected { result: report(&path, bytes), sha256, path });
+        hosts.push(Inspected { result: report(&path, bytes), sha256, path, image: None });
     };
     match hosts::each_host(path, &mut one) {
         Ok(_) => {
@@ -246,7 +297,7 @@ impl Reader<'_> {
             Err(error) => return Inspected::unread(path.clone(), cannot(&path, error)),
         };
         let sha256 = self.hashed.then(|| hosts::sha256(&bytes));
-        Inspected { result: self.report(&path, &bytes), sha256, path }
+        Inspected { result: self.report(&path, &bytes), sha256, path, image: None }
     }
 
     fn report(&mut self, path: &Path, bytes: &[u8]) -> Result<Report, Failure> {

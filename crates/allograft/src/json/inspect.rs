@@ -5,7 +5,7 @@ use std::path::Path;
 use inspector::Report;
 use serde::Serialize;
 
-use super::{Process, text_of};
+use super::{Image, Process, text_of};
 use crate::failure::Failure;
 
 /// What `inspect` found.
@@ -13,6 +13,9 @@ use crate::failure::Failure;
 pub(crate) struct Inspected<'i> {
     /// The files in the order of the arguments; those in a folder sorted by path.
     pub(crate) files: Vec<File<'i>>,
+    /// With images among the arguments: these, in the order of the arguments and of the index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) images: Option<Vec<&'i Image>>,
     /// With `--pid` or `--all`: the processes, in the order of the arguments or of their numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) processes: Option<Vec<Process>>,
@@ -26,10 +29,16 @@ pub(crate) struct Inspected<'i> {
 pub(crate) struct File<'i> {
     /// Its path. A file that cannot be read has this and `error` only; every other one has the fields of a report.
     path: String,
+    /// Of a file in an image: the place of the image in `images`, from 0 on. The path is one in that image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<usize>,
+    /// Of a file in an image that names its platform: that platform.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platform: Option<&'i str>,
     /// What was found in it.
     #[serde(flatten)]
     report: Option<&'i Report>,
-    /// With `--expect`: whether the file's malloc is the expected one.
+    /// With `--expect`: whether the file's malloc is the expected one. In images, of executables with a malloc only.
     #[serde(skip_serializing_if = "Option::is_none")]
     as_expected: Option<bool>,
     /// Why nothing was found.
@@ -38,14 +47,14 @@ pub(crate) struct File<'i> {
 }
 
 impl<'i> File<'i> {
-    /// The file at `path`, what came of it, and the name of the malloc that was expected in it.
-    pub(crate) fn new(path: &Path, result: &'i Result<Report, Failure>, expected: Option<&str>) -> Self {
-        let report = result.as_ref().ok();
-        File {
-            path: text_of(path),
-            report,
-            as_expected: report.zip(expected).map(|(report, expected)| report.malloc.name == expected),
-            error: result.as_ref().err().map(Failure::whole),
-        }
+    /// The file at `path`, what came of it, and whether its malloc is the expected one.
+    pub(crate) fn new(path: &Path, result: &'i Result<Report, Failure>, as_expected: Option<bool>) -> Self {
+        let (report, error) = (result.as_ref().ok(), result.as_ref().err().map(Failure::whole));
+        File { path: text_of(path), image: None, platform: None, report, as_expected, error }
+    }
+
+    /// The same, in an image.
+    pub(crate) fn in_image(self, number: usize, image: &'i Image) -> Self {
+        File { image: Some(number), platform: image.platform.as_deref(), ..self }
     }
 }

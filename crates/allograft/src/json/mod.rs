@@ -6,6 +6,7 @@
 //! | `emit` | the document of `emit` |
 //! | `failure` | the document of a command that fails |
 //! | `graft` | the document of `graft` |
+//! | `image` | the images in the document of `inspect` |
 //! | `inspect` | the document of `inspect`, around [`inspector::Report`] |
 //! | `process` | the processes in the document of `inspect` |
 //! | `undo` | the document of `undo` |
@@ -17,6 +18,7 @@ mod donors;
 mod emit;
 mod failure;
 mod graft;
+mod image;
 mod inspect;
 mod process;
 mod undo;
@@ -30,6 +32,7 @@ pub(crate) use donors::Donors;
 pub(crate) use emit::{Emitted, Snippet};
 pub(crate) use failure::Failed;
 pub(crate) use graft::Grafts;
+pub(crate) use image::{Affected, Image, ImageForm, ImagePreload, Unaffected, Variables};
 pub(crate) use inspect::{File, Inspected};
 pub(crate) use process::{Footprint, Preload, Process};
 pub(crate) use undo::Undone;

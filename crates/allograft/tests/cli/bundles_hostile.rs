@@ -183,26 +183,30 @@ fn zips_that_are_damaged_or_would_do_harm() {
     edit(2, "another name", &|bytes| bytes[directory + 46] = b'X');
 }
 
-/// Makes a zip with `count` entries `N/libc.a` of this content (PKWARE, APPNOTE.TXT 6.3.10: 4.3.7, 4.3.12, 4.3.16).
+/// Makes a zip with a manifest and `count` entries `N/libc.a` of this content (PKWARE, APPNOTE.TXT 6.3.10: 4.3.7, 4.3.12,
+/// 4.3.16).
 fn zip_of(count: u32, content: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(content).unwrap();
-    let packed = encoder.finish().unwrap();
-    let mut crc = flate2::Crc::new();
-    crc.update(content);
+    let packed = |content: &[u8]| {
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(content).unwrap();
+        let mut crc = flate2::Crc::new();
+        crc.update(content);
+        (encoder.finish().unwrap(), crc.sum(), content.len() as u32)
+    };
+    let (manifest, content) = (packed(b"{\"x\": \"swiftSDK\"}"), packed(content));
     let (mut zip, mut directory) = (Vec::new(), Vec::new());
-    for number in 0..count {
-        let name = format!("{number:04}/libc.a");
+    let libcs = (0..count).map(|number| (format!("{number:04}/libc.a"), &content));
+    for (name, (packed, crc, size)) in [("info.json".to_owned(), &manifest)].into_iter().chain(libcs) {
         let mut common = [20_u16, 0, 8, 0, 0].map(u16::to_le_bytes).concat();
-        common.extend([crc.sum(), packed.len() as u32, content.len() as u32].map(u32::to_le_bytes).concat());
+        common.extend([*crc, packed.len() as u32, *size].map(u32::to_le_bytes).concat());
         common.extend([name.len() as u16, 0].map(u16::to_le_bytes).concat());
         directory.extend([&b"PK\x01\x02\x14\0"[..], &common, &[0; 10], &(zip.len() as u32).to_le_bytes()].concat());
         directory.extend(name.as_bytes());
-        zip.extend([b"PK\x03\x04", &common[..], name.as_bytes(), &packed].concat());
+        zip.extend([b"PK\x03\x04", &common[..], name.as_bytes(), packed].concat());
     }
     let start = zip.len() as u32;
     zip.extend(&directory);
-    let counts = [0, 0, count as u16, count as u16].map(u16::to_le_bytes).concat();
+    let counts = [0, 0, count as u16 + 1, count as u16 + 1].map(u16::to_le_bytes).concat();
     zip.extend(
         [b"PK\x05\x06", &counts[..], &(directory.len() as u32).to_le_bytes(), &start.to_le_bytes(), &[0; 2]].concat(),
     );

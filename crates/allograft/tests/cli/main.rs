@@ -20,6 +20,7 @@ mod executables_strings;
 mod folders;
 mod foreign_executables;
 mod grafted_images;
+mod images;
 mod inspect;
 mod integrations;
 mod lab;

@@ -9,8 +9,8 @@ use crate::loader::cache::{Cache, Paths};
 use crate::loader::configuration::{Kind, folder_of, musl_folders, shown};
 use crate::loader::library::Read;
 use crate::loader::module::{Machine, Module};
-use crate::loader::preload::{Effect, is_loadable};
 use crate::loader::path::{Tokens, expanded, expanded_by_musl, normalised};
+use crate::loader::preload::{Effect, is_loadable};
 
 /// A file of a process that searches for its libraries.
 pub(super) struct Seeker<'s> {
@@ -187,9 +187,7 @@ impl<'s, 't> Search<'s, 't> {
         if let (Some(path), Some(program)) = (&self.library_path, chain.last()) {
             // Semicolons count, too (elf/dl-load.c, `_dl_init_paths`).
             let path: Vec<u8> = path.iter().map(|&byte| if byte == b';' { b':' } else { byte }).collect();
-            if let Some(hit) =
-                self.in_search_path(name, &path, &tokens(program.path), folders, "by LD_LIBRARY_PATH")?
-            {
+            if let Some(hit) = self.in_search_path(name, &path, &tokens(program.path), folders, "by LD_LIBRARY_PATH")? {
                 return Ok(Some(hit));
             }
         }

@@ -3,25 +3,42 @@
 use inspector::{Allocator, Evidence, Hook, Kind, Libc, Link, Relro, Report, Strings, Way};
 
 use super::Inspected;
+use super::images::Seen;
 use crate::output::{Cell, Output, Page, Style};
 
-pub(super) fn text(inspected: &[Inspected], output: &Output) -> Page {
-    let read = || inspected.iter().filter_map(|file| Some((file, file.result.as_ref().ok()?)));
-    if inspected.len() > 1 && !output.verbose {
-        return table(read().map(|(file, report)| (file.path.display().to_string(), report)), output);
-    }
+pub(super) fn text(inspected: &[Inspected], images: &[Seen], output: &Output) -> Page {
     let mut text = output.page();
+    let alone: Vec<&Inspected> = inspected.iter().filter(|file| file.image.is_none()).collect();
+    files(&mut text, &alone, alone.len() > 1, output);
+    for (number, image) in images.iter().enumerate() {
+        if number > 0 || alone.iter().any(|file| file.result.is_ok()) {
+            text.blank();
+        }
+        image.text(&mut text, output);
+        let inside: Vec<&Inspected> = inspected.iter().filter(|file| file.image == Some(number)).collect();
+        files(&mut text, &inside, true, output);
+    }
+    text
+}
+
+/// Adds a table of several files, or everything about each one.
+fn files(text: &mut Page, inspected: &[&Inspected], several: bool, output: &Output) {
+    let read = || inspected.iter().filter_map(|file| Some((*file, file.result.as_ref().ok()?)));
+    if several && !output.verbose {
+        table(text, read().map(|(file, report)| (file.path.display().to_string(), report)), output);
+        return;
+    }
     for (file, report) in read() {
         let _ = writeln!(text, "{}: {}", file.path.display(), in_one_line(report, output));
-        evidence(&mut text, &report.malloc.evidence, output);
-        evidence(&mut text, &report.strings_evidence, output);
+        evidence(text, &report.malloc.evidence, output);
+        evidence(text, &report.strings_evidence, output);
         if let Some(language) = &report.language_allocator {
             let _ = writeln!(text, "  the language's own blocks: {}", output.paint(Style::Strong, named(language)));
-            evidence(&mut text, &language.evidence, output);
+            evidence(text, &language.evidence, output);
         }
         if let Some(libc) = &report.libc_allocator {
             let _ = writeln!(text, "  libc's own blocks: {}", output.paint(Style::Strong, named(libc)));
-            evidence(&mut text, &libc.evidence, output);
+            evidence(text, &libc.evidence, output);
         }
         let _ = writeln!(text, "  {}", facts(report).join(", "));
         let _ = writeln!(
@@ -31,7 +48,6 @@ pub(super) fn text(inspected: &[Inspected], output: &Output) -> Page {
             report.graft.detail
         );
     }
-    text
 }
 
 /// Returns the allocator, and what the file is.
@@ -39,8 +55,8 @@ pub(in crate::command) fn in_one_line(report: &Report, output: &Output) -> Strin
     format!("{}  ({})", output.paint(Style::Strong, named(&report.malloc)), what(report).join(", "))
 }
 
-/// Returns a table with a line for each file. It leaves out details that only the view of one file shows.
-fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>, output: &Output) -> Page {
+/// Adds a table with a line for each file. It leaves out details that only the view of one file shows.
+fn table<'r>(text: &mut Page, files: impl Iterator<Item = (String, &'r Report)>, output: &Output) {
     let mut table = output.table(&["malloc", "language", "kind", "libc", "architecture", "file"]);
     let mut empty = true;
     for (path, report) in files {
@@ -53,11 +69,9 @@ fn table<'r>(files: impl Iterator<Item = (String, &'r Report)>, output: &Output)
         let cells = [named(&report.malloc), language, kind.to_owned(), libc(report), report.arch.to_string(), path];
         table.row(cells.map(Cell::from));
     }
-    let mut text = output.page();
     if !empty {
         text.table(&table.spaced(2));
     }
-    text
 }
 
 /// The allocator's name, and its version if that is known.

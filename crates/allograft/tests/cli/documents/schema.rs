@@ -10,12 +10,13 @@ use serde_json::Value;
 use syn::{Attribute, Expr, ExprLit, Fields, GenericArgument, Item, Lit, LitStr, Meta, PathArguments, Token, Type};
 
 /// The source files with the types, below `crates`.
-const SOURCES: [&str; 27] = [
+const SOURCES: [&str; 28] = [
     "allograft/src/json/mod.rs",
     "allograft/src/json/donors.rs",
     "allograft/src/json/emit.rs",
     "allograft/src/json/failure.rs",
     "allograft/src/json/graft.rs",
+    "allograft/src/json/image.rs",
     "allograft/src/json/inspect.rs",
     "allograft/src/json/process.rs",
     "allograft/src/json/undo.rs",
