@@ -85,6 +85,10 @@ pub(crate) struct Plain<'c, R> {
 
 impl<R: Read> Read for Plain<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // The reader of xz would take it for the end of a block.
+        if buffer.is_empty() {
+            return Ok(0);
+        }
         let length = self.inner.read(buffer)?;
         self.count.take(length as u64).map_err(Problem::into_io)?;
         Ok(length)

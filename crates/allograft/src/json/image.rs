@@ -74,7 +74,7 @@ pub(crate) struct ImagePreload {
     pub(crate) malloc: Option<String>,
     /// What becomes of it, in numbers of programs.
     pub(crate) programs: Affected,
-    /// Why it has no effect on some programs or all of them, as a clause whose subject is the preload. Null if it is
+    /// Why it has no effect on some programs or all of them, as a clause. Null if it is
     /// loaded by all that look at it.
     pub(crate) problem: Option<String>,
 }

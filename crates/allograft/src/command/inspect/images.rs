@@ -224,9 +224,13 @@ impl Seen {
         let mut words: Vec<String> = image.platform.iter().cloned().collect();
         words.extend(image.names.iter().cloned());
         words.extend(image.digest.as_ref().map(|digest| digest.chars().take(19).collect()));
-        words.push(match image.layers {
-            1 => "1 layer".to_owned(),
-            layers => format!("{layers} layers"),
+        words.push(match (image.form, image.layers) {
+            (json::ImageForm::RootTar, _) => "a root file system".to_owned(),
+            (json::ImageForm::Deb, _) => "a Debian package".to_owned(),
+            (json::ImageForm::Apk, _) => "an Alpine package".to_owned(),
+            (json::ImageForm::Zip, _) => "a zip".to_owned(),
+            (_, 1) => "1 layer".to_owned(),
+            (_, layers) => format!("{layers} layers"),
         });
         let _ = writeln!(page, "{}: {}", output.paint(Style::Strong, &image.path), words.join(", "));
         preloads::text(page, image, output);

@@ -93,7 +93,7 @@ impl Summary {
             let problem = entry.problem(tree);
             let (name, source) = (String::from_utf8_lossy(&entry.name).into_owned(), source(entry.origin));
             if let Some((problem, help)) = &problem {
-                warnings.push((format!("{source} names `{name}`, which {problem}"), help.clone()));
+                warnings.push((format!("`{name}` of {source}: {problem}"), help.clone()));
             }
             ImagePreload {
                 file: name,
@@ -128,7 +128,7 @@ impl Entry {
         let looked = counts.served + counts.loaded + counts.privileged + self.failed();
         if looked == 0 {
             return Some((
-                "no program looks at: all are static, or bring their own malloc".to_owned(),
+                "no program looks at it: all are static, or bring their own malloc".to_owned(),
                 "link them with that allocator, or graft them: `allograft graft`".to_owned(),
             ));
         }
@@ -147,26 +147,26 @@ impl Entry {
             }
         };
         Some(match effect {
-            Effect::Missing => (format!("is not found and has no effect on {}", whom(counts.missing)), elsewhere()),
+            Effect::Missing => (format!("it is not found and has no effect on {}", whom(counts.missing)), elsewhere()),
             Effect::OtherArchitecture => (
                 format!(
-                    "is for another architecture than {} ({arch}){}",
+                    "it is for another architecture than {} ({arch}){}",
                     whom(counts.other_architecture),
                     found.map(|found| format!(": `{found}`")).unwrap_or_default()
                 ),
                 format!("put in the library for {arch}: with a name without a slash, each loader takes its own"),
             ),
             Effect::OtherLibc => (
-                format!("is for another libc than {}, which may not start with it", whom(counts.other_libc)),
+                format!("it is for another libc than {}, which may not start with it", whom(counts.other_libc)),
                 "take the library that is built for the image's libc: `allograft emit --as shared` makes both"
                     .to_owned(),
             ),
             Effect::NoLibrary => (
-                format!("is no library and has no effect on {}", whom(counts.no_library)),
+                format!("it is no library and has no effect on {}", whom(counts.no_library)),
                 "name a shared library".to_owned(),
             ),
             Effect::Unknown(problem) => (
-                format!("has an unknown effect on {}: {problem}", whom(counts.unknown)),
+                format!("its effect is not known on {}: {problem}", whom(counts.unknown)),
                 "name it by its absolute path".to_owned(),
             ),
             Effect::Serves | Effect::Loaded | Effect::Privileged => return None,
