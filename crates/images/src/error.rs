@@ -1,7 +1,7 @@
 //! What can be wrong with an image, and where.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::digest::Digest;
 
@@ -9,11 +9,11 @@ use crate::digest::Digest;
 #[derive(Debug)]
 pub struct Error {
     /// The file or folder that was named.
-    pub path: PathBuf,
+    pub path: Box<Path>,
     /// The part of it: an index, a manifest, a layer.
-    pub part: Option<String>,
+    pub part: Option<Box<str>>,
     /// The entry of that part's tar.
-    pub entry: Option<String>,
+    pub entry: Option<Box<str>>,
     /// What is wrong.
     pub problem: Problem,
 }
@@ -147,11 +147,11 @@ impl Problem {
     }
 
     pub(crate) fn in_part(self, path: &Path, part: impl Into<String>) -> Error {
-        Error { path: path.to_owned(), part: Some(part.into()), entry: None, problem: self }
+        Error { path: path.into(), part: Some(part.into().into()), entry: None, problem: self }
     }
 
     pub(crate) fn of(self, path: &Path) -> Error {
-        Error { path: path.to_owned(), part: None, entry: None, problem: self }
+        Error { path: path.into(), part: None, entry: None, problem: self }
     }
 
     fn help(&self) -> &'static str {

@@ -60,7 +60,7 @@ impl Unpacked {
     fn take(&self, bytes: u64) -> Checked<()> {
         let found = self.unpacked.get().saturating_add(bytes);
         self.unpacked.set(found);
-        let limit = self.packed.get().saturating_mul(MOST_RATIO).max(ALWAYS_TAKEN).min(MOST_UNPACKED);
+        let limit = self.packed.get().saturating_mul(MOST_RATIO).clamp(ALWAYS_TAKEN, MOST_UNPACKED);
         Problem::at_most("what it unpacks to", found, "bytes so far", limit)
     }
 }

@@ -219,7 +219,8 @@ impl<R: Read> Read for Copying<R> {
 impl tar::Fault {
     /// The same, of the file at `path`.
     pub(crate) fn of(self, path: &Path, part: Option<String>) -> Error {
-        Error { path: path.to_owned(), part, entry: self.entry, problem: self.problem }
+        let boxed = |text: Option<String>| text.map(String::into_boxed_str);
+        Error { path: path.into(), part: boxed(part), entry: boxed(self.entry), problem: self.problem }
     }
 }
 

@@ -236,11 +236,7 @@ fn cannot(path: &Path, problem: impl Display) -> Failure {
 
 /// Returns the bill of materials of these files. With a root folder or one image, their names start there: where an
 /// image lies is no property of the image. Of several images, each file's name begins with that of its image.
-fn bill_of_materials(
-    inspected: &[Inspected],
-    seen: &[images::Seen],
-    root: Option<&Path>,
-) -> Result<String, Failure> {
+fn bill_of_materials(inspected: &[Inspected], seen: &[images::Seen], root: Option<&Path>) -> Result<String, Failure> {
     let name = |file: &Inspected| match (file.image, root.and_then(|root| file.path.strip_prefix(root).ok())) {
         (Some(number), _) if seen.len() > 1 => format!("{}:{}", seen[number].title(), file.path.display()),
         (None, Some(inside)) => Path::new("/").join(inside).display().to_string(),

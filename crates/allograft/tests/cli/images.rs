@@ -140,7 +140,10 @@ fn a_preload_of_the_environment_serves_or_is_warned_about() {
 
     let (document, warned) = with("opt/fast.so", "fast.so", "LD_PRELOAD=/usr/lib/fast.so");
     assert_eq!(malloc(&document, "/usr/bin/program"), "glibc");
-    assert!(warned.contains("`/usr/lib/fast.so` of LD_PRELOAD: it is not found") && warned.contains("`/opt/fast.so`"), "{warned}");
+    assert!(
+        warned.contains("`/usr/lib/fast.so` of LD_PRELOAD: it is not found") && warned.contains("`/opt/fast.so`"),
+        "{warned}"
+    );
     let (document, warned) = with("opt/fast.so", "arm.so", "LD_PRELOAD=/opt/fast.so");
     assert_eq!(malloc(&document, "/usr/bin/program"), "glibc");
     assert!(warned.contains("for another architecture than `/usr/bin/program` (x86_64)"), "{warned}");

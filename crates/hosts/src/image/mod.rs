@@ -99,7 +99,7 @@ fn place_for(out: &Path, path: &Path) -> Result<PathBuf, Error> {
 
 /// A problem with a file of the image at `path`.
 fn unreadable(path: &Path, problem: images::Problem) -> Error {
-    images::Error { path: path.to_owned(), part: None, entry: None, problem }.into()
+    images::Error { path: path.into(), part: None, entry: None, problem }.into()
 }
 
 /// The index of a layout.
