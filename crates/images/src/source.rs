@@ -49,8 +49,6 @@ pub struct Source {
     store: Store,
 }
 
-/// The names at the root of an archive of images, beside `blobs` and Docker's folders with digests as their names.
-const OF_ARCHIVES: [&[u8]; 5] = [b"blobs", b"oci-layout", b"index.json", b"manifest.json", b"repositories"];
 /// What packages of apk 3 start with (apk-tools, src/adb.h).
 const ADB: &[u8] = b"ADB";
 
@@ -196,7 +194,7 @@ impl Seen {
     /// Looks at an entry. The error ends the reading, once it is known what the tar is.
     fn see(&mut self, entry: &Entry, content: &mut Content<'_>) -> Checked<()> {
         let first = entry.name.split(|byte| *byte == b'/').next().unwrap_or_default();
-        if first.is_empty() || (!self.others && is_of_archive(first)) {
+        if entry.kind == EntryKind::Folder || (!self.others && is_of_archive(&entry.name)) {
             return Ok(());
         }
         if !self.others && entry.kind == EntryKind::File && (first.starts_with(b".SIGN.") || first == b".PKGINFO") {
@@ -226,10 +224,17 @@ impl Seen {
     }
 }
 
+/// Whether an archive of images may have a file of that name: `oci-layout`, blobs; configurations and layers, which are
+/// called as their maker likes, at the root or in a folder each.
 fn is_of_archive(name: &[u8]) -> bool {
-    let is_hex = |text: &[u8]| text.len() == 64 && text.iter().all(u8::is_ascii_hexdigit);
-    let stem = name.strip_suffix(b".json").or_else(|| name.strip_suffix(b".tar")).unwrap_or(name);
-    OF_ARCHIVES.contains(&name) || is_hex(stem)
+    let parts: Vec<&[u8]> = name.split(|byte| *byte == b'/').collect();
+    match parts.as_slice() {
+        [b"oci-layout" | b"repositories"] => true,
+        [file] => [&b".json"[..], b".tar", b".tar.gz"].iter().any(|ending| file.ends_with(ending)),
+        [b"blobs", ..] => true,
+        [_, file] => matches!(*file, b"layer.tar" | b"VERSION" | b"json"),
+        _ => false,
+    }
 }
 
 impl Source {

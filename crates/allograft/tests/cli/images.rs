@@ -1,16 +1,19 @@
 //! `inspect` of container images, root file systems and packages.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use fixtures::Arch;
 use fixtures::image::{Image, Layout, Packing, Tar};
+use fixtures::program::Build;
 use serde_json::Value;
 
-use crate::lab::{Lab, tool};
+use crate::lab::{Lab, linked_with_musl, tool};
 
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
-                       int main(void) { char *p = malloc(9); if (!p) return 1; free(p); puts(\"ran\"); return 0; }\n";
+                       int main(void) { char *volatile p = malloc(9); if (!p) return 1; free(p); puts(\"ran\"); return 0; }\n";
 
 /// Compiles a program, or a library, to the file `name`.
 fn built(lab: &Lab, name: &str, source: &str, arguments: &str) {
@@ -34,7 +37,7 @@ fn root(lab: &Lab) {
     built(lab, "root/usr/bin/program", PROGRAM, "");
     fs::copy(lab.path("root/usr/bin/program"), lab.path("root/usr/bin/trusted")).unwrap();
     fs::set_permissions(lab.path("root/usr/bin/trusted"), fs::Permissions::from_mode(0o4755)).unwrap();
-    let made = fixtures::program::Build::PLAIN.program(&lab.path(""), "static", PROGRAM);
+    let made = Build::PLAIN.program(&lab.path(""), "static", PROGRAM);
     fs::rename(made, lab.path("root/usr/bin/static")).unwrap();
     copied(lab, "/lib64/ld-linux-x86-64.so.2", "root/usr/lib/loader.so");
     copied(lab, "/lib/x86_64-linux-gnu/libc.so.6", "root/usr/lib/x86_64-linux-gnu/libc.so.6");
@@ -152,4 +155,204 @@ fn a_preload_of_the_environment_serves_or_is_warned_about() {
     assert!(warned.contains("is no library"), "{warned}");
     let (document, warned) = with("etc/ld.so.preload", "source.c", "LD_AUDIT=/x");
     assert_eq!(malloc(&document, "/usr/bin/program"), "unknown", "{warned}");
+}
+
+/// A malloc that only counts up.
+const OWN: &str = "#include <stddef.h>\nstatic _Alignas(16) char room[1 << 20];\nstatic size_t used;\n\
+                   void *malloc(size_t n) { void *p = room + used; used += (n + 15) & -16; return p; }\n\
+                   void free(void *p) { (void)p; }\n";
+
+/// The document and the messages of an image with these files and this variable.
+fn of_files(lab: &Lab, files: &[(&str, &str)], variable: &str) -> (Value, String) {
+    let tar = files
+        .iter()
+        .fold(Tar::default(), |tar, (path, from)| tar.file(path, 0o755, &fs::read(lab.path(from)).unwrap()));
+    lab.put("image", &Layout::of(&[Image::of(tar.bytes()).with(variable)]).tar());
+    let ran = lab.run(["inspect", "image", "--json"]).exits(0);
+    let document = ran.json();
+    crate::documents::fits("inspect", &document);
+    (document, ran.err)
+}
+
+#[test]
+fn preloads_of_musl_and_of_the_other_libc() {
+    let lab = Lab::new();
+    symlink(fixtures::musl_loader(Arch::X86_64), lab.path("libc.so")).unwrap();
+    let folder = format!("-L{}", lab.path("").display());
+    let libc = [OsStr::new(&folder), OsStr::new("-l:libc.so")];
+    linked_with_musl(&lab, PROGRAM, "program", Path::new("/lib/ld-musl-x86_64.so.1"), &libc);
+    copied(&lab, fixtures::musl_loader(Arch::X86_64), "loader");
+    for target in ["x86_64-linux-musl", "aarch64-linux-musl"] {
+        lab.run(["emit", "--donor", "mimalloc", "--target", target, "--as", "shared", "-o", target]).exits(0);
+    }
+    built(&lab, "glibc.so", OWN, "-shared -fPIC -Wl,--no-as-needed -lc");
+    let base = [("bin/program", "program"), ("lib/ld-musl-x86_64.so.1", "loader")];
+    let with = |preload: (&'static str, &'static str), variable: &str| {
+        let (document, warned) = of_files(&lab, &[base[0], base[1], preload], variable);
+        (file(&document, "/bin/program")["malloc"]["name"].as_str().unwrap().to_owned(), warned)
+    };
+    let (malloc, warned) = with(("opt/fast.so", "x86_64-linux-musl"), "LD_PRELOAD=/opt/none.so /opt/fast.so");
+    assert_eq!(malloc, "mimalloc");
+    assert!(warned.contains("`/opt/none.so` of LD_PRELOAD: it is not found"), "{warned}");
+    assert_eq!(
+        with(("usr/lib/fast.so", "x86_64-linux-musl"), "LD_PRELOAD=fast.so"),
+        ("mimalloc".to_owned(), String::new())
+    );
+    let (malloc, warned) = with(("opt/fast.so", "x86_64-linux-musl"), "LD_PRELOAD=fast.so");
+    assert_eq!(malloc, "mallocng");
+    assert!(warned.contains("it lies at `/opt/fast.so` in this image"), "{warned}");
+    let (malloc, warned) = with(("opt/fast.so", "aarch64-linux-musl"), "LD_PRELOAD=/opt/fast.so");
+    assert_eq!(malloc, "unknown");
+    assert!(warned.contains("for another architecture than `/bin/program` (x86_64)"), "{warned}");
+    let (malloc, warned) = with(("opt/fast.so", "glibc.so"), "LD_PRELOAD=/opt/fast.so");
+    assert_eq!(malloc, "unknown");
+    assert!(warned.contains("for another libc than `/bin/program`"), "{warned}");
+    assert_eq!(with(("opt/lib/fast.so", "x86_64-linux-musl"), "LD_LIBRARY_PATH=/opt/lib").0, "mallocng");
+}
+
+#[test]
+fn a_library_path_of_the_environment() {
+    let lab = Lab::new();
+    root(&lab);
+    built(&lab, "lib/libown.so", OWN, "-shared -fPIC -Wl,-soname,libown.so");
+    built(&lab, "user", PROGRAM, "-Wl,--no-as-needed -Llib -lown");
+    fs::copy(lab.path("user"), lab.path("root/usr/bin/user")).unwrap();
+    lab.put("root/opt/libown.so", &fs::read(lab.path("lib/libown.so")).unwrap());
+    let found = |variable: &str| {
+        lab.put("image", &Layout::of(&[Image::of(tree(&lab)).with(variable)]).tar());
+        file(&inspected(&lab, "image"), "/usr/bin/user")["malloc"]["file"].clone()
+    };
+    assert_eq!(found("LD_LIBRARY_PATH=/usr/local/lib;/opt"), "/opt/libown.so");
+    assert_eq!(found("LD_LIBRARY_PATH=/usr/local/lib"), Value::Null);
+    // A library for musl ends a program of glibc.
+    built(&lab, "libc.musl-x86_64.so.1", "", "-shared -nostdlib -Wl,-soname,libc.musl-x86_64.so.1");
+    built(&lab, "root/opt/musl.so", OWN, "-shared -fPIC -nostdlib -Wl,--no-as-needed -L. -l:libc.musl-x86_64.so.1");
+    lab.put("image", &Layout::of(&[Image::of(tree(&lab)).with("LD_PRELOAD=/opt/musl.so")]).tar());
+    let ran = lab.run(["inspect", "image", "--json"]).exits(0);
+    assert_eq!(file(&ran.json(), "/usr/bin/program")["malloc"]["name"], "unknown");
+    assert!(ran.err.contains("for another libc than"), "{}", ran.err);
+}
+
+#[test]
+fn several_platforms_and_one_that_cannot_be_read() {
+    let lab = Lab::new();
+    let image = |arch: Arch, architecture: &'static str| {
+        let name = format!("program-{architecture}");
+        Build { arch, ..Build::PLAIN }.program(&lab.path(""), &name, PROGRAM);
+        let layer = Tar::default().file("program", 0o755, &fs::read(lab.path(name)).unwrap()).bytes();
+        Image { architecture, ..Image::of(layer) }.with("LD_PRELOAD=libfast.so")
+    };
+    let images = [image(Arch::X86_64, "amd64"), image(Arch::Aarch64, "arm64")];
+    let layout = Layout::of(&images);
+    layout.write(&lab.path("layout"));
+    let ran = lab.run(["inspect", "layout", "--json", "--expect", "mallocng"]).exits(0);
+    let document = ran.json();
+    crate::documents::fits("inspect", &document);
+    for (number, (arch, platform)) in [("x86_64", "linux/amd64"), ("aarch64", "linux/arm64")].into_iter().enumerate() {
+        assert_eq!(document["images"][number]["platform"], platform);
+        assert_eq!(document["images"][number]["preloads"][0]["programs"]["served"], 0);
+        let file = &document["files"][number];
+        assert_eq!((&file["image"], &file["platform"]), (&number.into(), &platform.into()));
+        assert_eq!((&file["arch"], &file["malloc"]["name"]), (&arch.into(), &"mallocng".into()));
+        assert_eq!(file["as_expected"], true);
+        assert!(
+            ran.err.contains(&format!("`layout ({platform})`: `libfast.so` of LD_PRELOAD: no program")),
+            "{}",
+            ran.err
+        );
+    }
+    let arm = &images[1].layers[0];
+    fs::remove_file(lab.path(format!("layout/blobs/sha256/{}", fixtures::image::sha256(&arm.0.pack(&arm.1))))).unwrap();
+    let ran = lab.run(["inspect", "layout", "--json"]).exits(2).says(&["cannot inspect `layout`, layer 1 (sha256:"]);
+    let document = ran.json();
+    crate::documents::fits("inspect", &document);
+    assert_eq!(document["images"][0].get("error"), None);
+    assert!(document["images"][1]["error"].as_str().unwrap().contains("is missing"));
+    assert_eq!(document["files"][0]["malloc"]["name"], "mallocng");
+    let ran = lab.run(["inspect", "layout"]).exits(2);
+    assert!(ran.out.contains("linux/amd64") && ran.out.contains("/program"), "{}", ran.out);
+}
+
+#[test]
+fn packages() {
+    let lab = Lab::new();
+    Build::PLAIN.program(&lab.path(""), "program", PROGRAM);
+    built(&lab, "own.so", OWN, "-shared -fPIC");
+    let (program, library) = (fs::read(lab.path("program")).unwrap(), fs::read(lab.path("own.so")).unwrap());
+    let data = Tar::default().folder("./").folder("./usr/").file("./usr/program", 0o755, &program).bytes();
+    lab.put("a", &fixtures::image::debian_package("data.tar.xz", &Packing::Xz.pack(&data)));
+    lab.put("b", &fixtures::image::alpine_package(&data));
+    lab.put("c", &fixtures::image::zip(&[("usr/program", 0o755, &program), ("own.so", 0o755, &library)]));
+    for (name, form, files) in [("a", "deb", 1), ("b", "apk", 1), ("c", "zip", 2)] {
+        let document = inspected(&lab, name);
+        assert_eq!(document["images"][0]["form"], form);
+        assert_eq!(document["files"].as_array().unwrap().len(), files);
+        assert_eq!(file(&document, "/usr/program")["malloc"]["name"], "mallocng");
+        lab.changes_nothing(0, ["inspect", name, "--expect", "mallocng"]);
+    }
+    // All of them at once, and files among them.
+    let ran = lab.run(["inspect", "a", "program", "c"]).exits(0);
+    assert!(ran.out.contains("a: a Debian package") && ran.out.contains("c: a zip"), "{}", ran.out);
+    lab.put("none", &fixtures::image::zip(&[("readme", 0o644, b"text")]));
+    lab.run(["inspect", "none"]).exits(2).says(&["`none`", "no ELF file"]);
+    lab.put("v3", b"ADBd....");
+    lab.run(["inspect", "v3"]).exits(2).says(&["`v3`", "apk 3", "help: "]);
+    lab.put("cut", &fs::read(lab.path("b")).unwrap()[..5000]);
+    lab.run(["inspect", "cut"]).exits(2).says(&["`cut`", "ends too early"]);
+}
+
+/// An image of about a gigabyte, in layers that are compressed.
+#[test]
+#[ignore = "makes an image of a gigabyte, half a minute"]
+fn a_large_image_takes_little_memory() {
+    let lab = Lab::new();
+    root(&lab);
+    let mut layout = Layout::default();
+    let mut layers = vec![(Packing::Gzip, tree(&lab))];
+    let mut number = 1_u32;
+    for layer in 0..4 {
+        let mut tar = Tar::default();
+        for name in 0..64 {
+            // Half of it random, like programs and data.
+            let mut content = Vec::with_capacity(4 << 20);
+            while content.len() < 4 << 20 {
+                number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                content.extend(number.to_be_bytes()[..2].iter().chain(&[0, 0]));
+            }
+            tar = tar.file(&format!("data/{layer}/{name}"), 0o644, &content);
+        }
+        layers.push((if layer % 2 == 0 { Packing::Gzip } else { Packing::Zstd }, tar.bytes()));
+    }
+    let image = Image { architecture: "amd64", environment: Vec::new(), layers };
+    let size: usize = image.layers.iter().map(|(_, tar)| tar.len()).sum();
+    let descriptor = layout.image(&image);
+    layout.index(vec![descriptor]);
+    layout.write(&lab.path("layout"));
+    lab.put("image.tar", &layout.tar());
+    drop((layout, image));
+    for name in ["layout", "image.tar"] {
+        let started = std::time::Instant::now();
+        let mut child =
+            lab.command().args(["inspect", name]).stdout(std::process::Stdio::null()).spawn().expect("the program");
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0;
+        let ended = loop {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let known = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+            peak = peak.max(known.unwrap_or_default());
+            match child.try_wait().expect("the program") {
+                Some(ended) => break ended,
+                None => std::thread::sleep(std::time::Duration::from_millis(5)),
+            }
+        };
+        println!(
+            "{name}, {} MB unpacked: {:.1} s, {} MB",
+            size / 1_000_000,
+            started.elapsed().as_secs_f64(),
+            peak / 1000
+        );
+        assert!(ended.success());
+        assert!((1..128 << 10).contains(&peak), "{peak} kB");
+    }
 }

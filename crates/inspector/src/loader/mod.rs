@@ -162,8 +162,12 @@ impl<'t> Loader<'t> {
             });
         for preload in preloads.iter_mut() {
             let is_bound = |bound: &Bound| Some(bound.file.identity) == preload.file.as_ref().map(|file| file.identity);
-            if preload.effect == Effect::Loaded && bound.as_ref().is_ok_and(is_bound) {
-                preload.effect = Effect::Serves;
+            if preload.effect == Effect::Loaded {
+                preload.effect = match &bound {
+                    Ok(bound) if is_bound(bound) => Effect::Serves,
+                    Ok(_) => Effect::Loaded,
+                    Err(_) => Effect::Unknown("the program's other files are not all known".to_owned()),
+                };
             }
         }
         self.by_file(bound, alone)

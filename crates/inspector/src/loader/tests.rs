@@ -353,3 +353,92 @@ fn files_that_are_cut_anywhere_end_with_an_answer() {
         assert!(inspected(&glibc().with(GLIBC, &whole[..cut]), &asking).file.is_none(), "{cut}");
     }
 }
+
+/// Inspects `/opt/app/bin/tool` in an environment: its `malloc`'s file, and what becomes of the preloads.
+fn in_environment(
+    tree: &Made,
+    program: &Dynamic<'_>,
+    privileged: bool,
+    (preload, library_path): (&str, &str),
+) -> (Option<String>, Vec<Effect>) {
+    let set = |value: &str| (!value.is_empty()).then(|| value.as_bytes().to_vec());
+    let environment = Environment { preload: set(preload), library_path: set(library_path), audit: false };
+    let place = Place { file: Found { path: b"/opt/app/bin/tool".to_vec(), identity: (9, 9) }, privileged };
+    let loaded = Loader::in_environment(tree, environment).inspect_loaded(&program.bytes(), &place).unwrap();
+    (loaded.report.malloc.file, loaded.preloads.into_iter().map(|preload| preload.effect).collect())
+}
+
+#[test]
+fn the_environment_preloads_before_the_list() {
+    const LIBC: &str = "/usr/lib64/libc.so.6";
+    let tree = glibc()
+        .with("/etc/ld.so.preload", "/opt/listed.so")
+        .with("/opt/listed.so", library(DEFINED).bytes())
+        .with("/opt/fast.so", library(DEFINED).bytes())
+        .with("/lib64/plain.so", library(None).bytes())
+        .with("/opt/arm.so", Dynamic { machine: 183, ..library(DEFINED) }.bytes())
+        .with("/opt/text.so", "text")
+        .with("/opt/musl.so", Dynamic { needed: &["libc.musl-x86_64.so.1"], ..library(DEFINED) }.bytes());
+    let plain = program(&["libc.so.6"]);
+    let look = |preload: &str| in_environment(&tree, &plain, false, (preload, ""));
+    let file = |path: &str| Some(path.to_owned());
+    assert_eq!(look("/opt/fast.so"), (file("/opt/fast.so"), vec![Effect::Serves, Effect::Loaded]));
+    let faults = "/opt/none.so:/opt/arm.so /opt/text.so::plain.so fast.so";
+    let effects = vec![
+        Effect::Missing,
+        Effect::OtherArchitecture,
+        Effect::NoLibrary,
+        Effect::Loaded,
+        Effect::Missing,
+        Effect::Serves,
+    ];
+    assert_eq!(look(faults), (file("/opt/listed.so"), effects));
+    assert_eq!(look("/opt/musl.so"), (None, vec![Effect::OtherLibc]));
+    // The list counts for those with other rights, too; the variable does not, unless the library is trusted.
+    let (found, effects) = in_environment(&tree, &plain, true, ("/opt/fast.so", "/opt"));
+    assert_eq!((found, effects), (file("/opt/listed.so"), vec![Effect::Privileged, Effect::Serves]));
+    let (found, effects) = in_environment(&tree, &plain, true, ("plain.so", ""));
+    assert!(found.is_none() && matches!(effects.as_slice(), [Effect::Unknown(_)]), "{found:?} {effects:?}");
+    assert_eq!(in_environment(&glibc(), &plain, false, ("", "")), (file(LIBC), Vec::new()));
+}
+
+#[test]
+fn the_library_path_has_its_place() {
+    let tree = glibc()
+        .with("/opt/a/libfast.so", library(DEFINED).bytes())
+        .with("/opt/b/libfast.so", library(DEFINED).bytes())
+        .with("/usr/lib64/libfast.so", library(DEFINED).bytes());
+    let found = |program: &Dynamic<'_>, privileged: bool, path: &str| {
+        in_environment(&tree, program, privileged, ("", path)).0.unwrap()
+    };
+    let plain = program(&["libfast.so", "libc.so.6"]);
+    assert_eq!(found(&plain, false, "/opt/none;/opt/b:/opt/a"), "/opt/b/libfast.so");
+    assert_eq!(found(&plain, false, "$ORIGIN/../../a"), "/opt/a/libfast.so");
+    assert_eq!(found(&plain, true, "/opt/b"), "/usr/lib64/libfast.so");
+    assert_eq!(found(&Dynamic { rpath: "/opt/a", ..plain.clone() }, false, "/opt/b"), "/opt/a/libfast.so");
+    assert_eq!(found(&Dynamic { runpath: "/opt/a", ..plain.clone() }, false, "/opt/b"), "/opt/b/libfast.so");
+    assert_eq!(in_environment(&tree, &plain, false, ("libfast.so", "/opt/a")).0.unwrap(), "/opt/a/libfast.so");
+}
+
+#[test]
+fn musl_takes_preloads_from_the_variable_only() {
+    let tree = musl()
+        .with("/etc/ld.so.preload", "/opt/fast.so")
+        .with("/opt/fast.so", library(DEFINED).bytes())
+        .with("/opt/app/lib/own.so", library(DEFINED).bytes())
+        .with("/opt/glibc.so", Dynamic { needed: &["libc.so.6"], ..library(DEFINED) }.bytes())
+        .with("/opt/arm.so", Dynamic { machine: 183, ..library(DEFINED) }.bytes());
+    let plain = of_musl(&["libc.so"]);
+    let look = |privileged: bool, preload: &str, path: &str| in_environment(&tree, &plain, privileged, (preload, path));
+    let file = |path: &str| Some(path.to_owned());
+    assert_eq!(look(false, "", ""), (file(MUSL), Vec::new()));
+    assert_eq!(look(false, "/opt/none.so\t/opt/fast.so", "").0, file("/opt/fast.so"));
+    assert_eq!(look(false, "fast.so", "/opt"), (file("/opt/fast.so"), vec![Effect::Serves]));
+    assert_eq!(look(false, "fast.so", ""), (file(MUSL), vec![Effect::Missing]));
+    assert_eq!(look(true, "fast.so", "/opt"), (file(MUSL), vec![Effect::Privileged]));
+    assert_eq!(look(false, "/opt/glibc.so", ""), (None, vec![Effect::OtherLibc]));
+    assert_eq!(look(false, "/opt/arm.so", ""), (None, vec![Effect::OtherArchitecture]));
+    // The program's search path is not looked at.
+    let runpath = Dynamic { runpath: "$ORIGIN/../lib", ..plain.clone() };
+    assert_eq!(in_environment(&tree, &runpath, false, ("own.so", "")), (file(MUSL), vec![Effect::Missing]));
+}

@@ -132,7 +132,10 @@ impl Entry {
                 "link them with that allocator, or graft them: `allograft graft`".to_owned(),
             ));
         }
-        let (effect, program, arch) = self.first.iter().find(|(effect, ..)| is_fault(effect))?;
+        // If it serves some, the others have a fault of their own.
+        let known = |effect: &Effect| counts.served == 0 || !matches!(effect, Effect::Unknown(_));
+        let fault = self.first.iter().find(|(effect, ..)| is_fault(effect) && known(effect));
+        let (effect, program, arch) = fault?;
         let found = self.file.as_ref().map(|file| String::from_utf8_lossy(&file.path).into_owned());
         let whom = |count: usize| match count {
             1 => format!("`{program}`"),
