@@ -234,18 +234,18 @@ fn cannot(path: &Path, problem: impl Display) -> Failure {
         .with_help("name ELF files, static archives, folders, container images or packages with these, or packed Swift SDK bundles")
 }
 
-/// Returns the bill of materials of these files. With a root folder or one image, their names start there: where an
-/// image lies is no property of the image. Of several images, each file's name begins with that of its image.
+/// Returns the bill of materials of these files. With a root folder, their names start there: where the folder of an
+/// image lies is no property of the image.
 fn bill_of_materials(inspected: &[Inspected], seen: &[images::Seen], root: Option<&Path>) -> Result<String, Failure> {
-    let name = |file: &Inspected| match (file.image, root.and_then(|root| file.path.strip_prefix(root).ok())) {
-        (Some(number), _) if seen.len() > 1 => format!("{}:{}", seen[number].title(), file.path.display()),
-        (None, Some(inside)) => Path::new("/").join(inside).display().to_string(),
-        _ => file.path.display().to_string(),
+    let name = |path: &Path| match root.and_then(|root| path.strip_prefix(root).ok()) {
+        Some(inside) => Path::new("/").join(inside).display().to_string(),
+        None => path.display().to_string(),
     };
     let files: Vec<sbom::File<'_>> = inspected
         .iter()
         .map(|file| sbom::File {
-            name: name(file),
+            name: name(&file.path),
+            image: file.image.map(|number| seen[number].image.digest.as_deref().unwrap_or(&seen[number].image.path)),
             sha256: file.sha256.as_deref(),
             result: file.result.as_ref().map_err(Failure::whole),
         })
@@ -267,7 +267,7 @@ fn inspect_packed(path: &Path, hashed: bool, inspected: &mut Vec<Inspected>) {
     let mut hosts = Vec::new();
     let mut one = |path: PathBuf, bytes: &[u8]| {
         let sha256 = hashed.then(|| hosts::sha256(bytes));
-        hosts.push(Inspected { result: report(&path, bytes), sha256, path, image: None });
+        hosts.push(Inspected { result: report(&path, bytes), sha256, image: None, path });
     };
     match hosts::each_host(path, &mut one) {
         Ok(_) => {
@@ -293,7 +293,7 @@ impl Reader<'_> {
             Err(error) => return Inspected::unread(path.clone(), cannot(&path, error)),
         };
         let sha256 = self.hashed.then(|| hosts::sha256(&bytes));
-        Inspected { result: self.report(&path, &bytes), sha256, path, image: None }
+        Inspected { result: self.report(&path, &bytes), sha256, image: None, path }
     }
 
     fn report(&mut self, path: &Path, bytes: &[u8]) -> Result<Report, Failure> {

@@ -75,12 +75,12 @@ impl<'a> Found<'a> {
         Found { carried, sources: BTreeSet::new(), occurrences: Vec::new() }
     }
 
-    /// Adds the file `name`, in which the allocator serves `role`.
-    pub(super) fn add(&mut self, name: &str, role: &str, allocator: &Allocator) {
+    /// Adds a file in which the allocator serves `role`.
+    pub(super) fn add(&mut self, file: &File<'_>, role: &str, allocator: &Allocator) {
         self.sources.extend(allocator.evidence.iter().map(|evidence| evidence.source));
         let (location, whose) = match &allocator.file {
-            Some(library) => (library.clone(), format!("{role} of {name}")),
-            None => (name.to_owned(), role.to_owned()),
+            Some(library) => (file.placed(library), format!("{role} of {}", file.name)),
+            None => (file.placed(&file.name), role.to_owned()),
         };
         self.occurrences.push(Occurrence { location, context: whose });
     }
@@ -141,14 +141,15 @@ fn method(source: Source) -> Method {
 /// Returns the component of a file.
 pub(super) fn file(file: &File<'_>) -> Component {
     let hash = |content: &str| Hash { alg: "SHA-256", content: content.to_owned() };
+    let image = file.image.map(|image| property("allograft:image", image));
     Component {
         kind: "file",
-        reference: format!("file:{}", file.name),
+        reference: format!("file:{}", file.placed(&file.name)),
         name: file.name.clone(),
         hashes: file.sha256.map(hash).into_iter().collect(),
         properties: match &file.result {
-            Ok(report) => properties(report),
-            Err(reason) => vec![property("allograft:error", reason)],
+            Ok(report) => image.into_iter().chain(properties(report)).collect(),
+            Err(reason) => image.into_iter().chain([property("allograft:error", reason)]).collect(),
         },
         ..Component::default()
     }

@@ -32,10 +32,22 @@ pub(crate) enum Format {
 pub(crate) struct File<'f> {
     /// Its path, as the bill names it.
     pub(crate) name: String,
+    /// The image that it is in: its digest or, where it has none, its path.
+    pub(crate) image: Option<&'f str>,
     /// SHA-256 of its bytes in hexadecimal, unless it could not be read.
     pub(crate) sha256: Option<&'f str>,
     /// What was found in it, or why nothing was.
     pub(crate) result: Result<&'f Report, String>,
+}
+
+impl File<'_> {
+    /// Returns a path with the image that it is in.
+    fn placed(&self, path: &str) -> String {
+        match self.image {
+            Some(image) => format!("{image}:{path}"),
+            None => path.to_owned(),
+        }
+    }
 }
 
 /// Returns the bill of materials of these files as CycloneDX 1.6 in JSON. The same files give the same bytes: it has no
@@ -45,7 +57,7 @@ pub(crate) struct File<'f> {
 /// When it cannot be written as JSON.
 pub(crate) fn cyclonedx(files: &[File<'_>]) -> Result<String, serde_json::Error> {
     let mut seen = BTreeSet::new();
-    let files: Vec<&File<'_>> = files.iter().filter(|file| seen.insert(file.name.as_str())).collect();
+    let files: Vec<&File<'_>> = files.iter().filter(|file| seen.insert((file.image, file.name.as_str()))).collect();
     let mut allocators: BTreeMap<String, Found<'_>> = BTreeMap::new();
     let mut components = Vec::new();
     let mut dependencies = Vec::new();
@@ -55,7 +67,7 @@ pub(crate) fn cyclonedx(files: &[File<'_>]) -> Result<String, serde_json::Error>
             if let Some(carried) = Carried::of(allocator) {
                 let reference = carried.reference();
                 let found = allocators.entry(reference.clone()).or_insert_with(|| Found::new(carried));
-                found.add(&file.name, role, allocator);
+                found.add(file, role, allocator);
                 needed.insert(reference);
             }
         }
@@ -91,8 +103,12 @@ mod tests {
     }
 
     fn bill(files: &[(&str, &Report)]) -> Value {
-        let file =
-            |(name, report): &(&str, _)| File { name: (*name).to_owned(), sha256: Some("00"), result: Ok(*report) };
+        let file = |(name, report): &(&str, _)| File {
+            name: (*name).to_owned(),
+            image: None,
+            sha256: Some("00"),
+            result: Ok(*report),
+        };
         let files: Vec<File<'_>> = files.iter().map(|pair| file(&(pair.0, pair.1))).collect();
         serde_json::from_str(&cyclonedx(&files).expect("a bill")).expect("JSON")
     }

@@ -244,6 +244,48 @@ fn each_platform_is_grafted_where_something_can_be() {
     assert_eq!(files(&lab.path("back")), files(&lab.path("image")));
 }
 
+/// A platform whose programs nothing here runs is left as it is, unless that is waived, and the others are grafted.
+#[test]
+fn a_foreign_platform_follows_the_rules_for_executables() {
+    use crate::foreign_executables::{program as foreign, run};
+    let lab = Lab::new();
+    let native = program(&lab, "native");
+    let path = foreign(&lab);
+    let of = |architecture: &'static str, bytes: &[u8]| Image {
+        architecture,
+        ..Image::of(Tar::default().file("echo", 0o755, bytes).bytes())
+    };
+    put(&lab, "image", &Layout::of(&[of("amd64", &native), of("arm64", &fs::read(&path).unwrap())]));
+    let grafted = |path: Option<&std::ffi::OsStr>, more: &[&str], out: &str| -> (Vec<String>, Vec<String>) {
+        let output = run(&lab, path, &[&["graft", "image", "-o", out, "--json"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let list = |name: &str, field: &str| -> Vec<String> {
+            let items = document[name].as_array().unwrap().iter();
+            items.map(|item| item[field].as_str().unwrap().to_owned()).collect()
+        };
+        (list("hosts", "path"), list("skipped", "reason"))
+    };
+    if let Some(emulator) = fixtures::emulator(fixtures::Arch::Aarch64) {
+        let folder = emulator.parent().unwrap().as_os_str();
+        let (hosts, _) = grafted(Some(folder), &[], "emulated");
+        assert_eq!(hosts, ["emulated/linux/amd64/echo", "emulated/linux/arm64/echo"]);
+    }
+    // If the kernel runs it, natively or through binfmt_misc, nothing is left out.
+    if Command::new(&path).arg("one").output().is_ok() {
+        return;
+    }
+    let (hosts, skipped) = grafted(None, &[], "tested");
+    assert_eq!(hosts, ["tested/linux/amd64/echo"]);
+    assert!(skipped[0].contains("no emulator"), "{skipped:?}");
+    let (hosts, _) = grafted(None, &["--untested"], "untested");
+    assert_eq!(hosts, ["untested/linux/amd64/echo", "untested/linux/arm64/echo"]);
+    for out in ["tested", "untested"] {
+        lab.run(["undo", out, "-o", &format!("back-{out}")]).exits(0);
+        assert_eq!(files(&lab.path(format!("back-{out}"))), files(&lab.path("image")));
+    }
+}
+
 #[test]
 fn the_list_for_docker_load_names_the_graft() {
     let lab = Lab::new();
@@ -326,27 +368,19 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     assert!(planned.out.contains("would graft"), "{}", planned.out);
 }
 
-/// The names in the lab's folder, temporary ones among them.
-fn names(lab: &Lab) -> Vec<String> {
-    let entries = fs::read_dir(lab.path("")).unwrap();
-    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn a_failure_half_way_leaves_no_new_image() {
     let lab = Lab::new();
     let layout = layout(&lab);
     let image = put(&lab, "image", &layout);
     let tar = lab.put("image.tar", &layout.tar());
-    let (before, names_before) = (files(&image), names(&lab));
+    let (before, names_before) = (files(&image), lab.names());
     // Blocks of 512 bytes: nothing can be written, a document, the layer but not a copy of the layout.
     for blocks in [0, 8, 800] {
         for (from, out) in [("image", "new"), ("image.tar", "new.tar")] {
             let ran = lab.run_after(&format!("ulimit -f {blocks}"), &["graft", from, "-o", out]);
             assert_eq!(ran.code, 2, "{blocks} {from}: {}", ran.err);
-            assert_eq!(names(&lab), names_before, "{blocks} {from}");
+            assert_eq!(lab.names(), names_before, "{blocks} {from}");
         }
     }
     assert_eq!(files(&image), before);
@@ -358,7 +392,7 @@ fn a_killed_run_leaves_no_new_image_and_the_next_one_cleans_up() {
     let lab = Lab::new();
     let image = put(&lab, "image", &layout(&lab));
     lab.run(["graft", "image", "-o", "whole"]).exits(0);
-    let (before, whole, names_before) = (files(&image), files(&lab.path("whole")), names(&lab));
+    let (before, whole, names_before) = (files(&image), files(&lab.path("whole")), lab.names());
     for milliseconds in [1, 20, 60, 120, 200, 300] {
         let mut running = lab.command();
         running.args(["graft", "image", "-o", "new", "--quiet"]);
@@ -375,7 +409,7 @@ fn a_killed_run_leaves_no_new_image_and_the_next_one_cleans_up() {
     lab.run(["graft", "image", "-o", "new"]).exits(0);
     assert_eq!(files(&lab.path("new")), whole);
     fs::remove_dir_all(lab.path("new")).unwrap();
-    assert_eq!(names(&lab), names_before, "nothing temporary is left");
+    assert_eq!(lab.names(), names_before, "nothing temporary is left");
 }
 
 /// What other tools make of a grafted image: skopeo copies it, umoci unpacks it, and its program runs in there.

@@ -165,6 +165,31 @@ fn names_start_at_the_root_of_an_image() {
 }
 
 #[test]
+fn files_of_an_image_are_told_apart_by_it() {
+    let lab = Lab::new();
+    let echo = program(&lab, "echo");
+    let image = |architecture: &'static str| fixtures::image::Image {
+        architecture,
+        ..fixtures::image::Image::of(fixtures::image::Tar::default().file("srv/echo", 0o755, &echo).bytes())
+    };
+    fixtures::image::Layout::of(&[image("amd64"), image("arm64")]).write(&lab.path("image"));
+    let bill = read(&lab.run(["inspect", "--sbom", "cyclonedx", "image"]).exits(0).out);
+    is_sound(&bill);
+    let files: Vec<&Value> = listed(&bill["components"]).iter().filter(|it| it["type"] == "file").collect();
+    assert_eq!(files.len(), 2, "{bill:#}");
+    for file in files {
+        let digest = property(file, "allograft:image").expect("an image");
+        assert_eq!(file["bom-ref"], format!("file:{digest}:/srv/echo"));
+        assert_eq!((&file["name"], property(file, "allograft:malloc")), (&"/srv/echo".into(), Some("mallocng")));
+        assert_eq!(file["hashes"][0]["content"], hosts::sha256(&echo));
+    }
+    // A grafted image has other files.
+    lab.run(["graft", "image", "-o", "new", "--untested"]).exits(0);
+    let bill = lab.run(["inspect", "--sbom", "cyclonedx", "new"]).exits(0).out;
+    assert!(bill.contains("\"allocator:snmalloc@"), "{bill}");
+}
+
+#[test]
 fn an_allocator_in_a_library_is_found_there() {
     let lab = Lab::new();
     let bill = lab.run(["inspect", "--sbom", "cyclonedx", "/bin/ls"]).exits(0).out;

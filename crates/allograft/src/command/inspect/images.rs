@@ -39,8 +39,9 @@ struct Expectation {
 /// The most programs that are named in one message.
 const MOST_NAMED: usize = 3;
 
-/// Looks through all images at `path`. Adds them to `seen`, and their files to `inspected`. `false` if there is no
-/// image. `hashed`: whether checksums of the files are wanted.
+/// Looks through all images at `path`. Adds them to `seen`, and their files to `inspected`, with checksums if they are
+/// to be `hashed`. `false` if there is no
+/// image.
 pub(super) fn look(
     path: &Path,
     hashed: bool,
@@ -156,14 +157,6 @@ fn one(source: &Source, image: &Image, hashed: bool, number: usize, inspected: &
 }
 
 impl Seen {
-    /// How the image is called in messages.
-    pub(super) fn title(&self) -> String {
-        match &self.image.platform {
-            Some(platform) => format!("{} ({platform})", self.image.path),
-            None => self.image.path.clone(),
-        }
-    }
-
     /// Compares a file with the malloc that is expected in the executables of the image: `None` if it does not count.
     pub(super) fn expects(&mut self, file: &Inspected, expected: &str) -> Option<bool> {
         let report = file.result.as_ref().ok()?;
