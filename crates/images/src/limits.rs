@@ -17,9 +17,10 @@ pub(crate) const MOST_NESTED: u64 = 8;
 pub(crate) const MOST_LAYERS: u64 = 1000;
 /// Entries of all layers of one image, ten times what large images have.
 pub(crate) const MOST_ENTRIES: u64 = 2_000_000;
-/// The length of all names of one image.
+/// The length of all names of one image, with the targets of links, extended attributes, and the names of folders that
+/// are only implied.
 pub(crate) const MOST_NAME_BYTES: u64 = 256 << 20;
-/// The longest name (Linux: PATH_MAX), and the deepest one in parts.
+/// The longest name, or target of a link. (Linux: PATH_MAX.)
 pub(crate) const LONGEST_NAME: u64 = 4096;
 /// A long name, or what pax says of one entry.
 pub(crate) const MOST_EXTENDED: u64 = 1 << 20;

@@ -89,6 +89,14 @@ impl<'k> Merge<'k> {
         })
     }
 
+    /// Counts an entry with the length of its names.
+    fn count(&mut self, bytes: usize) -> Checked<()> {
+        self.entries += 1;
+        self.name_bytes += bytes as u64;
+        Problem::at_most("its table of contents", self.entries, "entries", MOST_ENTRIES)?;
+        Problem::at_most("the length of all names together", self.name_bytes, "bytes", MOST_NAME_BYTES)
+    }
+
     /// Whether a layer above has taken a path of this layer away.
     fn is_hidden(&self, path: &[u8], layer: usize) -> bool {
         let above = |path: &[u8]| {
@@ -108,10 +116,12 @@ fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl Layer<'_, '_> {
     /// Takes an entry of the layer's tar.
     pub(crate) fn enter(&mut self, entry: Entry, content: &mut Content<'_>) -> Checked<()> {
-        self.merge.entries += 1;
-        self.merge.name_bytes += entry.name.len() as u64;
-        Problem::at_most("its table of contents", self.merge.entries, "entries", MOST_ENTRIES)?;
-        Problem::at_most("the length of all names together", self.merge.name_bytes, "bytes", MOST_NAME_BYTES)?;
+        let target = match &entry.kind {
+            EntryKind::Symlink(target) => target.len(),
+            _ => 0,
+        };
+        let attributes: usize = entry.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.merge.count(entry.name.len() + target + attributes)?;
         if entry.name.is_empty() {
             return Ok(());
         }
@@ -121,7 +131,10 @@ impl Layer<'_, '_> {
         for parent in parents(&entry.name) {
             match self.own.get(parent) {
                 Some(Own::Folder | Own::Implied) => {}
-                None => drop(self.own.insert(parent.to_owned(), Own::Implied)),
+                None => {
+                    self.merge.count(parent.len())?;
+                    self.own.insert(parent.to_owned(), Own::Implied);
+                }
                 Some(Own::Symlink) => return Err(Problem::Name("leads through a symbolic link")),
                 Some(_) => return Err(Problem::Name("leads through a file")),
             }

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 
 use crate::error::{Checked, Problem, shown};
-use crate::limits::{MOST_ENTRIES, Unpacked};
+use crate::limits::{LONGEST_NAME, MOST_ENTRIES, Unpacked};
 use crate::merge::Layer;
 use crate::spool::Part;
 use crate::tar::{Content, Entry, Fault, Kind, Stream, plain_name};
@@ -63,9 +64,6 @@ pub(crate) fn data_of(file: &File) -> Checked<Part> {
 const S_IFMT: u32 = 0o170_000;
 const S_IFLNK: u32 = 0o120_000;
 
-/// The longest target of a link.
-const MOST_LINK: u64 = 4096;
-
 fn of_zip(error: zip::result::ZipError) -> Problem {
     use zip::result::ZipError;
     match error {
@@ -80,19 +78,39 @@ fn of_zip(error: zip::result::ZipError) -> Problem {
 
 /// Whether a zip is a bundle of Swift SDKs: a manifest in its one folder says so.
 pub(crate) fn is_swift_bundle(file: &File) -> Checked<bool> {
+    let size = file.metadata().map_err(|source| Problem::Io { action: "read", source })?.len();
+    let count = Unpacked::of(size);
     let mut zip = zip::ZipArchive::new(io::BufReader::new(file)).map_err(of_zip)?;
     for number in 0..zip.len() {
         let name = zip.by_index_raw(number).map_err(of_zip)?.name_raw().to_vec();
         if is_manifest(&name) {
             let entry = zip.by_index(number).map_err(of_zip)?;
             let mut text = Vec::new();
-            entry.take(MOST_MANIFEST).read_to_end(&mut text).map_err(Problem::reading)?;
+            count.plain(entry.take(MOST_MANIFEST)).read_to_end(&mut text).map_err(Problem::reading)?;
             if names_swift_sdk(&text) {
                 return Ok(true);
             }
         }
     }
     Ok(false)
+}
+
+/// Refuses a zip whose directory has more entries than names: readers differ in which one of a name counts. (PKWARE,
+/// APPNOTE.TXT, 4.3.12)
+fn all_different(file: &File, directory: u64, names: u64) -> Checked<()> {
+    const CENTRAL: usize = 46;
+    let mut at = directory;
+    let mut entries = 0;
+    loop {
+        let mut header = [0; CENTRAL];
+        match file.read_exact_at(&mut header, at) {
+            Ok(()) if header.starts_with(b"PK\x01\x02") => {}
+            _ => return if entries > names { Err(Problem::Twice) } else { Ok(()) },
+        }
+        entries += 1;
+        let length = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        at += CENTRAL as u64 + length(28) + length(30) + length(32);
+    }
 }
 
 /// How much of a bundle's manifest is read.
@@ -116,6 +134,7 @@ pub(crate) fn zip(file: &File, layer: &mut Layer<'_, '_>) -> Result<(), Fault> {
     let count = Unpacked::of(size);
     let mut zip = zip::ZipArchive::new(io::BufReader::new(file)).map_err(of_zip)?;
     Problem::at_most("its directory", zip.len() as u64, "entries", MOST_ENTRIES)?;
+    all_different(file, zip.central_directory_start(), zip.len() as u64)?;
     for number in 0..zip.len() {
         let mut content = zip.by_index(number).map_err(of_zip)?;
         let raw = content.name_raw().to_vec();
@@ -129,7 +148,13 @@ pub(crate) fn zip(file: &File, layer: &mut Layer<'_, '_>) -> Result<(), Fault> {
             () if raw.ends_with(b"/") => Kind::Folder,
             () if mode & S_IFMT == S_IFLNK => {
                 let mut target = Vec::new();
-                content.by_ref().take(MOST_LINK).read_to_end(&mut target).map_err(Problem::reading).map_err(named)?;
+                Problem::at_most("the target of the link", size, "bytes", LONGEST_NAME).map_err(named)?;
+                content
+                    .by_ref()
+                    .take(LONGEST_NAME)
+                    .read_to_end(&mut target)
+                    .map_err(Problem::reading)
+                    .map_err(named)?;
                 Kind::Symlink(target)
             }
             () => Kind::File,

@@ -318,12 +318,14 @@ impl Source {
         if let (Some(found), Some(expected)) = (found, expected)
             && found != expected
         {
-            return Err(Problem::Digest { found, expected }.into());
+            return Err(Problem::Digest { found, expected: expected.into() }.into());
         }
         let plain = read?;
         let plain = if compression == Compression::Plain { found } else { plain };
         match (plain, layer.diff_id) {
-            (Some(found), Some(expected)) if found != expected => Err(Problem::Digest { found, expected }.into()),
+            (Some(found), Some(expected)) if found != expected => {
+                Err(Problem::Digest { found, expected: expected.into() }.into())
+            }
             _ => Ok(()),
         }
     }

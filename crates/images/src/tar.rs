@@ -190,6 +190,12 @@ pub(crate) fn each(source: &mut dyn Source, see: See<'_>) -> Result<(), Fault> {
             _ if extended.sparse => return Err(unsupported("it is a sparse file")),
             b'0' | b'7' | 0 if whole_name.ends_with(b"/") => Kind::Folder,
             b'0' | b'7' | 0 => Kind::File,
+            b'1' | b'2' if target().len() as u64 > LONGEST_NAME => {
+                let found = target().len() as u64;
+                let problem =
+                    Problem::TooLarge { what: "the target of the link", found, unit: "bytes", limit: LONGEST_NAME };
+                return Err(named(problem));
+            }
             b'1' => Kind::HardLink(plain_name(&target()).map_err(named)?),
             b'2' => Kind::Symlink(target()),
             b'3' | b'4' | b'6' => Kind::Special,

@@ -217,6 +217,12 @@ fn numbers_without_end() {
     refused(&layer([name, vec![0; 1024]].concat()), &["its name is 5000 bytes"]);
     refused(&layer(vec![0; 100]), &["the end mark of the tar is missing"]);
     refused(&layer(b"text".repeat(1000)), &["does not have its checksum"]);
+    // Names that imply many folders.
+    let deep =
+        (0..100).fold(Tar::default(), |tar, number| tar.file(&format!("{number}/{}x", "a/".repeat(1900)), 0o644, b""));
+    refused(&layer(deep.bytes()), &["the length of all names together is", "more than the"]);
+    let target = [header(b'K', 5000), vec![b'a'; 5120], header(b'2', 0)].concat();
+    refused(&layer([target, vec![0; 1024]].concat()), &["the target of the link is 5000 bytes"]);
     let mut many = Layout::default();
     let manifests = vec![json!({ "mediaType": "x", "digest": format!("sha256:{}", "0".repeat(64)), "size": 0 }); 1001];
     many.index(manifests);

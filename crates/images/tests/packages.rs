@@ -54,6 +54,17 @@ fn what_is_not_read() {
     says(&debian_package("data.tar", &data())[..300], "cut off");
     says(&zip(&[("a/../../x", 0o644, b"x")]), "holds `..`");
     says(&zip(&[("a", 0o644, b"x"), ("./a", 0o644, b"y")]), "there twice");
+    // The library that writes zips refuses a name twice.
+    let mut twice = zip(&[("a", 0o644, b"x"), ("b", 0o644, b"y")]);
+    for at in 0..twice.len() - 46 {
+        let name = match &twice[at..at + 4] {
+            b"PK\x03\x04" => at + 30,
+            b"PK\x01\x02" => at + 46,
+            _ => continue,
+        };
+        twice[name] = b'a';
+    }
+    says(&twice, "there twice");
     // Bundles of Swift SDKs are somebody else's.
     let manifest = br#"{"artifacts": {"x": {"type": "swiftSDK"}}}"#;
     fs::write(&path, zip(&[("x.artifactbundle/info.json", 0o644, manifest)])).unwrap();
