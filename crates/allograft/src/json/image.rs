@@ -23,7 +23,7 @@ pub(crate) struct Image {
     pub(crate) environment: Variables,
     /// The files that its programs are to load before all others, in order.
     pub(crate) preloads: Vec<ImagePreload>,
-    /// How many programs load no preload.
+    /// The programs that load no preload, or take no `malloc` of one.
     pub(crate) unaffected: Unaffected,
     /// Why its files are not known. They are not in `files` then.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,11 +100,11 @@ pub(crate) struct Affected {
     pub(crate) unknown: usize,
 }
 
-/// Programs on which no preload has an effect.
+/// Programs whose `malloc` no preload changes, in numbers.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Unaffected {
     /// They are static.
     pub(crate) without_loader: usize,
-    /// They are dynamic and bring their own `malloc`, or ask for none.
+    /// They are dynamic, and bring their own `malloc` or need none.
     pub(crate) own_malloc: usize,
 }

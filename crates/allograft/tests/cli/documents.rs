@@ -7,6 +7,7 @@ mod schema;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fixtures::image::{Image, Layout, Tar};
 use serde_json::Value;
 use similar::TextDiff;
 
@@ -56,6 +57,17 @@ fn inspect() {
     lab.libc("libc.a");
     let ran = lab.run(["inspect", "libc.a", "missing", "--expect", "mallocng", "--json"]).exits(2);
     golden("inspect", "inspect", &lab, &ran.out);
+}
+
+#[test]
+fn inspect_of_an_image() {
+    let lab = Lab::new();
+    program(&lab, "echo");
+    let layer = Tar::default().file("bin/echo", 0o755, &fs::read(lab.path("echo")).expect("a program")).bytes();
+    let image = Image::of(layer).with("LD_PRELOAD=/usr/lib/libfast.so");
+    lab.put("app.tar", &Layout::of(&[image]).tar());
+    let ran = lab.run(["inspect", "app.tar", "--expect", "mallocng", "--json"]).exits(0);
+    golden("inspect", "inspect_image", &lab, &ran.out);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use images::{Kind as NodeKind, Tree};
-use inspector::{Arch, Effect, Found, Kind, Link, Loaded, Loader, Origin, Preload};
+use inspector::{Arch, Effect, Found, Kind, Link, Loaded, Loader, Origin, Preload, Source};
 
 use crate::json::{Affected, Image, ImagePreload, Unaffected};
 use crate::output::{Output, Page, Style};
@@ -32,9 +32,13 @@ impl Summary {
         if report.kind != Kind::Executable {
             return;
         }
+        let malloc = &report.malloc;
+        // What was looked for with a loader says so, found or not.
+        let is_looked_for =
+            malloc.file.is_some() || malloc.evidence.iter().any(|evidence| evidence.source == Source::Loader);
         match report.link {
             Some(Link::Static | Link::StaticPie) => self.unaffected.without_loader += 1,
-            _ if loaded.preloads.is_empty() => self.unaffected.own_malloc += 1,
+            _ if !is_looked_for => self.unaffected.own_malloc += 1,
             _ => {}
         }
         for preload in &loaded.preloads {
