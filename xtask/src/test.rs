@@ -95,8 +95,8 @@ pub(crate) fn ci(arguments: &[String]) -> Result<()> {
 
 /// Returns the arguments that keep the slow tier within CI's time: 40 minutes on two processors. It leaves out tests
 /// that run for minutes with each donor (programs at their full length or more), large pages, position-independent
-/// programs of foreign architectures, thread storms of the other packages, whole toolchains, a build of wasmtime, and
-/// verdicts of `profile` that other tests on the machine upset.
+/// programs of foreign architectures, thread storms of the other packages, whole toolchains, a whole Debian, a build of
+/// wasmtime, and verdicts of `profile` that other tests on the machine upset.
 /// These remain in `cargo xtask test-slow`. Of the four ways to link for this machine, two are enough here, since the
 /// default tier's cases use all four.
 fn within_ci() -> Vec<String> {

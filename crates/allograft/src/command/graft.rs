@@ -3,6 +3,7 @@
 
 mod executable;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -131,8 +132,24 @@ impl Graft {
 
 /// Prints the warnings and notes about the grafts.
 fn warnings(grafts: &Grafts, output: &Output) {
+    let mut by_reason: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
     for skipped in &grafts.skipped {
-        output.note(format_args!("skipped `{}`: {}", skipped.path.display(), skipped.reason));
+        by_reason.entry(&skipped.reason).or_default().push(&skipped.path);
+    }
+    for (reason, paths) in by_reason {
+        match paths[..] {
+            // An image may have a thousand programs that are dynamic.
+            [first, _, _, _, ..] if grafts.image.is_some() && !output.verbose => {
+                let others = paths.len() - 1;
+                output
+                    .note(format_args!("skipped `{}` and {others} more (`-v` lists them): {reason}", first.display()));
+            }
+            _ => {
+                for path in paths {
+                    output.note(format_args!("skipped `{}`: {reason}", path.display()));
+                }
+            }
+        }
     }
     for host in &grafts.hosts {
         for note in &host.notes {

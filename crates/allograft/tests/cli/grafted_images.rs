@@ -313,6 +313,17 @@ fn the_list_for_docker_load_names_the_graft() {
 }
 
 #[test]
+fn on_a_layer_packed_by_zstd_comes_one_packed_by_gzip() {
+    let lab = Lab::new();
+    put(&lab, "image", &Layout::of(&[image(&lab, Packing::Zstd)]));
+    lab.run(["graft", "image", "-o", "new"]).exits(0);
+    let (manifest, _, entries) = top(&lab.path("new"));
+    assert!(manifest["layers"][1]["mediaType"].as_str().unwrap().ends_with("zstd"));
+    assert!(manifest["layers"][2]["mediaType"].as_str().unwrap().ends_with("tar+gzip"));
+    assert!(entries.contains_key("usr/lib/libc.a"));
+}
+
+#[test]
 fn an_older_archive_of_docker_save() {
     let lab = Lab::new();
     let layout = Layout::docker(&image(&lab, Packing::Plain), "server:1");
@@ -342,6 +353,21 @@ fn an_older_archive_of_docker_save() {
 }
 
 #[test]
+fn programs_that_stay_for_one_reason_are_told_in_one_line() {
+    let lab = Lab::new();
+    let (echo, ls) = (program(&lab, "echo"), fs::read("/bin/ls").expect("a dynamic program"));
+    let tar = (0..20).fold(Tar::default().file("echo", 0o755, &echo), |tar, number| {
+        tar.file(&format!("ls-{number:02}"), 0o755, &ls)
+    });
+    put(&lab, "image", &Layout::of(&[Image::of(tar.bytes())]));
+    let ran = lab.run(["graft", "image", "-o", "new"]).exits(0);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    assert!(ran.err.contains("skipped `image/ls-00` and 19 more"), "{}", ran.err);
+    let ran = lab.run(["graft", "image", "-o", "second", "-v"]).exits(0);
+    assert_eq!(ran.err.matches("skipped `").count(), 20, "{}", ran.err);
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let lab = Lab::new();
     put(&lab, "image", &layout(&lab));
@@ -356,6 +382,10 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     lab.changes_nothing(2, ["graft", "image"]).says(&["-o OUT"]);
     lab.changes_nothing(2, ["graft", "image", "-o", "image"]);
     lab.changes_nothing(2, ["graft", "image", "-o", "image/new"]);
+    put(&lab, "linked", &layout(&lab));
+    fs::rename(lab.path("linked/blobs"), lab.path("shared")).unwrap();
+    std::os::unix::fs::symlink("../shared", lab.path("linked/blobs")).unwrap();
+    lab.changes_nothing(3, ["graft", "linked", "-o", "new"]).says(&["`blobs` is a symbolic link"]);
     lab.put("root.tar", &layer(&lab));
     lab.changes_nothing(3, ["graft", "root.tar", "-o", "new.tar"]).says(&["a root file system", "--root"]);
     lab.changes_nothing(2, ["graft", "plain", "-o", "new"]).says(&["no static executable"]);

@@ -93,6 +93,22 @@ impl Naming {
     }
 }
 
+/// Whether the blobs of the layout in a folder are in that folder. Otherwise they would be written to, and removed from,
+/// wherever a link leads.
+///
+/// # Errors
+/// They are not.
+pub(super) fn holds_its_blobs(layout: &Path) -> Result<(), Error> {
+    for folder in ["blobs", "blobs/sha256"] {
+        let path = layout.join(folder);
+        if fs::symlink_metadata(&path).context(&path, "read")?.is_symlink() {
+            let reason = format!("its `{folder}` is a symbolic link: copy the layout with `cp -rL`");
+            return Err(Error::ImageChanged { path: layout.to_owned(), reason });
+        }
+    }
+    Ok(())
+}
+
 /// Copies the layout in a folder to the folder `to`, which is empty. Returns what the copy could not keep: clauses
 /// whose subject is the copy.
 pub(super) fn copy_folder(from: &Path, to: &Path, changes: &Changes<'_>) -> Result<Vec<String>, Error> {

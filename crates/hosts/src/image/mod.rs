@@ -89,10 +89,13 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
     Error::ImageChanged { path: path.to_owned(), reason: what.into() }
 }
 
-/// Where a new image goes: a folder or a file, as the image is.
+/// Where a new image goes: a folder or a file, as the image is, which has to be one that can be copied.
 fn place_for(out: &Path, path: &Path) -> Result<PathBuf, Error> {
     match path.is_dir() {
-        true => out::folder(out, &path.canonicalize().context(path, "read")?),
+        true => {
+            layout::holds_its_blobs(path)?;
+            out::folder(out, &path.canonicalize().context(path, "read")?)
+        }
         false => out::file(out, Some(path)),
     }
 }

@@ -88,3 +88,44 @@ impl Origin {
         Ok(changes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(name: &str, added: &str) -> Origin {
+        let replacement = Replacement { header: None, content: b"{}".to_vec() };
+        Origin::new(None, vec![(name.to_owned(), replacement)], vec![added.to_owned()])
+    }
+
+    #[test]
+    fn it_comes_back_out_of_an_index_and_a_list() {
+        let name = format!("blobs/sha256/{}", "a".repeat(64));
+        for mut document in [json!({ "annotations": { "n": "v" } }), json!({}), json!([{ "Config": "c" }])] {
+            assert!(Origin::of(&document).is_none(), "{document}");
+            of("index.json", &name).annotate(&mut document).expect("a text");
+            let back = Origin::of(&document).expect("an origin").expect("a sound one").back().expect("changes");
+            assert_eq!(back.replaced["index.json"].content, b"{}");
+            assert!(back.dropped.contains(&name));
+        }
+    }
+
+    /// Whoever made the image wrote the annotation.
+    #[test]
+    fn it_leads_to_nothing_but_documents_and_blobs() {
+        let hex = "a".repeat(64);
+        for (name, added) in [
+            ("../index.json", format!("{hex}.json")),
+            ("oci-layout", format!("{hex}.json")),
+            ("index.json", format!("../{hex}.json")),
+            ("index.json", format!("blobs/sha256/../{hex}")),
+            ("index.json", "index.json".to_owned()),
+        ] {
+            assert!(of(name, &added).back().is_err(), "{name} {added}");
+        }
+        let wrong = json!({ "annotations": { ANNOTATION: "{}" } });
+        assert!(Origin::of(&wrong).is_some_and(|origin| origin.is_err()));
+    }
+}
