@@ -25,9 +25,9 @@ use system::System;
 /// Tell which allocator each file carries, its version, and the evidence
 ///
 /// Takes any ELF file or static archive, stripped or not, whether or not allograft made it. In a folder, a container
-/// image or a package, it inspects every ELF file and archive, and follows no symbolic links. A dynamic program's libraries are found as its loader
-/// finds them, in this system or in the one that --root names; nothing is run. If the files do not show the allocator,
-/// the answer is `unknown`; it never guesses.
+/// image or a package, it inspects every ELF file and archive, and follows no symbolic links. A dynamic program's
+/// libraries are found as its loader finds them, in this system, in the one that --root names, or in the image; nothing
+/// is run. If the files do not show the allocator, the answer is `unknown`; it never guesses.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   allograft inspect ./server
@@ -230,8 +230,9 @@ fn compare(
 }
 
 fn cannot(path: &Path, problem: impl Display) -> Failure {
-    Failure::usage(format!("cannot inspect `{}`: {problem}", path.display()))
-        .with_help("name ELF files, static archives, folders, container images or packages with these, or packed Swift SDK bundles")
+    Failure::usage(format!("cannot inspect `{}`: {problem}", path.display())).with_help(
+        "name ELF files, static archives, folders, images or packages with these, or packed Swift SDK bundles",
+    )
 }
 
 /// Returns the bill of materials of these files. With a root folder, their names start there: where the folder of an

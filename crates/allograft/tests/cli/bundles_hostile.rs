@@ -183,8 +183,8 @@ fn zips_that_are_damaged_or_would_do_harm() {
     edit(2, "another name", &|bytes| bytes[directory + 46] = b'X');
 }
 
-/// Makes a zip with a manifest and `count` entries `N/libc.a` of this content (PKWARE, APPNOTE.TXT 6.3.10: 4.3.7, 4.3.12,
-/// 4.3.16).
+/// Makes a zip with a manifest and `count` entries `N/libc.a` of this content (PKWARE, APPNOTE.TXT 6.3.10: 4.3.7,
+/// 4.3.12, 4.3.16).
 fn zip_of(count: u32, content: &[u8]) -> Vec<u8> {
     let packed = |content: &[u8]| {
         let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());

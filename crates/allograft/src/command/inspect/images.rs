@@ -1,5 +1,5 @@
-//! `inspect IMAGE`: the programs of a container image, a root file system or a package, with the libraries of that image
-//! and in its environment.
+//! `inspect IMAGE`: the programs of a container image, a root file system or a package, with the libraries of that
+//! image and in its environment.
 
 mod preloads;
 mod system;
