@@ -233,6 +233,58 @@ fn a_library_path_of_the_environment() {
     assert!(ran.err.contains("for another libc than"), "{}", ran.err);
 }
 
+/// An image with files at the paths that they have on this machine, so that this machine's loader can be asked.
+#[test]
+fn the_loader_agrees_about_preloads() {
+    let lab = Lab::new();
+    let at = |name: &str| lab.path(name).display().to_string();
+    built(&lab, "program", PROGRAM, "");
+    built(&lab, "fast.so", OWN, "-shared -fPIC");
+    built(&lab, "other.so", OWN, "-shared -fPIC -Wl,-soname,fast.so");
+    built(&lab, "needs.so", "int x;\n", "-shared -fPIC -Wl,--no-as-needed fast.so -Wl,-rpath,$ORIGIN");
+    lab.run(["emit", "--donor", "mimalloc", "--target", "aarch64-linux-gnu", "--as", "shared", "-o", "arm.so"])
+        .exits(0);
+    lab.put("text.so", b"text");
+    copied(&lab, "/lib64/ld-linux-x86-64.so.2", "loader");
+    copied(&lab, "/lib/x86_64-linux-gnu/libc.so.6", "libc");
+    let names = ["program", "fast.so", "other.so", "needs.so", "arm.so", "text.so"];
+    let paths: Vec<String> = names.iter().map(|name| at(name)).collect();
+    let mut files: Vec<(&str, &str)> = paths.iter().map(String::as_str).zip(names).collect();
+    files.extend([("lib64/ld-linux-x86-64.so.2", "loader"), ("lib/x86_64-linux-gnu/libc.so.6", "libc")]);
+    let tar = files.iter().fold(Tar::default(), |tar, (path, from)| {
+        tar.file(path.trim_start_matches('/'), 0o755, &fs::read(lab.path(from)).unwrap())
+    });
+    let tar = tar.bytes();
+    let all = |names: &[&str]| names.iter().map(|name| at(name)).collect::<Vec<_>>().join(":");
+    let cases = [
+        (all(&["fast.so"]), String::new()),
+        (all(&["none.so", "arm.so", "text.so", "program", "fast.so"]), String::new()),
+        (all(&["arm.so"]), String::new()),
+        (all(&["text.so"]), String::new()),
+        (all(&["program"]), String::new()),
+        (all(&["other.so", "fast.so"]), String::new()),
+        (all(&["fast.so", "other.so"]), String::new()),
+        (all(&["needs.so"]), String::new()),
+        ("fast.so".to_owned(), String::new()),
+        ("none.so fast.so".to_owned(), format!("/none:{}", at(""))),
+        ("$ORIGIN/fast.so".to_owned(), String::new()),
+        (String::new(), at("")),
+    ];
+    for (preload, path) in cases {
+        let variables = [("LD_PRELOAD", preload.as_str()), ("LD_LIBRARY_PATH", path.as_str())];
+        let image = variables
+            .iter()
+            .fold(Image::of(tar.clone()), |image, (name, value)| image.with(&format!("{name}={value}")));
+        lab.put("image", &Layout::of(&[image]).tar());
+        let ran = lab.run(["inspect", "image", "--json"]).exits(0);
+        let found = file(&ran.json(), &at("program"))["malloc"]["file"].as_str().unwrap_or("unknown").to_owned();
+        let expected = crate::libraries::bound_with(&lab.path("program"), &variables);
+        let expected: Vec<String> = expected.iter().map(|path| path.display().to_string()).collect();
+        let expected = expected.iter().map(|path| path.trim_start_matches("/usr")).collect::<Vec<_>>();
+        assert_eq!(expected, [found.as_str()], "LD_PRELOAD={preload} LD_LIBRARY_PATH={path}");
+    }
+}
+
 #[test]
 fn several_platforms_and_one_that_cannot_be_read() {
     let lab = Lab::new();

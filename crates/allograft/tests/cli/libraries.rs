@@ -29,9 +29,15 @@ fn built(lab: &Lab, source: &str, name: &str, arguments: &str) {
 
 /// The files that the loader binds `malloc` of a program to. It maps everything and binds, and starts nothing (ldd -r).
 fn bound(program: &Path) -> BTreeSet<PathBuf> {
+    bound_with(program, &[])
+}
+
+/// The same, with these variables.
+pub(crate) fn bound_with(program: &Path, variables: &[(&str, &str)]) -> BTreeSet<PathBuf> {
     let mut command = Command::new(program);
     command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "yes").env("LD_BIND_NOW", "yes");
     command.env("LD_DEBUG", "bindings").env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
+    command.envs(variables.iter().copied());
     let Ok(output) = command.output() else { return BTreeSet::new() };
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines = text.lines().filter(|line| line.contains(" symbol `malloc'"));
