@@ -93,8 +93,8 @@ impl Naming {
     }
 }
 
-/// Whether the blobs of the layout in a folder are in that folder. Otherwise they would be written to, and removed from,
-/// wherever a link leads.
+/// Whether the blobs of the layout in a folder are in that folder. Otherwise they would be written to, and removed
+/// from, wherever a link leads.
 ///
 /// # Errors
 /// They are not.
@@ -264,5 +264,75 @@ pub(super) fn is_plain_tar(file: &File) -> io::Result<bool> {
         Ok(()) => Ok(magic == *b"ustar"),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tar as another program may write it: a long name, an extended attribute, names that begin with `./`, a file
+    /// that ends with a block, and more blocks of zeroes than are needed.
+    fn sample() -> File {
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut put = |name: &str, content: &[u8]| {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o640);
+            header.set_size(content.len() as u64);
+            tar.append_data(&mut header, name, content).expect("memory");
+        };
+        put(&format!("blobs/{}", "long/".repeat(40)), b"one");
+        put("./index.json", b"{\"a\":1}");
+        put("blobs/sha256/full", &[7; 512]);
+        let mut bytes = tar.into_inner().expect("memory");
+        bytes.extend([0; 4096]);
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&bytes).expect("a file that can be written to");
+        file
+    }
+
+    fn copied(from: &File, changes: &Changes<'_>) -> Vec<u8> {
+        let mut to = Vec::new();
+        copy_tar(from, &mut to, changes).expect("a copy");
+        to
+    }
+
+    fn content(mut file: &File) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(0)).expect("a file");
+        file.read_to_end(&mut bytes).expect("a file");
+        bytes
+    }
+
+    #[test]
+    fn changes_to_a_tar_are_taken_back_byte_for_byte() {
+        let stock = sample();
+        assert!(copied(&stock, &Changes::default()) == content(&stock), "a copy without changes");
+        let found = in_tar(&stock, "index.json").expect("a tar").expect("an index");
+        assert_eq!(found.content, b"{\"a\":1}");
+        let name = Naming::Oci.document(&"a".repeat(64));
+        let mut changes = Changes::default();
+        let longer = Replacement { header: None, content: vec![b' '; 2000] };
+        changes.replaced.insert("index.json".to_owned(), longer);
+        changes.added.insert(name.clone(), Blob::Bytes(b"new".to_vec()));
+        let mut graft = tempfile::tempfile().expect("a file");
+        graft.write_all(&copied(&stock, &changes)).expect("a file that can be written to");
+        assert_eq!(in_tar(&graft, &name).expect("a tar").expect("a blob").content, b"new");
+        assert_eq!(in_tar(&graft, "index.json").expect("a tar").expect("an index").content.len(), 2000);
+        let mut back = Changes::default();
+        back.replaced.insert("index.json".to_owned(), found);
+        back.dropped.insert(name);
+        assert!(copied(&graft, &back) == content(&stock), "taken back");
+    }
+
+    #[test]
+    fn names_of_blobs() {
+        let hex = "0".repeat(64);
+        for naming in [Naming::Oci, Naming::Docker] {
+            assert!(Naming::is_known(&naming.document(&hex)) && Naming::is_known(&naming.layer(&hex)), "{naming:?}");
+        }
+        for name in ["", "index.json", "blobs/sha256/", "blobs/sha256/../x", &format!("x/{hex}.json"), &hex] {
+            assert!(!Naming::is_known(name), "{name}");
+        }
     }
 }
