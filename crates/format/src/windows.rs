@@ -11,8 +11,8 @@ pub const OPTIONS_SECTION: &str = ".rdata$allograft.options";
 /// What goes before the name of a function in the name of the pointer by which programs call it in a DLL.
 pub const IMPORT: &str = "__imp_";
 
-/// The functions of the C library that return a block, take one, or resize one, as a program names them. A donor defines
-/// all of them, so that no block crosses heaps. (Microsoft's reference of the C runtime, "Memory allocation",
+/// The functions of the C library that return a block, take one, or resize one, as a program names them. A donor
+/// defines all of them, so that no block crosses heaps. (Microsoft's reference of the C runtime, "Memory allocation",
 /// `_strdup`, `_getcwd`, `_getdcwd`, `_fullpath`, `_tempnam`, `_dupenv_s`; older names without `_` are mingw-w64's.)
 pub const FAMILY: [&str; 32] = [
     "malloc",

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use format::{DonorKind, Role, StringFunction, entries, family, note, options, parameters};
+use format::{DonorKind, Role, StringFunction, entries, family, note, options, parameters, windows};
 
 fn header(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../donors").join(path);
@@ -82,8 +82,8 @@ fn notes_and_options_are_laid_out_as_in_the_headers() {
         assert_eq!(note::description(kind, &content), Ok(note::HEAD..content.len()));
     }
 
-    let glue = header("glue/settings.h");
-    for section in [options::OPTIONS_SECTION, options::LIBRARY_OPTIONS_SECTION] {
+    let glue = header("glue/options.h");
+    for section in [options::OPTIONS_SECTION, options::LIBRARY_OPTIONS_SECTION, windows::OPTIONS_SECTION] {
         assert!(glue.contains(&format!("#define GRAFT_OPTIONS_SECTION \"{section}\"\n")), "{section}");
     }
     assert_eq!(defined(&glue, "GRAFT_OPTION_SET"), [1]);
@@ -114,4 +114,21 @@ fn the_glue_defines_the_family() {
     for name in family::donated() {
         assert!(glue.contains(name), "{name}");
     }
+}
+
+#[test]
+fn the_family_of_windows_is_what_the_headers_define() {
+    let mut defined = Vec::new();
+    for name in ["windows/family.h", "windows/returned.h"] {
+        let text = header(name);
+        for line in text.lines() {
+            let begins =
+                ["GRAFT_DEFINE(", "GRAFT_RETURNED(", "GRAFT_STORED("].iter().find_map(|it| line.strip_prefix(it));
+            defined.extend(begins.and_then(|rest| rest.split(',').next()).map(str::to_owned));
+        }
+    }
+    defined.sort();
+    let mut family = windows::FAMILY.map(str::to_owned).to_vec();
+    family.sort();
+    assert_eq!(defined, family);
 }

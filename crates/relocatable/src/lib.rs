@@ -1,5 +1,5 @@
-//! Relocatable objects, bytes in and bytes out: ELF and, for donors for Windows, COFF. The build of the donors and the plan of a graft both use this
-//! crate.
+//! Relocatable objects, bytes in and bytes out: ELF and, for donors for Windows, COFF. The build of the donors and the
+//! plan of a graft both use this crate.
 //!
 //! | module | what lives there |
 //! | --- | --- |
