@@ -11,9 +11,9 @@ pub struct Error {
     /// The file or folder that was named.
     pub path: Box<Path>,
     /// The part of it: an index, a manifest, a layer.
-    pub part: Option<Box<str>>,
+    pub part: Option<String>,
     /// The entry of that part's tar.
-    pub entry: Option<Box<str>>,
+    pub entry: Option<String>,
     /// What is wrong.
     pub problem: Problem,
 }
@@ -87,7 +87,7 @@ pub enum Problem {
         /// Of the bytes that are there.
         found: Digest,
         /// Of the descriptor.
-        expected: Digest,
+        expected: Box<Digest>,
     },
     /// A blob that has another size than its descriptor says.
     #[error("its size is wrong: found {found} bytes, expected {expected}")]
@@ -147,7 +147,7 @@ impl Problem {
     }
 
     pub(crate) fn in_part(self, path: &Path, part: impl Into<String>) -> Error {
-        Error { path: path.into(), part: Some(part.into().into()), entry: None, problem: self }
+        Error { path: path.into(), part: Some(part.into()), entry: None, problem: self }
     }
 
     pub(crate) fn of(self, path: &Path) -> Error {

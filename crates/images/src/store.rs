@@ -179,7 +179,7 @@ impl Store {
         Problem::at_most("what is in its documents", self.documents.get(), "bytes so far", MOST_DOCUMENTS)?;
         let found = Digest::of(&bytes);
         match digest {
-            Some(expected) if expected != found => Err(Problem::Digest { found, expected }),
+            Some(expected) if expected != found => Err(Problem::Digest { found, expected: expected.into() }),
             _ => Ok(bytes),
         }
     }
@@ -219,8 +219,7 @@ impl<R: Read> Read for Copying<R> {
 impl tar::Fault {
     /// The same, of the file at `path`.
     pub(crate) fn of(self, path: &Path, part: Option<String>) -> Error {
-        let boxed = |text: Option<String>| text.map(String::into_boxed_str);
-        Error { path: path.into(), part: boxed(part), entry: boxed(self.entry), problem: self.problem }
+        Error { path: path.into(), part, entry: self.entry, problem: self.problem }
     }
 }
 
