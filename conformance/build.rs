@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 fn build() -> Result<(), Failure> {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    for watched in ["build.rs", "programs", "runtime", zigcc::PREBUILT] {
+    for watched in ["build.rs", "programs", "runtime"] {
         println!("cargo::rerun-if-changed={watched}");
     }
     println!("cargo::rerun-if-env-changed=ALLOGRAFT_ZIG");

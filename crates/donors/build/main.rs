@@ -25,7 +25,7 @@ fn main() {
 fn build() -> Result<(), FoundryError> {
     let home = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    for watched in ["build", "glue", "transplant", "windows", "Cargo.toml", zigcc::PREBUILT] {
+    for watched in ["build", "glue", "transplant", "windows", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={watched}");
     }
     let embedded = out.join("embedded");

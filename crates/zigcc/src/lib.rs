@@ -17,8 +17,9 @@ pub const WHEEL: &str = "ziglang==0.15.2";
 /// The folder in which a packed crate brings what its build script would make with zig.
 pub const PREBUILT: &str = "prebuilt";
 
-/// Makes `embedded`, the folder with the files that a crate embeds. Returns whether it is complete: it is in a packed
-/// crate, whose folder `home` brings the files. Otherwise it is empty, and the build script fills it.
+/// Makes `embedded`, the folder with the files that a crate embeds; called by its build script. Returns whether it is
+/// complete: it is in a packed crate, whose folder `home` brings the files. Otherwise it is empty, and the build script
+/// fills it.
 ///
 /// # Errors
 /// Those of the file system.
@@ -30,6 +31,8 @@ pub fn embedded(home: &Path, embedded: &Path) -> io::Result<bool> {
     }
     let prebuilt = home.join(PREBUILT);
     if prebuilt.is_dir() {
+        // Of a folder that is not there, cargo would take each build for the first.
+        println!("cargo::rerun-if-changed={PREBUILT}");
         std::os::unix::fs::symlink(prebuilt, embedded)?;
         return Ok(true);
     }
