@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::calls::Watch;
+use crate::proc::Stat;
 use crate::space::{Library, Walk};
 
 /// What a thread did when it was sampled.
@@ -59,6 +60,17 @@ pub(crate) struct Counts {
     pub(crate) system_s: f64,
     pub(crate) faults: u64,
     pub(crate) voluntary_switches: u64,
+}
+
+impl Counts {
+    /// Adds what the kernel counted of a process between two moments.
+    pub(crate) fn add(&mut self, first: &Stat, last: &Stat) {
+        // sysconf(_SC_CLK_TCK), which is 100 in every Linux.
+        const TICK: f64 = 0.01;
+        self.user_s += last.user.saturating_sub(first.user) as f64 * TICK;
+        self.system_s += last.system.saturating_sub(first.system) as f64 * TICK;
+        self.faults += last.faults.saturating_sub(first.faults);
+    }
 }
 
 /// How a program that was started here ended.

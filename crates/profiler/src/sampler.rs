@@ -473,7 +473,7 @@ impl Sampler {
         if pid != self.root
             && let Some(process) = self.processes.remove(&pid)
         {
-            add(&mut self.gone, &process);
+            self.gone.add(&process.first, &process.last);
         }
     }
 
@@ -551,7 +551,7 @@ impl Sampler {
         let own_s = processor_s() - self.own_s;
         let mut counts = self.gone;
         for process in self.processes.values() {
-            add(&mut counts, process);
+            counts.add(&process.first, &process.last);
         }
         let switches = self.known.values().map(|known| known.switches.1.saturating_sub(known.switches.0));
         counts.voluntary_switches = switches.sum();
@@ -588,15 +588,6 @@ impl Sampler {
             pid: self.root,
         }
     }
-}
-
-fn add(counts: &mut Counts, process: &Process) {
-    // sysconf(_SC_CLK_TCK), which is 100 in every Linux.
-    const TICK: f64 = 0.01;
-    let (first, last) = (&process.first, &process.last);
-    counts.user_s += last.user.saturating_sub(first.user) as f64 * TICK;
-    counts.system_s += last.system.saturating_sub(first.system) as f64 * TICK;
-    counts.faults += last.faults.saturating_sub(first.faults);
 }
 
 /// The processor time that this program has taken so far.
