@@ -150,6 +150,12 @@ impl RawNote<'_> {
         self.owner == OWNER && self.kind == subject.kind()
     }
 
+    /// Returns the description up to its first NUL.
+    pub(crate) fn text(&self) -> String {
+        let text = self.description.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
+
     fn is_of_graft(&self) -> bool {
         self.owner == OWNER
     }
@@ -208,8 +214,7 @@ pub(crate) fn texts(file: &[u8]) -> Result<[Vec<String>; 2], InspectError> {
     let mut add = |elf: &Elf<'_>| {
         for note in all(elf) {
             for (subject, texts) in [Subject::Malloc, Subject::Strings].into_iter().zip(&mut found) {
-                let end = note.description.iter().position(|byte| *byte == 0).unwrap_or(note.description.len());
-                let text = String::from_utf8_lossy(&note.description[..end]).into_owned();
+                let text = note.text();
                 if note.is_on(subject) && !texts.contains(&text) {
                     texts.push(text);
                 }

@@ -45,8 +45,7 @@ pub(crate) struct Inspect {
     #[arg(required_unless_present_any = ["pid", "all"])]
     files: Vec<PathBuf>,
     /// Exit with 1 unless every file's malloc is this one; in images, that of every executable with a malloc: a donor's
-    /// name, mallocng, oldmalloc, glibc, go, zig, another
-    /// allocator's name, none, or unknown
+    /// name, mallocng, oldmalloc, glibc, go, zig, another allocator's name, none, or unknown
     #[arg(long, value_name = "NAME")]
     expect: Option<String>,
     /// The root folder of an image that holds the files and their libraries. Their paths start there, and symbolic

@@ -2,7 +2,7 @@
 //! imports of its C library.
 
 use crate::error::InspectError;
-use crate::note::{self, GraftNote, OWNER, Subject};
+use crate::note::{self, GraftNote, Subject};
 use crate::pe::{Form, Pe};
 use crate::report::{Allocator, Evidence, Facts, Graft, Hook, Kind, Libc, Link, Report, Source, Strings, Way, name};
 
@@ -54,9 +54,8 @@ pub(crate) fn texts(pe: &Pe<'_>) -> Vec<String> {
     // A file may name the same bytes in thousands of sections.
     for section in pe.sections.iter().filter(|section| section.name == NOTE_SECTION.as_bytes()).take(16) {
         for note in note::split(&pe.bytes.over(section.data), 4) {
-            let end = note.description.iter().position(|byte| *byte == 0).unwrap_or(note.description.len());
-            let text = String::from_utf8_lossy(&note.description[..end]).into_owned();
-            if note.owner == OWNER && note.kind == Subject::Malloc.kind() && !found.contains(&text) {
+            let text = note.text();
+            if note.is_on(Subject::Malloc) && !found.contains(&text) {
                 found.push(text);
             }
         }

@@ -40,8 +40,7 @@ struct Expectation {
 const MOST_NAMED: usize = 3;
 
 /// Looks through all images at `path`. Adds them to `seen`, and their files to `inspected`, with checksums if they are
-/// to be `hashed`. `false` if there is no
-/// image.
+/// to be `hashed`. `false` if there is no image.
 pub(super) fn look(
     path: &Path,
     hashed: bool,
