@@ -1,7 +1,7 @@
 //! The command line as it is typed.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -110,15 +110,16 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
             Err(ExitCode::from(2))
         }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            tell(error);
+            // A closed pipe is the reader's choice.
+            let _ = error.print();
             Err(ExitCode::SUCCESS)
         }
         _ => {
-            let error = tell(error);
+            let program = typed_command();
+            let text = tell(error, &program);
             if typed("--json") {
-                let text = error.render().to_string();
                 let message = text.trim().trim_start_matches("error: ").lines().next().unwrap_or_default();
-                let failure = Failure::usage(message).with_help("`allograft help` shows how each command is used");
+                let failure = Failure::usage(message).with_help(help(&program));
                 Output::json_only().fail(&failure);
             }
             Err(ExitCode::from(2))
@@ -126,9 +127,11 @@ pub(crate) fn parse() -> Result<(Arguments, Output), ExitCode> {
     }
 }
 
-/// Prints the parser's message: help, version, or the fault of the command line. Typed text is escaped in it, since it
-/// may be the name of a file that somebody else chose. Returns the error as it was printed.
-pub(crate) fn tell(mut error: clap::Error) -> clap::Error {
+/// Prints the parser's message, which says what is wrong with the command line, and ends it as all messages end: with
+/// a line of help, which names `program`, such as `allograft graft`. Typed text is escaped, since it may be the name of
+/// a file that somebody else chose. A message that is the help itself, or the version, is printed as it is. Returns the
+/// text without colours.
+pub(crate) fn tell(mut error: clap::Error, program: &str) -> String {
     let typed: Vec<(ContextKind, ContextValue)> = error
         .context()
         .filter_map(|(kind, value)| match value {
@@ -145,9 +148,60 @@ pub(crate) fn tell(mut error: clap::Error) -> clap::Error {
     for (kind, value) in typed {
         error.insert(kind, value);
     }
-    // A closed pipe is the reader's choice.
-    let _ = error.print();
-    error
+    let (is_fault, text) = (error.use_stderr(), error.render());
+    if !is_fault {
+        // A closed pipe is the reader's choice.
+        let _ = error.print();
+        return text.to_string();
+    }
+    let plain = with_help(&text.to_string(), program);
+    let coloured = match early_color() {
+        ColorChoice::Always => true,
+        ColorChoice::Auto => std::io::stderr().is_terminal(),
+        ColorChoice::Never => false,
+    };
+    let shown = if coloured { with_help(&text.ansi().to_string(), program) } else { plain.clone() };
+    // An error cannot be reported if standard error is closed.
+    let _ = std::io::stderr().write_all(shown.as_bytes());
+    plain
+}
+
+/// The same for a program without JSON. Returns its exit code: 0 for help and version.
+pub(crate) fn tell_and_end(error: clap::Error, program: &str) -> ExitCode {
+    let code = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+    tell(error, program);
+    code
+}
+
+/// Returns the parser's message with help in the manner of all our messages: its tips become help, and its last line
+/// names the program.
+fn with_help(message: &str, program: &str) -> String {
+    let mut text = String::new();
+    for line in message.lines() {
+        let line = match line.strip_prefix("  ") {
+            Some(tip) if tip.contains("tip:") && !tip.starts_with(' ') => tip.replacen("tip:", "help:", 1),
+            _ if line.starts_with("For more information, try ") => format!("help: {}", help(program)),
+            _ => line.to_owned(),
+        };
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// Returns what helps whoever typed a command wrongly.
+fn help(program: &str) -> String {
+    format!("`{program} --help` shows how it is used")
+}
+
+/// Returns allograft's name with that of the command that was typed, if there is one.
+fn typed_command() -> String {
+    let name = before_dashes().find(|word| !word.to_string_lossy().starts_with('-'));
+    let parser = Arguments::command();
+    match name.and_then(|name| parser.find_subcommand(name).map(|command| command.get_name().to_owned())) {
+        Some(command) => format!("allograft {command}"),
+        None => "allograft".to_owned(),
+    }
 }
 
 /// Whether a flag was typed. For messages about a command line that cannot be parsed.
@@ -187,5 +241,24 @@ mod tests {
     #[test]
     fn the_parser_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_parsers_messages_end_with_help() {
+        for (typed, expected) in [
+            ("graft --bogus x", "\nhelp: `allograft graft --help` shows how it is used\n"),
+            ("emit --target x86_64", "\nhelp: `allograft graft --help` shows how it is used\n"),
+            ("graf", "\nhelp: a similar subcommand exists: 'graft'\n"),
+        ] {
+            let words = std::iter::once("allograft").chain(typed.split(' '));
+            let error = Arguments::command().try_get_matches_from(words).unwrap_err();
+            for text in [error.render().to_string(), error.render().ansi().to_string()] {
+                let told = with_help(&text, "allograft graft");
+                let lines: Vec<&str> = told.lines().filter(|line| line.contains("help")).collect();
+                assert!(!told.contains("For more information") && !told.contains("tip:"), "{told}");
+                assert!(text.contains('\x1b') || told.contains(expected), "{told}");
+                assert!(!lines.is_empty(), "{told}");
+            }
+        }
     }
 }

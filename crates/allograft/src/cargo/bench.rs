@@ -16,7 +16,7 @@ use super::configuration::Configuration;
 use super::relink::{self, Relink};
 use super::run::{CopyFolder, build, cargo, conclude, targets};
 use super::wrapper::{self, Session};
-use crate::arguments::{Global, tell};
+use crate::arguments::{Global, tell_and_end};
 use crate::command::bench::{Arm, Bench, Libc, Linked, StockMusl, typed};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -158,11 +158,7 @@ pub(super) fn main(words: &[OsString]) -> ExitCode {
     let parsed = Measuring::parse(&ours).and_then(|measuring| Ok((arguments::parse(&cargos)?, measuring)));
     let (arguments, measuring) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => {
-            let error = tell(error);
-            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
-        }
+        Err(error) => return tell_and_end(error, "cargo allograft bench"),
     };
     let output = Output::new(&measuring.global);
     match arguments.order().and_then(|order| run(order, &measuring.bench, &output)) {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use clap::ColorChoice;
-use clap::error::ErrorKind;
 use hosts::Candidate;
 use tempfile::TempDir;
 
@@ -16,7 +15,7 @@ use super::arguments::{self, CargoCommand, Order};
 use super::configuration::Configuration;
 use super::wrapper::{self, Session, Told};
 use super::{bench, check_program, copy};
-use crate::arguments::{Global, tell};
+use crate::arguments::{Global, tell_and_end};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::program::Expected;
@@ -30,11 +29,7 @@ pub(super) fn main(words: &[OsString]) -> ExitCode {
     }
     let arguments = match arguments::parse(words) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let error = tell(error);
-            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
-        }
+        Err(error) => return tell_and_end(error, "cargo allograft"),
     };
     let color = ColorChoice::Auto;
     let quiet = words.iter().take_while(|word| *word != "--").any(|word| word == "-q" || word == "--quiet");
