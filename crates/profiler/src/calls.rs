@@ -21,12 +21,16 @@ use crate::registers::{self, Call};
 use crate::stop::Reaped;
 use crate::wait::{self, Change, Patience};
 
-/// The time between two units.
-const PERIOD: Duration = Duration::from_millis(250);
+/// The time between two units: the first ones, which a short recording needs, and later ones. A unit of a thread that
+/// makes calls all the time slows it down for some 2 ms.
+const FIRST_PERIOD: Duration = Duration::from_millis(250);
+const PERIOD: Duration = Duration::from_secs(1);
+/// The number of first units.
+const FIRST: usize = 4;
 /// The longest time for which a thread is followed without a break.
 const LONGEST: Duration = Duration::from_millis(8);
 /// A unit is complete with so many counted calls, or with so much processor time in nanoseconds.
-const CALLS: u64 = 64;
+const CALLS: u64 = 24;
 const ENOUGH_NS: u64 = 2_000_000;
 /// The processor time that a stop costs the thread, at most, and if nobody knows.
 const STOP_NS: u64 = 2_000;
@@ -77,7 +81,8 @@ pub(crate) struct Watch {
 impl Watch {
     /// Whether it is time to follow a thread.
     pub(crate) fn is_due(&self) -> bool {
-        self.began.is_none_or(|began| self.open != Unit::default() || began.elapsed() >= PERIOD)
+        let period = if self.complete.len() < FIRST { FIRST_PERIOD } else { PERIOD };
+        self.began.is_none_or(|began| self.open != Unit::default() || began.elapsed() >= period)
     }
 
     /// Follows a thread for a short time. Children of this process that end meanwhile are added to `reaped`.

@@ -14,7 +14,7 @@ use perf_event::{Builder, SampleFlag, Sampler};
 const PERIOD: u64 = 31;
 /// The events count in one of so many moments: where nearly all of the time goes to faults, counting them all the time
 /// takes a tenth of it.
-const MOMENTS: usize = 16;
+const MOMENTS: usize = 32;
 /// The bytes of a thread's buffer for samples. Together they count as locked memory, of which a user has little.
 const BUFFER: usize = 4096;
 /// The most threads that are looked at together: each takes a file.
@@ -43,6 +43,11 @@ impl Faults {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
             Err(_) => self.refused = true,
         }
+    }
+
+    /// Whether the faults of threads are counted.
+    pub(crate) fn work(&self) -> bool {
+        !self.refused && !self.open.is_empty()
     }
 
     /// Forgets threads that have ended.

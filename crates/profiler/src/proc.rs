@@ -1,7 +1,7 @@
 //! What `/proc` says of a process and its threads, without stopping them (proc(5)).
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 /// What a thread does, by `/proc/PID/task/TID/syscall`.
@@ -22,12 +22,22 @@ pub(crate) enum Doing {
     },
 }
 
+/// Reads a file of one line by one call, where `fs::read_to_string` takes six or more: these files are read several
+/// times at each moment.
+fn line(path: &str) -> io::Result<String> {
+    // The longest, `stat`, has 52 numbers.
+    let mut bytes = [0; 2048];
+    let length = File::open(path)?.read(&mut bytes)?;
+    let text = std::str::from_utf8(&bytes[..length]).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+    Ok(text?.to_owned())
+}
+
 /// Returns what a thread does; `None` if it has ended.
 ///
 /// # Errors
 /// No permission.
 pub(crate) fn doing(pid: i32, tid: i32) -> io::Result<Option<Doing>> {
-    match fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
+    match line(&format!("/proc/{pid}/task/{tid}/syscall")) {
         Ok(text) => Ok(parse_doing(&text)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
         Err(_) => Ok(None),
@@ -54,7 +64,7 @@ fn parse_doing(text: &str) -> Option<Doing> {
 
 /// Returns a number that is another one once the thread has run; `None` if the kernel does not count that.
 pub(crate) fn turns(pid: i32, tid: i32) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let text = line(&format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     let mut words = text.split_whitespace().map(|word| word.parse().ok());
     let (run, _, turns) = (words.next()??, words.next()??, words.next()??);
     Some((run, turns))
@@ -100,7 +110,7 @@ pub(crate) fn stat(pid: i32, tid: Option<i32>) -> Option<Stat> {
         Some(tid) => format!("/proc/{pid}/task/{tid}/stat"),
         None => format!("/proc/{pid}/stat"),
     };
-    parse_stat(&fs::read_to_string(path).ok()?)
+    parse_stat(&line(&path).ok()?)
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
@@ -133,7 +143,7 @@ pub(crate) fn name(pid: i32, tid: i32) -> String {
 
 /// The number that the newest process or thread of the machine got.
 pub(crate) fn newest() -> Option<u64> {
-    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
+    line("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
 
 /// Every process with its parent.

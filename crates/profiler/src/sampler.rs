@@ -59,7 +59,7 @@ pub struct Options {
 /// The default number of moments per second.
 pub const RATE: f64 = 150.0;
 /// The share of one processor that the recording may take.
-const SHARE: f64 = 0.02;
+const SHARE: f64 = 0.012;
 /// The processor time in seconds that it may take beyond that: the first looks at a program take longest.
 const CREDIT: f64 = 0.02;
 /// The fewest moments that a verdict is given for.
@@ -400,7 +400,7 @@ impl Sampler {
     fn stop(&mut self, moment: u32, running: &[(i32, i32)]) -> Result<(), Errno> {
         let mut seen = Vec::new();
         let mut reaped = Vec::new();
-        let done = stop::each(running, &mut reaped, &mut |at, thread| seen.push((at, thread)));
+        let done = stop::each(running, !self.events.work(), &mut reaped, &mut |at, thread| seen.push((at, thread)));
         for (at, thread) in seen {
             let (pid, tid) = running[at];
             let Some(registers) = thread.registers else { continue };

@@ -23,7 +23,7 @@ pub(crate) struct Seen {
     /// `None` if it ended before it stopped.
     pub(crate) registers: Option<Registers>,
     pub(crate) stack: Stack,
-    /// Page faults between the decision to stop it and its stop.
+    /// Page faults between the decision to stop it and its release; 0 if they are not counted.
     pub(crate) faults: u64,
 }
 
@@ -40,20 +40,25 @@ pub(crate) struct Reaped {
 /// that another thread's exec has replaced does not stop until later, and is released then.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// Stops every one of `threads` (process and thread), calls `seen` for each as soon as it stops, and releases it.
-/// Children of this process that end meanwhile are added to `reaped`.
+/// Stops every one of `threads` (process and thread), and releases it; calls `seen` for each that has stopped, and
+/// counts its page faults if that is asked for. Children of this process that end meanwhile are added to `reaped`.
 ///
 /// # Errors
 /// The first thread may not be traced at all.
 pub(crate) fn each(
     threads: &[(i32, i32)],
+    counts_faults: bool,
     reaped: &mut Vec<Reaped>,
     seen: &mut dyn FnMut(usize, Seen),
 ) -> Result<(), Errno> {
     let mut open: HashMap<Pid, (usize, u64)> = HashMap::new();
+    let faults = |pid: i32, tid: i32| {
+        let stat = counts_faults.then(|| crate::proc::stat(pid, Some(tid))).flatten();
+        stat.map(|stat| stat.faults)
+    };
     for (at, (pid, tid)) in threads.iter().enumerate() {
         let thread = Pid::from_raw(*tid);
-        let faults = crate::proc::stat(*pid, Some(*tid)).map_or(0, |stat| stat.faults);
+        let before = faults(*pid, *tid).unwrap_or(0);
         match ptrace::seize(thread, Options::empty()) {
             Ok(()) => {}
             Err(Errno::ESRCH) => continue,
@@ -64,7 +69,7 @@ pub(crate) fn each(
         }
         // If this fails, the thread has ended, and the wait says so.
         let _ = ptrace::interrupt(thread);
-        open.insert(thread, (at, faults));
+        open.insert(thread, (at, before));
     }
     let began = Instant::now();
     let mut patience = Patience::default();
@@ -80,21 +85,30 @@ pub(crate) fn each(
             }
             // If a signal came first, it is passed on with the release.
             Ok(Some((thread, Change::Stopped(signal)))) => {
-                look(Pid::from_raw(thread), threads, &mut open, seen);
+                let looked = look(Pid::from_raw(thread), threads, &mut open);
                 wait::release(thread, signal);
+                // The rest does not need the thread to stand still.
+                if let Some((at, before, registers, stack)) = looked {
+                    let after = faults(threads[at].0, thread).unwrap_or(before);
+                    seen(at, Seen { registers, stack, faults: after.saturating_sub(before) });
+                }
             }
             Ok(Some((thread, Change::Call))) => wait::release(thread, 0),
         }
     }
 }
 
-fn look(thread: Pid, threads: &[(i32, i32)], open: &mut HashMap<Pid, (usize, u64)>, seen: &mut dyn FnMut(usize, Seen)) {
-    let Some((at, before)) = open.remove(&thread) else { return };
-    let (pid, tid) = threads[at];
+/// Reads a thread that has stopped, if it was to be stopped. Returns its place in `threads`, its page faults before, its
+/// registers and its stack.
+fn look(
+    thread: Pid,
+    threads: &[(i32, i32)],
+    open: &mut HashMap<Pid, (usize, u64)>,
+) -> Option<(usize, u64, Option<Registers>, Stack)> {
+    let (at, before) = open.remove(&thread)?;
     let registers = registers::read(thread).ok().flatten();
-    let stack = registers.map_or_else(Stack::default, |registers| memory::stack(tid, registers.sp));
-    let after = crate::proc::stat(pid, Some(tid)).map_or(before, |stat| stat.faults);
-    seen(at, Seen { registers, stack, faults: after.saturating_sub(before) });
+    let stack = registers.map_or_else(Stack::default, |registers| memory::stack(threads[at].1, registers.sp));
+    Some((at, before, registers, stack))
 }
 
 /// Whether it is for lack of permission that a thread cannot be traced: it is there, alive, and nobody traces it.

@@ -154,6 +154,8 @@ fn speedup(recording: &Recording, attribution: &Attribution, stock: bool) -> (f6
     let most = (most + error(most)).clamp(0.0, 0.999);
     let duration = recording.duration.as_secs_f64().max(f64::MIN_POSITIVE);
     let floor = attribution.other_cpu_s / (duration * recording.processors as f64);
+    // Its share is known from samples, too.
+    let floor = (floor - error(floor.min(1.0))).max(0.0);
     let high = 1.0 / (1.0 - most).max(floor.min(1.0)).max(0.001);
     let least = if stock { LEAST_GAIN * (shares.running + shares.lock) } else { 0.0 };
     let least = (least - error(allocator)).max(0.0);
