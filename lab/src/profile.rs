@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fixtures::program::Build;
 use measure::machine::Machine;
 use measure::report::ratio;
@@ -40,9 +41,17 @@ const PROGRAMS: [(&str, u32); 12] = [
     ("pipes", 2),
     ("numbers", 2),
 ];
-/// Seconds of a run that is profiled, and of one that is not.
+/// Seconds of the run that the verdict is about, and of one that is measured.
 const PROFILED: &str = "3";
 const RUN: &str = "2";
+/// How long a process's work is counted, with the profiler attached or without it.
+const WINDOW: Duration = Duration::from_millis(300);
+/// The time that the profiler has to attach.
+const ATTACHING: Duration = Duration::from_millis(150);
+/// More windows are measured until half of the interval is at most this, on the logarithmic scale.
+const HALF_WIDTH: f64 = 0.025;
+/// Where threads wait for a lock, the speed of one process changes threefold and stays so for seconds: many are needed.
+const MOST_WINDOWS: usize = 300;
 
 /// What the arguments ask for.
 #[derive(Debug, clap::Args)]
@@ -50,7 +59,7 @@ pub(crate) struct Wish {
     /// Measure this program, not the one built here
     #[arg(long, value_name = "PROGRAM")]
     allograft: Option<PathBuf>,
-    /// Rounds of pairs of runs for each program
+    /// Rounds of pairs of runs, and of windows at least, for each program
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..))]
     rounds: u16,
     /// Keep the figures in this file
@@ -80,8 +89,10 @@ struct Program {
     predicted: (f64, f64),
     /// Work per second with the default donor, to that with stock.
     gain: Ratio,
-    /// Work per second while it is profiled, to that when it is not.
+    /// Work per second while it is profiled, to that when it is not, in one process.
     profiled: Ratio,
+    /// The number of pairs of windows behind that.
+    windows: usize,
 }
 
 impl Program {
@@ -141,31 +152,25 @@ fn program(
     rounds: u16,
 ) -> Result<Program> {
     let threads_word = threads.to_string();
-    let plain = |program: &Path| work(Command::new(program).args([&threads_word, RUN]));
-    let profiled = || {
-        let mut command = Command::new(allograft);
-        work(command.args(["--quiet", "profile", "--"]).arg(stock).args([&threads_word, RUN]))
-    };
+    let run = |program: &Path| work(Command::new(program).args([&threads_word, RUN]));
     let mut command = Command::new(allograft);
     command.args(["--quiet", "profile", "--json", "--"]).arg(stock).args([&threads_word, PROFILED]);
     let document: serde_json::Value = serde_json::from_str(&command::output(&mut command)?)?;
     let verdict = &document["verdict"];
     let figure = |value: &serde_json::Value| value.as_f64().context("a profile without its figures");
-    let (mut gains, mut slowdowns) = (Vec::new(), Vec::new());
+    let mut gains = Vec::new();
     for round in 0..rounds {
-        // Each of the three comes first in turn.
-        let mut found = [0.0; 3];
-        for at in 0..3 {
-            let arm = (usize::from(round) + at) % 3;
-            found[arm] = match arm {
-                0 => plain(stock)?,
-                1 => plain(grafted)?,
-                _ => profiled()?,
-            };
-        }
-        gains.push((found[1] / found[0]).ln());
-        slowdowns.push((found[2] / found[0]).ln());
+        // Each of the two comes first in turn.
+        let (stock, grafted) = match round % 2 {
+            0 => (run(stock)?, run(grafted)?),
+            _ => {
+                let grafted = run(grafted)?;
+                (run(stock)?, grafted)
+            }
+        };
+        gains.push((grafted / stock).ln());
     }
+    let slowdowns = slowdowns(allograft, stock, &threads_word, usize::from(rounds))?;
     let ratio = |logs: &[f64]| Ratio::of_logs(logs).context("no rounds");
     Ok(Program {
         name: name.to_owned(),
@@ -175,7 +180,87 @@ fn program(
         predicted: (figure(&verdict["best_speedup"][0])?, figure(&verdict["best_speedup"][1])?),
         gain: ratio(&gains)?,
         profiled: ratio(&slowdowns)?,
+        windows: slowdowns.len(),
     })
+}
+
+/// Compares the work that a process does while it is profiled with what it does when it is not: window by window, at
+/// least `least` pairs of them, and until the interval is narrow. Returns the logarithms of the ratios.
+fn slowdowns(allograft: &Path, program: &Path, threads: &str, least: usize) -> Result<Vec<f64>> {
+    let mut task = Task::start(program, threads)?;
+    let mut logs = Vec::new();
+    loop {
+        let (plain, profiled) = match logs.len() % 2 {
+            0 => (task.window()?, task.profiled_window(allograft)?),
+            _ => {
+                let profiled = task.profiled_window(allograft)?;
+                (task.window()?, profiled)
+            }
+        };
+        logs.push((profiled / plain).ln());
+        let is_narrow = Ratio::of_logs(&logs).is_some_and(|ratio| ratio.is_within(HALF_WIDTH));
+        if logs.len() >= least && (is_narrow || logs.len() >= MOST_WINDOWS) {
+            return Ok(logs);
+        }
+    }
+}
+
+/// A program that runs until this is dropped, and counts its rounds in a file.
+struct Task {
+    child: Child,
+    counts: PathBuf,
+}
+
+impl Task {
+    fn start(program: &Path, threads: &str) -> Result<Task> {
+        const LONGER_THAN_ANY: &str = "36000";
+        let counts = program.with_extension("counts");
+        let mut command = Command::new(program);
+        command.args([threads, LONGER_THAN_ANY]).arg(&counts).stdin(Stdio::null());
+        let child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
+        let task = Task { child, counts };
+        std::thread::sleep(ATTACHING);
+        Ok(task)
+    }
+
+    /// Returns the rounds of all threads until now.
+    fn rounds(&self) -> Result<u64> {
+        let counts = fs::read(&self.counts).with_context(|| format!("cannot read `{}`", self.counts.display()))?;
+        let words = counts.as_chunks::<8>().0;
+        Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).sum())
+    }
+
+    /// Returns the rounds per second of a window.
+    fn window(&self) -> Result<f64> {
+        let (began, before) = (Instant::now(), self.rounds()?);
+        std::thread::sleep(WINDOW);
+        let (took, after) = (began.elapsed(), self.rounds()?);
+        ensure!(after > before, "`{}` does no work", self.counts.display());
+        Ok((after - before) as f64 / took.as_secs_f64())
+    }
+
+    /// The same while the process is profiled.
+    fn profiled_window(&mut self, allograft: &Path) -> Result<f64> {
+        let duration = (ATTACHING + WINDOW + ATTACHING).as_secs_f64().to_string();
+        let mut command = Command::new(allograft);
+        command.args(["--quiet", "profile", "--pid", &self.child.id().to_string(), "--duration", &duration]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut profiler = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
+        std::thread::sleep(ATTACHING);
+        let window = self.window();
+        ensure!(profiler.try_wait()?.is_none(), "{command:?} ended within the window");
+        let status = profiler.wait()?;
+        ensure!(status.success(), "{command:?} ended with {status}");
+        window
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        // The process may have ended by itself, which the next window would have said.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Runs a program, and returns the rounds of work per second that it prints at its end.
@@ -189,9 +274,9 @@ fn work(command: &mut Command) -> Result<f64> {
 
 fn table(figures: &Figures) -> String {
     let mut text = "| program | threads | verdict | allocator | predicted | measured (95 %) | inside \
-                    | while profiled (95 %) |\n"
+                    | while profiled (95 %) | windows |\n"
         .to_owned();
-    text.push_str("| --- | ---: | --- | ---: | --- | --- | --- | --- |\n");
+    text.push_str("| --- | ---: | --- | ---: | --- | --- | --- | --- | ---: |\n");
     for program in &figures.programs {
         let cells = [
             format!("`{}`", program.name),
@@ -205,6 +290,7 @@ fn table(figures: &Figures) -> String {
             ratio(&program.gain),
             if program.is_inside() { "yes" } else { "no" }.to_owned(),
             ratio(&program.profiled),
+            program.windows.to_string(),
         ];
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
@@ -225,8 +311,8 @@ mod tests {
         let ratio = |low: f64, high: f64| Ratio { low: Some(low), high: Some(high), ..Ratio::ITSELF };
         let inside = |low: f64, high: f64| {
             let (gain, profiled) = (ratio(low, high), Ratio::ITSELF);
-            let (name, bottleneck, predicted) = (String::new(), String::new(), (1.2, 2.0));
-            Program { name, threads: 1, bottleneck, allocator: 0.5, predicted, gain, profiled }.is_inside()
+            let (name, bottleneck, predicted, windows) = (String::new(), String::new(), (1.2, 2.0), 2);
+            Program { name, threads: 1, bottleneck, allocator: 0.5, predicted, gain, profiled, windows }.is_inside()
         };
         assert!(inside(1.1, 1.3) && inside(1.5, 1.6) && inside(1.9, 2.2));
         assert!(!inside(1.0, 1.1) && !inside(2.1, 2.2));
