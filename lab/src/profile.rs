@@ -46,8 +46,8 @@ const PROFILED: &str = "3";
 const RUN: &str = "2";
 /// How long a process's work is counted, with the profiler attached or without it.
 const WINDOW: Duration = Duration::from_millis(300);
-/// The time that the profiler has to attach.
-const ATTACHING: Duration = Duration::from_millis(150);
+/// The time that a program has to start, and the profiler to end a recording.
+const MARGIN: Duration = Duration::from_millis(150);
 /// More windows are measured until half of the interval is at most this, on the logarithmic scale.
 const HALF_WIDTH: f64 = 0.025;
 /// Where threads wait for a lock, the speed of one process changes threefold and stays so for seconds: many are needed.
@@ -62,6 +62,12 @@ pub(crate) struct Wish {
     /// Rounds of pairs of runs, and of windows at least, for each program
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..))]
     rounds: u16,
+    /// These programs only
+    #[arg(long, value_name = "PROGRAM")]
+    only: Vec<String>,
+    /// Milliseconds between the start of the profiler and a window
+    #[arg(long, value_name = "MS", default_value_t = 150)]
+    attached: u16,
     /// Keep the figures in this file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -119,12 +125,15 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let _lock = setup::lock(&home.join(".lock"))?;
     let mut programs = Vec::new();
     for (name, threads) in PROGRAMS {
+        if !wish.only.is_empty() && !wish.only.iter().any(|only| only == name) {
+            continue;
+        }
         eprintln!("bench: {name}, {threads} threads");
         let stock = linked(&home, name)?;
         let grafted = home.join(format!("{name}-grafted"));
         let _ = fs::remove_file(&grafted);
         command::run(Command::new(&allograft).args(["--quiet", "graft"]).arg(&stock).arg("-o").arg(&grafted))?;
-        programs.push(program(&allograft, (name, threads), &stock, &grafted, wish.rounds)?);
+        programs.push(program(&allograft, (name, threads), &stock, &grafted, wish)?);
     }
     let (schema_version, rounds) = (1, wish.rounds);
     let allograft = env!("CARGO_PKG_VERSION").to_owned();
@@ -149,7 +158,7 @@ fn program(
     (name, threads): (&str, u32),
     stock: &Path,
     grafted: &Path,
-    rounds: u16,
+    wish: &Wish,
 ) -> Result<Program> {
     let threads_word = threads.to_string();
     let run = |program: &Path| work(Command::new(program).args([&threads_word, RUN]));
@@ -159,7 +168,7 @@ fn program(
     let verdict = &document["verdict"];
     let figure = |value: &serde_json::Value| value.as_f64().context("a profile without its figures");
     let mut gains = Vec::new();
-    for round in 0..rounds {
+    for round in 0..wish.rounds {
         // Each of the two comes first in turn.
         let (stock, grafted) = match round % 2 {
             0 => (run(stock)?, run(grafted)?),
@@ -170,7 +179,7 @@ fn program(
         };
         gains.push((grafted / stock).ln());
     }
-    let slowdowns = slowdowns(allograft, stock, &threads_word, usize::from(rounds))?;
+    let slowdowns = slowdowns(allograft, Task::start(stock, &threads_word)?, wish)?;
     let ratio = |logs: &[f64]| Ratio::of_logs(logs).context("no rounds");
     Ok(Program {
         name: name.to_owned(),
@@ -184,22 +193,22 @@ fn program(
     })
 }
 
-/// Compares the work that a process does while it is profiled with what it does when it is not: window by window, at
-/// least `least` pairs of them, and until the interval is narrow. Returns the logarithms of the ratios.
-fn slowdowns(allograft: &Path, program: &Path, threads: &str, least: usize) -> Result<Vec<f64>> {
-    let mut task = Task::start(program, threads)?;
+/// Compares the work that a process does while it is profiled with what it does when it is not: in as many pairs of
+/// windows as there are rounds, and in more until the interval is narrow. Returns the logarithms of the ratios.
+fn slowdowns(allograft: &Path, mut task: Task, wish: &Wish) -> Result<Vec<f64>> {
+    let attached = Duration::from_millis(wish.attached.into());
     let mut logs = Vec::new();
     loop {
         let (plain, profiled) = match logs.len() % 2 {
-            0 => (task.window()?, task.profiled_window(allograft)?),
+            0 => (task.window()?, task.profiled_window(allograft, attached)?),
             _ => {
-                let profiled = task.profiled_window(allograft)?;
+                let profiled = task.profiled_window(allograft, attached)?;
                 (task.window()?, profiled)
             }
         };
         logs.push((profiled / plain).ln());
         let is_narrow = Ratio::of_logs(&logs).is_some_and(|ratio| ratio.is_within(HALF_WIDTH));
-        if logs.len() >= least && (is_narrow || logs.len() >= MOST_WINDOWS) {
+        if logs.len() >= usize::from(wish.rounds) && (is_narrow || logs.len() >= MOST_WINDOWS) {
             return Ok(logs);
         }
     }
@@ -219,7 +228,7 @@ impl Task {
         command.args([threads, LONGER_THAN_ANY]).arg(&counts).stdin(Stdio::null());
         let child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
         let task = Task { child, counts };
-        std::thread::sleep(ATTACHING);
+        std::thread::sleep(MARGIN);
         Ok(task)
     }
 
@@ -239,14 +248,14 @@ impl Task {
         Ok((after - before) as f64 / took.as_secs_f64())
     }
 
-    /// The same while the process is profiled.
-    fn profiled_window(&mut self, allograft: &Path) -> Result<f64> {
-        let duration = (ATTACHING + WINDOW + ATTACHING).as_secs_f64().to_string();
+    /// The same while the process is profiled, so long after the profiler was started.
+    fn profiled_window(&mut self, allograft: &Path, attached: Duration) -> Result<f64> {
+        let duration = (attached + WINDOW + MARGIN).as_secs_f64().to_string();
         let mut command = Command::new(allograft);
         command.args(["--quiet", "profile", "--pid", &self.child.id().to_string(), "--duration", &duration]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut profiler = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
-        std::thread::sleep(ATTACHING);
+        std::thread::sleep(attached);
         let window = self.window();
         ensure!(profiler.try_wait()?.is_none(), "{command:?} ended within the window");
         let status = profiler.wait()?;
