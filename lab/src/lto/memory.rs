@@ -19,7 +19,7 @@ use super::{Linker, linker, modules};
 use xtask::{command, setup, workspace};
 
 /// The time between two looks at what has no maximum of the kernel's.
-const LOOK: Duration = Duration::from_millis(2);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What the arguments ask for.
 #[derive(Debug, clap::Args)]
@@ -38,16 +38,17 @@ pub(crate) struct Wish {
     pages: Pages,
 }
 
-/// Memory in bytes, as proc_pid_status(5) counts it.
+/// Memory in bytes, as the kernel counts it in proc_pid_status(5) and proc_pid_smaps(5).
 #[derive(Debug, Clone, Copy, Default)]
 struct Sizes {
     /// Pages that are there (VmRSS, HugetlbPages), at the end.
     resident: u64,
     /// Their maximum (VmHWM), as the kernel keeps it; without pages of hugetlbfs, which it does not count.
     resident_peak: u64,
-    /// Private memory that may be written to (VmData), at the end.
+    /// What the kernel has promised to have (mappings with the flag `ac`), at the end. Address space that an allocator
+    /// reserves without a promise (MAP_NORESERVE: snmalloc, mimalloc) is not in it, even where pages are resident.
     committed: u64,
-    /// Its maximum among looks every two milliseconds.
+    /// Its maximum among looks every ten milliseconds.
     committed_peak: u64,
     /// Addresses (VmSize), at the end.
     mapped: u64,
@@ -164,8 +165,8 @@ fn followed(command: &mut Command) -> Result<Sizes> {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 // The program may have ended.
-                if let Ok(sizes) = sizes(pid) {
-                    committed.fetch_max(sizes.committed, Ordering::Relaxed);
+                if let Ok(now) = promised(pid) {
+                    committed.fetch_max(now, Ordering::Relaxed);
                 }
                 std::thread::sleep(LOOK);
             }
@@ -189,6 +190,7 @@ fn attend(pid: Pid) -> Result<Sizes> {
             WaitStatus::PtraceEvent(_, _, event) => {
                 if event == Event::PTRACE_EVENT_EXIT as i32 {
                     let mut sizes = sizes(pid)?;
+                    sizes.committed = promised(pid)?;
                     sizes.huge += transparent(pid)?;
                     last = Some(sizes);
                 }
@@ -201,7 +203,7 @@ fn attend(pid: Pid) -> Result<Sizes> {
     }
 }
 
-/// Reads proc_pid_status(5). Of huge pages, it names those of hugetlbfs.
+/// Reads proc_pid_status(5), which has nothing on what is committed. Of huge pages, it names those of hugetlbfs.
 fn sizes(pid: Pid) -> Result<Sizes> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let of_status = |name: &str| field(&text, name).with_context(|| format!("its status has no {name}"));
@@ -210,12 +212,28 @@ fn sizes(pid: Pid) -> Result<Sizes> {
     Ok(Sizes {
         resident: of_status("VmRSS:")? + reserved,
         resident_peak: of_status("VmHWM:")?,
-        committed: of_status("VmData:")?,
+        committed: 0,
         committed_peak: 0,
         mapped: of_status("VmSize:")?,
         mapped_peak: of_status("VmPeak:")?,
         huge: reserved,
     })
+}
+
+/// Returns the bytes of the mappings that the kernel counts against its limit (proc_pid_smaps(5), `ac` in VmFlags).
+fn promised(pid: Pid) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
+    let (mut size, mut sum) = (0, 0);
+    for line in text.lines() {
+        if let Some(found) = field(line, "Size:") {
+            size = found;
+        } else if let Some(flags) = line.strip_prefix("VmFlags:")
+            && flags.split_whitespace().any(|flag| flag == "ac")
+        {
+            sum += size;
+        }
+    }
+    Ok(sum)
 }
 
 /// Returns the bytes in transparent huge pages (proc_pid_smaps(5), smaps_rollup).
