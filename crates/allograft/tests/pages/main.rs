@@ -10,6 +10,7 @@
 //! | `<!-- section: slow; needs go -->` | for the section that it is in |
 //! | `needs workspace` | in either: the folder is a copy of this repository, with a build folder of its own |
 //! | `<!-- file: main.c -->` | the next block is the content of that file |
+//! | `<!-- quotes: README.md -->` | the next block has to be the content of that file of the repository; it is not run |
 //! | `<!-- skip: why -->` | the next block is not run |
 //! | `<!-- run` ... `-->` | commands that readers need not see |
 //!

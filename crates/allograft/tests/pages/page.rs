@@ -116,7 +116,7 @@ impl Section {
                 }
                 Ok(None)
             }
-            "file" | "skip" if !rest.trim().is_empty() => Ok(Some(directive.to_owned())),
+            "file" | "quotes" | "skip" if !rest.trim().is_empty() => Ok(Some(directive.to_owned())),
             _ => Err(format!("`{directive}` is no directive")),
         }
     }
@@ -134,8 +134,18 @@ fn until<'l>(lines: &mut impl Iterator<Item = &'l str>, end: &str) -> Result<Str
     Err(format!("a block without `{end}`"))
 }
 
+/// Checks that a block is the whole text of a file of this repository.
+fn quotes(path: &str, block: &str) -> Result<(), String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let text = fs::read_to_string(file).map_err(|error| format!("{path}: {error}"))?;
+    if text == block { Ok(()) } else { Err(format!("a block is not what `{path}` holds; it holds\n{text}")) }
+}
+
 fn step(language: &str, block: String, directive: Option<String>) -> Result<Option<Step>, String> {
     if let Some(directive) = directive {
+        if let Some(path) = directive.strip_prefix("quotes: ") {
+            return quotes(path, &block).map(|()| None);
+        }
         let file = directive.strip_prefix("file: ");
         return Ok(file.map(|name| Step::File { name: name.to_owned(), content: block }));
     }
@@ -211,6 +221,11 @@ pub(crate) fn self_check() -> Result<(), String> {
     let idle = Page::parse("# T\n## Idle\n")?.idle;
     if one.sections.iter().map(|section| &section.title).ne(["introduction"]) || idle.as_deref() != Some("Idle") {
         return Err("a page whose introduction alone runs something".to_owned());
+    }
+    let quote = |text: &str| Page::parse(&format!("## A\n<!-- quotes: LICENSE-MIT -->\n```text\n{text}```\n"));
+    let license = include_str!("../../../../LICENSE-MIT");
+    if quote(license).is_err() || quote(&format!("{license}more\n")).is_ok() {
+        return Err("what a page quotes".to_owned());
     }
     for wrong in [
         "## A\n```sh\nls\n",

@@ -18,7 +18,8 @@ pub(crate) fn missing(need: &str) -> Option<String> {
         "cc" | "musl" | "xz" | "zig" => None,
         // Ninja's wheel, which both need, is for this machine only.
         "cmake" | "meson" => (std::env::consts::ARCH != "x86_64").then(|| format!("no `{need}` for this machine")),
-        "cache" | "pages" | workspace::NEED => None,
+        "bazel" => fixtures::bazel::unavailable(),
+        "cache" | "examples" | "pages" | workspace::NEED => None,
         // Setup can make this one on some machines only.
         "rust-musl" => fixtures::rust_musl_unavailable(),
         "go" | "make" | "patch" => on_path(need).then_some(()).is_none().then(|| format!("no `{need}` here")),
@@ -48,6 +49,8 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
                 build_systems(bin, &[MESON, NINJA])?;
                 environment.push(("allograft_meson".to_owned(), integration("meson")));
             }
+            "bazel" => environment.push(("EXAMPLE".to_owned(), bazel(bin)?)),
+            "examples" => environment.push(("examples".to_owned(), integration("examples"))),
             // A cache folder of its own.
             "cache" => {
                 environment.push(("XDG_CACHE_HOME".to_owned(), bin.with_file_name("cache").display().to_string()))
@@ -87,6 +90,26 @@ fn build_systems(bin: &Path, systems: &[BuildSystem]) -> Result<(), String> {
 fn integration(name: &str) -> String {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     checkout.canonicalize().unwrap_or(checkout).join("integrations").join(name).display().to_string()
+}
+
+/// Bazel, with musl-gcc as its compiler and the rules of this checkout. Returns a copy of the example in a folder to
+/// build it in: Bazel takes no path with a blank.
+fn bazel(bin: &Path) -> Result<String, String> {
+    if !fixtures::toolchains::bazel().is_file() {
+        return Err("Bazel is missing: run `cargo xtask toolchains`".to_owned());
+    }
+    let said = |error: std::io::Error| error.to_string();
+    let (home, example) = (bin.with_file_name("bazel"), bin.with_file_name("example"));
+    fs::create_dir(&home).map_err(said)?;
+    fixtures::bazel::install(bin, &home, &bin.join("musl-gcc")).map_err(said)?;
+    let rules = format!("build --override_repository=allograft_bazel={}\n", integration("bazel"));
+    fs::create_dir(&example).and_then(|()| fs::write(example.join(".bazelrc"), rules)).map_err(said)?;
+    let from = format!("{}/bazel/.", integration("examples"));
+    let copied = Command::new("cp").arg("-r").arg(from).arg(&example).status();
+    match copied {
+        Ok(status) if status.success() => Ok(example.display().to_string()),
+        other => Err(format!("cp: {other:?}")),
+    }
 }
 
 /// Debian's musl as its package installs it: `musl-gcc`, and `$MUSL`, the folder with `libc.a`.

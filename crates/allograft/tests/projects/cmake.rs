@@ -43,8 +43,8 @@ fn test(line: &str) -> Option<(&str, &str)> {
 fn passes_with_donor(flags: &[&str]) {
     let Some(place) = Place::new(JANSSON) else { return };
     let (stock, graft) = (build(&place, "stock", flags, false), build(&place, "graft", flags, true));
-    stock.passes(213, &["Passed"], false);
-    graft.passes(213, &["Passed"], true);
+    stock.passes(213, 9, &["Passed"], false);
+    graft.passes(213, 9, &["Passed"], true);
     assert_eq!(stock.tests, graft.tests);
     assert_eq!(stock.programs.len(), graft.programs.len());
 }

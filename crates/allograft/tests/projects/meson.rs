@@ -48,18 +48,18 @@ fn depend(place: &Place) {
 fn serd_passes_its_tests_static() {
     let Some(place) = Place::new(SERD) else { return };
     let stock = build(&place, "stock", "musl-gcc", &fixed(""));
-    stock.passes(43, &GOOD, false);
+    stock.passes(43, 9, &GOOD, false);
 
     // The project as it is: one argument for the linker.
     succeeds(place.command("allograft").args(["emit", "--target", "x86_64-linux-musl"]));
     let object = format!(", '{}'", place.path("allograft.o").display());
     let by_argument = build(&place, "argument", "musl-gcc", &fixed(&object));
-    by_argument.passes(43, &GOOD, true);
+    by_argument.passes(43, 9, &GOOD, true);
     assert_eq!(stock.tests, by_argument.tests);
 
     depend(&place);
     let by_dependency = build(&place, "dependency", "musl-gcc", &fixed(""));
-    by_dependency.passes(43, &GOOD, true);
+    by_dependency.passes(43, 9, &GOOD, true);
     assert_eq!(stock.tests, by_dependency.tests);
     assert_eq!(stock.programs.len(), by_dependency.programs.len());
 }
@@ -69,9 +69,9 @@ fn serd_passes_its_tests_static() {
 fn serd_passes_its_tests_dynamic() {
     let Some(place) = Place::new(SERD) else { return };
     let stock = build(&place, "stock", "cc", &[]);
-    stock.passes(43, &GOOD, false);
+    stock.passes(43, 9, &GOOD, false);
     depend(&place);
     let graft = build(&place, "graft", "cc", &[]);
-    graft.passes(43, &GOOD, true);
+    graft.passes(43, 9, &GOOD, true);
     assert_eq!(stock.tests, graft.tests);
 }

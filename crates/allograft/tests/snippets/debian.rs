@@ -60,24 +60,22 @@ fn go_with_cgo() {
     place.carries(&place.path("example"), "snmalloc");
 }
 
+const SDK: &str = "swift-6.0.3-RELEASE_static-linux-0.0.1";
+
+/// Copies sources that the casebook links too, and makes and installs an SDK with a stock `libc.a`.
+fn swift_sdk(place: &Place, sources: &[(&str, &str)]) {
+    for (source, name) in [("glibc_names.c", "names.c"), ("swift/sdk.sh", "sdk.sh")].iter().chain(sources) {
+        place.put(name, &fs::read_to_string(shared(source)).expect("a source"));
+    }
+    run(place, &format!("musl-gcc -O2 -c names.c && sh sdk.sh {SDK} && swift sdk install {SDK}.artifactbundle.tar.gz"));
+}
+
 /// The package names the object; the SDK's `libc.a` stays stock.
 #[test]
 #[ignore = "takes compilers of other languages, 3.9 GB"]
 fn a_swift_package() {
-    const SDK: &str = "swift-6.0.3-RELEASE_static-linux-0.0.1";
     let Some(place) = place() else { return };
-    for (source, name) in [
-        ("glibc_names.c", "names.c"),
-        ("swift/sdk.sh", "sdk.sh"),
-        ("swift/Package.swift", "Package.swift"),
-        ("swift/main.swift", "Sources/map/main.swift"),
-    ] {
-        place.put(name, &fs::read_to_string(shared(source)).expect("a source"));
-    }
-    run(
-        &place,
-        &format!("musl-gcc -O2 -c names.c && sh sdk.sh {SDK} && swift sdk install {SDK}.artifactbundle.tar.gz"),
-    );
+    swift_sdk(&place, &[("swift/Package.swift", "Package.swift"), ("swift/main.swift", "Sources/map/main.swift")]);
     let build = format!("swift build -c release --swift-sdk {SDK} 2>&1\n.build/release/map 20000 4");
     assert!(run(&place, &build).lines().any(|line| line.starts_with("ok")));
     place.carries(&place.path(".build/release/map"), "mallocng");
@@ -89,6 +87,42 @@ fn a_swift_package() {
     place.put("Package.swift", &with);
     assert!(run(&place, &build).lines().any(|line| line.starts_with("ok")));
     place.carries(&place.path(".build/release/map"), "snmalloc");
+}
+
+/// The command plugin of the example. The SDK's `libc.a` stays stock.
+#[test]
+#[ignore = "takes compilers of other languages, 3.9 GB"]
+fn a_swift_command_plugin() {
+    let Some(place) = place() else { return };
+    swift_sdk(&place, &[]);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations/examples/swift");
+    succeeds(std::process::Command::new("cp").arg("-r").arg(example).arg(place.path("example")));
+    let program = place.path("example/.build/release/server");
+    let here = "export PATH=$PATH:/work\ncd example\n";
+    let graft = |options: &str| format!("{here}swift package --swift-sdk {SDK} allograft {options} 2>&1");
+    // Another donor is linked without a step in between.
+    for (options, donor) in [("", "snmalloc"), ("--donor mimalloc --set purge_delay=0", "mimalloc")] {
+        let printed = run(&place, &format!("{}\n.build/release/server", graft(options)));
+        assert!(printed.contains(&format!("server: {donor} ")) && printed.ends_with("served\n"), "{printed}");
+        place.carries(&program, donor);
+    }
+    // SwiftPM would take up the plan of its last build.
+    run(&place, &format!("{here}swift package clean\nswift build -c release --swift-sdk {SDK} 2>&1"));
+    place.carries(&program, "mallocng");
+    // What allograft does not know ends the build, with its message.
+    let wrong = format!("{here}! swift package --swift-sdk {SDK} allograft --donor dlmalloc 2>&1");
+    assert!(run(&place, &wrong).contains("dlmalloc"));
+    // By hand, and behind libc: the check says so.
+    run(&place, &format!("{here}allograft emit --target x86_64-linux-musl --as archive -o /work/liballograft.a"));
+    let package = fs::read_to_string(place.path("example/Package.swift")).expect("a package");
+    let settings = "(name: \"server\", linkerSettings: [\
+         .unsafeFlags([\"-Xlinker\", \"-lc\", \"-Xlinker\", \"/work/liballograft.a\"])])";
+    let with = package.replace("(name: \"server\")", settings);
+    assert_ne!(with, package);
+    place.put("example/Package.swift", &with);
+    run(&place, &format!("{here}swift build -c release --swift-sdk {SDK} 2>&1"));
+    let check = format!("{here}! allograft inspect --expect snmalloc .build/release/server");
+    assert!(run(&place, &check).contains("server: mallocng "));
 }
 
 /// Returns the path of a source that the casebook links too.
