@@ -98,7 +98,7 @@ mod tests {
                 sums += 1;
             }
         }
-        assert_eq!(sums, 11);
+        assert_eq!(sums, 12);
         let mut raw = Vec::new();
         GzDecoder::new(split(&package).1).read_to_end(&mut raw).unwrap();
         let headers = raw.chunks(512).filter(|block| block.get(257..262) == Some(b"ustar"));

@@ -15,7 +15,9 @@ pub(crate) fn pack(payload: &Payload) -> Result<File> {
     files.extend([bash.at("completions/allograft.bash"), zsh.at("completions/_allograft")]);
     files.push(fish.at("completions/allograft.fish"));
     files.extend(payload.cmake.iter().map(|file| file.at(format!("share/cmake/allograft/{}", file.path))));
-    files.extend(payload.meson.iter().map(|file| file.at(format!("share/allograft/meson/{}", file.path))));
+    for (name, integration) in [("meson", &payload.meson), ("bazel", &payload.bazel)] {
+        files.extend(integration.iter().map(|file| file.at(format!("share/allograft/{name}/{}", file.path))));
+    }
     for file in &mut files {
         file.path.insert_str(0, &format!("{name}/"));
     }

@@ -56,6 +56,8 @@ pub struct Payload {
     pub cmake: Vec<File>,
     /// The subproject for Meson.
     pub meson: Vec<File>,
+    /// The rules for Bazel.
+    pub bazel: Vec<File>,
     /// The texts of allograft's licences and of the donors'.
     pub licenses: Vec<File>,
     /// README.md.
@@ -77,7 +79,7 @@ pub struct Inputs<'a> {
     pub programs: &'a Path,
     /// A folder with the same programs, built for this machine. They print the manual pages and the completions.
     pub native: &'a Path,
-    /// The checkout: licences, README.md, CHANGELOG.md, the package for CMake and the subproject for Meson.
+    /// The checkout: licences, README.md, CHANGELOG.md, and what build systems need.
     pub checkout: &'a Path,
     /// The licences of the donors and of the libraries, as one text: see [`crate::licenses`].
     pub licenses: &'a str,
@@ -113,6 +115,7 @@ impl Payload {
             fish: script("fish", "allograft.fish")?,
             cmake: cmake(&checkout.join("integrations/cmake"), version)?,
             meson: meson(&checkout.join("integrations/meson"), version)?,
+            bazel: bazel(&checkout.join("integrations/bazel"), version)?,
             licenses: vec![
                 text("LICENSE-APACHE")?,
                 text("LICENSE-MIT")?,
@@ -203,6 +206,13 @@ fn meson(folder: &Path, version: &str) -> Result<Vec<File>> {
     integration(folder, &[versioned, "meson.options", "emitter.py"], versioned, ["version: '", "', license"], version)
 }
 
+/// Returns the rules for Bazel. The one that names a version gets `version`.
+fn bazel(folder: &Path, version: &str) -> Result<Vec<File>> {
+    let versioned = "MODULE.bazel";
+    let names = [versioned, "WORKSPACE", "BUILD.bazel", "extension.bzl", "malloc.bzl", "repository.bzl"];
+    integration(folder, &names, versioned, ["name = \"allograft_bazel\",\n    version = \"", "\""], version)
+}
+
 /// Returns the files with these names. The one called `versioned` has this checkout's version between two texts, and
 /// gets `version` in its place.
 fn integration(folder: &Path, names: &[&str], versioned: &str, around: [&str; 2], version: &str) -> Result<Vec<File>> {
@@ -260,6 +270,7 @@ mod tests {
         };
         check("cmake", cmake(&folder.join("cmake"), "9.8.7").unwrap(), "set(PACKAGE_VERSION 9.8.7)");
         check("meson", meson(&folder.join("meson"), "9.8.7").unwrap(), "project('allograft', version: '9.8.7',");
+        check("bazel", bazel(&folder.join("bazel"), "9.8.7").unwrap(), "    version = \"9.8.7\",");
     }
 
     #[test]

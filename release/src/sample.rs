@@ -62,6 +62,7 @@ pub(crate) fn payload() -> Payload {
         fish: File::new("allograft.fish", "complete -c allograft\n"),
         cmake: vec![File::new("allograft-config.cmake", "set(allograft_FOUND TRUE)\n")],
         meson: vec![File::new("meson.build", "project('allograft')\n")],
+        bazel: vec![File::new("malloc.bzl", "\n")],
         licenses: ["LICENSE-APACHE", "LICENSE-MIT", "LICENSES-THIRD-PARTY.txt"]
             .map(|name| File::new(name, name))
             .into(),

@@ -18,6 +18,7 @@ pub(crate) fn files(payload: &Payload, zsh: &str) -> Result<Vec<File>> {
     files.push(at("share/fish/vendor_completions.d", &payload.fish));
     files.extend(payload.cmake.iter().map(|file| at("share/cmake/allograft", file)));
     files.extend(payload.meson.iter().map(|file| at("share/allograft/meson", file)));
+    files.extend(payload.bazel.iter().map(|file| at("share/allograft/bazel", file)));
     Ok(files)
 }
 

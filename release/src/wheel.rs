@@ -22,6 +22,7 @@ pub(crate) fn pack(payload: &Payload) -> Result<File> {
     let shared = |folder: &str, file: &File| file.at(format!("{data}/data/share/{folder}/{}", file.path));
     files.extend(payload.cmake.iter().map(|file| shared("cmake/allograft", file)));
     files.extend(payload.meson.iter().map(|file| shared("allograft/meson", file)));
+    files.extend(payload.bazel.iter().map(|file| shared("allograft/bazel", file)));
     let about = |name: &str, text: String| File::new(format!("{information}/{name}"), text);
     for text in &payload.licenses {
         files.push(text.at(format!("{information}/licenses/{}", text.path)));

@@ -61,6 +61,8 @@ grep -q donor /usr/share/fish/vendor_completions.d/allograft.fish
 grep -q 'function(allograft_use' /usr/share/cmake/allograft/allograft-config.cmake
 grep -q override_dependency /usr/share/allograft/meson/meson.build
 ls /usr/share/allograft/meson/meson.options /usr/share/allograft/meson/emitter.py
+grep -q 'allograft_bazel' /usr/share/allograft/bazel/MODULE.bazel
+ls /usr/share/allograft/bazel/WORKSPACE /usr/share/allograft/bazel/BUILD.bazel /usr/share/allograft/bazel/*.bzl
 ";
 
 /// A program that allocates.
