@@ -169,6 +169,11 @@ impl Donor {
         has(self.loaders, arch)
     }
 
+    /// Whether it goes into the dynamic loader of any architecture.
+    pub fn has_loaders(&self) -> bool {
+        !self.loaders.is_empty()
+    }
+
     /// Returns the options that it has there in place of its own defaults, and their values.
     pub fn loader_options(&self) -> &'static [(&'static str, i64)] {
         self.loader_options
