@@ -1,5 +1,5 @@
-//! Conformance programs that are linked dynamically, started by a grafted musl loader. Each passes wherever it passes by
-//! the stock loader. The default tier runs a part.
+//! Conformance programs that are linked dynamically, started by a grafted musl loader. Each passes wherever it passes
+//! by the stock loader. The default tier runs a part.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -61,8 +61,8 @@ pub(crate) fn graft_observed(
     if !runs && (request.arguments.is_some() || request.untested) {
         return Err(Error::NothingToRun { path: target.path().to_owned() });
     }
-    if let (Target::Executable(host), None, None, false) =
-        (&target, &request.out, &request.root, request.live || request.dry_run)
+    let confirmed = request.live || request.dry_run;
+    if let (Target::Executable(host), None, false) = (&target, &request.out, confirmed)
         && let Some(by) = live::loader(host)?
     {
         return Err(Error::Live { path: host.clone(), by });

@@ -29,8 +29,8 @@ pub(crate) fn loader(host: &Path) -> Result<Option<String>, Error> {
     Ok(user(&path).map(|process| format!("process {process} runs by it")))
 }
 
-/// A process that has mapped the file at that path, by `/proc/PID/maps` (proc_pid_maps(5)); `None` if there is none that
-/// this user may look at.
+/// A process that has mapped the file at that path, by `/proc/PID/maps` (proc_pid_maps(5)); `None` if there is none
+/// that this user may look at.
 fn user(path: &Path) -> Option<u32> {
     let maps = |process: u32| {
         let file = fs::File::open(format!("/proc/{process}/maps")).ok()?;

@@ -1,5 +1,5 @@
-//! Runs a grafted dynamic loader before it replaces its stock file: it starts a small dynamic program of allograft's, and
-//! then a program of its own system.
+//! Runs a grafted dynamic loader before it replaces its stock file: it starts a small dynamic program of allograft's,
+//! and then a program of its own system.
 
 use std::ffi::OsStr;
 use std::fs;

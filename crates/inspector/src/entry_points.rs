@@ -168,8 +168,8 @@ impl EntryPoints {
         self.entries.iter().any(|entry| entry.address == address || entry.address == address + 4)
     }
 
-    /// Whether an entry point begins at an address, or the code there only jumps to one: musl's public functions do that
-    /// (src/malloc/free.c), by a jump of 2 or 5 bytes on x86.
+    /// Whether an entry point begins at an address, or the code there only jumps to one: musl's public functions do
+    /// that (src/malloc/free.c), by a jump of 2 or 5 bytes on x86.
     pub(crate) fn is_reached_from(&self, elf: &Elf<'_>, address: u64) -> bool {
         let jumps = |at: u64| {
             let code = loads(elf)

@@ -26,8 +26,8 @@ const SETTLED_X86_64: [u32; 9] = [1, 2, 3, 4, 9, 24, 41, 42, 8];
 const SETTLED_AARCH64: [u32; 19] =
     [257, 260, 261, 273, 274, 275, 277, 278, 279, 280, 282, 283, 284, 285, 286, 299, 311, 312, 1027];
 
-/// The symbols around the compiler's records of thread-local variables (crates/donors/transplant/loader.ld), and the size
-/// of a record in bytes.
+/// The symbols around the compiler's records of thread-local variables (crates/donors/transplant/loader.ld), and the
+/// size of a record in bytes.
 const VARIABLES: [&str; 2] = ["transplant_variables_start", "transplant_variables_end"];
 pub(crate) const VARIABLE: usize = 32;
 

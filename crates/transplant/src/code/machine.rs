@@ -66,8 +66,8 @@ pub(crate) trait Musl: fmt::Debug + Sync {
         Vec::new()
     }
 
-    /// Where a thread keeps the address of its values of pthread keys, from the thread pointer: `self->tsd`, by the code
-    /// of `pthread_getspecific` (src/thread/pthread_getspecific.c). `None` if the function is not exactly that.
+    /// Where a thread keeps the address of its values of pthread keys, from the thread pointer: `self->tsd`, by the
+    /// code of `pthread_getspecific` (src/thread/pthread_getspecific.c). `None` if the function is not exactly that.
     fn key_values(&self, _: &Code<'_>, _: u64) -> Option<i64> {
         None
     }

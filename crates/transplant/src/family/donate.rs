@@ -1,5 +1,5 @@
-//! `__malloc_donate` (src/malloc/mallocng/donate.c): the dynamic loader gives the gaps between segments to the allocator.
-//! Only the loader has it.
+//! `__malloc_donate` (src/malloc/mallocng/donate.c): the dynamic loader gives the gaps between segments to the
+//! allocator. Only the loader has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -33,8 +33,8 @@ const NAMES: [(&str, Role); 6] = [
 const CALLERS: [(&str, Role); 3] =
     [("memalign", Role::AlignedAlloc), ("posix_memalign", Role::AlignedAlloc), ("reallocarray", Role::Realloc)];
 
-/// The slots by which libc's functions tell whether a program brings functions of its own: the address of each slot, and
-/// of libc's function.
+/// The slots by which libc's functions tell whether a program brings functions of its own: the address of each slot,
+/// and of libc's function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slots {
     pub(crate) malloc: (u64, u64),

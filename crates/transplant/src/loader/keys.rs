@@ -1,6 +1,6 @@
-//! Where a thread of musl keeps the values of its pthread keys. Behind them is room for the donor's thread-local storage,
-//! once `__pthread_tsd_size` says so: pthread_create reads that variable when it lays out a thread, and nothing else
-//! does (src/thread/pthread_create.c, pthread_key_create.c).
+//! Where a thread of musl keeps the values of its pthread keys. Behind them is room for the donor's thread-local
+//! storage, once `__pthread_tsd_size` says so: pthread_create reads that variable when it lays out a thread, and
+//! nothing else does (src/thread/pthread_create.c, pthread_key_create.c).
 
 use std::collections::BTreeSet;
 

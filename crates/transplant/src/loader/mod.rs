@@ -1,8 +1,9 @@
 //! musl's libc.so, which is also the dynamic loader: a donor in it serves every dynamic program.
 //!
-//! The malloc family is found as in a program, and the exported names have to agree. What else a loader's graft needs is
-//! in `keys` (where a thread keeps the values of its pthread keys, behind which the donor's thread-local storage lies)
-//! and in `exports` (names, and the slots through which libc calls its own malloc). `layout` puts the file together.
+//! The malloc family is found as in a program, and the exported names have to agree. What else a loader's graft needs
+//! is in `keys` (where a thread keeps the values of its pthread keys, behind which the donor's thread-local storage
+//! lies) and in `exports` (names, and the slots through which libc calls its own malloc). `layout` puts the file
+//! together.
 
 mod exports;
 mod keys;
@@ -59,8 +60,8 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
     let end = libc::thread_end(&mut code)?.ok_or_else(|| refused("does not start threads"))?;
     let values = keys::find(&mut code, storage)?;
 
-    // `__libc_calloc` stays: it calls `__libc_malloc`, which is redirected, and clears the block. A program's malloc must
-    // not serve it, and the donor's calloc asks whether there is one.
+    // `__libc_calloc` stays: it calls `__libc_malloc`, which is redirected, and clears the block. A program's malloc
+    // must not serve it, and the donor's calloc asks whether there is one.
     let calloc = exports.address("calloc")?;
     let core = family.core.iter().map(|(role, address)| (*role, *address));
     let wrappers =

@@ -19,7 +19,8 @@ pub(super) use told::{filled_in, told};
 
 /// The flag of a segment that may be written.
 const PF_W: u32 = 2;
-/// The size of a thread's values of pthread keys in stock, `__pthread_tsd_size` (musl, src/thread/pthread_key_create.c).
+/// The size of a thread's values of pthread keys in stock, `__pthread_tsd_size` (musl,
+/// src/thread/pthread_key_create.c).
 const VALUES: u64 = 1024;
 
 /// Whether a file is musl's libc.so, by names that only it exports.
@@ -42,8 +43,8 @@ fn memory(segment: &Segment<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The variable with the size of a thread's values: the address of the one word of data that differs from stock, and its
-/// value in the graft.
+/// The variable with the size of a thread's values: the address of the one word of data that differs from stock, and
+/// its value in the graft.
 fn size_of_values(graft: &Elf<'_>, stock: &Elf<'_>, donor: u64) -> Result<(u64, u64), String> {
     let (Some(before), Some(after)) = (writable(stock, donor), writable(graft, donor)) else {
         return Err("it has no writable segment".to_owned());
@@ -64,8 +65,8 @@ fn size_of_values(graft: &Elf<'_>, stock: &Elf<'_>, donor: u64) -> Result<(u64, 
     }
 }
 
-/// Checks that everything that stock loads is loaded at the same addresses with the same contents, but for the jumps, the
-/// call at the end of a thread, and the size of a thread's values.
+/// Checks that everything that stock loads is loaded at the same addresses with the same contents, but for the jumps,
+/// the call at the end of a thread, and the size of a thread's values.
 pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
     let donor = entry_points.donor();
     let mut complaints = Vec::new();

@@ -97,7 +97,8 @@ pub(in crate::verify) fn told(
     Ok(complaints)
 }
 
-/// The size of the donor's storage in each thread, if each variable has a place of its own in it, behind the first word.
+/// The size of the donor's storage in each thread, if each variable has a place of its own in it, behind the first
+/// word.
 fn storage(elf: &Elf<'_>, linked: &Linked<'_, '_>, found: &[u8]) -> Option<u64> {
     const STEP: u64 = 64;
     let words = elf.bytes.over(found);
