@@ -61,6 +61,36 @@ const COMPILE_WINDOWS: [&str; 14] = [
 /// loaded when the program starts, so that the offsets of thread-local variables are known then.
 const COMPILE_SHARED: [&str; 3] = ["-fPIC", "-ftls-model=initial-exec", "-DGRAFT_SHARED"];
 
+/// The flags of a donor for the dynamic loader in addition to the ones above. libc.so has no thread-local storage, so
+/// each access to such a variable calls a function of the runtime.
+const COMPILE_LOADER: [&str; 2] = ["-femulated-tls", "-DGRAFT_LOADER"];
+
+/// What a donor's object is linked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A static program, when it is linked or later.
+    Program,
+    /// The dynamic loader, which is musl's libc.so.
+    Loader,
+}
+
+impl Form {
+    /// The part of file names that tells the form.
+    fn suffix(self) -> &'static str {
+        match self {
+            Form::Program => "",
+            Form::Loader => "-loader",
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Form::Program => &[],
+            Form::Loader => &COMPILE_LOADER,
+        }
+    }
+}
+
 /// The environment variable with an additional preprocessor definition for the glue, to measure the cost of a part of
 /// it.
 pub(crate) const DEFINE: &str = "ALLOGRAFT_DONOR_DEFINE";
@@ -128,8 +158,8 @@ impl Foundry {
         })
     }
 
-    pub(crate) fn object_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
-        self.out.join(format!("{}-{}.o", recipe.name, arch.name()))
+    pub(crate) fn object_path(&self, recipe: &Recipe, arch: Arch, form: Form) -> PathBuf {
+        self.out.join(format!("{}-{}{}.o", recipe.name, arch.name(), form.suffix()))
     }
 
     /// Returns the path of the licence's text.
@@ -188,15 +218,17 @@ impl Foundry {
 
     /// Compiles, links into one object, removes what the exported symbols do not reach, and makes all other symbols
     /// local.
-    pub(crate) fn cast(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
+    pub(crate) fn cast(&self, recipe: &Recipe, arch: Arch, form: Form) -> Result<(), FoundryError> {
         let source = self.source(recipe)?;
-        let scratch = self.out.join(format!("{}-{}", recipe.name, arch.name()));
+        let scratch = self.out.join(format!("{}-{}{}", recipe.name, arch.name(), form.suffix()));
         fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
         let headers = headers(recipe, &source, &scratch)?;
         let mut objects = Vec::new();
         for unit in recipe.units(&source) {
             let object = scratch.join(format!("{}.o", objects.len()));
-            self.zig.run(self.compile(recipe, arch, &source, headers.as_deref(), &unit, &object))?;
+            let mut compile = self.compile(recipe, arch, &source, headers.as_deref(), &unit, &object);
+            compile.extend(form.flags().iter().map(OsString::from));
+            self.zig.run(compile)?;
             objects.push(object);
         }
 
@@ -206,7 +238,7 @@ impl Foundry {
 
         let kept = |name: &[u8]| exports.iter().any(|kept| kept.as_bytes() == name);
         let object = relocatable::localise(&read(&merged)?, &kept).map_err(|source| damaged(recipe, arch, source))?;
-        let path = self.object_path(recipe, arch);
+        let path = self.object_path(recipe, arch, form);
         fs::write(&path, object).map_err(|source| FoundryError::File { path: path.clone(), source })
     }
 
@@ -247,20 +279,69 @@ impl Foundry {
         self.out.join(format!("{}{strings}-{}.blob", recipe.name, arch.name()))
     }
 
+    /// Returns the path of the blob for the dynamic loader.
+    pub(crate) fn loader_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
+        self.out.join(format!("{}-{}{}.blob", recipe.name, arch.name(), Form::Loader.suffix()))
+    }
+
     /// Links a donor's object, and that of string functions if given, with the parts of libc that it needs, to a blob
     /// for linked executables. The objects must have been built before.
     pub(crate) fn cast_blob(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> Result<(), FoundryError> {
         let path = self.blob_path(recipe, strings, arch);
-        let scratch = path.with_extension("");
-        fs::create_dir_all(&scratch).map_err(|source| FoundryError::File { path: scratch.clone(), source })?;
-        let mut objects = vec![self.object_path(recipe, arch)];
-        let mut roots = Vec::new();
+        let mut objects = vec![self.object_path(recipe, arch, Form::Program)];
+        let (mut units, mut roots, mut define) = (vec!["runtime", "selftest"], Vec::new(), Vec::new());
         if let Some(strings) = strings {
-            objects.push(self.object_path(strings, arch));
+            objects.push(self.object_path(strings, arch, Form::Program));
             roots = exports(strings, arch, &objects[1..])?;
+            units.push("selftest_strings");
+            define.push("-DTRANSPLANT_STRINGS");
         }
-        let units: &[&str] =
-            if strings.is_some() { &["runtime", "selftest", "selftest_strings"] } else { &["runtime", "selftest"] };
+        self.transplant_units(&units, arch, &define, &path.with_extension(""), &mut objects)?;
+        self.zig.run(self.link_blob("transplant.ld", arch, roots.iter().map(String::as_str), objects, path))?;
+        Ok(())
+    }
+
+    /// Compiles a donor for the dynamic loader, and links it with the parts of libc that it needs.
+    pub(crate) fn cast_loader(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
+        self.cast(recipe, arch, Form::Loader)?;
+        let path = self.loader_path(recipe, arch);
+        let mut objects = vec![self.object_path(recipe, arch, Form::Loader)];
+        let define = [&["-DTRANSPLANT_LOADER"], Form::Loader.flags()].concat();
+        self.transplant_units(&["runtime"], arch, &define, &path.with_extension(""), &mut objects)?;
+        self.zig.run(self.link_blob("loader.ld", arch, std::iter::empty(), objects, path))?;
+        Ok(())
+    }
+
+    /// Returns the paths of the program and of the library that test a grafted loader.
+    pub(crate) fn loader_test_paths(&self, arch: Arch) -> [PathBuf; 2] {
+        ["loader-test", "loader-test.so"].map(|name| self.out.join(format!("{name}-{}", arch.name())))
+    }
+
+    /// Compiles and links the program and the library that test a grafted loader. They are dynamic, and need only musl's
+    /// libc.
+    pub(crate) fn cast_loader_test(&self, arch: Arch) -> Result<(), FoundryError> {
+        let [program, library] = self.loader_test_paths(arch);
+        for (source, out, kind) in [("loader_test.c", program, "-pie"), ("loader_library.c", library, "-shared")] {
+            let mut line: Vec<OsString> = C.iter().map(OsString::from).collect();
+            line.extend(["-target", arch.triple(), "-dynamic", kind, "-O2", "-g0", "-s", "-fPIC"].map(OsString::from));
+            line.extend(["-fno-builtin", "-fno-sanitize=all", "-fno-stack-protector"].map(OsString::from));
+            line.push(join("-ffile-prefix-map=", &self.transplant, "=transplant"));
+            line.extend([self.transplant.join(source).into(), "-o".into(), out.into()]);
+            self.zig.run(line)?;
+        }
+        Ok(())
+    }
+
+    /// Compiles units of the transplant's runtime with these further arguments, and adds their objects to `objects`.
+    fn transplant_units(
+        &self,
+        units: &[&str],
+        arch: Arch,
+        further: &[&str],
+        scratch: &Path,
+        objects: &mut Vec<PathBuf>,
+    ) -> Result<(), FoundryError> {
+        fs::create_dir_all(scratch).map_err(|source| FoundryError::File { path: scratch.to_owned(), source })?;
         for unit in units {
             let object = scratch.join(format!("{unit}.o"));
             let mut line: Vec<OsString> = C.iter().map(OsString::from).collect();
@@ -270,20 +351,31 @@ impl Foundry {
             line.extend(["-fno-builtin", "-fno-asynchronous-unwind-tables"].map(OsString::from));
             line.extend((arch == Arch::X86_64).then(|| OsString::from("-fcf-protection=full")));
             line.extend(arch.flags().map(OsString::from));
-            line.extend(strings.map(|_| OsString::from("-DTRANSPLANT_STRINGS")));
+            line.extend(further.iter().map(OsString::from));
             line.push(join("-ffile-prefix-map=", &self.transplant, "=transplant"));
             line.extend([self.transplant.join(unit).with_extension("c").into(), "-o".into(), object.clone().into()]);
             self.zig.run(line)?;
             objects.push(object);
         }
+        Ok(())
+    }
+
+    /// Returns the linker's arguments for a blob with the layout of that script.
+    fn link_blob<'r>(
+        &self,
+        script: &str,
+        arch: Arch,
+        roots: impl Iterator<Item = &'r str>,
+        objects: Vec<PathBuf>,
+        out: PathBuf,
+    ) -> Vec<OsString> {
         let mut line: Vec<OsString> =
             ["ld.lld", "-pie", "--no-dynamic-linker", "-z", "norelro", "-z", "notext"].map(OsString::from).into();
         line.extend(["-z", page_size(arch), "--gc-sections", "--emit-relocs", "-T"].map(OsString::from));
-        line.extend([self.transplant.join("transplant.ld").into(), "-o".into(), path.into()]);
-        line.extend(roots.into_iter().flat_map(|name| [OsString::from("-u"), name.into()]));
+        line.extend([self.transplant.join(script).into(), "-o".into(), out.into()]);
+        line.extend(roots.flat_map(|name| [OsString::from("-u"), name.into()]));
         line.extend(objects.into_iter().map(OsString::from));
-        self.zig.run(line)?;
-        Ok(())
+        line
     }
 
     /// Returns the folder of the sources: upstream's, once its version has been checked, or the recipe's own.

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::{env, fs};
 
 use format::{Arch, Compressed, DonorKind};
-use foundry::{Foundry, FoundryError};
+use foundry::{Form, Foundry, FoundryError};
 use recipe::{Profile, Recipe};
 use zigcc::Zig;
 
@@ -46,8 +46,8 @@ fn build() -> Result<(), FoundryError> {
     let jobs: Vec<(&Recipe, Arch)> =
         recipes.iter().flat_map(|recipe| recipe.arches().map(move |arch| (recipe, arch))).collect();
     in_parallel(&jobs, |(recipe, arch)| {
-        foundry.cast(recipe, *arch)?;
-        compress(&foundry.object_path(recipe, *arch), &embedded)?;
+        foundry.cast(recipe, *arch, Form::Program)?;
+        compress(&foundry.object_path(recipe, *arch, Form::Program), &embedded)?;
         if recipe.is_shared(*arch) {
             foundry.cast_library(recipe, *arch)?;
             compress(&foundry.library_path(recipe, *arch), &embedded)?;
@@ -74,6 +74,19 @@ fn build() -> Result<(), FoundryError> {
         foundry.cast_blob(recipe, *strings, *arch)?;
         compress(&foundry.blob_path(recipe, *strings, *arch), &embedded)
     })?;
+    let loaders: Vec<(&Recipe, Arch)> =
+        allocators.iter().flat_map(|recipe| recipe.loaders().map(move |arch| (*recipe, arch))).collect();
+    in_parallel(&loaders, |(recipe, arch)| {
+        foundry.cast_loader(recipe, *arch)?;
+        compress(&foundry.loader_path(recipe, *arch), &embedded)
+    })?;
+    let mut tested: Vec<Arch> = Arch::ALL.into_iter().collect();
+    tested.retain(|arch| loaders.iter().any(|(_, of)| of == arch));
+    for arch in &tested {
+        foundry.cast_loader_test(*arch)?;
+        foundry.loader_test_paths(*arch).iter().try_for_each(|path| compress(path, &embedded))?;
+    }
+    write(&embedded.join("loader_tests.rs"), loader_tests(&tested, &foundry).as_bytes())?;
     write(&embedded.join("catalogue.rs"), catalogue(&allocators, &strings, &foundry).as_bytes())?;
     write(&embedded.join("strings.rs"), catalogue(&strings, &[], &foundry).as_bytes())
 }
@@ -111,7 +124,10 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
         let (both, alone): (Vec<_>, Vec<_>) = linked.into_iter().partition(|(_, strings, _)| strings.is_some());
         let blob = |(recipe, strings, arch)| (arch, foundry.blob_path(recipe, strings, arch));
         let shared = recipe.arches().filter(|arch| recipe.is_shared(*arch));
-        let objects = items.list(recipe.arches().map(|arch| (arch, foundry.object_path(recipe, arch))));
+        let program = |arch| foundry.object_path(recipe, arch, Form::Program);
+        let objects = items.list(recipe.arches().map(|arch| (arch, program(arch))));
+        let loaders = items.list(recipe.loaders().map(|arch| (arch, foundry.loader_path(recipe, arch))));
+        let loader_options: Vec<(&String, &i64)> = recipe.loader_options().iter().collect();
         let (alone, both) = (items.list(alone.into_iter().map(blob)), items.list(both.into_iter().map(blob)));
         let libraries = items.list(shared.map(|arch| (arch, foundry.library_path(recipe, arch))));
         let windows = recipe.windows.then_some((Arch::X86_64, foundry.windows_path(recipe)));
@@ -122,13 +138,24 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
             "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?},\n\
              homepage: {homepage:?},\n\
              license_text: {text}, character: {character:?}, objects: {objects}, blobs: {alone},\n\
-             blobs_with_strings: {both}, libraries: {libraries}, windows: {windows}, profiles: &[\n"
+             blobs_with_strings: {both}, loaders: {loaders}, loader_options: &{loader_options:?},\n\
+             libraries: {libraries}, windows: {windows}, profiles: &[\n"
         );
         for (name, Profile { about, options }) in &recipe.profiles {
             let options: Vec<(&String, &i64)> = options.iter().collect();
             entries += &format!("Profile {{ name: {name:?}, about: {about:?}, options: &{options:?} }},\n");
         }
         entries += "] },\n";
+    }
+    format!("{{\n{}&[\n{entries}]\n}}\n", items.source)
+}
+
+/// Returns the source of the programs that test a grafted loader: for each architecture the program and its library.
+fn loader_tests(arches: &[Arch], foundry: &Foundry) -> String {
+    let (mut items, mut entries) = (Items::default(), String::new());
+    for arch in arches {
+        let [program, library] = foundry.loader_test_paths(*arch).map(|path| items.file(&path));
+        entries += &format!("LoaderTest {{ arch: Arch::{arch:?}, program: {program}, library: {library} }},\n");
     }
     format!("{{\n{}&[\n{entries}]\n}}\n", items.source)
 }

@@ -52,6 +52,9 @@ pub(crate) struct Recipe {
     /// The architectures for which it can be put into a linked executable.
     #[serde(default)]
     transplants: Vec<String>,
+    /// How it is put into the dynamic loader. `None`: it is not.
+    #[serde(default)]
+    loader: Option<Loader>,
     /// The symbols that the object may export; of an allocator, the malloc family.
     #[serde(default)]
     pub(crate) exports: Vec<String>,
@@ -77,6 +80,17 @@ struct Particular {
     define: Vec<String>,
     #[serde(default)]
     flags: Vec<String>,
+}
+
+/// `[loader]`: the donor in the dynamic loader, and so in every dynamic program.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Loader {
+    /// The architectures.
+    arches: Vec<String>,
+    /// Values of the donor's options that differ there, as `--set` accepts them.
+    #[serde(default)]
+    options: BTreeMap<String, i64>,
 }
 
 /// `[profiles.NAME]`: a set of options with one purpose.
@@ -203,6 +217,7 @@ impl Recipe {
             .chain(recipe.arch.keys())
             .chain(&recipe.transplants)
             .chain(&recipe.shared)
+            .chain(recipe.loader.iter().flat_map(|loader| &loader.arches))
             .find(|name| !known(name))
         {
             let message = format!("there is no architecture `{unknown}`");
@@ -225,6 +240,18 @@ impl Recipe {
     /// Whether it is built as a blob for executables of `arch`.
     pub(crate) fn transplants(&self, arch: Arch) -> bool {
         self.transplants.iter().any(|name| name == arch.name())
+    }
+
+    /// Returns the architectures for whose dynamic loader it is built.
+    pub(crate) fn loaders(&self) -> impl Iterator<Item = Arch> {
+        let named = |arch: &Arch| self.loader.iter().flat_map(|loader| &loader.arches).any(|name| name == arch.name());
+        Arch::ALL.into_iter().filter(named)
+    }
+
+    /// Returns the options that differ in the dynamic loader.
+    pub(crate) fn loader_options(&self) -> &BTreeMap<String, i64> {
+        static NONE: BTreeMap<String, i64> = BTreeMap::new();
+        self.loader.as_ref().map_or(&NONE, |loader| &loader.options)
     }
 
     /// Whether it is built as a shared object for `arch`.

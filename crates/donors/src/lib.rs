@@ -30,6 +30,10 @@ pub struct Donor {
     blobs: Files,
     /// The donor and the string functions linked for linked executables, for each architecture where that is supported.
     blobs_with_strings: Files,
+    /// The donor linked for musl's dynamic loader, for each architecture where that is supported.
+    loaders: Files,
+    /// The options that differ there from the donor's own defaults.
+    loader_options: &'static [(&'static str, i64)],
     /// The shared object for each architecture.
     libraries: Files,
     /// The object for Windows, if there is one.
@@ -71,6 +75,33 @@ pub const DEFAULTS: [&str; 2] = ["snmalloc", "mimalloc"];
 
 static DONORS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/catalogue.rs"));
 static STRINGS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/strings.rs"));
+
+static LOADER_TESTS: &[LoaderTest] = include!(concat!(env!("OUT_DIR"), "/embedded/loader_tests.rs"));
+
+/// A dynamic program that tests the loader it is started by, and the library that it loads meanwhile.
+#[derive(Debug)]
+pub struct LoaderTest {
+    arch: Arch,
+    program: &'static Compressed,
+    library: &'static Compressed,
+}
+
+impl LoaderTest {
+    /// Returns the test for that architecture. `None` if no loader of it is grafted.
+    pub fn of(arch: Arch) -> Option<&'static LoaderTest> {
+        LOADER_TESTS.iter().find(|test| test.arch == arch)
+    }
+
+    /// Returns the program's file. Its one argument is the library's path.
+    pub fn program(&self) -> &'static [u8] {
+        self.program.bytes()
+    }
+
+    /// Returns the library's file.
+    pub fn library(&self) -> &'static [u8] {
+        self.library.bytes()
+    }
+}
 
 /// Returns every allocator of this build, ordered by name.
 pub fn all() -> &'static [Donor] {
@@ -126,6 +157,26 @@ impl Donor {
     /// Returns the blob with the string functions. `None` as for [`Donor::blob`].
     pub fn blob_with_strings(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.blobs_with_strings, arch)
+    }
+
+    /// Returns the blob for the dynamic loader of that architecture. `None` if the donor does not support that.
+    pub fn loader(&self, arch: Arch) -> Option<&'static [u8]> {
+        file(self.loaders, arch)
+    }
+
+    /// Whether it goes into the dynamic loader of that architecture.
+    pub fn has_loader(&self, arch: Arch) -> bool {
+        has(self.loaders, arch)
+    }
+
+    /// Whether it goes into the dynamic loader of any architecture.
+    pub fn has_loaders(&self) -> bool {
+        !self.loaders.is_empty()
+    }
+
+    /// Returns the options that it has there in place of its own defaults, and their values.
+    pub fn loader_options(&self) -> &'static [(&'static str, i64)] {
+        self.loader_options
     }
 
     /// Returns the architectures that this donor supports.

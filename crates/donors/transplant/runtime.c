@@ -316,6 +316,7 @@ ENTRY REALIGN void transplant_thread_exit(void)
 		destructor(last);
 }
 
+#ifndef TRANSPLANT_LOADER
 /* The start of the process, before the program's own: single-threaded, without a thread pointer. */
 
 HIDDEN void transplant_self_test(void);
@@ -388,6 +389,7 @@ __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".size transplant_start, . - transplant_start\n"
 	".popsection\n");
 #endif
+#endif
 
 /* Runs the donor's constructors before main, since a program may forbid itself to open files after that; or at the first
  * call, which may come from a constructor of the program. By then there is a thread pointer. */
@@ -428,6 +430,7 @@ size_t malloc_usable_size(void *);
 void *memalign(size_t, size_t);
 void *valloc(size_t);
 
+#ifndef TRANSPLANT_LOADER
 /* Replaces main for __libc_start_main. When the program's main returns, the glue's destructor writes the statistics.
  * Nothing can be called at exit(), which is the program's own. */
 ENTRY int transplant_main(int count, char **arguments, char **variables)
@@ -454,6 +457,7 @@ ENTRY int transplant_libc_start_main(int (*main)(int, char **, char **), int cou
 /* For programs whose start code reads the address of main from a table. */
 ENTRY int (*volatile transplant_main_slot)(int, char **, char **)
 	__attribute__((section(".data.transplant"))) = transplant_main;
+#endif
 
 /* The targets of the jumps at the program's entry points. */
 
@@ -469,11 +473,19 @@ ENTRY void transplant_free(void *block)
 	__libc_free(block);
 }
 
+#ifndef TRANSPLANT_LOADER
 ENTRY void *transplant_calloc(size_t count, size_t size)
 {
 	STARTED();
 	return __libc_calloc(count, size);
 }
+
+ENTRY void *transplant_aligned_alloc(size_t alignment, size_t n)
+{
+	STARTED();
+	return aligned_alloc(alignment, n);
+}
+#endif
 
 ENTRY void *transplant_realloc(void *block, size_t n)
 {
@@ -485,12 +497,6 @@ ENTRY void *transplant_reallocarray(void *block, size_t count, size_t size)
 {
 	STARTED();
 	return reallocarray(block, count, size);
-}
-
-ENTRY void *transplant_aligned_alloc(size_t alignment, size_t n)
-{
-	STARTED();
-	return aligned_alloc(alignment, n);
 }
 
 ENTRY void *transplant_memalign(size_t alignment, size_t n)
@@ -524,3 +530,7 @@ ENTRY void transplant_fork_hook(int who)
 	STARTED();
 	__malloc_atfork(who);
 }
+
+#ifdef TRANSPLANT_LOADER
+#include "loader.h"
+#endif

@@ -35,6 +35,8 @@ pub enum Role {
     IsZero,
     /// `__malloc_atfork`
     ForkHook,
+    /// `__malloc_donate`: gives the loader's leftover memory to the allocator; only in the dynamic loader
+    Donate,
 }
 
 impl Role {
@@ -49,6 +51,7 @@ impl Role {
             Role::UsableSize => "malloc_usable_size",
             Role::IsZero => "__malloc_allzerop",
             Role::ForkHook => crate::family::FORK_HOOK,
+            Role::Donate => "__malloc_donate",
         }
     }
 

@@ -106,6 +106,22 @@ pub enum Error {
         /// The donor's name.
         donor: &'static str,
     },
+    /// The donor is not built for the dynamic loader.
+    #[error("donor `{donor}` cannot be put into a dynamic loader such as `{}`", .path.display())]
+    NoLoader {
+        /// The loader.
+        path: PathBuf,
+        /// The donor's name.
+        donor: &'static str,
+    },
+    /// The target is the dynamic loader of the running system, and it was not requested to replace that.
+    #[error("`{}` is this system's dynamic loader: {by}, and every program that starts later would have the graft", .path.display())]
+    Live {
+        /// The loader.
+        path: PathBuf,
+        /// How that shows.
+        by: String,
+    },
     /// The string functions of executables for that architecture cannot be exchanged.
     #[error("the string functions of `{}` cannot be exchanged: in linked {arch} executables they cannot be proven", .path.display())]
     NoStrings {
@@ -412,6 +428,8 @@ impl Error {
             | Error::NoDonorFor { .. }
             | Error::Executable { .. }
             | Error::NoBlob { .. }
+            | Error::NoLoader { .. }
+            | Error::Live { .. }
             | Error::NoStrings { .. }
             | Error::Unsound { .. }
             | Error::SelfTest { .. }
@@ -456,6 +474,12 @@ impl Error {
                     donors::all().iter().filter(|donor| donor.has_blobs()).map(|donor| donor.name).collect();
                 format!("these can: {}", having.join(", "))
             }
+            Error::NoLoader { .. } => {
+                let having: Vec<&str> =
+                    donors::all().iter().filter(|donor| donor.has_loaders()).map(|donor| donor.name).collect();
+                format!("these can: {}", having.join(", "))
+            }
+            Error::Live { .. } => return Remedy::ConfirmLive,
             Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
             Error::Untested { arch, .. } => return Remedy::Emulate { arch: *arch },
             Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),

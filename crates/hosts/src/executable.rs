@@ -1,10 +1,12 @@
-//! A linked executable: an allocator goes into the file itself; string functions only where they are asked for.
+//! A linked executable: an allocator goes into the file itself; string functions only where they are asked for. musl's
+//! libc.so is one, too: it is the dynamic loader, which the kernel starts.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use donors::Donor;
 use format::Note;
 use inspector::verify::Verified;
 use transplant::Plan;
@@ -12,7 +14,7 @@ use transplant::Plan;
 use crate::VERSION;
 use crate::error::{Error, IoContext};
 use crate::host::{Carried, Edited, Host, Operation};
-use crate::linked_donor::LinkedDonor;
+use crate::linked_donor::{LinkedDonor, Place};
 use crate::planner::Planner;
 use crate::request::Candidate;
 
@@ -33,6 +35,8 @@ pub(crate) struct ExecutableHost<'b> {
     path: &'b Path,
     bytes: &'b [u8],
     carried: Carried,
+    /// Whether it is musl's dynamic loader.
+    is_loader: bool,
     /// Its mode, if that is not the one of a file at `path`.
     mode: Option<u32>,
 }
@@ -41,7 +45,8 @@ impl<'b> ExecutableHost<'b> {
     /// The executable at `path`, which has these bytes.
     pub(crate) fn read(path: &'b Path, bytes: &'b [u8]) -> Self {
         let [malloc, strings] = transplant::notes(bytes).map(|text| Note::parse(text?).ok());
-        ExecutableHost { path, bytes, carried: Carried { malloc, strings }, mode: None }
+        let is_loader = transplant::is_loader(bytes);
+        ExecutableHost { path, bytes, carried: Carried { malloc, strings }, is_loader, mode: None }
     }
 
     /// The same of an executable that is not a file at its path.
@@ -83,9 +88,22 @@ impl Host for ExecutableHost<'_> {
         let request = planner.request;
         let arch = transplant::supported_arch(self.bytes)
             .map_err(|refusal| Error::Executable { path: self.path.to_owned(), refusal })?;
-        let one = Candidate::choose(&request.candidates, |donor| donor.has_blob(arch)).ok_or(Error::NothingToGraft)?;
-        let strings = request.strings.unwrap_or(false);
-        let linked_donor = LinkedDonor::new(self.path, arch, one.donor, &one.settings, strings, VERSION)?;
+        let place = match (self.is_loader, request.strings) {
+            (true, Some(true)) => {
+                let refusal = transplant::Refusal::Strings("it is musl's dynamic loader".to_owned());
+                return Err(Error::Executable { path: self.path.to_owned(), refusal });
+            }
+            (true, _) => Place::Loader,
+            (false, Some(true)) => Place::ProgramWithStrings,
+            (false, _) => Place::Program,
+        };
+        if self.is_loader && !donors::all().iter().any(|donor| donor.has_loader(arch)) {
+            let refusal = transplant::Refusal::Loader(format!("those of {arch} are not grafted"));
+            return Err(Error::Executable { path: self.path.to_owned(), refusal });
+        }
+        let has = |donor: &Donor| if self.is_loader { donor.has_loader(arch) } else { donor.has_blob(arch) };
+        let one = Candidate::choose(&request.candidates, has).ok_or(Error::NothingToGraft)?;
+        let linked_donor = LinkedDonor::new(self.path, arch, one.donor, &one.settings, place, VERSION)?;
         let (plan, edited) = self.planned(&linked_donor)?;
         let (malloc, strings) = (linked_donor.malloc.clone(), linked_donor.strings.clone());
         Ok((Operation::Executable(Arc::new(ExecutableOperation { plan, malloc, strings, linked_donor })), edited))

@@ -9,6 +9,7 @@ use crate::digest::sha256;
 use crate::error::{Error, IoContext};
 use crate::host::{self, Prepared, ReadyGraft, record};
 use crate::image;
+use crate::live;
 use crate::out;
 use crate::outcome::{Action, Grafted, Grafts};
 use crate::packed;
@@ -59,6 +60,12 @@ pub(crate) fn graft_observed(
     };
     if !runs && (request.arguments.is_some() || request.untested) {
         return Err(Error::NothingToRun { path: target.path().to_owned() });
+    }
+    let confirmed = request.live || request.dry_run;
+    if let (Target::Executable(host), None, false) = (&target, &request.out, confirmed)
+        && let Some(by) = live::loader(host)?
+    {
+        return Err(Error::Live { path: host.clone(), by });
     }
     match (target, &request.out) {
         (Target::Archive(host) | Target::Executable(host), None) => in_place(Hosts::file(host), planner, observe),

@@ -15,6 +15,8 @@
 //! | `planner` | the donors of a request, options filled in |
 //! | `proof` | grafts that may be placed: verified and, where they are programs, run |
 //! | `self_test` | how a grafted executable is run |
+//! | `loader_test` | how a grafted dynamic loader is run |
+//! | `live` | whether a loader is that of the running system |
 //! | `out` | where `-o` may write |
 //! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
 //! | `transaction`, `pending` | renames that are taken back together, until the result has been told |
@@ -50,6 +52,8 @@ mod image;
 #[cfg(test)]
 mod killed;
 mod linked_donor;
+mod live;
+mod loader_test;
 mod lock;
 mod names;
 mod out;

@@ -7,8 +7,20 @@ use format::{Arch, Note};
 use surgery::donor::DonorObject;
 use transplant::{Blob, Graft};
 
+use crate::digest::sha256;
 use crate::error::Error;
 use crate::planner::tuned;
+
+/// What a donor goes into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A static executable.
+    Program,
+    /// The same, with string functions.
+    ProgramWithStrings,
+    /// musl's libc.so, the dynamic loader.
+    Loader,
+}
 
 /// A donor, linked, with options and notes filled in.
 #[derive(Debug, Clone)]
@@ -23,35 +35,53 @@ pub(crate) struct LinkedDonor {
 }
 
 impl LinkedDonor {
-    /// Fills options and notes into the donor for `arch`; with `strings`, the one that brings string functions. `path`
-    /// is for messages, `allograft` the version of this program for the notes.
+    /// Fills options and notes into the donor for `arch`. In a loader, the donor's options for that are set unless
+    /// `settings` has others. `path` is for messages, `allograft` the version of this program for the notes.
     ///
     /// # Errors
-    /// A donor that does not go into executables of that architecture, or has no such options.
+    /// A donor that does not go there on that architecture, or has no such options.
     pub(crate) fn new(
         path: &Path,
         arch: Arch,
         donor: &'static Donor,
         settings: &[(String, i64)],
-        strings: bool,
+        place: Place,
         allograft: &str,
     ) -> Result<LinkedDonor, Error> {
         let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
         let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
-        let object = donor.object(arch).zip(donor.blob(arch));
-        let (object, alone) = object.ok_or_else(|| Error::NoBlob { path: path.to_owned(), donor: donor.name })?;
-        let linked = match strings {
-            true => donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?,
-            false => alone,
+        let no_blob = || Error::NoBlob { path: path.to_owned(), donor: donor.name };
+        let object = donor.object(arch).ok_or_else(no_blob)?;
+        let alone = || donor.blob(arch).ok_or_else(no_blob);
+        let mut settings = settings.to_vec();
+        let linked = match place {
+            Place::Program => alone()?,
+            Place::ProgramWithStrings => {
+                alone()?;
+                donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?
+            }
+            Place::Loader => {
+                let own = donor.loader_options().iter().map(|(name, value)| ((*name).to_owned(), *value));
+                let own: Vec<(String, i64)> =
+                    own.filter(|(name, _)| settings.iter().all(|(is, _)| is != name)).collect();
+                settings.extend(own);
+                let missing = || Error::NoLoader { path: path.to_owned(), donor: donor.name };
+                donor.loader(arch).ok_or_else(missing)?
+            }
         };
-        let tuned = tuned(donor, object, settings, allograft)?;
+        let tuned = tuned(donor, object, &settings, allograft)?;
         let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
-        let mut blob = Blob::parse(linked, &tuned.note(), &tuned.options()).map_err(unfit)?;
-        let strings = strings.then(|| strings_note(arch, allograft)).transpose()?;
+        let mut malloc = tuned.note();
+        if place == Place::Loader {
+            // It is compiled in another way than the object.
+            malloc.object = format!("sha256:{}", sha256(linked));
+        }
+        let mut blob = Blob::parse(linked, &malloc, &tuned.options()).map_err(unfit)?;
+        let strings = (place == Place::ProgramWithStrings).then(|| strings_note(arch, allograft)).transpose()?;
         if let Some(note) = &strings {
             blob = blob.with_strings(note).map_err(unfit)?;
         }
-        Ok(LinkedDonor { malloc: tuned.note(), strings, blob, linked })
+        Ok(LinkedDonor { malloc, strings, blob, linked })
     }
 
     /// Makes the graft of the bytes `stock` with this donor. `path` is for messages.

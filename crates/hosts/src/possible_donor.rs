@@ -6,7 +6,7 @@ use format::Note;
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::linked_donor::LinkedDonor;
+use crate::linked_donor::{LinkedDonor, Place};
 
 /// A donor of this allograft's that a grafted executable may hold, with the options that the executable's note names.
 pub struct PossibleDonor {
@@ -30,15 +30,23 @@ pub fn possible_donors<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Ite
         named.as_ref().is_some_and(|(malloc, _)| malloc.donor == donor.name)
     };
     let arch = transplant::arch(graft);
-    let goes_in = |donor: &&donors::Donor| arch.is_some_and(|arch| donor.has_blob(arch));
+    let is_loader = transplant::is_loader(graft);
+    let goes_in = |donor: &&donors::Donor| {
+        arch.is_some_and(|arch| if is_loader { donor.has_loader(arch) } else { donor.has_blob(arch) })
+    };
     let mut donors: Vec<_> = donors::all().iter().filter(goes_in).collect();
     donors.sort_by_key(|donor| !is_named(&named, donor));
-    let ways = donors.into_iter().flat_map(move |donor| [with_strings, !with_strings].map(|strings| (donor, strings)));
-    ways.zip(arch.into_iter().cycle()).filter_map(move |((donor, strings), arch)| {
+    let places: &[Place] = match (is_loader, with_strings) {
+        (true, _) => &[Place::Loader],
+        (_, true) => &[Place::ProgramWithStrings, Place::Program],
+        (_, false) => &[Place::Program, Place::ProgramWithStrings],
+    };
+    let ways = donors.into_iter().flat_map(move |donor| places.iter().map(move |place| (donor, *place)));
+    ways.zip(arch.into_iter().cycle()).filter_map(move |((donor, place), arch)| {
         // Options that only another donor has are no options of this one.
         let settings = if is_named(&named, donor) { settings.as_slice() } else { &[] };
         let allograft = named.as_ref().map_or(VERSION, |(malloc, _)| malloc.allograft.as_str());
-        let linked_donor = LinkedDonor::new(path, arch, donor, settings, strings, allograft).ok()?;
+        let linked_donor = LinkedDonor::new(path, arch, donor, settings, place, allograft).ok()?;
         let notes = [Some(&linked_donor.malloc), linked_donor.strings.as_ref()];
         let says = |note: Option<&Note>| note.and_then(|note| note.encode().ok());
         let exact = notes.into_iter().zip(texts).all(|(note, text)| says(note).as_deref() == text);

@@ -7,7 +7,7 @@ use inspector::verify::{Seal, Verified};
 use crate::error::Error;
 use crate::recognise::{Signature, signature_of};
 use crate::request::Request;
-use crate::self_test;
+use crate::{loader_test, self_test};
 
 /// A graft of which everything has been checked that can be. Only this is placed.
 pub(crate) struct Proven(Verified);
@@ -47,6 +47,10 @@ pub(crate) fn prove(
                 trial.notes.push(format!("has not been tested: {}", Error::nothing_runs(arch)));
             }
             Err(error) => return Err(error),
+        }
+        if transplant::is_loader(stock) && !trial.untested {
+            let root = request.root.as_deref();
+            trial.tried.push(loader_test::start_program(path, root, stock, verified.bytes())?);
         }
         if let Some(arguments) = &request.arguments {
             trial.tried.push(self_test::compare(path, stock, verified.bytes(), arguments)?);

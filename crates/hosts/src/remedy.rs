@@ -20,6 +20,8 @@ pub enum Remedy {
     },
     /// It is a fault of this program's: report it. ForeignAllocator donor may fit.
     Report,
+    /// Confirm that the running system's loader is to be replaced, or try the graft elsewhere first.
+    ConfirmLive,
     /// Only executables are run before they are placed: ask for nothing of the kind.
     RunNothing,
     /// Name no other place to write to: the target is replaced then, with a backup.

@@ -46,6 +46,8 @@ pub struct Request {
     pub root: Option<PathBuf>,
     /// Of an executable: the arguments with which stock and graft are run and compared before anything is placed.
     pub arguments: Option<Vec<OsString>>,
+    /// Replace the dynamic loader of the running system: every program that starts later has the graft.
+    pub live: bool,
     /// Of an executable for another architecture: graft it although its self-test cannot be run here.
     pub untested: bool,
 }

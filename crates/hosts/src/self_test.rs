@@ -14,21 +14,26 @@ use std::time::{Duration, Instant};
 use format::Arch;
 
 use crate::error::{Error, IoContext};
+use crate::loader_test;
 use crate::record::{folder_of, temporary};
 
 /// The self-test's output on success (crates/donors/transplant/selftest.c).
-const PASSED: &[u8] = b"allograft self-test: ok\n";
+pub(crate) const PASSED: &[u8] = b"allograft self-test: ok\n";
 /// It takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the
 /// donor's start routine relocates itself, and instead of the program the malloc family is called through the program's
-/// own entry points. Nothing else of the program is run. Says what was done.
+/// own entry points. Nothing else of the program is run. A dynamic loader starts a program of ours
+/// instead. Says what was done.
 ///
 /// # Errors
 /// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
 /// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
 pub fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
+    if transplant::is_loader(graft) {
+        return loader_test::run(host, graft);
+    }
     let arch = arch(host, graft)?;
     let copy = transplant::with_self_test(graft).ok_or_else(|| Error::SelfTest {
         path: host.to_owned(),
@@ -57,22 +62,27 @@ pub fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
     }
 }
 
-fn arch(host: &Path, program: &[u8]) -> Result<Arch, Error> {
+pub(crate) fn arch(host: &Path, program: &[u8]) -> Result<Arch, Error> {
     transplant::supported_arch(program).map_err(|refusal| Error::Executable { path: host.to_owned(), refusal })
 }
 
 /// A program in memory, which the kernel executes from there.
-struct InMemory(File);
+pub(crate) struct InMemory(File);
 
 impl InMemory {
+    /// The path by which this process and its children open it.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
+
     fn command(&self, host: &Path) -> Command {
-        let mut command = Command::new(format!("/proc/self/fd/{}", self.0.as_raw_fd()));
+        let mut command = Command::new(self.path());
         command.arg0(host);
         command
     }
 }
 
-fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error> {
+pub(crate) fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error> {
     let memory = rustix::fs::memfd_create("allograft", rustix::fs::MemfdFlags::CLOEXEC);
     let memory = memory.map_err(Into::into).context(host, "test the graft of")?;
     let mut writer = File::from(memory);
@@ -90,7 +100,7 @@ fn from_memory(host: &Path, program: &[u8]) -> Result<InMemory, Error> {
 
 /// Runs a program for another architecture: by itself, where the kernel has been told of an emulator, else by QEMU's
 /// from the command path. With what `start` gave, which emulator it was.
-fn foreign<T>(
+pub(crate) fn foreign<T>(
     host: &Path,
     arch: Arch,
     start: impl Fn(Option<&Path>) -> std::io::Result<T>,
@@ -170,7 +180,7 @@ pub(crate) fn compare(host: &Path, stock: &[u8], graft: &[u8], arguments: &[OsSt
     Err(Error::Differs { path: host.to_owned(), differs })
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     let text = [output.stdout.as_slice(), &output.stderr].concat();
     let text = String::from_utf8_lossy(&text[..text.len().min(400)]).trim().to_owned();
     match output.status.signal() {
@@ -194,7 +204,7 @@ fn spawn(command: &mut Command) -> std::io::Result<Child> {
 }
 
 /// Runs a command to its end; `None` if it does not end in time.
-fn run_to_end(command: &mut Command) -> std::io::Result<Option<Output>> {
+pub(crate) fn run_to_end(command: &mut Command) -> std::io::Result<Option<Output>> {
     let mut child = spawn(command.stdin(Stdio::null()))?;
     let begin = Instant::now();
     while child.try_wait()?.is_none() {

@@ -10,10 +10,10 @@ const KIND: u32 = 4;
 /// The number of `free` in the note.
 const FREE: u32 = 2;
 /// The first number after those of the malloc family.
-const FAMILY_END: u32 = 9;
+const FAMILY_END: u32 = 10;
 /// The donor's symbol that replaces each function of the family, by the function's number less one
 /// (crates/donors/transplant/runtime.c).
-const FAMILY: [&str; 8] = [
+const FAMILY: [&str; 9] = [
     "transplant_malloc",
     "transplant_free",
     "transplant_calloc",
@@ -22,6 +22,8 @@ const FAMILY: [&str; 8] = [
     "transplant_usable_size",
     "transplant_is_zero",
     "transplant_fork_hook",
+    // Only in the dynamic loader: `__malloc_donate`.
+    "transplant_donate",
 ];
 /// The number of the first string function; the others follow (docs/note.md). The graft of an archive has more of them.
 const FIRST_STRING: u32 = 16;
@@ -164,6 +166,23 @@ impl EntryPoints {
     /// Whether an entry point begins at an address, after its landing pad or before it.
     pub(crate) fn begins_at(&self, address: u64) -> bool {
         self.entries.iter().any(|entry| entry.address == address || entry.address == address + 4)
+    }
+
+    /// Whether an entry point begins at an address, or the code there only jumps to one: musl's public functions do
+    /// that (src/malloc/free.c), by a jump of 2 or 5 bytes on x86.
+    pub(crate) fn is_reached_from(&self, elf: &Elf<'_>, address: u64) -> bool {
+        let jumps = |at: u64| {
+            let code = loads(elf)
+                .filter(|load| load.flags & PF_X != 0)
+                .find_map(|load| load.data?.get(usize::try_from(at.checked_sub(load.address)?).ok()?..))?;
+            let short = || match (elf.arch, code) {
+                (Arch::X86_64, [0xeb, distance, ..]) => Some((at + 2).wrapping_add_signed(i64::from(*distance as i8))),
+                _ => None,
+            };
+            jump_target(elf.arch, at, code).or_else(short)
+        };
+        let leads = |at: u64| jumps(at).is_some_and(|target| self.begins_at(target));
+        self.begins_at(address) || leads(address) || leads(address + 4)
     }
 
     /// Whether the public `free` is among them. musl's is a function of its own that only jumps to the allocator's

@@ -26,6 +26,11 @@ const SETTLED_X86_64: [u32; 9] = [1, 2, 3, 4, 9, 24, 41, 42, 8];
 const SETTLED_AARCH64: [u32; 19] =
     [257, 260, 261, 273, 274, 275, 277, 278, 279, 280, 282, 283, 284, 285, 286, 299, 311, 312, 1027];
 
+/// The symbols around the compiler's records of thread-local variables (crates/donors/transplant/loader.ld), and the
+/// size of a record in bytes.
+const VARIABLES: [&str; 2] = ["transplant_variables_start", "transplant_variables_end"];
+pub(crate) const VARIABLE: usize = 32;
+
 /// A field that holds a distance from the thread pointer, or part of one.
 #[derive(Debug, Clone, Copy)]
 enum Field {
@@ -70,7 +75,10 @@ pub struct Blob {
     pub(crate) data: u64,
     /// The end of the part that is read-only after relocation.
     pub(crate) sealed_end: u64,
+    /// Its thread-local storage; of no size in a donor for the dynamic loader.
     pub(crate) tls: Segment,
+    /// In a donor for the dynamic loader: the offset of the compiler's record of each thread-local variable.
+    pub(crate) variables: Option<Vec<u64>>,
     /// Words that become base + value.
     pub(crate) relative: Vec<(u64, u64)>,
     thread_distances: Vec<Distance>,
@@ -106,10 +114,16 @@ impl Blob {
             let from = load.address as usize;
             memory[from..from + load.file_size as usize].copy_from_slice(image.from(load.address));
         }
-        let tls = *image.segment(PT_TLS).ok_or_else(|| layout("it has no thread-local storage"))?;
         let name = |symbol: &Symbol<'_>| String::from_utf8_lossy(symbol.name).into_owned();
         let all = image.symbols();
         let symbols: HashMap<String, u64> = all.iter().map(|symbol| (name(symbol), symbol.value)).collect();
+        let records = symbols.get(VARIABLES[0]).zip(symbols.get(VARIABLES[1]));
+        let variables = records.map(|(start, end)| (*start..*end).step_by(VARIABLE).collect());
+        let tls = match (image.segment(PT_TLS), &variables) {
+            (Some(tls), None) => *tls,
+            (None, Some(_)) => Segment { kind: PT_TLS, ..Segment::default() },
+            _ => return Err(layout("its thread-local storage is neither of a program nor of a loader")),
+        };
         let exports = all.iter().filter(|symbol| symbol.global).map(name).collect();
         let notes: Vec<_> = image
             .sections
@@ -128,6 +142,7 @@ impl Blob {
             data: data.address,
             sealed_end: 0,
             tls,
+            variables,
             strings_note: image.section(DonorKind::Strings.note_section().as_bytes()).map(|section| section.address),
             notes: notes.iter().map(|note| note.start).min().unwrap_or(0)
                 ..notes.iter().map(|note| note.end).max().unwrap_or(0),

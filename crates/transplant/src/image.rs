@@ -21,6 +21,7 @@ pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
 pub(crate) const SHT_NOTE: u32 = 7;
 pub(crate) const SHT_NOBITS: u32 = 8;
+pub(crate) const SHT_DYNSYM: u32 = 11;
 pub(crate) const SHF_WRITE: u64 = 1;
 pub(crate) const SHF_ALLOC: u64 = 2;
 pub(crate) const SHF_EXECINSTR: u64 = 4;
@@ -355,7 +356,13 @@ impl<'a> Image<'a> {
 
     /// The defined symbols of the symbol table; empty for a stripped file.
     pub(crate) fn symbols(&self) -> Vec<Symbol<'a>> {
-        let Some(table) = self.sections.iter().find(|section| section.kind == SHT_SYMTAB) else { return Vec::new() };
+        self.symbols_of(SHT_SYMTAB).into_iter().filter(|symbol| symbol.section != 0).collect()
+    }
+
+    /// The symbols of a kind of table, undefined ones included, at their indexes; none if there is no such table, or an
+    /// entry of it is damaged.
+    pub(crate) fn symbols_of(&self, kind: u32) -> Vec<Symbol<'a>> {
+        let Some(table) = self.sections.iter().find(|section| section.kind == kind) else { return Vec::new() };
         let names = self.sections.get(table.link as usize).and_then(Section::content).unwrap_or_default();
         let (Some(content), Some(names)) = (table.content().and_then(|at| self.bytes.get(at)), self.bytes.get(names))
         else {
@@ -363,18 +370,16 @@ impl<'a> Image<'a> {
         };
         let symbol = |entry: &[u8]| {
             let name = names.get(u32_at(entry, 0)? as usize..)?;
-            let section = u16::from_le_bytes([entry[6], entry[7]]);
-            let symbol = Symbol {
+            Some(Symbol {
                 name: &name[..memchr::memchr(0, name)?],
                 kind: entry[4] & 15,
                 global: entry[4] >> 4 != STB_LOCAL,
-                section,
+                section: u16::from_le_bytes([entry[6], entry[7]]),
                 value: u64_at(entry, 8)?,
                 size: u64_at(entry, 16)?,
-            };
-            (section != 0).then_some(symbol)
+            })
         };
-        content.chunks_exact(SYMBOL).filter_map(symbol).collect()
+        content.chunks_exact(SYMBOL).map(symbol).collect::<Option<_>>().unwrap_or_default()
     }
 
     pub(crate) fn section_name(&self, section: &Section) -> &'a [u8] {
@@ -408,6 +413,15 @@ impl equivalence::Program for Image<'_> {
 pub fn arch(program: &[u8]) -> Option<Arch> {
     let machine = program.strip_prefix(b"\x7fELF")?.get(14..16)?;
     arch_of(u16::from_le_bytes([machine[0], machine[1]]))
+}
+
+/// The path of a program's dynamic loader (PT_INTERP); `None` if it is static, or no program.
+pub fn interpreter(program: &[u8]) -> Option<Vec<u8>> {
+    let image = Image::parse(program).ok()?;
+    let segment = image.segment(PT_INTERP)?;
+    let text = program.get(usize::try_from(segment.offset).ok()?..)?;
+    let text = text.get(..usize::try_from(segment.file_size).ok()?)?;
+    Some(text.strip_suffix(b"\0").unwrap_or(text).to_owned())
 }
 
 /// The architecture of a program that may be grafted.

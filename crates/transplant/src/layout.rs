@@ -192,7 +192,7 @@ struct NewAddresses {
 }
 
 /// Writes the note of redirected entry points (docs/note.md): distances, each from its own place.
-fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), PlanError> {
+pub(crate) fn write_entries(blob: &mut Blob, base: u64, entries: &[(u64, u32)]) -> Result<(), PlanError> {
     let at = blob.symbol("transplant_entries")? + note::HEAD as u64;
     if entries.len() > blob.room()? {
         return Err(BlobError::Layout("it has no room for the entry points".to_owned()).into());

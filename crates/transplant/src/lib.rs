@@ -13,6 +13,7 @@
 //! | `blob` | a donor, linked to bytes that refer to nothing outside |
 //! | `location` | where the donor's segments begin, in memory and in the file |
 //! | `layout` | where everything goes: segments, thread-local storage, headers |
+//! | `loader` | musl's libc.so, which is also the dynamic loader: what is found in it, and where everything goes |
 //! | `thread_storage` | the program's thread-local storage and the donor's in one |
 //! | `plan` | all of it together |
 //! | `self_test` | the copy of a graft that runs its self-test |
@@ -26,6 +27,7 @@ mod image;
 mod kind;
 mod layout;
 mod libc;
+mod loader;
 mod location;
 mod plan;
 mod refusal;
@@ -37,8 +39,9 @@ mod thread_storage;
 pub use blob::{Blob, BlobError};
 pub use equivalence::Unproven;
 pub use functions::functions;
-pub use image::{arch, supported_arch};
+pub use image::{arch, interpreter, supported_arch};
 pub use kind::{carries_graft, notes};
+pub use loader::{KeyValues, is_loader};
 pub use plan::{Entry, Graft, Plan, graft};
 pub use refusal::{Refusal, Remedy};
 pub use self_test::with_self_test;

@@ -13,7 +13,7 @@ use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
 use crate::strings::{self, StringEntry};
-use crate::{kind, libc};
+use crate::{kind, libc, loader};
 
 /// A function of the program that is redirected to the donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct Plan {
     pub fork_hook: bool,
     /// Whether its threads call the allocator when they end. If not, the program has no threads.
     pub thread_end: bool,
+    /// If it is musl's dynamic loader: where the donor's thread-local storage is. `None` for a program.
+    pub key_values: Option<loader::KeyValues>,
     /// The number of places in the code that read as references to the old allocator's state. All were accounted for.
     pub references: usize,
 }
@@ -78,6 +80,12 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
         return Err(BlobError::Layout(format!("it is for {}, and the program for {}", blob.arch, image.arch)).into());
     }
     kind::check(&image)?;
+    if loader::is_loader(program) {
+        return loader::graft(&image, machine, blob);
+    }
+    if blob.variables.is_some() {
+        return Err(BlobError::Layout("it is for the dynamic loader".to_owned()).into());
+    }
     let relocations = Relocations::of(&image)?;
     let mut code = Code::of(machine, &image, &relocations, !as_if_stripped);
     let family = family::find(&mut code)?;
@@ -148,6 +156,7 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
         strings_absent,
         fork_hook: family.core.contains_key(&Role::ForkHook),
         thread_end: end.is_some(),
+        key_values: None,
         references: family.references,
     };
     Ok(Graft { plan, bytes })
@@ -182,7 +191,7 @@ fn redirected(
 }
 
 /// The donor's function for a role.
-fn target(role: Role) -> &'static str {
+pub(crate) fn target(role: Role) -> &'static str {
     match role {
         Role::Malloc => "transplant_malloc",
         Role::Free => "transplant_free",
@@ -192,12 +201,13 @@ fn target(role: Role) -> &'static str {
         Role::UsableSize => "transplant_usable_size",
         Role::IsZero => "transplant_is_zero",
         Role::ForkHook => "transplant_fork_hook",
+        Role::Donate => "transplant_donate",
     }
 }
 
 /// Checks that a jump can be written at `site`: the overwritten bytes belong to the function, and nothing jumps to them
 /// except to the first.
-fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u64) -> Result<(), Refusal> {
+pub(crate) fn room(code: &mut Code<'_>, family: &Family, role: Role, address: u64, site: u64) -> Result<(), Refusal> {
     let size = code.machine.jump_size();
     let function = match family.functions.get(&address) {
         Some(function) => Some(function.clone()),

@@ -145,6 +145,9 @@ pub enum Refusal {
         "its code is guarded: branches through a register have to end at landing pads (BTI), and the donor has none"
     )]
     Guarded,
+    /// The file is musl's dynamic loader, and not as the releases of musl that are known.
+    #[error("it is musl's dynamic loader, and {0}")]
+    Loader(String),
     /// The thread-local storage is relocated in a way that cannot be repeated.
     #[error("its thread-local storage is relocated in an unknown way, at {0:#x}")]
     ThreadLocal(u64),
@@ -170,6 +173,9 @@ impl Refusal {
             Refusal::Other { .. } | Refusal::NoMallocng => return Remedy::Inspect,
             Refusal::Grafted { .. } => return Remedy::GraftStock,
             Refusal::Strings { .. } => return Remedy::WithoutStrings,
+            Refusal::Loader { .. } => {
+                "what is not certain is not grafted: leave it as it is, or preload an allocator (LD_PRELOAD)"
+            }
             Refusal::Appended { .. } => "graft the program before the data is appended to it",
             Refusal::OwnAllocator { .. } | Refusal::NoPublicFree => {
                 "musl's malloc serves only musl's own blocks in it: there is nothing to gain"

@@ -34,6 +34,10 @@ use crate::target::located;
 /// that allocator's state. The graft has to pass a self-test before it replaces the stock file. The executable keeps
 /// its string functions; `--strings on` exchanges those that are proven by their code.
 ///
+/// musl's libc.so, which is also the dynamic loader (ld-musl-x86_64.so.1), is grafted as an executable is, and serves
+/// every dynamic program then. Before it is replaced, the new loader starts programs. That of the running system takes
+/// `--yes`.
+///
 /// A container image (an OCI layout or an archive of `docker save`) gets one more layer, with its static executables
 /// and `libc.a`s that can be grafted; the others are listed with the reason. This takes `--out`.
 ///
@@ -53,6 +57,7 @@ use crate::target::located;
   allograft graft ./server --try -- --version          a linked executable
   allograft graft image -o grafted                     an OCI layout: one more layer with its static programs
   allograft graft ./server --strings on                also the string functions that are proven
+  allograft graft --root build/rootfs /lib/ld-musl-x86_64.so.1    all dynamic programs of an image
 
 Link your programs again to give them the new allocator: build systems do not always notice that libc.a changed.")]
 pub(crate) struct Graft {
@@ -78,6 +83,9 @@ pub(crate) struct Graft {
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// Replace the dynamic loader of the running system, musl's libc.so
+    #[arg(long)]
+    yes: bool,
     /// Graft an executable for another architecture even if nothing here can run its self-test
     #[arg(long)]
     untested: bool,
@@ -104,6 +112,7 @@ impl Graft {
             stock: self.stock,
             root: self.root,
             arguments: self.trial.then_some(self.arguments),
+            live: self.yes,
             untested: self.untested,
         };
         let bar = Bar::new(output);
@@ -286,6 +295,11 @@ fn next_steps(text: &mut Page, grafts: &Grafts, output: &Output) {
     }
     for host in grafts.hosts.iter().filter(|host| host.action != Action::Planned) {
         next_steps_of(text, &host.path, host.backup.as_deref(), host.action != Action::Unchanged, output);
+        if let (Operation::Executable(operation), Some(backup)) = (&host.operation, &host.backup)
+            && operation.plan.key_values.is_some()
+        {
+            executable::rescue(text, &host.path, backup, output);
+        }
     }
     let changed = grafts.hosts.iter().any(|host| matches!(host.action, Action::Grafted | Action::Replaced));
     if let (true, Some(sdk)) = (changed, grafts.swift_sdks.first()) {
@@ -295,7 +309,7 @@ fn next_steps(text: &mut Page, grafts: &Grafts, output: &Output) {
     }
 }
 
-fn step(text: &mut Page, output: &Output, label: &str, value: &str) {
+pub(super) fn step(text: &mut Page, output: &Output, label: &str, value: &str) {
     let _ = writeln!(text, "  {} {value}", output.paint(Style::Faint, format_args!("{label:<7}")));
 }
 

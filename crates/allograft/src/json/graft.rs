@@ -120,6 +120,8 @@ enum Link {
     Static,
     /// Position-independent.
     StaticPie,
+    /// musl's libc.so, the dynamic loader.
+    Loader,
 }
 
 /// The files of a graft.
@@ -339,7 +341,11 @@ impl<'g> Executable<'g> {
             action: host.action,
             plan: if host.action == Action::Unchanged { Change::Unchanged } else { Change::Graft },
             arch: plan.arch,
-            link: if plan.position_independent { Link::StaticPie } else { Link::Static },
+            link: match (plan.key_values, plan.position_independent) {
+                (Some(_), _) => Link::Loader,
+                (None, true) => Link::StaticPie,
+                (None, false) => Link::Static,
+            },
             donor: Donor::from(&operation.malloc),
             symbols: plan.symbols,
             entries: plan.entries.iter().map(|entry| Entry::new(entry.role.name(), entry.address, None)).collect(),

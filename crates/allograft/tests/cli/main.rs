@@ -25,6 +25,7 @@ mod inspect;
 mod integrations;
 mod lab;
 mod libraries;
+mod loaders;
 mod manual;
 mod nix;
 mod ownership;

@@ -104,7 +104,9 @@ impl Image<'_, '_> {
             .push(Evidence::new(Source::Code, format!("{count} functions of musl's malloc family jump to the donor")));
         let donor = note.allocator(evidence);
         let public = match (self.marks.symbol("malloc"), self.marks.symbol("free")) {
-            (Some(malloc), Some(free)) => entry_points.begins_at(malloc.value) && entry_points.begins_at(free.value),
+            (Some(malloc), Some(free)) => {
+                [malloc, free].into_iter().all(|symbol| entry_points.is_reached_from(self.elf, symbol.value))
+            }
             (None, None) => entry_points.has_public_free(),
             _ => false,
         };

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::image::first_difference;
-use super::{Check, parse};
+use super::{Check, loader, parse};
 use crate::elf::{Elf, PF_X, PT_TLS, SHF_ALLOC, SHT_RELA, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::error::InspectError;
@@ -39,12 +39,12 @@ pub(super) fn check(elf: &Elf<'_>, donor: &Elf<'_>, stock: Option<&Elf<'_>>) -> 
 }
 
 /// The linked donor.
-struct Linked<'d, 'a> {
-    elf: &'d Elf<'a>,
+pub(super) struct Linked<'d, 'a> {
+    pub(super) elf: &'d Elf<'a>,
     code: &'d Segment<'a>,
-    data: &'d Segment<'a>,
+    pub(super) data: &'d Segment<'a>,
     /// The end of its data in memory, rounded up to whole pages.
-    end: u64,
+    pub(super) end: u64,
 }
 
 impl<'d, 'a> Linked<'d, 'a> {
@@ -68,12 +68,12 @@ impl<'d, 'a> Linked<'d, 'a> {
         memory
     }
 
-    fn symbol(&self, name: &str) -> Result<u64, String> {
+    pub(super) fn symbol(&self, name: &str) -> Result<u64, String> {
         symbol(self.elf, name)
     }
 
     /// Returns the address range of a section.
-    fn section(&self, name: &str) -> Option<Range<u64>> {
+    pub(super) fn section(&self, name: &str) -> Option<Range<u64>> {
         let section = self.elf.sections.iter().find(|section| section.name == name.as_bytes())?;
         let part = [self.code, self.data].into_iter().find(|part| {
             let size = part.data.map_or(0, <[u8]>::len) as u64;
@@ -100,6 +100,7 @@ impl<'d, 'a> Linked<'d, 'a> {
         let parameters = self.symbol("transplant_parameters")?;
         // Magic and format are already in the donor.
         ranges.push(parameters + 16..parameters + 8 * PARAMETERS);
+        ranges.extend(loader::filled_in(self));
         Ok(ranges)
     }
 
@@ -193,7 +194,8 @@ fn compare(
     if table != headers.data {
         complaints.push("the program headers in memory are not those of the file".to_owned());
     }
-    complaints.extend(parameters(elf, &linked, base, &found, (&data_bytes, headers.address), stock)?);
+    let told = if loader::is_loader(elf) { loader::told } else { parameters };
+    complaints.extend(told(elf, &linked, base, &found, (&data_bytes, headers.address), stock)?);
     Ok(complaints)
 }
 
@@ -295,7 +297,7 @@ fn parameters(
 }
 
 /// Returns the first word of each entry of a table, and the word at `second`.
-fn pairs(elf: &Elf<'_>, table: &[u8], size: usize, second: usize) -> Vec<(u64, u64)> {
+pub(super) fn pairs(elf: &Elf<'_>, table: &[u8], size: usize, second: usize) -> Vec<(u64, u64)> {
     let entries = table.chunks_exact(size).map(|entry| elf.bytes.over(entry));
     entries.filter_map(|entry| Some((entry.u64(0)?, entry.u64(second)?))).collect()
 }

@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 use super::donor_image::{PARAMETERS, symbol};
 use super::image::{ELF_HEADER, cleared_table, differences, same_size};
-use super::{Check, parse};
+use super::{Check, loader, parse};
 use crate::elf::{Elf, PF_X, Segment};
 use crate::entry_points::{EntryPoints, jump_size, loads};
 use crate::error::InspectError;
@@ -73,7 +73,10 @@ fn expected(
     if let Some(destructors) = given.key_destructors {
         wanted.push(("the end of threads", vec![(Naming::Call, destructors, address("transplant_thread_exit")?)]));
     }
+    let is_loader = loader::is_loader(elf);
     let main = match given.start_main {
+        // The loader's own start goes on to the program; nothing leads through the donor there.
+        _ if is_loader => Vec::new(),
         Some(start_main) => {
             let to = address("transplant_libc_start_main")?;
             vec![(Naming::Call, start_main, to), (Naming::Branch, start_main, to)]
@@ -85,7 +88,7 @@ fn expected(
             ways
         }
     };
-    wanted.push(("main", main));
+    wanted.extend((!is_loader).then_some(("main", main)));
     let mut complaints = Vec::new();
     for entry in &entry_points.entries {
         let at = entry.address;

@@ -2,7 +2,7 @@
 //! other bytes are the program's own.
 
 use super::edits::{self, Allowed, Edit};
-use super::{Check, parse};
+use super::{Check, loader, parse};
 use crate::elf::{Elf, PF_X, Symbol};
 use crate::entry_points::{EntryPoints, loads};
 use crate::error::InspectError;
@@ -42,6 +42,7 @@ pub(super) fn checks(elf: &Elf<'_>, stock: Option<&Elf<'_>>) -> Vec<Check> {
         checks.push(string_entries(elf, &entry_points, noted));
     }
     if let Some(stock) = stock {
+        let unchanged = if loader::is_loader(elf) { loader::unchanged } else { unchanged };
         checks.push(unchanged(elf, stock, &entry_points));
     }
     checks

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use super::Check;
 use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
+use super::{Check, loader};
 use crate::elf::{Elf, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
 use crate::entry_points::loads;
 use crate::report::Arch;
 
 /// Sizes of a section header and of a symbol, in bytes (64-bit; gABI, "Sections" and "Symbol Table").
-const SECTION_HEADER: usize = 64;
+pub(super) const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 const PT_PHDR: u32 = 6;
 const PF_R: u32 = 4;
@@ -23,6 +23,9 @@ const NEW_SECTIONS: usize = 6;
 /// Checks that the file `elf`, as it was written, is the file `stock` followed by a donor. The check fails for a file
 /// that has been stripped since.
 pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
+    if loader::is_loader(stock) {
+        return loader::file(elf, stock);
+    }
     let checked = headers(elf, stock)
         .and_then(|()| program_headers(elf, stock))
         .and_then(|()| contents(elf, stock))
@@ -34,7 +37,7 @@ pub(super) fn check(elf: &Elf<'_>, stock: &Elf<'_>) -> Check {
 }
 
 /// Checks that the ELF header is stock's, except the entry point, the offsets of the tables and their counts.
-fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
+pub(super) fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
     for range in [0..24, 48..56, 58..60, 62..64] {
         let header = |elf: &Elf<'_>| elf.bytes.data.get(range.clone()).map(<[u8]>::to_vec);
         if header(elf) != header(stock) {
@@ -45,12 +48,12 @@ fn headers(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<(), String> {
 }
 
 /// Returns the raw entries of a table.
-fn table<'a>(elf: &Elf<'a>, at: u64, count: usize, size: usize) -> Vec<&'a [u8]> {
+pub(super) fn table<'a>(elf: &Elf<'a>, at: u64, count: usize, size: usize) -> Vec<&'a [u8]> {
     let bytes = elf.bytes.slice(at, (count * size) as u64).unwrap_or_default();
     bytes.chunks_exact(size).collect()
 }
 
-fn programs<'a>(elf: &Elf<'a>) -> Vec<&'a [u8]> {
+pub(super) fn programs<'a>(elf: &Elf<'a>) -> Vec<&'a [u8]> {
     table(elf, elf.bytes.word(32).unwrap_or(0), elf.segments.len(), PROGRAM_HEADER)
 }
 
@@ -152,7 +155,7 @@ fn contents(elf: &Elf<'_>, stock: &Elf<'_>) -> Result<usize, String> {
     Ok(end)
 }
 
-fn range(offset: u64, length: usize) -> Option<Range<usize>> {
+pub(super) fn range(offset: u64, length: usize) -> Option<Range<usize>> {
     let start = usize::try_from(offset).ok()?;
     Some(start..start.checked_add(length)?)
 }

@@ -8,6 +8,7 @@ mod edits;
 mod executable;
 mod file;
 mod image;
+mod loader;
 mod stock;
 mod strings;
 mod verified;

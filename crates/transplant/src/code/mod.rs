@@ -63,6 +63,9 @@ pub(crate) struct Code<'a> {
     /// Functions by the symbol table: address to end.
     named: HashMap<u64, u64>,
     pub(crate) symbols: Vec<Symbol<'a>>,
+    /// Jumps through a slot that the dynamic loader fills in, by their addresses: the function of this file that the
+    /// slot is for. Only the loader itself has some.
+    stubs: HashMap<u64, u64>,
     functions: HashMap<u64, Option<Function>>,
     /// Addresses already tested for being parts of functions.
     parts: RefCell<HashMap<u64, bool>>,
@@ -89,6 +92,17 @@ impl<'a> Code<'a> {
         with_symbols: bool,
     ) -> Code<'a> {
         let symbols = if with_symbols { image.symbols() } else { Vec::new() };
+        Code::with(machine, image, relocations, symbols, HashMap::new())
+    }
+
+    /// The same with these symbols and stubs.
+    pub(crate) fn with(
+        machine: &'static dyn Machine,
+        image: &'a Image<'a>,
+        relocations: &'a Relocations,
+        symbols: Vec<Symbol<'a>>,
+        stubs: HashMap<u64, u64>,
+    ) -> Code<'a> {
         let named = symbols
             .iter()
             .filter(|symbol| symbol.kind == STT_FUNC && image.is_executable(symbol.value))
@@ -111,6 +125,7 @@ impl<'a> Code<'a> {
             jumped,
             named,
             symbols,
+            stubs,
             functions: HashMap::new(),
             parts: RefCell::default(),
             returning: RefCell::default(),
@@ -356,8 +371,11 @@ impl<'a> Code<'a> {
     pub(crate) fn through(&self, start: u64) -> u64 {
         let mut at = start;
         for _ in 0..4 {
-            let jumps_to = match self.instruction(self.behind_landing_pad(at)) {
-                Some(Instruction { flow: Flow::Jump(target), .. }) => target,
+            let place = self.behind_landing_pad(at);
+            let jumps_to = match self.instruction(place) {
+                Some(Instruction { flow: Flow::Jump(target), .. }) => {
+                    target.or_else(|| self.stubs.get(&place).copied())
+                }
                 _ => None,
             };
             match jumps_to.or_else(|| self.thunk_target(at)) {

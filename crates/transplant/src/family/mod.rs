@@ -3,6 +3,7 @@
 //! A role is found by a function's behaviour, never by its name or its bytes. A symbol table, if there is one, has to
 //! agree. `roles` finds the candidates; `state` finds the allocator's context and every reference to it.
 
+mod donate;
 mod roles;
 mod state;
 
@@ -31,6 +32,7 @@ fn own_names(role: Role) -> &'static [&'static str] {
         Role::UsableSize => &["malloc_usable_size"],
         Role::IsZero => &["__malloc_allzerop"],
         Role::ForkHook => &["__malloc_atfork"],
+        Role::Donate => &["__malloc_donate"],
     }
 }
 
@@ -95,6 +97,9 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     let state = state::confine(code, &core, &candidates, *table)?;
     if let Some(hook) = state.fork_hook {
         core.insert(Role::ForkHook, hook);
+    }
+    if let Some(donate) = state.donate {
+        core.insert(Role::Donate, donate);
     }
     let mut family = Family { core, wrappers: Vec::new(), functions: state.functions, references: state.references };
     add_wrappers(code, &mut family);

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use format::Role;
 
+use super::donate;
 use super::roles::Candidates;
 use crate::code::{Code, Function, Reference};
 use crate::refusal::Refusal;
@@ -23,6 +24,7 @@ pub(super) struct State {
     pub(super) functions: BTreeMap<u64, Function>,
     pub(super) references: usize,
     pub(super) fork_hook: Option<u64>,
+    pub(super) donate: Option<u64>,
 }
 
 /// Finds the context and accounts for every reference to it.
@@ -38,6 +40,10 @@ pub(super) fn confine(
     }
     let context = context(code, core, candidates, &functions)?;
     let ranges = [context.clone(), table..table + 96];
+    let donate = donate::find(code, &context, &functions)?;
+    if let Some(start) = donate {
+        reach(code, start, 0, &mut functions);
+    }
     let references: BTreeSet<Reference> = ranges.iter().flat_map(|range| code.references(range.clone())).collect();
 
     let covered = |functions: &BTreeMap<u64, Function>, address: u64| functions.values().any(|f| f.covers(address));
@@ -45,7 +51,8 @@ pub(super) fn confine(
     let inner: BTreeSet<u64> = functions
         .iter()
         .filter(|(start, function)| {
-            !core.values().any(|own| own == *start) && ranges.iter().any(|range| function.refers_into(range.clone()))
+            !core.values().chain(&donate).any(|own| own == *start)
+                && ranges.iter().any(|range| function.refers_into(range.clone()))
         })
         .map(|(start, _)| *start)
         .collect();
@@ -82,7 +89,7 @@ pub(super) fn confine(
     {
         functions.insert(start, function);
     }
-    Ok(State { functions, references: references.len(), fork_hook })
+    Ok(State { functions, references: references.len(), fork_hook, donate })
 }
 
 /// Adds a function and those that it calls, as deep as the family goes.

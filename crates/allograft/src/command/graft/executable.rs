@@ -5,6 +5,7 @@ use std::path::Path;
 use hosts::{Absence, ExecutableOperation, Grafted, StringEntry, StringFunction};
 use inspector::Report;
 
+use super::{shell_quoted, step, text_of};
 use crate::command::inspect::overview::named;
 use crate::failure::Failure;
 use crate::output::{Output, Page};
@@ -100,6 +101,13 @@ pub(super) fn describe(text: &mut Page, host: &Grafted, operation: &ExecutableOp
     for tried in &host.tried {
         let _ = writeln!(text, "  {tried}");
     }
+}
+
+/// Prints how stock comes back if no dynamic program starts any more: by a program that needs no loader.
+pub(super) fn rescue(text: &mut Page, path: &Path, backup: &Path, output: &Output) {
+    let [path, backup] = [path, backup].map(|path| shell_quoted(&text_of(path)));
+    step(text, output, "rescue:", &format!("busybox-static mv -f {backup} {path}"));
+    step(text, output, "", "any static mv does, and a static allograft; running programs keep the loader they have");
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Starts and ends of x86_64's functions, by their instructions.
 
-use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use super::at;
 use crate::image::Image;
@@ -32,6 +32,17 @@ fn is_end(bytes: &[u8]) -> bool {
         || bytes.ends_with(b"\x0f\x0b")
 }
 
+/// Whether an instruction saves a register of the caller's on the stack. gcc 15 does so without a push, behind the
+/// first condition of a function.
+fn saves(instruction: &Instruction) -> bool {
+    use Register as R;
+    instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op0_kind() == OpKind::Memory
+        && instruction.memory_base() == R::RSP
+        && instruction.memory_index() == R::None
+        && [R::RBX, R::RBP, R::R12, R::R13, R::R14, R::R15].contains(&instruction.op1_register())
+}
+
 /// Whether the code reads only its arguments before it writes registers (System V ABI, 3.2.3), as a function's first
 /// instructions do.
 pub(super) fn reads_as_entry(image: &Image<'_>, start: u64) -> bool {
@@ -42,7 +53,7 @@ pub(super) fn reads_as_entry(image: &Image<'_>, start: u64) -> bool {
     for _ in 0..14 {
         let Some(instruction) = at(image, address) else { return false };
         address = instruction.next_ip();
-        if instruction.mnemonic() == Mnemonic::Push {
+        if instruction.mnemonic() == Mnemonic::Push || saves(&instruction) {
             continue;
         }
         let cleared = matches!(

@@ -3,6 +3,7 @@
 mod branches;
 mod entry;
 mod features;
+mod keys;
 mod musl;
 mod references;
 

@@ -6,8 +6,8 @@ use std::ops::Range;
 use iced_x86::{Code as Opcode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Code, Edit, Function, MainCall, Musl};
-use super::{X86_64, all, at, references};
-use crate::image::u64_at;
+use super::{X86_64, all, at, keys, references};
+use crate::image::{Image, u64_at};
 
 const ENOMEM: u64 = 12;
 
@@ -35,7 +35,7 @@ fn errno_of(code: &Code<'_>, before: &[Instruction], base: Register, displacemen
 }
 
 /// `mov register, fs:0`
-fn loads_thread_pointer(instruction: &Instruction) -> bool {
+pub(super) fn loads_thread_pointer(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Mov
         && instruction.op1_kind() == OpKind::Memory
         && instruction.segment_prefix() == Register::FS
@@ -224,6 +224,18 @@ impl Musl for X86_64 {
             }
         }
         calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
+    }
+
+    fn indirect_jumps(&self, image: &Image<'_>) -> Vec<(u64, u64)> {
+        keys::indirect_jumps(image)
+    }
+
+    fn key_values(&self, code: &Code<'_>, start: u64) -> Option<i64> {
+        keys::values(code, start)
+    }
+
+    fn stored_addresses(&self, code: &Code<'_>, function: &Function, offset: i64) -> BTreeSet<u64> {
+        keys::stored(code, function, offset)
     }
 
     fn main_calls(&self, code: &Code<'_>, function: &Function) -> (Vec<MainCall>, Vec<u64>) {

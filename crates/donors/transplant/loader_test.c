@@ -1,0 +1,191 @@
+/* Tests a grafted musl loader, which starts this program before it replaces the stock file. The program is dynamic, so
+ * libc's functions are the ones under test. Its argument is the path of the library to load.
+ *
+ * It ends with 0 and one line, or with 1 and a line that says what failed. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static _Noreturn void finish(int status, const char *text)
+{
+	if (write(status ? 2 : 1, text, strlen(text)) < 0)
+		_exit(2);
+	_exit(status);
+}
+
+#define EXPECT(condition)                                                                                                \
+	do {                                                                                                               \
+		if (!(condition))                                                                                                \
+			finish(1, "allograft self-test: not so: " #condition "\n");                                                     \
+	} while (0)
+
+/* Fills, keeps and frees blocks of many sizes. `seed` tells threads apart. */
+static void exercise(unsigned seed)
+{
+	enum { COUNT = 128 };
+	unsigned char *blocks[COUNT];
+	size_t sizes[COUNT];
+	for (unsigned i = 0; i < COUNT; i++) {
+		size_t n = i < 96 ? i * 13 + seed % 7 : (size_t)i * 1500;
+		errno = 77;
+		blocks[i] = i % 3 ? malloc(n) : calloc(1, n);
+		sizes[i] = n;
+		EXPECT(blocks[i] && errno == 77);
+		EXPECT(((uintptr_t)blocks[i] & 15) == 0);
+		EXPECT(malloc_usable_size(blocks[i]) >= n);
+		for (size_t at = 0; i % 3 == 0 && at < n; at++)
+			EXPECT(blocks[i][at] == 0);
+		memset(blocks[i], (int)(seed + i), n);
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		for (size_t at = 0; at < sizes[i]; at++)
+			EXPECT(blocks[i][at] == (unsigned char)(seed + i));
+		if (i % 2) {
+			blocks[i] = realloc(blocks[i], sizes[i] / 2 + 1);
+			EXPECT(blocks[i] && (!sizes[i] || blocks[i][0] == (unsigned char)(seed + i)));
+		}
+		free(blocks[i]);
+	}
+}
+
+static void family(void)
+{
+	volatile size_t huge = PTRDIFF_MAX, many = SIZE_MAX / 2;
+	for (size_t power = 16; power <= 65536; power *= 2) {
+		void *one = aligned_alloc(power, 100), *other = 0;
+		EXPECT(one && !((uintptr_t)one & (power - 1)));
+		EXPECT(!posix_memalign(&other, power, 1000) && !((uintptr_t)other & (power - 1)));
+		free(one);
+		free(other);
+		one = memalign(power, 3);
+		EXPECT(one && !((uintptr_t)one & (power - 1)));
+		free(one);
+	}
+	errno = 0;
+	EXPECT(!malloc(huge) && errno == ENOMEM);
+	errno = 0;
+	EXPECT(!calloc(many, 3) && errno == ENOMEM);
+	void *array = reallocarray(0, 10, 30);
+	EXPECT(array);
+	free(array);
+	/* Blocks of libc's own: a stream, and the environment. */
+	char *text = 0;
+	size_t size = 0;
+	FILE *stream = open_memstream(&text, &size);
+	EXPECT(stream && fprintf(stream, "%d", 12345) == 5 && !fclose(stream) && !strcmp(text, "12345"));
+	free(text);
+	EXPECT(!setenv("ALLOGRAFT_SELF_TEST", "1", 1) && !strcmp(getenv("ALLOGRAFT_SELF_TEST"), "1"));
+}
+
+/* All keys are the program's, and their destructors run. */
+
+static pthread_key_t keys[PTHREAD_KEYS_MAX];
+static atomic_int destroyed;
+
+static void destroy(void *block)
+{
+	free(block);
+	atomic_fetch_add(&destroyed, 1);
+}
+
+static atomic_int stop;
+
+static void *allocate_on(void *seed)
+{
+	while (!atomic_load(&stop))
+		exercise((unsigned)(uintptr_t)seed);
+	return 0;
+}
+
+static void *once(void *seed)
+{
+	for (int i = 0; i < PTHREAD_KEYS_MAX; i++)
+		EXPECT(!pthread_setspecific(keys[i], malloc(24)));
+	exercise((unsigned)(uintptr_t)seed);
+	return malloc(40);
+}
+
+static char *(*block_of_library)(int);
+
+static void *loaded(void *seed)
+{
+	for (int i = 0; i < 20; i++) {
+		char *block = block_of_library((int)(uintptr_t)seed);
+		EXPECT(block && !strcmp(block, "initial"));
+		free(block);
+	}
+	exercise((unsigned)(uintptr_t)seed);
+	return 0;
+}
+
+int main(int count, char **arguments)
+{
+	EXPECT(count == 2);
+	exercise(1);
+	family();
+	pthread_t threads[4];
+	for (int i = 0; i < PTHREAD_KEYS_MAX; i++)
+		EXPECT(!pthread_key_create(&keys[i], destroy));
+	for (int round = 0; round < 3; round++) {
+		for (uintptr_t i = 0; i < 4; i++)
+			EXPECT(!pthread_create(&threads[i], 0, once, (void *)(i + 1)));
+		for (int i = 0; i < 4; i++) {
+			void *block = 0;
+			EXPECT(!pthread_join(threads[i], &block) && block);
+			free(block);
+		}
+	}
+	EXPECT(atomic_load(&destroyed) == 3 * 4 * PTHREAD_KEYS_MAX);
+
+	/* A stack of the program's own, on which a thread's values lie as well. */
+	size_t size = 256 * 1024;
+	char *stack = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	EXPECT(stack != MAP_FAILED);
+	memset(stack, 0xa5, size);
+	pthread_attr_t attributes;
+	EXPECT(!pthread_attr_init(&attributes) && !pthread_attr_setstack(&attributes, stack, size));
+	void *block = 0;
+	EXPECT(!pthread_create(&threads[0], &attributes, once, (void *)9) && !pthread_join(threads[0], &block) && block);
+	free(block);
+
+	/* Threads that are there while a library with thread-local storage is loaded, and while the process forks. */
+	for (uintptr_t i = 0; i < 3; i++)
+		EXPECT(!pthread_create(&threads[i], 0, allocate_on, (void *)(i + 1)));
+	void *library = dlopen(arguments[1], RTLD_NOW);
+	if (!library) {
+		fprintf(stderr, "allograft self-test: %s\n", dlerror());
+		return 1;
+	}
+	block_of_library = (char *(*)(int))dlsym(library, "loader_library_block");
+	EXPECT(block_of_library);
+	loaded((void *)5);
+	for (int i = 0; i < 20; i++) {
+		pid_t child = fork();
+		EXPECT(child >= 0);
+		if (!child) {
+			pthread_t thread;
+			loaded((void *)5);
+			EXPECT(!pthread_create(&thread, 0, loaded, (void *)8) && !pthread_join(thread, 0));
+			_exit(0);
+		}
+		int status = -1;
+		EXPECT(waitpid(child, &status, 0) == child && status == 0);
+	}
+	EXPECT(!pthread_create(&threads[3], 0, loaded, (void *)7) && !pthread_join(threads[3], 0));
+	atomic_store(&stop, 1);
+	for (int i = 0; i < 3; i++)
+		EXPECT(!pthread_join(threads[i], 0));
+	EXPECT(!dlclose(library));
+	finish(0, "allograft self-test: ok\n");
+}

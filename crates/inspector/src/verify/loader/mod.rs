@@ -1,0 +1,109 @@
+//! Reads a grafted dynamic loader again, musl's libc.so. Its note, its entry points and its donor are an executable's;
+//! what is its own is here.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `told` | the fields that describe libc.so to the donor |
+//! | `file` | the whole file, compared with stock's |
+
+mod file;
+mod told;
+
+use super::Check;
+use super::edits::{Allowed, Edit, Naming, at};
+use crate::elf::{Elf, PF_X, PT_INTERP, Segment};
+use crate::entry_points::{EntryPoints, loads};
+
+pub(super) use file::check as file;
+pub(super) use told::{filled_in, told};
+
+/// The flag of a segment that may be written.
+const PF_W: u32 = 2;
+/// The size of a thread's values of pthread keys in stock, `__pthread_tsd_size` (musl,
+/// src/thread/pthread_key_create.c).
+const VALUES: u64 = 1024;
+
+/// Whether a file is musl's libc.so, by names that only it exports.
+pub(super) fn is_loader(elf: &Elf<'_>) -> bool {
+    let exports = |name: &[u8]| elf.dynamic_symbols.iter().any(|symbol| symbol.is_exported() && symbol.name == name);
+    let interpreted = elf.segments.iter().any(|segment| segment.kind == PT_INTERP);
+    !interpreted && exports(b"__dls3") && exports(b"__libc_start_main")
+}
+
+/// The writable segment of libc.so: the one that is not the donor's.
+fn writable<'e, 'a>(elf: &'e Elf<'a>, donor: u64) -> Option<&'e Segment<'a>> {
+    loads(elf).find(|load| load.address < donor && load.flags & PF_W != 0)
+}
+
+/// A segment in memory: its bytes, and zeros up to its end.
+fn memory(segment: &Segment<'_>) -> Vec<u8> {
+    const MOST: u64 = 1 << 28;
+    let mut bytes = segment.data.unwrap_or_default().to_vec();
+    bytes.resize(segment.memory.min(MOST) as usize, 0);
+    bytes
+}
+
+/// The variable with the size of a thread's values: the address of the one word of data that differs from stock, and
+/// its value in the graft.
+fn size_of_values(graft: &Elf<'_>, stock: &Elf<'_>, donor: u64) -> Result<(u64, u64), String> {
+    let (Some(before), Some(after)) = (writable(stock, donor), writable(graft, donor)) else {
+        return Err("it has no writable segment".to_owned());
+    };
+    if before.address != after.address || before.memory != after.memory {
+        return Err(format!("the writable segment at {:#x} is not where stock's is, or as large", after.address));
+    }
+    let (was, is) = (memory(before), memory(after));
+    let word = |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
+    let differs: Vec<usize> = (0..was.len()).filter(|at| was[*at] != is[*at]).collect();
+    let Some(first) = differs.first() else { return Err("no variable has another value than in stock".to_owned()) };
+    let address = (before.address + *first as u64) & !7;
+    let place =
+        usize::try_from(address.checked_sub(before.address).ok_or("it begins within a word")?).unwrap_or(usize::MAX);
+    match (word(&was, place), word(&is, place)) {
+        (Some(VALUES), Some(now)) if differs.iter().all(|at| (place..place + 8).contains(at)) => Ok((address, now)),
+        _ => Err(format!("the data at {address:#x} are not stock's")),
+    }
+}
+
+/// Checks that everything that stock loads is loaded at the same addresses with the same contents, but for the jumps,
+/// the call at the end of a thread, and the size of a thread's values.
+pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
+    let donor = entry_points.donor();
+    let mut complaints = Vec::new();
+    let end = loads(graft).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
+    let allowed = Allowed::of(graft, stock, entry_points);
+    let mut calls: Vec<Edit> = Vec::new();
+    for before in loads(stock).filter(|load| load.flags & PF_W == 0) {
+        let Some(after) = loads(graft).find(|other| other.address == before.address) else {
+            complaints.push(format!("stock's segment at {:#x} is not there", before.address));
+            continue;
+        };
+        if !allowed.same_size(before, after) || before.flags != after.flags {
+            complaints.push(format!("the segment at {:#x} has another size or other permissions", before.address));
+            continue;
+        }
+        for address in allowed.others(before, after) {
+            if calls.iter().any(|edit| edit.field.contains(&address)) {
+                continue;
+            }
+            let leads = |edit: &Edit| edit.naming == Naming::Call && (donor..end).contains(&edit.after);
+            let edit = at(stock, graft, address).into_iter().find(leads);
+            match edit.filter(|_| calls.is_empty() && before.flags & PF_X != 0) {
+                Some(edit) => calls.push(edit),
+                None => {
+                    complaints.push(format!("the byte at {address:#x} is not stock's"));
+                    break;
+                }
+            }
+        }
+    }
+    let mut size = 0;
+    match size_of_values(graft, stock, donor) {
+        Ok((_, now)) => size = now,
+        Err(problem) => complaints.push(problem),
+    }
+    Check::unless("program", complaints, || {
+        let jumps = entry_points.entries.len();
+        format!("libc.so is stock's but for {jumps} jumps, a call, and {size} bytes for a thread's values")
+    })
+}
