@@ -1,8 +1,8 @@
 //! `cargo xtask bench lto`: a ThinLTO link by a real, dynamic `ld.lld`, with the donors preloaded. This is LLVM's
 //! typical load: many threads that each build and destroy the representation of a module.
 //!
-//! Donors are not linked into a static `ld.lld`: Debian's archives of LLVM are for glibc, and a donor for static programs
-//! takes the place of musl's malloc.
+//! Donors are not linked into a static `ld.lld`: Debian's archives of LLVM are for glibc, and a donor for static
+//! programs takes the place of musl's malloc.
 
 pub(crate) mod memory;
 mod pages;

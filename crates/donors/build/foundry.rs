@@ -317,8 +317,8 @@ impl Foundry {
         ["loader-test", "loader-test.so"].map(|name| self.out.join(format!("{name}-{}", arch.name())))
     }
 
-    /// Compiles and links the program and the library that test a grafted loader. They are dynamic, and need only musl's
-    /// libc.
+    /// Compiles and links the program and the library that test a grafted loader. They are dynamic, and need only
+    /// musl's libc.
     pub(crate) fn cast_loader_test(&self, arch: Arch) -> Result<(), FoundryError> {
         let [program, library] = self.loader_test_paths(arch);
         for (source, out, kind) in [("loader_test.c", program, "-pie"), ("loader_library.c", library, "-shared")] {

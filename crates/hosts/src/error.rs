@@ -469,16 +469,8 @@ impl Error {
             Error::Packed { problem, .. } => problem.help().to_owned(),
             Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
             Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
-            Error::NoBlob { .. } => {
-                let having: Vec<&str> =
-                    donors::all().iter().filter(|donor| donor.has_blobs()).map(|donor| donor.name).collect();
-                format!("these can: {}", having.join(", "))
-            }
-            Error::NoLoader { .. } => {
-                let having: Vec<&str> =
-                    donors::all().iter().filter(|donor| donor.has_loaders()).map(|donor| donor.name).collect();
-                format!("these can: {}", having.join(", "))
-            }
+            Error::NoBlob { .. } => these_can(donors::Donor::has_blobs),
+            Error::NoLoader { .. } => these_can(donors::Donor::has_loaders),
             Error::Live { .. } => return Remedy::ConfirmLive,
             Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
             Error::Untested { arch, .. } => return Remedy::Emulate { arch: *arch },
@@ -574,6 +566,12 @@ impl<T> IoContext<T> for io::Result<T> {
     fn context(self, path: &Path, action: &'static str) -> Result<T, Error> {
         self.map_err(|source| Error::Io { path: path.to_owned(), action, source })
     }
+}
+
+/// Names the donors of which something is true.
+fn these_can(is_able: impl Fn(&donors::Donor) -> bool) -> String {
+    let able: Vec<&str> = donors::all().iter().filter(|donor| is_able(donor)).map(|donor| donor.name).collect();
+    format!("these can: {}", able.join(", "))
 }
 
 #[cfg(test)]

@@ -98,8 +98,8 @@ pub(crate) fn each(
     }
 }
 
-/// Reads a thread that has stopped, if it was to be stopped. Returns its place in `threads`, its page faults before, its
-/// registers and its stack.
+/// Reads a thread that has stopped, if it was to be stopped. Returns its place in `threads`, its page faults before,
+/// its registers and its stack.
 fn look(
     thread: Pid,
     threads: &[(i32, i32)],
