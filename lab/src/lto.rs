@@ -31,13 +31,7 @@ const FUNCTIONS: usize = 40;
 /// # Errors
 /// When a part cannot be fetched or built, or the comparison reports a fault.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    setup::prepare(setup::Extent::Demo)?;
-    let lld = linker()?;
-    let home = workspace::build().join("bench").join("lto");
-    fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
-    let objects = modules(&home)?;
-    let allograft = command::build_allograft()?;
+    let Load { lld, home, objects, allograft, _lock } = load()?;
     let mut bench = Command::new(allograft);
     bench.arg("bench").args(arguments);
     if !arguments.iter().any(|word| word.split('=').next() == Some("--threads")) {
@@ -49,6 +43,27 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     bench.args(["--", "/bin/sh", "-c", line, "sh"]).arg(home.join("program"));
     bench.arg(lld.libraries).arg(lld.program).args(["--thinlto-jobs={threads}", "--threads={threads}", "--lto-O3"]);
     command::run(bench.args(objects))
+}
+
+/// What a link takes: the linker, a folder that this process has for itself, the modules, and allograft.
+struct Load {
+    lld: Linker,
+    home: PathBuf,
+    objects: Vec<PathBuf>,
+    allograft: PathBuf,
+    _lock: fs::File,
+}
+
+/// Fetches and builds all of it.
+fn load() -> Result<Load> {
+    setup::prepare(setup::Extent::Demo)?;
+    let lld = linker()?;
+    let home = workspace::build().join("bench").join("lto");
+    fs::create_dir_all(&home)?;
+    let lock = setup::lock(&home.join(".lock"))?;
+    let objects = modules(&home)?;
+    let allograft = command::build_allograft()?;
+    Ok(Load { lld, home, objects, allograft, _lock: lock })
 }
 
 struct Linker {

@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 use sha2::{Digest, Sha256};
 
 use super::pages::{self, Pages};
-use super::{Linker, linker, modules};
-use xtask::{command, setup, workspace};
+use super::{Linker, Load, load};
+use xtask::command;
 
 /// The time between two looks at what has no maximum of the kernel's.
 const LOOK: Duration = Duration::from_millis(10);
@@ -65,13 +65,7 @@ struct Sizes {
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
     wish.pages.present(Path::new(pages::SYSTEM))?;
     ensure!(wish.rounds > 0, "`--rounds 0` measures nothing");
-    setup::prepare(setup::Extent::Demo)?;
-    let lld = linker()?;
-    let home = workspace::build().join("bench").join("lto");
-    fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
-    let objects = modules(&home)?;
-    let allograft = command::build_allograft()?;
+    let Load { lld, home, objects, allograft, _lock } = load()?;
     let mut arms = Vec::new();
     for name in std::iter::once("glibc").chain(wish.donors.iter().map(String::as_str)) {
         let Some(told) = wish.pages.told(name) else {

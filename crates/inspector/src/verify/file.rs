@@ -228,6 +228,13 @@ fn sections(elf: &Elf<'_>, stock: &Elf<'_>, donor: usize) -> Result<(), String> 
             return Err(format!("the header of section {index} is not stock's"));
         }
     }
+    names_follow(elf, stock, at, donor)
+}
+
+/// Checks that the names of the sections begin at `donor`, behind the donor, with those of stock, and reach to the
+/// section headers at `at`.
+pub(super) fn names_follow(elf: &Elf<'_>, stock: &Elf<'_>, at: u64, donor: usize) -> Result<(), String> {
+    let names = usize::from(stock.bytes.u16(62).unwrap_or(0));
     let text =
         |elf: &Elf<'_>| elf.sections.get(names).and_then(|section| Some((section.offset, section.data?.to_vec())));
     let (Some((start, found)), Some((_, wanted))) = (text(elf), text(stock)) else {

@@ -5,7 +5,7 @@ use super::{PF_W, writable};
 use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHF_ALLOC, SHT_NOBITS, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::verify::Check;
-use crate::verify::file::{SECTION_HEADER, headers, programs, range, table};
+use crate::verify::file::{SECTION_HEADER, headers, names_follow, programs, range, table};
 use crate::verify::image::{ELF_HEADER, differences};
 
 /// SHT_PROGBITS
@@ -130,17 +130,5 @@ fn sections(
             return Err(format!("the header of section {index} is not stock's"));
         }
     }
-    let text =
-        |elf: &Elf<'_>| elf.sections.get(names).and_then(|section| Some((section.offset, section.data?.to_vec())));
-    let (Some((start, found)), Some((_, wanted))) = (text(elf), text(stock)) else {
-        return Err("the names of the sections are not in the file".to_owned());
-    };
-    let padding = range(start, found.len()).and_then(|names| elf.bytes.data.get(names.end..at as usize));
-    if start as usize != donor || !found.starts_with(&wanted) {
-        return Err("the names of the sections are not stock's and the donor's".to_owned());
-    }
-    match padding.is_some_and(|padding| padding.len() < 8 && padding.iter().all(|byte| *byte == 0)) {
-        true => Ok(()),
-        false => Err("something lies between the names of the sections and their headers".to_owned()),
-    }
+    names_follow(elf, stock, at, donor)
 }
