@@ -298,7 +298,7 @@ impl<'s> Comparison<'s> {
             Err(RunError::Interrupted) => {}
             // The budget is spent, or a plain run will report the same.
             Err(RunError::TimeOut(_)) if cut => {}
-            Err(error @ (RunError::TimeOut(_) | RunError::Start { .. } | RunError::Server(_))) if arm != 0 => {
+            Err(error @ (RunError::TimeOut(_) | RunError::Server(_))) if arm != 0 => {
                 self.arms[arm].failure = Some(error.to_string()).filter(|_| !(tools.interrupted)());
             }
             Err(error) => self.arms[arm].no_memory = Some(error.to_string()),

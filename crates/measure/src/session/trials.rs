@@ -33,6 +33,8 @@ struct Mock {
     /// The exit codes of an arm's runs in turn, including runs for memory; the last code is repeated. 0 for other arms.
     codes: Vec<(usize, Vec<i32>)>,
     asked: Rc<RefCell<Vec<usize>>>,
+    /// Whether no program can be started under tracing, as in an emulator.
+    untraceable: bool,
 }
 
 /// The noise of a run: standard deviation on the logarithmic scale, rare far longer runs, and a slow drift.
@@ -55,6 +57,7 @@ impl Mock {
             breaks: None,
             codes: Vec::new(),
             asked: Rc::default(),
+            untraceable: false,
         }
     }
 
@@ -94,6 +97,10 @@ impl Executor for Mock {
 
     /// Takes no time here, so that the tests of budgets and rounds count timed runs only.
     fn memory(&mut self, invocation: &Invocation, _: Duration) -> Result<MemoryRun, RunError> {
+        if self.untraceable {
+            let source = std::io::Error::from_raw_os_error(38);
+            return Err(RunError::Start { program: invocation.program.display().to_string(), source });
+        }
         let arm: usize = invocation.program.to_str().unwrap().parse().unwrap();
         let memory = Some(Memory { peak_bytes: 1 << 20, last_bytes: 1 << 10 });
         Ok(MemoryRun { memory, wall_s: self.costs[arm], end: self.end(arm) })
@@ -124,6 +131,15 @@ fn run(mock: &mut Mock, plan: &Plan) -> Result<Session, SessionError> {
     let case = case(mock.costs.len());
     let mut tools = Tools { executor: mock, clock: &clock, observer: &mut |_| {}, interrupted: &|| false };
     compare(&case, plan, &mut tools)
+}
+
+#[test]
+fn arms_are_compared_where_nothing_can_be_traced() {
+    let mut mock = Mock { untraceable: true, ..Mock::new(&[1.0, 0.5], REALISTIC, 7) };
+    let session = run(&mut mock, &plan(7)).unwrap();
+    assert_eq!(session.arms[1].failure, None);
+    assert!(session.arms.iter().all(|arm| arm.no_memory.is_some() && arm.memory.is_empty()));
+    assert!((0.45..0.55).contains(&ratio(&session, 1).value));
 }
 
 fn ratio(session: &Session, arm: usize) -> Ratio {
