@@ -16,9 +16,15 @@
 /* With a constant, the compiler removes all counting. `cargo xtask bench counting` compares this variant. */
 #ifdef GRAFT_WITHOUT_COUNTING
 enum { graft_counting = false };
+#define GRAFT_TAKES_DETOUR false
 #else
 static bool graft_counting;
+#define GRAFT_TAKES_DETOUR __builtin_expect(graft_detour, 0)
 #endif
+
+/* Whether calls go the long way: to be counted, or to start a thread in the child of a fork (purge.h). It changes while
+ * the process has one thread, and falls to false at one of its first calls. A thread that sees it late does no harm. */
+static bool graft_detour;
 
 /* The functions whose calls are counted, in the order of the report. */
 #define GRAFT_FUNCTIONS(X)                                                                                             \

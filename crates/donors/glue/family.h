@@ -7,6 +7,7 @@
  *   void donor_start(void)                            before main, single-threaded
  *   void donor_fork_child(void)                       in the child, when the gate is open again
  *   void donor_trim(void), and GRAFT_HAS_TRIM         if the donor can return free memory
+ *   void donor_purge(void), and GRAFT_HAS_PURGE       if it can do so for a thread that does nothing else (purge.h)
  * n is at least GRAFT_ALIGNMENT, except for donor_aligned. On failure a function returns null and sets the program's
  * errno to ENOMEM. The donor's slow path does that with graft_no_memory(), since a check of the result here would slow
  * down every call.
@@ -24,6 +25,21 @@
 
 #include "gate.h"
 #include "report.h"
+#ifdef GRAFT_HAS_PURGE
+#include "purge.h"
+#else
+static inline void graft_start_purger(void)
+{
+}
+
+static inline void graft_start_due_purger(void)
+{
+}
+
+static inline void graft_purge_in_child(void)
+{
+}
+#endif
 
 #define GRAFT_HIDDEN __attribute__((visibility("hidden")))
 #define GRAFT_PUBLIC(name, internal) \
@@ -46,48 +62,58 @@
 
 /* While statistics are counted, every call goes through one of these. Otherwise they cost one comparison of a byte at the
  * start of malloc and free, which then end with a tail call of the donor's own function. */
+#define GRAFT_COUNT(statement)      \
+	do {                             \
+		if (graft_counting)           \
+			statement;                 \
+	} while (0)
+
 static __attribute__((noinline, cold)) void *graft_counted(void *block)
 {
 	if (block)
-		graft_count_allocation(donor_usable(block));
+		GRAFT_COUNT(graft_count_allocation(donor_usable(block)));
 	return block;
 }
 
-static __attribute__((noinline, cold)) void *graft_counted_malloc(size_t n)
+static __attribute__((noinline, cold)) void *graft_detoured_malloc(size_t n)
 {
-	graft_count_call(graft_function_malloc);
+	graft_start_due_purger();
+	GRAFT_COUNT(graft_count_call(graft_function_malloc));
 	return graft_counted(donor_malloc(n));
 }
 
-static __attribute__((noinline, cold)) void *graft_counted_zalloc(size_t n)
+static __attribute__((noinline, cold)) void *graft_detoured_zalloc(size_t n)
 {
-	graft_count_call(graft_function_calloc);
+	graft_start_due_purger();
+	GRAFT_COUNT(graft_count_call(graft_function_calloc));
 	return graft_counted(donor_zalloc(n));
 }
 
-static __attribute__((noinline, cold)) void graft_counted_free(void *block)
+static __attribute__((noinline, cold)) void graft_detoured_free(void *block)
 {
-	graft_count_call(graft_function_free);
+	graft_start_due_purger();
+	GRAFT_COUNT(graft_count_call(graft_function_free));
 	if (block)
-		graft_count_free(donor_usable(block));
+		GRAFT_COUNT(graft_count_free(donor_usable(block)));
 	donor_free(block);
 }
 
-static __attribute__((noinline, cold)) void *graft_counted_realloc(void *block, size_t n)
+static __attribute__((noinline, cold)) void *graft_detoured_realloc(void *block, size_t n)
 {
-	graft_count_call(graft_function_realloc);
+	graft_start_due_purger();
+	GRAFT_COUNT(graft_count_call(graft_function_realloc));
 	size_t before = block ? donor_usable(block) : 0;
 	void *moved = donor_realloc(block, n);
 	if (moved && block)
-		graft_count_free(before);
+		GRAFT_COUNT(graft_count_free(before));
 	return graft_counted(moved);
 }
 
 GRAFT_HIDDEN void *__libc_malloc(size_t n)
 {
 	n = GRAFT_ROUND(n);
-	if (GRAFT_UNLIKELY(graft_counting))
-		return graft_counted_malloc(n);
+	if (GRAFT_TAKES_DETOUR)
+		return graft_detoured_malloc(n);
 	return donor_malloc(n);
 }
 
@@ -97,15 +123,15 @@ GRAFT_HIDDEN void *__libc_calloc(size_t count, size_t size)
 	if (GRAFT_UNLIKELY(__builtin_mul_overflow(count, size, &n)))
 		return graft_no_memory();
 	n = GRAFT_ROUND(n);
-	if (GRAFT_UNLIKELY(graft_counting))
-		return graft_counted_zalloc(n);
+	if (GRAFT_TAKES_DETOUR)
+		return graft_detoured_zalloc(n);
 	return donor_zalloc(n);
 }
 
 GRAFT_HIDDEN void __libc_free(void *block)
 {
-	if (GRAFT_UNLIKELY(graft_counting))
-		graft_counted_free(block);
+	if (GRAFT_TAKES_DETOUR)
+		graft_detoured_free(block);
 	else
 		donor_free(block);
 }
@@ -114,8 +140,8 @@ GRAFT_HIDDEN void __libc_free(void *block)
 GRAFT_HIDDEN void *__libc_realloc(void *block, size_t n)
 {
 	n = GRAFT_ROUND(n);
-	if (GRAFT_UNLIKELY(graft_counting))
-		return graft_counted_realloc(block, n);
+	if (GRAFT_TAKES_DETOUR)
+		return graft_detoured_realloc(block, n);
 	return donor_realloc(block, n);
 }
 
@@ -309,6 +335,7 @@ GRAFT_HIDDEN void __malloc_atfork(int who)
 		if (graft_counting)
 			graft_count_in_child();
 		donor_fork_child();
+		graft_purge_in_child();
 	}
 }
 
@@ -325,7 +352,9 @@ __attribute__((constructor(101))) static void graft_at_start(void)
 	graft_register_fork();
 #endif
 	graft_choose_report();
+	graft_detour = graft_counting;
 	donor_start();
+	graft_start_purger();
 	if (graft_variable_is_on("ALLOGRAFT_VERBOSE"))
 		graft_say_what_is_in();
 	errno = saved;

@@ -17,6 +17,13 @@ struct graft_option {
 };
 _Static_assert(sizeof(struct graft_option) == 64, "the size that the block's readers expect");
 
+/* The option of purge.h, with the column for the donor's own key. A program for Windows has no such thread. */
+#ifdef _WIN32
+#define GRAFT_PURGE_PERIOD(X, key)
+#else
+#define GRAFT_PURGE_PERIOD(X, key) X(purge_period, 0, 0, 3600000, key)
+#endif
+
 #define GRAFT_OPTION_INDEX(name, value, least, greatest, key) graft_option_##name,
 enum { GRAFT_OPTIONS(GRAFT_OPTION_INDEX) graft_option_count };
 

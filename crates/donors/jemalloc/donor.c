@@ -26,7 +26,8 @@
 	X(tcache, 1, 0, 1, "tcache:false|true")                                                                            \
 	X(tcache_max, 32768, 0, 8388608, "tcache_max:")                                                                    \
 	X(retain, sizeof(void *) == 8, 0, 1, "retain:false|true")                                                          \
-	X(allow_thp, 1, 0, 2, "thp:never|default|always")
+	X(allow_thp, 1, 0, 2, "thp:never|default|always")                                                                  \
+	GRAFT_PURGE_PERIOD(X, 0)
 
 #include "gate.h"
 #include "settings.h"
@@ -241,7 +242,7 @@ static void donor_put_number(struct donor_text *text, int64_t number)
 	donor_put(text, digits + at, sizeof digits - at);
 }
 
-/* `key` has the form of GRAFT_OPTIONS. */
+/* `key` has the form of GRAFT_OPTIONS. Options of the glue's have none. */
 static void donor_put_option(struct donor_text *text, const char *key, int64_t value)
 {
 	const char *word = strchr(key, ':') + 1;
@@ -263,7 +264,7 @@ static const char *donor_configuration(void)
 	static struct donor_text text;
 	text.length = 0;
 	for (int i = 0; i < graft_option_count; i++) {
-		if (!(graft_options.entries[i].flags & GRAFT_OPTION_SET))
+		if (!keys[i] || !(graft_options.entries[i].flags & GRAFT_OPTION_SET))
 			continue;
 		if (text.length)
 			donor_put(&text, ",", 1);
@@ -324,6 +325,34 @@ static void donor_fork_child(void)
 		atomic_store_u(&arena->nthreads[0], tsd_arena_get(tsd) == arena, ATOMIC_RELAXED);
 		atomic_store_u(&arena->nthreads[1], tsd_iarena_get(tsd) == arena, ATOMIC_RELAXED);
 	}
+}
+
+static void donor_decay(tsdn_t *tsdn, bool all)
+{
+	for (unsigned i = 0, count = narenas_total_get(); i < count; i++) {
+		arena_t *arena = arena_get(tsdn, i, false);
+		if (arena)
+			arena_decay(tsdn, arena, false, all);
+	}
+}
+
+#define GRAFT_HAS_TRIM
+static void donor_trim(void)
+{
+	if (!malloc_initialized())
+		return;
+	tsd_t *tsd = tsd_fetch();
+	if (tcache_available(tsd))
+		tcache_flush(tsd);
+	donor_decay(tsd_tsdn(tsd), true);
+}
+
+/* What is due by purge_delay, of all arenas. The thread needs neither a cache nor an arena of its own. */
+#define GRAFT_HAS_PURGE
+static void donor_purge(void)
+{
+	if (malloc_initialized())
+		donor_decay(tsd_tsdn(tsd_internal_fetch()), false);
 }
 
 #include "family.h"

@@ -237,6 +237,13 @@ void _mi_abandoned_reclaim_all(mi_heap_t *heap, mi_segments_tld_t *tld)
 	graft_gate_leave();
 }
 
+static void donor_collect_arenas(void)
+{
+	graft_gate_enter();
+	mi_arenas_try_purge(false, true);
+	graft_gate_leave();
+}
+
 #include "mimalloc_functions.h"
 
 /* Another thread may have been about to change a page's state back from "delayed freeing"; in the child it never does,

@@ -149,6 +149,13 @@ void _mi_thread_done(mi_theap_t *theap)
 	graft_gate_leave();
 }
 
+static void donor_collect_arenas(void)
+{
+	graft_gate_enter();
+	mi_arenas_try_purge(false, true, _mi_subproc_main(), 0);
+	graft_gate_leave();
+}
+
 #include "mimalloc_functions.h"
 
 /* Pages of threads that the child does not have remain those threads' pages: the child can use and free their blocks, but

@@ -24,7 +24,8 @@
 	X(thread_cache, 400, 0, 400, 0)                                                                                    \
 	X(global_cache, 3200, 0, 3200, 0)                                                                                  \
 	X(arena_reserve, 4096, 64, 1048576, 0)                                                                             \
-	X(allow_thp, 1, 0, 1, 0)
+	X(allow_thp, 1, 0, 1, 0)                                                                                           \
+	GRAFT_PURGE_PERIOD(X, 0)
 
 #include "gate.h"
 #include "settings.h"
@@ -560,6 +561,26 @@ static inline void *donor_realloc(void *block, size_t n)
  * their free space is not used again. */
 static void donor_fork_child(void)
 {
+}
+
+/* What this thread's cache and the common cache hold. */
+#define GRAFT_HAS_TRIM
+static void donor_trim(void)
+{
+	graft_gate_enter();
+	heap_t *heap = get_thread_heap_raw();
+	if (heap)
+		donor_give_back(heap);
+	graft_gate_leave();
+}
+
+#define GRAFT_HAS_PURGE
+static void donor_purge(void)
+{
+	graft_gate_enter();
+	for (size_t length = 1; length <= LARGE_CLASS_COUNT; length++)
+		donor_cap_common_cache(length, 0);
+	graft_gate_leave();
 }
 
 #include "family.h"

@@ -17,6 +17,7 @@ GRAFT_APART void scudo_heap_free(void *block);
 GRAFT_APART size_t scudo_heap_usable(const void *block);
 GRAFT_APART void scudo_heap_start(void);
 GRAFT_APART void scudo_heap_trim(void);
+GRAFT_APART void scudo_heap_purge(void); /* what is due by purge_delay */
 GRAFT_APART void scudo_heap_lock(void);
 GRAFT_APART void scudo_heap_unlock(void);
 

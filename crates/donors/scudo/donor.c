@@ -17,7 +17,8 @@
 	X(gwp_asan_slots, 16, 1, 32768, "GWP_ASAN_MaxSimultaneousAllocations")                                             \
 	X(large_cache_entries, 32, 0, 32, 0)                                                                               \
 	X(large_cache_kb, 512, 0, 1048576, 0)                                                                              \
-	X(allow_thp, 1, 0, 1, 0)
+	X(allow_thp, 1, 0, 1, 0)                                                                                           \
+	GRAFT_PURGE_PERIOD(X, 0)
 
 #include "bridge.h"
 
@@ -133,9 +134,15 @@ static void donor_start(void)
 }
 
 #define GRAFT_HAS_TRIM
-__attribute__((unused)) static void donor_trim(void)
+static void donor_trim(void)
 {
 	scudo_heap_trim();
+}
+
+#define GRAFT_HAS_PURGE
+static void donor_purge(void)
+{
+	scudo_heap_purge();
 }
 
 /* A thread that uses the heap waits for these locks. Otherwise it uses only its own cache, which the child does not have. */

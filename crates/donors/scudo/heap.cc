@@ -320,6 +320,11 @@ void scudo_heap_trim(void)
 	TheHeap.releaseToOS(scudo::ReleaseToOS::ForceAll);
 }
 
+void scudo_heap_purge(void)
+{
+	TheHeap.releaseToOS(scudo::ReleaseToOS::Normal);
+}
+
 void scudo_heap_lock(void)
 {
 	TheHeap.disable();

@@ -16,7 +16,8 @@
 #define DONOR_OPTIONS_WITHOUT_CHECKS(X)                                                                                \
 	X(purge_debt, 3072, 0, 1073741824, 0)                                                                              \
 	X(purge_credit, 32768, 0, 1073741824, 0)                                                                           \
-	X(thread_cache, 256, 0, 1024, 0)
+	X(thread_cache, 256, 0, 1024, 0)                                                                                   \
+	GRAFT_PURGE_PERIOD(X, 0)
 #endif
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 0, -1, 0, 0)                                                                                        \
@@ -118,6 +119,16 @@ static void donor_trim(void)
 {
 	heap_trim();
 }
+
+#ifndef SNMALLOC_CHECK_CLIENT
+/* What all threads share: the bounds of docs/donors/snmalloc.md. The thread needs an allocator to reach it. */
+#define GRAFT_HAS_PURGE
+static void donor_purge(void)
+{
+	heap_free(heap_malloc(1));
+	heap_trim();
+}
+#endif
 
 static void donor_start(void)
 {

@@ -15,6 +15,9 @@ pub const OPTIONS_SECTION: &str = ".rodata.allograft.options";
 /// one.
 pub const LIBRARY_OPTIONS_SECTION: &str = ".allograft.options";
 
+/// The option of donors that start a thread, with libc's `pthread_create` (`crates/donors/glue/purge.h`).
+pub const PURGE_PERIOD: &str = "purge_period";
+
 const MAGIC: &[u8; 4] = b"ARGO";
 const FORMAT: u32 = 1;
 const HEADER: usize = 16;
@@ -42,6 +45,14 @@ pub enum OptionsError {
         name: String,
         /// All known options, separated by commas.
         known: String,
+    },
+    /// The option needs a thread, which the donor cannot start from there.
+    #[error("option `{name}` needs a thread, and the donor cannot start one in {place}")]
+    NeedsThread {
+        /// The option.
+        name: String,
+        /// What the donor goes into, with an article.
+        place: &'static str,
     },
     /// The value is out of range.
     #[error("option `{name}` cannot be {value}: it takes {min} to {max}")]

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use donors::Donor;
-use format::{Arch, Note};
+use format::options::PURGE_PERIOD;
+use format::{Arch, Note, OptionsError};
 use surgery::donor::DonorObject;
 use transplant::{Blob, Graft};
 
@@ -20,6 +21,16 @@ pub(crate) enum Place {
     ProgramWithStrings,
     /// musl's libc.so, the dynamic loader.
     Loader,
+}
+
+impl Place {
+    /// Names it in a message, with an article.
+    fn described(self) -> &'static str {
+        match self {
+            Place::Program | Place::ProgramWithStrings => "an executable that is linked already",
+            Place::Loader => "the dynamic loader",
+        }
+    }
 }
 
 /// A donor, linked, with options and notes filled in.
@@ -53,6 +64,10 @@ impl LinkedDonor {
         let no_blob = || Error::NoBlob { path: path.to_owned(), donor: donor.name };
         let object = donor.object(arch).ok_or_else(no_blob)?;
         let alone = || donor.blob(arch).ok_or_else(no_blob);
+        if settings.iter().any(|(name, value)| name == PURGE_PERIOD && *value != 0) {
+            let (name, place) = (PURGE_PERIOD.to_owned(), place.described());
+            return Err(wrong(OptionsError::NeedsThread { name, place }.into()));
+        }
         let mut settings = settings.to_vec();
         let linked = match place {
             Place::Program => alone()?,

@@ -82,6 +82,17 @@ fn grafted_in_place_and_given_back() {
     assert_eq!(lab.names(), ["echo"]);
 }
 
+/// The donor in it cannot call libc's `pthread_create`.
+#[test]
+fn an_option_that_needs_a_thread_is_refused() {
+    let lab = Lab::new();
+    program(&lab, "echo");
+    let ran = lab.changes_nothing(2, ["graft", "echo", "--set", "purge_period=50"]);
+    assert!(ran.err.contains("`purge_period` needs a thread"), "{}", ran.err);
+    assert!(ran.err.contains("an executable that is linked already"), "{}", ran.err);
+    lab.run(["graft", "echo", "--set", "purge_period=0"]).exits(0);
+}
+
 #[test]
 fn elsewhere_with_its_mode_and_the_same_bytes_each_time() {
     let lab = Lab::new();
