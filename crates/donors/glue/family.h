@@ -60,52 +60,46 @@ static inline void graft_purge_in_child(void)
 #define GRAFT_ALIGNMENT 16
 #define GRAFT_ROUND(n) ((n) < GRAFT_ALIGNMENT ? GRAFT_ALIGNMENT : (n))
 
-/* While statistics are counted, every call goes through one of these. Otherwise they cost one comparison of a byte at the
+/* While statistics are counted, or a thread is due, every call goes through one of these. Otherwise they cost one comparison of a byte at the
  * start of malloc and free, which then end with a tail call of the donor's own function. */
-#define GRAFT_COUNT(statement)      \
-	do {                             \
-		if (graft_counting)           \
-			statement;                 \
-	} while (0)
-
 static __attribute__((noinline, cold)) void *graft_counted(void *block)
 {
-	if (block)
-		GRAFT_COUNT(graft_count_allocation(donor_usable(block)));
+	if (graft_counting && block)
+		graft_count_allocation(donor_usable(block));
 	return block;
 }
 
 static __attribute__((noinline, cold)) void *graft_detoured_malloc(size_t n)
 {
 	graft_start_due_purger();
-	GRAFT_COUNT(graft_count_call(graft_function_malloc));
+	GRAFT_COUNT_CALL(malloc);
 	return graft_counted(donor_malloc(n));
 }
 
 static __attribute__((noinline, cold)) void *graft_detoured_zalloc(size_t n)
 {
 	graft_start_due_purger();
-	GRAFT_COUNT(graft_count_call(graft_function_calloc));
+	GRAFT_COUNT_CALL(calloc);
 	return graft_counted(donor_zalloc(n));
 }
 
 static __attribute__((noinline, cold)) void graft_detoured_free(void *block)
 {
 	graft_start_due_purger();
-	GRAFT_COUNT(graft_count_call(graft_function_free));
-	if (block)
-		GRAFT_COUNT(graft_count_free(donor_usable(block)));
+	GRAFT_COUNT_CALL(free);
+	if (graft_counting && block)
+		graft_count_free(donor_usable(block));
 	donor_free(block);
 }
 
 static __attribute__((noinline, cold)) void *graft_detoured_realloc(void *block, size_t n)
 {
 	graft_start_due_purger();
-	GRAFT_COUNT(graft_count_call(graft_function_realloc));
+	GRAFT_COUNT_CALL(realloc);
 	size_t before = block ? donor_usable(block) : 0;
 	void *moved = donor_realloc(block, n);
-	if (moved && block)
-		GRAFT_COUNT(graft_count_free(before));
+	if (graft_counting && moved && block)
+		graft_count_free(before);
 	return graft_counted(moved);
 }
 

@@ -9,7 +9,7 @@ static char ***donor_environment(void)
 #define DONOR_OPTION_KEY(name, value, least, greatest, key) key,
 		static const mi_option_t keys[] = {GRAFT_OPTIONS(DONOR_OPTION_KEY)};
 		for (int i = 0; i < graft_option_count; i++) {
-			if (keys[i] != DONOR_NO_KEY && graft_options.entries[i].flags & GRAFT_OPTION_SET)
+			if (keys[i] != _mi_option_last && graft_options.entries[i].flags & GRAFT_OPTION_SET)
 				mi_option_set_default(keys[i], (long)graft_options.entries[i].value);
 		}
 	}
@@ -64,13 +64,6 @@ static void donor_start(void)
 	/* Counts NUMA nodes now, which looks for files. A program that forbids itself such calls before its first malloc
 	 * would be killed. */
 	_mi_os_numa_node_count();
-}
-
-/* Memory that no thread's heap has is due after purge_delay times arena_purge_mult. */
-#define GRAFT_HAS_PURGE
-static void donor_purge(void)
-{
-	donor_collect_arenas();
 }
 
 #define GRAFT_HAS_TRIM

@@ -237,7 +237,9 @@ void _mi_abandoned_reclaim_all(mi_heap_t *heap, mi_segments_tld_t *tld)
 	graft_gate_leave();
 }
 
-static void donor_collect_arenas(void)
+/* Memory that no thread's heap has: it is due after purge_delay times arena_purge_mult. */
+#define GRAFT_HAS_PURGE
+static void donor_purge(void)
 {
 	graft_gate_enter();
 	mi_arenas_try_purge(false, true);

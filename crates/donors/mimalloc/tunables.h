@@ -19,9 +19,6 @@
 	X(allow_thp, 1, 0, 1, mi_option_allow_thp)                                                                         \
 	X(abandoned_reclaim_on_free, 0, 0, 1, mi_option_abandoned_reclaim_on_free)                                         \
 	X(max_segment_reclaim, 10, 0, 100, mi_option_max_segment_reclaim)                                                  \
-	GRAFT_PURGE_PERIOD(X, DONOR_NO_KEY)
-
-/* No option of upstream's. */
-#define DONOR_NO_KEY _mi_option_last
+	GRAFT_PURGE_PERIOD(X, _mi_option_last) /* no option of upstream's */
 
 #endif

@@ -149,7 +149,9 @@ void _mi_thread_done(mi_theap_t *theap)
 	graft_gate_leave();
 }
 
-static void donor_collect_arenas(void)
+/* Memory that no thread's heap has: it is due after purge_delay times arena_purge_mult. */
+#define GRAFT_HAS_PURGE
+static void donor_purge(void)
 {
 	graft_gate_enter();
 	mi_arenas_try_purge(false, true, _mi_subproc_main(), 0);

@@ -19,9 +19,6 @@
 	X(allow_thp, 2, 0, 2, mi_option_allow_thp)                                                                         \
 	X(page_full_retain, 2, -1, 1000, mi_option_page_full_retain)                                                       \
 	X(page_max_reclaim, -1, -1, 1000000, mi_option_page_max_reclaim)                                                   \
-	GRAFT_PURGE_PERIOD(X, DONOR_NO_KEY)
-
-/* No option of upstream's. */
-#define DONOR_NO_KEY _mi_option_last
+	GRAFT_PURGE_PERIOD(X, _mi_option_last) /* no option of upstream's */
 
 #endif

@@ -4,21 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "resident.h"
+
 enum { THREADS = 4, SIZES = 5 };
 static const size_t sizes[SIZES] = {16, 300, 20000, 300000, 3 << 20};
 static const size_t share = 32 << 20;
 // Of four shares, 128 MiB. Mostly 3 MiB and less stay. In about 700 runs on a loaded machine it was more than 6 MiB
 // three times, and 11 MiB at most (docs/donors/snmalloc.md).
 static const size_t limit = 16 << 20;
-
-// The process's resident memory in bytes. An emulator's own is a part of it.
-static size_t resident(void) {
-	unsigned long pages = 0, resident = 0;
-	FILE *file = fopen("/proc/self/statm", "r");
-	if (!file || fscanf(file, "%lu %lu", &pages, &resident) != 2) exit(2);
-	fclose(file);
-	return resident * (size_t)sysconf(_SC_PAGESIZE);
-}
 
 struct work {
 	size_t size, count;

@@ -133,6 +133,11 @@ fn run(mock: &mut Mock, plan: &Plan) -> Result<Session, SessionError> {
     compare(&case, plan, &mut tools)
 }
 
+fn ratio(session: &Session, arm: usize) -> Ratio {
+    Ratio::of_logs(&log_ratios(&session.arms[arm].runs, &session.arms[0].runs)).unwrap()
+}
+
+/// 200 comparisons of equal arms. At 5 % about ten look different; by chance 2 to 20 may (all but 3 in 1,000 cases).
 #[test]
 fn arms_are_compared_where_nothing_can_be_traced() {
     let mut mock = Mock { untraceable: true, ..Mock::new(&[1.0, 0.5], REALISTIC, 7) };
@@ -142,11 +147,6 @@ fn arms_are_compared_where_nothing_can_be_traced() {
     assert!((0.45..0.55).contains(&ratio(&session, 1).value));
 }
 
-fn ratio(session: &Session, arm: usize) -> Ratio {
-    Ratio::of_logs(&log_ratios(&session.arms[arm].runs, &session.arms[0].runs)).unwrap()
-}
-
-/// 200 comparisons of equal arms. At 5 % about ten look different; by chance 2 to 20 may (all but 3 in 1,000 cases).
 #[test]
 fn equal_arms_look_different_as_often_as_the_test_says() {
     for (name, noise, arms) in [
