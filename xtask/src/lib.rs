@@ -2,7 +2,6 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | `build_systems` | CMake, Meson and Ninja for tests |
 //! | `command` | running other programs, cargo among them |
 //! | `corpus` | released programs: downloads |
 //! | `debian` | Debian's packages, unpacked and never installed |
@@ -17,11 +16,11 @@
 //! | `sources` | the packages of the lock file, the donors' recipes, and sources from Debian |
 //! | `system` | a Debian with many programs |
 //! | `toolchains` | compilers of other languages |
+//! | `wheels` | programs from Python's registry |
 //! | `windows` | Wine and a compiler for Windows |
 //! | `workspace` | folders of the checkout |
 //! | `zig` | zig, its lld and its musl |
 
-pub mod build_systems;
 pub mod command;
 pub mod corpus;
 pub mod debian;
@@ -36,6 +35,7 @@ pub mod setup;
 pub mod sources;
 pub mod system;
 pub mod toolchains;
+pub mod wheels;
 pub mod windows;
 pub mod workspace;
 pub mod zig;

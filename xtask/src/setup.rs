@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use fixtures::wheels::BUILD_SYSTEMS;
 use zigcc::Arch;
 
-use crate::{build_systems, command, debian, projects, rust, sources, workspace, zig};
+use crate::{command, debian, projects, rust, sources, wheels, workspace, zig};
 
 /// `cargo xtask setup [--rust]`.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -49,7 +50,7 @@ pub fn prepare(extent: Extent) -> Result<()> {
     zig::install_lld(&zig, &tools)?;
     debian::install(&tools, extent)?;
     if extent == Extent::Everything {
-        build_systems::install()?;
+        wheels::install(&BUILD_SYSTEMS)?;
         projects::prepare()?;
     }
     for arch in Arch::ALL {

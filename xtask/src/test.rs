@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use fixtures::wheels::FOR_MUSL;
 
-use xtask::{command, corpus, projects, rust, schema, setup, system, toolchains, windows};
+use xtask::{command, corpus, projects, rust, schema, setup, system, toolchains, wheels, windows};
 
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, programs};
@@ -29,6 +30,7 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     if wanted(&["cli"]) && !arguments.iter().any(|given| given == SYSTEM) {
         // Without it, the test reports itself that it is skipped.
         system::prepare()?;
+        wheels::install(&FOR_MUSL)?;
     }
     let mut left_out = Vec::new();
     if wanted(&["projects"]) {

@@ -20,7 +20,8 @@ pub(super) struct Crate {
 }
 
 /// The programs among the released ones that come as source.
-pub(super) static CRATES: [Crate; 2] = [
+pub(super) static CRATES: [Crate; 3] = [
+    Crate { name: "git-cliff", version: "2.14.2", native: true },
     Crate { name: "leptosfmt", version: "0.1.33", native: false },
     Crate { name: "wasm-opt", version: "0.116.1", native: true },
 ];

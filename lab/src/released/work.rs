@@ -50,7 +50,7 @@ impl Work {
 }
 
 /// Programs that use musl's own malloc for all their blocks. None of them needs a network.
-pub(crate) const ALL: [Work; 14] = [
+pub(crate) const ALL: [Work; 15] = [
     // Without --quiet, threads mix the lines of what they print.
     work("leptosfmt", "check the format of 3600 made components", "components", &["--check", "--quiet", "src"])
         .with_errors(),
@@ -70,6 +70,7 @@ pub(crate) const ALL: [Work; 14] = [
         .without("  \"id\":"),
     work("sentry-cli", "look for source maps in TypeScript", "", &["sourcemaps", "inject", "--dry-run", "typescript"]),
     work("sentry-cli", "read a program's debug information", "", &["debug-files", "check", "program"]),
+    work("git-cliff", "write the change log of 4000 made commits", "history", &["--offline", "--no-exec"]),
     work(
         "wasm-opt",
         "optimize a module of 620 KB",
@@ -137,7 +138,7 @@ const PACKAGES: [Input; 5] = [
 ];
 
 /// The version of the inputs, written into the folder: a change here makes the folder anew.
-const RECIPE: &str = "2: with components";
+const RECIPE: &str = "3: with a history";
 
 /// Returns the folder of inputs. Makes it if it does not exist.
 ///
@@ -158,6 +159,7 @@ fn fill(folder: &Path) -> Result<()> {
     typeshed(folder)?;
     manifests(&folder.join("toml"))?;
     components(&folder.join("components/src"))?;
+    history(&folder.join("history"))?;
     made(folder)?;
     Ok(fs::write(folder.join("complete"), RECIPE)?)
 }
@@ -226,6 +228,16 @@ pub fn Part_FILE_PART(items: Vec<String>) -> impl IntoView {
       <Show when=move || count.get().gt(&PART) fallback=|| view!{<p>"none"</p>}><p>"some"</p></Show></div> }
 }
 "#;
+
+/// Makes a repository of 4000 commits.
+fn history(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let commits = folder.join("commits");
+    fs::write(&commits, fixtures::history::stream(4000))?;
+    command::output(Command::new("git").args(["init", "-q", "-b", "main", "."]).current_dir(folder))?;
+    command::output(Command::new("sh").args(["-c", "git fast-import --quiet <commits"]).current_dir(folder))?;
+    Ok(fs::remove_file(&commits)?)
+}
 
 /// Makes projects of the kinds that the programs need.
 fn made(folder: &Path) -> Result<()> {

@@ -33,6 +33,7 @@ mod preloaded;
 mod printed;
 mod processes;
 mod profile;
+mod programs_for_musl;
 mod pull_requests;
 mod refusals;
 mod roots;

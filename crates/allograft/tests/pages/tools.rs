@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use fixtures::Arch;
-use fixtures::build_systems::{BuildSystem, CMAKE, MESON, NINJA};
 use fixtures::projects::XZ;
+use fixtures::wheels::{CMAKE, MESON, NINJA, Wheel};
 
 use crate::workspace;
 
@@ -75,7 +75,7 @@ pub(crate) fn install(bin: &Path, needs: &[String]) -> Result<Vec<(String, Strin
 }
 
 /// Links the programs of build systems.
-fn build_systems(bin: &Path, systems: &[BuildSystem]) -> Result<(), String> {
+fn build_systems(bin: &Path, systems: &[Wheel]) -> Result<(), String> {
     for system in systems {
         let program = system.program();
         if !program.is_file() {

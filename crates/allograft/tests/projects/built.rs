@@ -7,8 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fixtures::build_systems::{CMAKE, MESON, NINJA};
 use fixtures::projects::Project;
+use fixtures::wheels::{CMAKE, MESON, NINJA};
 
 /// A copy of a project, and the tools. It is deleted with this value.
 pub(crate) struct Place {

