@@ -212,6 +212,11 @@ impl Donor {
         has(self.libraries, arch)
     }
 
+    /// Whether there is a shared object for any architecture.
+    pub fn has_libraries(&self) -> bool {
+        !self.libraries.is_empty()
+    }
+
     /// Returns the shared object for that architecture, if there is one. It can be loaded before libc in programs of
     /// musl, and of glibc where addresses have 64 bits.
     pub fn library(&self, arch: Arch) -> Option<&'static [u8]> {

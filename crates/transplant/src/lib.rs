@@ -46,7 +46,7 @@ pub use functions::functions;
 pub use image::{arch, interpreter, supported_arch};
 pub use kind::{carries_graft, notes};
 pub use loader::{KeyValues, is_loader};
-pub use merge::{Libc, Merge, MergePlan, is_dynamic, is_merged, merge};
+pub use merge::{Libc, Merge, MergePlan, is_dynamic, is_merged, may_search_beside_itself, merge};
 pub use plan::{Entry, Graft, Plan, graft};
 pub use refusal::{Refusal, Remedy};
 pub use self_test::with_self_test;

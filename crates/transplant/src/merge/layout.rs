@@ -172,13 +172,23 @@ pub(super) fn assemble(
         all.extend(versions.iter().map(|range| part(sections::Kind::Versions, range)));
         all.push(part(sections::Kind::Relocations, &relocations));
         all.push(part(sections::Kind::Strings, &strings));
+        // The donor's notes are in its first segment, and have a section of their own, so that tools keep their
+        // segment.
+        let notes = base + donor.notes.start..base + donor.notes.end;
         for load in &donor.loads {
+            let range = base + load.address..base + load.memory().end;
+            if range.start <= notes.start && notes.end <= range.end {
+                all.push(part(sections::Kind::Head, &(range.start..notes.start)));
+                all.push(part(sections::Kind::DonorsNotes, &notes));
+                all.push(part(sections::Kind::Constants, &(notes.end..range.end)));
+                continue;
+            }
             let kind = match load.flags & (PF_W | PF_X) {
                 0 => sections::Kind::Constants,
                 PF_X => sections::Kind::Code,
                 _ => sections::Kind::Data,
             };
-            all.push(part(kind, &(base + load.address..base + load.memory().end)));
+            all.push(part(kind, &range));
         }
         all.push(part(sections::Kind::ThreadImage, &tls));
         all.push(part(sections::Kind::ThreadZeros, &(tls.end..tls.start + storage.size)));

@@ -29,7 +29,7 @@ use format::merged;
 
 use crate::blob::BlobError;
 use crate::code;
-use crate::image::{Image, PT_INTERP};
+use crate::image::{Image, PT_DYNAMIC, PT_INTERP, u64_at};
 use crate::kind;
 use crate::layout::PlanError;
 use crate::location::Location;
@@ -130,4 +130,24 @@ fn note(bytes: &[u8]) -> Option<(usize, merged::Merged)> {
 /// Whether a file is a program that a donor was merged into.
 pub fn is_merged(bytes: &[u8]) -> bool {
     note(bytes).is_some() && is_dynamic(bytes)
+}
+
+/// Whether a program may look for libraries by its own place (DT_RPATH, DT_RUNPATH with `$ORIGIN`).
+pub fn may_search_beside_itself(program: &[u8]) -> bool {
+    [&b"$ORIGIN"[..], b"${ORIGIN}"].into_iter().any(|text| memchr::memmem::find(program, text).is_some())
+}
+
+/// A copy of a merged program in which no constructor of the program's own runs; those of its libraries do. `None` if
+/// no donor was merged into it.
+pub(crate) fn with_only_donors_constructors(graft: &[u8]) -> Option<Vec<u8>> {
+    let (_, merged) = note(graft)?;
+    let image = Image::parse(graft).ok()?;
+    let table = image.segment(PT_DYNAMIC)?;
+    let entries = image.read(table.address, usize::try_from(table.file_size).ok()?)?;
+    let tag = if merged.preinit { dynamic::PREINIT_ARRAYSZ } else { dynamic::INIT_ARRAYSZ };
+    let index = entries.chunks_exact(16).position(|entry| u64_at(entry, 0) == Some(tag))?;
+    let mut copy = graft.to_vec();
+    let at = image.offset(table.address + 16 * index as u64 + 8)?;
+    copy.get_mut(at..at + 8)?.copy_from_slice(&(8 * merged.constructors).to_le_bytes());
+    Some(copy)
 }

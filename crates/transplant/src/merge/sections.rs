@@ -26,7 +26,12 @@ const STOCK: &[u8] = b".stock";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Note,
-    Symbols { locals: u32 },
+    /// What a shared object begins with: its own headers.
+    Head,
+    DonorsNotes,
+    Symbols {
+        locals: u32,
+    },
     GnuHash,
     Hash,
     Versions,
@@ -53,6 +58,8 @@ impl Kind {
     fn described(self) -> (&'static str, u32, u64, u64, u64) {
         match self {
             Kind::Note => (format::merged::SECTION, SHT_NOTE, 0, 4, 0),
+            Kind::Head => (".allograft.head", SHT_PROGBITS, 0, 8, 0),
+            Kind::DonorsNotes => (".note.allograft", SHT_NOTE, 0, 4, 0),
             Kind::Symbols { .. } => (".dynsym", SHT_DYNSYM, 0, 8, SYMBOL as u64),
             Kind::GnuHash => (".gnu.hash", SHT_GNU_HASH, 0, 8, 0),
             Kind::Hash => (".hash", SHT_HASH, 0, 8, 4),
