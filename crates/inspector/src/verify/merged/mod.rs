@@ -132,7 +132,9 @@ fn segments(elf: &Elf<'_>, merged: &Merged) -> Check {
     let new = loads(elf).filter(|load| load.address >= merged.start);
     let both = new.filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0);
     let complaints = both.map(|load| format!("the segment at {:#x} can be written and executed", load.address));
-    Check::unless("segments", complaints.chain(elf.damage.clone()).collect(), || "no new segment can be both written and executed".to_owned())
+    Check::unless("segments", complaints.chain(elf.damage.clone()).collect(), || {
+        "no new segment can be both written and executed".to_owned()
+    })
 }
 
 /// Checks that whoever looks up a function of the family finds the donor's, whatever version it asks for.
