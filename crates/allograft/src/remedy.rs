@@ -18,9 +18,7 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::Report => {
             "nothing was changed; please report this with the file. Another donor may fit it: `--donor NAME`".to_owned()
         }
-        Remedy::ConfirmLive => {
-            "try it first: with `-o OUT`, then `OUT PROGRAM`. `--yes` replaces this system's all the same".to_owned()
-        }
+        Remedy::ConfirmLive => "try it first, elsewhere: `-o OUT`. `--yes` replaces it all the same".to_owned(),
         Remedy::RunNothing => "leave `--try` and `--untested` out: they are for executables".to_owned(),
         Remedy::GraftInPlace => "leave `-o` out to graft in place, with a backup".to_owned(),
         Remedy::ListOptions => "`allograft donors` lists each donor's options with their ranges".to_owned(),

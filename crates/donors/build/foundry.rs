@@ -317,6 +317,28 @@ impl Foundry {
         ["loader-test", "loader-test.so"].map(|name| self.out.join(format!("{name}-{}", arch.name())))
     }
 
+    /// Returns the path of the library that tests a merged program.
+    pub(crate) fn merged_test_path(&self, arch: Arch) -> PathBuf {
+        self.out.join(format!("merged-test.so-{}", arch.name()))
+    }
+
+    /// Compiles and links the library that tests a merged program. It needs no library by name, so that it goes into
+    /// programs of musl and of glibc.
+    pub(crate) fn cast_merged_test(&self, arch: Arch) -> Result<(), FoundryError> {
+        let object = self.out.join(format!("merged-test-{}.o", arch.name()));
+        let mut line: Vec<OsString> = C.iter().map(OsString::from).collect();
+        line.extend(["-target", arch.triple(), "-c", "-O2", "-g0", "-fPIC", "-fno-builtin"].map(OsString::from));
+        line.extend(["-fno-sanitize=all", "-fno-stack-protector"].map(OsString::from));
+        line.push(join("-ffile-prefix-map=", &self.transplant, "=transplant"));
+        line.extend([self.transplant.join("merged_test.c").into(), "-o".into(), object.clone().into()]);
+        self.zig.run(line)?;
+        let mut line: Vec<OsString> =
+            ["ld.lld", "-shared", "--strip-all", "--hash-style=both", "-z", "now", "-o"].map(OsString::from).into();
+        line.extend([self.merged_test_path(arch).into(), object.into()]);
+        self.zig.run(line)?;
+        Ok(())
+    }
+
     /// Compiles and links the program and the library that test a grafted loader. They are dynamic, and need only
     /// musl's libc.
     pub(crate) fn cast_loader_test(&self, arch: Arch) -> Result<(), FoundryError> {

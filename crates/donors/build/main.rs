@@ -13,6 +13,9 @@ use foundry::{Form, Foundry, FoundryError};
 use recipe::{Profile, Recipe};
 use zigcc::Zig;
 
+/// The architectures whose dynamic programs a donor is merged into.
+const MERGED: [Arch; 1] = [Arch::X86_64];
+
 fn main() {
     if let Err(error) = build() {
         // Cargo shows a build script's panic together with everything it printed. With an exit code it shows only the
@@ -86,6 +89,11 @@ fn build() -> Result<(), FoundryError> {
         foundry.cast_loader_test(*arch)?;
         foundry.loader_test_paths(*arch).iter().try_for_each(|path| compress(path, &embedded))?;
     }
+    for arch in &MERGED {
+        foundry.cast_merged_test(*arch)?;
+        compress(&foundry.merged_test_path(*arch), &embedded)?;
+    }
+    write(&embedded.join("merged_tests.rs"), merged_tests(&MERGED, &foundry).as_bytes())?;
     write(&embedded.join("loader_tests.rs"), loader_tests(&tested, &foundry).as_bytes())?;
     write(&embedded.join("catalogue.rs"), catalogue(&allocators, &strings, &foundry).as_bytes())?;
     write(&embedded.join("strings.rs"), catalogue(&strings, &[], &foundry).as_bytes())
@@ -158,6 +166,13 @@ fn loader_tests(arches: &[Arch], foundry: &Foundry) -> String {
         entries += &format!("LoaderTest {{ arch: Arch::{arch:?}, program: {program}, library: {library} }},\n");
     }
     format!("{{\n{}&[\n{entries}]\n}}\n", items.source)
+}
+
+/// Returns the source of the libraries that test a merged program: one for each architecture.
+fn merged_tests(arches: &[Arch], foundry: &Foundry) -> String {
+    let mut items = Items::default();
+    let entries = items.list(arches.iter().map(|arch| (*arch, foundry.merged_test_path(*arch))));
+    format!("{{\n{}{entries}\n}}\n", items.source)
 }
 
 /// The embedded files of a catalogue.

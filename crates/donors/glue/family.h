@@ -339,10 +339,17 @@ GRAFT_HIDDEN void __malloc_atfork(int who)
 
 /* 101 is the first priority that a program may use, so this runs before every constructor of the program. The allocator
  * would also start at its first call; starting here means that there are no threads yet. */
+#ifdef GRAFT_SHARED
+static void graft_at_start(int count, char **words, char **environment)
+#else
 __attribute__((constructor(101))) static void graft_at_start(void)
+#endif
 {
 	int saved = errno;
 #ifdef GRAFT_SHARED
+	(void)count, (void)words;
+	graft_take_environment(environment);
+	graft_seal();
 	graft_register_fork();
 #endif
 	graft_choose_report();
@@ -353,6 +360,12 @@ __attribute__((constructor(101))) static void graft_at_start(void)
 		graft_say_what_is_in();
 	errno = saved;
 }
+
+#ifdef GRAFT_SHARED
+/* The same priority, for a function with arguments. */
+__attribute__((used, section(".init_array.00101"))) static void (*const graft_start_entry)(int, char **, char **) =
+	graft_at_start;
+#endif
 
 __attribute__((destructor(101))) static void graft_at_exit(void)
 {

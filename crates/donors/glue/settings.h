@@ -16,11 +16,21 @@ static bool graft_environment_is_trusted(void)
 	return getauxval(AT_SECURE) == 0;
 }
 
+#ifdef GRAFT_SHARED
+/* The environment as glibc hands it to constructors (elf/dl-init.c). Its `environ` is not set yet when those in
+ * DT_PREINIT_ARRAY run. musl hands out nothing, and has set it. */
+static char **graft_given_environment;
+#define GRAFT_ENVIRONMENT (environ ? environ : graft_given_environment)
+#else
+#define GRAFT_ENVIRONMENT environ
+#endif
+
 /* Returns the environment, or an empty one in a program with raised privileges. */
 static char **graft_environment(void)
 {
 	static char *nothing[1];
-	return environ && graft_environment_is_trusted() ? environ : nothing;
+	char **all = GRAFT_ENVIRONMENT;
+	return all && graft_environment_is_trusted() ? all : nothing;
 }
 
 /* Returns the value of `name`, or null. It does not call getenv(), since a program may have its own. */

@@ -9,6 +9,34 @@
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void)) __attribute__((weak));
 
+/* glibc alone hands arguments to constructors; in musl they are whatever was in the registers. */
+extern const char *gnu_get_libc_version(void) __attribute__((weak));
+
+static void graft_take_environment(char **environment)
+{
+	if (gnu_get_libc_version)
+		graft_given_environment = environment;
+}
+
+/* What is made read-only once everything is relocated, where the donor has been merged into a program: the loader does
+ * so for the program's own part only (PT_GNU_RELRO). `allograft graft` fills in up to two ranges, as distances from here
+ * and sizes (crates/format/src/sealed.rs). */
+__attribute__((used)) static const volatile struct {
+	uint64_t magic, format;
+	struct {
+		uint64_t distance, size;
+	} ranges[2];
+} graft_sealed = {0x4445414c45534741, 1, {{0, 0}, {0, 0}}};
+
+static void graft_seal(void)
+{
+	for (int i = 0; i < 2; i++) {
+		if (graft_sealed.ranges[i].size)
+			mprotect((char *)(uintptr_t)&graft_sealed + graft_sealed.ranges[i].distance, graft_sealed.ranges[i].size,
+			         PROT_READ);
+	}
+}
+
 static void graft_before_fork(void)
 {
 	__malloc_atfork(-1);

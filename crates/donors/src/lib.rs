@@ -103,6 +103,14 @@ impl LoaderTest {
     }
 }
 
+static MERGED_TESTS: Files = include!(concat!(env!("OUT_DIR"), "/embedded/merged_tests.rs"));
+
+/// Returns the library that tests a dynamic program of that architecture which a donor was merged into: it is preloaded
+/// into the program, and takes the place of its main. `None` if there are no such programs.
+pub fn merged_test(arch: Arch) -> Option<&'static [u8]> {
+    file(MERGED_TESTS, arch)
+}
+
 /// Returns every allocator of this build, ordered by name.
 pub fn all() -> &'static [Donor] {
     DONORS
@@ -202,6 +210,11 @@ impl Donor {
     /// Whether there is a shared object for that architecture.
     pub fn has_library(&self, arch: Arch) -> bool {
         has(self.libraries, arch)
+    }
+
+    /// Whether there is a shared object for any architecture.
+    pub fn has_libraries(&self) -> bool {
+        !self.libraries.is_empty()
     }
 
     /// Returns the shared object for that architecture, if there is one. It can be loaded before libc in programs of

@@ -11,9 +11,11 @@
 //! | [`note`] | the note that names the donor: its layout, reading and writing it |
 //! | [`options`] | the block of options in an allocator: its layout, reading and writing it |
 //! | [`entries`] | the note on the entry points of an executable, and the numbers in it |
+//! | [`merged`] | the note on a dynamic program that a donor was merged into |
 //! | [`windows`] | sections and names of a donor for Windows |
 //! | `string_function` | the string functions that an executable's graft redirects, and their numbers |
 //! | [`parameters`] | what an executable's graft writes for the donor's start |
+//! | [`sealed`] | what a merged donor makes read-only when it starts |
 //! | `printable` | bytes of a file as text for messages |
 
 #![forbid(unsafe_code)]
@@ -23,10 +25,12 @@ mod compressed;
 pub mod entries;
 pub mod family;
 mod kind;
+pub mod merged;
 pub mod note;
 pub mod options;
 pub mod parameters;
 mod printable;
+pub mod sealed;
 mod string_function;
 pub mod windows;
 

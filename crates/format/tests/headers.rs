@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use format::{DonorKind, Role, StringFunction, entries, family, note, options, parameters, windows};
+use format::{DonorKind, Role, StringFunction, entries, family, note, options, parameters, sealed, windows};
 
 fn header(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../donors").join(path);
@@ -131,4 +131,15 @@ fn the_family_of_windows_is_what_the_headers_define() {
     let mut family = windows::FAMILY.map(str::to_owned).to_vec();
     family.sort();
     assert_eq!(defined, family);
+}
+
+#[test]
+fn what_is_sealed_is_that_of_the_header() {
+    let header = header("glue/shared.h");
+    let initial = between(&header, "} graft_sealed = {", "};");
+    let words: Vec<&str> = initial.split(',').map(str::trim).collect();
+    assert_eq!(words[0], format!("{:#x}", sealed::MAGIC));
+    assert_eq!(words[1], sealed::FORMAT.to_string());
+    assert_eq!(between(&header, "} ranges[", "];"), sealed::RANGES.to_string());
+    assert_eq!(sealed::SIZE, 8 * (2 + 2 * sealed::RANGES));
 }

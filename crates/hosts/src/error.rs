@@ -98,29 +98,25 @@ pub enum Error {
         /// The reason.
         refusal: transplant::Refusal,
     },
-    /// The donor is not built for executables.
-    #[error("donor `{donor}` cannot be put into a linked executable such as `{}`", .path.display())]
-    NoBlob {
-        /// The executable.
+    /// The donor is not built for such a file.
+    #[error("donor `{donor}` cannot be put into {into} such as `{}`", .path.display())]
+    NoForm {
+        /// The file.
         path: PathBuf,
         /// The donor's name.
         donor: &'static str,
+        /// The kind of file, with an article.
+        into: &'static str,
+        /// Whether another donor can.
+        is_able: fn(&donors::Donor) -> bool,
     },
-    /// The donor is not built for the dynamic loader.
-    #[error("donor `{donor}` cannot be put into a dynamic loader such as `{}`", .path.display())]
-    NoLoader {
-        /// The loader.
-        path: PathBuf,
-        /// The donor's name.
-        donor: &'static str,
-    },
-    /// The target is the dynamic loader of the running system, and it was not requested to replace that.
-    #[error("`{}` is this system's dynamic loader: {by}, and every program that starts later would have the graft", .path.display())]
+    /// Replacing the target takes a confirmation, which was not given.
+    #[error("`{}` {why}", .path.display())]
     Live {
-        /// The loader.
+        /// The file.
         path: PathBuf,
-        /// How that shows.
-        by: String,
+        /// A clause whose subject is the file.
+        why: String,
     },
     /// The string functions of executables for that architecture cannot be exchanged.
     #[error("the string functions of `{}` cannot be exchanged: in linked {arch} executables they cannot be proven", .path.display())]
@@ -427,8 +423,7 @@ impl Error {
             | Error::Refused { .. }
             | Error::NoDonorFor { .. }
             | Error::Executable { .. }
-            | Error::NoBlob { .. }
-            | Error::NoLoader { .. }
+            | Error::NoForm { .. }
             | Error::Live { .. }
             | Error::NoStrings { .. }
             | Error::Unsound { .. }
@@ -469,8 +464,7 @@ impl Error {
             Error::Packed { problem, .. } => problem.help().to_owned(),
             Error::Refused { refusal, .. } => return Remedy::Archive(refusal.remedy()),
             Error::Executable { refusal, .. } => return Remedy::Executable(refusal.remedy()),
-            Error::NoBlob { .. } => these_can(donors::Donor::has_blobs),
-            Error::NoLoader { .. } => these_can(donors::Donor::has_loaders),
+            Error::NoForm { is_able, .. } => these_can(is_able),
             Error::Live { .. } => return Remedy::ConfirmLive,
             Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
             Error::Untested { arch, .. } => return Remedy::Emulate { arch: *arch },

@@ -7,27 +7,58 @@ use std::path::Path;
 use std::sync::Arc;
 
 use donors::Donor;
-use format::Note;
+use format::{Arch, Note};
 use inspector::verify::Verified;
-use transplant::Plan;
+use transplant::{MergePlan, Plan};
 
 use crate::VERSION;
+use crate::dynamic;
 use crate::error::{Error, IoContext};
 use crate::host::{Carried, Edited, Host, Operation};
 use crate::linked_donor::{LinkedDonor, Place};
 use crate::planner::Planner;
 use crate::request::Candidate;
 
+/// The bits of a file's mode that give rights of its owner or group.
+pub(crate) const SETUID_OR_SETGID: u32 = 0o6000;
+
 /// The edits of an executable.
 #[derive(Debug, Clone)]
 pub struct ExecutableOperation {
-    /// The functions that were found and those that are redirected.
-    pub plan: Plan,
+    /// The functions that were found and those that are redirected; or, in a dynamic program, the merge.
+    pub plan: ExecutablePlan,
     /// The allocator that goes in.
     pub malloc: Note,
     /// The string functions that go in, if they were asked for.
     pub strings: Option<Note>,
     linked_donor: LinkedDonor,
+}
+
+/// How the donor goes into an executable.
+#[derive(Debug, Clone)]
+pub enum ExecutablePlan {
+    /// Functions of the program's own libc are redirected.
+    Graft(Plan),
+    /// The donor becomes a part of a dynamic program.
+    Merge(MergePlan),
+}
+
+impl ExecutablePlan {
+    /// The architecture.
+    pub fn arch(&self) -> Arch {
+        match self {
+            ExecutablePlan::Graft(plan) => plan.arch,
+            ExecutablePlan::Merge(plan) => plan.arch,
+        }
+    }
+
+    /// The plan of a graft; `None` for a merge.
+    pub fn graft(&self) -> Option<&Plan> {
+        match self {
+            ExecutablePlan::Graft(plan) => Some(plan),
+            ExecutablePlan::Merge(_) => None,
+        }
+    }
 }
 
 /// An executable's bytes.
@@ -37,6 +68,8 @@ pub(crate) struct ExecutableHost<'b> {
     carried: Carried,
     /// Whether it is musl's dynamic loader.
     is_loader: bool,
+    /// Whether it is a dynamic program, which a donor is merged into.
+    is_dynamic: bool,
     /// Its mode, if that is not the one of a file at `path`.
     mode: Option<u32>,
 }
@@ -46,7 +79,8 @@ impl<'b> ExecutableHost<'b> {
     pub(crate) fn read(path: &'b Path, bytes: &'b [u8]) -> Self {
         let [malloc, strings] = transplant::notes(bytes).map(|text| Note::parse(text?).ok());
         let is_loader = transplant::is_loader(bytes);
-        ExecutableHost { path, bytes, carried: Carried { malloc, strings }, is_loader, mode: None }
+        let is_dynamic = transplant::is_dynamic(bytes);
+        ExecutableHost { path, bytes, carried: Carried { malloc, strings }, is_loader, is_dynamic, mode: None }
     }
 
     /// The same of an executable that is not a file at its path.
@@ -54,9 +88,16 @@ impl<'b> ExecutableHost<'b> {
         ExecutableHost { mode: Some(mode), ..self }
     }
 
-    fn planned(&self, linked_donor: &LinkedDonor) -> Result<(Plan, Edited), Error> {
-        let graft = linked_donor.graft(self.path, self.bytes)?;
-        Ok((graft.plan, Edited::new(graft.bytes)))
+    fn planned(&self, linked_donor: &LinkedDonor) -> Result<(ExecutablePlan, Edited), Error> {
+        let (plan, bytes) = linked_donor.graft(self.path, self.bytes)?;
+        Ok((plan, Edited::new(bytes)))
+    }
+
+    fn mode(&self) -> Result<u32, Error> {
+        match self.mode {
+            Some(mode) => Ok(mode),
+            None => Ok(fs::metadata(self.path).context(self.path, "read")?.mode()),
+        }
     }
 
     fn linked_donor<'i>(&self, operation: &'i Operation) -> Result<&'i LinkedDonor, Error> {
@@ -88,7 +129,12 @@ impl Host for ExecutableHost<'_> {
         let request = planner.request;
         let arch = transplant::supported_arch(self.bytes)
             .map_err(|refusal| Error::Executable { path: self.path.to_owned(), refusal })?;
+        if self.is_dynamic && request.strings == Some(true) {
+            let refusal = transplant::Refusal::Strings("it is dynamic, and has none of its own".to_owned());
+            return Err(Error::Executable { path: self.path.to_owned(), refusal });
+        }
         let place = match (self.is_loader, request.strings) {
+            _ if self.is_dynamic => Place::Dynamic,
             (true, Some(true)) => {
                 let refusal = transplant::Refusal::Strings("it is musl's dynamic loader".to_owned());
                 return Err(Error::Executable { path: self.path.to_owned(), refusal });
@@ -101,7 +147,14 @@ impl Host for ExecutableHost<'_> {
             let refusal = transplant::Refusal::Loader(format!("those of {arch} are not grafted"));
             return Err(Error::Executable { path: self.path.to_owned(), refusal });
         }
-        let has = |donor: &Donor| if self.is_loader { donor.has_loader(arch) } else { donor.has_blob(arch) };
+        if self.is_dynamic && self.mode.is_some() {
+            // In an image there are hundreds, and its user names none.
+            return Err(Error::Executable { path: self.path.to_owned(), refusal: transplant::Refusal::Dynamic });
+        }
+        if self.is_dynamic {
+            dynamic::check(self.path, self.bytes, self.mode()?, request)?;
+        }
+        let has = |donor: &Donor| place.takes(donor, arch);
         let one = Candidate::choose(&request.candidates, has).ok_or(Error::NothingToGraft)?;
         let linked_donor = LinkedDonor::new(self.path, arch, one.donor, &one.settings, place, VERSION)?;
         let (plan, edited) = self.planned(&linked_donor)?;
@@ -115,18 +168,21 @@ impl Host for ExecutableHost<'_> {
 
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
         let linked = self.linked_donor(operation)?.linked;
-        Verified::executable(edited.into_bytes(), self.bytes, linked)
+        let verify = if self.is_dynamic { Verified::merged } else { Verified::executable };
+        verify(edited.into_bytes(), self.bytes, linked)
             .map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })
     }
 
-    fn remarks(&self, _operation: &Operation) -> Result<Vec<String>, Error> {
-        const SETUID_OR_SETGID: u32 = 0o6000;
-        let mode = match self.mode {
-            Some(mode) => mode,
-            None => fs::metadata(self.path).context(self.path, "read")?.mode(),
-        };
-        let set_id = (mode & SETUID_OR_SETGID != 0)
+    fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error> {
+        let set_id = (self.mode()? & SETUID_OR_SETGID != 0)
             .then(|| "is setuid or setgid: the donor takes no variables of the environment in it".to_owned());
-        Ok(set_id.into_iter().collect())
+        let loads = match operation {
+            Operation::Executable(operation) => match &operation.plan {
+                ExecutablePlan::Merge(plan) => plan.loads_libraries.then(|| dynamic::LOADS_LIBRARIES.to_owned()),
+                ExecutablePlan::Graft(_) => None,
+            },
+            Operation::Archive(_) => None,
+        };
+        Ok(set_id.into_iter().chain(loads).collect())
     }
 }

@@ -65,7 +65,9 @@ pub(crate) fn graft_observed(
     if let (Target::Executable(host), None, false) = (&target, &request.out, confirmed)
         && let Some(by) = live::loader(host)?
     {
-        return Err(Error::Live { path: host.clone(), by });
+        let why =
+            format!("is this system's dynamic loader: {by}, and every program that starts later would have the graft");
+        return Err(Error::Live { path: host.clone(), why });
     }
     match (target, &request.out) {
         (Target::Archive(host) | Target::Executable(host), None) => in_place(Hosts::file(host), planner, observe),

@@ -50,7 +50,7 @@ impl Operation {
     pub fn arch(&self) -> Arch {
         match self {
             Operation::Archive(archive) => archive.arch,
-            Operation::Executable(executable) => executable.plan.arch,
+            Operation::Executable(executable) => executable.plan.arch(),
         }
     }
 

@@ -15,7 +15,10 @@
 //! | `planner` | the donors of a request, options filled in |
 //! | `proof` | grafts that may be placed: verified and, where they are programs, run |
 //! | `self_test` | how a grafted executable is run |
+//! | `dynamic` | what is asked of a dynamic program before a donor is merged into it |
+//! | `system` | the files of a system, in whose root folder a dynamic program finds its libraries |
 //! | `loader_test` | how a grafted dynamic loader is run |
+//! | `merged_test` | how a merged dynamic program is run |
 //! | `live` | whether a loader is that of the running system |
 //! | `out` | where `-o` may write |
 //! | `place` | the order in which backup, record and host are written, and what a killed run leaves |
@@ -41,6 +44,7 @@ mod attributes;
 mod broken;
 mod bundle;
 mod digest;
+mod dynamic;
 mod emitted;
 mod error;
 mod executable;
@@ -55,6 +59,7 @@ mod linked_donor;
 mod live;
 mod loader_test;
 mod lock;
+mod merged_test;
 mod names;
 mod out;
 mod outcome;
@@ -76,6 +81,7 @@ mod sidecar;
 mod source;
 mod stock;
 mod swift;
+mod system;
 mod temporaries;
 mod transaction;
 mod tree;
@@ -88,7 +94,7 @@ pub use attributes::Attributes;
 pub use digest::sha256;
 pub use emitted::write;
 pub use error::Error;
-pub use executable::ExecutableOperation;
+pub use executable::{ExecutableOperation, ExecutablePlan};
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::{Carried, Operation};
@@ -104,6 +110,7 @@ pub use request::{Candidate, Request};
 pub use root::in_root;
 pub use self_test::run as self_test;
 pub use swift::locate;
+pub use system::System;
 pub use temporaries::{Ending, remove_temporaries};
 pub use transaction::RollbackFailure;
 pub use transplant::{Absence, StringEntry};

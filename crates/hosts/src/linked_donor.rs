@@ -6,10 +6,11 @@ use donors::Donor;
 use format::options::PURGE_PERIOD;
 use format::{Arch, Note, OptionsError};
 use surgery::donor::DonorObject;
-use transplant::{Blob, Graft};
+use transplant::Blob;
 
 use crate::digest::sha256;
 use crate::error::Error;
+use crate::executable::ExecutablePlan;
 use crate::planner::tuned;
 
 /// What a donor goes into.
@@ -21,16 +22,45 @@ pub(crate) enum Place {
     ProgramWithStrings,
     /// musl's libc.so, the dynamic loader.
     Loader,
+    /// A dynamic program.
+    Dynamic,
 }
 
 impl Place {
     /// Names it in a message, with an article.
     fn described(self) -> &'static str {
         match self {
-            Place::Program | Place::ProgramWithStrings => "an executable that is linked already",
-            Place::Loader => "the dynamic loader",
+            Place::Program | Place::ProgramWithStrings => "a linked executable",
+            Place::Loader => "a dynamic loader",
+            Place::Dynamic => "a dynamic program",
         }
     }
+
+    /// Whether a donor goes there on any architecture.
+    fn is_able(self) -> fn(&Donor) -> bool {
+        match self {
+            Place::Program | Place::ProgramWithStrings => Donor::has_blobs,
+            Place::Loader => Donor::has_loaders,
+            Place::Dynamic => Donor::has_libraries,
+        }
+    }
+
+    /// Whether the donor goes there on that architecture.
+    pub(crate) fn takes(self, donor: &Donor, arch: Arch) -> bool {
+        match self {
+            Place::Program | Place::ProgramWithStrings => donor.has_blob(arch),
+            Place::Loader => donor.has_loader(arch),
+            Place::Dynamic => donor.has_library(arch),
+        }
+    }
+}
+
+/// The donor with options and notes.
+#[derive(Debug, Clone)]
+enum Form {
+    Blob(Box<Blob>),
+    /// A shared object, to be merged.
+    Library(Vec<u8>),
 }
 
 /// A donor, linked, with options and notes filled in.
@@ -40,7 +70,7 @@ pub(crate) struct LinkedDonor {
     pub(crate) malloc: Note,
     /// That of the string functions, if it brings some.
     pub(crate) strings: Option<Note>,
-    blob: Blob,
+    form: Form,
     /// The donor as it was linked, before options and notes were filled in.
     pub(crate) linked: &'static [u8],
 }
@@ -61,9 +91,17 @@ impl LinkedDonor {
     ) -> Result<LinkedDonor, Error> {
         let wrong = |source| Error::Donor { donor: donor.name.to_owned(), source };
         let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
-        let no_blob = || Error::NoBlob { path: path.to_owned(), donor: donor.name };
-        let object = donor.object(arch).ok_or_else(no_blob)?;
-        let alone = || donor.blob(arch).ok_or_else(no_blob);
+        let (into, is_able) = (place.described(), place.is_able());
+        let no_form = || Error::NoForm { path: path.to_owned(), donor: donor.name, into, is_able };
+        let object = donor.object(arch).ok_or_else(no_form)?;
+        let alone = || donor.blob(arch).ok_or_else(no_form);
+        if place == Place::Dynamic {
+            let linked = donor.library(arch).ok_or_else(no_form)?;
+            let tuned = DonorObject::parse_library(linked).and_then(|library| library.tuned(settings, allograft));
+            let tuned = tuned.map_err(wrong)?;
+            let malloc = DonorObject::parse_library(&tuned).map_err(wrong)?.note();
+            return Ok(LinkedDonor { malloc, strings: None, form: Form::Library(tuned), linked });
+        }
         if settings.iter().any(|(name, value)| name == PURGE_PERIOD && *value != 0) {
             let (name, place) = (PURGE_PERIOD.to_owned(), place.described());
             return Err(wrong(OptionsError::NeedsThread { name, place }.into()));
@@ -75,13 +113,13 @@ impl LinkedDonor {
                 alone()?;
                 donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?
             }
+            Place::Dynamic => return Err(no_form()),
             Place::Loader => {
                 let own = donor.loader_options().iter().map(|(name, value)| ((*name).to_owned(), *value));
                 let own: Vec<(String, i64)> =
                     own.filter(|(name, _)| settings.iter().all(|(is, _)| is != name)).collect();
                 settings.extend(own);
-                let missing = || Error::NoLoader { path: path.to_owned(), donor: donor.name };
-                donor.loader(arch).ok_or_else(missing)?
+                donor.loader(arch).ok_or_else(no_form)?
             }
         };
         let tuned = tuned(donor, object, &settings, allograft)?;
@@ -96,18 +134,24 @@ impl LinkedDonor {
         if let Some(note) = &strings {
             blob = blob.with_strings(note).map_err(unfit)?;
         }
-        Ok(LinkedDonor { malloc, strings, blob, linked })
+        Ok(LinkedDonor { malloc, strings, form: Form::Blob(Box::new(blob)), linked })
     }
 
     /// Makes the graft of the bytes `stock` with this donor. `path` is for messages.
     ///
     /// # Errors
     /// The executable cannot be grafted.
-    pub(crate) fn graft(&self, path: &Path, stock: &[u8]) -> Result<Graft, Error> {
+    pub(crate) fn graft(&self, path: &Path, stock: &[u8]) -> Result<(ExecutablePlan, Vec<u8>), Error> {
         let unfit = |source| Error::Blob { donor: self.malloc.donor.clone(), source };
-        transplant::graft(stock, &self.blob, false)
-            .map_err(unfit)?
-            .map_err(|refusal| Error::Executable { path: path.to_owned(), refusal })
+        let made = match &self.form {
+            Form::Blob(blob) => transplant::graft(stock, blob, false)
+                .map_err(unfit)?
+                .map(|graft| (ExecutablePlan::Graft(graft.plan), graft.bytes)),
+            Form::Library(library) => transplant::merge(stock, library)
+                .map_err(unfit)?
+                .map(|merge| (ExecutablePlan::Merge(merge.plan), merge.bytes)),
+        };
+        made.map_err(|refusal| Error::Executable { path: path.to_owned(), refusal })
     }
 }
 

@@ -30,17 +30,16 @@ pub fn possible_donors<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Ite
         named.as_ref().is_some_and(|(malloc, _)| malloc.donor == donor.name)
     };
     let arch = transplant::arch(graft);
-    let is_loader = transplant::is_loader(graft);
-    let goes_in = |donor: &&donors::Donor| {
-        arch.is_some_and(|arch| if is_loader { donor.has_loader(arch) } else { donor.has_blob(arch) })
-    };
-    let mut donors: Vec<_> = donors::all().iter().filter(goes_in).collect();
-    donors.sort_by_key(|donor| !is_named(&named, donor));
+    let (is_loader, is_dynamic) = (transplant::is_loader(graft), transplant::is_dynamic(graft));
     let places: &[Place] = match (is_loader, with_strings) {
+        _ if is_dynamic => &[Place::Dynamic],
         (true, _) => &[Place::Loader],
         (_, true) => &[Place::ProgramWithStrings, Place::Program],
         (_, false) => &[Place::Program, Place::ProgramWithStrings],
     };
+    let goes_in = |donor: &&donors::Donor| arch.is_some_and(|arch| places[0].takes(donor, arch));
+    let mut donors: Vec<_> = donors::all().iter().filter(goes_in).collect();
+    donors.sort_by_key(|donor| !is_named(&named, donor));
     let ways = donors.into_iter().flat_map(move |donor| places.iter().map(move |place| (donor, *place)));
     ways.zip(arch.into_iter().cycle()).filter_map(move |((donor, place), arch)| {
         // Options that only another donor has are no options of this one.
@@ -88,7 +87,7 @@ impl PossibleDonor {
     /// # Errors
     /// `stock` cannot be grafted.
     pub fn graft(&self, path: &Path, stock: &[u8]) -> Result<Vec<u8>, Error> {
-        self.linked_donor.graft(path, stock).map(|graft| graft.bytes)
+        self.linked_donor.graft(path, stock).map(|(_, bytes)| bytes)
     }
 }
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use format::Arch;
 
 use crate::error::{Error, IoContext};
-use crate::loader_test;
 use crate::record::{folder_of, temporary};
+use crate::{loader_test, merged_test};
 
 /// The self-test's output on success (crates/donors/transplant/selftest.c).
 pub(crate) const PASSED: &[u8] = b"allograft self-test: ok\n";
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the
 /// donor's start routine relocates itself, and instead of the program the malloc family is called through the program's
-/// own entry points. Nothing else of the program is run. A dynamic loader starts a program of ours
-/// instead. Says what was done.
+/// own entry points. Nothing else of the program is run. A dynamic loader starts a program of ours instead; in a
+/// dynamic program, a library of ours takes the place of its main. Says what was done.
 ///
 /// # Errors
 /// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
@@ -35,6 +35,9 @@ pub fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
         return loader_test::run(host, graft);
     }
     let arch = arch(host, graft)?;
+    if transplant::is_dynamic(graft) {
+        return merged_test::run(host, arch, graft);
+    }
     let copy = transplant::with_self_test(graft).ok_or_else(|| Error::SelfTest {
         path: host.to_owned(),
         said: "it has none that this allograft knows how to ask for".to_owned(),
@@ -75,7 +78,7 @@ impl InMemory {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
 
-    fn command(&self, host: &Path) -> Command {
+    pub(crate) fn command(&self, host: &Path) -> Command {
         let mut command = Command::new(self.path());
         command.arg0(host);
         command

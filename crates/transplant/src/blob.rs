@@ -201,6 +201,11 @@ impl Blob {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// The initial bytes of its thread-local storage.
+    pub(crate) fn thread_image(&self) -> &[u8] {
+        &self.memory[self.tls.address as usize..(self.tls.address + self.tls.file_size) as usize]
+    }
+
     /// Adapts every access to thread-local storage to the storage's place in a program.
     pub(crate) fn move_thread_distances(&mut self, storage: &ThreadStorage) -> Result<(), BlobError> {
         for Distance { at, field, is } in self.thread_distances.clone() {

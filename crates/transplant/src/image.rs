@@ -12,6 +12,7 @@ pub(crate) const PT_INTERP: u32 = 3;
 pub(crate) const PT_NOTE: u32 = 4;
 pub(crate) const PT_PHDR: u32 = 6;
 pub(crate) const PT_TLS: u32 = 7;
+pub(crate) const PT_GNU_RELRO: u32 = 0x6474_e552;
 pub(crate) const PT_GNU_PROPERTY: u32 = 0x6474_e553;
 pub(crate) const PF_X: u32 = 1;
 pub(crate) const PF_W: u32 = 2;

@@ -25,6 +25,11 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
     if image.segment(PT_INTERP).is_some() {
         return Err(Refusal::Dynamic);
     }
+    check_contents(image)
+}
+
+/// The same for programs with an interpreter, too.
+pub(crate) fn check_contents(image: &Image<'_>) -> Result<(), Refusal> {
     if let Some(at) = memchr::memmem::find(image.bytes, &note::head(DonorKind::Malloc)) {
         let text = &image.bytes[at + HEAD..];
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -21,12 +21,13 @@ use format::{note, parameters};
 use crate::blob::{Blob, BlobError};
 use crate::code::{Edit, Machine};
 use crate::image::{
-    Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_WRITE,
-    SHT_NOBITS, SHT_NOTE, SHT_PROGBITS, SHT_SYMTAB, STT_TLS, SYMBOL, Section, Segment,
+    Image, PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE, PT_PHDR, PT_TLS, SHF_EXECINSTR, SHF_TLS, SHF_WRITE, SHT_NOBITS,
+    SHT_NOTE, SHT_PROGBITS, Section, Segment,
 };
 use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
+use crate::section_table::SectionTable;
 use crate::thread_storage::ThreadStorage;
 
 /// Everything that goes into a grafted file.
@@ -71,7 +72,7 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
     let Location { base, offset } = location;
     let relative = |address: u64| address.wrapping_sub(base);
 
-    let storage = ThreadStorage::of(image, &blob)?;
+    let storage = ThreadStorage::of(image, &blob.tls, blob.thread_image())?;
     blob.move_thread_distances(&storage)?;
     // The copy of the storage, and the relocations, on pages of their own behind the donor's data.
     let copy = blob.memory.len() as u64;
@@ -243,66 +244,24 @@ fn segments(image: &Image<'_>, blob: &Blob, place: &NewAddresses, storage: &Thre
 
 /// Appends the program's section headers and the donor's, so that tools that go by sections keep the new parts.
 fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &NewAddresses, storage: &ThreadStorage) {
-    let mut sections = image.sections.clone();
-    let names = usize::from(image.names_index);
-    let mut text = sections[names].content().and_then(|at| image.bytes.get(at)).unwrap_or_default().to_vec();
-    let mut add = |sections: &mut Vec<Section>, name: &str, kind, flags, from: u64, to: u64, align| {
-        let section = Section {
-            name: text.len() as u32,
-            kind,
-            flags: flags | SHF_ALLOC,
-            address: place.base + from,
-            offset: place.offset + from,
-            size: to - from,
-            align,
-            ..Section::default()
-        };
-        text.extend(name.as_bytes());
-        text.push(0);
-        sections.push(section);
-        sections.len() - 1
+    let mut table = SectionTable::of(image);
+    let section = |kind, flags, from: u64, to: u64, align| Section {
+        kind,
+        flags,
+        address: place.base + from,
+        offset: place.offset + from,
+        size: to - from,
+        align,
+        ..Section::default()
     };
     let image_end = place.image_at + storage.image.len() as u64;
-    add(&mut sections, ".note.allograft", SHT_NOTE, 0, blob.notes.start, blob.notes.end, 4);
-    add(&mut sections, ".allograft.text", SHT_PROGBITS, SHF_EXECINSTR, blob.notes.end, blob.data, 4);
-    add(&mut sections, ".allograft.data", SHT_PROGBITS, SHF_WRITE, blob.data, place.copy, 64);
-    let tdata = add(&mut sections, ".allograft.tdata", SHT_PROGBITS, SHF_WRITE | SHF_TLS, place.image_at, image_end, 1);
-    let tbss_end = place.image_at + storage.size;
-    let tbss = add(&mut sections, ".allograft.tbss", SHT_NOBITS, SHF_WRITE | SHF_TLS, image_end, tbss_end, 1);
-    sections[tdata].align = storage.align;
-    add(&mut sections, ".allograft.relocations", SHT_PROGBITS, SHF_WRITE, place.table_at, place.headers_at, 16);
-
-    // The program's own storage is part of the new one. Its bytes stay as data that nothing reads. Symbols have to lead
-    // to its variables at their present place.
-    let tables: Vec<Section> = sections.iter().filter(|section| section.kind == SHT_SYMTAB).copied().collect();
-    for content in tables.iter().filter_map(Section::content) {
-        for entry in file[content].chunks_exact_mut(SYMBOL) {
-            let index = usize::from(u16::from_le_bytes([entry[6], entry[7]]));
-            let Some(section) = image.sections.get(index).filter(|section| section.flags & SHF_TLS != 0) else {
-                continue;
-            };
-            let mut now = if section.kind == SHT_NOBITS { tbss } else { tdata };
-            if entry[4] & 15 == STT_TLS {
-                let value = crate::image::u64_at(entry, 8).unwrap_or(0).wrapping_add(storage.front);
-                entry[8..16].copy_from_slice(&value.to_le_bytes());
-                now = if value < storage.image.len() as u64 { tdata } else { tbss };
-            }
-            entry[6..8].copy_from_slice(&(now as u16).to_le_bytes());
-        }
-    }
-    let stock = image.sections.len();
-    for section in sections[..stock].iter_mut().filter(|section| section.flags & SHF_TLS != 0) {
-        section.flags &= !SHF_TLS;
-        if section.kind == SHT_NOBITS {
-            section.size = 0;
-        }
-    }
-    sections[names].offset = file.len() as u64;
-    sections[names].size = text.len() as u64;
-    file.extend(&text);
-    file.resize(file.len().next_multiple_of(8), 0);
-    let headers = file.len() as u64;
-    file.extend(sections.iter().flat_map(Section::encode));
-    file[40..48].copy_from_slice(&headers.to_le_bytes());
-    file[60..62].copy_from_slice(&(sections.len() as u16).to_le_bytes());
+    table.add(".note.allograft", section(SHT_NOTE, 0, blob.notes.start, blob.notes.end, 4));
+    table.add(".allograft.text", section(SHT_PROGBITS, SHF_EXECINSTR, blob.notes.end, blob.data, 4));
+    table.add(".allograft.data", section(SHT_PROGBITS, SHF_WRITE, blob.data, place.copy, 64));
+    let (flags, tbss_end) = (SHF_WRITE | SHF_TLS, place.image_at + storage.size);
+    let tdata = table.add(".allograft.tdata", section(SHT_PROGBITS, flags, place.image_at, image_end, 1));
+    let tbss = table.add(".allograft.tbss", section(SHT_NOBITS, flags, image_end, tbss_end, 1));
+    table.add(".allograft.relocations", section(SHT_PROGBITS, SHF_WRITE, place.table_at, place.headers_at, 16));
+    table.move_thread_storage(file, image, storage, (tdata, tbss));
+    table.write(file);
 }

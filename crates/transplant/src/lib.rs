@@ -1,4 +1,4 @@
-//! Grafts an allocator into a statically linked musl executable: bytes in, edits out, no files.
+//! Grafts an allocator into a linked executable: bytes in, edits out, no files.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -15,6 +15,8 @@
 //! | `layout` | where everything goes: segments, thread-local storage, headers |
 //! | `loader` | musl's libc.so, which is also the dynamic loader: what is found in it, and where everything goes |
 //! | `thread_storage` | the program's thread-local storage and the donor's in one |
+//! | `section_table` | the section headers of a grafted file |
+//! | `merge` | dynamic programs: a donor's shared object becomes part of the program |
 //! | `plan` | all of it together |
 //! | `self_test` | the copy of a graft that runs its self-test |
 //! | `refusal` | why a program is left alone |
@@ -29,9 +31,11 @@ mod layout;
 mod libc;
 mod loader;
 mod location;
+mod merge;
 mod plan;
 mod refusal;
 mod relocations;
+mod section_table;
 mod self_test;
 mod strings;
 mod thread_storage;
@@ -42,6 +46,7 @@ pub use functions::functions;
 pub use image::{arch, interpreter, supported_arch};
 pub use kind::{carries_graft, notes};
 pub use loader::{KeyValues, is_loader};
+pub use merge::{Libc, Merge, MergePlan, is_dynamic, is_merged, may_search_beside_itself, merge};
 pub use plan::{Entry, Graft, Plan, graft};
 pub use refusal::{Refusal, Remedy};
 pub use self_test::with_self_test;

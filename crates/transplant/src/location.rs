@@ -9,6 +9,7 @@
 use crate::blob::MOST_BLOB;
 use crate::code::Code;
 use crate::image::{FILE_HEADER, Image, PROGRAM_HEADER};
+use crate::refusal::Refusal;
 
 /// The address of the donor's first byte, and its offset in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) struct Location {
 
 /// How many bytes of zeros a file may grow by without need, to match memory that is not in the file (`.bss`).
 const MOST_PADDING: u64 = 1 << 20;
+/// The same for a dynamic program, which needs it.
+const MOST_HOLE: u64 = 1 << 28;
 
 impl Location {
     /// Chooses the donor's place in a program: as far behind the program's ELF header in memory as in the file, if the
@@ -26,20 +29,41 @@ impl Location {
     /// that refers to its ELF header.
     pub(crate) fn of(code: &Code<'_>) -> Location {
         let (image, page) = (code.image, code.machine.page());
-        let end = image.loads().map(|load| load.memory().end).max().unwrap_or(0);
-        // An unused page between the two, so that neither runs into the other.
-        let closest = Location {
-            base: end.next_multiple_of(page) + page,
-            offset: (image.bytes.len() as u64).next_multiple_of(page),
-        };
-        let Some(header) = mapped_header(image).filter(|header| header.is_multiple_of(page)) else { return closest };
-        let distance = closest.offset.max(closest.base - header);
+        let (closest, matching) = Location::candidates(image, page);
+        let Some((header, distance)) = matching else { return closest };
         let far = if image.position_independent { distance } else { header + distance };
         let affordable = distance - closest.offset <= MOST_PADDING && far + MOST_BLOB <= code.machine.reach();
         match affordable || refers_to_header(code, header) {
             true => Location { base: header + distance, offset: distance },
             false => closest,
         }
+    }
+
+    /// The same for a dynamic program. Its loader takes the place of its program headers from the kernel, so that the
+    /// distances have to agree however much room that takes.
+    ///
+    /// # Errors
+    /// It would take more than [`MOST_HOLE`].
+    pub(crate) fn of_dynamic(image: &Image<'_>, page: u64) -> Result<Location, Refusal> {
+        let (closest, matching) = Location::candidates(image, page);
+        let Some((header, distance)) = matching else { return Ok(closest) };
+        match distance - closest.offset {
+            ..=MOST_HOLE => Ok(Location { base: header + distance, offset: distance }),
+            hole => Err(Refusal::Merge(format!("its file would grow by {hole} bytes of zeros"))),
+        }
+    }
+
+    /// The closest place, and, if the ELF header is mapped, its address with the least distance behind it that is the
+    /// same in memory as in the file.
+    fn candidates(image: &Image<'_>, page: u64) -> (Location, Option<(u64, u64)>) {
+        let end = image.loads().map(|load| load.memory().end).max().unwrap_or(0);
+        // An unused page between the two, so that neither runs into the other.
+        let closest = Location {
+            base: end.next_multiple_of(page) + page,
+            offset: (image.bytes.len() as u64).next_multiple_of(page),
+        };
+        let header = mapped_header(image).filter(|header| header.is_multiple_of(page));
+        (closest, header.map(|header| (header, closest.offset.max(closest.base - header))))
     }
 }
 

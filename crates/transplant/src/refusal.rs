@@ -148,6 +148,17 @@ pub enum Refusal {
     /// The file is musl's dynamic loader, and not as the releases of musl that are known.
     #[error("it is musl's dynamic loader, and {0}")]
     Loader(String),
+    /// The program is dynamic, and has something that a merge does not know how to keep.
+    #[error("it is dynamic, and {0}")]
+    Merge(String),
+    /// The program is dynamic, and names functions of another allocator.
+    #[error("it is dynamic, and {verb} `{symbol}`, which is another allocator's")]
+    BringsAllocator {
+        /// The function.
+        symbol: String,
+        /// What the program does with it.
+        verb: &'static str,
+    },
     /// The thread-local storage is relocated in a way that cannot be repeated.
     #[error("its thread-local storage is relocated in an unknown way, at {0:#x}")]
     ThreadLocal(u64),
@@ -176,6 +187,8 @@ impl Refusal {
             Refusal::Loader { .. } => {
                 "what is not certain is not grafted: leave it as it is, or preload an allocator (LD_PRELOAD)"
             }
+            Refusal::Merge { .. } => "what is not certain is not merged: preload an allocator (LD_PRELOAD)",
+            Refusal::BringsAllocator { .. } => "leave it as it is: blocks of one allocator would be freed by the other",
             Refusal::Appended { .. } => "graft the program before the data is appended to it",
             Refusal::OwnAllocator { .. } | Refusal::NoPublicFree => {
                 "musl's malloc serves only musl's own blocks in it: there is nothing to gain"

@@ -56,35 +56,10 @@ impl Relocations {
             }
         }
         if let Some(table) = table(DT_RELR, DT_RELRSZ, "packed relocations").transpose()? {
-            relocations.unpack(image, table)?;
+            unpack(image, table, |place, value| relocations.relative.push((place, value)))?;
         }
         relocations.relative.sort_unstable();
         Ok(relocations)
-    }
-
-    /// Reads SHT_RELR (gABI): an even word is a place; an odd one is a bitmap of the 63 words that follow the last
-    /// place.
-    fn unpack(&mut self, image: &Image<'_>, table: &[u8]) -> Result<(), Refusal> {
-        let mut next = 0u64;
-        let mut add = |place: u64| {
-            let value =
-                image.read(place, 8).and_then(|word| u64_at(word, 0)).ok_or_else(|| outside("relocated word"))?;
-            self.relative.push((place, value));
-            Ok(())
-        };
-        for entry in table.chunks_exact(8) {
-            let word = u64_at(entry, 0).unwrap_or(0);
-            if word & 1 == 0 {
-                add(word)?;
-                next = word.wrapping_add(8);
-                continue;
-            }
-            for bit in (0..63).filter(|bit| word >> (bit + 1) & 1 == 1) {
-                add(next.wrapping_add(8 * bit))?;
-            }
-            next = next.wrapping_add(63 * 8);
-        }
-        Ok(())
     }
 
     /// The words whose place lies in the range.
@@ -107,6 +82,30 @@ impl Relocations {
     pub(crate) fn lead_to(&self, address: u64) -> bool {
         self.relative.iter().any(|(_, value)| *value == address)
     }
+}
+
+/// Reads SHT_RELR (gABI): an even word is a place; an odd one is a bitmap of the 63 words that follow the last place.
+/// Hands out each place with the word in it.
+pub(crate) fn unpack(image: &Image<'_>, table: &[u8], mut found: impl FnMut(u64, u64)) -> Result<(), Refusal> {
+    let mut next = 0u64;
+    let mut add = |place: u64| {
+        let value = image.read(place, 8).and_then(|word| u64_at(word, 0)).ok_or_else(|| outside("relocated word"))?;
+        found(place, value);
+        Ok(())
+    };
+    for entry in table.chunks_exact(8) {
+        let word = u64_at(entry, 0).unwrap_or(0);
+        if word & 1 == 0 {
+            add(word)?;
+            next = word.wrapping_add(8);
+            continue;
+        }
+        for bit in (0..63).filter(|bit| word >> (bit + 1) & 1 == 1) {
+            add(next.wrapping_add(8 * bit))?;
+        }
+        next = next.wrapping_add(63 * 8);
+    }
+    Ok(())
 }
 
 fn outside(what: &str) -> Refusal {

@@ -3,8 +3,7 @@
 
 use format::Arch;
 
-use crate::blob::Blob;
-use crate::image::{Image, Segment};
+use crate::image::{Image, PT_TLS, Segment};
 use crate::refusal::Refusal;
 
 /// The gap between the thread pointer and the storage behind it, in variant I (musl arch/aarch64/pthread_arch.h,
@@ -31,21 +30,21 @@ pub(crate) struct ThreadStorage {
 }
 
 impl ThreadStorage {
-    pub(crate) fn of(image: &Image<'_>, blob: &Blob) -> Result<ThreadStorage, Refusal> {
-        let stock = image.segment(crate::image::PT_TLS).copied();
-        let stock = stock.unwrap_or(Segment { kind: crate::image::PT_TLS, align: 1, ..Segment::default() });
+    /// The donor's part has the segment `own`, and the bytes `initial` as its image.
+    pub(crate) fn of(image: &Image<'_>, own: &Segment, initial: &[u8]) -> Result<ThreadStorage, Refusal> {
+        let stock = image.segment(PT_TLS).copied();
+        let stock = stock.unwrap_or(Segment { kind: PT_TLS, align: 1, ..Segment::default() });
         match image.arch {
-            Arch::X86_64 => Ok(ThreadStorage::in_front(image, blob, &stock)),
-            _ => ThreadStorage::behind(image, blob, &stock),
+            Arch::X86_64 => Ok(ThreadStorage::in_front(image, &stock, own, initial)),
+            _ => ThreadStorage::behind(image, &stock, own, initial),
         }
     }
 
     /// Variant II: storage ends at the thread pointer. The donor's part goes in front.
-    fn in_front(image: &Image<'_>, blob: &Blob, stock: &Segment) -> ThreadStorage {
+    fn in_front(image: &Image<'_>, stock: &Segment, own: &Segment, initial: &[u8]) -> ThreadStorage {
         let (size, align) = (stock.memory_size, stock.align.max(1));
         // The size that musl reserves for the stock program (src/env/__init_tls.c, static_init_tls).
         let before = size + (0u64.wrapping_sub(size).wrapping_sub(stock.address) & (align - 1));
-        let own = &blob.tls;
         let own_align = own.align.max(1);
         let new_align = align.max(own_align);
         let own_size = own.memory_size.next_multiple_of(own_align);
@@ -53,7 +52,7 @@ impl ThreadStorage {
         let front = (own_size + padding).next_multiple_of(new_align);
         let begins = front - padding - own_size;
         let mut bytes = vec![0; begins as usize];
-        bytes.extend(donors(blob));
+        bytes.extend(initial);
         bytes.resize(front as usize, 0);
         bytes.extend(image.read(stock.address, stock.file_size as usize).unwrap_or_default());
         let whole = front + size;
@@ -69,17 +68,15 @@ impl ThreadStorage {
     }
 
     /// Variant I: storage begins behind the thread pointer. The donor's part goes to its end.
-    fn behind(image: &Image<'_>, blob: &Blob, stock: &Segment) -> Result<ThreadStorage, Refusal> {
-        let own = &blob.tls;
+    fn behind(image: &Image<'_>, stock: &Segment, own: &Segment, initial: &[u8]) -> Result<ThreadStorage, Refusal> {
         let (align, own_align) = (stock.align.max(1), own.align.max(1));
         let new_align = align.max(own_align);
         let distance = distance(stock.address, align);
         let begins = (distance + stock.memory_size).next_multiple_of(own_align) - distance;
         let mut bytes = image.read(stock.address, stock.file_size as usize).unwrap_or_default().to_vec();
-        let part = donors(blob);
-        if !part.is_empty() {
+        if !initial.is_empty() {
             bytes.resize(begins as usize, 0);
-            bytes.extend(part);
+            bytes.extend(initial);
         }
         let size = begins + own.memory_size;
         if distance + size >= FARTHEST {
@@ -100,10 +97,4 @@ impl ThreadStorage {
 /// The distance of the storage from the thread pointer in variant I, by its address and alignment.
 pub(crate) fn distance(address: u64, align: u64) -> u64 {
     GAP + (address.wrapping_sub(GAP) & (align - 1))
-}
-
-/// The image of the donor's part.
-fn donors(blob: &Blob) -> &[u8] {
-    let own = &blob.tls;
-    &blob.memory[own.address as usize..(own.address + own.file_size) as usize]
 }

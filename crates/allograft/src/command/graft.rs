@@ -38,6 +38,10 @@ use crate::target::located;
 /// every dynamic program then. Before it is replaced, the new loader starts programs. That of the running system takes
 /// `--yes`.
 ///
+/// A dynamic program, of glibc or of musl, gets the donor as a part of its own file (x86_64): it then serves the
+/// program and all libraries in its process, without a second file and without LD_PRELOAD. Programs that bring an
+/// allocator of their own are refused.
+///
 /// A container image (an OCI layout or an archive of `docker save`) gets one more layer, with its static executables
 /// and `libc.a`s that can be grafted; the others are listed with the reason. This takes `--out`.
 ///
@@ -83,7 +87,7 @@ pub(crate) struct Graft {
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Replace the dynamic loader of the running system, musl's libc.so
+    /// Replace the dynamic loader of the running system, musl's libc.so; or a dynamic program that is setuid or setgid
     #[arg(long)]
     yes: bool,
     /// Graft an executable for another architecture even if nothing here can run its self-test
@@ -251,9 +255,7 @@ fn summary(grafts: &Grafts, output: &Output) -> Page {
         let what = match (host.action, &host.operation) {
             (Action::Unchanged, _) => ", which it carries already".to_owned(),
             (_, Operation::Archive(operation)) => format!(" in place of {}", replaced(host, operation)),
-            (_, Operation::Executable(operation)) => {
-                format!(" behind {} functions of musl's", operation.plan.entries.len())
-            }
+            (_, Operation::Executable(operation)) => executable::place(operation),
         };
         let _ = writeln!(text, "{label}{pad}  {}  {}  {donors}{what}", host.path.display(), host.operation.arch());
         match &host.operation {
@@ -296,7 +298,7 @@ fn next_steps(text: &mut Page, grafts: &Grafts, output: &Output) {
     for host in grafts.hosts.iter().filter(|host| host.action != Action::Planned) {
         next_steps_of(text, &host.path, host.backup.as_deref(), host.action != Action::Unchanged, output);
         if let (Operation::Executable(operation), Some(backup)) = (&host.operation, &host.backup)
-            && operation.plan.key_values.is_some()
+            && operation.plan.graft().is_some_and(|plan| plan.key_values.is_some())
         {
             executable::rescue(text, &host.path, backup, output);
         }

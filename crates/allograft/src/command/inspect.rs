@@ -3,7 +3,6 @@
 mod images;
 pub(super) mod overview;
 mod processes;
-mod system;
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use hosts::System;
 use inspector::{Loader, Report};
 
 use crate::command::verdict;
@@ -20,7 +20,6 @@ use crate::json;
 use crate::output::Output;
 use crate::sbom;
 use crate::target::located;
-use system::System;
 
 /// Tell which allocator each file carries, its version, and the evidence
 ///

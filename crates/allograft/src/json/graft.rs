@@ -1,7 +1,7 @@
 //! The document of `allograft graft`.
 
 use format::{Arch, DonorKind, Note};
-use hosts::{Action, ArchiveOperation, ExecutableOperation, Grafted, Operation, StringEntry};
+use hosts::{Action, ArchiveOperation, ExecutableOperation, ExecutablePlan, Grafted, Operation, StringEntry};
 use serde::Serialize;
 use surgery::plan::RemovedMember;
 
@@ -122,6 +122,8 @@ enum Link {
     StaticPie,
     /// musl's libc.so, the dynamic loader.
     Loader,
+    /// With libraries that are loaded when it starts.
+    Dynamic,
 }
 
 /// The files of a graft.
@@ -333,25 +335,31 @@ fn removed(operation: &ArchiveOperation, kind: DonorKind) -> Vec<Member> {
 
 impl<'g> Executable<'g> {
     fn new(host: &'g Grafted, operation: &'g ExecutableOperation) -> Self {
-        let plan = &operation.plan;
+        let (link, symbols) = match &operation.plan {
+            ExecutablePlan::Merge(plan) => (Link::Dynamic, plan.symbols),
+            ExecutablePlan::Graft(plan) => match (plan.key_values, plan.position_independent) {
+                (Some(_), _) => (Link::Loader, plan.symbols),
+                (None, true) => (Link::StaticPie, plan.symbols),
+                (None, false) => (Link::Static, plan.symbols),
+            },
+        };
+        let plan = operation.plan.graft();
+        let entries = plan.map(|plan| plan.entries.as_slice()).unwrap_or_default();
         Executable {
             path: text_of(&host.path),
             source: host.source.as_deref().map(text_of),
             kind: "executable",
             action: host.action,
             plan: if host.action == Action::Unchanged { Change::Unchanged } else { Change::Graft },
-            arch: plan.arch,
-            link: match (plan.key_values, plan.position_independent) {
-                (Some(_), _) => Link::Loader,
-                (None, true) => Link::StaticPie,
-                (None, false) => Link::Static,
-            },
+            arch: operation.plan.arch(),
+            link,
             donor: Donor::from(&operation.malloc),
-            symbols: plan.symbols,
-            entries: plan.entries.iter().map(|entry| Entry::new(entry.role.name(), entry.address, None)).collect(),
+            symbols,
+            entries: entries.iter().map(|entry| Entry::new(entry.role.name(), entry.address, None)).collect(),
             strings: Exchange::from(operation),
-            fork_hook: plan.fork_hook,
-            thread_end: plan.thread_end,
+            // A merged donor registers with libc itself.
+            fork_hook: plan.is_none_or(|plan| plan.fork_hook),
+            thread_end: plan.is_none_or(|plan| plan.thread_end),
             tried: &host.tried,
             files: Files::from(host),
         }
@@ -360,15 +368,15 @@ impl<'g> Executable<'g> {
 
 impl<'g> From<&'g ExecutableOperation> for Exchange<'g> {
     fn from(operation: &'g ExecutableOperation) -> Self {
-        let Some(note) = &operation.strings else {
+        let (Some(note), Some(plan)) = (&operation.strings, operation.plan.graft()) else {
             let action = StringsAction::Off;
             return Exchange { action, donor: None, entries: Vec::new(), kept: Vec::new(), absent: Vec::new() };
         };
         let entry = |entry: &StringEntry| {
             Entry::new(entry.function.name(), entry.address, entry.kept.as_ref().map(ToString::to_string))
         };
-        let (kept, entries) = operation.plan.strings.iter().map(entry).partition(|entry| entry.reason.is_some());
-        let absent = operation.plan.strings_absent.iter();
+        let (kept, entries) = plan.strings.iter().map(entry).partition(|entry| entry.reason.is_some());
+        let absent = plan.strings_absent.iter();
         Exchange {
             action: StringsAction::Grafted,
             donor: Some(Donor::from(note)),

@@ -11,6 +11,7 @@ mod cc;
 mod companions;
 mod documents;
 mod donors;
+mod dynamic;
 mod elsewhere;
 mod emit;
 mod executables;

@@ -9,6 +9,7 @@ mod executable;
 mod file;
 mod image;
 mod loader;
+mod merged;
 mod stock;
 mod strings;
 mod verified;
@@ -21,6 +22,7 @@ pub use donor_image::donor_image;
 pub use edits::redirections;
 pub use executable::executable;
 pub use image::same_image;
+pub use merged::{is_merged, merged, merged_donor};
 pub use verified::{Seal, Unsound, Verified};
 
 use crate::elf::Elf;

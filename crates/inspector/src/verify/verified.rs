@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Check, compare, donor_image, edits, executable, file, parse};
+use super::{Check, compare, donor_image, edits, executable, file, merged, parse};
 use crate::error::InspectError;
 use crate::note;
 
@@ -55,6 +55,16 @@ impl Verified {
         checks.push(donor_image::check(&elf, &donor, Some(&stock)));
         checks.push(edits::check(&elf, &donor, &stock));
         checks.push(file::check(&elf, &stock));
+        Verified::unless_failed(graft, checks)
+    }
+
+    /// Verifies a dynamic program that a donor was merged into. `stock` is the program before, and `donor` the donor's
+    /// shared object as it was linked. Nothing is run.
+    ///
+    /// # Errors
+    /// The checks that failed.
+    pub fn merged(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
+        let checks = merged(&graft, Some(stock), Some(donor))?;
         Verified::unless_failed(graft, checks)
     }
 

@@ -25,6 +25,7 @@ use crate::image::{
 };
 use crate::layout::{PlanError, write_entries};
 use crate::refusal::Refusal;
+use crate::section_table::SectionTable;
 
 /// The first word of the donor's storage says whether the variables have their initial values.
 const FIRST: u64 = 8;
@@ -205,8 +206,8 @@ fn segments(image: &Image<'_>, blob: &Blob, places: &Places, moved: &Segment) ->
 /// Appends the section headers and the donor's. Sections of the writable segment have moved in the file, and none is
 /// without content there.
 fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, places: &Places, moved: &Segment) {
-    let mut sections = image.sections.clone();
-    for section in sections.iter_mut().filter(|section| section.flags & SHF_ALLOC != 0) {
+    let mut table = SectionTable::of(image);
+    for section in table.sections.iter_mut().filter(|section| section.flags & SHF_ALLOC != 0) {
         if moved.memory().contains(&section.address) {
             section.offset = moved.offset + (section.address - moved.address);
             if section.kind == SHT_NOBITS {
@@ -214,33 +215,14 @@ fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, places: &
             }
         }
     }
-    let names = usize::from(image.names_index);
-    let mut text = sections[names].content().and_then(|at| image.bytes.get(at)).unwrap_or_default().to_vec();
     for (name, kind, flags, from, to, align) in [
         (".note.allograft", SHT_NOTE, 0, blob.notes.start, blob.notes.end, 4),
         (".allograft.text", SHT_PROGBITS, SHF_EXECINSTR, blob.notes.end, places.data, 4),
         (".allograft.data", SHT_PROGBITS, SHF_WRITE, places.data, places.table, 64),
         (".allograft.relocations", SHT_PROGBITS, SHF_WRITE, places.table, places.headers, 16),
     ] {
-        sections.push(Section {
-            name: text.len() as u32,
-            kind,
-            flags: flags | SHF_ALLOC,
-            address: places.base + from,
-            offset: places.base + from,
-            size: to - from,
-            align,
-            ..Section::default()
-        });
-        text.extend(name.as_bytes());
-        text.push(0);
+        let (address, size) = (places.base + from, to - from);
+        table.add(name, Section { kind, flags, address, offset: address, size, align, ..Section::default() });
     }
-    sections[names].offset = file.len() as u64;
-    sections[names].size = text.len() as u64;
-    file.extend(&text);
-    file.resize(file.len().next_multiple_of(8), 0);
-    let headers = file.len() as u64;
-    file.extend(sections.iter().flat_map(Section::encode));
-    file[40..48].copy_from_slice(&headers.to_le_bytes());
-    file[60..62].copy_from_slice(&(sections.len() as u16).to_le_bytes());
+    table.write(file);
 }

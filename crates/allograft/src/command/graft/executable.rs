@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hosts::{Absence, ExecutableOperation, Grafted, StringEntry, StringFunction};
+use hosts::{Absence, ExecutableOperation, ExecutablePlan, Grafted, StringEntry, StringFunction};
 use inspector::Report;
 
 use super::{shell_quoted, step, text_of};
@@ -45,7 +45,7 @@ fn describe_strings(text: &mut Page, operation: &ExecutableOperation) {
     if operation.strings.is_none() {
         return;
     }
-    let plan = &operation.plan;
+    let Some(plan) = operation.plan.graft() else { return };
     let _ = writeln!(text, "  strings: {}", redirected_names(&plan.strings).join(" "));
     for entry in &plan.strings {
         if let Some(kept) = &entry.kept {
@@ -86,10 +86,19 @@ fn absent_names(absent: &[(StringFunction, Absence)]) -> Vec<(Absence, Vec<&'sta
     reasons
 }
 
+/// Where the donor is, as the end of a line.
+pub(super) fn place(operation: &ExecutableOperation) -> String {
+    match &operation.plan {
+        ExecutablePlan::Graft(plan) => format!(" behind {} functions of musl's", plan.entries.len()),
+        ExecutablePlan::Merge(plan) => {
+            format!(" merged: {} functions of its own come before {}'s", plan.defined, plan.libc.name())
+        }
+    }
+}
+
 /// Prints the lines below an executable's own line.
 pub(super) fn describe(text: &mut Page, host: &Grafted, operation: &ExecutableOperation, output: &Output) {
-    let plan = &operation.plan;
-    if output.verbose {
+    if let (true, Some(plan)) = (output.verbose, operation.plan.graft()) {
         for entry in &plan.entries {
             let _ = writeln!(text, "  {:<20} {:#x}", entry.role, entry.address);
         }

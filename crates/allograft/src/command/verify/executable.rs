@@ -51,7 +51,11 @@ struct Static {
 
 /// Makes the checks that execute nothing.
 fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, InspectError> {
-    let mut checks = inspector::verify::executable(graft, stock)?;
+    let is_merged = inspector::verify::is_merged(graft);
+    let mut checks = match is_merged {
+        true => inspector::verify::merged(graft, stock, None)?,
+        false => inspector::verify::executable(graft, stock)?,
+    };
     let donor = held(path, graft, stock)?;
     match &donor {
         Held::Ours(_, check) | Held::Broken(check) => checks.push(check.clone()),
@@ -60,7 +64,9 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
     let (mut left_out, mut complete) = (Vec::new(), false);
     match (&donor, stock) {
         (Held::Ours(ours, _), Some(stock)) => {
-            checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
+            if !is_merged {
+                checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
+            }
             let bytes = match ours.graft(path, stock) {
                 Ok(expected) => inspector::verify::same_image(graft, &expected, stock)?,
                 Err(error) => Check::new("bytes", false, error.to_string()),
@@ -108,7 +114,10 @@ enum Held {
 fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
     let mut another = None;
     for candidate in hosts::possible_donors(path, graft) {
-        let check = inspector::verify::donor_image(graft, candidate.linked(), stock)?;
+        let check = match inspector::verify::is_merged(graft) {
+            true => inspector::verify::merged_donor(graft, candidate.linked(), stock)?,
+            false => inspector::verify::donor_image(graft, candidate.linked(), stock)?,
+        };
         match (check.ok, candidate.is_named()) {
             (true, _) => return Ok(Held::Ours(Box::new(candidate), check)),
             // If the notes are right to the last byte, no other donor is possible.

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use inspector::{Found, Place, Tree};
 
-use super::read;
+use crate::root::in_root;
 
 /// The most names of one folder that are looked at.
 const MOST_NAMES: usize = 100_000;
 
 /// A root folder: that of this system, or of an image.
 #[derive(Debug)]
-pub(super) struct System {
+pub struct System {
     root: PathBuf,
 }
 
@@ -25,7 +25,7 @@ impl System {
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub(super) fn new(root: Option<&Path>) -> io::Result<System> {
+    pub fn new(root: Option<&Path>) -> io::Result<System> {
         Ok(System { root: fs::canonicalize(root.unwrap_or(Path::new("/")))? })
     }
 
@@ -33,7 +33,7 @@ impl System {
     ///
     /// # Errors
     /// The file is gone, or not in the root.
-    pub(super) fn place(&self, program: &Path) -> io::Result<Place> {
+    pub fn place(&self, program: &Path) -> io::Result<Place> {
         let path = fs::canonicalize(program)?;
         let metadata = fs::metadata(&path)?;
         Ok(Place { file: self.found(&path, &metadata)?, privileged: metadata.mode() & 0o6000 != 0 })
@@ -41,7 +41,7 @@ impl System {
 
     /// Resolves an absolute path in the root; `None` if there is nothing.
     fn resolved(&self, path: &[u8]) -> Result<Option<PathBuf>, String> {
-        match hosts::in_root(&self.root, Path::new(OsStr::from_bytes(path))) {
+        match in_root(&self.root, Path::new(OsStr::from_bytes(path))) {
             Ok(path) => Ok(Some(path)),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error.to_string()),
@@ -67,7 +67,7 @@ impl Tree for System {
     fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
         // Resolved again: another program may have put a link there meanwhile.
         let path = self.resolved(&file.path)?.ok_or("it is gone")?;
-        read(&path).map_err(|error| error.to_string())
+        fs::read(&path).map_err(|error| error.to_string())
     }
 
     fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {

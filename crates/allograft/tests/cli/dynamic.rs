@@ -1,0 +1,165 @@
+//! Dynamic programs as hosts: a donor is merged into them, they are run, inspected, verified, and given back.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use fixtures::Arch;
+
+use crate::lab::{Lab, tool};
+
+/// Copies its arguments into blocks and prints them; a thread and a child do the same with one.
+const SOURCE: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+    #include <sys/wait.h>\n#include <unistd.h>\n\
+    static __thread const char *own = \"own\";\n\
+    static void *copy(void *text)\n{\n\tif (strcmp(own, \"own\")) abort();\n\treturn strdup(text);\n}\n\
+    int main(int count, char **words)\n{\n\tfor (int i = 1; i < count; i++) {\n\
+    \t\tpthread_t thread;\n\t\tvoid *block;\n\t\tint status = 1;\n\
+    \t\tif (pthread_create(&thread, 0, copy, words[i]) || pthread_join(thread, &block)) return 1;\n\
+    \t\tputs(block);\n\t\tfflush(stdout);\n\t\tfree(block);\n\
+    \t\tif (!fork()) { free(copy(words[i])); _exit(0); }\n\t\tif (wait(&status) < 0 || status) return 2;\n\t}\n\
+    \treturn 0;\n}\n";
+
+fn glibc(lab: &Lab, name: &str, source: &str, flags: &[&str]) -> Vec<u8> {
+    let source = lab.put(format!("{name}.c"), source.as_bytes());
+    tool(fixtures::cc().args(["-O1", "-fno-builtin"]).arg(&source).args(flags).arg("-o").arg(lab.path(name)));
+    fs::remove_file(source).unwrap();
+    fs::read(lab.path(name)).unwrap()
+}
+
+fn musl(lab: &Lab, name: &str, position_independent: bool) -> Vec<u8> {
+    let loader = fixtures::musl_loader(Arch::X86_64);
+    let loader = lab.put("ld-musl-x86_64.so.1", &fs::read(loader).unwrap());
+    fs::set_permissions(&loader, fs::Permissions::from_mode(0o755)).unwrap();
+    let made = fixtures::program::linked_with_musl(&lab.path(""), name, SOURCE, position_independent, &loader);
+    fs::read(made).unwrap()
+}
+
+#[track_caller]
+fn serves(program: &Path, donor: &str) {
+    let output = Command::new(program).args(["one", "two"]).env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "one\ntwo\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("allograft: {donor} ")), "{output:?}");
+}
+
+#[test]
+fn merged_in_place_and_given_back() {
+    let lab = Lab::new();
+    let programs = [
+        (glibc(&lab, "pie", SOURCE, &["-lpthread"]), "pie", "glibc"),
+        (glibc(&lab, "fixed", SOURCE, &["-no-pie", "-fno-pie", "-lpthread"]), "fixed", "glibc"),
+        (musl(&lab, "ofmusl", true), "ofmusl", "musl"),
+        (musl(&lab, "fixedmusl", false), "fixedmusl", "musl"),
+    ];
+    for (stock, name, libc) in programs {
+        let path = lab.path(name);
+        assert!(lab.changes_nothing(0, ["graft", name, "--dry-run"]).out.contains("would graft"));
+        let ran = lab.run(["graft", name, "--json", "--set", "purge_delay=0", "--try", "--", "one", "two"]).exits(0);
+        let host = &ran.json()["hosts"][0];
+        assert_eq!((host["link"].as_str(), host["action"].as_str()), (Some("dynamic"), Some("grafted")));
+        assert_eq!(host["tried"][0], "self-test: passed");
+        assert!(host["tried"][1].as_str().unwrap().contains("exit status: 0 and the same 8 bytes"), "{host}");
+        serves(&path, "snmalloc");
+        lab.run(["inspect", name, "--expect", "snmalloc"]).exits(0);
+        let verified = lab.run(["verify", name]).exits(0).out;
+        for check in ["lookup", "program", "symbols", "relocations", "dynamic", "donor", "bytes", "self-test: passed"] {
+            assert!(verified.contains(check), "{check}: {verified}");
+        }
+        assert!(lab.changes_nothing(0, ["graft", name, "--set", "purge_delay=0"]).out.contains("unchanged"));
+        let again = lab.run(["graft", name, "--donor", "mimalloc"]).exits(0).out;
+        assert!(again.contains(&format!("come before {libc}'s")), "{again}");
+        serves(&path, "mimalloc");
+        lab.run(["undo", name]).exits(0);
+        assert!(fs::read(&path).unwrap() == stock, "{name} is stock again");
+    }
+}
+
+#[test]
+fn a_merged_program_that_was_stripped_later_is_whole() {
+    let lab = Lab::new();
+    glibc(&lab, "stock", SOURCE, &["-rdynamic", "-lpthread"]);
+    for strip in ["strip", "objcopy"] {
+        lab.run(["graft", "stock", "-o", "graft"]).exits(0);
+        tool(Command::new(strip).arg(lab.path("graft")));
+        serves(&lab.path("graft"), "snmalloc");
+        assert!(lab.run(["verify", "graft", "--stock", "stock"]).exits(0).out.contains("self-test: passed"), "{strip}");
+        lab.run(["inspect", "graft", "--expect", "snmalloc"]).exits(0);
+        fs::remove_file(lab.path("graft")).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_merge_is_told() {
+    let lab = Lab::new();
+    glibc(&lab, "stock", SOURCE, &["-lpthread"]);
+    lab.run(["graft", "stock", "-o", "graft"]).exits(0);
+    let graft = fs::read(lab.path("graft")).unwrap();
+    // A place in each of: the program's code, the symbols, the donor's code, its data. The note comes first.
+    let note = b"\x0a\0\0\0\x38\0\0\0\x05\0\0\0allograft";
+    let new = graft.windows(note.len()).position(|window| window == note).unwrap();
+    for at in [0x1100, new + 0x200, new + 0x12000, graft.len() - 0x3000] {
+        let mut bytes = graft.clone();
+        bytes[at] ^= 0x10;
+        lab.put("damaged", &bytes);
+        fs::set_permissions(lab.path("damaged"), fs::Permissions::from_mode(0o755)).unwrap();
+        let ran = lab.run(["verify", "damaged", "--stock", "stock"]);
+        assert!(ran.code != 0 && !ran.out.contains("self-test: passed"), "the byte {at:#x}: {ran:?}");
+    }
+    // Cut off at any place.
+    for size in (0..graft.len()).step_by(graft.len() / 50) {
+        lab.put("damaged", &graft[..size]);
+        assert_ne!(lab.run(["verify", "damaged", "--stock", "stock"]).code, 0, "{size} bytes");
+    }
+}
+
+#[test]
+fn programs_with_another_allocator_are_refused() {
+    let lab = Lab::new();
+    let own = "#include <stddef.h>\nvoid *malloc(size_t n) { return (void *)(n & 0); }\n\
+               int main(void) { return malloc(1) != 0; }\n";
+    glibc(&lab, "own", own, &["-rdynamic"]);
+    lab.changes_nothing(3, ["graft", "own"]).says(&["defines `malloc`", "help: "]);
+    // One of its libraries does: by the name, and by what the loader would take.
+    let library = "void *malloc(unsigned long n) { static char b[99]; return b + (n & 0); }\n\
+                   void free(void *p) { (void)p; }\nint mallctl(void) { return 0; }\n";
+    glibc(&lab, "libjemalloc.so.2", library, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
+    let folder = lab.path("").display().to_string();
+    let (path, run) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    let flags = ["-Wl,--no-as-needed", &path, &run, "-l:libjemalloc.so.2"];
+    glibc(&lab, "user", "#include <stdlib.h>\nint main(void) { free(malloc(1)); return 0; }\n", &flags);
+    lab.changes_nothing(3, ["graft", "user"]).says(&["libjemalloc.so.2", "another allocator's", "help: "]);
+}
+
+#[test]
+fn what_else_is_refused_or_takes_a_confirmation() {
+    let lab = Lab::new();
+    glibc(&lab, "loads", "#include <dlfcn.h>\nint main(void) { return dlopen(\"x\", 1) != 0; }\n", &["-ldl"]);
+    let ran = lab.run(["graft", "loads", "-o", "out"]).exits(0);
+    assert!(ran.err.contains("RTLD_DEEPBIND"), "{ran:?}");
+    lab.changes_nothing(3, ["graft", "loads", "--strings", "on"]).says(&["string functions", "help: "]);
+    lab.changes_nothing(3, ["graft", "loads", "--donor", "hardened"]).says(&["a dynamic program", "these can: "]);
+    let mut appended = fs::read(lab.path("loads")).unwrap();
+    appended.extend(b"PK\x03\x04");
+    lab.put("appended", &appended);
+    lab.changes_nothing(3, ["graft", "appended"]).says(&["4 bytes are appended"]);
+    lab.changes_nothing(3, ["graft", "out"]).says(&["carries a graft already"]);
+    fs::set_permissions(lab.path("loads"), fs::Permissions::from_mode(0o4755)).unwrap();
+    lab.changes_nothing(3, ["graft", "loads"]).says(&["is setuid or setgid", "--yes"]);
+    lab.run(["graft", "loads", "--yes"]).exits(0);
+    assert_eq!(fs::metadata(lab.path("loads")).unwrap().permissions().mode() & 0o7777, 0o4755);
+}
+
+/// A program whose libraries lie beside it is tested there.
+#[test]
+fn a_program_that_finds_its_libraries_beside_itself() {
+    let lab = Lab::new();
+    glibc(&lab, "libown.so", "int answer(void) { return 42; }\n", &["-shared", "-fPIC", "-Wl,-soname,libown.so"]);
+    let path = format!("-L{}", lab.path("").display());
+    let flags = [path.as_str(), "-Wl,-rpath,$ORIGIN", "-l:libown.so"];
+    glibc(&lab, "user", "int answer(void);\nint main(void) { return answer() - 42; }\n", &flags);
+    assert!(lab.run(["graft", "user"]).exits(0).out.contains("self-test: passed"));
+    tool(&mut Command::new(lab.path("user")));
+    assert_eq!(lab.names(), ["libown.so", "user", "user.allograft-stock", "user.allograft.json"]);
+}

@@ -1,0 +1,134 @@
+/* Tests a dynamic program that a donor was merged into, before it replaces the stock file. This library is preloaded into
+ * a copy of the program, and takes the place of its main: everything is loaded and bound as in the program itself, and
+ * nothing of it but the donor's constructor has run.
+ *
+ * It is compiled with musl's headers and runs with glibc, too: it uses no structure in which the two differ. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+
+#include "dynamic_test.h"
+
+#define FAMILY(X)                                                                                                          \
+	X(malloc) X(calloc) X(realloc) X(free) X(aligned_alloc) X(memalign) X(posix_memalign) X(valloc) X(pvalloc)               \
+	X(reallocarray) X(malloc_usable_size)
+
+extern void *pvalloc(size_t);
+extern const char *gnu_get_libc_version(void) __attribute__((weak));
+extern __typeof(dlsym) dlsym __attribute__((weak));
+extern __typeof(pthread_create) pthread_create __attribute__((weak));
+extern __typeof(pthread_join) pthread_join __attribute__((weak));
+
+/* The segments of the program, which is the first. */
+static int in_program(struct dl_phdr_info *info, size_t size, void *wanted)
+{
+	(void)size;
+	uintptr_t at = *(uintptr_t *)wanted;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+		uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+		if (segment->p_type == PT_LOAD && at >= start && at - start < segment->p_memsz)
+			return 1;
+	}
+	return -1;
+}
+
+/* A library is bound to the donor, which is in the program. */
+static void bound(void)
+{
+#define ADDRESS(name) {#name, (uintptr_t)name},
+	static const struct {
+		const char *name;
+		uintptr_t address;
+	} functions[] = {FAMILY(ADDRESS)};
+	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+		uintptr_t address = functions[i].address;
+		if (dl_iterate_phdr(in_program, &address) != 1) {
+			char text[120];
+			snprintf(text, sizeof text, "allograft self-test: a library's %s is not the donor's\n", functions[i].name);
+			finish(1, text);
+		}
+	}
+}
+
+static atomic_int stop;
+
+static void *allocate_on(void *seed)
+{
+	while (!atomic_load(&stop))
+		exercise((unsigned)(uintptr_t)seed);
+	return 0;
+}
+
+static void *once(void *seed)
+{
+	exercise((unsigned)(uintptr_t)seed);
+	return malloc(40);
+}
+
+static void threads(void)
+{
+	pthread_t threads[4];
+	for (int round = 0; round < 3; round++) {
+		for (uintptr_t i = 0; i < 4; i++)
+			EXPECT(!pthread_create(&threads[i], 0, once, (void *)(i + 1)));
+		for (int i = 0; i < 4; i++) {
+			void *block = 0;
+			EXPECT(!pthread_join(threads[i], &block) && block);
+			free(block);
+		}
+	}
+	/* Threads that allocate while the process forks. */
+	for (uintptr_t i = 0; i < 3; i++)
+		EXPECT(!pthread_create(&threads[i], 0, allocate_on, (void *)(i + 1)));
+	for (int i = 0; i < 20; i++) {
+		pid_t child = fork();
+		EXPECT(child >= 0);
+		if (!child) {
+			pthread_t thread;
+			void *block = 0;
+			exercise(5);
+			EXPECT(!pthread_create(&thread, 0, once, (void *)8) && !pthread_join(thread, &block) && block);
+			free(block);
+			_exit(0);
+		}
+		int status = -1;
+		EXPECT(waitpid(child, &status, 0) == child && status == 0);
+	}
+	atomic_store(&stop, 1);
+	for (int i = 0; i < 3; i++)
+		EXPECT(!pthread_join(threads[i], 0));
+}
+
+static int test(int count, char **words, char **environment)
+{
+	(void)count, (void)words, (void)environment;
+	bound();
+	exercise(1);
+	family();
+	/* glibc before 2.34 has threads in a library of its own, which the program may not need. */
+	if (pthread_create && pthread_join)
+		threads();
+	finish(0, "allograft self-test: ok\n");
+}
+
+typedef int program_main(int, char **, char **);
+typedef int start_main(program_main *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+
+/* The program's start finds this one before libc's. glibc's loader has called all constructors of libraries by now; in
+ * musl, libc's own function does. */
+int __libc_start_main(program_main *main, int count, char **words, void (*init)(void), void (*fini)(void),
+                      void (*of_loader)(void), void *stack)
+{
+	(void)main;
+	if (gnu_get_libc_version)
+		return test(count, words, 0);
+	start_main *start = (start_main *)(dlsym ? dlsym(RTLD_NEXT, "__libc_start_main") : 0);
+	if (!start)
+		finish(1, "allograft self-test: there is no __libc_start_main\n");
+	return start(test, count, words, init, fini, of_loader, stack);
+}

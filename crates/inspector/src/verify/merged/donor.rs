@@ -1,0 +1,193 @@
+//! The donor's memory in a merged program: every byte is that of the shared object as it was linked, relocated.
+
+use super::tables::Tables;
+use super::{Merged, RELATIVE};
+use crate::elf::{Elf, PT_TLS};
+use crate::entry_points::loads;
+use crate::note::Subject;
+use crate::verify::Check;
+use crate::verify::image::differences;
+
+/// R_X86_64_64, GLOB_DAT, JUMP_SLOT; TPOFF64.
+const NAMED: [u32; 3] = [1, 6, 7];
+const TPOFF: u32 = 18;
+/// Magic and format of the words that name what is made read-only (crates/donors/glue/shared.h), and their size.
+const SEALED: [u8; 16] = *b"AGSELAED\x01\0\0\0\0\0\0\0";
+const SEALED_SIZE: usize = 48;
+const OPTIONS: &[u8] = b".allograft.options";
+
+pub(super) fn check(
+    graft: &Tables<'_, '_>,
+    linked: &Tables<'_, '_>,
+    merged: &Merged,
+    stock: Option<&Elf<'_>>,
+) -> Check {
+    match compare(graft, linked, merged, stock) {
+        Ok(size) => Check::new("donor", true, format!("all {size} bytes of the donor are as it was linked")),
+        Err(problem) => Check::new("donor", false, problem),
+    }
+}
+
+fn compare(
+    graft: &Tables<'_, '_>,
+    linked: &Tables<'_, '_>,
+    merged: &Merged,
+    stock: Option<&Elf<'_>>,
+) -> Result<usize, String> {
+    let (base, size) = (merged.donor.start, (merged.donor.end - merged.donor.start) as usize);
+    let end = loads(linked.elf).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
+    if size as u64 != end.next_multiple_of(4096) || size > 1 << 26 {
+        return Err(format!("the donor has {size} bytes of memory, expected {end}"));
+    }
+    let (mut wanted, mut found) = (vec![0; size], vec![0; size]);
+    for load in loads(linked.elf) {
+        let (at, data) = (load.address as usize, load.data.unwrap_or_default());
+        wanted.get_mut(at..at + data.len()).ok_or("the donor lies outside itself")?.copy_from_slice(data);
+        // The same permissions, page by page.
+        let flags = loads(graft.elf).find(|now| (base + load.address).wrapping_sub(now.address) < now.memory);
+        if flags.map(|now| now.flags) != Some(load.flags) {
+            return Err(format!("the donor's segment at {:#x} has other permissions", base + load.address));
+        }
+    }
+    for load in loads(graft.elf) {
+        let data = load.data.unwrap_or_default();
+        let (from, to) = (load.address.max(base), load.address.saturating_add(data.len() as u64).min(merged.donor.end));
+        if from < to {
+            let part = &data[(from - load.address) as usize..(to - load.address) as usize];
+            found[(from - base) as usize..(to - base) as usize].copy_from_slice(part);
+        }
+    }
+    // The words that are relocated, in memory or in the table.
+    let relocations = graft.relocations().ok_or("a table of relocations lies outside the file")?;
+    let fixed = graft.elf.file_type == crate::elf::ET_EXEC;
+    let storage = graft.elf.segments.iter().find(|segment| segment.kind == PT_TLS).ok_or("it has no storage")?;
+    let own = linked.elf.segments.iter().find(|segment| segment.kind == PT_TLS).ok_or("the donor has no storage")?;
+    let own_image = own.address..own.address + own.data.map_or(0, <[u8]>::len) as u64;
+    let reserved = storage
+        .memory
+        .wrapping_add(0_u64.wrapping_sub(storage.memory).wrapping_sub(storage.address) & (storage.align.max(1) - 1));
+    let mut expected = Vec::new();
+    for relocation in linked.relocations().ok_or("the donor's relocations lie outside the file")? {
+        let place = relocation.place as usize;
+        let mut write = |word: u64| {
+            let bytes =
+                wanted.get_mut(place..place.saturating_add(8)).ok_or("a relocated word of the donor lies outside")?;
+            bytes.copy_from_slice(&word.to_le_bytes());
+            Ok::<(), &str>(())
+        };
+        match relocation.kind {
+            RELATIVE => {
+                let value = base.wrapping_add(relocation.addend as u64);
+                let at = match own_image.contains(&relocation.place) {
+                    true => storage.address.wrapping_add(merged.own).wrapping_add(relocation.place - own_image.start),
+                    false => base.wrapping_add(relocation.place),
+                };
+                if fixed { write(value)? } else { expected.push((at, RELATIVE, &b""[..], value as i64)) }
+            }
+            TPOFF if relocation.symbol.is_empty() => {
+                write(merged.own.wrapping_sub(reserved).wrapping_add(relocation.addend as u64))?;
+            }
+            kind if NAMED.contains(&kind) => {
+                let defined = linked.found(relocation.symbol).ok().flatten().filter(|symbol| symbol.section != 0);
+                let kind = if kind == 1 { 1 } else { 6 };
+                let at = base.wrapping_add(relocation.place);
+                match defined {
+                    Some(symbol) => expected.push((at, RELATIVE, &b""[..], base.wrapping_add(symbol.value) as i64)),
+                    None => expected.push((at, kind, relocation.symbol, relocation.addend)),
+                }
+            }
+            other => return Err(format!("the donor has a relocation of type {other}")),
+        }
+    }
+    let mut there: Vec<_> = relocations
+        .iter()
+        .filter(|it| {
+            let in_storage =
+                it.place.wrapping_sub(storage.address.wrapping_add(merged.own)) < own_image.end - own_image.start;
+            merged.donor.contains(&it.place) || in_storage
+        })
+        .map(|it| (it.place, it.kind, it.symbol, it.addend))
+        .collect();
+    there.sort_unstable();
+    expected.sort_unstable();
+    if there != expected {
+        return Err(format!("{} relocations of the donor are not the {} expected", there.len(), expected.len()));
+    }
+
+    // What a graft fills in: the note, the options, and what is made read-only.
+    let mut skip = Vec::new();
+    let note = Subject::Malloc.section().as_bytes();
+    for section in linked.elf.sections.iter().filter(|it| it.name == OPTIONS || it.name == note) {
+        // Both are in the first segment, where addresses are offsets.
+        let at = section.offset as usize;
+        skip.push(at..at + section.data.map_or(0, <[u8]>::len));
+    }
+    let sealed = wanted.windows(SEALED.len()).position(|window| window == SEALED).ok_or("it seals nothing")?;
+    skip.push(sealed + SEALED.len()..sealed + SEALED_SIZE);
+    sealed_right(&found, sealed, graft, linked, merged)?;
+    let own = |at: &usize| !skip.iter().any(|range| range.contains(at));
+    if let Some(at) = differences(&found, &wanted).find(own) {
+        let address = base + at as u64;
+        return Err(format!("the byte at {address:#x} is {:#04x}, expected {:#04x}", found[at], wanted[at]));
+    }
+    thread_image(storage, own_image, &wanted, merged, stock)?;
+    Ok(size)
+}
+
+/// Checks that what the donor makes read-only is its own part that says so, and the pages behind it up to the headers.
+fn sealed_right(
+    found: &[u8],
+    at: usize,
+    graft: &Tables<'_, '_>,
+    linked: &Tables<'_, '_>,
+    merged: &Merged,
+) -> Result<(), String> {
+    let words = graft.elf.bytes.over(found.get(at..at + SEALED_SIZE).unwrap_or_default());
+    let word = |index: usize| words.u64(16 + 8 * index).unwrap_or(0);
+    let relro = linked.elf.segments.iter().find(|segment| segment.kind == crate::elf::PT_GNU_RELRO);
+    let relro = relro.map_or(0..0, |it| it.address / 4096 * 4096..(it.address + it.memory) / 4096 * 4096);
+    let size = merged.donor.end - merged.donor.start;
+    let last = loads(graft.elf).map(|load| load.address).max().unwrap_or(0);
+    let wanted = [relro, size..last.wrapping_sub(merged.donor.start)];
+    for (index, range) in wanted.into_iter().enumerate() {
+        let found = (word(2 * index), word(2 * index + 1));
+        if found != (range.start.wrapping_sub(at as u64), range.end.wrapping_sub(range.start)) {
+            return Err("what the donor makes read-only is not what it has to be".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the initial thread-local storage is the donor's, zeros, and then the program's, to its end.
+fn thread_image(
+    storage: &crate::elf::Segment<'_>,
+    own: std::ops::Range<u64>,
+    donor: &[u8],
+    merged: &Merged,
+    stock: Option<&Elf<'_>>,
+) -> Result<(), String> {
+    let image = storage.data.ok_or("its storage lies outside the file")?;
+    let mut wanted = vec![0; merged.front as usize];
+    let initial = donor.get(own.start as usize..own.end as usize).unwrap_or_default();
+    let (at, size) = (merged.own as usize, initial.len());
+    wanted
+        .get_mut(at..at + size)
+        .ok_or("the donor's storage is not in front of the program's")?
+        .copy_from_slice(initial);
+    if image.get(..wanted.len()) != Some(wanted.as_slice()) {
+        return Err("the donor's initial thread-local storage is not as it was linked".to_owned());
+    }
+    let Some(stock) = stock else { return Ok(()) };
+    let theirs = stock.segments.iter().find(|segment| segment.kind == PT_TLS);
+    let (data, memory) = theirs.map_or((&[][..], 0), |it| (it.data.unwrap_or_default(), it.memory));
+    if image.get(wanted.len()..) != Some(data) || storage.memory != merged.front.wrapping_add(memory) {
+        return Err("the program's thread-local storage is not what it was".to_owned());
+    }
+    // Its end stays where code counts from: the thread pointer, by size, address and alignment.
+    let end =
+        |it: &crate::elf::Segment<'_>| 0_u64.wrapping_sub(it.memory).wrapping_sub(it.address) & (it.align.max(1) - 1);
+    if theirs.is_some_and(|theirs| end(theirs) != end(storage)) {
+        return Err("the program's thread-local storage has another distance from the thread pointer".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,327 @@
+//! Reads a dynamic program again that a donor was merged into: every look-up of the malloc family leads to the donor,
+//! everything of the program is what it was, and the donor is what was linked.
+
+mod donor;
+mod tables;
+
+use std::ops::Range;
+
+use super::image::{ELF_HEADER, cleared_table, differences};
+use super::{Check, PUBLIC, parse};
+use crate::bytes::printable;
+use crate::elf::{Elf, PF_X, PT_NOTE, PT_TLS};
+use crate::entry_points::loads;
+use crate::error::InspectError;
+use crate::note;
+use tables::{Relocation, Symbol, Tables};
+
+/// The note's type (docs/note.md).
+const KIND: u32 = 5;
+const PF_W: u32 = 2;
+/// The prefix of the donor's own name of a function whose public name leads to a stub of the program's.
+const ALIAS: &[u8] = b"allograft.";
+/// The tags whose values a merge changes: DT_HASH, STRTAB, SYMTAB, RELA, RELASZ, RELAENT, STRSZ; the lists of
+/// functions; GNU_HASH, VERSYM, RELACOUNT.
+const CHANGED: [u64; 16] = [4, 5, 6, 7, 8, 9, 10, 25, 26, 27, 28, 32, 33, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fff9];
+const TLS: u8 = 6;
+/// R_X86_64_JUMP_SLOT, RELATIVE; DTPOFF64, TPOFF64, TLSDESC.
+const JUMP_SLOT: u32 = 7;
+const RELATIVE: u32 = 8;
+const OF_STORAGE: [u32; 3] = [17, 18, 36];
+
+/// What the note says, with addresses.
+struct Merged {
+    donor: Range<u64>,
+    /// The bytes in front of the program's storage, and the place of the donor's in it.
+    front: u64,
+    own: u64,
+    constructors: u64,
+    preinit: bool,
+    /// Where the new parts begin: at the note.
+    start: u64,
+}
+
+impl Merged {
+    /// Reads the note. `None` if the program has none.
+    fn of(elf: &Elf<'_>) -> Option<Result<Merged, String>> {
+        elf.interpreter()?;
+        let (address, description) = elf.segments.iter().filter(|it| it.kind == PT_NOTE).find_map(|segment| {
+            let notes = note::split(&elf.bytes.over(segment.data?), segment.align);
+            let first = notes.first().filter(|note| note.owner == note::OWNER && note.kind == KIND)?;
+            Some((segment.address, first.description))
+        })?;
+        let words = elf.bytes.over(description);
+        let word = |index: usize| words.u64(8 * index).unwrap_or(0);
+        if description.len() != 56 || word(0) != 1 || word(6) > 1 {
+            return Some(Err("the note on the merge has another format".to_owned()));
+        }
+        // No donor, and no thread-local storage, is as large.
+        const MOST: u64 = 1 << 26;
+        if [2, 3, 4].into_iter().any(|index| word(index) > MOST) || address.saturating_add(word(1)) > 1 << 47 {
+            return Some(Err("the note on the merge says what cannot be".to_owned()));
+        }
+        let donor = address.wrapping_add(word(1));
+        Some(Ok(Merged {
+            donor: donor..donor.wrapping_add(word(2)),
+            front: word(3),
+            own: word(4),
+            constructors: word(5),
+            preinit: word(6) == 1,
+            start: address,
+        }))
+    }
+}
+
+/// Whether a file is a dynamic program that a donor was merged into, by its note.
+pub fn is_merged(graft: &[u8]) -> bool {
+    parse(graft).is_ok_and(|elf| Merged::of(&elf).is_some())
+}
+
+/// Returns the static checks of a dynamic program that a donor was merged into; with its stock file also that nothing
+/// else changed, with the donor's shared object as it was linked also that it is in there.
+///
+/// # Errors
+/// A file is no ELF file, or too damaged to be read.
+pub fn merged(graft: &[u8], stock: Option<&[u8]>, donor: Option<&[u8]>) -> Result<Vec<Check>, InspectError> {
+    let (elf, stock) = (parse(graft)?, stock.map(parse).transpose()?);
+    let donor = donor.map(parse).transpose()?;
+    let found = Merged::of(&elf).unwrap_or_else(|| Err("there is no note on a merge".to_owned()));
+    Ok(checks(&elf, found, stock.as_ref(), donor.as_ref()))
+}
+
+/// Returns the check whether the donor in a merged program is this one, by its shared object as it was linked.
+///
+/// # Errors
+/// As for [`merged`].
+pub fn merged_donor(graft: &[u8], linked: &[u8], stock: Option<&[u8]>) -> Result<Check, InspectError> {
+    let (elf, linked, stock) = (parse(graft)?, parse(linked)?, stock.map(parse).transpose()?);
+    match Merged::of(&elf).unwrap_or_else(|| Err("there is no note on a merge".to_owned())) {
+        Ok(merged) => Ok(donor::check(&Tables::of(&elf), &Tables::of(&linked), &merged, stock.as_ref())),
+        Err(problem) => Ok(Check::new("donor", false, problem)),
+    }
+}
+
+/// Returns the static checks; with the stock file, also that the program is stock's; with the linked donor, that it is
+/// in there.
+fn checks(
+    elf: &Elf<'_>,
+    merged: Result<Merged, String>,
+    stock: Option<&Elf<'_>>,
+    linked: Option<&Elf<'_>>,
+) -> Vec<Check> {
+    let merged = match merged {
+        Ok(merged) => merged,
+        Err(problem) => return vec![Check::new("merged", false, problem)],
+    };
+    let tables = Tables::of(elf);
+    let mut checks = vec![segments(elf, &merged), lookup(&tables, &merged)];
+    if let Some(stock) = stock {
+        let stock = Tables::of(stock);
+        checks.push(unchanged(&tables, &stock, &merged));
+        checks.push(symbols(&tables, &stock, &merged));
+        checks.push(relocations(&tables, &stock, &merged));
+        checks.push(dynamic(&tables, &stock, &merged));
+    }
+    if let Some(linked) = linked {
+        checks.push(donor::check(&tables, &Tables::of(linked), &merged, stock));
+    }
+    checks
+}
+
+fn segments(elf: &Elf<'_>, merged: &Merged) -> Check {
+    let new = loads(elf).filter(|load| load.address >= merged.start);
+    let both = new.filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0);
+    let complaints = both.map(|load| format!("the segment at {:#x} can be written and executed", load.address));
+    Check::unless("segments", complaints.chain(elf.damage.clone()).collect(), || {
+        "no new segment can be both written and executed".to_owned()
+    })
+}
+
+/// Checks that whoever looks up a function of the family finds the donor's, whatever version it asks for.
+fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
+    let mut complaints = Vec::new();
+    let code = |address: u64| {
+        let mut loads = loads(tables.elf);
+        merged.donor.contains(&address)
+            && loads.any(|load| load.flags & PF_X != 0 && address.wrapping_sub(load.address) < load.memory)
+    };
+    let relocations = tables.relocations().unwrap_or_default();
+    for name in PUBLIC {
+        let symbol = match tables.found(name.as_bytes()) {
+            Ok(Some(symbol)) if symbol.section != 0 && symbol.version == 1 && symbol.info >> 4 != 0 => symbol,
+            Ok(_) => {
+                complaints.push(format!("`{name}` is not defined for every version"));
+                continue;
+            }
+            Err(()) => {
+                complaints.push(format!("the two hash tables find two of `{name}`"));
+                continue;
+            }
+        };
+        // A stub of the program's, whose slot leads to the donor.
+        let alias = [ALIAS, name.as_bytes()].concat();
+        let through_slot = || {
+            let leads = tables.found(&alias).ok().flatten().is_some_and(|symbol| code(symbol.value));
+            leads && relocations.iter().any(|slot| slot.kind == JUMP_SLOT && slot.symbol == alias)
+        };
+        let leads = code(symbol.value) || symbol.value < merged.start && through_slot();
+        if !leads {
+            complaints.push(format!("`{name}` is at {:#x}, which is not the donor's code", symbol.value));
+        }
+    }
+    Check::unless("lookup", complaints, || format!("{} functions are found in the donor first", PUBLIC.len()))
+}
+
+/// Checks that everything that stock loads is loaded at the same addresses with the same bytes, but for the numbers of
+/// symbols in its slots' relocations, which are compared by name.
+fn unchanged(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
+    let mut complaints = Vec::new();
+    let slots = stock.slots();
+    // Its program headers are elsewhere now, and `strip` clears the old ones.
+    let cleared = cleared_table(graft.elf, stock.elf);
+    for load in loads(stock.elf) {
+        let Some(same) = loads(graft.elf).find(|other| other.address == load.address) else {
+            complaints.push(format!("stock's segment at {:#x} is not there", load.address));
+            continue;
+        };
+        let (before, now) = (load.data.unwrap_or_default(), same.data.unwrap_or_default());
+        if load.memory != same.memory || load.flags != same.flags || before.len() != now.len() {
+            complaints.push(format!("the segment at {:#x} has another size or other permissions", load.address));
+            continue;
+        }
+        let own = |at: &usize| {
+            let address = load.address + *at as u64;
+            let header = load.offset == 0 && *at < ELF_HEADER;
+            !header && !slots.contains(&address) && !cleared.contains(&address)
+        };
+        if let Some(at) = differences(before, now).find(own) {
+            complaints.push(format!("the byte at {:#x} is not stock's", load.address + at as u64));
+        }
+    }
+    if loads(stock.elf).any(|load| load.address.saturating_add(load.memory) > merged.start) {
+        complaints.push("the new parts overlap the program".to_owned());
+    }
+    if graft.elf.interpreter() != stock.elf.interpreter() || graft.elf.bytes.word(24) != stock.elf.bytes.word(24) {
+        complaints.push("its loader or its entry point is another".to_owned());
+    }
+    Check::unless("program", complaints, || "the program is stock's but for the numbers of its symbols".to_owned())
+}
+
+/// Checks that each name that is found in stock is found in the graft, with the same meaning.
+fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
+    let (mut complaints, mut count) = (Vec::new(), 0);
+    for symbol in stock.hashed() {
+        let is_family = PUBLIC.iter().chain(&super::BESIDE_MUSL).any(|name| name.as_bytes() == symbol.name);
+        // Those that nobody finds in stock either: undefined, and not the address of a stub.
+        if symbol.section == 0 && (symbol.value == 0 || is_family) || symbol.info >> 4 == 0 {
+            continue;
+        }
+        count += 1;
+        let front = if symbol.info & 15 == TLS { merged.front } else { 0 };
+        let wanted = Symbol { value: symbol.value.wrapping_add(front), ..symbol };
+        // Several versions of one name are several symbols: any of them may be found first.
+        let found = graft.found(symbol.name);
+        let several = || stock.hashed().iter().filter(|other| other.name == symbol.name).count() > 1;
+        if !matches!(found, Ok(Some(found)) if found == wanted) && !several() {
+            complaints.push(format!("`{}` is not what it was", printable(symbol.name)));
+        }
+    }
+    Check::unless("symbols", complaints, || format!("{count} names of the program's are what they were"))
+}
+
+/// Checks that the relocations outside of the donor are stock's, with their names, and those of thread-local storage
+/// at its new place.
+fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
+    let fails = |what: &str| Check::new("relocations", false, what);
+    let (Some(found), Some(before)) = (graft.relocations(), stock.relocations()) else {
+        return fails("a table of relocations lies outside the file");
+    };
+    let storage = |elf: &Elf<'_>| {
+        let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?;
+        Some(segment.address..segment.address.saturating_add(segment.data.map_or(0, <[u8]>::len) as u64))
+    };
+    let (old, new) = (storage(stock.elf), storage(graft.elf));
+    let start = new.as_ref().map_or(0, |new| new.start.wrapping_add(merged.front));
+    let in_old = |place: u64| old.as_ref().is_some_and(|old| old.contains(&place));
+    let moved = |place: u64| match &old {
+        Some(old) if old.contains(&place) => start.wrapping_add(place - old.start),
+        _ => place,
+    };
+    let family = |name: &[u8]| PUBLIC.iter().any(|own| own.as_bytes() == name);
+    let mut wanted: Vec<Relocation<'_>> = before
+        .iter()
+        .map(|relocation| {
+            let storage = OF_STORAGE.contains(&relocation.kind) && relocation.symbol.is_empty();
+            let addend = relocation.addend.wrapping_add(if storage { merged.front as i64 } else { 0 });
+            Relocation { place: moved(relocation.place), addend, ..*relocation }
+        })
+        .collect();
+    // Words that are packed, in the initial storage.
+    for place in stock.packed().into_iter().filter(|place| in_old(*place)) {
+        let addend = stock.u64_at(place).unwrap_or(0).cast_signed();
+        wanted.push(Relocation { place: moved(place), kind: RELATIVE, symbol: &[], version: 0, addend });
+    }
+    let is_programs = |place: u64| place < merged.start || (place >= start && in_range(new.as_ref(), place));
+    let mut found: Vec<Relocation<'_>> = found
+        .into_iter()
+        .filter(|relocation| is_programs(relocation.place))
+        .map(|relocation| match relocation.symbol.strip_prefix(ALIAS) {
+            // A stub's slot: `lookup` has checked where it leads.
+            Some(name) if relocation.kind == JUMP_SLOT && family(name) => {
+                let version = before.iter().find(|it| it.place == relocation.place).map_or(0, |it| it.version);
+                Relocation { symbol: name, version, ..relocation }
+            }
+            _ => relocation,
+        })
+        .collect();
+    wanted.sort_unstable();
+    found.sort_unstable();
+    if let Some((one, other)) = found.iter().zip(&wanted).find(|(one, other)| one != other) {
+        return fails(&format!("there is a relocation of {:#x}, expected {:#x}", one.place, other.place));
+    }
+    Check::new(
+        "relocations",
+        found.len() == wanted.len(),
+        format!("{} relocations of the program's, of {}", found.len(), wanted.len()),
+    )
+}
+
+fn in_range(range: Option<&Range<u64>>, place: u64) -> bool {
+    range.is_some_and(|range| range.contains(&place))
+}
+
+/// Checks that the dynamic section says the same as stock's, but for the tables, and that the lists of functions are
+/// the donor's followed by the program's.
+fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
+    let kept = |tables: &Tables<'_, '_>| -> Vec<(u64, u64)> {
+        tables.entries.iter().filter(|(tag, _)| !CHANGED.contains(tag)).copied().collect()
+    };
+    let mut complaints = Vec::new();
+    if kept(graft) != kept(stock) {
+        complaints.push("the dynamic section says something else than stock's".to_owned());
+    }
+    // DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY with their sizes.
+    for (at, size, is_start) in [(25, 27, !merged.preinit), (32, 33, merged.preinit), (26, 28, false)] {
+        let words = |tables: &Tables<'_, '_>| -> Option<Vec<u64>> {
+            let Some((at, size)) = tables.value(at).zip(tables.value(size)) else { return Some(Vec::new()) };
+            let relocations = tables.relocations()?;
+            (at..at.checked_add(size)?)
+                .step_by(8)
+                .map(|place| {
+                    let relative = relocations.iter().find(|it| it.place == place && it.kind == RELATIVE);
+                    relative.map(|it| it.addend as u64).or_else(|| tables.u64_at(place))
+                })
+                .collect()
+        };
+        let (Some(now), Some(before)) = (words(graft), words(stock)) else {
+            complaints.push(format!("the list of functions of the dynamic tag {at} is not in the file"));
+            continue;
+        };
+        let own = now.len().saturating_sub(before.len());
+        let right = now.ends_with(&before) && now[..own].iter().all(|function| merged.donor.contains(function));
+        if !right || (is_start && own as u64 != merged.constructors) {
+            complaints.push(format!("the functions of the dynamic tag {at} are not the donor's and then stock's"));
+        }
+    }
+    Check::unless("dynamic", complaints, || "the dynamic section is stock's, and starts the donor first".to_owned())
+}

@@ -1,0 +1,227 @@
+//! The tables of a dynamic program as its loader reads them: by the dynamic section alone (gABI, "Dynamic Section").
+
+use crate::bytes::c_string;
+use crate::elf::Elf;
+
+const PLTRELSZ: u64 = 2;
+const HASH: u64 = 4;
+const STRTAB: u64 = 5;
+const SYMTAB: u64 = 6;
+const RELA: u64 = 7;
+const RELASZ: u64 = 8;
+const JMPREL: u64 = 23;
+const RELRSZ: u64 = 35;
+const RELR: u64 = 36;
+const GNU_HASH: u64 = 0x6fff_fef5;
+const VERSYM: u64 = 0x6fff_fff0;
+/// The size of a symbol, and of a relocation.
+const ENTRY: u64 = 24;
+/// The most entries of a chain that are followed.
+const MOST: u32 = 1 << 24;
+
+/// A dynamic symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Symbol<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) info: u8,
+    pub(super) section: u16,
+    pub(super) value: u64,
+    pub(super) size: u64,
+    /// Its version's index; 1 where there are no versions.
+    pub(super) version: u16,
+}
+
+/// A relocation, by its symbol's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Relocation<'a> {
+    pub(super) place: u64,
+    pub(super) kind: u32,
+    pub(super) symbol: &'a [u8],
+    pub(super) version: u16,
+    pub(super) addend: i64,
+}
+
+/// The tables.
+pub(super) struct Tables<'e, 'a> {
+    pub(super) elf: &'e Elf<'a>,
+    pub(super) entries: Vec<(u64, u64)>,
+}
+
+impl<'e, 'a> Tables<'e, 'a> {
+    pub(super) fn of(elf: &'e Elf<'a>) -> Self {
+        Tables { elf, entries: elf.dynamic_entries().collect() }
+    }
+
+    pub(super) fn value(&self, tag: u64) -> Option<u64> {
+        self.entries.iter().find(|(is, _)| *is == tag).map(|(_, value)| *value)
+    }
+
+    /// The loaded bytes at an address.
+    pub(super) fn at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
+        self.elf.at_address(address)?.get(..size)
+    }
+
+    pub(super) fn u64_at(&self, address: u64) -> Option<u64> {
+        self.at(address, 8)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+
+    fn u32_at(&self, address: u64) -> Option<u32> {
+        self.at(address, 4)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+    }
+
+    pub(super) fn symbol(&self, index: u32) -> Option<Symbol<'a>> {
+        let at = self.value(SYMTAB)?.checked_add(ENTRY * u64::from(index))?;
+        let words = self.elf.bytes.over(self.at(at, ENTRY as usize)?);
+        let strings = self.elf.at_address(self.value(STRTAB)?)?;
+        let version = match self.value(VERSYM) {
+            Some(versions) => {
+                let half = self.at(versions.checked_add(2 * u64::from(index))?, 2)?;
+                u16::from_le_bytes([half[0], half[1]])
+            }
+            None => 1,
+        };
+        Some(Symbol {
+            name: c_string(strings, words.u32(0)? as usize)?,
+            info: words.u8(4)?,
+            section: words.u16(6)?,
+            value: words.u64(8)?,
+            size: words.u64(16)?,
+            version,
+        })
+    }
+
+    /// All relocations; `None` if a table or a symbol is not in the file.
+    pub(super) fn relocations(&self) -> Option<Vec<Relocation<'a>>> {
+        let mut found = Vec::new();
+        for (at, size) in [(RELA, RELASZ), (JMPREL, PLTRELSZ)] {
+            let Some((at, size)) = self.value(at).zip(self.value(size)).filter(|(_, size)| *size != 0) else {
+                continue;
+            };
+            for entry in self.at(at, usize::try_from(size).ok()?)?.chunks_exact(ENTRY as usize) {
+                let words = self.elf.bytes.over(entry);
+                let number = words.u32(12)?;
+                let symbol = if number == 0 { None } else { Some(self.symbol(number)?) };
+                found.push(Relocation {
+                    place: words.u64(0)?,
+                    kind: words.u32(8)?,
+                    symbol: symbol.map_or(&[], |symbol| symbol.name),
+                    version: symbol.map_or(0, |symbol| symbol.version),
+                    addend: words.u64(16)?.cast_signed(),
+                });
+            }
+        }
+        Some(found)
+    }
+
+    /// The range of DT_JMPREL.
+    pub(super) fn slots(&self) -> std::ops::Range<u64> {
+        let start = self.value(JMPREL).unwrap_or(0);
+        start..start.saturating_add(self.value(PLTRELSZ).unwrap_or(0))
+    }
+
+    /// The places of DT_RELR (gABI, SHT_RELR).
+    pub(super) fn packed(&self) -> Vec<u64> {
+        let table = self.value(RELR).zip(self.value(RELRSZ)).and_then(|(at, size)| self.at(at, size as usize));
+        let (mut places, mut next) = (Vec::new(), 0_u64);
+        for word in table.unwrap_or_default().chunks_exact(8).filter_map(|word| word.first_chunk()) {
+            let word = u64::from_le_bytes(*word);
+            if word & 1 == 0 {
+                places.push(word);
+                next = word.wrapping_add(8);
+                continue;
+            }
+            places.extend((0..63).filter(|bit| word >> (bit + 1) & 1 == 1).map(|bit| next.wrapping_add(8 * bit)));
+            next = next.wrapping_add(8 * 63);
+        }
+        places
+    }
+
+    /// The first symbol of that name, as each hash table that there is finds it; an error if they disagree.
+    pub(super) fn found(&self, name: &[u8]) -> Result<Option<Symbol<'a>>, ()> {
+        let gnu = self.value(GNU_HASH).map(|at| self.gnu_found(at, name));
+        let sysv = self.value(HASH).map(|at| self.sysv_found(at, name));
+        match (gnu, sysv) {
+            (Some(one), Some(other)) if one != other && one.is_some_and(|it| it.section != 0) => Err(()),
+            (Some(one), _) => Ok(one),
+            (None, other) => Ok(other.flatten()),
+        }
+    }
+
+    fn gnu_found(&self, table: u64, name: &[u8]) -> Option<Symbol<'a>> {
+        let hash = name.iter().fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
+        let table = Some(table).filter(|table| *table < 1 << 47)?;
+        let head = |index: u64| self.u32_at(table + 4 * index);
+        let (count, first, bloom, shift) = (head(0)?, head(1)?, head(2)?, head(3)?);
+        let words = table + 16;
+        let word = self.u64_at(words + 8 * u64::from((hash / 64) & bloom.checked_sub(1)?))?;
+        if word >> (hash % 64) & 1 == 0 || word >> (hash.checked_shr(shift)? % 64) & 1 == 0 {
+            return None;
+        }
+        let buckets = words + 8 * u64::from(bloom);
+        let mut index = self.u32_at(buckets + 4 * u64::from(hash.checked_rem(count)?))?;
+        let chains = buckets + 4 * u64::from(count);
+        let start = index;
+        while index - start < MOST {
+            let other = self.u32_at(chains + 4 * u64::from(index.checked_sub(first)?))?;
+            if other | 1 == hash | 1 {
+                let symbol = self.symbol(index)?;
+                if symbol.name == name {
+                    return Some(symbol);
+                }
+            }
+            if other & 1 == 1 {
+                return None;
+            }
+            index += 1;
+        }
+        None
+    }
+
+    fn sysv_found(&self, table: u64, name: &[u8]) -> Option<Symbol<'a>> {
+        let hash = name.iter().fold(0_u32, |hash, byte| {
+            let hash = (hash << 4).wrapping_add(u32::from(*byte));
+            (hash ^ ((hash & 0xf000_0000) >> 24)) & 0x0fff_ffff
+        });
+        let table = Some(table).filter(|table| *table < 1 << 47)?;
+        let count = self.u32_at(table)?;
+        let mut index = self.u32_at(table + 8 + 4 * u64::from(hash.checked_rem(count)?))?;
+        for _ in 0..MOST {
+            if index == 0 {
+                return None;
+            }
+            let symbol = self.symbol(index)?;
+            if symbol.name == name {
+                return Some(symbol);
+            }
+            index = self.u32_at(table + 8 + 4 * (u64::from(count) + u64::from(index)))?;
+        }
+        None
+    }
+
+    /// The symbols that some hash table covers.
+    pub(super) fn hashed(&self) -> Vec<Symbol<'a>> {
+        let numbers: Vec<u32> = match (self.value(GNU_HASH), self.value(HASH)) {
+            (Some(table), _) => self.gnu_numbers(table),
+            (None, Some(table)) => (1..self.u32_at(table.saturating_add(4)).unwrap_or(0).min(MOST)).collect(),
+            (None, None) => Vec::new(),
+        };
+        numbers.into_iter().map_while(|number| self.symbol(number)).collect()
+    }
+
+    fn gnu_numbers(&self, table: u64) -> Vec<u32> {
+        if table >= 1 << 47 {
+            return Vec::new();
+        }
+        let head = |index: u64| self.u32_at(table + 4 * index).unwrap_or(0);
+        let (count, first, bloom) = (head(0), head(1), head(2));
+        let buckets = table + 16 + 8 * u64::from(bloom);
+        let words = self.at(buckets, (count as usize).saturating_mul(4)).unwrap_or_default();
+        let last = words.chunks_exact(4).filter_map(|word| word.first_chunk()).map(|word| u32::from_le_bytes(*word));
+        let Some(mut last) = last.max().filter(|last| *last >= first) else { return Vec::new() };
+        let chains = buckets + 4 * u64::from(count);
+        while self.u32_at(chains + 4 * u64::from(last - first)).is_some_and(|word| word & 1 == 0) {
+            last += 1;
+        }
+        (first..=last).collect()
+    }
+}

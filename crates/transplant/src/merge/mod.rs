@@ -1,0 +1,153 @@
+//! Merges a donor, a shared object, into a dynamic program, as a linker would: one file afterwards, whose own `malloc`
+//! every library of the process finds first.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `dynamic` | the dynamic section, and the tables that it leads to |
+//! | `libc` | which libc the program has, and whether it may be merged at all |
+//! | `donor` | the donor's shared object: its memory, and what is to be done to it |
+//! | `names` | the symbols of both in one table |
+//! | `hashes` | the hash tables of symbols |
+//! | `relocations` | the relocations of both |
+//! | `layout` | where everything goes in memory and in the file |
+//! | `sections` | section headers for the new parts |
+//!
+//! Facts about loaders are from glibc 2.36 (elf/rtld.c, elf/dl-lookup.c, elf/dl-init.c, csu/libc-start.c) and musl
+//! 1.2.5 (ldso/dynlink.c), where no other source is named.
+
+mod donor;
+mod dynamic;
+mod hashes;
+mod layout;
+mod libc;
+mod names;
+mod relocations;
+mod sections;
+
+use format::Arch;
+use format::merged;
+
+use crate::blob::BlobError;
+use crate::code;
+use crate::image::{Image, PT_DYNAMIC, PT_INTERP, u64_at};
+use crate::kind;
+use crate::layout::PlanError;
+use crate::location::Location;
+use crate::refusal::Refusal;
+use donor::Donor;
+use dynamic::Dynamic;
+pub use libc::Libc;
+
+/// A merged program.
+#[derive(Debug, Clone)]
+pub struct Merge {
+    /// What was done.
+    pub plan: MergePlan,
+    /// The merged file.
+    pub bytes: Vec<u8>,
+}
+
+/// What a merge changes, and what it relies on.
+#[derive(Debug, Clone)]
+pub struct MergePlan {
+    /// The program's architecture.
+    pub arch: Arch,
+    /// Whether it loads at any address.
+    pub position_independent: bool,
+    /// Whether it has a symbol table (not that of its dynamic symbols).
+    pub symbols: bool,
+    /// Its libc.
+    pub libc: Libc,
+    /// The names of malloc's family that are the donor's for the whole process.
+    pub defined: usize,
+    /// Whether it can load libraries while it runs.
+    pub loads_libraries: bool,
+    /// The libraries that it needs, by the names in it.
+    pub needed: Vec<String>,
+}
+
+/// Whether a file is a program that is merged rather than grafted: it has an interpreter.
+pub fn is_dynamic(bytes: &[u8]) -> bool {
+    Image::parse(bytes).is_ok_and(|image| image.segment(PT_INTERP).is_some())
+}
+
+/// Merges the shared object `donor`, whose note and options are filled in, into `program`; or refuses.
+///
+/// # Errors
+/// The donor cannot be used: a fault of allograft's. A refusal is the inner error.
+pub fn merge(program: &[u8], donor: &[u8]) -> Result<Result<Merge, Refusal>, BlobError> {
+    match made(program, donor) {
+        Ok(merge) => Ok(Ok(merge)),
+        Err(PlanError::Refusal(refusal)) => Ok(Err(refusal)),
+        Err(PlanError::Blob(error)) => Err(error),
+    }
+}
+
+fn made(program: &[u8], donor: &[u8]) -> Result<Merge, PlanError> {
+    let image = Image::parse(program)?;
+    if image.segment(PT_INTERP).is_none() {
+        return Err(libc::refused("it has no interpreter: it is a library").into());
+    }
+    if image.arch != Arch::X86_64 {
+        return Err(
+            libc::refused(format!("dynamic programs are merged for x86_64 only, not yet for {}", image.arch)).into()
+        );
+    }
+    let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
+    kind::check_contents(&image)?;
+    let dynamic = Dynamic::of(&image)?;
+    libc::check(&dynamic)?;
+    let libc = Libc::of(&dynamic, &image)?;
+    let own = Image::parse(donor).map_err(|refusal| donor::layout(refusal.to_string()))?;
+    if own.arch != image.arch {
+        return Err(donor::layout(format!("it is for {}, and the program for {}", own.arch, image.arch)).into());
+    }
+    let own = Donor::of(&own, machine.page())?;
+    let location = Location::of_dynamic(&image, machine.page())?;
+    let imports = |name: &[u8]| dynamic.symbols.iter().any(|it| !it.is_defined() && dynamic.name(it) == name);
+    let mut plan = MergePlan {
+        arch: image.arch,
+        position_independent: image.position_independent,
+        symbols: !image.symbols().is_empty(),
+        libc,
+        defined: 0,
+        loads_libraries: imports(b"dlopen") || imports(b"dlmopen"),
+        needed: dynamic.texts(dynamic::NEEDED).into_iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect(),
+    };
+    let (bytes, defined) = layout::assemble(&image, &dynamic, own, libc, location, machine.page())?;
+    plan.defined = defined;
+    Ok(Merge { plan, bytes })
+}
+
+/// The place of the note on a merge in a file; `None` if there is none, or several.
+fn note(bytes: &[u8]) -> Option<(usize, merged::Merged)> {
+    let head = merged::head();
+    let mut found =
+        memchr::memmem::find_iter(bytes, &head).filter_map(|at| Some((at, merged::Merged::parse(&bytes[at..])?)));
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// Whether a file is a program that a donor was merged into.
+pub fn is_merged(bytes: &[u8]) -> bool {
+    note(bytes).is_some() && is_dynamic(bytes)
+}
+
+/// Whether a program may look for libraries by its own place (DT_RPATH, DT_RUNPATH with `$ORIGIN`).
+pub fn may_search_beside_itself(program: &[u8]) -> bool {
+    [&b"$ORIGIN"[..], b"${ORIGIN}"].into_iter().any(|text| memchr::memmem::find(program, text).is_some())
+}
+
+/// A copy of a merged program in which no constructor of the program's own runs; those of its libraries do. `None` if
+/// no donor was merged into it.
+pub(crate) fn with_only_donors_constructors(graft: &[u8]) -> Option<Vec<u8>> {
+    let (_, merged) = note(graft)?;
+    let image = Image::parse(graft).ok()?;
+    let table = image.segment(PT_DYNAMIC)?;
+    let entries = image.read(table.address, usize::try_from(table.file_size).ok()?)?;
+    let tag = if merged.preinit { dynamic::PREINIT_ARRAYSZ } else { dynamic::INIT_ARRAYSZ };
+    let index = entries.chunks_exact(16).position(|entry| u64_at(entry, 0) == Some(tag))?;
+    let mut copy = graft.to_vec();
+    let at = image.offset(table.address + 16 * index as u64 + 8)?;
+    copy.get_mut(at..at + 8)?.copy_from_slice(&(8 * merged.constructors).to_le_bytes());
+    Some(copy)
+}

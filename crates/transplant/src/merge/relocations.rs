@@ -1,0 +1,152 @@
+//! The relocations of the program and of the donor in one table.
+
+use super::donor::{ABSOLUTE, Donor, GLOB_DAT, JUMP_SLOT, RELATIVE, TPOFF};
+use super::dynamic::{Dynamic, JMPREL, PLTRELSZ, RELA, RELASZ, RELOCATION, Relocation};
+use super::libc::refused;
+use super::names::Names;
+use crate::blob::BlobError;
+use crate::image::{Image, Segment};
+use crate::layout::PlanError;
+
+/// R_X86_64_DTPOFF64, R_X86_64_TLSDESC.
+const DTPOFF: u32 = 17;
+const TLSDESC: u32 = 36;
+/// What else a linker puts into programs: R_X86_64_NONE, COPY, DTPMOD64, IRELATIVE.
+const KEPT: [u32; 4] = [0, 5, 16, 37];
+
+/// What becomes of the program's places and thread-local storage.
+#[derive(Debug)]
+pub(super) struct Moves {
+    /// The program's initial thread-local storage as it was: its segment.
+    pub(super) stock: Option<Segment>,
+    /// The address of the same bytes in the new storage.
+    pub(super) at: u64,
+    /// The number of bytes in front of them.
+    pub(super) front: u64,
+}
+
+impl Moves {
+    fn holds(&self, place: u64) -> bool {
+        self.stock.is_some_and(|tls| (tls.address..tls.address + tls.file_size).contains(&place))
+    }
+
+    /// The place of a relocated word, which moves with the thread-local storage.
+    fn place(&self, place: u64) -> u64 {
+        match self.stock.filter(|_| self.holds(place)) {
+            Some(tls) => place - tls.address + self.at,
+            None => place,
+        }
+    }
+}
+
+/// The relocations of the merged program.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) relative: Vec<Relocation>,
+    pub(super) other: Vec<Relocation>,
+    /// The entries of DT_JMPREL, which stay in their place.
+    pub(super) slots: Vec<Relocation>,
+}
+
+impl Table {
+    /// The program's.
+    pub(super) fn of(
+        image: &Image<'_>,
+        program: &Dynamic<'_>,
+        names: &Names,
+        moves: &Moves,
+    ) -> Result<Table, PlanError> {
+        let range = |at: u64, size: u64| {
+            let start = program.value(at).unwrap_or(0);
+            start..start + program.value(size).unwrap_or(0)
+        };
+        let (all, slots) = (range(RELA, RELASZ), range(JMPREL, PLTRELSZ));
+        if !slots.is_empty() && !all.is_empty() && slots.start < all.end && all.start < slots.end {
+            return Err(refused("two tables of its relocations overlap").into());
+        }
+        let mut table = Table::default();
+        for relocation in &program.relocations {
+            let now = renumbered(relocation, names, moves, false)?;
+            let now = Relocation { place: moves.place(now.place), ..now };
+            if now.kind == RELATIVE { table.relative.push(now) } else { table.other.push(now) }
+        }
+        for relocation in &program.slots {
+            if moves.holds(relocation.place) {
+                return Err(refused("a slot for a function is in its thread-local storage").into());
+            }
+            table.slots.push(renumbered(relocation, names, moves, true)?);
+        }
+        // DT_RELR stays as it is. It relocates the old initial storage, which nobody reads any more.
+        if !image.position_independent && !program.packed.is_empty() {
+            return Err(refused("its addresses are fixed, and yet relocated (DT_RELR)").into());
+        }
+        for (place, word) in program.packed.iter().filter(|(place, _)| moves.holds(*place)) {
+            table.relative(moves.place(*place), *word);
+        }
+        Ok(table)
+    }
+
+    pub(super) fn relative(&mut self, place: u64, value: u64) {
+        self.relative.push(Relocation { place, kind: RELATIVE, symbol: 0, addend: value.cast_signed() });
+    }
+
+    /// Adds the donor's: a word that is known now is written into its memory. Its first byte is at `base`; its part of
+    /// the thread-local storage begins at `storage`, which ends `end` bytes behind its beginning.
+    pub(super) fn add_donor(
+        &mut self,
+        donor: &mut Donor<'_>,
+        image: &Image<'_>,
+        names: &Names,
+        (base, storage, distance): (u64, u64, i64),
+    ) -> Result<Vec<(u64, u64)>, BlobError> {
+        let own = donor.tls.address..donor.tls.address + donor.tls.file_size;
+        let mut in_storage = Vec::new();
+        for (place, value) in donor.relative.clone() {
+            let inside = own.contains(&place);
+            if inside {
+                in_storage.push((place - own.start, base + value));
+            }
+            if !image.position_independent {
+                donor.write(place, base + value)?;
+            } else {
+                self.relative(if inside { storage + (place - own.start) } else { base + place }, base + value);
+            }
+        }
+        for (place, offset) in donor.thread_distances.clone() {
+            donor.write(place, (offset + distance) as u64)?;
+        }
+        for relocation in &donor.imported {
+            let kind = if relocation.kind == JUMP_SLOT { GLOB_DAT } else { relocation.kind };
+            let symbol = names.donors[relocation.symbol as usize];
+            self.other.push(Relocation { place: base + relocation.place, kind, symbol, addend: relocation.addend });
+        }
+        Ok(in_storage)
+    }
+
+    /// DT_RELA: those that only add the base come first, so that their number can be told (DT_RELACOUNT).
+    pub(super) fn encode(&self) -> Vec<u8> {
+        self.relative.iter().chain(&self.other).flat_map(Relocation::encode).collect()
+    }
+
+    pub(super) fn size(&self) -> usize {
+        (self.relative.len() + self.other.len()) * RELOCATION
+    }
+}
+
+/// A relocation of the program's with the number that its symbol has now.
+fn renumbered(relocation: &Relocation, names: &Names, moves: &Moves, is_slot: bool) -> Result<Relocation, PlanError> {
+    let mut now = *relocation;
+    match now.kind {
+        DTPOFF | TPOFF | TLSDESC if now.symbol == 0 => now.addend += moves.front as i64,
+        RELATIVE | ABSOLUTE | GLOB_DAT | JUMP_SLOT | DTPOFF | TPOFF | TLSDESC => {}
+        kind if KEPT.contains(&kind) => {}
+        // R_X86_64_PC32 and others that linkers leave in code (DT_TEXTREL).
+        other => return Err(refused(format!("it has a relocation of type {other}, which is not known")).into()),
+    }
+    let alias = names.aliases.get(&relocation.symbol).filter(|_| is_slot && now.kind == JUMP_SLOT);
+    now.symbol = match alias {
+        Some(alias) => *alias,
+        None => names.programs[relocation.symbol as usize],
+    };
+    Ok(now)
+}

@@ -1,0 +1,89 @@
+//! The section headers of a grafted file: the program's, and new ones behind them. Tools that go by sections keep the
+//! new parts.
+
+use crate::image::{Image, SHF_ALLOC, SHF_TLS, SHT_NOBITS, SHT_SYMTAB, STT_TLS, SYMBOL, Section, u64_at};
+use crate::thread_storage::ThreadStorage;
+
+/// Section headers and their names, as they will be in the file.
+#[derive(Debug)]
+pub(crate) struct SectionTable {
+    pub(crate) sections: Vec<Section>,
+    text: Vec<u8>,
+    /// The index of the section of names.
+    names: usize,
+    /// The number of the program's sections.
+    pub(crate) stock: usize,
+}
+
+impl SectionTable {
+    /// The program's. It has section headers.
+    pub(crate) fn of(image: &Image<'_>) -> SectionTable {
+        let (sections, names) = (image.sections.clone(), usize::from(image.names_index));
+        let text = sections[names].content().and_then(|at| image.bytes.get(at)).unwrap_or_default().to_vec();
+        SectionTable { stock: sections.len(), sections, text, names }
+    }
+
+    /// Adds a section that is loaded, with this name. Returns its index.
+    pub(crate) fn add(&mut self, name: &str, section: Section) -> usize {
+        let flags = section.flags | SHF_ALLOC;
+        let name = self.name(name.as_bytes());
+        self.sections.push(Section { name, flags, ..section });
+        self.sections.len() - 1
+    }
+
+    /// Adds a name. Returns its place among the names.
+    pub(crate) fn name(&mut self, name: &[u8]) -> u32 {
+        let at = self.text.len() as u32;
+        self.text.extend(name);
+        self.text.push(0);
+        at
+    }
+
+    /// Makes the sections `tdata` and `tbss` those of the thread-local storage. The program's own storage is part of
+    /// the new one. Its bytes stay as data that nothing reads. Symbols have to lead to its variables at their present
+    /// place.
+    pub(crate) fn move_thread_storage(
+        &mut self,
+        file: &mut [u8],
+        image: &Image<'_>,
+        storage: &ThreadStorage,
+        (tdata, tbss): (usize, usize),
+    ) {
+        self.sections[tdata].align = storage.align;
+        let tables: Vec<Section> =
+            self.sections[..self.stock].iter().filter(|section| section.kind == SHT_SYMTAB).copied().collect();
+        for content in tables.iter().filter_map(Section::content) {
+            for entry in file[content].chunks_exact_mut(SYMBOL) {
+                let index = usize::from(u16::from_le_bytes([entry[6], entry[7]]));
+                let Some(section) = image.sections.get(index).filter(|section| section.flags & SHF_TLS != 0) else {
+                    continue;
+                };
+                let mut now = if section.kind == SHT_NOBITS { tbss } else { tdata };
+                if entry[4] & 15 == STT_TLS {
+                    let value = u64_at(entry, 8).unwrap_or(0).wrapping_add(storage.front);
+                    entry[8..16].copy_from_slice(&value.to_le_bytes());
+                    now = if value < storage.image.len() as u64 { tdata } else { tbss };
+                }
+                entry[6..8].copy_from_slice(&(now as u16).to_le_bytes());
+            }
+        }
+        for section in self.sections[..self.stock].iter_mut().filter(|section| section.flags & SHF_TLS != 0) {
+            section.flags &= !SHF_TLS;
+            if section.kind == SHT_NOBITS {
+                section.size = 0;
+            }
+        }
+    }
+
+    /// Appends names and headers to the file, and enters them in the ELF header.
+    pub(crate) fn write(mut self, file: &mut Vec<u8>) {
+        self.sections[self.names].offset = file.len() as u64;
+        self.sections[self.names].size = self.text.len() as u64;
+        file.extend(&self.text);
+        file.resize(file.len().next_multiple_of(8), 0);
+        let headers = file.len() as u64;
+        file.extend(self.sections.iter().flat_map(Section::encode));
+        file[40..48].copy_from_slice(&headers.to_le_bytes());
+        file[60..62].copy_from_slice(&(self.sections.len() as u16).to_le_bytes());
+    }
+}

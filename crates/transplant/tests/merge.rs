@@ -1,0 +1,238 @@
+//! Dynamic programs of glibc and of musl, a donor merged into them, run. Each fault that an early version had is a
+//! test.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use format::Arch;
+use proptest::prelude::*;
+use surgery::donor::DonorObject;
+use transplant::{Libc, Merge, Refusal, is_dynamic, is_merged, merge};
+
+const ARCH: Arch = Arch::X86_64;
+
+/// The donor's shared object, with the note and no options.
+fn library(name: &str) -> Vec<u8> {
+    let library = donors::find(name).unwrap().library(ARCH).unwrap();
+    DonorObject::parse_library(library).unwrap().tuned(&[], "0").unwrap()
+}
+
+static DEFAULT: LazyLock<Vec<u8>> = LazyLock::new(|| library("snmalloc"));
+
+struct Shop {
+    folder: tempfile::TempDir,
+}
+
+impl Shop {
+    fn new() -> Shop {
+        Shop { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Compiles merge.c, and links it with this machine's libc. Returns the program.
+    fn glibc(&self, flags: &[&str]) -> Vec<u8> {
+        let mut compile = fixtures::cc();
+        compile.args(["-O1", "-fno-builtin"]).arg(source("merge.c")).args(flags).arg("-o").arg(self.path("stock"));
+        succeeds(compile.args(["-lpthread", "-ldl"]));
+        fs::read(self.path("stock")).unwrap()
+    }
+
+    /// The same with musl, to be started by its loader.
+    fn musl(&self, position_independent: bool) -> Vec<u8> {
+        let out = fixtures::program::linked_with_musl(
+            self.folder.path(),
+            "stock",
+            &fs::read_to_string(source("merge.c")).unwrap(),
+            position_independent,
+            &fixtures::musl_loader(ARCH),
+        );
+        fs::read(out).unwrap()
+    }
+
+    /// Merges and writes the program. Returns its path.
+    fn merged(&self, program: &[u8], donor: &[u8]) -> (PathBuf, Merge) {
+        let merge = merge(program, donor).unwrap().unwrap();
+        let path = self.put("merged", &merge.bytes);
+        (path, merge)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+/// Runs a merged program; the donor says that it serves it.
+#[track_caller]
+fn serves(path: &Path, donor: &str) {
+    let output = succeeds(Command::new("timeout").arg("60").arg(path).env("ALLOGRAFT_VERBOSE", "1"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("ok {}\n", name(path)));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("allograft: {donor} ")), "{said}");
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// Ways to link for glibc: position-independent, fixed, all symbols exported and bound at the start, the other hash
+/// table, both hash tables with packed relocations.
+const WAYS: [&[&str]; 5] = [
+    &[],
+    &["-no-pie", "-fno-pie"],
+    &["-rdynamic", "-Wl,-z,now"],
+    &["-Wl,--hash-style=sysv"],
+    &["-Wl,--hash-style=both", "-Wl,-z,pack-relative-relocs"],
+];
+
+#[test]
+fn every_donor_serves_programs_of_glibc() {
+    for donor in donors::all().iter().filter(|donor| donor.has_library(ARCH)) {
+        let shop = Shop::new();
+        let (path, merge) = shop.merged(&shop.glibc(WAYS[0]), &library(donor.name));
+        assert_eq!((merge.plan.libc, merge.plan.defined, merge.plan.loads_libraries), (Libc::Glibc, 13, true));
+        serves(&path, donor.name);
+    }
+}
+
+#[test]
+fn every_way_to_link_gives_a_program_that_runs_also_when_it_was_stripped() {
+    for way in WAYS {
+        let shop = Shop::new();
+        let (path, merge) = shop.merged(&shop.glibc(way), &DEFAULT);
+        assert!(is_merged(&merge.bytes) && is_dynamic(&merge.bytes));
+        serves(&path, "snmalloc");
+        for tool in [&["strip"][..], &["objcopy"], &["objcopy", "--strip-debug"]] {
+            let copy = shop.put("copy", &merge.bytes);
+            succeeds(Command::new(tool[0]).args(&tool[1..]).arg(&copy));
+            serves(&copy, "snmalloc");
+        }
+    }
+}
+
+/// musl ignores DT_PREINIT_ARRAY, and finds the first symbol of a name, even if it is undefined: GNU ld puts `free`
+/// into the hash table where its address is taken.
+#[test]
+fn programs_of_musl_start_the_donor_and_find_its_functions() {
+    for position_independent in [true, false] {
+        let shop = Shop::new();
+        let stock = shop.musl(position_independent);
+        for donor in ["snmalloc", "mimalloc", "jemalloc"] {
+            let (path, merge) = shop.merged(&stock, &library(donor));
+            assert_eq!(merge.plan.libc, Libc::Musl);
+            serves(&path, donor);
+        }
+    }
+}
+
+/// An exported thread-local variable moves with the storage. The address of `free` is one and the same in the program
+/// and in a library, also where the program's is that of a stub.
+#[test]
+fn a_library_sees_the_programs_variable_and_its_functions() {
+    let shop = Shop::new();
+    let library = shop.path("library.so");
+    succeeds(fixtures::cc().args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source("merge_library.c")));
+    for way in [&["-rdynamic"][..], &["-rdynamic", "-no-pie", "-fno-pie"]] {
+        let (path, _) = shop.merged(&shop.glibc(way), &DEFAULT);
+        succeeds(Command::new("timeout").arg("60").arg(&path).arg(&library));
+    }
+}
+
+/// The list that the GNU C library's loader calls, whatever the program was linked with. The program's own list stays.
+#[test]
+fn the_donor_starts_before_everything_in_glibc() {
+    use object::{Object, ObjectSection};
+    let shop = Shop::new();
+    let stock = shop.glibc(&[]);
+    let merged = merge(&stock, &DEFAULT).unwrap().unwrap().bytes;
+    let tags = |bytes: &[u8]| -> Vec<(u64, u64)> {
+        let file = object::File::parse(bytes).unwrap();
+        let section = file.section_by_name(".dynamic").unwrap().data().unwrap().to_vec();
+        let word = |entry: &[u8], at: usize| u64::from_le_bytes(*entry[at..].first_chunk().unwrap());
+        section.chunks_exact(16).map(|entry| (word(entry, 0), word(entry, 8))).collect()
+    };
+    let value = |bytes: &[u8], tag: u64| tags(bytes).iter().find(|(is, _)| *is == tag).map(|(_, value)| *value);
+    assert_eq!((value(&stock, 33), value(&merged, 33)), (None, Some(8)));
+    for tag in [25, 27] {
+        assert_eq!(value(&stock, tag), value(&merged, tag));
+    }
+}
+
+#[test]
+fn the_same_bytes_each_time_and_the_program_in_place() {
+    let shop = Shop::new();
+    let stock = shop.glibc(&["-Wl,-z,lazy"]);
+    let one = merge(&stock, &DEFAULT).unwrap().unwrap().bytes;
+    assert!(one == merge(&stock, &DEFAULT).unwrap().unwrap().bytes);
+    let changed = (64..stock.len()).filter(|at| one[*at] != stock[*at]).count();
+    // The numbers of symbols in slots, and the values and sections of five thread-local symbols.
+    assert!(changed < 4 * 40 + 5 * 4, "{changed}");
+}
+
+fn refused(program: &[u8]) -> Refusal {
+    merge(program, &DEFAULT).unwrap().expect_err("it is refused")
+}
+
+#[test]
+fn other_allocators_and_unknown_things_are_refused() {
+    let shop = Shop::new();
+    let program = |text: &str, flags: &[&str]| {
+        let source = shop.put("other.c", text.as_bytes());
+        succeeds(fixtures::cc().arg(source).args(flags).arg("-o").arg(shop.path("other")));
+        fs::read(shop.path("other")).unwrap()
+    };
+    let own = "void *malloc(unsigned long n) { return (void *)(n & 0); }\nint main(void) { return !!malloc(1); }\n";
+    let brings = |symbol: &str, verb| Refusal::BringsAllocator { symbol: symbol.to_owned(), verb };
+    assert_eq!(refused(&program(own, &["-rdynamic", "-fno-builtin"])), brings("malloc", "defines"));
+    let imports = "__attribute__((weak)) void *mallocx(unsigned long, int);\nint main(void) { return mallocx != 0; }\n";
+    assert_eq!(refused(&program(imports, &["-fno-builtin"])), brings("mallocx", "calls"));
+    let plain = program("int main(void) { return 0; }\n", &[]);
+    let audited = program("int main(void) { return 0; }\n", &["-Wl,--audit=libnothing.so"]);
+    assert!(matches!(refused(&audited), Refusal::Merge(why) if why.contains("DT_AUDIT")));
+    let mut appended = plain.clone();
+    appended.extend(b"PK\x03\x04");
+    assert_eq!(refused(&appended), Refusal::Appended(4));
+    let twice = merge(&plain, &DEFAULT).unwrap().unwrap().bytes;
+    assert!(matches!(refused(&twice), Refusal::Grafted(_)));
+    assert!(matches!(refused(&DEFAULT), Refusal::Merge(why) if why.contains("library")));
+    let without = program("void _start(void) { for (;;); }\n", &["-nostartfiles", "-Wl,--no-as-needed"]);
+    assert!(matches!(refused(&without), Refusal::Merge(why) if why.contains("__libc_start_main")));
+    let started = String::from_utf8_lossy(&plain).contains("libc.so.6");
+    assert!(started, "the programs above are glibc's");
+}
+
+static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| Shop::new().glibc(&["-no-pie", "-fno-pie", "-s"]));
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damaged_programs_are_no_panic(at in any::<prop::sample::Index>(), value in any::<u8>(), cut in 0_usize..4096) {
+        let mut bytes = PLAIN.clone();
+        // The headers and the tables of the loader, mostly.
+        let at = at.index(bytes.len().min(0x1000));
+        bytes[at] = value;
+        let _ = merge(&bytes, &DEFAULT).unwrap();
+        bytes.truncate(bytes.len() - cut.min(bytes.len()));
+        let _ = merge(&bytes, &DEFAULT).unwrap();
+    }
+}

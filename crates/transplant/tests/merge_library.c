@@ -1,0 +1,12 @@
+/* The library of merge.c: whether a thread-local variable of the program is its own, whether it has the same `free`, and
+ * that a block of the program's is freed here. */
+#include <stdlib.h>
+
+extern __thread int *own __attribute__((weak));
+
+int check(void *block, void (*release)(void *))
+{
+	int right = release == free && *own == 7;
+	free(block);
+	return right;
+}
