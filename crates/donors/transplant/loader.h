@@ -79,25 +79,6 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	return base + given->entry;
 }
 
-#if defined(__x86_64__)
-__asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
-	".globl transplant_start\n"
-	".type transplant_start,@function\n"
-	"transplant_start:\n"
-	"\tendbr64\n"
-	"\tmov %rsp, %rdi\n"
-	"\tpush %rdx\n"
-	"\tpush %rbp\n"
-	"\tcall transplant_begin\n"
-	"\tpop %rbp\n"
-	"\tpop %rdx\n"
-	"\tjmp *%rax\n"
-	".size transplant_start, . - transplant_start\n"
-	".popsection\n");
-#else
-#error "no loader of this architecture is grafted"
-#endif
-
 /* Whether a program or a library brings a function of its own, which libc's calls through the slot then reach. A slot
  * holds libc's own address before and after the loader has relocated libc for the last time. */
 static bool brought(uint64_t slot, uint64_t own)

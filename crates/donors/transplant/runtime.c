@@ -356,7 +356,11 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 		transplant_self_test();
 	return entry;
 }
+#endif
 
+HIDDEN uintptr_t transplant_begin(long *stack);
+
+/* The program's own start, or the loader's, gets the stack and the registers unchanged from the kernel. */
 #if defined(__x86_64__)
 __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".globl transplant_start\n"
@@ -373,7 +377,6 @@ __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".size transplant_start, . - transplant_start\n"
 	".popsection\n");
 #elif defined(__aarch64__)
-/* The program's own start gets the stack and x0 unchanged from the kernel. */
 __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".globl transplant_start\n"
 	".type transplant_start,@function\n"
@@ -388,7 +391,6 @@ __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	"\tbr x16\n"
 	".size transplant_start, . - transplant_start\n"
 	".popsection\n");
-#endif
 #endif
 
 /* Runs the donor's constructors before main, since a program may forbid itself to open files after that; or at the first

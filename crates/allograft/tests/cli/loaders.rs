@@ -86,6 +86,34 @@ fn the_loader_of_running_programs_takes_a_confirmation() {
     running.wait().unwrap();
 }
 
+/// What an emulator from the folder of tools runs is tested; without any, it is grafted only when that is said.
+#[test]
+fn the_loader_of_a_foreign_architecture_is_tested_by_an_emulator() {
+    let Some(emulator) = fixtures::emulator(Arch::Aarch64) else { return };
+    let lab = Lab::new();
+    lab.put("libc.so", &fs::read(fixtures::musl_loader(Arch::Aarch64)).unwrap());
+    let folder = emulator.parent().unwrap().as_os_str();
+    let run = |path, arguments: &[&str]| crate::foreign_executables::run(&lab, path, arguments);
+    let says = |output: std::process::Output, code| {
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        said
+    };
+    for donor in ["snmalloc", "mimalloc", "rpmalloc"] {
+        let grafted = says(run(Some(folder), &["graft", "libc.so", "--donor", donor]), 0);
+        assert!(grafted.contains("aarch64") && grafted.contains("self-test: passed"), "{grafted}");
+    }
+    let verified = says(run(Some(folder), &["verify", "libc.so"]), 0);
+    assert!(verified.contains("self-test: passed"), "{verified}");
+    lab.run(["inspect", "libc.so", "--expect", "rpmalloc"]).exits(0);
+    lab.run(["undo", "libc.so"]).exits(0);
+    if Command::new("/lib/ld-musl-aarch64.so.1").output().is_err() {
+        let refused = says(run(None, &["graft", "libc.so"]), 3);
+        assert!(refused.contains("no emulator") && refused.contains("--untested"), "{refused}");
+    }
+}
+
 #[test]
 fn what_cannot_be_put_into_a_loader_is_said() {
     let lab = Lab::new();

@@ -67,6 +67,8 @@ struct Places {
     data: u64,
     table: u64,
     headers: u64,
+    /// The largest size of a page.
+    page: u64,
 }
 
 /// Returns the grafted file.
@@ -106,7 +108,7 @@ pub(super) fn assemble(
     let mut memory = std::mem::take(&mut blob.memory);
     memory.extend(blob.relative.iter().flat_map(|(place, value)| [place.to_le_bytes(), value.to_le_bytes()].concat()));
     memory.resize(memory.len().next_multiple_of(page as usize), 0);
-    let places = Places { base, data: blob.data, table, headers: memory.len() as u64 };
+    let places = Places { base, data: blob.data, table, headers: memory.len() as u64, page };
     blob.memory = memory;
     if base + places.headers > i32::MAX as u64 {
         return Err(Refusal::OutOfReach(base + places.headers).into());
@@ -189,11 +191,11 @@ fn segments(image: &Image<'_>, blob: &Blob, places: &Places, moved: &Segment) ->
     segments.push(segment(PT_NOTE, PF_R, blob.notes.start, blob.notes.end - blob.notes.start, 4));
     let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
     let size = ((segments.len() + 3) * PROGRAM_HEADER) as u64;
-    // Pages of 4096 bytes: the address and the offset of each are equal.
+    // The address and the offset of each are equal.
     let new = [
-        segment(PT_LOAD, PF_R | PF_X, 0, places.data, 0x1000),
-        segment(PT_LOAD, PF_R | PF_W, places.data, places.headers - places.data, 0x1000),
-        segment(PT_LOAD, PF_R, places.headers, size, 0x1000),
+        segment(PT_LOAD, PF_R | PF_X, 0, places.data, places.page),
+        segment(PT_LOAD, PF_R | PF_W, places.data, places.headers - places.data, places.page),
+        segment(PT_LOAD, PF_R, places.headers, size, places.page),
     ];
     segments.splice(last..last, new);
     for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {

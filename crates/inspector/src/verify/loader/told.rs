@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::{PF_W, VALUES, size_of_values};
 use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_RELA};
 use crate::entry_points::loads;
+use crate::report::Arch;
 use crate::verify::donor_image::{Linked, PARAMETERS, pairs};
 
 /// The words of `struct transplant_loader`.
@@ -13,8 +14,8 @@ const WORDS: u64 = 7;
 /// The size of the compiler's record of a thread-local variable, and the place in it that the graft fills in.
 const VARIABLE: u64 = 32;
 const PLACE: Range<u64> = 16..24;
-/// R_X86_64_JUMP_SLOT
-const JUMP_SLOT: u32 = 7;
+/// R_X86_64_JUMP_SLOT and R_AARCH64_JUMP_SLOT.
+const JUMP_SLOTS: [(Arch, u32); 2] = [(Arch::X86_64, 7), (Arch::Aarch64, 1026)];
 
 /// The ranges of the linked donor that a graft of a loader fills in; none in a donor for programs.
 pub(in crate::verify) fn filled_in(linked: &Linked<'_, '_>) -> Vec<Range<u64>> {
@@ -67,7 +68,9 @@ pub(in crate::verify) fn told(
 
     let block = linked.symbol("transplant_loader")?;
     let word = |index: u64| words.u64((block + 8 * index) as usize).unwrap_or(0);
-    expect("the field with a thread's values", (8..4096).contains(&word(0)) && word(0) % 8 == 0);
+    // `struct pthread` begins at the thread pointer; on aarch64, it ends there (musl, src/internal/pthread_impl.h).
+    let field = if elf.arch == Arch::Aarch64 { word(0).wrapping_neg() } else { word(0) };
+    expect("the field with a thread's values", (8..4096).contains(&field) && field % 8 == 0);
     expect("the size of a thread's values", word(1) == VALUES);
     let main = address(word(2));
     expect("the main thread's values", within(PF_W, main) && within(PF_W, main.saturating_add(VALUES - 1)));
@@ -124,14 +127,17 @@ fn exported(elf: &Elf<'_>, name: &str) -> Option<u64> {
     elf.dynamic_symbols.iter().find(symbol).map(|symbol| symbol.value)
 }
 
-/// The slot through which libc.so calls a function that a program may bring: the place of its only R_X86_64_JUMP_SLOT.
+/// The slot through which libc.so calls a function that a program may bring: the place of its only relocation for
+/// that.
 fn slot(elf: &Elf<'_>, name: &str) -> Option<u64> {
     let tables = elf.sections.iter().filter(|section| section.kind == SHT_RELA && section.flags & SHF_ALLOC != 0);
     let entries = tables.flat_map(|table| table.data.unwrap_or_default().chunks_exact(24));
     let mut found = entries.filter_map(|entry| {
         let words = elf.bytes.over(entry);
         let symbol = elf.dynamic_symbols.get(words.u32(12)? as usize)?;
-        (words.u32(8)? == JUMP_SLOT && symbol.name == name.as_bytes()).then(|| words.u64(0)).flatten()
+        (JUMP_SLOTS.contains(&(elf.arch, words.u32(8)?)) && symbol.name == name.as_bytes())
+            .then(|| words.u64(0))
+            .flatten()
     });
     found.next().filter(|_| found.next().is_none())
 }
