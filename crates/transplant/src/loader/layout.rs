@@ -78,7 +78,7 @@ pub(super) fn assemble(
     mut blob: Blob,
     findings: Findings,
 ) -> Result<Vec<u8>, PlanError> {
-    let Findings { jumps, end, errno_offset, values, slots } = findings;
+    let Findings { jumps, end, exit, errno_offset, values, slots } = findings;
     let page = machine.page();
     let malformed = |what: &str| Refusal::Malformed(what.to_owned());
     let writable = writable(image)?;
@@ -137,7 +137,12 @@ pub(super) fn assemble(
     write(&mut blob, "transplant_parameters", parameters::HEAD, &words)?;
     let [malloc, aligned_alloc] = [slots.malloc, slots.aligned_alloc].map(|(slot, own)| [slot, own].map(relative));
     let values = [values.field as u64, values.size, relative(values.main)];
-    write(&mut blob, "transplant_loader", 0, &[&values[..], &malloc, &aligned_alloc].concat())?;
+    write(
+        &mut blob,
+        "transplant_loader",
+        0,
+        &[&values[..], &malloc, &aligned_alloc, &[relative(exit.streams)]].concat(),
+    )?;
     let entries: Vec<(u64, u32)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.number?))).collect();
     write_entries(&mut blob, base, &entries)?;
     for jump in &jumps {

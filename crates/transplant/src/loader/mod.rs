@@ -39,6 +39,7 @@ pub fn is_loader(bytes: &[u8]) -> bool {
 pub(crate) struct Findings {
     pub(crate) jumps: Vec<Jump>,
     pub(crate) end: libc::ThreadEnd,
+    pub(crate) exit: libc::ProcessEnd,
     pub(crate) errno_offset: i64,
     pub(crate) values: KeyValues,
     pub(crate) slots: exports::Slots,
@@ -58,6 +59,7 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
     exports.agree(&mut code, &family)?;
     let errno_offset = libc::errno_offset(&code, &family)?;
     let end = libc::thread_end(&mut code)?.ok_or_else(|| refused("does not start threads"))?;
+    let exit = libc::process_end(&mut code).ok_or_else(|| refused("its `exit` does not end as musl's"))?;
     let values = keys::find(&mut code, storage)?;
 
     // `__libc_calloc` stays: it calls `__libc_malloc`, which is redirected, and clears the block. A program's malloc
@@ -86,9 +88,10 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
         return Err(refused(format!("two functions of malloc's family begin at {:#x}", pair[0])).into());
     }
     jumps.push(Jump { number: None, site: end.site, to: "transplant_thread_exit" });
+    jumps.push(Jump { number: None, site: exit.site, to: "transplant_process_exit" });
 
     let slots = exports.slots()?;
-    let findings = Findings { jumps, end, errno_offset, values, slots };
+    let findings = Findings { jumps, end, exit, errno_offset, values, slots };
     let bytes = layout::assemble(image, machine, blob.clone(), findings)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
     let plan = Plan {

@@ -7,10 +7,12 @@ use super::{PF_W, VALUES, size_of_values};
 use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_RELA};
 use crate::entry_points::loads;
 use crate::report::Arch;
-use crate::verify::donor_image::{Linked, PARAMETERS, pairs};
+use crate::verify::donor_image::{Linked, PARAMETERS, pairs, symbol};
 
 /// The words of `struct transplant_loader`.
-const WORDS: u64 = 7;
+const WORDS: u64 = 8;
+/// The word with the address of `__stdio_exit`.
+const STREAMS: u64 = 7;
 /// The size of the compiler's record of a thread-local variable, and the place in it that the graft fills in.
 const VARIABLE: u64 = 32;
 const PLACE: Range<u64> = 16..24;
@@ -29,6 +31,16 @@ fn records(linked: &Linked<'_, '_>) -> Vec<u64> {
     let ends = ["transplant_variables_start", "transplant_variables_end"].map(|name| linked.symbol(name));
     let [Ok(start), Ok(end)] = ends else { return Vec::new() };
     (start..end).step_by(VARIABLE as usize).collect()
+}
+
+/// Returns the address of the function that `exit` calls last, as the donor at `base` is told.
+pub(in crate::verify) fn streams(elf: &Elf<'_>, donor: &Elf<'_>, base: u64) -> Result<u64, String> {
+    let at = base.wrapping_add(symbol(donor, "transplant_loader")? + 8 * STREAMS);
+    let word = loads(elf).find_map(|load| {
+        let from = usize::try_from(at.checked_sub(load.address)?).ok()?;
+        load.data?.get(from..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+    });
+    Ok(base.wrapping_add(word.ok_or("what the donor is told is not in the file")?))
 }
 
 /// Returns what the donor is told wrongly. `found` is its memory in the graft.
@@ -79,6 +91,7 @@ pub(in crate::verify) fn told(
             slot(elf, name) == Some(address(word(index))) && exported(elf, name) == Some(address(word(index + 1)));
         expect(name, right && within(PF_W, address(word(index))));
     }
+    expect("the end of processes", within(PF_X, address(word(STREAMS))));
     if let Some(stock) = stock {
         let room = size_of_values(elf, stock, base)?.1.saturating_sub(VALUES);
         expect("its thread-local variables", storage(elf, linked, found) == Some(room));
