@@ -66,6 +66,7 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	struct transplant_relocation *relocations = (void *)(base + given->relocations);
 	for (uint64_t i = 0; i < given->relocation_count; i++)
 		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
+	choose_strings();
 	transplant_loader.main += base;
 	transplant_loader.malloc_slot += base;
 	transplant_loader.malloc += base;

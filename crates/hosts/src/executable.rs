@@ -89,10 +89,7 @@ impl Host for ExecutableHost<'_> {
         let arch = transplant::supported_arch(self.bytes)
             .map_err(|refusal| Error::Executable { path: self.path.to_owned(), refusal })?;
         let place = match (self.is_loader, request.strings) {
-            (true, Some(true)) => {
-                let refusal = transplant::Refusal::Strings("it is musl's dynamic loader".to_owned());
-                return Err(Error::Executable { path: self.path.to_owned(), refusal });
-            }
+            (true, Some(true)) => Place::LoaderWithStrings,
             (true, _) => Place::Loader,
             (false, Some(true)) => Place::ProgramWithStrings,
             (false, _) => Place::Program,

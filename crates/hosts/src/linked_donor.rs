@@ -21,6 +21,8 @@ pub(crate) enum Place {
     ProgramWithStrings,
     /// musl's libc.so, the dynamic loader.
     Loader,
+    /// The same, with string functions.
+    LoaderWithStrings,
 }
 
 impl Place {
@@ -28,8 +30,12 @@ impl Place {
     fn described(self) -> &'static str {
         match self {
             Place::Program | Place::ProgramWithStrings => "an executable that is linked already",
-            Place::Loader => "the dynamic loader",
+            Place::Loader | Place::LoaderWithStrings => "the dynamic loader",
         }
+    }
+
+    fn is_loader(self) -> bool {
+        matches!(self, Place::Loader | Place::LoaderWithStrings)
     }
 }
 
@@ -64,6 +70,7 @@ impl LinkedDonor {
         let no_blob = || Error::NoBlob { path: path.to_owned(), donor: donor.name };
         let object = donor.object(arch).ok_or_else(no_blob)?;
         let alone = || donor.blob(arch).ok_or_else(no_blob);
+        let no_strings = || Error::NoStrings { path: path.to_owned(), arch };
         if settings.iter().any(|(name, value)| name == PURGE_PERIOD && *value != 0) {
             let (name, place) = (PURGE_PERIOD.to_owned(), place.described());
             return Err(wrong(OptionsError::NeedsThread { name, place }.into()));
@@ -73,26 +80,31 @@ impl LinkedDonor {
             Place::Program => alone()?,
             Place::ProgramWithStrings => {
                 alone()?;
-                donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?
+                donor.blob_with_strings(arch).ok_or_else(no_strings)?
             }
-            Place::Loader => {
+            Place::Loader | Place::LoaderWithStrings => {
                 let own = donor.loader_options().iter().map(|(name, value)| ((*name).to_owned(), *value));
                 let own: Vec<(String, i64)> =
                     own.filter(|(name, _)| settings.iter().all(|(is, _)| is != name)).collect();
                 settings.extend(own);
                 let missing = || Error::NoLoader { path: path.to_owned(), donor: donor.name };
-                donor.loader(arch).ok_or_else(missing)?
+                let alone = donor.loader(arch).ok_or_else(missing)?;
+                match place {
+                    Place::LoaderWithStrings => donor.loader_with_strings(arch).ok_or_else(no_strings)?,
+                    _ => alone,
+                }
             }
         };
         let tuned = tuned(donor, object, &settings, allograft)?;
         let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
         let mut malloc = tuned.note();
-        if place == Place::Loader {
+        if place.is_loader() {
             // It is compiled in another way than the object.
             malloc.object = format!("sha256:{}", sha256(linked));
         }
         let mut blob = Blob::parse(linked, &malloc, &tuned.options()).map_err(unfit)?;
-        let strings = (place == Place::ProgramWithStrings).then(|| strings_note(arch, allograft)).transpose()?;
+        let with_strings = matches!(place, Place::ProgramWithStrings | Place::LoaderWithStrings);
+        let strings = with_strings.then(|| strings_note(arch, allograft)).transpose()?;
         if let Some(note) = &strings {
             blob = blob.with_strings(note).map_err(unfit)?;
         }

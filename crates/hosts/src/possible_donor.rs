@@ -37,7 +37,8 @@ pub fn possible_donors<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Ite
     let mut donors: Vec<_> = donors::all().iter().filter(goes_in).collect();
     donors.sort_by_key(|donor| !is_named(&named, donor));
     let places: &[Place] = match (is_loader, with_strings) {
-        (true, _) => &[Place::Loader],
+        (true, true) => &[Place::LoaderWithStrings, Place::Loader],
+        (true, false) => &[Place::Loader, Place::LoaderWithStrings],
         (_, true) => &[Place::ProgramWithStrings, Place::Program],
         (_, false) => &[Place::Program, Place::ProgramWithStrings],
     };

@@ -1,12 +1,13 @@
 //! musl's libc.so, Debian's for each architecture, and what a graft makes of it. It is run in tests/casebook.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::LazyLock;
 
 use format::{Arch, Role};
 use proptest::prelude::*;
 use surgery::donor::DonorObject;
-use transplant::{Blob, Graft, Refusal, graft, is_loader};
+use transplant::{Blob, Graft, Refusal, StringEntry, graft, is_loader};
 
 /// A libc.so, and a donor for it.
 struct Loader {
@@ -92,6 +93,25 @@ fn every_function_of_the_family_is_redirected() {
         assert_eq!((values.size, values.storage % 64), (1024, 0));
         assert_eq!(values.field < 0, loader.arch == Arch::Aarch64, "`struct pthread` ends at the thread pointer there");
         assert_eq!(bytes, loader.grafted().bytes, "two runs give the same bytes");
+    }
+}
+
+/// Each is redirected where it is exported, or it is said why not.
+#[test]
+fn every_string_function_is_accounted_for() {
+    for loader in LOADERS.iter() {
+        let with = blob(loader.arch, donor(loader.arch).loader_with_strings(loader.arch).unwrap());
+        let Graft { plan, .. } = graft(&loader.libc, &with, false).unwrap().unwrap();
+        let redirected: Vec<&StringEntry> = plan.strings.iter().filter(|entry| entry.kept.is_none()).collect();
+        for entry in &redirected {
+            assert_eq!(entry.address, loader.exported(entry.function.name()));
+        }
+        for name in ["strlen", "strchr", "strcmp"] {
+            assert!(redirected.iter().any(|entry| entry.function.name() == name), "{name}: {:?}", plan.strings);
+        }
+        let names = plan.strings.iter().map(|entry| entry.function.name());
+        let names: BTreeSet<&str> = names.chain(plan.strings_absent.iter().map(|(one, _)| one.name())).collect();
+        assert_eq!(names.len(), 20);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::family::{self, Family};
 use crate::image::{Image, PT_INTERP, PT_TLS, SHT_DYNSYM};
 use crate::layout::{Jump, PlanError};
 use crate::libc;
-use crate::plan::{Entry, Graft, Plan, room, target};
+use crate::plan::{Entry, Graft, Plan, redirected, room, target};
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
 
@@ -53,6 +53,8 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
     let storage = layout::storage(blob)?;
     let relocations = Relocations::of(image)?;
     let exports = Exports::of(image)?;
+    // Without slots of its own, nothing below would be found.
+    let slots = exports.slots()?;
     let stubs = exports.stubs(machine, image);
     let mut code = Code::with(machine, image, &relocations, exports.symbols.clone(), stubs);
     let family = family::find(&mut code)?;
@@ -87,10 +89,11 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
     if let Some(pair) = sites.windows(2).find(|pair| pair[1] - pair[0] < machine.jump_size()) {
         return Err(refused(format!("two functions of malloc's family begin at {:#x}", pair[0])).into());
     }
+    // They are exported, so that all have a name.
+    let (strings, strings_absent) = redirected(&mut code, &family, &mut jumps, blob)?;
     jumps.push(Jump { number: None, site: end.site, to: "transplant_thread_exit" });
     jumps.push(Jump { number: None, site: exit.site, to: "transplant_process_exit" });
 
-    let slots = exports.slots()?;
     let findings = Findings { jumps, end, exit, errno_offset, values, slots };
     let bytes = layout::assemble(image, machine, blob.clone(), findings)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
@@ -99,8 +102,8 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
         position_independent: true,
         symbols: true,
         entries,
-        strings: Vec::new(),
-        strings_absent: Vec::new(),
+        strings,
+        strings_absent,
         fork_hook: true,
         thread_end: true,
         key_values: Some(values),
