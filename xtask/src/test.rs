@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use xtask::{command, corpus, projects, rust, schema, setup, system, toolchains, windows};
+use xtask::{command, corpus, musls, projects, rust, schema, setup, system, toolchains, windows};
 
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, programs};
@@ -52,6 +52,9 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     if wanted(&["toolchains", "snippets"]) {
         // Without the compilers, those tests report themselves that they are skipped.
         toolchains::prepare()?;
+    }
+    if wanted(&["loaders"]) {
+        musls::prepare()?;
     }
     if wanted(&["windows"]) {
         windows::prepare()?;
