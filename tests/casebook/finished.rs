@@ -41,8 +41,15 @@ pub fn stock(bench: &Bench, program: &Program, way: Way, flags: &[OsString], lab
     Ok(stock)
 }
 
+impl Graft {
+    /// Returns its name in the names of tests and files.
+    pub fn name(self) -> String {
+        format!("{}{}", self.donor.name, if self.strings { "+strings" } else { "" })
+    }
+}
+
 /// Returns the request to graft an executable. The graft may be untested, since the tests run the program themselves.
-fn request(donor: &'static donors::Donor, strings: bool) -> Request {
+pub fn request(Graft { donor, strings }: Graft) -> Request {
     Request { strings: Some(strings), untested: true, ..Request::of(donor) }
 }
 
@@ -52,14 +59,14 @@ fn request(donor: &'static donors::Donor, strings: bool) -> Request {
 /// A description of the fault.
 pub fn check(
     program: &Program,
-    Graft { donor, strings }: Graft,
+    with: Graft,
     way: Way,
     stock: &Path,
     later: impl FnOnce(&Path) -> Result<(), String>,
     scale: &str,
 ) -> Result<(), String> {
     let graft = stock.with_file_name(program.name);
-    match hosts::graft(stock, &Request { out: Some(graft.clone()), ..request(donor, strings) }) {
+    match hosts::graft(stock, &Request { out: Some(graft.clone()), ..request(with) }) {
         Ok(_) if program.name == OWN_MALLOC => return Err("it brings its own malloc, and was grafted".into()),
         Ok(_) => {}
         Err(hosts::Error::Executable { .. }) if program.name == OWN_MALLOC => return Ok(()),
@@ -101,7 +108,7 @@ pub fn check_released(bench: &Bench, arch: Arch, released: &Released, strings: b
         || fixtures::output(fixtures::run(arch, &program).arg("--version")).map_err(|error| error.to_string());
     let before = version()?;
     let donor = donors::default_for(arch);
-    hosts::graft(&program, &request(donor, strings)).map_err(|error| error.to_string())?;
+    hosts::graft(&program, &request(Graft { donor, strings })).map_err(|error| error.to_string())?;
     let after = version()?;
     if (before.status, &before.stdout) == (after.status, &after.stdout) {
         return Ok(());

@@ -103,13 +103,13 @@ fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
             });
         }
     }
-    for arch in fixtures::DEBIAN.into_iter().filter(|arch| extent != Extent::Demo && fixtures::native(*arch)) {
+    for arch in fixtures::LOADERS.into_iter().filter(|_| extent != Extent::Demo) {
         if !fixtures::musl_loader_below(&fixtures::root(), arch).is_file() {
             missing.push(Wanted {
                 what: format!("Debian's musl for dynamic programs on {}", arch.name()),
                 destination: fixtures::root().join("debian-musl-loader").join(arch.name()),
                 fetch: Fetch::Loader(arch),
-                without: "the tests of preloading with musl will fail",
+                without: "the tests of loaders and of preloading with musl will fail",
             });
         }
     }

@@ -6,6 +6,7 @@
 //! | `corpus` | released programs: downloads |
 //! | `debian` | Debian's packages, unpacked and never installed |
 //! | `linking` | programs linked with copies of a musl |
+//! | `musls` | musl's libc.so as others build it |
 //! | `packages` | packages of the registries of Python, npm and Debian |
 //! | `page` | tables in the docs that commands write |
 //! | `projects` | other people's projects: sources |
@@ -25,6 +26,7 @@ pub mod command;
 pub mod corpus;
 pub mod debian;
 pub mod linking;
+pub mod musls;
 pub mod packages;
 pub mod page;
 pub mod projects;

@@ -16,7 +16,7 @@ use crate::{command, setup};
 /// # Errors
 /// When one cannot be fetched, or has another checksum.
 pub fn prepare() -> Result<()> {
-    each(|project| project.ending.is_some())
+    fetch(projects::ALL.into_iter().filter(|project| project.ending.is_some()))
 }
 
 /// Fetches the crates that do not exist, with the packages that their lock files name, some 20 MB.
@@ -24,13 +24,17 @@ pub fn prepare() -> Result<()> {
 /// # Errors
 /// As [`prepare`].
 pub fn prepare_crates() -> Result<()> {
-    each(|project| project.ending.is_none())
+    fetch(projects::ALL.into_iter().filter(|project| project.ending.is_none()))
 }
 
-fn each(wanted: impl Fn(&Project) -> bool) -> Result<()> {
+/// Fetches those of the projects that do not exist.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn fetch(wanted: impl IntoIterator<Item = Project>) -> Result<()> {
     fs::create_dir_all(fixtures::tools().join("projects")).context("cannot make the folder of projects")?;
     let _lock = setup::lock(&fixtures::tools().join(".projects.lock"))?;
-    for project in projects::ALL.into_iter().filter(wanted) {
+    for project in wanted {
         let folder = project.folder();
         if folder.is_dir() {
             continue;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use fixtures::wheels::FOR_MUSL;
 
-use xtask::{command, corpus, projects, rust, schema, setup, system, toolchains, wheels, windows};
+use xtask::{command, corpus, musls, projects, rust, schema, setup, system, toolchains, wheels, windows};
 
 use crate::selection::Selection;
 use crate::{conformance, demo, policy, programs};
@@ -54,6 +54,9 @@ pub(crate) fn slow(arguments: &[String]) -> Result<()> {
     if wanted(&["toolchains", "snippets"]) {
         // Without the compilers, those tests report themselves that they are skipped.
         toolchains::prepare()?;
+    }
+    if wanted(&["loaders"]) {
+        musls::prepare()?;
     }
     if wanted(&["windows"]) {
         windows::prepare()?;

@@ -279,36 +279,57 @@ impl Foundry {
         self.out.join(format!("{}{strings}-{}.blob", recipe.name, arch.name()))
     }
 
-    /// Returns the path of the blob for the dynamic loader.
-    pub(crate) fn loader_path(&self, recipe: &Recipe, arch: Arch) -> PathBuf {
-        self.out.join(format!("{}-{}{}.blob", recipe.name, arch.name(), Form::Loader.suffix()))
+    /// Returns the path of the blob for the dynamic loader, or of the blob with string functions.
+    pub(crate) fn loader_path(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> PathBuf {
+        self.blob_path(recipe, strings, arch).with_extension(format!("{}.blob", &Form::Loader.suffix()[1..]))
     }
 
     /// Links a donor's object, and that of string functions if given, with the parts of libc that it needs, to a blob
     /// for linked executables. The objects must have been built before.
     pub(crate) fn cast_blob(&self, recipe: &Recipe, strings: Option<&Recipe>, arch: Arch) -> Result<(), FoundryError> {
         let path = self.blob_path(recipe, strings, arch);
-        let mut objects = vec![self.object_path(recipe, arch, Form::Program)];
-        let (mut units, mut roots, mut define) = (vec!["runtime", "selftest"], Vec::new(), Vec::new());
+        let own = self.object_path(recipe, arch, Form::Program);
+        let mut units = vec!["runtime", "selftest"];
+        units.extend(strings.map(|_| "selftest_strings"));
+        self.link_transplant("transplant.ld", arch, (own, strings), (&units, &[]), path)
+    }
+
+    /// Compiles a donor for the dynamic loader.
+    pub(crate) fn cast_for_loader(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
+        self.cast(recipe, arch, Form::Loader)
+    }
+
+    /// Links a donor for the dynamic loader, and string functions if given, with the parts of libc that it needs. The
+    /// objects must have been built before.
+    pub(crate) fn cast_loader(
+        &self,
+        recipe: &Recipe,
+        strings: Option<&Recipe>,
+        arch: Arch,
+    ) -> Result<(), FoundryError> {
+        let path = self.loader_path(recipe, strings, arch);
+        let own = self.object_path(recipe, arch, Form::Loader);
+        let define = [&["-DTRANSPLANT_LOADER"], Form::Loader.flags()].concat();
+        self.link_transplant("loader.ld", arch, (own, strings), (&["runtime"], &define), path)
+    }
+
+    /// Links a donor's object, and string functions if given, with units of the transplant's runtime.
+    fn link_transplant(
+        &self,
+        script: &str,
+        arch: Arch,
+        (own, strings): (PathBuf, Option<&Recipe>),
+        (units, define): (&[&str], &[&str]),
+        path: PathBuf,
+    ) -> Result<(), FoundryError> {
+        let (mut objects, mut roots, mut define) = (vec![own], Vec::new(), define.to_vec());
         if let Some(strings) = strings {
             objects.push(self.object_path(strings, arch, Form::Program));
             roots = exports(strings, arch, &objects[1..])?;
-            units.push("selftest_strings");
             define.push("-DTRANSPLANT_STRINGS");
         }
-        self.transplant_units(&units, arch, &define, &path.with_extension(""), &mut objects)?;
-        self.zig.run(self.link_blob("transplant.ld", arch, roots.iter().map(String::as_str), objects, path))?;
-        Ok(())
-    }
-
-    /// Compiles a donor for the dynamic loader, and links it with the parts of libc that it needs.
-    pub(crate) fn cast_loader(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
-        self.cast(recipe, arch, Form::Loader)?;
-        let path = self.loader_path(recipe, arch);
-        let mut objects = vec![self.object_path(recipe, arch, Form::Loader)];
-        let define = [&["-DTRANSPLANT_LOADER"], Form::Loader.flags()].concat();
-        self.transplant_units(&["runtime"], arch, &define, &path.with_extension(""), &mut objects)?;
-        self.zig.run(self.link_blob("loader.ld", arch, std::iter::empty(), objects, path))?;
+        self.transplant_units(units, arch, &define, &path.with_extension(""), &mut objects)?;
+        self.zig.run(self.link_blob(script, arch, roots.iter().map(String::as_str), objects, path))?;
         Ok(())
     }
 

@@ -77,14 +77,17 @@ fn build() -> Result<(), FoundryError> {
         foundry.cast_blob(recipe, *strings, *arch)?;
         compress(&foundry.blob_path(recipe, *strings, *arch), &embedded)
     })?;
-    let loaders: Vec<(&Recipe, Arch)> =
+    let own: Vec<(&Recipe, Arch)> =
         allocators.iter().flat_map(|recipe| recipe.loaders().map(move |arch| (*recipe, arch))).collect();
-    in_parallel(&loaders, |(recipe, arch)| {
-        foundry.cast_loader(recipe, *arch)?;
-        compress(&foundry.loader_path(recipe, *arch), &embedded)
+    in_parallel(&own, |(recipe, arch)| foundry.cast_for_loader(recipe, *arch))?;
+    let loaders: Vec<(&Recipe, Option<&Recipe>, Arch)> =
+        allocators.iter().flat_map(|recipe| with_and_without(recipe, &strings, recipe.loaders())).collect();
+    in_parallel(&loaders, |(recipe, strings, arch)| {
+        foundry.cast_loader(recipe, *strings, *arch)?;
+        compress(&foundry.loader_path(recipe, *strings, *arch), &embedded)
     })?;
     let mut tested: Vec<Arch> = Arch::ALL.into_iter().collect();
-    tested.retain(|arch| loaders.iter().any(|(_, of)| of == arch));
+    tested.retain(|arch| own.iter().any(|(_, of)| of == arch));
     for arch in &tested {
         foundry.cast_loader_test(*arch)?;
         foundry.loader_test_paths(*arch).iter().try_for_each(|path| compress(path, &embedded))?;
@@ -111,9 +114,21 @@ fn compress(path: &Path, embedded: &Path) -> Result<(), FoundryError> {
     write(&embedded.join(compressed(path)), &bytes)
 }
 
-/// Returns the blobs of an allocator for linked executables: the allocator alone, and with string functions.
-fn blobs<'a>(recipe: &'a Recipe, strings: &[&'a Recipe]) -> Vec<(&'a Recipe, Option<&'a Recipe>, Arch)> {
-    let arches: Vec<Arch> = recipe.arches().filter(|arch| recipe.transplants(*arch)).collect();
+/// A blob: the allocator, string functions if it has some, the architecture.
+type Blob<'a> = (&'a Recipe, Option<&'a Recipe>, Arch);
+
+/// Returns the blobs of an allocator for linked executables.
+fn blobs<'a>(recipe: &'a Recipe, strings: &[&'a Recipe]) -> Vec<Blob<'a>> {
+    with_and_without(recipe, strings, recipe.arches().filter(|arch| recipe.transplants(*arch)))
+}
+
+/// Returns the blobs of an allocator for these architectures: the allocator alone, and with string functions.
+fn with_and_without<'a>(
+    recipe: &'a Recipe,
+    strings: &[&'a Recipe],
+    arches: impl Iterator<Item = Arch>,
+) -> Vec<Blob<'a>> {
+    let arches: Vec<Arch> = arches.collect();
     let alone = arches.iter().map(|arch| (recipe, None, *arch));
     let both = strings.iter().flat_map(|strings| {
         let arches = arches.iter().filter(|arch| strings.transplants(**arch));
@@ -130,11 +145,16 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
         let Recipe { kind, name, version, license, character, .. } = recipe;
         let linked = if recipe.kind == DonorKind::Malloc { blobs(recipe, strings) } else { Vec::new() };
         let (both, alone): (Vec<_>, Vec<_>) = linked.into_iter().partition(|(_, strings, _)| strings.is_some());
-        let blob = |(recipe, strings, arch)| (arch, foundry.blob_path(recipe, strings, arch));
+        let blob = |(recipe, strings, arch): Blob<'_>| (arch, foundry.blob_path(recipe, strings, arch));
+        let loaders = with_and_without(recipe, strings, recipe.loaders());
+        let (loaders_both, loaders): (Vec<_>, Vec<_>) =
+            loaders.into_iter().partition(|(_, strings, _)| strings.is_some());
+        let loader = |(recipe, strings, arch): Blob<'_>| (arch, foundry.loader_path(recipe, strings, arch));
         let shared = recipe.arches().filter(|arch| recipe.is_shared(*arch));
         let program = |arch| foundry.object_path(recipe, arch, Form::Program);
         let objects = items.list(recipe.arches().map(|arch| (arch, program(arch))));
-        let loaders = items.list(recipe.loaders().map(|arch| (arch, foundry.loader_path(recipe, arch))));
+        let loaders = items.list(loaders.into_iter().map(loader));
+        let loaders_both = items.list(loaders_both.into_iter().map(loader));
         let loader_options: Vec<(&String, &i64)> = recipe.loader_options().iter().collect();
         let (alone, both) = (items.list(alone.into_iter().map(blob)), items.list(both.into_iter().map(blob)));
         let libraries = items.list(shared.map(|arch| (arch, foundry.library_path(recipe, arch))));
@@ -146,7 +166,7 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
             "Donor {{ kind: DonorKind::{kind:?}, name: {name:?}, version: {version:?}, license: {license:?},\n\
              homepage: {homepage:?},\n\
              license_text: {text}, character: {character:?}, objects: {objects}, blobs: {alone},\n\
-             blobs_with_strings: {both}, loaders: {loaders}, loader_options: &{loader_options:?},\n\
+             blobs_with_strings: {both}, loaders: {loaders}, loaders_with_strings: {loaders_both}, loader_options: &{loader_options:?},\n\
              libraries: {libraries}, windows: {windows}, profiles: &[\n"
         );
         for (name, Profile { about, options }) in &recipe.profiles {

@@ -32,6 +32,8 @@ pub struct Donor {
     blobs_with_strings: Files,
     /// The donor linked for musl's dynamic loader, for each architecture where that is supported.
     loaders: Files,
+    /// The same with the string functions.
+    loaders_with_strings: Files,
     /// The options that differ there from the donor's own defaults.
     loader_options: &'static [(&'static str, i64)],
     /// The shared object for each architecture.
@@ -170,6 +172,11 @@ impl Donor {
     /// Returns the blob for the dynamic loader of that architecture. `None` if the donor does not support that.
     pub fn loader(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.loaders, arch)
+    }
+
+    /// Returns the same with the string functions.
+    pub fn loader_with_strings(&self, arch: Arch) -> Option<&'static [u8]> {
+        file(self.loaders_with_strings, arch)
     }
 
     /// Whether it goes into the dynamic loader of that architecture.

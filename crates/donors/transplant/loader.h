@@ -21,6 +21,7 @@ struct transplant_loader {
 	uint64_t main;       /* the main thread's values: __pthread_tsd_main */
 	uint64_t malloc_slot, malloc; /* the slot through which libc calls malloc, and its own malloc */
 	uint64_t aligned_alloc_slot, aligned_alloc;
+	uint64_t streams;    /* __stdio_exit, which exit calls last before _Exit */
 };
 HIDDEN __attribute__((used)) struct transplant_loader transplant_loader
 	__attribute__((section(".data.transplant"), aligned(16))) = {0};
@@ -65,11 +66,13 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	struct transplant_relocation *relocations = (void *)(base + given->relocations);
 	for (uint64_t i = 0; i < given->relocation_count; i++)
 		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
+	choose_strings();
 	transplant_loader.main += base;
 	transplant_loader.malloc_slot += base;
 	transplant_loader.malloc += base;
 	transplant_loader.aligned_alloc_slot += base;
 	transplant_loader.aligned_alloc += base;
+	transplant_loader.streams += base;
 	environ = (char **)(stack + 1 + stack[0] + 1);
 	char **end = environ;
 	while (*end)
@@ -78,25 +81,6 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	kernel(SYS_mprotect, (long)(base + given->sealed[0]), (long)given->sealed_size[0], PROT_READ, 0, 0, 0);
 	return base + given->entry;
 }
-
-#if defined(__x86_64__)
-__asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
-	".globl transplant_start\n"
-	".type transplant_start,@function\n"
-	"transplant_start:\n"
-	"\tendbr64\n"
-	"\tmov %rsp, %rdi\n"
-	"\tpush %rdx\n"
-	"\tpush %rbp\n"
-	"\tcall transplant_begin\n"
-	"\tpop %rbp\n"
-	"\tpop %rdx\n"
-	"\tjmp *%rax\n"
-	".size transplant_start, . - transplant_start\n"
-	".popsection\n");
-#else
-#error "no loader of this architecture is grafted"
-#endif
 
 /* Whether a program or a library brings a function of its own, which libc's calls through the slot then reach. A slot
  * holds libc's own address before and after the loader has relocated libc for the last time. */
@@ -132,6 +116,15 @@ ENTRY void *transplant_aligned_alloc(size_t alignment, size_t n)
 		return 0;
 	}
 	return aligned_alloc(alignment, n);
+}
+
+/* Replaces the call of __stdio_exit in exit: the functions of atexit and the destructors have run, in all libraries. The
+ * glue's destructor writes the statistics. */
+ENTRY REALIGN void transplant_process_exit(void)
+{
+	((void (*)(void))transplant_loader.streams)();
+	for (void (**report)(void) = transplant_reports_start; report < transplant_reports_end; report++)
+		(*report)();
 }
 
 /* Replaces __malloc_donate, by which the loader gives gaps between segments to mallocng. Nobody would use them. */

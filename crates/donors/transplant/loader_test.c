@@ -5,10 +5,33 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "dynamic_test.h"
+#include "strings_test.h"
+
+/* Those of libc, which may be redirected. */
+static void string_functions(void)
+{
+	const struct {
+		uint32_t role;
+		void *function;
+	} all[] = {
+		{string_memcpy, memcpy}, {string_memmove, memmove}, {string_memset, memset}, {string_memcmp, memcmp},
+		{string_bcmp, bcmp}, {string_memchr, memchr}, {string_memrchr, memrchr}, {string_strlen, strlen},
+		{string_strnlen, strnlen}, {string_strchr, strchr}, {string_strchrnul, strchrnul}, {string_strrchr, strrchr},
+		{string_strcmp, strcmp}, {string_strncmp, strncmp}, {string_stpcpy, stpcpy}, {string_strcpy, strcpy},
+		{string_stpncpy, stpncpy}, {string_strncpy, strncpy}, {string_strcat, strcat}, {string_strncat, strncat},
+	};
+	void *memory = malloc(STRINGS_TEST_MEMORY);
+	EXPECT(memory);
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		exercise_string_function(all[i].role, all[i].function, memory);
+	free(memory);
+}
 
 /* All keys are the program's, and their destructors run. */
 
@@ -56,6 +79,7 @@ int main(int count, char **arguments)
 	EXPECT(count == 2);
 	exercise(1);
 	family();
+	string_functions();
 	pthread_t threads[4];
 	for (int i = 0; i < PTHREAD_KEYS_MAX; i++)
 		EXPECT(!pthread_key_create(&keys[i], destroy));

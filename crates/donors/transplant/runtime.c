@@ -316,6 +316,16 @@ ENTRY REALIGN void transplant_thread_exit(void)
 		destructor(last);
 }
 
+/* The string functions choose their path by the processor at the very start, since they are called before there is a
+ * thread pointer. */
+static inline void choose_strings(void)
+{
+#ifdef TRANSPLANT_STRINGS
+	for (void (**constructor)(void) = transplant_early_start; constructor < transplant_early_end; constructor++)
+		(*constructor)();
+#endif
+}
+
 #ifndef TRANSPLANT_LOADER
 /* The start of the process, before the program's own: single-threaded, without a thread pointer. */
 
@@ -330,12 +340,7 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	for (uint64_t i = 0; i < given->relocation_count; i++)
 		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
 
-#ifdef TRANSPLANT_STRINGS
-	/* The string functions choose their path by the processor here, since they are called before there is a thread
-	 * pointer. */
-	for (void (**constructor)(void) = transplant_early_start; constructor < transplant_early_end; constructor++)
-		(*constructor)();
-#endif
+	choose_strings();
 	environ = (char **)(stack + 1 + stack[0] + 1);
 	char **end = environ;
 	while (*end)
@@ -356,7 +361,11 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 		transplant_self_test();
 	return entry;
 }
+#endif
 
+HIDDEN uintptr_t transplant_begin(long *stack);
+
+/* The program's own start, or the loader's, gets the stack and the registers unchanged from the kernel. */
 #if defined(__x86_64__)
 __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".globl transplant_start\n"
@@ -373,7 +382,6 @@ __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".size transplant_start, . - transplant_start\n"
 	".popsection\n");
 #elif defined(__aarch64__)
-/* The program's own start gets the stack and x0 unchanged from the kernel. */
 __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	".globl transplant_start\n"
 	".type transplant_start,@function\n"
@@ -388,7 +396,6 @@ __asm__(".pushsection .text.transplant,\"ax\",@progbits\n"
 	"\tbr x16\n"
 	".size transplant_start, . - transplant_start\n"
 	".popsection\n");
-#endif
 #endif
 
 /* Runs the donor's constructors before main, since a program may forbid itself to open files after that; or at the first

@@ -135,10 +135,7 @@ impl Host for ExecutableHost<'_> {
         }
         let place = match (self.is_loader, request.strings) {
             _ if self.is_dynamic => Place::Dynamic,
-            (true, Some(true)) => {
-                let refusal = transplant::Refusal::Strings("it is musl's dynamic loader".to_owned());
-                return Err(Error::Executable { path: self.path.to_owned(), refusal });
-            }
+            (true, Some(true)) => Place::LoaderWithStrings,
             (true, _) => Place::Loader,
             (false, Some(true)) => Place::ProgramWithStrings,
             (false, _) => Place::Program,

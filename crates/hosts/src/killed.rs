@@ -47,9 +47,22 @@ enum Scenario {
     Undo,
     GraftBundle,
     UndoBundle,
+    GraftLoader,
+    UndoLoader,
 }
 
 const BUNDLE: &str = "sdk.artifactbundle.tar.gz";
+/// musl's dynamic loader in the folder, as in the root folder of a system.
+const LOADER: &str = "lib/ld-musl-x86_64.so.1";
+
+fn loader_request(folder: &Path) -> Request {
+    let donor = donors::find("rpmalloc").unwrap();
+    Request { root: Some(folder.to_owned()), ..Request::of(donor) }
+}
+
+fn graft_loader(folder: &Path, observe: &dyn Fn(Stage)) {
+    graft_observed(&folder.join(LOADER), &loader_request(folder), &Watch::default(), observe).unwrap().commit();
+}
 
 fn request(donor: usize) -> Request {
     Request { strings: Some(true), ..Request::of(&donors::all()[donor]) }
@@ -95,7 +108,7 @@ impl Scenario {
                 }
                 new_stock()
             }
-            Scenario::GraftBundle | Scenario::UndoBundle => unreachable!("bundles are tested by themselves"),
+            _ => unreachable!("these are tested by themselves"),
         }
     }
 
@@ -112,6 +125,10 @@ impl Scenario {
             }
             Scenario::UndoBundle => {
                 undo_observed(&folder.join(BUNDLE), &Watch::default(), observe).unwrap().commit();
+            }
+            Scenario::GraftLoader => graft_loader(folder, observe),
+            Scenario::UndoLoader => {
+                undo_observed(&folder.join(LOADER), &Watch::default(), observe).unwrap().commit();
             }
         }
     }
@@ -155,8 +172,8 @@ fn victim() {
 }
 
 fn scenario_of(index: usize) -> Scenario {
-    use Scenario::{Graft, GraftBundle, GraftInstalledAnew, Replace, Undo, UndoBundle};
-    [Graft, Replace, GraftInstalledAnew, Undo, GraftBundle, UndoBundle][index]
+    use Scenario::{Graft, GraftBundle, GraftInstalledAnew, GraftLoader, Replace, Undo, UndoBundle, UndoLoader};
+    [Graft, Replace, GraftInstalledAnew, Undo, GraftBundle, UndoBundle, GraftLoader, UndoLoader][index]
 }
 
 /// Kills a run at stage `stage`; `None` if the run ended before it got there.
@@ -304,6 +321,47 @@ fn killed_while_working_on_a_packed_bundle() {
             assert!(fs::read(&bundle).unwrap() == stock, "{context}");
             assert_eq!(listing(outer.path()).len(), 1, "{context}: {:?}", listing(outer.path()).keys());
             assert_eq!(fs::metadata(&bundle).unwrap().modified().unwrap(), old_time(), "{context}");
+        }
+    }
+}
+
+/// Whenever a run is killed, the loader is stock or graft, and starts a program.
+#[test]
+#[ignore = "a minute: every graft of a loader is tested before it is placed"]
+fn killed_while_working_on_a_loader() {
+    let stock = fs::read(fixtures::musl_loader(fixtures::Arch::X86_64)).unwrap();
+    let test = donors::LoaderTest::of(format::Arch::X86_64).unwrap();
+    for (scenario, least) in [(6, 6), (7, 4)] {
+        for stage in 0.. {
+            let outer = tempfile::tempdir().unwrap();
+            let (folder, programs) = (outer.path(), tempfile::tempdir().unwrap());
+            let (loader, program) = (folder.join(LOADER), programs.path().join("program"));
+            install(&loader, &stock);
+            fs::set_permissions(&loader, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::write(&program, test.program()).unwrap();
+            graft_loader(folder, &|_| {});
+            let graft = fs::read(&loader).unwrap();
+            if scenario == 6 {
+                undo_observed(&loader, &Watch::default(), &|_| {}).unwrap().commit();
+            }
+            if kill(scenario, stage, Lacking::NOTHING, folder).is_none() {
+                assert!(stage >= least, "only {stage} stages");
+                break;
+            }
+            let context = format!("{:?} killed at stage {stage}", scenario_of(scenario));
+            let left = fs::read(&loader).unwrap();
+            assert!(left == stock || left == graft, "{context}: neither stock nor graft");
+            // Without its argument the program says so, from its main.
+            let started = Command::new(&loader).arg(&program).output().unwrap();
+            let said = String::from_utf8_lossy(&started.stderr).into_owned();
+            assert!(said.contains("not so: count == 2"), "{context}: {}: {said}", started.status);
+            graft_loader(folder, &|_| {});
+            assert!(fs::read(&loader).unwrap() == graft, "{context}");
+            let undone = undo_observed(&loader, &Watch::default(), &|_| {});
+            undone.unwrap_or_else(|error| panic!("{context}: {error}")).commit();
+            assert!(fs::read(&loader).unwrap() == stock, "{context}");
+            assert_eq!(listing(folder).len(), 1, "{context}: {:?}", listing(folder).keys());
+            assert_eq!(fs::metadata(&loader).unwrap().modified().unwrap(), old_time(), "{context}");
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) enum Place {
     ProgramWithStrings,
     /// musl's libc.so, the dynamic loader.
     Loader,
+    /// The same, with string functions.
+    LoaderWithStrings,
     /// A dynamic program.
     Dynamic,
 }
@@ -31,16 +33,20 @@ impl Place {
     fn described(self) -> &'static str {
         match self {
             Place::Program | Place::ProgramWithStrings => "a linked executable",
-            Place::Loader => "a dynamic loader",
+            Place::Loader | Place::LoaderWithStrings => "a dynamic loader",
             Place::Dynamic => "a dynamic program",
         }
+    }
+
+    fn is_loader(self) -> bool {
+        matches!(self, Place::Loader | Place::LoaderWithStrings)
     }
 
     /// Whether a donor goes there on any architecture.
     fn is_able(self) -> fn(&Donor) -> bool {
         match self {
             Place::Program | Place::ProgramWithStrings => Donor::has_blobs,
-            Place::Loader => Donor::has_loaders,
+            Place::Loader | Place::LoaderWithStrings => Donor::has_loaders,
             Place::Dynamic => Donor::has_libraries,
         }
     }
@@ -49,7 +55,7 @@ impl Place {
     pub(crate) fn takes(self, donor: &Donor, arch: Arch) -> bool {
         match self {
             Place::Program | Place::ProgramWithStrings => donor.has_blob(arch),
-            Place::Loader => donor.has_loader(arch),
+            Place::Loader | Place::LoaderWithStrings => donor.has_loader(arch),
             Place::Dynamic => donor.has_library(arch),
         }
     }
@@ -95,6 +101,7 @@ impl LinkedDonor {
         let no_form = || Error::NoForm { path: path.to_owned(), donor: donor.name, into, is_able };
         let object = donor.object(arch).ok_or_else(no_form)?;
         let alone = || donor.blob(arch).ok_or_else(no_form);
+        let no_strings = || Error::NoStrings { path: path.to_owned(), arch };
         if place == Place::Dynamic {
             let linked = donor.library(arch).ok_or_else(no_form)?;
             let tuned = DonorObject::parse_library(linked).and_then(|library| library.tuned(settings, allograft));
@@ -111,26 +118,31 @@ impl LinkedDonor {
             Place::Program => alone()?,
             Place::ProgramWithStrings => {
                 alone()?;
-                donor.blob_with_strings(arch).ok_or_else(|| Error::NoStrings { path: path.to_owned(), arch })?
+                donor.blob_with_strings(arch).ok_or_else(no_strings)?
             }
             Place::Dynamic => return Err(no_form()),
-            Place::Loader => {
+            Place::Loader | Place::LoaderWithStrings => {
                 let own = donor.loader_options().iter().map(|(name, value)| ((*name).to_owned(), *value));
                 let own: Vec<(String, i64)> =
                     own.filter(|(name, _)| settings.iter().all(|(is, _)| is != name)).collect();
                 settings.extend(own);
-                donor.loader(arch).ok_or_else(no_form)?
+                let alone = donor.loader(arch).ok_or_else(no_form)?;
+                match place {
+                    Place::LoaderWithStrings => donor.loader_with_strings(arch).ok_or_else(no_strings)?,
+                    _ => alone,
+                }
             }
         };
         let tuned = tuned(donor, object, &settings, allograft)?;
         let tuned = DonorObject::parse(&tuned).map_err(wrong)?;
         let mut malloc = tuned.note();
-        if place == Place::Loader {
+        if place.is_loader() {
             // It is compiled in another way than the object.
             malloc.object = format!("sha256:{}", sha256(linked));
         }
         let mut blob = Blob::parse(linked, &malloc, &tuned.options()).map_err(unfit)?;
-        let strings = (place == Place::ProgramWithStrings).then(|| strings_note(arch, allograft)).transpose()?;
+        let with_strings = matches!(place, Place::ProgramWithStrings | Place::LoaderWithStrings);
+        let strings = with_strings.then(|| strings_note(arch, allograft)).transpose()?;
         if let Some(note) = &strings {
             blob = blob.with_strings(note).map_err(unfit)?;
         }

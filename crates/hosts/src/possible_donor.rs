@@ -33,7 +33,8 @@ pub fn possible_donors<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Ite
     let (is_loader, is_dynamic) = (transplant::is_loader(graft), transplant::is_dynamic(graft));
     let places: &[Place] = match (is_loader, with_strings) {
         _ if is_dynamic => &[Place::Dynamic],
-        (true, _) => &[Place::Loader],
+        (true, true) => &[Place::LoaderWithStrings, Place::Loader],
+        (true, false) => &[Place::Loader, Place::LoaderWithStrings],
         (_, true) => &[Place::ProgramWithStrings, Place::Program],
         (_, false) => &[Place::Program, Place::ProgramWithStrings],
     };

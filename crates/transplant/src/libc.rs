@@ -90,6 +90,36 @@ pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refus
     Ok(Some(*end))
 }
 
+/// The last call of `exit` before the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessEnd {
+    /// The address of the call.
+    pub(crate) site: u64,
+    /// The function that it calls: `__stdio_exit`.
+    pub(crate) streams: u64,
+}
+
+/// Finds the place where `exit` has run all of the program's functions: it calls `__funcs_on_exit`, `__libc_exit_fini`
+/// and `__stdio_exit`, and then `_Exit`, without a branch between them (src/exit/exit.c). `None` if it is not so.
+pub(crate) fn process_end(code: &mut Code<'_>) -> Option<ProcessEnd> {
+    let only = |starts: Vec<u64>| <[u64; 1]>::try_from(starts).ok().map(|[start]| start);
+    let (exit, end) = (only(code.named(b"exit"))?, only(code.named(b"_Exit"))?);
+    let function = code.function(exit)?;
+    let pairs: Vec<(u64, u64, u64)> = adjacent_calls(function).collect();
+    let before = |site: u64, called: u64| {
+        let leads = |(from, _, second): &&(u64, u64, u64)| {
+            *second == called && *from < site && !pairs.iter().any(|(other, ..)| (from + 1..site).contains(other))
+        };
+        pairs.iter().find(leads).map(|(from, first, _)| (*from, *first))
+    };
+    let lasts: Vec<(u64, u64)> =
+        pairs.iter().filter(|(_, _, second)| *second == end).map(|(site, first, _)| (*site, *first)).collect();
+    let [(site, streams)] = lasts.as_slice() else { return None };
+    let (fini, called) = before(*site, *streams)?;
+    before(fini, called)?;
+    Some(ProcessEnd { site: *site, streams: *streams })
+}
+
 /// Refuses a program that makes threads with its own thread-local storage, by `clone` with CLONE_SETTLS. The donor's
 /// part of the storage exists only in what musl allocates for a thread. `end` is where musl's own threads end.
 ///

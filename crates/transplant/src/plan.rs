@@ -121,12 +121,7 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
     if let Some(pair) = sites.windows(2).find(|pair| pair[1].0 - pair[0].0 < machine.jump_size()) {
         return Err(Refusal::NoRoom { role: pair[0].1, address: pair[0].0 }.into());
     }
-    let (mut strings, mut strings_absent) = (Vec::new(), Vec::new());
-    if blob.has_strings() {
-        let donated = StringFunction::all().filter(|function| blob.brings(*function)).collect();
-        strings = redirected(&mut code, &family, &mut jumps, blob, &donated)?;
-        strings_absent = strings::absent(&strings, &donated, !code.symbols.is_empty());
-    }
+    let (strings, strings_absent) = redirected(&mut code, &family, &mut jumps, blob)?;
 
     let parameters = Parameters {
         errno_offset,
@@ -162,18 +157,24 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
     Ok(Graft { plan, bytes })
 }
 
-/// Finds the string functions, and adds a jump for each that can be redirected.
-fn redirected(
+/// The string functions of a program that are redirected and that stay, and those that are not there.
+pub(crate) type Strings = (Vec<StringEntry>, Vec<(StringFunction, strings::Absence)>);
+
+/// Finds the string functions if the blob has some, and adds a jump for each that can be redirected.
+pub(crate) fn redirected(
     code: &mut Code<'_>,
     family: &Family,
     jumps: &mut Vec<Jump>,
     blob: &Blob,
-    donated: &BTreeSet<StringFunction>,
-) -> Result<Vec<StringEntry>, PlanError> {
+) -> Result<Strings, PlanError> {
+    if !blob.has_strings() {
+        return Ok(Strings::default());
+    }
+    let donated: BTreeSet<StringFunction> = StringFunction::all().filter(|function| blob.brings(*function)).collect();
     let room = blob.room()?;
     let taken: Vec<u64> = jumps.iter().map(|jump| jump.site).collect();
     let entries = jumps.iter().filter(|jump| jump.number.is_some()).count();
-    let found = strings::find(code, family, donated, &taken, room.saturating_sub(entries));
+    let found = strings::find(code, family, &donated, &taken, room.saturating_sub(entries));
     if !found.iter().any(|entry| entry.kept.is_none()) {
         let reasons: Vec<String> = found
             .iter()
@@ -187,7 +188,8 @@ fn redirected(
         let site = code.behind_landing_pad(entry.address);
         jumps.push(Jump { number: Some(entry.function.number()), site, to: entry.function.name() });
     }
-    Ok(found)
+    let absent = strings::absent(&found, &donated, !code.symbols.is_empty());
+    Ok((found, absent))
 }
 
 /// The donor's function for a role.

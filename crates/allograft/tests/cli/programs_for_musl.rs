@@ -86,7 +86,7 @@ mod system {
         };
         assert!(expected.len() + words(&said).len() > 0, "{name} has a result");
         for donor in DONORS {
-            let out = lab.path(&format!("{donor}.so"));
+            let out = lab.path(format!("{donor}.so"));
             lab.run([
                 "graft".as_ref(),
                 stock().as_os_str(),

@@ -1,5 +1,5 @@
-//! The hosts of an image: its static executables and its `libc.a`s, each planned, verified and proven, and put into
-//! the image's new layer.
+//! The hosts of an image: its static executables, musl's dynamic loader and its `libc.a`s, each planned, verified and
+//! proven, and put into the image's new layer.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -202,6 +202,7 @@ fn is_host(bytes: &[u8]) -> Result<(), Option<String>> {
         return Ok(());
     }
     match inspector::inspect(bytes) {
+        Ok(report) if report.kind == inspector::Kind::Shared && transplant::is_loader(bytes) => Ok(()),
         Ok(report) if report.kind != inspector::Kind::Executable => Err(None),
         Ok(report) if report.link == Some(Link::Dynamic) => {
             Err(Some("a dynamic program: its malloc is that of a library".to_owned()))

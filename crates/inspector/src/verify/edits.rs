@@ -54,8 +54,10 @@ pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, I
 
 pub(super) fn check(elf: &Elf<'_>, donor: &Elf<'_>, stock: &Elf<'_>) -> Check {
     let found = EntryPoints::required(elf).and_then(|entry_points| expected(elf, &entry_points, donor, stock));
+    let others =
+        if loader::is_loader(elf) { "the ends of threads and of processes" } else { "main and the end of threads" };
     Check::unless("redirections", found.unwrap_or_else(|problem| vec![problem]), || {
-        "each entry point leads to its function of the donor, and so do main and the end of threads".to_owned()
+        format!("each entry point leads to its function of the donor, and so do {others}")
     })
 }
 
@@ -74,6 +76,10 @@ fn expected(
         wanted.push(("the end of threads", vec![(Naming::Call, destructors, address("transplant_thread_exit")?)]));
     }
     let is_loader = loader::is_loader(elf);
+    if is_loader {
+        let streams = loader::streams(elf, donor, base)?;
+        wanted.push(("the end of processes", vec![(Naming::Call, streams, address("transplant_process_exit")?)]));
+    }
     let main = match given.start_main {
         // The loader's own start goes on to the program; nothing leads through the donor there.
         _ if is_loader => Vec::new(),

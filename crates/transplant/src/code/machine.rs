@@ -60,23 +60,16 @@ pub(crate) trait Musl: fmt::Debug + Sync {
     /// is 0), with 8 bytes of mask.
     fn blocks_signals(&self, code: &Code<'_>, function: &Function) -> bool;
 
-    /// Jumps through a word of memory: the address of each, and of the word. None by default: only the dynamic loader
-    /// has some that matter, and loaders of other architectures are not grafted.
-    fn indirect_jumps(&self, _: &Image<'_>) -> Vec<(u64, u64)> {
-        Vec::new()
-    }
+    /// Jumps through a word of memory: the address of each, and of the word.
+    fn indirect_jumps(&self, image: &Image<'_>) -> Vec<(u64, u64)>;
 
     /// Where a thread keeps the address of its values of pthread keys, from the thread pointer: `self->tsd`, by the
     /// code of `pthread_getspecific` (src/thread/pthread_getspecific.c). `None` if the function is not exactly that.
-    fn key_values(&self, _: &Code<'_>, _: u64) -> Option<i64> {
-        None
-    }
+    fn key_values(&self, code: &Code<'_>, start: u64) -> Option<i64>;
 
-    /// The addresses that a function stores as that of a thread's values, at `offset` from some register: the main
+    /// The addresses that a function stores as that of a thread's values, `offset` from the thread pointer: the main
     /// thread's values, `__pthread_tsd_main` (src/thread/pthread_key_create.c).
-    fn stored_addresses(&self, _: &Code<'_>, _: &Function, _offset: i64) -> BTreeSet<u64> {
-        BTreeSet::new()
-    }
+    fn stored_addresses(&self, code: &Code<'_>, function: &Function, offset: i64) -> BTreeSet<u64>;
 
     /// Branches with main in the first argument, `_init` in the fourth and `_fini` in the fifth; and functions whose
     /// addresses the code takes and may go on to.

@@ -63,8 +63,8 @@ pub(crate) struct Code<'a> {
     /// Functions by the symbol table: address to end.
     named: HashMap<u64, u64>,
     pub(crate) symbols: Vec<Symbol<'a>>,
-    /// Jumps through a slot that the dynamic loader fills in, by their addresses: the function of this file that the
-    /// slot is for. Only the loader itself has some.
+    /// Jumps through a slot that the dynamic loader fills in, by the addresses of their first instructions: the
+    /// function of this file that the slot is for. Only the loader itself has some.
     stubs: HashMap<u64, u64>,
     functions: HashMap<u64, Option<Function>>,
     /// Addresses already tested for being parts of functions.
@@ -372,13 +372,11 @@ impl<'a> Code<'a> {
         let mut at = start;
         for _ in 0..4 {
             let place = self.behind_landing_pad(at);
-            let jumps_to = match self.instruction(place) {
-                Some(Instruction { flow: Flow::Jump(target), .. }) => {
-                    target.or_else(|| self.stubs.get(&place).copied())
-                }
+            let jumps_to = || match self.instruction(place) {
+                Some(Instruction { flow: Flow::Jump(target), .. }) => target,
                 _ => None,
             };
-            match jumps_to.or_else(|| self.thunk_target(at)) {
+            match self.stubs.get(&place).copied().or_else(jumps_to).or_else(|| self.thunk_target(at)) {
                 Some(target) => at = target,
                 None => return at,
             }

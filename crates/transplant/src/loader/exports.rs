@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use format::Role;
+use format::{Arch, Role};
 
 use super::refused;
 use crate::code::{Code, Machine};
@@ -17,8 +17,6 @@ use crate::refusal::Refusal;
 const DT_PLTRELSZ: u64 = 2;
 const DT_SYMTAB: u64 = 6;
 const DT_JMPREL: u64 = 23;
-/// R_X86_64_JUMP_SLOT (System V ABI, x86-64, 4.4).
-const JUMP_SLOT: u64 = 7;
 
 /// The exported names of each function that a graft redirects.
 const NAMES: [(&str, Role); 6] = [
@@ -39,6 +37,11 @@ const CALLERS: [(&str, Role); 3] =
 pub(crate) struct Slots {
     pub(crate) malloc: (u64, u64),
     pub(crate) aligned_alloc: (u64, u64),
+}
+
+/// R_X86_64_JUMP_SLOT, R_AARCH64_JUMP_SLOT (System V ABI, x86-64, 4.4; ELF for the Arm 64-bit Architecture, 5.7.12).
+fn jump_slot(arch: Arch) -> u64 {
+    if arch == Arch::Aarch64 { 1026 } else { 7 }
 }
 
 /// The names of libc.so.
@@ -68,7 +71,7 @@ impl<'a> Exports<'a> {
         let slot = |entry: &[u8]| {
             let (place, info) = (u64_at(entry, 0)?, u64_at(entry, 8)?);
             let symbol = all.get(usize::try_from(info >> 32).ok()?)?;
-            (info & 0xffff_ffff == JUMP_SLOT).then_some((symbol.name, place))
+            (info & 0xffff_ffff == jump_slot(image.arch)).then_some((symbol.name, place))
         };
         let slots = relocations.chunks_exact(24).filter_map(slot).collect();
         let exported: Vec<Symbol<'a>> = all.into_iter().filter(|symbol| symbol.section != 0).collect();

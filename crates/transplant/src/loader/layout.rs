@@ -68,6 +68,8 @@ struct Places {
     data: u64,
     table: u64,
     headers: u64,
+    /// The largest size of a page.
+    page: u64,
 }
 
 /// Returns the grafted file.
@@ -77,7 +79,7 @@ pub(super) fn assemble(
     mut blob: Blob,
     findings: Findings,
 ) -> Result<Vec<u8>, PlanError> {
-    let Findings { jumps, end, errno_offset, values, slots } = findings;
+    let Findings { jumps, end, exit, errno_offset, values, slots } = findings;
     let page = machine.page();
     let malformed = |what: &str| Refusal::Malformed(what.to_owned());
     let writable = writable(image)?;
@@ -107,7 +109,7 @@ pub(super) fn assemble(
     let mut memory = std::mem::take(&mut blob.memory);
     memory.extend(blob.relative.iter().flat_map(|(place, value)| [place.to_le_bytes(), value.to_le_bytes()].concat()));
     memory.resize(memory.len().next_multiple_of(page as usize), 0);
-    let places = Places { base, data: blob.data, table, headers: memory.len() as u64 };
+    let places = Places { base, data: blob.data, table, headers: memory.len() as u64, page };
     blob.memory = memory;
     if base + places.headers > i32::MAX as u64 {
         return Err(Refusal::OutOfReach(base + places.headers).into());
@@ -136,7 +138,12 @@ pub(super) fn assemble(
     write(&mut blob, "transplant_parameters", parameters::HEAD, &words)?;
     let [malloc, aligned_alloc] = [slots.malloc, slots.aligned_alloc].map(|(slot, own)| [slot, own].map(relative));
     let values = [values.field as u64, values.size, relative(values.main)];
-    write(&mut blob, "transplant_loader", 0, &[&values[..], &malloc, &aligned_alloc].concat())?;
+    write(
+        &mut blob,
+        "transplant_loader",
+        0,
+        &[&values[..], &malloc, &aligned_alloc, &[relative(exit.streams)]].concat(),
+    )?;
     let entries: Vec<(u64, u32)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.number?))).collect();
     write_entries(&mut blob, base, &entries)?;
     for jump in &jumps {
@@ -190,11 +197,11 @@ fn segments(image: &Image<'_>, blob: &Blob, places: &Places, moved: &Segment) ->
     segments.push(segment(PT_NOTE, PF_R, blob.notes.start, blob.notes.end - blob.notes.start, 4));
     let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
     let size = ((segments.len() + 3) * PROGRAM_HEADER) as u64;
-    // Pages of 4096 bytes: the address and the offset of each are equal.
+    // The address and the offset of each are equal.
     let new = [
-        segment(PT_LOAD, PF_R | PF_X, 0, places.data, 0x1000),
-        segment(PT_LOAD, PF_R | PF_W, places.data, places.headers - places.data, 0x1000),
-        segment(PT_LOAD, PF_R, places.headers, size, 0x1000),
+        segment(PT_LOAD, PF_R | PF_X, 0, places.data, places.page),
+        segment(PT_LOAD, PF_R | PF_W, places.data, places.headers - places.data, places.page),
+        segment(PT_LOAD, PF_R, places.headers, size, places.page),
     ];
     segments.splice(last..last, new);
     for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {

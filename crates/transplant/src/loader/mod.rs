@@ -17,7 +17,7 @@ use crate::family::{self, Family};
 use crate::image::{Image, PT_INTERP, PT_TLS, SHT_DYNSYM};
 use crate::layout::{Jump, PlanError};
 use crate::libc;
-use crate::plan::{Entry, Graft, Plan, room, target};
+use crate::plan::{Entry, Graft, Plan, redirected, room, target};
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
 
@@ -39,6 +39,7 @@ pub fn is_loader(bytes: &[u8]) -> bool {
 pub(crate) struct Findings {
     pub(crate) jumps: Vec<Jump>,
     pub(crate) end: libc::ThreadEnd,
+    pub(crate) exit: libc::ProcessEnd,
     pub(crate) errno_offset: i64,
     pub(crate) values: KeyValues,
     pub(crate) slots: exports::Slots,
@@ -52,12 +53,15 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
     let storage = layout::storage(blob)?;
     let relocations = Relocations::of(image)?;
     let exports = Exports::of(image)?;
+    // Without slots of its own, nothing below would be found.
+    let slots = exports.slots()?;
     let stubs = exports.stubs(machine, image);
     let mut code = Code::with(machine, image, &relocations, exports.symbols.clone(), stubs);
     let family = family::find(&mut code)?;
     exports.agree(&mut code, &family)?;
     let errno_offset = libc::errno_offset(&code, &family)?;
     let end = libc::thread_end(&mut code)?.ok_or_else(|| refused("does not start threads"))?;
+    let exit = libc::process_end(&mut code).ok_or_else(|| refused("its `exit` does not end as musl's"))?;
     let values = keys::find(&mut code, storage)?;
 
     // `__libc_calloc` stays: it calls `__libc_malloc`, which is redirected, and clears the block. A program's malloc
@@ -85,10 +89,12 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
     if let Some(pair) = sites.windows(2).find(|pair| pair[1] - pair[0] < machine.jump_size()) {
         return Err(refused(format!("two functions of malloc's family begin at {:#x}", pair[0])).into());
     }
+    // They are exported, so that all have a name.
+    let (strings, strings_absent) = redirected(&mut code, &family, &mut jumps, blob)?;
     jumps.push(Jump { number: None, site: end.site, to: "transplant_thread_exit" });
+    jumps.push(Jump { number: None, site: exit.site, to: "transplant_process_exit" });
 
-    let slots = exports.slots()?;
-    let findings = Findings { jumps, end, errno_offset, values, slots };
+    let findings = Findings { jumps, end, exit, errno_offset, values, slots };
     let bytes = layout::assemble(image, machine, blob.clone(), findings)?;
     entries.sort_unstable_by_key(|entry| (entry.role, entry.address));
     let plan = Plan {
@@ -96,8 +102,8 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
         position_independent: true,
         symbols: true,
         entries,
-        strings: Vec::new(),
-        strings_absent: Vec::new(),
+        strings,
+        strings_absent,
         fork_hook: true,
         thread_end: true,
         key_values: Some(values),

@@ -15,13 +15,16 @@ use crate::elf::{Elf, PF_X, PT_INTERP, Segment};
 use crate::entry_points::{EntryPoints, loads};
 
 pub(super) use file::check as file;
-pub(super) use told::{filled_in, told};
+pub(super) use told::{filled_in, streams, told};
 
 /// The flag of a segment that may be written.
 const PF_W: u32 = 2;
 /// The size of a thread's values of pthread keys in stock, `__pthread_tsd_size` (musl,
 /// src/thread/pthread_key_create.c).
 const VALUES: u64 = 1024;
+
+/// The calls that lead to the donor: at the end of a thread, and at that of the process.
+const CALLS: usize = 2;
 
 /// Whether a file is musl's libc.so, by names that only it exports.
 pub(super) fn is_loader(elf: &Elf<'_>) -> bool {
@@ -66,7 +69,7 @@ fn size_of_values(graft: &Elf<'_>, stock: &Elf<'_>, donor: u64) -> Result<(u64, 
 }
 
 /// Checks that everything that stock loads is loaded at the same addresses with the same contents, but for the jumps,
-/// the call at the end of a thread, and the size of a thread's values.
+/// the calls at the ends of threads and of processes, and the size of a thread's values.
 pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
     let donor = entry_points.donor();
     let mut complaints = Vec::new();
@@ -88,7 +91,7 @@ pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPo
             }
             let leads = |edit: &Edit| edit.naming == Naming::Call && (donor..end).contains(&edit.after);
             let edit = at(stock, graft, address).into_iter().find(leads);
-            match edit.filter(|_| calls.is_empty() && before.flags & PF_X != 0) {
+            match edit.filter(|_| calls.len() < CALLS && before.flags & PF_X != 0) {
                 Some(edit) => calls.push(edit),
                 None => {
                     complaints.push(format!("the byte at {address:#x} is not stock's"));
@@ -104,6 +107,6 @@ pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPo
     }
     Check::unless("program", complaints, || {
         let jumps = entry_points.entries.len();
-        format!("libc.so is stock's but for {jumps} jumps, a call, and {size} bytes for a thread's values")
+        format!("libc.so is stock's but for {jumps} jumps, {CALLS} calls, and {size} bytes for a thread's values")
     })
 }

@@ -6,15 +6,18 @@ use std::ops::Range;
 use super::{PF_W, VALUES, size_of_values};
 use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_RELA};
 use crate::entry_points::loads;
-use crate::verify::donor_image::{Linked, PARAMETERS, pairs};
+use crate::report::Arch;
+use crate::verify::donor_image::{Linked, PARAMETERS, pairs, symbol};
 
 /// The words of `struct transplant_loader`.
-const WORDS: u64 = 7;
+const WORDS: u64 = 8;
+/// The word with the address of `__stdio_exit`.
+const STREAMS: u64 = 7;
 /// The size of the compiler's record of a thread-local variable, and the place in it that the graft fills in.
 const VARIABLE: u64 = 32;
 const PLACE: Range<u64> = 16..24;
-/// R_X86_64_JUMP_SLOT
-const JUMP_SLOT: u32 = 7;
+/// R_X86_64_JUMP_SLOT and R_AARCH64_JUMP_SLOT.
+const JUMP_SLOTS: [(Arch, u32); 2] = [(Arch::X86_64, 7), (Arch::Aarch64, 1026)];
 
 /// The ranges of the linked donor that a graft of a loader fills in; none in a donor for programs.
 pub(in crate::verify) fn filled_in(linked: &Linked<'_, '_>) -> Vec<Range<u64>> {
@@ -28,6 +31,16 @@ fn records(linked: &Linked<'_, '_>) -> Vec<u64> {
     let ends = ["transplant_variables_start", "transplant_variables_end"].map(|name| linked.symbol(name));
     let [Ok(start), Ok(end)] = ends else { return Vec::new() };
     (start..end).step_by(VARIABLE as usize).collect()
+}
+
+/// Returns the address of the function that `exit` calls last, as the donor at `base` is told.
+pub(in crate::verify) fn streams(elf: &Elf<'_>, donor: &Elf<'_>, base: u64) -> Result<u64, String> {
+    let at = base.wrapping_add(symbol(donor, "transplant_loader")? + 8 * STREAMS);
+    let word = loads(elf).find_map(|load| {
+        let from = usize::try_from(at.checked_sub(load.address)?).ok()?;
+        load.data?.get(from..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+    });
+    Ok(base.wrapping_add(word.ok_or("what the donor is told is not in the file")?))
 }
 
 /// Returns what the donor is told wrongly. `found` is its memory in the graft.
@@ -67,7 +80,9 @@ pub(in crate::verify) fn told(
 
     let block = linked.symbol("transplant_loader")?;
     let word = |index: u64| words.u64((block + 8 * index) as usize).unwrap_or(0);
-    expect("the field with a thread's values", (8..4096).contains(&word(0)) && word(0) % 8 == 0);
+    // `struct pthread` begins at the thread pointer; on aarch64, it ends there (musl, src/internal/pthread_impl.h).
+    let field = if elf.arch == Arch::Aarch64 { word(0).wrapping_neg() } else { word(0) };
+    expect("the field with a thread's values", (8..4096).contains(&field) && field % 8 == 0);
     expect("the size of a thread's values", word(1) == VALUES);
     let main = address(word(2));
     expect("the main thread's values", within(PF_W, main) && within(PF_W, main.saturating_add(VALUES - 1)));
@@ -76,6 +91,7 @@ pub(in crate::verify) fn told(
             slot(elf, name) == Some(address(word(index))) && exported(elf, name) == Some(address(word(index + 1)));
         expect(name, right && within(PF_W, address(word(index))));
     }
+    expect("the end of processes", within(PF_X, address(word(STREAMS))));
     if let Some(stock) = stock {
         let room = size_of_values(elf, stock, base)?.1.saturating_sub(VALUES);
         expect("its thread-local variables", storage(elf, linked, found) == Some(room));
@@ -124,14 +140,17 @@ fn exported(elf: &Elf<'_>, name: &str) -> Option<u64> {
     elf.dynamic_symbols.iter().find(symbol).map(|symbol| symbol.value)
 }
 
-/// The slot through which libc.so calls a function that a program may bring: the place of its only R_X86_64_JUMP_SLOT.
+/// The slot through which libc.so calls a function that a program may bring: the place of its only relocation for
+/// that.
 fn slot(elf: &Elf<'_>, name: &str) -> Option<u64> {
     let tables = elf.sections.iter().filter(|section| section.kind == SHT_RELA && section.flags & SHF_ALLOC != 0);
     let entries = tables.flat_map(|table| table.data.unwrap_or_default().chunks_exact(24));
     let mut found = entries.filter_map(|entry| {
         let words = elf.bytes.over(entry);
         let symbol = elf.dynamic_symbols.get(words.u32(12)? as usize)?;
-        (words.u32(8)? == JUMP_SLOT && symbol.name == name.as_bytes()).then(|| words.u64(0)).flatten()
+        (JUMP_SLOTS.contains(&(elf.arch, words.u32(8)?)) && symbol.name == name.as_bytes())
+            .then(|| words.u64(0))
+            .flatten()
     });
     found.next().filter(|_| found.next().is_none())
 }

@@ -2,6 +2,7 @@
 
 mod features;
 mod frame;
+mod keys;
 mod musl;
 mod page;
 mod values;

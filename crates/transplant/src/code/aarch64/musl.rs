@@ -8,7 +8,8 @@ use equivalence::a64::Word;
 use super::super::{Code, Edit, Flow, Function, MainCall, Musl};
 use super::values::{self, State, Value};
 use super::word::{FRAME, Operation, ZERO, flow, is_landing_pad, operation, reads, writes};
-use super::{Aarch64, all, word_at, words};
+use super::{Aarch64, all, keys, word_at, words};
+use crate::image::Image;
 
 const ENOMEM: u64 = 12;
 /// Numbers of system calls (asm-generic/unistd.h).
@@ -146,6 +147,18 @@ impl Musl for Aarch64 {
             }
         }
         calls == 1 && function.calls.is_empty() && function.instructions.len() < 24
+    }
+
+    fn indirect_jumps(&self, image: &Image<'_>) -> Vec<(u64, u64)> {
+        keys::indirect_jumps(image)
+    }
+
+    fn key_values(&self, code: &Code<'_>, start: u64) -> Option<i64> {
+        keys::values(code, start)
+    }
+
+    fn stored_addresses(&self, code: &Code<'_>, function: &Function, offset: i64) -> BTreeSet<u64> {
+        keys::stored(code, function, offset)
     }
 
     fn main_calls(&self, code: &Code<'_>, function: &Function) -> (Vec<MainCall>, Vec<u64>) {
