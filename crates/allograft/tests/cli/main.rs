@@ -12,6 +12,7 @@ mod companions;
 mod documents;
 mod donors;
 mod dynamic;
+mod dynamic_programs;
 mod elsewhere;
 mod emit;
 mod executables;

@@ -1,0 +1,120 @@
+//! Real dynamic programs of a Debian: each is grafted in place there, does its work, and gets its stock file back.
+
+/// Tests that need a Debian, by that part of their names.
+mod system {
+    use std::fs;
+
+    use fixtures::dynamic::{self, Work};
+
+    use crate::lab::Lab;
+
+    /// Does the work by stock and by the graft, in the Debian. `$1` is the program's path.
+    const TRY: &str = r#"
+export P=$1 ALLOGRAFT_VERBOSE=1
+say() { echo "$*"; exit 1; }
+sh prepare.sh || say "no preparation"
+sh script.sh >stock.out 2>stock.err || say "stock ended with $?: $(tail -5 stock.err)"
+test -s stock.out || say "stock has no result"
+cp "$P" stock || say "no copy"
+./allograft graft "$P" >graft.said 2>&1 || say "graft ended with $?: $(cat graft.said)"
+sh script.sh >graft.out 2>graft.err || say "the graft ended with $?: $(tail -5 graft.err)"
+cmp stock.out graft.out || say "another result"
+grep -q '^allograft: snmalloc ' graft.err || ALLOGRAFT_VERBOSE=1 "$P" --version 2>&1 | grep -q '^allograft: snmalloc ' ||
+	say "nothing says that snmalloc serves it: $(cat graft.err)"
+./allograft inspect --expect snmalloc "$P" >inspect.said 2>&1 || say "inspect ended with $?: $(cat inspect.said)"
+./allograft verify "$P" >verify.said 2>&1 || say "verify ended with $?: $(cat verify.said)"
+./allograft undo "$P" >undo.said 2>&1 || say "undo ended with $?: $(cat undo.said)"
+cmp stock "$P" || say "undo gave other bytes"
+echo whole
+"#;
+
+    fn serves(name: &str) {
+        if let Some(reason) = fixtures::system::unavailable() {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let work = dynamic::ALL.iter().find(|work| work.name == name).unwrap();
+        assert_eq!(tried(work, TRY), "whole\n", "{name}");
+    }
+
+    /// Runs a script in the Debian, in a folder with the program's input. Returns what it prints.
+    fn tried(work: &Work, script: &str) -> String {
+        let lab = Lab::new();
+        for folder in ["work", "scratch"] {
+            fs::create_dir(lab.path(folder)).unwrap();
+        }
+        dynamic::fill(&lab.path("work")).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_allograft"), lab.path("work/allograft")).unwrap();
+        lab.put("work/prepare.sh", work.prepare.as_bytes());
+        lab.put("work/script.sh", work.script.as_bytes());
+        let script = format!("set -- {}\n{script}", work.program);
+        let mut command = fixtures::system::unprivileged(&lab.path("work"), &lab.path("scratch"), &script);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        said.into_owned()
+    }
+
+    macro_rules! tests {
+        ($($test:ident $name:literal,)*) => {
+            $(
+                #[test]
+                #[ignore = "takes a Debian of 500 MB, which `cargo xtask test-slow cli` unpacks"]
+                fn $test() {
+                    serves($name);
+                }
+            )*
+        };
+    }
+
+    tests! {
+        python_with_numpy "python",
+        node "node",
+        ruby "ruby",
+        java "java",
+        php "php",
+        mariadb "mariadb",
+        postgres "postgres",
+        sqlite "sqlite",
+        git "git",
+        magick "magick",
+        nginx "nginx",
+    }
+
+    /// The tests of CPython itself, by stock and by the graft. They print the numbers of tests that ran.
+    const SUITE: &str = r#"
+tests() { "$1" -m test -q test_threading test_fork1 test_ctypes test_json test_zlib; }
+tests "$1" >stock.txt 2>&1; echo "stock: $?"
+./allograft graft "$1" >graft.txt 2>&1 || cat graft.txt
+tests "$1" >graft.txt 2>&1; echo "graft: $?"
+for name in stock graft; do echo "$name: $(grep '^Total tests:' $name.txt)"; done
+"#;
+
+    #[test]
+    #[ignore = "takes a Debian of 500 MB, which `cargo xtask test-slow cli` unpacks, and a minute"]
+    fn pythons_own_tests_pass() {
+        if let Some(reason) = fixtures::system::unavailable() {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let python = dynamic::ALL.iter().find(|work| work.name == "python").unwrap();
+        let said = tried(python, SUITE);
+        let of = |arm: &str| -> Vec<String> {
+            said.lines().filter_map(|line| line.strip_prefix(arm)).map(str::to_owned).collect()
+        };
+        let (stock, graft) = (of("stock: "), of("graft: "));
+        assert!(stock.len() == 2 && stock[0] == "0" && stock[1].contains("run="), "{said}");
+        assert_eq!(graft, stock, "{said}");
+    }
+
+    #[test]
+    #[ignore = "takes a Debian of 500 MB, which `cargo xtask test-slow cli` unpacks"]
+    fn a_program_with_jemalloc_is_refused() {
+        if let Some(reason) = fixtures::system::unavailable() {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let redis = Work { name: "redis", about: "", program: "/usr/bin/redis-server", prepare: "", script: "" };
+        let said = tried(&redis, "./allograft graft \"$1\"; echo \"code $?\"\n");
+        assert!(said.contains("jemalloc") && said.contains("help:") && said.contains("code 3"), "{said}");
+    }
+}
