@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `chart` | the README's chart |
 //! | `counting` | the cost of statistics while they are off |
+//! | `dynamic` | real dynamic programs: as they are, preloaded and merged |
 //! | `finished` | grafts of linked executables beside programs linked with the donor |
 //! | `graft` | time and memory of grafting itself |
 //! | `grafts` | programs of the suite, linked with grafts |
@@ -22,6 +23,7 @@
 
 mod chart;
 mod counting;
+mod dynamic;
 mod finished;
 mod graft;
 mod grafts;
@@ -78,6 +80,8 @@ enum Experiment {
     LtoMemory(lto::memory::Wish),
     /// Released programs and their grafts
     Released(released::Wish),
+    /// Real dynamic programs of a Debian: as they are, with a donor preloaded, and with it merged into them
+    Dynamic(dynamic::Wish),
     /// Grafts of linked executables beside programs linked with the donor
     Finished(finished::Wish),
     /// Conformance programs by compilers held out for it (400 MB, an hour); also `cargo xtask proof`
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         Some(Experiment::Lto(handed)) => lto::bench(&handed.arguments),
         Some(Experiment::LtoMemory(wish)) => lto::memory::bench(&wish),
         Some(Experiment::Released(wish)) => released::bench(&wish),
+        Some(Experiment::Dynamic(wish)) => dynamic::bench(&wish),
         Some(Experiment::Finished(wish)) => finished::bench(&wish),
         Some(Experiment::Proof(wish)) => proof::run(&wish),
     };

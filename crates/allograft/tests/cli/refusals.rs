@@ -90,7 +90,7 @@ fn what_is_not_supported_is_refused() {
     lab.put("program", &fs::read(env!("CARGO_BIN_EXE_allograft")).unwrap()[..4096]);
     lab.changes_nothing(2, ["graft", "program"]).says(&["malformed", "outside the file", "help: "]);
     lab.put("program", &fs::read(env!("CARGO_BIN_EXE_allograft")).unwrap());
-    lab.changes_nothing(3, ["graft", "program"]).says(&["it is dynamic", "help: "]);
+    lab.changes_nothing(3, ["graft", "program", "--strings", "on"]).says(&["it is dynamic", "help: "]);
     lab.put("libc.a", b"!<thin>\n");
     lab.changes_nothing(3, ["graft", "libc.a"]).says(&["a thin archive", "help: "]);
 }

@@ -1,0 +1,203 @@
+//! `cargo xtask bench dynamic`: real dynamic programs of a Debian, as they are, with glibc's own setting for less memory,
+//! with a donor preloaded, and with the donor merged into them.
+//!
+//! A second process of this program measures in that Debian.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fixtures::dynamic::{self, Work};
+use fixtures::system;
+use measure::case::{Arm, Case, Invocation};
+use measure::machine::Machine;
+use measure::report::{bytes, ratio, seconds};
+use measure::results::{self, CaseResult};
+use measure::session::Plan;
+use serde::{Deserialize, Serialize};
+use xtask::{command, sessions, setup, workspace};
+
+/// The arms, and how the table calls them. Stock is the first.
+const ARMS: [(&str, &str); 4] =
+    [("stock", "stock"), ("arena_max", "`MALLOC_ARENA_MAX=2`"), ("preload", "preloaded"), ("merged", "merged")];
+
+/// The donor of the last two.
+const DONOR: &str = "snmalloc";
+
+/// What the arguments ask for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wish {
+    /// A single round, to see whether everything works
+    #[arg(long)]
+    quick: bool,
+    /// Minutes for all runs
+    #[arg(long, default_value_t = 20)]
+    minutes: u64,
+    /// Keep the figures in this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Measure here, in the Debian: for this program's own use
+    #[arg(long, hide = true)]
+    here: bool,
+    /// These programs only
+    programs: Vec<String>,
+}
+
+impl Wish {
+    /// The programs without nginx, whose clients take most of the memory and time.
+    fn works(&self) -> impl Iterator<Item = &'static Work> {
+        let measured = dynamic::ALL.iter().filter(|work| work.name != "nginx");
+        measured.filter(|work| self.programs.is_empty() || self.programs.iter().any(|it| it == work.name))
+    }
+}
+
+/// The figures.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Dynamic {
+    schema_version: u32,
+    allograft: String,
+    donor: String,
+    machine: Machine,
+    /// The programs' work.
+    works: Vec<CaseResult>,
+    /// Their starts: each prints its version.
+    starts: Vec<CaseResult>,
+}
+
+/// Measures, prints, and keeps what was asked for.
+///
+/// # Errors
+/// When a program cannot be grafted, or gives another result than stock.
+pub(crate) fn bench(wish: &Wish) -> Result<()> {
+    if wish.here {
+        return measure_here(wish);
+    }
+    setup::prepare(setup::Extent::Demo)?;
+    xtask::system::prepare()?;
+    let home = workspace::build().join("bench").join("dynamic");
+    let work = home.join("work");
+    fs::create_dir_all(&home)?;
+    let _lock = setup::lock(&home.join(".lock"))?;
+    if work.exists() {
+        fs::remove_dir_all(&work)?;
+    }
+    fs::create_dir_all(&work)?;
+    let scratch = setup::Scratch::beside(&work, "scratch")?;
+    dynamic::fill(&work)?;
+    for work_of in wish.works() {
+        fs::write(work.join(format!("{}.prepare.sh", work_of.name)), work_of.prepare)?;
+        fs::write(work.join(format!("{}.sh", work_of.name)), work_of.script)?;
+    }
+    let allograft = command::build_allograft()?;
+    fs::copy(&allograft, work.join("allograft"))?;
+    let mut emit = Command::new(&allograft);
+    command::output(
+        emit.args(["emit", "--target", "x86_64-linux-gnu", "--as", "shared", "--donor", DONOR, "-o"])
+            .arg(work.join("donor.so")),
+    )?;
+    fs::copy(std::env::current_exe()?, work.join("lab"))?;
+    let quick = if wish.quick { " --quick" } else { "" };
+    let again = format!("exec ./lab dynamic --here --minutes {}{quick} {}", wish.minutes, wish.programs.join(" "));
+    command::run(&mut system::unprivileged(&work, &scratch.0, &again))?;
+    let document = fs::read_to_string(work.join("results.json")).context("the Debian gave no results")?;
+    let figures: Dynamic = serde_json::from_str(&document)?;
+    println!("{}", table(&figures));
+    if let Some(path) = &wish.save {
+        ensure!(!wish.quick && wish.programs.is_empty(), "a run with --quick, or of some programs, is not kept");
+        fs::write(path, document).with_context(|| format!("cannot write `{}`", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Measures in this root folder, and writes the figures.
+fn measure_here(wish: &Wish) -> Result<()> {
+    let (mut works, mut starts) = (Vec::new(), Vec::new());
+    for work in wish.works() {
+        eprintln!("bench: grafting {} ...", work.program);
+        let merged = PathBuf::from(format!("{}.merged", work.program));
+        command::output(
+            Command::new("./allograft").args(["graft", work.program, "--donor", DONOR, "-o"]).arg(&merged),
+        )?;
+        command::run(Command::new("sh").arg(format!("{}.prepare.sh", work.name)))?;
+        works.push(case(work, &merged, &[format!("{}.sh", work.name)]));
+        starts.push(case(work, &merged, &["-c".to_owned(), "exec \"$P\" --version >/dev/null 2>&1".to_owned()]));
+    }
+    let minutes = |share: f64| Duration::from_secs_f64(wish.minutes as f64 * 60.0 * share);
+    let measured = |cases: &[Case], share: f64, most_rounds: usize| -> Result<Vec<CaseResult>> {
+        let plan = Plan {
+            budget: if wish.quick { Duration::ZERO } else { minutes(share) },
+            least_rounds: if wish.quick { 1 } else { 10 },
+            most_rounds,
+            precision: 0.02,
+            of_the_difference: 0.0,
+            memory_runs: if wish.quick { 1 } else { 3 },
+            count_calls: false,
+            ..Plan::default()
+        };
+        Ok(sessions::compare_all(cases, &plan)?.0)
+    };
+    let figures = Dynamic {
+        schema_version: 1,
+        allograft: env!("CARGO_PKG_VERSION").to_owned(),
+        donor: DONOR.to_owned(),
+        machine: Machine::this(),
+        works: measured(&works, 0.8, 100)?,
+        starts: measured(&starts, 0.2, 1000)?,
+    };
+    Ok(fs::write("results.json", results::document(&figures)?)?)
+}
+
+/// Returns the case in which `sh` runs with these arguments for each arm.
+fn case(work: &Work, merged: &Path, arguments: &[String]) -> Case {
+    let stock = Path::new(work.program);
+    let arms = ARMS.map(|(name, _)| {
+        let program = if name == "merged" { merged } else { stock };
+        let mut environment: Vec<(OsString, OsString)> = vec![("P".into(), program.into())];
+        match name {
+            "arena_max" => environment.push(("MALLOC_ARENA_MAX".into(), "2".into())),
+            "preload" => environment.push(("LD_PRELOAD".into(), "/work/donor.so".into())),
+            _ => {}
+        }
+        let arguments = arguments.iter().map(OsString::from).collect();
+        let invocation = Invocation { program: "/bin/sh".into(), arguments, environment, load: None };
+        Arm { name: name.to_owned(), invocation, broken: None }
+    });
+    sessions::case(work.name, arms.into())
+}
+
+fn table(figures: &Dynamic) -> String {
+    let head = |what: &str| ARMS.map(|(_, title)| format!("{what}, {title}")).join(" | ");
+    let mut text = format!("| program | work | {} | {} |\n| --- | --- |", head("time"), head("peak memory"));
+    text.push_str(&" --- |".repeat(2 * ARMS.len()));
+    text.push('\n');
+    for case in &figures.works {
+        let about = dynamic::ALL.iter().find(|work| work.name == case.name).map_or("", |work| work.about);
+        text.push_str(&format!("| {} | {about} | {} |\n", case.name, cells(case)));
+    }
+    text.push_str(&format!("\n| program | {} | {} |\n| --- |", head("start"), head("peak memory")));
+    text.push_str(&" --- |".repeat(2 * ARMS.len()));
+    text.push('\n');
+    for case in &figures.starts {
+        text.push_str(&format!("| {} | {} |\n", case.name, cells(case)));
+    }
+    format!(
+        "{text}\n{}; allograft {} with {}. Times of stock are medians; the others are ratios to stock's time in the \
+         same round, with the interval in which they lie at 95 %.\n",
+        figures.machine.description(),
+        figures.allograft,
+        figures.donor
+    )
+}
+
+/// Returns the cells of a case: times, and memory.
+fn cells(case: &CaseResult) -> String {
+    let times = case.arms.iter().enumerate().map(|(at, arm)| match at {
+        0 => arm.cost_s.map_or_else(String::new, |cost| seconds(cost.median)),
+        _ => arm.ratio_to_stock.as_ref().map_or_else(String::new, ratio),
+    });
+    let peaks = case.arms.iter().map(|arm| arm.peak_memory_bytes.map_or_else(String::new, bytes));
+    times.chain(peaks).collect::<Vec<_>>().join(" | ")
+}
