@@ -105,7 +105,7 @@ fn build() -> Result<(), Failure> {
         for program in &programs {
             let object = out.join(arch.name()).join(format!("{}.o", program.name));
             let compressed = format!("{}-{}.o.lzma", program.name, arch.name());
-            fs::write(embedded.join(compressed), Compressed::of(&fs::read(&object)?)?)?;
+            fs::write(embedded.join(compressed), Compressed::of(&fs::read(&object)?, None)?)?;
         }
     }
 

@@ -73,18 +73,18 @@ fn build() -> Result<(), FoundryError> {
         recipes.iter().partition(|recipe| recipe.kind == DonorKind::Malloc);
     let blobs: Vec<(&Recipe, Option<&Recipe>, Arch)> =
         allocators.iter().flat_map(|recipe| blobs(recipe, &strings)).collect();
+    in_parallel(&blobs, |(recipe, strings, arch)| foundry.cast_blob(recipe, *strings, *arch))?;
     in_parallel(&blobs, |(recipe, strings, arch)| {
-        foundry.cast_blob(recipe, *strings, *arch)?;
-        compress(&foundry.blob_path(recipe, *strings, *arch), &embedded)
+        compress_pair(strings.is_some(), |both| foundry.blob_path(recipe, strings.filter(|_| both), *arch), &embedded)
     })?;
     let own: Vec<(&Recipe, Arch)> =
         allocators.iter().flat_map(|recipe| recipe.loaders().map(move |arch| (*recipe, arch))).collect();
     in_parallel(&own, |(recipe, arch)| foundry.cast_for_loader(recipe, *arch))?;
     let loaders: Vec<(&Recipe, Option<&Recipe>, Arch)> =
         allocators.iter().flat_map(|recipe| with_and_without(recipe, &strings, recipe.loaders())).collect();
+    in_parallel(&loaders, |(recipe, strings, arch)| foundry.cast_loader(recipe, *strings, *arch))?;
     in_parallel(&loaders, |(recipe, strings, arch)| {
-        foundry.cast_loader(recipe, *strings, *arch)?;
-        compress(&foundry.loader_path(recipe, *strings, *arch), &embedded)
+        compress_pair(strings.is_some(), |both| foundry.loader_path(recipe, strings.filter(|_| both), *arch), &embedded)
     })?;
     let mut tested: Vec<Arch> = Arch::ALL.into_iter().collect();
     tested.retain(|arch| own.iter().any(|(_, of)| of == arch));
@@ -109,9 +109,23 @@ fn compressed(path: &Path) -> String {
 
 /// Writes the compressed form of a file into the folder `embedded`.
 fn compress(path: &Path, embedded: &Path) -> Result<(), FoundryError> {
-    let file = |source| FoundryError::File { path: path.to_owned(), source };
-    let bytes = fs::read(path).and_then(|bytes| Compressed::of(&bytes)).map_err(file)?;
-    write(&embedded.join(compressed(path)), &bytes)
+    compress_like(path, None, embedded)
+}
+
+/// The same with a file that it repeats much of.
+fn compress_like(path: &Path, like: Option<&Path>, embedded: &Path) -> Result<(), FoundryError> {
+    let read = |path: &Path| fs::read(path).map_err(|source| FoundryError::File { path: path.to_owned(), source });
+    let (bytes, like) = (read(path)?, like.map(read).transpose()?);
+    let compressed_bytes = Compressed::of(&bytes, like.as_deref());
+    let compressed_bytes = compressed_bytes.map_err(|source| FoundryError::File { path: path.to_owned(), source })?;
+    write(&embedded.join(compressed(path)), &compressed_bytes)
+}
+
+/// Compresses an allocator that is linked alone, or `with_strings`: then with the one alone at hand. `path` returns the
+/// path of either.
+fn compress_pair(with_strings: bool, path: impl Fn(bool) -> PathBuf, embedded: &Path) -> Result<(), FoundryError> {
+    let alone = with_strings.then(|| path(false));
+    compress_like(&path(with_strings), alone.as_deref(), embedded)
 }
 
 /// A blob: the allocator, string functions if it has some, the architecture.
@@ -154,9 +168,12 @@ fn catalogue(recipes: &[&Recipe], strings: &[&Recipe], foundry: &Foundry) -> Str
         let program = |arch| foundry.object_path(recipe, arch, Form::Program);
         let objects = items.list(recipe.arches().map(|arch| (arch, program(arch))));
         let loaders = items.list(loaders.into_iter().map(loader));
-        let loaders_both = items.list(loaders_both.into_iter().map(loader));
+        let like = |(recipe, _, arch): Blob<'_>| foundry.loader_path(recipe, None, arch);
+        let loaders_both = items.list_like(loaders_both.into_iter().map(|it| (loader(it), like(it))));
         let loader_options: Vec<(&String, &i64)> = recipe.loader_options().iter().collect();
-        let (alone, both) = (items.list(alone.into_iter().map(blob)), items.list(both.into_iter().map(blob)));
+        let like = |(recipe, _, arch): Blob<'_>| foundry.blob_path(recipe, None, arch);
+        let alone = items.list(alone.into_iter().map(blob));
+        let both = items.list_like(both.into_iter().map(|it| (blob(it), like(it))));
         let libraries = items.list(shared.map(|arch| (arch, foundry.library_path(recipe, arch))));
         let windows = recipe.windows.then_some((Arch::X86_64, foundry.windows_path(recipe)));
         let windows = items.list(windows.into_iter());
@@ -199,18 +216,30 @@ fn merged_tests(arches: &[Arch], foundry: &Foundry) -> String {
 #[derive(Default)]
 struct Items {
     source: String,
-    count: usize,
+    /// The compressed forms, the first as `FILE_0`.
+    names: Vec<String>,
 }
 
 impl Items {
     /// Adds a file, and returns an expression for it.
     fn file(&mut self, path: &Path) -> String {
-        self.count += 1;
-        let (count, name) = (self.count, compressed(path));
+        self.add(path, "new(")
+    }
+
+    /// Adds a file that was compressed with another one at hand, which has been added. Returns an expression for it.
+    fn file_like(&mut self, path: &Path, like: &Path) -> String {
+        let other = self.names.iter().position(|name| *name == compressed(like));
+        let other = other.expect("the other file comes first");
+        self.add(path, &format!("like(&FILE_{other}, "))
+    }
+
+    fn add(&mut self, path: &Path, call: &str) -> String {
+        let (count, name) = (self.names.len(), compressed(path));
         self.source += &format!(
             "static FILE_{count}: Compressed =\n\
-             Compressed::new(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded/{name}\")));\n"
+             Compressed::{call}include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded/{name}\")));\n"
         );
+        self.names.push(name);
         format!("&FILE_{count}")
     }
 
@@ -218,6 +247,13 @@ impl Items {
     fn list(&mut self, files: impl Iterator<Item = (Arch, PathBuf)>) -> String {
         let entries: Vec<String> =
             files.map(|(arch, path)| format!("(Arch::{arch:?}, {})", self.file(&path))).collect();
+        format!("&[{}]", entries.join(", "))
+    }
+
+    /// The same for files that were each compressed with another one at hand.
+    fn list_like(&mut self, files: impl Iterator<Item = ((Arch, PathBuf), PathBuf)>) -> String {
+        let entries: Vec<String> =
+            files.map(|((arch, path), like)| format!("(Arch::{arch:?}, {})", self.file_like(&path, &like))).collect();
         format!("&[{}]", entries.join(", "))
     }
 }
