@@ -1,5 +1,5 @@
-//! `cargo xtask bench dynamic`: real dynamic programs of a Debian, as they are, with glibc's own setting for less memory,
-//! with a donor preloaded, and with the donor merged into them.
+//! `cargo xtask bench dynamic`: real dynamic programs of a Debian, as they are, with glibc's own setting for less
+//! memory, with a donor preloaded, and with the donor merged into them.
 //!
 //! A second process of this program measures in that Debian.
 
