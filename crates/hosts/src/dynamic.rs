@@ -16,7 +16,9 @@ pub(crate) const LOADS_LIBRARIES: &str = "can load libraries while it runs (dlop
      block that crosses that border would crash it";
 
 /// Names of what serves malloc in a program without an allocator of its own: libc's.
-const OF_LIBC: [&str; 5] = ["glibc", "mallocng", "oldmalloc", "unknown", "none"];
+const OF_LIBC: [&str; 4] = ["glibc", "mallocng", "oldmalloc", "none"];
+/// How the names of their files begin, for a libc that the inspector does not know.
+const LIBCS: [&str; 2] = ["libc.", "ld-musl-"];
 
 /// Checks the program at `path`, which has these bytes and this mode.
 ///
@@ -32,6 +34,10 @@ pub(crate) fn check(path: &Path, bytes: &[u8], mode: u32, request: &Request) -> 
     let Ok(report) = Loader::new(&system).inspect(bytes, &place) else { return Ok(()) };
     let malloc = report.malloc;
     let Some(file) = malloc.file.filter(|_| !OF_LIBC.contains(&malloc.name.as_str())) else { return Ok(()) };
+    let name = file.rsplit('/').next().unwrap_or_default();
+    if malloc.name == "unknown" && LIBCS.iter().any(|start| name.starts_with(start)) {
+        return Ok(());
+    }
     let refusal = Refusal::BringsAllocator { symbol: file, verb: "takes its malloc from" };
     Err(Error::Executable { path: path.to_owned(), refusal })
 }

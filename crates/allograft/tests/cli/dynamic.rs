@@ -122,14 +122,16 @@ fn programs_with_another_allocator_are_refused() {
     glibc(&lab, "own", own, &["-rdynamic"]);
     lab.changes_nothing(3, ["graft", "own"]).says(&["defines `malloc`", "help: "]);
     // One of its libraries does: by the name, and by what the loader would take.
-    let library = "void *malloc(unsigned long n) { static char b[99]; return b + (n & 0); }\n\
-                   void free(void *p) { (void)p; }\nint mallctl(void) { return 0; }\n";
-    glibc(&lab, "libjemalloc.so.2", library, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
+    let family = "void *malloc(unsigned long n) { static char b[99]; return b + (n & 0); }\n\
+                  void free(void *p) { (void)p; }\n";
     let folder = lab.path("").display().to_string();
     let (path, run) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
-    let flags = ["-Wl,--no-as-needed", &path, &run, "-l:libjemalloc.so.2"];
-    glibc(&lab, "user", "#include <stdlib.h>\nint main(void) { free(malloc(1)); return 0; }\n", &flags);
-    lab.changes_nothing(3, ["graft", "user"]).says(&["libjemalloc.so.2", "another allocator's", "help: "]);
+    for (name, more) in [("libjemalloc.so.2", "int mallctl(void) { return 0; }\n"), ("libpool.so", "")] {
+        glibc(&lab, name, &format!("{family}{more}"), &["-shared", "-fPIC", &format!("-Wl,-soname,{name}")]);
+        let flags = ["-Wl,--no-as-needed", &path, &run, &format!("-l:{name}")];
+        glibc(&lab, "user", "#include <stdlib.h>\nint main(void) { free(malloc(1)); return 0; }\n", &flags);
+        lab.changes_nothing(3, ["graft", "user"]).says(&[name, "another allocator's", "help: "]);
+    }
 }
 
 #[test]
