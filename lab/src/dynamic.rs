@@ -158,7 +158,7 @@ fn case(work: &Work, merged: &Path, arguments: &[String]) -> Case {
         let mut environment: Vec<(OsString, OsString)> = vec![("P".into(), program.into())];
         match name {
             "arena_max" => environment.push(("MALLOC_ARENA_MAX".into(), "2".into())),
-            "preload" => environment.push(("LD_PRELOAD".into(), "/work/donor.so".into())),
+            "preload" => environment.push(("LD_PRELOAD".into(), "/mnt/donor.so".into())),
             _ => {}
         }
         let arguments = arguments.iter().map(OsString::from).collect();

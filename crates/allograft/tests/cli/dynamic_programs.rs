@@ -29,8 +29,7 @@ echo whole
 "#;
 
     fn serves(name: &str) {
-        if let Some(reason) = fixtures::system::unavailable() {
-            eprintln!("skipped: {reason}");
+        if fixtures::system::is_left_out() {
             return;
         }
         let work = dynamic::ALL.iter().find(|work| work.name == name).unwrap();
@@ -92,8 +91,7 @@ for name in stock graft; do echo "$name: $(grep '^Total tests:' $name.txt)"; don
     #[test]
     #[ignore = "takes a Debian of 500 MB, which `cargo xtask test-slow cli` unpacks, and a minute"]
     fn pythons_own_tests_pass() {
-        if let Some(reason) = fixtures::system::unavailable() {
-            eprintln!("skipped: {reason}");
+        if fixtures::system::is_left_out() {
             return;
         }
         let python = dynamic::ALL.iter().find(|work| work.name == "python").unwrap();
@@ -109,8 +107,7 @@ for name in stock graft; do echo "$name: $(grep '^Total tests:' $name.txt)"; don
     #[test]
     #[ignore = "takes a Debian of 500 MB, which `cargo xtask test-slow cli` unpacks"]
     fn a_program_with_jemalloc_is_refused() {
-        if let Some(reason) = fixtures::system::unavailable() {
-            eprintln!("skipped: {reason}");
+        if fixtures::system::is_left_out() {
             return;
         }
         let redis = Work { name: "redis", about: "", program: "/usr/bin/redis-server", prepare: "", script: "" };
