@@ -21,7 +21,6 @@ struct transplant_loader {
 	uint64_t main;       /* the main thread's values: __pthread_tsd_main */
 	uint64_t malloc_slot, malloc; /* the slot through which libc calls malloc, and its own malloc */
 	uint64_t aligned_alloc_slot, aligned_alloc;
-	uint64_t streams;    /* __stdio_exit, which exit calls last before _Exit */
 };
 HIDDEN __attribute__((used)) struct transplant_loader transplant_loader
 	__attribute__((section(".data.transplant"), aligned(16))) = {0};
@@ -72,7 +71,6 @@ HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 	transplant_loader.malloc += base;
 	transplant_loader.aligned_alloc_slot += base;
 	transplant_loader.aligned_alloc += base;
-	transplant_loader.streams += base;
 	environ = (char **)(stack + 1 + stack[0] + 1);
 	char **end = environ;
 	while (*end)
@@ -116,15 +114,6 @@ ENTRY void *transplant_aligned_alloc(size_t alignment, size_t n)
 		return 0;
 	}
 	return aligned_alloc(alignment, n);
-}
-
-/* Replaces the call of __stdio_exit in exit: the functions of atexit and the destructors have run, in all libraries. The
- * glue's destructor writes the statistics. */
-ENTRY REALIGN void transplant_process_exit(void)
-{
-	((void (*)(void))transplant_loader.streams)();
-	for (void (**report)(void) = transplant_reports_start; report < transplant_reports_end; report++)
-		(*report)();
 }
 
 /* Replaces __malloc_donate, by which the loader gives gaps between segments to mallocng. Nobody would use them. */

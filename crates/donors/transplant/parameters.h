@@ -19,11 +19,12 @@ struct transplant_parameters {
 	uint64_t self_test;                      /* not 0: the self-test runs in place of the program */
 	uint64_t tls_image, tls_file_size, tls_size, tls_alignment;
 	uint64_t start_main;                     /* musl's __libc_start_main, if the donor's replaces it; else 0 */
+	uint64_t streams;                        /* __stdio_exit, which exit calls last; 0: that call is musl's still */
 	uint64_t calls[TRANSPLANT_CALLS];        /* the program's entry points, for the self-test; 0: it has none */
 };
 
 #define TRANSPLANT_MAGIC 0x544e4c5053545247u /* GRTSPLNT */
-#define TRANSPLANT_FORMAT 3
+#define TRANSPLANT_FORMAT 4
 
 /* The order of `calls`. */
 enum {

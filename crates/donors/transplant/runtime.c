@@ -316,6 +316,20 @@ ENTRY REALIGN void transplant_thread_exit(void)
 		destructor(last);
 }
 
+/* The glue's destructor writes the statistics. */
+static void report(void)
+{
+	for (void (**report)(void) = transplant_reports_start; report < transplant_reports_end; report++)
+		(*report)();
+}
+
+/* Replaces the call of __stdio_exit in exit: the functions of atexit and the destructors have run, in all libraries. */
+ENTRY REALIGN void transplant_process_exit(void)
+{
+	((void (*)(void))(transplant_base + transplant_parameters.streams))();
+	report();
+}
+
 /* The string functions choose their path by the processor at the very start, since they are called before there is a
  * thread pointer. */
 static inline void choose_strings(void)
@@ -438,15 +452,14 @@ void *memalign(size_t, size_t);
 void *valloc(size_t);
 
 #ifndef TRANSPLANT_LOADER
-/* Replaces main for __libc_start_main. When the program's main returns, the glue's destructor writes the statistics.
- * Nothing can be called at exit(), which is the program's own. */
+/* Replaces main for __libc_start_main. The statistics are written when it returns, unless exit does that. */
 ENTRY int transplant_main(int count, char **arguments, char **variables)
 {
 	STARTED();
 	int (*next)(int, char **, char **) = (int (*)(int, char **, char **))(transplant_base + transplant_parameters.main);
 	int status = next(count, arguments, variables);
-	for (void (**report)(void) = transplant_reports_start; report < transplant_reports_end; report++)
-		(*report)();
+	if (!transplant_parameters.streams)
+		report();
 	return status;
 }
 

@@ -4,11 +4,11 @@
 /// `magic`, the first word.
 pub const MAGIC: u64 = 0x544e_4c50_5354_5247;
 /// `format`, the second word.
-pub const FORMAT: u64 = 3;
+pub const FORMAT: u64 = 4;
 /// The size of these two in bytes.
 pub const HEAD: usize = 16;
 /// The number of words behind these two, up to `calls`.
-pub const WORDS: usize = 17;
+pub const WORDS: usize = 18;
 /// The index of `self_test` among the words behind `magic` and `format`: not 0 in a copy that runs its self-test.
 pub const SELF_TEST: usize = 11;
 /// The number of the program's entry points in `calls`, the last of the words.

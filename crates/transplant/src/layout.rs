@@ -61,6 +61,7 @@ pub(crate) struct Parameters {
     pub(crate) errno_offset: i64,
     pub(crate) key_destructors: Option<u64>,
     pub(crate) main: u64,
+    pub(crate) streams: Option<u64>,
     pub(crate) calls: [Option<u64>; parameters::CALLS],
 }
 
@@ -130,6 +131,7 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
             Edit::Branch { target, .. } => relative(target),
             Edit::Operand { .. } => 0,
         },
+        given.streams.map_or(0, relative),
     ];
     let calls = given.calls.iter().map(|call| call.map_or(0, relative));
     let at = blob.symbol("transplant_parameters")? as usize + parameters::HEAD;

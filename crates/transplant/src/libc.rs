@@ -91,7 +91,7 @@ pub(crate) fn thread_end(code: &mut Code<'_>) -> Result<Option<ThreadEnd>, Refus
 }
 
 /// The last call of `exit` before the process ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ProcessEnd {
     /// The address of the call.
     pub(crate) site: u64,
@@ -101,10 +101,34 @@ pub(crate) struct ProcessEnd {
 
 /// Finds the place where `exit` has run all of the program's functions: it calls `__funcs_on_exit`, `__libc_exit_fini`
 /// and `__stdio_exit`, and then `_Exit`, without a branch between them (src/exit/exit.c). `None` if it is not so.
+///
+/// Without symbols, `_Exit` is what makes the system call exit_group, and `exit` the one function that calls it in that
+/// way. `quick_exit` makes one call before it (src/exit/quick_exit.c), and `abort` none that follow each other so.
 pub(crate) fn process_end(code: &mut Code<'_>) -> Option<ProcessEnd> {
-    let only = |starts: Vec<u64>| <[u64; 1]>::try_from(starts).ok().map(|[start]| start);
-    let (exit, end) = (only(code.named(b"exit"))?, only(code.named(b"_Exit"))?);
-    let function = code.function(exit)?;
+    let [exits, ends] = [b"exit".as_slice(), b"_Exit"].map(|name| code.named(name));
+    if !exits.is_empty() || !ends.is_empty() {
+        let ([exit], [end]) = (exits.as_slice(), ends.as_slice()) else { return None };
+        return end_of(code.function(*exit)?, *end);
+    }
+    let none = BTreeSet::new();
+    let mut ends = BTreeSet::new();
+    for call in code.machine.ends(code) {
+        let start = code.enclosing(call, &none);
+        ends.extend(start.filter(|start| code.function(*start).is_some_and(|function| function.calls.is_empty())));
+    }
+    let mut found = BTreeSet::new();
+    for end in ends {
+        for site in callers(code, end) {
+            let Some(start) = code.enclosing(site, &none) else { continue };
+            found.extend(code.function(start).and_then(|function| end_of(function, end)));
+        }
+    }
+    let found: Vec<ProcessEnd> = found.into_iter().collect();
+    if let [one] = found.as_slice() { Some(*one) } else { None }
+}
+
+/// Finds the call before that of `end`, if there are three in a row.
+fn end_of(function: &Function, end: u64) -> Option<ProcessEnd> {
     let pairs: Vec<(u64, u64, u64)> = adjacent_calls(function).collect();
     let before = |site: u64, called: u64| {
         let leads = |(from, _, second): &&(u64, u64, u64)| {

@@ -53,6 +53,9 @@ pub struct Plan {
     pub fork_hook: bool,
     /// Whether its threads call the allocator when they end. If not, the program has no threads.
     pub thread_end: bool,
+    /// Whether its `exit` leads through the donor, which writes the statistics there. If not, they are written when
+    /// main returns.
+    pub process_end: bool,
     /// If it is musl's dynamic loader: where the donor's thread-local storage is. `None` for a program.
     pub key_values: Option<loader::KeyValues>,
     /// The number of places in the code that read as references to the old allocator's state. All were accounted for.
@@ -94,6 +97,8 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
     let end = libc::thread_end(&mut code)?;
     libc::check_threads(&mut code, end)?;
     let main_call = libc::main(&code)?;
+    // Without it, the statistics are written when main returns.
+    let exit = libc::process_end(&mut code);
 
     let mut entries: Vec<Entry> = Vec::new();
     let mut jumps = Vec::new();
@@ -114,6 +119,9 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
     if let Some(end) = end {
         jumps.push(Jump { number: None, site: end.site, to: "transplant_thread_exit" });
     }
+    if let Some(exit) = exit {
+        jumps.push(Jump { number: None, site: exit.site, to: "transplant_process_exit" });
+    }
     // Two jumps over the same bytes would mean that the findings contradict each other.
     let mut sites: Vec<(u64, Role)> =
         entries.iter().map(|entry| (code.behind_landing_pad(entry.address), entry.role)).collect();
@@ -127,6 +135,7 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
         errno_offset,
         key_destructors: end.map(|end| end.destructors),
         main: main_call.main,
+        streams: exit.map(|exit| exit.streams),
         calls: calls(&code, &family),
     };
     let symbols = !code.symbols.is_empty();
@@ -151,6 +160,7 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
         strings_absent,
         fork_hook: family.core.contains_key(&Role::ForkHook),
         thread_end: end.is_some(),
+        process_end: exit.is_some(),
         key_values: None,
         references: family.references,
     };

@@ -93,6 +93,8 @@ struct Executable<'g> {
     fork_hook: bool,
     /// Whether its threads tell the allocator when they end; a program without has no threads.
     thread_end: bool,
+    /// Whether its `exit` tells the donor, which writes the statistics there; if not, they are written when main returns.
+    process_end: bool,
     /// What was tried before the graft was placed, in a line each.
     tried: &'g [String],
     /// The files.
@@ -360,6 +362,7 @@ impl<'g> Executable<'g> {
             // A merged donor registers with libc itself.
             fork_hook: plan.is_none_or(|plan| plan.fork_hook),
             thread_end: plan.is_none_or(|plan| plan.thread_end),
+            process_end: plan.is_none_or(|plan| plan.process_end),
             tried: &host.tried,
             files: Files::from(host),
         }

@@ -9,6 +9,7 @@ use fixtures::Arch;
 use fixtures::program::Build;
 
 use crate::lab::{Lab, tool};
+use crate::loaders::{ENDS, reports_at_exit};
 
 /// A static program that copies its arguments into blocks and prints them, linked with stock musl.
 pub(crate) fn program(lab: &Lab, name: &str) -> Vec<u8> {
@@ -45,6 +46,23 @@ fn a_graft_that_was_stripped_later_is_whole() {
             let ran = lab.run(["verify", "graft", "--stock", "stock"]);
             assert!(ran.exits(0).out.contains("self-test: passed"), "{}, {layout:?}", donor.name);
             lab.run(["inspect", "graft", "--expect", donor.name]).exits(0);
+            fs::remove_file(lab.path("graft")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn statistics_are_written_at_exit_with_and_without_symbols() {
+    let lab = Lab::new();
+    for (position_independent, link) in
+        [(false, &[][..]), (false, &["-s"]), (true, &["-s"]), (false, &["--gc-sections"])]
+    {
+        Build { position_independent, link, ..Build::PLAIN }.program(&lab.path(""), "stock", ENDS);
+        for donor in donors::all().iter().filter(|donor| donor.has_blob(Arch::X86_64)) {
+            let ran = lab.run(["graft", "stock", "-o", "graft", "--json", "--donor", donor.name]).exits(0);
+            assert_eq!(ran.json()["hosts"][0]["process_end"], true);
+            reports_at_exit(&lab.path("graft"), &format!("{}, {position_independent}, {link:?}", donor.name));
+            lab.run(["verify", "graft", "--stock", "stock"]).exits(0);
             fs::remove_file(lab.path("graft")).unwrap();
         }
     }

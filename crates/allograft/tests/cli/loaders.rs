@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fixtures::Arch;
@@ -52,7 +52,7 @@ fn every_dynamic_program_has_the_donor_and_loses_it() {
     let inspected = lab.run(["inspect", path]);
     assert!(inspected.out.contains("mimalloc 2.5.2"), "{inspected:?}");
     let verified = lab.run(["verify", path]).exits(0);
-    assert!(verified.out.contains("the ends of threads and of processes"), "{verified:?}");
+    assert!(verified.out.contains("the ends of threads and processes"), "{verified:?}");
     assert!(!verified.out.contains("main"), "a loader has none: {verified:?}");
     // The same graft again changes nothing; another donor replaces it, made anew from stock.
     assert!(lab.run(["graft", path, "--donor", "mimalloc"]).out.starts_with("unchanged"));
@@ -63,27 +63,35 @@ fn every_dynamic_program_has_the_donor_and_loses_it() {
     assert_eq!(says(&program), "done\n");
 }
 
-/// However a process ends by `exit`, and after all that has been registered for that; not if it ends at once.
+/// A program that ends by main's return, by `exit` if it gets an argument, or at once if it gets two.
+pub(crate) const ENDS: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+    static void *volatile block;\n\
+    static void last(void) { fputs(\"last\\n\", stderr); block = malloc(77); free(block); }\n\
+    __attribute__((destructor)) static void destroyed(void) { fputs(\"destroyed\\n\", stderr); }\n\
+    int main(int count, char **words) { block = malloc(100); free(block); atexit(last); (void)words;\n\
+    if (count == 2) exit(7); if (count == 3) _exit(8); return 9; }\n";
+
+/// Checks that the statistics are written however the program ends by `exit`, and after all that has been registered
+/// for that; not if it ends at once.
+pub(crate) fn reports_at_exit(program: &Path, label: &str) {
+    for (arguments, code, text) in [(&[][..], 9, true), (&["a"], 7, true), (&["a", "b"], 8, false)] {
+        let output = Command::new(program).args(arguments).env("ALLOGRAFT_STATS", "1").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{label}: {said}");
+        assert_eq!(said.matches("statistics of").count(), usize::from(text), "{label} {arguments:?}: {said}");
+        assert!(!text || said.starts_with("last\ndestroyed\n"), "{label}: {said}");
+    }
+    let silent = Command::new(program).output().unwrap();
+    assert_eq!(silent.stderr, b"last\ndestroyed\n", "{label}");
+}
+
 #[test]
 fn statistics_are_written_at_exit() {
-    const ENDS: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
-        static void last(void) { fputs(\"last\\n\", stderr); free(malloc(77)); }\n\
-        __attribute__((destructor)) static void destroyed(void) { fputs(\"destroyed\\n\", stderr); }\n\
-        int main(int count, char **words) { free(malloc(100)); atexit(last); (void)words;\n\
-        if (count == 2) exit(7); if (count == 3) _exit(8); return 9; }\n";
     let lab = Lab::new();
     let (loader, program) = system(&lab, ENDS);
     for donor in ["mimalloc", "rpmalloc", "snmalloc"] {
         assert_eq!(lab.run(["graft", loader.to_str().unwrap(), "--donor", donor]).code, 0);
-        for (arguments, code, text) in [(&[][..], 9, true), (&["a"], 7, true), (&["a", "b"], 8, false)] {
-            let output = Command::new(&program).args(arguments).env("ALLOGRAFT_STATS", "1").output().unwrap();
-            let said = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(code), "{said}");
-            assert_eq!(said.contains("blocks"), text, "{donor} {arguments:?}: {said}");
-            assert!(!text || said.starts_with("last\ndestroyed\n"), "{said}");
-        }
-        let silent = Command::new(&program).output().unwrap();
-        assert_eq!(silent.stderr, b"last\ndestroyed\n");
+        reports_at_exit(&program, donor);
     }
 }
 

@@ -19,7 +19,10 @@ const OPTIONS_ROW: u64 = 64;
 const OPTION_VALUE: Range<u64> = 32..40;
 const OPTION_SET: Range<u64> = 56..60;
 /// `struct transplant_parameters` (crates/donors/transplant/parameters.h): its words, by their index.
-pub(super) const PARAMETERS: u64 = 29;
+pub(super) const PARAMETERS: u64 = 30;
+/// The word with the address of `__stdio_exit`, the last function that `exit` calls before the process ends; 0 if that
+/// call is stock's.
+pub(super) const STREAMS: u64 = 19;
 const SELF_TEST: u64 = 13;
 
 /// Checks that the three segments of the donor in the executable `graft` hold the linked donor `donor`, and that the
@@ -256,7 +259,8 @@ fn parameters(
     expect("main", in_code(word(12)));
     expect("the self-test", word(SELF_TEST) == 0);
     expect("__libc_start_main", word(18) == 0 || in_code(word(18)));
-    expect("its entry points", (19..PARAMETERS).map(word).all(|call| call == 0 || in_code(call)));
+    expect("the end of processes", word(STREAMS) == 0 || in_code(word(STREAMS)));
+    expect("its entry points", (STREAMS + 1..PARAMETERS).map(word).all(|call| call == 0 || in_code(call)));
     let storage = elf.segments.iter().find(|segment| segment.kind == PT_TLS);
     let storage = storage.ok_or("there is no thread-local storage, and the donor has some")?;
     let image = storage.data.unwrap_or_default();

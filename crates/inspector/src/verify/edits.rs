@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
-use super::donor_image::{PARAMETERS, symbol};
+use super::donor_image::{PARAMETERS, STREAMS, symbol};
 use super::image::{ELF_HEADER, cleared_table, differences, same_size};
 use super::{Check, loader, parse};
 use crate::elf::{Elf, PF_X, Segment};
@@ -54,10 +54,11 @@ pub fn redirections(graft: &[u8], donor: &[u8], stock: &[u8]) -> Result<Check, I
 
 pub(super) fn check(elf: &Elf<'_>, donor: &Elf<'_>, stock: &Elf<'_>) -> Check {
     let found = EntryPoints::required(elf).and_then(|entry_points| expected(elf, &entry_points, donor, stock));
-    let others =
-        if loader::is_loader(elf) { "the ends of threads and of processes" } else { "main and the end of threads" };
     Check::unless("redirections", found.unwrap_or_else(|problem| vec![problem]), || {
-        format!("each entry point leads to its function of the donor, and so do {others}")
+        let main = if loader::is_loader(elf) { "" } else { "main and " };
+        format!(
+            "each entry point leads to its function of the donor, and so do {main}the ends of threads and processes"
+        )
     })
 }
 
@@ -76,8 +77,7 @@ fn expected(
         wanted.push(("the end of threads", vec![(Naming::Call, destructors, address("transplant_thread_exit")?)]));
     }
     let is_loader = loader::is_loader(elf);
-    if is_loader {
-        let streams = loader::streams(elf, donor, base)?;
+    if let Some(streams) = given.streams {
         wanted.push(("the end of processes", vec![(Naming::Call, streams, address("transplant_process_exit")?)]));
     }
     let main = match given.start_main {
@@ -121,6 +121,7 @@ struct Parameters {
     main: u64,
     key_destructors: Option<u64>,
     start_main: Option<u64>,
+    streams: Option<u64>,
 }
 
 impl Parameters {
@@ -133,7 +134,12 @@ impl Parameters {
         let block = elf.bytes.over(block.ok_or("what the donor is told is not in the file")?);
         let word = |index: usize| block.u64(8 * index).unwrap_or(0);
         let address = |index| Some(word(index)).filter(|distance| *distance != 0).map(|it| base.wrapping_add(it));
-        Ok(Parameters { main: base.wrapping_add(word(12)), key_destructors: address(11), start_main: address(18) })
+        Ok(Parameters {
+            main: base.wrapping_add(word(12)),
+            key_destructors: address(11),
+            start_main: address(18),
+            streams: address(STREAMS as usize),
+        })
     }
 }
 

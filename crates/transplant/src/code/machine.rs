@@ -53,6 +53,9 @@ pub(crate) trait Musl: fmt::Debug + Sync {
     /// The instructions that make the system call clone.
     fn clones(&self, code: &Code<'_>) -> Vec<u64>;
 
+    /// The instructions that make the system call exit_group.
+    fn ends(&self, code: &Code<'_>) -> Vec<u64>;
+
     /// Every `__unmapself` (src/thread/ARCH/__unmapself.s), by which a detached thread unmaps its stack and ends.
     fn unmapself_functions(&self, code: &Code<'_>) -> Vec<u64>;
 

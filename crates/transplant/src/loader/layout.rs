@@ -129,6 +129,7 @@ pub(super) fn assemble(
         errno_offset as u64,
         relative(end.destructors),
     ]);
+    words[17] = relative(exit.streams);
     let write = |blob: &mut Blob, name: &str, head: usize, words: &[u64]| {
         let at = blob.symbol(name)? as usize + head;
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -138,12 +139,7 @@ pub(super) fn assemble(
     write(&mut blob, "transplant_parameters", parameters::HEAD, &words)?;
     let [malloc, aligned_alloc] = [slots.malloc, slots.aligned_alloc].map(|(slot, own)| [slot, own].map(relative));
     let values = [values.field as u64, values.size, relative(values.main)];
-    write(
-        &mut blob,
-        "transplant_loader",
-        0,
-        &[&values[..], &malloc, &aligned_alloc, &[relative(exit.streams)]].concat(),
-    )?;
+    write(&mut blob, "transplant_loader", 0, &[&values[..], &malloc, &aligned_alloc].concat())?;
     let entries: Vec<(u64, u32)> = jumps.iter().filter_map(|jump| Some((jump.site, jump.number?))).collect();
     write_entries(&mut blob, base, &entries)?;
     for jump in &jumps {

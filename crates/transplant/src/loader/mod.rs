@@ -106,6 +106,7 @@ pub(crate) fn graft(image: &Image<'_>, machine: &'static dyn Machine, blob: &Blo
         strings_absent,
         fork_hook: true,
         thread_end: true,
+        process_end: true,
         key_values: Some(values),
         references: family.references,
     };

@@ -15,7 +15,7 @@ use crate::elf::{Elf, PF_X, PT_INTERP, Segment};
 use crate::entry_points::{EntryPoints, loads};
 
 pub(super) use file::check as file;
-pub(super) use told::{filled_in, streams, told};
+pub(super) use told::{filled_in, told};
 
 /// The flag of a segment that may be written.
 const PF_W: u32 = 2;

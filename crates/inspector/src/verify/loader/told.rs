@@ -7,12 +7,10 @@ use super::{PF_W, VALUES, size_of_values};
 use crate::elf::{Elf, PF_X, SHF_ALLOC, SHT_RELA};
 use crate::entry_points::loads;
 use crate::report::Arch;
-use crate::verify::donor_image::{Linked, PARAMETERS, pairs, symbol};
+use crate::verify::donor_image::{Linked, PARAMETERS, STREAMS, pairs};
 
 /// The words of `struct transplant_loader`.
-const WORDS: u64 = 8;
-/// The word with the address of `__stdio_exit`.
-const STREAMS: u64 = 7;
+const WORDS: u64 = 7;
 /// The size of the compiler's record of a thread-local variable, and the place in it that the graft fills in.
 const VARIABLE: u64 = 32;
 const PLACE: Range<u64> = 16..24;
@@ -31,16 +29,6 @@ fn records(linked: &Linked<'_, '_>) -> Vec<u64> {
     let ends = ["transplant_variables_start", "transplant_variables_end"].map(|name| linked.symbol(name));
     let [Ok(start), Ok(end)] = ends else { return Vec::new() };
     (start..end).step_by(VARIABLE as usize).collect()
-}
-
-/// Returns the address of the function that `exit` calls last, as the donor at `base` is told.
-pub(in crate::verify) fn streams(elf: &Elf<'_>, donor: &Elf<'_>, base: u64) -> Result<u64, String> {
-    let at = base.wrapping_add(symbol(donor, "transplant_loader")? + 8 * STREAMS);
-    let word = loads(elf).find_map(|load| {
-        let from = usize::try_from(at.checked_sub(load.address)?).ok()?;
-        load.data?.get(from..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
-    });
-    Ok(base.wrapping_add(word.ok_or("what the donor is told is not in the file")?))
 }
 
 /// Returns what the donor is told wrongly. `found` is its memory in the graft.
@@ -76,7 +64,8 @@ pub(in crate::verify) fn told(
     expect("what is made read-only", (6..10).map(word).eq([split, 0, sealed - split, 0]));
     expect("errno", (word(10).cast_signed()).unsigned_abs() < 4096 && word(10) % 4 == 0);
     expect("the end of threads", within(PF_X, address(word(11))));
-    expect("programs", (12..PARAMETERS).all(|index| word(index) == 0));
+    expect("the end of processes", within(PF_X, address(word(STREAMS))));
+    expect("programs", (12..PARAMETERS).all(|index| index == STREAMS || word(index) == 0));
 
     let block = linked.symbol("transplant_loader")?;
     let word = |index: u64| words.u64((block + 8 * index) as usize).unwrap_or(0);
@@ -91,7 +80,6 @@ pub(in crate::verify) fn told(
             slot(elf, name) == Some(address(word(index))) && exported(elf, name) == Some(address(word(index + 1)));
         expect(name, right && within(PF_W, address(word(index))));
     }
-    expect("the end of processes", within(PF_X, address(word(STREAMS))));
     if let Some(stock) = stock {
         let room = size_of_values(elf, stock, base)?.1.saturating_sub(VALUES);
         expect("its thread-local variables", storage(elf, linked, found) == Some(room));

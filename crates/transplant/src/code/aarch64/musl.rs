@@ -15,6 +15,7 @@ const ENOMEM: u64 = 12;
 /// Numbers of system calls (asm-generic/unistd.h).
 const RT_SIGPROCMASK: u64 = 135;
 const CLONE: u64 = 220;
+const EXIT_GROUP: u64 = 94;
 const SIGCHLD: u64 = 17;
 
 /// The register with the number of a system call.
@@ -43,6 +44,12 @@ fn is_all_there_is(code: &Code<'_>, call: u64) -> bool {
         }
     }
     false
+}
+
+fn system_calls(code: &Code<'_>, number: u64) -> Vec<u64> {
+    let calls = words(code.image).filter(|word| operation(*word) == Operation::SystemCall);
+    let numbered = calls.filter(|word| values::before(code, word.address, 16).known(NUMBER) == Some(number));
+    numbered.map(|word| word.address).collect()
 }
 
 /// `mov x8, 215; svc 0; mov x8, 93; svc 0`
@@ -124,9 +131,11 @@ impl Musl for Aarch64 {
     }
 
     fn clones(&self, code: &Code<'_>) -> Vec<u64> {
-        let calls = words(code.image).filter(|word| operation(*word) == Operation::SystemCall);
-        let clones = calls.filter(|word| values::before(code, word.address, 16).known(NUMBER) == Some(CLONE));
-        clones.map(|word| word.address).collect()
+        system_calls(code, CLONE)
+    }
+
+    fn ends(&self, code: &Code<'_>) -> Vec<u64> {
+        system_calls(code, EXIT_GROUP)
     }
 
     fn unmapself_functions(&self, code: &Code<'_>) -> Vec<u64> {

@@ -57,6 +57,16 @@ pub(super) fn argument(code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
     loads.map(|six| u64::from(u32::from_le_bytes([six[2], six[3], six[4], six[5]]))).collect()
 }
 
+/// The system calls near behind one of these instructions, which load a number.
+fn system_calls(code: &Code<'_>, loads: &[&[u8]]) -> Vec<u64> {
+    let near = |at: u64| {
+        let bytes = code.image.from(at);
+        let bytes = &bytes[..bytes.len().min(48)];
+        memchr::memmem::find(bytes, b"\x0f\x05").map(|distance| at + distance as u64)
+    };
+    loads.iter().flat_map(|load| code.places(load)).filter_map(near).collect()
+}
+
 /// `mov eax, 11; syscall; xor rdi, rdi; mov eax, 60; syscall`
 const UNMAP_SELF: &[u8] = b"\xb8\x0b\0\0\0\x0f\x05\x48\x31\xff\xb8\x3c\0\0\0\x0f\x05";
 
@@ -176,13 +186,12 @@ impl Musl for X86_64 {
 
     fn clones(&self, code: &Code<'_>) -> Vec<u64> {
         // mov eax, 56; push 56, pop rax; and xor eax, eax, mov al, 56 (src/thread/x86_64/clone.s).
-        let loads: [&[u8]; 3] = [b"\xb8\x38\0\0\0", b"\x6a\x38\x58", b"\x31\xc0\xb0\x38"];
-        let near = |at: u64| {
-            let bytes = code.image.from(at);
-            let bytes = &bytes[..bytes.len().min(48)];
-            memchr::memmem::find(bytes, b"\x0f\x05").map(|distance| at + distance as u64)
-        };
-        loads.iter().flat_map(|load| code.places(load)).filter_map(near).collect()
+        system_calls(code, &[b"\xb8\x38\0\0\0", b"\x6a\x38\x58", b"\x31\xc0\xb0\x38"])
+    }
+
+    fn ends(&self, code: &Code<'_>) -> Vec<u64> {
+        // mov eax, 231; push 231, pop rax.
+        system_calls(code, &[b"\xb8\xe7\0\0\0", b"\x68\xe7\0\0\0\x58"])
     }
 
     fn unmapself_functions(&self, code: &Code<'_>) -> Vec<u64> {
