@@ -247,13 +247,24 @@ impl Image<'_, '_> {
             (Kind::Shared, _) if malloc == name::NONE => {
                 (Way::None, "a library has the malloc of the program that loads it".to_owned())
             }
+            (Kind::Shared, _) if malloc == name::MALLOCNG && matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) => (
+                Way::Graft,
+                "musl's libc.so, which is also the loader: `allograft graft` takes it if all that it has to find is there, \
+                 and then the donor serves every program that it starts"
+                    .to_owned(),
+            ),
             (Kind::Shared, _) => (Way::Unknown, "a library with a malloc of its own".to_owned()),
             (_, Some(Link::Dynamic)) if !self.is_pure_go() => {
                 let loader = printable(self.elf.interpreter().unwrap_or_default());
-                (
-                    Way::Preload,
-                    format!("malloc is looked up by {loader} when the program starts: LD_PRELOAD comes first"),
-                )
+                let looked_up = format!("malloc is looked up by {loader} when the program starts");
+                let of_libc = [name::GLIBC, name::MALLOCNG, name::UNKNOWN].contains(&malloc);
+                if self.elf.arch == Arch::X86_64 && of_libc && matches!(self.libc(), Libc::Glibc | Libc::Musl) {
+                    let how = "`allograft graft` merges a donor into the program, which comes first, if no library of its \
+                               brings an allocator; so does LD_PRELOAD, for one start";
+                    (Way::Graft, format!("{looked_up}: {how}"))
+                } else {
+                    (Way::Preload, format!("{looked_up}: LD_PRELOAD comes first"))
+                }
             }
             _ if self.packed_by_upx => (Way::None, "unpack it first: `upx -d`".to_owned()),
             _ if malloc == name::NONE => (Way::None, "there is no malloc to replace".to_owned()),

@@ -149,7 +149,8 @@ fn glibc_is_known_linked_either_way() {
     assert_eq!(dynamic.malloc.name, "glibc");
     assert!(evidence(&dynamic).contains("from libc.so.6 at run time"));
     assert!(dynamic.libc_version.unwrap().starts_with(">=2."));
-    assert_eq!(dynamic.graft.way, Way::Preload);
+    assert_eq!(dynamic.graft.way, Way::Graft);
+    assert!(dynamic.graft.detail.contains("merges a donor into the program"), "{}", dynamic.graft.detail);
     for arguments in [&["-O1", "-static"][..], &["-O1", "-static", "-s"]] {
         let report = inspect(&programs::native(NORMAL, arguments)).unwrap();
         assert_eq!((report.link, report.libc), (Some(Link::Static), Libc::Glibc));
