@@ -2,6 +2,14 @@
 //! memory, with a donor preloaded, and with the donor merged into them.
 //!
 //! A second process of this program measures in that Debian.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | `idle` | what a process holds after its work |
+//! | `table` | tables of time, memory and start-up |
+
+pub(crate) mod idle;
+pub(crate) mod table;
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,11 +22,22 @@ use fixtures::dynamic::{self, Work};
 use fixtures::system;
 use measure::case::{Arm, Case, Invocation};
 use measure::machine::Machine;
-use measure::report::{bytes, ratio, seconds};
 use measure::results::{self, CaseResult};
 use measure::session::Plan;
 use serde::{Deserialize, Serialize};
+use xtask::page::{KeptTable, Table};
 use xtask::{command, sessions, setup, workspace};
+
+/// The table in the docs.
+pub(crate) const TABLE: KeptTable<Dynamic> = KeptTable {
+    figures: "docs/figures/dynamic.json",
+    place: Table {
+        page: "docs/dynamic-executables.md",
+        begin: "<!-- dynamic: made by `cargo xtask bench tables` -->",
+        end: "<!-- /dynamic -->",
+    },
+    text: table,
+};
 
 /// The arms, and how the table calls them. Stock is the first.
 const ARMS: [(&str, &str); 4] =
@@ -33,7 +52,7 @@ pub(crate) struct Wish {
     /// A single round, to see whether everything works
     #[arg(long)]
     quick: bool,
-    /// Minutes for all runs
+    /// Minutes for all timed runs
     #[arg(long, default_value_t = 20)]
     minutes: u64,
     /// Keep the figures in this file
@@ -63,6 +82,8 @@ pub(crate) struct Dynamic {
     machine: Machine,
     /// The programs' work.
     works: Vec<CaseResult>,
+    /// What they hold when they are idle.
+    idle: Vec<idle::Held>,
     /// Their starts: each prints its version.
     starts: Vec<CaseResult>,
 }
@@ -125,29 +146,43 @@ fn measure_here(wish: &Wish) -> Result<()> {
         works.push(case(work, &merged, &[format!("{}.sh", work.name)]));
         starts.push(case(work, &merged, &["-c".to_owned(), "exec \"$P\" --version >/dev/null 2>&1".to_owned()]));
     }
-    let minutes = |share: f64| Duration::from_secs_f64(wish.minutes as f64 * 60.0 * share);
-    let measured = |cases: &[Case], share: f64, most_rounds: usize| -> Result<Vec<CaseResult>> {
-        let plan = Plan {
-            budget: if wish.quick { Duration::ZERO } else { minutes(share) },
-            least_rounds: if wish.quick { 1 } else { 10 },
-            most_rounds,
-            precision: 0.02,
-            of_the_difference: 0.0,
-            memory_runs: if wish.quick { 1 } else { 3 },
-            count_calls: false,
-            ..Plan::default()
-        };
-        Ok(sessions::compare_all(cases, &plan)?.0)
-    };
+    let budget = |share| budget(wish.quick, wish.minutes, share);
+    let (worked, started) = (measured(&works, budget(0.8), 100)?, measured(&starts, budget(0.2), 1000)?);
+    let waiting = wish.works().zip(&works).filter_map(|(work, case)| Some((work.idle?, case)));
+    let idle = waiting.map(|(script, case)| idle::held(script, case));
     let figures = Dynamic {
         schema_version: 1,
         allograft: env!("CARGO_PKG_VERSION").to_owned(),
         donor: DONOR.to_owned(),
         machine: Machine::this(),
-        works: measured(&works, 0.8, 100)?,
-        starts: measured(&starts, 0.2, 1000)?,
+        works: worked,
+        idle: idle.collect::<Result<_>>()?,
+        starts: started,
     };
     Ok(fs::write("results.json", results::document(&figures)?)?)
+}
+
+/// Returns this share of the minutes; `None` for a single round.
+pub(crate) fn budget(quick: bool, minutes: u64, share: f64) -> Option<Duration> {
+    (!quick).then(|| Duration::from_secs_f64(minutes as f64 * 60.0 * share))
+}
+
+/// Measures the cases within the budget.
+///
+/// # Errors
+/// When an arm fails, or gives another result than stock.
+pub(crate) fn measured(cases: &[Case], budget: Option<Duration>, most_rounds: usize) -> Result<Vec<CaseResult>> {
+    let plan = Plan {
+        budget: budget.unwrap_or_default(),
+        least_rounds: if budget.is_none() { 1 } else { 10 },
+        most_rounds,
+        precision: 0.02,
+        of_the_difference: 0.0,
+        memory_runs: if budget.is_none() { 1 } else { 3 },
+        count_calls: false,
+        ..Plan::default()
+    };
+    Ok(sessions::compare_all(cases, &plan)?.0)
 }
 
 /// Returns the case in which `sh` runs with these arguments for each arm.
@@ -169,35 +204,24 @@ fn case(work: &Work, merged: &Path, arguments: &[String]) -> Case {
 }
 
 fn table(figures: &Dynamic) -> String {
-    let head = |what: &str| ARMS.map(|(_, title)| format!("{what}, {title}")).join(" | ");
-    let mut text = format!("| program | work | {} | {} |\n| --- | --- |", head("time"), head("peak memory"));
-    text.push_str(&" --- |".repeat(2 * ARMS.len()));
-    text.push('\n');
-    for case in &figures.works {
-        let about = dynamic::ALL.iter().find(|work| work.name == case.name).map_or("", |work| work.about);
-        text.push_str(&format!("| {} | {about} | {} |\n", case.name, cells(case)));
-    }
-    text.push_str(&format!("\n| program | {} | {} |\n| --- |", head("start"), head("peak memory")));
-    text.push_str(&" --- |".repeat(2 * ARMS.len()));
-    text.push('\n');
-    for case in &figures.starts {
-        text.push_str(&format!("| {} | {} |\n", case.name, cells(case)));
-    }
-    format!(
-        "{text}\n{}; allograft {} with {}. Times of stock are medians; the others are ratios to stock's time in the \
-         same round, with the interval in which they lie at 95 %.\n",
-        figures.machine.description(),
-        figures.allograft,
-        figures.donor
-    )
+    let content = table::Content {
+        titles: &ARMS.map(|(_, title)| title),
+        works: &figures.works,
+        idle: &figures.idle,
+        starts: &figures.starts,
+        about: |name| dynamic::ALL.iter().find(|work| work.name == name).map_or("", |work| work.about),
+        machine: &figures.machine,
+        allograft: &format!("{} with {}", figures.allograft, figures.donor),
+    };
+    table::text(&content)
 }
 
-/// Returns the cells of a case: times, and memory.
-fn cells(case: &CaseResult) -> String {
-    let times = case.arms.iter().enumerate().map(|(at, arm)| match at {
-        0 => arm.cost_s.map_or_else(String::new, |cost| seconds(cost.median)),
-        _ => arm.ratio_to_stock.as_ref().map_or_else(String::new, ratio),
-    });
-    let peaks = case.arms.iter().map(|arm| arm.peak_memory_bytes.map_or_else(String::new, bytes));
-    times.chain(peaks).collect::<Vec<_>>().join(" | ")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
+        TABLE.check().unwrap();
+    }
 }

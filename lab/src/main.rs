@@ -9,6 +9,7 @@
 //! | `graft` | time and memory of grafting itself |
 //! | `grafts` | programs of the suite, linked with grafts |
 //! | `handmade` | a graft made by hand |
+//! | `loaders` | released programs for musl, started by grafted loaders |
 //! | `lto` | a link with ThinLTO, donors preloaded, and its memory |
 //! | `profile` | what `allograft profile` predicts, beside what is measured |
 //! | `profiles` | memory by donor and profile |
@@ -28,6 +29,7 @@ mod finished;
 mod graft;
 mod grafts;
 mod handmade;
+mod loaders;
 mod lto;
 mod profile;
 mod profiles;
@@ -82,6 +84,8 @@ enum Experiment {
     Released(released::Wish),
     /// Real dynamic programs of a Debian: as they are, with a donor preloaded, and with it merged into them
     Dynamic(dynamic::Wish),
+    /// Released programs for musl, started by the stock loader and by grafted ones
+    Loaders(loaders::Wish),
     /// Grafts of linked executables beside programs linked with the donor
     Finished(finished::Wish),
     /// Conformance programs by compilers held out for it (400 MB, an hour); also `cargo xtask proof`
@@ -106,6 +110,8 @@ fn main() -> ExitCode {
         Some(Experiment::Tables) => suite::tables()
             .and_then(|()| real::TABLE.write())
             .and_then(|()| rest::TABLE.write())
+            .and_then(|()| dynamic::TABLE.write())
+            .and_then(|()| loaders::TABLE.write())
             .and_then(|()| profile::TABLE.write())
             .and_then(|()| chart::write()),
         Some(Experiment::Real(wish)) => real::bench(&wish),
@@ -115,6 +121,7 @@ fn main() -> ExitCode {
         Some(Experiment::LtoMemory(wish)) => lto::memory::bench(&wish),
         Some(Experiment::Released(wish)) => released::bench(&wish),
         Some(Experiment::Dynamic(wish)) => dynamic::bench(&wish),
+        Some(Experiment::Loaders(wish)) => loaders::bench(&wish),
         Some(Experiment::Finished(wish)) => finished::bench(&wish),
         Some(Experiment::Proof(wish)) => proof::run(&wish),
     };

@@ -1,5 +1,6 @@
 // Compresses and hashes in the thread pool, and makes objects and buffers. Prints a checksum.
 const crypto = require("crypto");
+const fs = require("fs");
 const util = require("util");
 const zlib = require("zlib");
 const deflate = util.promisify(zlib.deflate);
@@ -24,4 +25,8 @@ async function main() {
   console.log(total.digest("hex"));
 }
 
-main();
+main().then(() => {
+  if (!process.env.IDLE) return;
+  fs.writeFileSync(process.env.IDLE, "");
+  setTimeout(() => {}, 100000);
+});

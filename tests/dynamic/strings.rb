@@ -15,3 +15,10 @@ end
 
 threads = (1..4).map { |number| Thread.new { work(number) } }
 puts Digest::SHA256.hexdigest(threads.map(&:value).join)
+
+if ENV["IDLE"]
+  threads = nil
+  GC.start
+  File.write(ENV["IDLE"], "")
+  sleep 100
+end

@@ -1,9 +1,12 @@
 """JSON, regular expressions, compression and NumPy in four threads. Prints a checksum."""
 
+import gc
 import hashlib
 import json
+import os
 import re
 import threading
+import time
 import zlib
 
 import numpy
@@ -32,3 +35,10 @@ for thread in threads:
 for thread in threads:
     thread.join()
 print(hashlib.sha256("".join(results).encode()).hexdigest())
+
+# For a look at the memory of an idle process.
+if "IDLE" in os.environ:
+    del threads, results
+    gc.collect()
+    open(os.environ["IDLE"], "w").close()
+    time.sleep(100)

@@ -110,7 +110,8 @@ for name in stock graft; do echo "$name: $(grep '^Total tests:' $name.txt)"; don
         if fixtures::system::is_left_out() {
             return;
         }
-        let redis = Work { name: "redis", about: "", program: "/usr/bin/redis-server", prepare: "", script: "" };
+        let redis =
+            Work { name: "redis", about: "", program: "/usr/bin/redis-server", prepare: "", script: "", idle: None };
         let said = tried(&redis, "./allograft graft \"$1\"; echo \"code $?\"\n");
         assert!(said.contains("jemalloc") && said.contains("help:") && said.contains("code 3"), "{said}");
     }

@@ -1,0 +1,83 @@
+//! What a process still holds after it has done its work and let go of everything.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use measure::case::{Arm, Case};
+use serde::{Deserialize, Serialize};
+
+use crate::profiles::median;
+
+/// The number of runs of each arm; each figure is their median.
+pub(super) const RUNS: usize = 3;
+/// The time between the end of the work and the reading of memory.
+pub(super) const CALM: Duration = Duration::from_secs(2);
+/// The time in which the work must be done.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The file that a program makes when it is idle.
+const SIGN: &str = "/tmp/idle";
+
+/// Bytes resident in a process of each arm.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(super) name: String,
+    pub(super) arms: Vec<u64>,
+}
+
+/// Measures the arms of a case, by a script that becomes the program: it does its work, makes the file `$IDLE`, and
+/// waits.
+///
+/// # Errors
+/// When it ends, or never gets idle.
+pub(crate) fn held(script: &str, case: &Case) -> Result<Held> {
+    eprintln!("bench: idle {} ...", case.name);
+    let mut printed: Vec<Vec<u64>> = case.arms.iter().map(|_| Vec::new()).collect();
+    for _ in 0..RUNS {
+        for (arm, printed) in case.arms.iter().zip(&mut printed) {
+            printed.push(one(script, arm).with_context(|| format!("{} with {}", case.name, arm.name))?);
+        }
+    }
+    Ok(Held { name: case.name.clone(), arms: printed.into_iter().map(median).collect() })
+}
+
+fn one(script: &str, arm: &Arm) -> Result<u64> {
+    if Path::new(SIGN).exists() {
+        fs::remove_file(SIGN)?;
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).envs(arm.invocation.environment.iter().cloned()).env("IDLE", SIGN);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+    let held = wait(&mut child).and_then(|()| resident(child.id()));
+    let ended = child.try_wait()?;
+    child.kill()?;
+    child.wait()?;
+    if let Some(status) = ended {
+        bail!("ended with {status} instead of waiting");
+    }
+    held
+}
+
+/// Waits until the program says that it is idle, and then for the calm.
+fn wait(child: &mut Child) -> Result<()> {
+    let began = Instant::now();
+    while !Path::new(SIGN).exists() {
+        if began.elapsed() > LIMIT || child.try_wait()?.is_some() {
+            bail!("did not make `{SIGN}` within {} seconds", LIMIT.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(CALM);
+    Ok(())
+}
+
+/// Returns the bytes that are resident in a process, by /proc/PID/smaps_rollup.
+fn resident(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/smaps_rollup");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read `{path}`"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kilobytes: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+    kilobytes.map(|kilobytes| kilobytes << 10).with_context(|| format!("`{path}` has no line `Rss:`"))
+}

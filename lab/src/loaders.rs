@@ -1,0 +1,158 @@
+//! `cargo xtask bench loaders`: released programs for musl, started by the stock loader and by grafted ones.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fixtures::loaded::{self, Work};
+use fixtures::wheels::FOR_MUSL;
+use measure::case::{Arm, Case, Invocation};
+use measure::machine::Machine;
+use measure::results::{self, CaseResult};
+use serde::{Deserialize, Serialize};
+use xtask::page::{KeptTable, Table};
+use xtask::{command, sessions, setup, wheels, workspace};
+
+use crate::dynamic::{budget, idle, measured, table};
+
+/// The table in the docs.
+pub(crate) const TABLE: KeptTable<Loaders> = KeptTable {
+    figures: "docs/figures/loaders.json",
+    place: Table {
+        page: "docs/loader.md",
+        begin: "<!-- loaders: made by `cargo xtask bench tables` -->",
+        end: "<!-- /loaders -->",
+    },
+    text,
+};
+
+/// The arms. Stock is the first; the others are donors.
+const ARMS: [&str; 4] = ["stock", "snmalloc", "mimalloc", "rpmalloc"];
+
+/// What the arguments ask for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wish {
+    /// A single round, to see whether everything works
+    #[arg(long)]
+    quick: bool,
+    /// Minutes for all timed runs
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+    /// Keep the figures in this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+/// The figures.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Loaders {
+    schema_version: u32,
+    allograft: String,
+    machine: Machine,
+    /// The programs' work.
+    works: Vec<CaseResult>,
+    /// What they hold when they are idle.
+    idle: Vec<idle::Held>,
+    /// Their starts: each prints its version.
+    starts: Vec<CaseResult>,
+}
+
+/// Measures, prints, and keeps what was asked for.
+///
+/// # Errors
+/// When the loader cannot be grafted, or a program gives another result than by stock.
+pub(crate) fn bench(wish: &Wish) -> Result<()> {
+    setup::prepare(setup::Extent::Demo)?;
+    xtask::system::prepare()?;
+    wheels::install(&FOR_MUSL)?;
+    let home = workspace::build().join("bench").join("loaders");
+    fs::create_dir_all(&home)?;
+    let _lock = setup::lock(&home.join(".lock"))?;
+    let work = home.join("work");
+    if work.exists() {
+        fs::remove_dir_all(&work)?;
+    }
+    fs::create_dir_all(&work)?;
+    loaded::fill(&work)?;
+    let loaders = loaders(&home)?;
+    let script = |work: &Work| format!("exec \"$L\" \"$P\" {}", work.arguments.join(" "));
+    // ninja makes nothing that is there.
+    let again = |work: &Work| format!("rm -f out* .ninja_*; {}", script(work));
+    let works: Vec<Case> = loaded::ALL.iter().map(|it| case(&work, it, &loaders, &again(it))).collect();
+    let version = "exec \"$L\" \"$P\" --version >/dev/null";
+    let starts: Vec<Case> = loaded::ALL.iter().map(|it| case(&work, it, &loaders, version)).collect();
+    let budget = |share| budget(wish.quick, wish.minutes, share);
+    let (worked, started) = (measured(&works, budget(0.7), 100)?, measured(&starts, budget(0.3), 1000)?);
+    let waiting = loaded::ALL.iter().zip(&works).filter(|(it, _)| it.waits);
+    let here = |it: &Work| format!("cd \"$W\"; {}", script(it));
+    let idle = waiting.map(|(it, case)| idle::held(&here(it), case)).collect::<Result<_>>()?;
+    let figures = Loaders {
+        schema_version: 1,
+        allograft: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: Machine::this(),
+        works: worked,
+        idle,
+        starts: started,
+    };
+    println!("{}", text(&figures));
+    if let Some(path) = &wish.save {
+        ensure!(!wish.quick, "a run with --quick is not kept");
+        let document = results::document(&figures)?;
+        fs::write(path, document).with_context(|| format!("cannot write `{}`", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Makes the loaders of all arms.
+fn loaders(home: &Path) -> Result<Vec<PathBuf>> {
+    let allograft = command::build_allograft()?;
+    let loader = |donor: &&str| {
+        let out = home.join(format!("ld-musl-{donor}.so.1"));
+        if *donor == ARMS[0] {
+            fs::copy(loaded::loader(), &out)?;
+        } else {
+            let mut graft = Command::new(&allograft);
+            command::output(graft.arg("graft").arg(loaded::loader()).args(["--donor", donor, "-o"]).arg(&out))?;
+        }
+        Ok(out)
+    };
+    ARMS.iter().map(loader).collect()
+}
+
+/// Returns the case in which a shell runs the script for each loader, which is `$L`, in the folder `$W`.
+fn case(folder: &Path, work: &Work, loaders: &[PathBuf], script: &str) -> Case {
+    let arms = ARMS.iter().zip(loaders).map(|(name, loader)| {
+        let environment: Vec<(OsString, OsString)> =
+            vec![("L".into(), loader.into()), ("P".into(), work.program.program().into()), ("W".into(), folder.into())];
+        let arguments = ["-c".into(), format!("cd \"$W\"; {script}").into()].into();
+        let invocation = Invocation { program: "/bin/sh".into(), arguments, environment, load: None };
+        Arm { name: (*name).to_owned(), invocation, broken: None }
+    });
+    sessions::case(work.program.name, arms.collect())
+}
+
+fn text(figures: &Loaders) -> String {
+    let about = |name: &str| loaded::ALL.iter().find(|work| work.program.name == name).map_or("", |work| work.about);
+    let content = table::Content {
+        titles: &ARMS,
+        works: &figures.works,
+        idle: &figures.idle,
+        starts: &figures.starts,
+        about,
+        machine: &figures.machine,
+        allograft: &figures.allograft,
+    };
+    table::text(&content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_docs_is_that_of_the_kept_figures() {
+        TABLE.check().unwrap();
+    }
+}
