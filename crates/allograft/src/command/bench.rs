@@ -1,10 +1,11 @@
 //! `allograft bench`: what a program, or the suite, gains by each donor on this machine.
 
 mod arms;
+mod dynamic;
 mod executable;
 mod host;
 mod measuring;
-mod preloaded;
+mod preload;
 mod preparation;
 mod program;
 mod pull_request;

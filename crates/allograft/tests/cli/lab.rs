@@ -152,7 +152,7 @@ pub(crate) fn tool(command: &mut Command) {
 pub(crate) fn dynamic_with_musl(lab: &Lab, source: &str, name: &str) -> PathBuf {
     let interpreter = lab.path("ld-musl-x86_64.so.1");
     std::os::unix::fs::symlink(fixtures::musl_loader(Arch::X86_64), &interpreter).expect("a link");
-    linked_with_musl(lab, source, name, &interpreter, &[fixtures::musl_loader(Arch::X86_64).as_os_str()])
+    fixtures::program::linked_with_musl(&lab.path(""), name, source, true, &interpreter)
 }
 
 /// Makes a program that names musl's dynamic linker at this path, with these arguments for its libc.

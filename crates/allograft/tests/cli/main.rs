@@ -3,6 +3,7 @@
 mod another;
 mod apply;
 mod bench;
+mod bench_dynamic;
 mod bottlenecks;
 mod bundle;
 mod bundles;
@@ -31,7 +32,7 @@ mod loaders;
 mod manual;
 mod nix;
 mod ownership;
-mod preloaded;
+
 mod printed;
 mod processes;
 mod profile;

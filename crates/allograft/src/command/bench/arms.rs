@@ -1,5 +1,6 @@
 //! The arms of a comparison and the names that users type for them: `stock`, `mimalloc`, `mimalloc:small`,
-//! `mimalloc:only`, `mimalloc:strings`, `strings`, `glibc`, `glibc:arena_max=2`, `tcmalloc`, `preload:PATH`.
+//! `mimalloc:only`, `mimalloc:strings`, `mimalloc:preload`, `strings`, `glibc`, `glibc:arena_max=2`, `tcmalloc`,
+//! `preload:PATH`.
 
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,8 @@ pub(crate) struct ArmGraft {
     pub(super) profile: Option<String>,
     pub(super) settings: Vec<(String, i64)>,
     pub(crate) strings: bool,
+    /// Whether the donor is loaded into a dynamic program by its loader, and not merged into it.
+    pub(super) preload: bool,
     kind: HostKind,
 }
 
@@ -58,7 +61,7 @@ pub(super) enum HostKind {
     Archive,
     /// A linked executable: string functions go in only on request.
     Executable,
-    /// A dynamic program with a preloaded shared object: string functions never go in.
+    /// A dynamic program: string functions never go in.
     Shared,
 }
 
@@ -73,6 +76,7 @@ pub(super) const STOCK: &str = "stock";
 const GLIBC: &str = "glibc";
 pub(super) const BUMP: &str = "bump";
 const STRINGS: &str = "strings";
+/// The name of an arm with any shared object, and the suffix after a donor's name for "preloaded, not merged".
 const PRELOAD: &str = "preload";
 /// Allocators that systems have as shared objects, and the names of their files, the best first.
 const INSTALLED: [(&str, &[&str]); 2] = [
@@ -212,7 +216,14 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
             Libc::Stock(Setting::Preload(preloaded(&path, text, kind)?))
         }
         BUMP => Libc::Bump,
-        STRINGS => Libc::Graft(ArmGraft { donor: None, profile: None, settings: Vec::new(), strings: true, kind }),
+        STRINGS => Libc::Graft(ArmGraft {
+            donor: None,
+            profile: None,
+            settings: Vec::new(),
+            strings: true,
+            preload: false,
+            kind,
+        }),
         _ => {
             let known = || donors::all().iter().map(|donor| donor.name).collect::<Vec<_>>().join(", ");
             let donor = donors::find(name).ok_or_else(|| {
@@ -227,7 +238,8 @@ fn one(text: &str, arch: Arch, kind: HostKind) -> Result<Arm, Failure> {
                     .with_help("`allograft donors` lists the architectures of every donor"));
             }
             let strings = kind.has_strings();
-            let mut graft = ArmGraft { donor: Some(donor), profile: None, settings: Vec::new(), strings, kind };
+            let mut graft =
+                ArmGraft { donor: Some(donor), profile: None, settings: Vec::new(), strings, preload: false, kind };
             for part in parts.by_ref() {
                 graft.add(part, donor)?;
             }
@@ -293,6 +305,8 @@ impl ArmGraft {
             self.strings = false;
         } else if part == STRINGS && self.kind != HostKind::Shared {
             self.strings = true;
+        } else if part == PRELOAD && self.kind == HostKind::Shared {
+            self.preload = true;
         } else if let Some((key, value)) = part.split_once('=') {
             let value = value.parse().map_err(|_| {
                 Failure::usage(format!("`{value}` in `{part}` is not a whole number"))

@@ -11,9 +11,9 @@ use measure::results::{Input, Origin};
 use tempfile::TempDir;
 
 use super::arms::{self, Arm, HostKind, Libc};
+use super::dynamic::Dynamic;
 use super::executable::Executable;
 use super::host::StockMusl;
-use super::preloaded::Preloaded;
 use super::program::{Line, Recipe};
 use super::{Bench, Linked, OF_A_PROGRAM, Work, interruption, render, suite, template, typed};
 use crate::failure::{Failure, mend};
@@ -27,8 +27,8 @@ impl Bench {
             return self.prepare_program(build, output, interrupted);
         }
         if !self.command.is_empty() {
-            return match Preloaded::find(&self.command)? {
-                Some(program) => self.prepare_preloaded(program, output, interrupted),
+            return match Dynamic::find(&self.command)? {
+                Some(program) => self.prepare_dynamic(program, output, interrupted),
                 None => self.prepare_executable(output, interrupted),
             };
         }
@@ -68,13 +68,8 @@ impl Bench {
         Ok(Work { warnings: warning.into_iter().collect(), ..self.work(cases, origins, input, folder) })
     }
 
-    /// Prepares the user's dynamic program: alone, and with donors loaded before its libc.
-    fn prepare_preloaded(
-        &self,
-        program: Preloaded,
-        output: &Output,
-        interrupted: &AtomicBool,
-    ) -> Result<Work, Failure> {
+    /// Prepares the user's dynamic program: alone, and with donors merged into copies of it or preloaded.
+    fn prepare_dynamic(&self, program: Dynamic, output: &Output, interrupted: &AtomicBool) -> Result<Work, Failure> {
         let line = self.line(&self.command[1..]);
         self.reaches(&line)?;
         let arms = program.arms(self.donors.as_deref())?;
@@ -82,11 +77,16 @@ impl Bench {
         let made = make_all(&arms, 1, output, interrupted, |arm, number| {
             program.make(arm, &folder.path().join(format!("arm{number}")))
         })?;
-        let cases = self.cases(&arms, &made, |arm, library, threads| program.invocation(&line, arm, library, threads));
+        let cases = self.cases(&arms, &made, |arm, made, threads| program.invocation(&line, arm, made, threads));
         let origins = arms.iter().map(|arm| program.origin(arm, line.server.map(|(server, _)| server))).collect();
-        let host = format!("{} ({})", program.typed, program.libc());
-        let input = input("preloaded", self.commands("command"), host, program.sha256);
-        Ok(self.work(cases, origins, input, folder))
+        let preloaded = program.any_preloaded(&arms);
+        let warning = program.unmerged().filter(|_| preloaded).map(|why| format!("donors are preloaded: one {why}"));
+        let (kind, host) = match program.unmerged() {
+            None => ("executable", program.typed),
+            Some(_) => ("preloaded", format!("{} ({})", program.typed, program.libc())),
+        };
+        let input = input(kind, self.commands("command"), host, program.sha256);
+        Ok(Work { warnings: warning.into_iter().collect(), ..self.work(cases, origins, input, folder) })
     }
 
     /// Returns the arms of programs that are linked elsewhere with musl. Called before anything is built.

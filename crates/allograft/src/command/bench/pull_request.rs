@@ -20,19 +20,31 @@ pub(super) fn text(results: &Results) -> Result<String, Failure> {
     let mut text = String::new();
     match chosen.zip(recommendation.command.as_deref()) {
         Some((arm, command)) => {
-            let _ = writeln!(text, "Use {} in the musl build: {}\n", provided(arm), gain(arm));
+            let build = if is_linked(results) { "" } else { " in the musl build" };
+            let _ = writeln!(text, "Use {}{build}: {}\n", provided(arm), gain(arm));
             text.push_str(&change(results, arm, command));
             let _ = writeln!(text, "## What it brings\n\n{}\n", recommendation.reason);
             text.push_str(&measured(results));
             text.push_str(&risks(results, arm, recommendation));
-            text.push_str(&undo(results));
+            text.push_str(&undo(results, command));
         }
         None => {
-            let _ = writeln!(text, "Keep the musl build's allocator as it is\n\n{}\n", recommendation.reason);
+            let build = if is_linked(results) { "" } else { "musl build's " };
+            let _ = writeln!(text, "Keep the {build}allocator as it is\n\n{}\n", recommendation.reason);
             text.push_str(&measured(results));
         }
     }
     Ok(text)
+}
+
+/// Whether what was measured is a linked program, static or dynamic.
+fn is_linked(results: &Results) -> bool {
+    ["executable", "preloaded"].contains(&results.input.kind.as_str())
+}
+
+/// Whether a command sets variables where a dynamic program is started.
+fn sets_variables(command: &str) -> bool {
+    ["LD_PRELOAD=", "GLIBC_TUNABLES="].iter().any(|variable| command.contains(variable))
 }
 
 /// What the arm brings, with its version.
@@ -61,9 +73,9 @@ fn gain(arm: &ArmResult) -> String {
 /// The lines to add to the build.
 fn change(results: &Results, arm: &ArmResult, command: &str) -> String {
     if arm.origin.donor.is_none() && !arm.origin.strings {
-        return format!("## The change\n\nOne line, {}.\n\n```sh\n{command}\n```\n\n", when(results));
+        return format!("## The change\n\nOne line, {}.\n\n```sh\n{command}\n```\n\n", when(results, command));
     }
-    let (when, version) = (when(results), &results.allograft);
+    let (when, version) = (when(results, command), &results.allograft);
     let archive = format!("allograft-{version}-{}-unknown-linux-musl.tar.gz", std::env::consts::ARCH);
     format!(
         "## The change\n\nTwo lines in the build, {when}. The first unpacks a release of allograft, two static programs \
@@ -73,11 +85,11 @@ fn change(results: &Results, arm: &ArmResult, command: &str) -> String {
 }
 
 /// When the command runs.
-fn when(results: &Results) -> &'static str {
+fn when(results: &Results, command: &str) -> &'static str {
     match results.input.kind.as_str() {
+        _ if sets_variables(command) => "where the program is started",
         "executable" => "after the program is linked",
         "cargo" => "the second in place of `cargo build`",
-        "preloaded" => "where the program is started",
         _ => "before the program is linked",
     }
 }
@@ -144,11 +156,11 @@ fn risks(results: &Results, arm: &ArmResult, recommendation: &Recommendation) ->
 }
 
 /// How to check the result, and how to take it back.
-fn undo(results: &Results) -> String {
+fn undo(results: &Results, command: &str) -> String {
     let host = quoted(&results.input.host);
     let back = match results.input.kind.as_str() {
+        _ if sets_variables(command) => "Take the lines away. No file has changed.".to_owned(),
         "cargo" => "Take the two lines away. The toolchain is untouched: the donor is only in the programs.".to_owned(),
-        "preloaded" => "Take the two lines away. No file has changed.".to_owned(),
         _ => format!("`allograft undo {host}` gives the stock file back, byte for byte; or take the two lines away."),
     };
     format!(

@@ -1,4 +1,4 @@
-//! `allograft bench` of dynamic programs: other allocators are loaded before the libc.
+//! `allograft bench` of dynamic programs: donors are merged into copies, or loaded before the libc.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::bench::{PROGRAM, arm};
 use crate::lab::{Lab, dynamic_with_musl};
 
 #[test]
-fn a_dynamic_program_is_measured_with_preloaded_donors() {
+fn a_dynamic_program_is_measured_with_merged_and_preloaded_donors() {
     let lab = Lab::new();
     lab.put("main.c", PROGRAM.as_bytes());
     let build = |flags: &str| {
@@ -21,7 +21,7 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     };
     let document =
         measure(&["--threads", "1,2", "--threads-var", "THREADS", "--", "./dynamic", "20000"]).exits(0).json();
-    assert_eq!(document["input"]["kind"], "preloaded");
+    assert_eq!((&document["input"]["kind"], &document["input"]["host"]), (&"executable".into(), &"./dynamic".into()));
     let names: Vec<&str> =
         document["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
     assert!(names.starts_with(&["stock"]) && names.contains(&"mimalloc") && names.contains(&"mimalloc3"), "{names:?}");
@@ -33,10 +33,23 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     }
     assert_eq!(lab.names(), ["dynamic", "main.c"]);
 
-    // The other allocator is in use: it reports itself.
-    let document =
-        measure(&["--donors", "mimalloc:small", "--any-output", "--", "./dynamic", "--usable"]).exits(0).json();
-    let command = arm(&document, "mimalloc:small")["command"].as_str().unwrap().to_owned();
+    // The command makes what was measured: for 24 bytes, glibc gives 24 and mimalloc 32.
+    let usable = |arm_name: &str| {
+        let document = measure(&["--donors", arm_name, "--any-output", "--", "./dynamic", "--usable"]).exits(0).json();
+        arm(&document, arm_name)["command"].as_str().unwrap().to_owned()
+    };
+    let said = |program: &str, preload: &str| {
+        let mut applied = std::process::Command::new(program);
+        applied.current_dir(lab.path("")).arg("--usable").env("LD_PRELOAD", preload).env("ALLOGRAFT_VERBOSE", "1");
+        let said = applied.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout), "32\n");
+        String::from_utf8_lossy(&said.stderr).into_owned()
+    };
+    let command = usable("mimalloc:small");
+    assert_eq!(command, "allograft graft ./dynamic --donor mimalloc --profile small");
+    lab.run(command.split(' ').skip(1).chain(["-o", "merged"])).exits(0);
+    assert!(said("./merged", "").starts_with("allograft: mimalloc "));
+    let command = usable("mimalloc:small:preload");
     assert!(
         command.starts_with("allograft emit --donor mimalloc --profile small --target x86_64-linux-gnu"),
         "{command}"
@@ -44,13 +57,12 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
     assert!(command.ends_with("LD_PRELOAD=./libmimalloc.so ./dynamic --usable"), "{command}");
     let words: Vec<&str> = command.split(" && ").next().unwrap().split(' ').skip(1).collect();
     lab.run(words).exits(0);
-    let mut applied = std::process::Command::new("./dynamic");
-    applied.current_dir(lab.path("")).arg("--usable");
-    let said = applied.env("LD_PRELOAD", "./libmimalloc.so").env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
-    assert!(String::from_utf8_lossy(&said.stderr).starts_with("allograft: mimalloc "), "{said:?}");
-    // For 24 bytes, glibc gives 24 and mimalloc 32. The output differs, so the arm fails.
-    let document = measure(&["--donors", "mimalloc", "--", "./dynamic", "--usable"]).exits(1).json();
-    assert!(arm(&document, "mimalloc")["failure"].as_str().unwrap().contains("prints `32`"), "{document}");
+    assert!(said("./dynamic", "./libmimalloc.so").starts_with("allograft: mimalloc "));
+    // Where the output differs, the arm fails.
+    let both = measure(&["--donors", "mimalloc,mimalloc:preload", "--", "./dynamic", "--usable"]).exits(1).json();
+    for name in ["mimalloc", "mimalloc:preload"] {
+        assert!(arm(&both, name)["failure"].as_str().unwrap().contains("prints `32`"), "{both}");
+    }
 
     // The system's own malloc has settings, which need no file.
     let document = measure(&["--donors", "glibc:arena_max=2:tcache_count=0", "--", "./dynamic", "--tunables"]);
@@ -80,7 +92,18 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
         "help: name a shared object",
     ]);
 
-    // A setuid program cannot be preloaded into.
+    // A copy elsewhere would not find its libraries: the donor is preloaded.
+    build("'-Wl,-rpath,$ORIGIN/lib'");
+    let document = measure(&["--donors", "mimalloc", "--any-output", "--", "./dynamic", "--usable"]).exits(0).json();
+    let warning = document["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("donors are preloaded: one is not merged into a copy of `./dynamic`, which"),
+        "{warning}"
+    );
+    assert_eq!(document["input"]["kind"], "preloaded");
+    assert!(arm(&document, "mimalloc")["command"].as_str().unwrap().contains("LD_PRELOAD="), "{document}");
+
+    // A copy of a setuid program has other rights.
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(lab.path("dynamic"), fs::Permissions::from_mode(0o4755)).unwrap();
     measure(&["--", "./dynamic", "100"]).exits(3).says(&["setuid or setgid", "help: "]);
@@ -88,25 +111,29 @@ fn a_dynamic_program_is_measured_with_preloaded_donors() {
 
 /// Under musl's loader, stock is the slow malloc.
 #[test]
-fn a_dynamic_program_of_musl_is_measured_with_preloaded_donors() {
+fn a_dynamic_program_of_musl_is_measured_with_merged_and_preloaded_donors() {
     let lab = Lab::new();
     dynamic_with_musl(&lab, PROGRAM, "dynamic");
     let tuned = ["bench", "--donors", "glibc:arena_max=2", "--", "./dynamic"];
     lab.run(tuned).exits(2).says(&["a dynamic program of musl has no arm `glibc:arena_max=2`", "help: "]);
-    let start = ["bench", "--rounds", "2", "--budget", "1h", "--json", "--donors", "mimalloc,rpmalloc"];
+    let start =
+        ["bench", "--rounds", "2", "--budget", "1h", "--json", "--donors", "mimalloc,rpmalloc,mimalloc:preload"];
     let document = lab.run(start.iter().chain(&["--any-output", "--", "./dynamic", "--usable"])).exits(0).json();
-    assert_eq!(document["input"]["kind"], "preloaded");
-    for name in ["stock", "mimalloc", "rpmalloc"] {
+    assert_eq!(document["input"]["kind"], "executable");
+    for name in ["stock", "mimalloc", "rpmalloc", "mimalloc:preload"] {
         let arm = arm(&document, name);
         assert!(arm["failure"].is_null() && arm["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{arm}");
     }
-    let command = arm(&document, "mimalloc")["command"].as_str().unwrap();
-    assert!(command.starts_with("allograft emit --donor mimalloc --target x86_64-linux-musl"), "{command}");
-    let words: Vec<&str> = command.split(" && ").next().unwrap().split(' ').skip(1).collect();
-    lab.run(words).exits(0);
-    for (preloaded, usable) in [("", "24\n"), ("./libmimalloc.so", "32\n")] {
-        let mut applied = std::process::Command::new("./dynamic");
-        applied.arg("--usable").env("LD_PRELOAD", preloaded).current_dir(lab.path(""));
+    let of = |name: &str| arm(&document, name)["command"].as_str().unwrap().to_owned();
+    let (merge, preload) = (of("mimalloc"), of("mimalloc:preload"));
+    assert!(preload.starts_with("allograft emit --donor mimalloc --target x86_64-linux-musl"), "{preload}");
+    lab.run(merge.split(' ').skip(1).chain(["-o", "merged"])).exits(0);
+    lab.run(preload.split(" && ").next().unwrap().split(' ').skip(1)).exits(0);
+    for (program, preload, usable) in
+        [("./dynamic", "", "24\n"), ("./merged", "", "32\n"), ("./dynamic", "./libmimalloc.so", "32\n")]
+    {
+        let mut applied = std::process::Command::new(program);
+        applied.arg("--usable").env("LD_PRELOAD", preload).current_dir(lab.path(""));
         assert_eq!(String::from_utf8_lossy(&applied.output().unwrap().stdout), usable);
     }
 }
