@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use conformance::Program;
-use fixtures::{Arch, link};
+use fixtures::Arch;
+use fixtures::link::Dynamic;
 
 use crate::bench::Bench;
 
@@ -34,20 +35,21 @@ impl Libc<'_> {
     /// # Panics
     /// With a tool's message.
     pub fn link(self, bench: &Bench, program: &Program, position_independent: bool, name: &str) -> PathBuf {
-        let (mut command, folder) = match self {
+        let out = bench.path(name);
+        let mut command = match self {
             Libc::Musl { arch, library, loader } => {
-                (musl(bench, program, arch, position_independent, library, loader), None)
+                let object = bench.file(&format!("{} {arch}.o", program.name), program.object(arch));
+                let runtime = bench.file(&format!("runtime {arch}.a"), conformance::runtime_library(arch));
+                Dynamic { arch, library, loader, position_independent }.line(&[object], &[runtime], &out)
             }
             Libc::Glibc => {
-                let (source, sources) = sources(bench, program);
-                (glibc(program, position_independent, &source), Some(sources))
+                bench.file("check.h", conformance::header().as_bytes());
+                let source = conformance::source(program).as_bytes();
+                glibc(program, position_independent, &bench.file(&format!("{}.c", program.name), source), &out)
             }
         };
-        if let Some(folder) = folder {
-            command.current_dir(folder);
-        }
-        bench.made(name, |out| {
-            let output = command.arg("-o").arg(out).output().map_err(|error| format!("{command:?}: {error}"))?;
+        bench.made(name, |_| {
+            let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
             match output.status.success() {
                 true => Ok(()),
                 false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr))),
@@ -56,22 +58,8 @@ impl Libc<'_> {
     }
 }
 
-/// Returns the linker with the line for a program of musl's, but for the output.
-fn musl(bench: &Bench, program: &Program, arch: Arch, pie: bool, library: &Path, loader: &Path) -> Command {
-    let object = bench.file(&format!("{} {arch}.o", program.name), program.object(arch));
-    let runtime = bench.file(&format!("runtime {arch}.a"), conformance::runtime_library(arch));
-    let musl = fixtures::debian_musl(arch);
-    let beside = |name: &str| musl.libdir.join(name);
-    let mut linker = if arch == Arch::X86_64 { link::gnu() } else { link::lld() };
-    linker.args(if pie { &["-pie"][..] } else { &[] }).arg("-dynamic-linker").arg(loader);
-    linker.args([beside(if pie { "Scrt1.o" } else { "crt1.o" }), beside("crti.o"), object]);
-    // By its bare name, or the program would load the stock file by its path as one more library.
-    linker.arg("-L").arg(library).args(["-l:libc.so".into(), runtime, beside("crtn.o")]);
-    linker
-}
-
-/// Returns the compiler with the line for a program of glibc's, but for the output.
-fn glibc(program: &Program, pie: bool, source: &Path) -> Command {
+/// Returns the compiler with the line for a program of glibc's.
+fn glibc(program: &Program, pie: bool, source: &Path, out: &Path) -> Command {
     let mut compiler = fixtures::cc();
     // As the suite compiles its objects: every call of the malloc family stays as it was written.
     compiler.args(["-std=c11", "-O2", "-pthread", "-fno-builtin", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]);
@@ -79,13 +67,8 @@ fn glibc(program: &Program, pie: bool, source: &Path) -> Command {
     compiler.arg(format!("-DPROGRAM_NAME=\"{}\"", program.name));
     // Its watchdog ends it before the time limit of `run` does.
     compiler.arg(format!("-DPROGRAM_SECONDS={}", program.seconds * 9 / 10)).arg(source);
+    compiler.arg("-o").arg(out);
     compiler
-}
-
-/// Returns the path of the program's source, with all that it includes beside it, and the folder.
-fn sources(bench: &Bench, program: &Program) -> (PathBuf, PathBuf) {
-    bench.file("check.h", conformance::header().as_bytes());
-    (bench.file(&format!("{}.c", program.name), conformance::source(program).as_bytes()), bench.path(""))
 }
 
 /// Runs a linked program, under an emulator if need be, at `scale` percent of its work. With a donor, [`ASKED`] has to
