@@ -30,6 +30,10 @@
 #define PROGRAM_SECONDS 120
 #endif
 
+#ifdef __GLIBC__
+#define getdents getdents64 // glibc's name for it
+#endif
+
 #define UNUSED __attribute__((unused))
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 

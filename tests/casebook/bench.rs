@@ -180,9 +180,17 @@ impl Bench {
     /// # Panics
     /// When it cannot be written.
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        self.made(name, |path| fs::write(path, bytes).map_err(|error| error.to_string()))
+    }
+
+    /// Returns the file of that name in the folder, which `make` writes to the path that it is given, once.
+    ///
+    /// # Panics
+    /// With the error of `make`.
+    pub fn made(&self, name: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> PathBuf {
         once(&self.objects, vec![name.into()], |_| {
             let path = self.path(name);
-            fs::write(&path, bytes).expect("a file in the temporary folder");
+            make(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
             path
         })
     }

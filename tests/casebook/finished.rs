@@ -13,7 +13,7 @@ use crate::link::Way;
 
 /// The program with a malloc of its own. Only musl itself uses musl's malloc in it, so it is refused, with and without
 /// symbols.
-const OWN_MALLOC: &str = "interposer";
+pub const OWN_MALLOC: &str = "interposer";
 
 /// The donors that are put into a program.
 #[derive(Debug, Clone, Copy)]

@@ -2,15 +2,16 @@
 //! and in the slow tier musl as others build it. Each passes wherever it passes by the stock loader. The default tier
 //! runs a part.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::sync::{Arc, Mutex};
+use std::process::ExitCode;
+use std::sync::Arc;
 
+use casebook::bench::Bench;
+use casebook::dynamic::{self, Libc};
 use casebook::finished::{self, Graft};
 use conformance::Program;
+use fixtures::Arch;
 use fixtures::musls::{self, Build};
-use fixtures::{Arch, link};
 use hosts::Request;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -56,91 +57,31 @@ impl Stock {
     }
 }
 
-/// Grafted loaders, made when they are wanted, and the folder for programs.
-struct Bench {
-    folder: tempfile::TempDir,
-    made: Mutex<()>,
+/// Returns the loader with that donor in it, made when it is first wanted.
+fn loader(bench: &Bench, stock: &Stock, graft: Graft) -> PathBuf {
+    bench.made(&format!("{}-{}.so", graft.name(), stock.name), |out| {
+        let request = Request { out: Some(out.to_owned()), ..finished::request(graft) };
+        hosts::graft(&stock.path(), &request).map(drop).map_err(|error| error.to_string())
+    })
 }
 
-impl Bench {
-    /// The loader with that donor in it.
-    fn loader(&self, stock: &Stock, graft: Graft) -> Result<PathBuf, String> {
-        let _made = self.made.lock().map_err(|error| error.to_string())?;
-        let out = self.folder.path().join(format!("{}-{}.so", graft.name(), stock.name));
-        if !out.is_file() {
-            let request = Request { out: Some(out.clone()), ..finished::request(graft) };
-            hosts::graft(&stock.path(), &request).map_err(|error| error.to_string())?;
-        }
-        Ok(out)
-    }
-
-    /// Links the program dynamically. It names this loader, since some programs start themselves again.
-    fn program(&self, stock: &Stock, program: &Program, label: &str, loader: &Path) -> Result<PathBuf, String> {
-        let arch = stock.arch;
-        let (object, out) = (self.folder.path().join(format!("{label}.o")), self.folder.path().join(label));
-        let runtime = self.folder.path().join(format!("{label}.a"));
-        fs::write(&object, program.object(arch)).map_err(|error| error.to_string())?;
-        fs::write(&runtime, conformance::runtime_library(arch)).map_err(|error| error.to_string())?;
-        let musl = fixtures::debian_musl(arch);
-        let beside = |name: &str| musl.libdir.join(name);
-        let mut linker = if arch == Arch::X86_64 { link::gnu() } else { link::lld() };
-        linker.args(["-pie", "-dynamic-linker"]).arg(loader).arg("-o").arg(&out);
-        linker.args([beside("Scrt1.o"), beside("crti.o"), object]);
-        // By its bare name, or the program would load the stock file by its path as one more library.
-        linker.arg("-L").arg(stock.path().with_file_name("")).arg("-l:libc.so");
-        linker.args([runtime, beside("crtn.o")]);
-        let linked = linker.output().map_err(|error| error.to_string())?;
-        match linked.status.success() {
-            true => Ok(out),
-            false => Err(String::from_utf8_lossy(&linked.stderr).into_owned()),
-        }
-    }
-
-    /// Checks the program by the loader with that donor.
-    fn check(&self, stock: &Stock, graft: Graft, program: &Program, label: &str, scale: &str) -> Result<(), String> {
-        let by = |loader: &Path, donor| {
-            run(stock.arch, donor, &self.program(stock, program, label, loader)?, program, scale)
-        };
-        match by(&self.loader(stock, graft)?, Some(graft.donor.name)) {
-            // What fails by stock says nothing about a graft.
-            Err(_) if stock.fails.contains(&program.name) && by(&stock.path(), None).is_err() => Ok(()),
-            Err(said) => Err(format!("by the graft: {said}")),
-            Ok(()) => Ok(()),
-        }
-    }
-}
-
-/// Runs the program, whose loader has that donor, or is stock. An error is what it says. That the donor serves is asked
-/// of one program only, since others expect that nobody prints anything.
-fn run(arch: Arch, donor: Option<&str>, path: &Path, program: &Program, scale: &str) -> Result<(), String> {
-    let mut command = match fixtures::runs_here(arch) {
-        true => {
-            let mut command = Command::new("timeout");
-            command.args(["-s", "KILL", &program.seconds.to_string()]).arg(path);
-            command
-        }
-        false => fixtures::run(arch, path),
+/// Checks the program by the loader with that donor.
+fn check(bench: &Bench, stock: &Stock, graft: Graft, program: &Program, scale: &str) -> Result<(), String> {
+    let by = |loader: &Path, donor: Option<&str>| {
+        let name = format!("{} {} {}", program.name, stock.name, donor.map_or("stock".to_owned(), |_| graft.name()));
+        let libc = Libc::Musl { arch: stock.arch, library: &stock.path().with_file_name(""), loader };
+        dynamic::run(stock.arch, &libc.link(bench, program, true, &name), program, donor, scale)
     };
-    let asked = donor.filter(|_| program.name == FAST[0]);
-    if asked.is_some() {
-        command.env("ALLOGRAFT_VERBOSE", "1");
-    }
-    let output = command.env("ALLOGRAFT_SCALE", scale).output().map_err(|error| error.to_string())?;
-    if let Some(donor) = asked
-        && !String::from_utf8_lossy(&output.stderr).contains(&format!("allograft: {donor} "))
-    {
-        return Err(format!("{donor} does not serve it"));
-    }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    match output.status.success() && text.lines().any(|line| line == format!("ok {}", program.name)) {
-        true => Ok(()),
-        false => Err(format!("{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))),
+    match by(&loader(bench, stock, graft), Some(graft.donor.name)) {
+        // What fails by stock says nothing about a graft.
+        Err(_) if stock.fails.contains(&program.name) && by(&stock.path(), None).is_err() => Ok(()),
+        Err(said) => Err(format!("by the graft: {said}")),
+        Ok(()) => Ok(()),
     }
 }
 
 fn main() -> ExitCode {
-    let folder = tempfile::tempdir().expect("a folder for programs");
-    let bench = Arc::new(Bench { folder, made: Mutex::new(()) });
+    let bench = Arc::new(Bench::new());
     let debians = fixtures::LOADERS.into_iter().map(|arch| (Stock::debians(arch), true));
     // Without a linkage table, libc.so reaches its own malloc in another way, and is refused.
     let others = musls::builds().filter(|build| build.flags.name != "no-plt").map(|build| (Stock::built(build), false));
@@ -158,8 +99,8 @@ fn main() -> ExitCode {
             let [short, part] = scales(stock.arch);
             let scale = if fast || !debians { short } else { part };
             let name = format!("loader/{}/{}/{}", stock.name, program.name, graft.name());
-            let (bench, stock, label) = (Arc::clone(&bench), stock.clone(), name.replace('/', "-"));
-            let test = move || bench.check(&stock, graft, program, &label, scale).map_err(Failed::from);
+            let (bench, stock) = (Arc::clone(&bench), stock.clone());
+            let test = move || check(&bench, &stock, graft, program, scale).map_err(Failed::from);
             trials.push(Trial::test(name, test).with_ignored_flag(!fast));
         }
     }

@@ -76,6 +76,38 @@ fn merged_in_place_and_given_back() {
     }
 }
 
+/// At fixed addresses, a function's address is that of the program's stub, for every library. So it is for those of
+/// the family that only glibc has.
+#[test]
+fn addresses_of_functions_that_only_glibc_has() {
+    const ADDRESSES: &str = "#include <malloc.h>\n#include <stdio.h>\n\
+        static int (*volatile trim)(size_t);\nstatic int (*volatile option)(int, int);\n\
+        static void (*volatile give)(void *);\nint main(void)\n{\n\
+        \ttrim = malloc_trim, option = mallopt, give = free;\n\tgive(pvalloc(10));\n\ttrim(0);\n\
+        \tif (option(M_MMAP_THRESHOLD, 4096) != 1) return 1;\n\tputs(\"one\\ntwo\");\n\treturn 0;\n}\n";
+    let lab = Lab::new();
+    let stock = glibc(&lab, "program", ADDRESSES, &["-no-pie", "-fno-pie"]);
+    lab.put("stock", &stock);
+    lab.run(["graft", "program"]).exits(0);
+    serves(&lab.path("program"), "snmalloc");
+    let verified = lab.run(["verify", "program"]).exits(0).out;
+    assert!(verified.contains("13 functions are found in the donor first"), "{verified}");
+    // Each of these stubs leads to a symbol of the donor's under a name of its own.
+    let graft = fs::read(lab.path("program")).unwrap();
+    for name in ["free", "malloc_trim", "mallopt"] {
+        let alias = format!("allograft.{name}\0");
+        let at = graft.windows(alias.len()).position(|window| window == alias.as_bytes()).unwrap();
+        let mut bytes = graft.clone();
+        bytes[at] = b'b';
+        lab.put("damaged", &bytes);
+        fs::set_permissions(lab.path("damaged"), fs::Permissions::from_mode(0o755)).unwrap();
+        let said = lab.run(["verify", "damaged", "--stock", "stock"]).exits(1).out;
+        assert!(said.contains(&format!("`{name}` is at")), "{name}: {said}");
+    }
+    lab.run(["undo", "program"]).exits(0);
+    assert!(fs::read(lab.path("program")).unwrap() == stock);
+}
+
 #[test]
 fn a_merged_program_that_was_stripped_later_is_whole() {
     let lab = Lab::new();

@@ -1,6 +1,5 @@
 //! `inspect` of container images, root file systems and packages.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -10,7 +9,7 @@ use fixtures::image::{Image, Layout, Packing, Tar};
 use fixtures::program::Build;
 use serde_json::Value;
 
-use crate::lab::{Lab, linked_with_musl, tool};
+use crate::lab::{Lab, tool};
 
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
                        int main(void) { char *volatile p = malloc(9); if (!p) return 1; free(p); return 0; }\n";
@@ -177,10 +176,8 @@ fn of_files(lab: &Lab, files: &[(&str, &str)], variable: &str) -> (Value, String
 #[test]
 fn preloads_of_musl_and_of_the_other_libc() {
     let lab = Lab::new();
-    symlink(fixtures::musl_loader(Arch::X86_64), lab.path("libc.so")).unwrap();
-    let folder = format!("-L{}", lab.path("").display());
-    let libc = [OsStr::new(&folder), OsStr::new("-l:libc.so")];
-    linked_with_musl(&lab, PROGRAM, "program", Path::new("/lib/ld-musl-x86_64.so.1"), &libc);
+    let loader = Path::new("/lib/ld-musl-x86_64.so.1");
+    fixtures::program::linked_with_musl(&lab.path(""), "program", PROGRAM, true, loader);
     copied(&lab, fixtures::musl_loader(Arch::X86_64), "loader");
     for target in ["x86_64-linux-musl", "aarch64-linux-musl"] {
         lab.run(["emit", "--donor", "mimalloc", "--target", target, "--as", "shared", "-o", target]).exits(0);

@@ -154,20 +154,3 @@ pub(crate) fn dynamic_with_musl(lab: &Lab, source: &str, name: &str) -> PathBuf 
     std::os::unix::fs::symlink(fixtures::musl_loader(Arch::X86_64), &interpreter).expect("a link");
     fixtures::program::linked_with_musl(&lab.path(""), name, source, true, &interpreter)
 }
-
-/// Makes a program that names musl's dynamic linker at this path, with these arguments for its libc.
-pub(crate) fn linked_with_musl(lab: &Lab, source: &str, name: &str, interpreter: &Path, libc: &[&OsStr]) -> PathBuf {
-    let musl = fixtures::debian_musl(Arch::X86_64);
-    let (source, object) = (lab.put(format!("{name}.c"), source.as_bytes()), lab.path(format!("{name}.o")));
-    let flags = "-c -O1 -fno-builtin -fPIE -fno-stack-protector -U_FORTIFY_SOURCE -nostdinc -isystem";
-    tool(fixtures::cc().args(flags.split(' ')).arg(&musl.include).arg(&source).arg("-o").arg(&object));
-    let (program, beside) = (lab.path(name), |name: &str| musl.libdir.join(name));
-    let mut link = Command::new("ld");
-    link.args(["-pie", "-dynamic-linker"]).arg(interpreter).arg("-o").arg(&program);
-    link.args([beside("Scrt1.o"), beside("crti.o"), object.clone()]).args(libc).arg(beside("crtn.o"));
-    tool(&mut link);
-    for made in [source, object] {
-        fs::remove_file(made).expect("a file that was made here");
-    }
-    program
-}

@@ -11,18 +11,16 @@ use fixtures::image::{Image, Layout, Tar};
 use crate::lab::Lab;
 
 /// A loader of its own in the test's folder, and a program that is linked with it.
-fn system(lab: &Lab, source: &str) -> (PathBuf, PathBuf) {
+pub(crate) fn system(lab: &Lab, source: &str) -> (PathBuf, PathBuf) {
     let folder = lab.path("root/lib");
     fs::create_dir_all(&folder).unwrap();
     let loader = folder.join("ld-musl-x86_64.so.1");
     fs::copy(fixtures::musl_loader(Arch::X86_64), &loader).unwrap();
-    let search = fixtures::musl_loader(Arch::X86_64).with_file_name("");
-    let libc = ["-L".as_ref(), search.as_os_str(), "-l:libc.so".as_ref()];
-    let program = crate::lab::linked_with_musl(lab, source, "program", &loader, &libc);
+    let program = fixtures::program::linked_with_musl(&lab.path(""), "program", source, true, &loader);
     (loader, program)
 }
 
-const PROGRAM: &str = "#include <stdlib.h>\n#include <unistd.h>\n\
+pub(crate) const PROGRAM: &str = "#include <stdlib.h>\n#include <unistd.h>\n\
     int main(int count, char **words) { char *p = malloc(100); if (!p) return 1; p[0] = 'x'; if (count > 1) pause();\n\
     free(p); return write(1, \"done\\n\", 5) != 5; }\n";
 

@@ -26,6 +26,7 @@ mod grafted_images;
 mod images;
 mod inspect;
 mod integrations;
+mod killed;
 mod lab;
 mod libraries;
 mod loaders;

@@ -7,7 +7,7 @@ mod tables;
 use std::ops::Range;
 
 use super::image::{ELF_HEADER, cleared_table, differences};
-use super::{Check, PUBLIC, parse};
+use super::{BESIDE_MUSL, Check, PUBLIC, parse};
 use crate::bytes::printable;
 use crate::elf::{Elf, PF_X, PT_NOTE, PT_TLS};
 use crate::entry_points::loads;
@@ -137,6 +137,11 @@ fn segments(elf: &Elf<'_>, merged: &Merged) -> Check {
     })
 }
 
+/// Whether a merge defines that name: a function of malloc's family.
+fn is_family(name: &[u8]) -> bool {
+    PUBLIC.iter().chain(&BESIDE_MUSL).any(|own| own.as_bytes() == name)
+}
+
 /// Checks that whoever looks up a function of the family finds the donor's, whatever version it asks for.
 fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
     let mut complaints = Vec::new();
@@ -146,9 +151,11 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
             && loads.any(|load| load.flags & PF_X != 0 && address.wrapping_sub(load.address) < load.memory)
     };
     let relocations = tables.relocations().unwrap_or_default();
-    for name in PUBLIC {
+    let mut count = 0;
+    for name in PUBLIC.into_iter().chain(BESIDE_MUSL) {
         let symbol = match tables.found(name.as_bytes()) {
             Ok(Some(symbol)) if symbol.section != 0 && symbol.version == 1 && symbol.info >> 4 != 0 => symbol,
+            Ok(None) if BESIDE_MUSL.contains(&name) => continue,
             Ok(_) => {
                 complaints.push(format!("`{name}` is not defined for every version"));
                 continue;
@@ -165,11 +172,12 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
             leads && relocations.iter().any(|slot| slot.kind == JUMP_SLOT && slot.symbol == alias)
         };
         let leads = code(symbol.value) || symbol.value < merged.start && through_slot();
+        count += 1;
         if !leads {
             complaints.push(format!("`{name}` is at {:#x}, which is not the donor's code", symbol.value));
         }
     }
-    Check::unless("lookup", complaints, || format!("{} functions are found in the donor first", PUBLIC.len()))
+    Check::unless("lookup", complaints, || format!("{count} functions are found in the donor first"))
 }
 
 /// Checks that everything that stock loads is loaded at the same addresses with the same bytes, but for the numbers of
@@ -211,9 +219,8 @@ fn unchanged(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) ->
 fn symbols(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
     let (mut complaints, mut count) = (Vec::new(), 0);
     for symbol in stock.hashed() {
-        let is_family = PUBLIC.iter().chain(&super::BESIDE_MUSL).any(|name| name.as_bytes() == symbol.name);
         // Those that nobody finds in stock either: undefined, and not the address of a stub.
-        if symbol.section == 0 && (symbol.value == 0 || is_family) || symbol.info >> 4 == 0 {
+        if symbol.section == 0 && (symbol.value == 0 || is_family(symbol.name)) || symbol.info >> 4 == 0 {
             continue;
         }
         count += 1;
@@ -247,7 +254,6 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
         Some(old) if old.contains(&place) => start.wrapping_add(place - old.start),
         _ => place,
     };
-    let family = |name: &[u8]| PUBLIC.iter().any(|own| own.as_bytes() == name);
     let mut wanted: Vec<Relocation<'_>> = before
         .iter()
         .map(|relocation| {
@@ -267,7 +273,7 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
         .filter(|relocation| is_programs(relocation.place))
         .map(|relocation| match relocation.symbol.strip_prefix(ALIAS) {
             // A stub's slot: `lookup` has checked where it leads.
-            Some(name) if relocation.kind == JUMP_SLOT && family(name) => {
+            Some(name) if relocation.kind == JUMP_SLOT && is_family(name) => {
                 let version = before.iter().find(|it| it.place == relocation.place).map_or(0, |it| it.version);
                 Relocation { symbol: name, version, ..relocation }
             }

@@ -1,0 +1,103 @@
+//! Conformance programs that are linked dynamically, with musl or with this machine's glibc, and run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use conformance::Program;
+use fixtures::Arch;
+use fixtures::link::Dynamic;
+
+use crate::bench::Bench;
+
+/// The program of which a run asks whether the donor serves it. Others expect that nobody else prints anything.
+pub const ASKED: &str = "family";
+
+/// The libc that a program is linked with.
+#[derive(Debug, Clone, Copy)]
+pub enum Libc<'a> {
+    /// musl.
+    Musl {
+        /// The architecture.
+        arch: Arch,
+        /// The folder of the `libc.so` to link with.
+        library: &'a Path,
+        /// The loader that the program names. Some programs start themselves again, so it has to be there.
+        loader: &'a Path,
+    },
+    /// This machine's glibc. Objects that were compiled against musl's headers are not right for it, so the program is
+    /// compiled for it.
+    Glibc,
+}
+
+impl Libc<'_> {
+    /// Links the program to the file `name` on the bench, once. Returns the file's path.
+    ///
+    /// # Panics
+    /// With a tool's message.
+    pub fn link(self, bench: &Bench, program: &Program, position_independent: bool, name: &str) -> PathBuf {
+        let out = bench.path(name);
+        let mut command = match self {
+            Libc::Musl { arch, library, loader } => {
+                let object = bench.file(&format!("{} {arch}.o", program.name), program.object(arch));
+                let runtime = bench.file(&format!("runtime {arch}.a"), conformance::runtime_library(arch));
+                Dynamic { arch, library, loader, position_independent }.line(&[object], &[runtime], &out)
+            }
+            Libc::Glibc => {
+                bench.file("check.h", conformance::header().as_bytes());
+                let source = conformance::source(program).as_bytes();
+                glibc(program, position_independent, &bench.file(&format!("{}.c", program.name), source), &out)
+            }
+        };
+        bench.made(name, |_| {
+            let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+            match output.status.success() {
+                true => Ok(()),
+                false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr))),
+            }
+        })
+    }
+}
+
+/// Returns the compiler with the line for a program of glibc's.
+fn glibc(program: &Program, pie: bool, source: &Path, out: &Path) -> Command {
+    let mut compiler = fixtures::cc();
+    // As the suite compiles its objects: every call of the malloc family stays as it was written.
+    compiler.args(["-std=c11", "-O2", "-pthread", "-fno-builtin", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]);
+    compiler.args(if pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] });
+    compiler.arg(format!("-DPROGRAM_NAME=\"{}\"", program.name));
+    // Its watchdog ends it before the time limit of `run` does.
+    compiler.arg(format!("-DPROGRAM_SECONDS={}", program.seconds * 9 / 10)).arg(source);
+    compiler.arg("-o").arg(out);
+    compiler
+}
+
+/// Runs a linked program, under an emulator if need be, at `scale` percent of its work. With a donor, [`ASKED`] has to
+/// be served by it.
+///
+/// # Errors
+/// What the program says, if it does not pass; or that the donor does not serve it.
+pub fn run(arch: Arch, path: &Path, program: &Program, donor: Option<&str>, scale: &str) -> Result<(), String> {
+    let mut command = match fixtures::runs_here(arch) {
+        true => {
+            let mut command = Command::new("timeout");
+            command.args(["-s", "KILL", &program.seconds.to_string()]).arg(path);
+            command
+        }
+        false => fixtures::run(arch, path),
+    };
+    let asked = donor.filter(|_| program.name == ASKED);
+    if asked.is_some() {
+        command.env("ALLOGRAFT_VERBOSE", "1");
+    }
+    let output = command.env("ALLOGRAFT_SCALE", scale).output().map_err(|error| error.to_string())?;
+    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if let Some(donor) = asked
+        && !said.contains(&format!("allograft: {donor} "))
+    {
+        return Err(format!("{donor} does not serve it: {}: {text}{said}", output.status));
+    }
+    match output.status.success() && text.lines().any(|line| line == format!("ok {}", program.name)) {
+        true => Ok(()),
+        false => Err(format!("{}: {text}{said}", output.status)),
+    }
+}
