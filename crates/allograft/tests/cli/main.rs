@@ -29,6 +29,7 @@ mod lab;
 mod libraries;
 mod loaders;
 mod manual;
+mod needed;
 mod nix;
 mod ownership;
 mod preloaded;
