@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use format::DonorKind;
-use hosts::{Grafts, Obstacle, Operation, Remedy};
+use hosts::{Emit, Grafts, Obstacle, Operation, Remedy};
+
+use crate::command::graft::shell_quoted;
 
 /// Returns the text after `help:`.
 pub(crate) fn help(remedy: &Remedy) -> String {
@@ -15,6 +17,13 @@ pub(crate) fn help(remedy: &Remedy) -> String {
             "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine \
              that runs {arch} programs. `--untested` goes without the self-test"
         ),
+        Remedy::Emit(emit) => emitted(emit),
+        Remedy::WithoutNeeded => "leave `--needed` out, or name a dynamic program".to_owned(),
+        Remedy::NeedTrusted => {
+            "name an absolute path that only root can change with `--needed`; or leave it out: then the donor is merged \
+             into the program"
+                .to_owned()
+        }
         Remedy::Report => {
             "nothing was changed; please report this with the file. Another donor may fit it: `--donor NAME`".to_owned()
         }
@@ -55,6 +64,17 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::Delete { files } => format!("delete what was written, once this is mended: {}", listed(files)),
         Remedy::Elsewhere(obstacle) => elsewhere(*obstacle).to_owned(),
     }
+}
+
+fn emitted(emit: &Emit) -> String {
+    let options: String = emit.options.split_whitespace().map(|option| format!(" --set {option}")).collect();
+    let Emit { donor, arch, libc, library, searched, .. } = emit;
+    let path = shell_quoted(&library.display().to_string());
+    let folder = if *searched { ", in a folder that its loader searches" } else { "" };
+    format!(
+        "write the file: `allograft emit --donor {donor} --target {arch}-linux-{libc} --as shared{options} -o {path}`{folder}. \
+         Its donor and options have to be those of the graft"
+    )
 }
 
 /// Adds the commands and flags that the notes of a report on grafts need.
@@ -163,6 +183,16 @@ mod tests {
         let obstacles = [Obstacle::Permission, Obstacle::ReadOnly, Obstacle::NoRoom, Obstacle::LongName];
         let others = [
             Remedy::Emulate { arch: Arch::Aarch64 },
+            Remedy::Emit(Emit {
+                donor: "mimalloc".to_owned(),
+                options: "purge_delay=0 allow_thp=1".to_owned(),
+                arch: Arch::X86_64,
+                libc: "gnu",
+                library: path(),
+                searched: true,
+            }),
+            Remedy::WithoutNeeded,
+            Remedy::NeedTrusted,
             Remedy::Report,
             Remedy::ConfirmLive,
             Remedy::RunNothing,

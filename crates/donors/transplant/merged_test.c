@@ -1,4 +1,4 @@
-/* Tests a dynamic program that a donor was merged into, before it replaces the stock file. This library is preloaded into
+/* Tests a dynamic program that a donor was merged into, or that loads one, before it replaces the stock file. This library is preloaded into
  * a copy of the program, and takes the place of its main: everything is loaded and bound as in the program itself, and
  * nothing of it but the donor's constructor has run.
  *
@@ -23,21 +23,61 @@ extern __typeof(dlsym) dlsym __attribute__((weak));
 extern __typeof(pthread_create) pthread_create __attribute__((weak));
 extern __typeof(pthread_join) pthread_join __attribute__((weak));
 
-/* The segments of the program, which is the first. */
-static int in_program(struct dl_phdr_info *info, size_t size, void *wanted)
+/* Notes of docs/note.md: an allocator's donor, and that the program loads one. */
+enum { OF_DONOR = 1, OF_PROGRAM = 6 };
+
+static int has_note(const char *notes, size_t size, unsigned type)
+{
+	for (size_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
+		const ElfW(Nhdr) *note = (const void *)(notes + at);
+		size_t whole = sizeof *note + ((note->n_namesz + 3) & ~(size_t)3) + ((note->n_descsz + 3) & ~(size_t)3);
+		if (whole > size - at)
+			return 0;
+		if (note->n_type == type && note->n_namesz == sizeof "allograft" &&
+		    !memcmp(note + 1, "allograft", sizeof "allograft"))
+			return 1;
+		at += whole;
+	}
+	return 0;
+}
+
+struct place {
+	uintptr_t address;
+	/* Of the donor, once one is known. */
+	uintptr_t base;
+	int known;
+};
+
+/* Whether the address lies in the file that holds the donor. A program at fixed addresses that loads its donor may have
+ * a stub there, which is the function's address for all libraries; `exercise` calls it. */
+static int in_donor(struct dl_phdr_info *info, size_t size, void *wanted)
 {
 	(void)size;
-	uintptr_t at = *(uintptr_t *)wanted;
+	struct place *place = wanted;
+	int inside = 0, donor = 0, program = 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
 		uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-		if (segment->p_type == PT_LOAD && at >= start && at - start < segment->p_memsz)
-			return 1;
+		if (segment->p_type == PT_LOAD && place->address >= start && place->address - start < segment->p_memsz)
+			inside = 1;
+		if (segment->p_type != PT_NOTE)
+			continue;
+		donor |= has_note((const char *)start, segment->p_memsz, OF_DONOR);
+		program |= has_note((const char *)start, segment->p_memsz, OF_PROGRAM);
 	}
-	return -1;
+	if (!inside)
+		return 0;
+	if (program && !donor)
+		return 1;
+	if (!donor || (place->known && place->base != info->dlpi_addr))
+		return -1;
+	place->known = 1;
+	place->base = info->dlpi_addr;
+	return 1;
 }
 
-/* A library is bound to the donor, which is in the program. */
+/* A library is bound to the donor, which is in the program, or in the library that the program needs first: in one file,
+ * as all functions of the family have to be of one donor. */
 static void bound(void)
 {
 #define ADDRESS(name) {#name, (uintptr_t)name},
@@ -45,9 +85,10 @@ static void bound(void)
 		const char *name;
 		uintptr_t address;
 	} functions[] = {FAMILY(ADDRESS)};
+	struct place place = {0};
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-		uintptr_t address = functions[i].address;
-		if (dl_iterate_phdr(in_program, &address) != 1) {
+		place.address = functions[i].address;
+		if (dl_iterate_phdr(in_donor, &place) != 1) {
 			char text[120];
 			snprintf(text, sizeof text, "allograft self-test: a library's %s is not the donor's\n", functions[i].name);
 			finish(1, text);

@@ -12,6 +12,7 @@
 //! | [`options`] | the block of options in an allocator: its layout, reading and writing it |
 //! | [`entries`] | the note on the entry points of an executable, and the numbers in it |
 //! | [`merged`] | the note on a dynamic program that a donor was merged into |
+//! | [`needed`] | the note on a dynamic program that loads its donor as a shared object |
 //! | [`windows`] | sections and names of a donor for Windows |
 //! | `string_function` | the string functions that an executable's graft redirects, and their numbers |
 //! | [`parameters`] | what an executable's graft writes for the donor's start |
@@ -26,6 +27,7 @@ pub mod entries;
 pub mod family;
 mod kind;
 pub mod merged;
+pub mod needed;
 pub mod note;
 pub mod options;
 pub mod parameters;

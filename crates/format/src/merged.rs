@@ -1,14 +1,12 @@
 //! The note on a dynamic program that a donor was merged into (docs/note.md): where the donor is, and what the program
 //! got from it. Seven 64-bit words follow the note's head.
 
+use crate::note::{self, HEAD};
+
 /// The note's type.
 pub const NOTE_TYPE: u32 = 5;
 /// The note's section.
 pub const SECTION: &str = ".note.allograft.merged";
-/// The owner of the note, padded to 4.
-const OWNER: &[u8; 12] = b"allograft\0\0\0";
-/// The size of the note's head in bytes: three numbers and the owner.
-pub const HEAD: usize = 24;
 /// The number of words.
 const WORDS: usize = 7;
 /// The size of the whole note in bytes.
@@ -35,12 +33,7 @@ pub struct Merged {
 
 /// The head of the note: the sizes of name and description, the type, the owner.
 pub fn head() -> [u8; HEAD] {
-    let mut head = [0; HEAD];
-    for (at, number) in [10, (8 * WORDS) as u32, NOTE_TYPE].into_iter().enumerate() {
-        head[4 * at..4 * at + 4].copy_from_slice(&number.to_le_bytes());
-    }
-    head[12..].copy_from_slice(OWNER);
-    head
+    note::head_of(NOTE_TYPE, 8 * WORDS)
 }
 
 impl Merged {

@@ -132,8 +132,13 @@ impl Note {
 
 /// The head of a note of this kind: sizes of name and description, type, and the owner, padded with NUL bytes.
 pub fn head(kind: DonorKind) -> [u8; HEAD] {
+    head_of(kind.note_type(), DESCRIPTION)
+}
+
+/// The head of a note of ours of any type, whose description has so many bytes.
+pub(crate) fn head_of(note_type: u32, description: usize) -> [u8; HEAD] {
     let mut head = [0; HEAD];
-    let numbers = [OWNER.len() as u32, DESCRIPTION as u32, kind.note_type()];
+    let numbers = [OWNER.len() as u32, description as u32, note_type];
     for (at, number) in numbers.into_iter().enumerate() {
         head[4 * at..4 * at + 4].copy_from_slice(&number.to_le_bytes());
     }

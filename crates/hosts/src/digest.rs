@@ -10,6 +10,11 @@ pub fn sha256(bytes: &[u8]) -> String {
     text(Sha256::new_with_prefix(bytes))
 }
 
+/// The SHA-256 of `bytes`, as it is.
+pub(crate) fn raw(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
 /// The SHA-256 of all that `file` holds, in memory that does not grow with it.
 pub(crate) fn of_file(mut file: &File) -> io::Result<String> {
     file.rewind()?;

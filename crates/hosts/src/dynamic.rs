@@ -29,6 +29,10 @@ pub(crate) fn check(path: &Path, bytes: &[u8], mode: u32, request: &Request) -> 
         let why = "is setuid or setgid: the donor would serve a program that has the rights of its owner";
         return Err(Error::Live { path: path.to_owned(), why: why.to_owned() });
     }
+    if transplant::carries_graft(bytes) {
+        // It is refused for that.
+        return Ok(());
+    }
     let Ok(system) = System::new(request.root.as_deref()) else { return Ok(()) };
     let Ok(place) = system.place(path) else { return Ok(()) };
     let Ok(report) = Loader::new(&system).inspect(bytes, &place) else { return Ok(()) };

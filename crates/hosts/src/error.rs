@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use format::DonorKind;
 use rustix::io::Errno;
 
+use crate::needed::NeededError;
 use crate::outcome::Skipped;
 use crate::packed::PackedError;
-use crate::remedy::{Obstacle, Remedy};
+use crate::remedy::{self, Remedy};
 use crate::transaction::RollbackFailure;
 
 /// A failed operation. Every host is as it was before, except after [`Error::RollbackFailed`].
@@ -164,6 +165,9 @@ pub enum Error {
         /// Its architecture.
         arch: format::Arch,
     },
+    /// A dynamic program cannot load its donor.
+    #[error(transparent)]
+    Needed(#[from] NeededError),
     /// `--try`: stock and graft do not do the same.
     #[error("the graft of `{}` does not do what stock does: {differs}", .path.display())]
     Differs {
@@ -400,6 +404,7 @@ impl Error {
             Error::Packed { problem, .. } if problem.is_damage() => 2,
             Error::Executable { refusal, .. } if refusal.is_damage() => 2,
             Error::Differs { .. } => 1,
+            Error::Needed(error) => error.exit_code(),
             Error::RollbackFailed { .. } => RollbackFailure::EXIT_CODE,
             Error::Io { .. }
             | Error::Unrecognised { .. }
@@ -452,7 +457,8 @@ impl Error {
     /// The remedy.
     pub fn remedy(&self) -> Remedy {
         let advice = match self {
-            Error::Io { source, .. } => return io_remedy(source),
+            Error::Io { source, .. } => return remedy::of_io(source),
+            Error::Needed(error) => return error.remedy(),
             Error::Unrecognised { .. } => {
                 "name the `libc.a` of a musl toolchain, or the folder of the toolchain, sysroot or SDK".to_owned()
             }
@@ -534,23 +540,6 @@ impl Error {
     }
 }
 
-fn io_remedy(error: &io::Error) -> Remedy {
-    const MFILE: Option<i32> = Some(rustix::io::Errno::MFILE.raw_os_error());
-    let advice = match error.kind() {
-        io::ErrorKind::PermissionDenied => return Remedy::Elsewhere(Obstacle::Permission),
-        io::ErrorKind::ReadOnlyFilesystem => return Remedy::Elsewhere(Obstacle::ReadOnly),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            return Remedy::Elsewhere(Obstacle::NoRoom);
-        }
-        io::ErrorKind::InvalidFilename => return Remedy::Elsewhere(Obstacle::LongName),
-        io::ErrorKind::NotFound => "look whether the path is right; nothing was changed",
-        io::ErrorKind::OutOfMemory => "free some memory, or raise its limit (`ulimit -v`); nothing was changed",
-        _ if error.raw_os_error() == MFILE => "raise the limit of open files (`ulimit -n`); nothing was changed",
-        _ => "the system's log may say more (`dmesg`); once it is mended, run the command again; nothing was changed",
-    };
-    Remedy::Advice(advice.to_owned())
-}
-
 /// Adds what was tried, and on what, to the system's message.
 pub(crate) trait IoContext<T> {
     fn context(self, path: &Path, action: &'static str) -> Result<T, Error>;
@@ -566,29 +555,4 @@ impl<T> IoContext<T> for io::Result<T> {
 fn these_can(is_able: impl Fn(&donors::Donor) -> bool) -> String {
     let able: Vec<&str> = donors::all().iter().filter(|donor| is_able(donor)).map(|donor| donor.name).collect();
     format!("these can: {}", able.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::io::Errno;
-
-    #[test]
-    fn every_error_of_the_system_has_a_help_line_of_its_own() {
-        let remedy = |errno: Errno| Error::Io { path: "x".into(), action: "write", source: errno.into() }.remedy();
-        for (errno, obstacle) in [
-            (Errno::NAMETOOLONG, Obstacle::LongName),
-            (Errno::FBIG, Obstacle::NoRoom),
-            (Errno::ACCESS, Obstacle::Permission),
-            (Errno::ROFS, Obstacle::ReadOnly),
-        ] {
-            assert_eq!(remedy(errno), Remedy::Elsewhere(obstacle), "{errno:?}");
-        }
-        for (errno, part) in
-            [(Errno::MFILE, "ulimit -n"), (Errno::IO, "dmesg"), (Errno::NOMEM, "memory"), (Errno::NOENT, "path")]
-        {
-            let Remedy::Advice(advice) = remedy(errno) else { panic!("{errno:?}") };
-            assert!(advice.contains(part), "{errno:?}: {advice}");
-        }
-    }
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use donors::Donor;
 use format::{Arch, Note};
 use inspector::verify::Verified;
-use transplant::{MergePlan, Plan};
+use transplant::{MergePlan, NeedPlan, Plan};
 
 use crate::VERSION;
 use crate::dynamic;
 use crate::error::{Error, IoContext};
 use crate::host::{Carried, Edited, Host, Operation};
 use crate::linked_donor::{LinkedDonor, Place};
+use crate::needed::{self, NeededError};
 use crate::planner::Planner;
 use crate::request::Candidate;
 
@@ -41,6 +42,8 @@ pub enum ExecutablePlan {
     Graft(Plan),
     /// The donor becomes a part of a dynamic program.
     Merge(MergePlan),
+    /// A dynamic program loads the donor.
+    Need(NeedPlan),
 }
 
 impl ExecutablePlan {
@@ -49,14 +52,15 @@ impl ExecutablePlan {
         match self {
             ExecutablePlan::Graft(plan) => plan.arch,
             ExecutablePlan::Merge(plan) => plan.arch,
+            ExecutablePlan::Need(plan) => plan.arch,
         }
     }
 
-    /// The plan of a graft; `None` for a merge.
+    /// The plan of a graft; `None` for a dynamic program.
     pub fn graft(&self) -> Option<&Plan> {
         match self {
             ExecutablePlan::Graft(plan) => Some(plan),
-            ExecutablePlan::Merge(_) => None,
+            ExecutablePlan::Merge(_) | ExecutablePlan::Need(_) => None,
         }
     }
 }
@@ -77,7 +81,7 @@ pub(crate) struct ExecutableHost<'b> {
 impl<'b> ExecutableHost<'b> {
     /// The executable at `path`, which has these bytes.
     pub(crate) fn read(path: &'b Path, bytes: &'b [u8]) -> Self {
-        let [malloc, strings] = transplant::notes(bytes).map(|text| Note::parse(text?).ok());
+        let [malloc, strings] = transplant::notes(bytes).map(|text| Note::parse(&text?).ok());
         let is_loader = transplant::is_loader(bytes);
         let is_dynamic = transplant::is_dynamic(bytes);
         ExecutableHost { path, bytes, carried: Carried { malloc, strings }, is_loader, is_dynamic, mode: None }
@@ -133,6 +137,9 @@ impl Host for ExecutableHost<'_> {
             let refusal = transplant::Refusal::Strings("it is dynamic, and has none of its own".to_owned());
             return Err(Error::Executable { path: self.path.to_owned(), refusal });
         }
+        if request.needed.is_some() && !self.is_dynamic {
+            return Err(NeededError::NotDynamic { path: self.path.to_owned() }.into());
+        }
         let place = match (self.is_loader, request.strings) {
             _ if self.is_dynamic => Place::Dynamic,
             (true, Some(true)) => Place::LoaderWithStrings,
@@ -154,7 +161,14 @@ impl Host for ExecutableHost<'_> {
         let has = |donor: &Donor| place.takes(donor, arch);
         let one = Candidate::choose(&request.candidates, has).ok_or(Error::NothingToGraft)?;
         let linked_donor = LinkedDonor::new(self.path, arch, one.donor, &one.settings, place, VERSION)?;
+        let linked_donor = match &request.needed {
+            Some(name) => linked_donor.needed(needed::Destination::of(self.path, request).name(name.as_deref())?),
+            None => linked_donor,
+        };
         let (plan, edited) = self.planned(&linked_donor)?;
+        if let (ExecutablePlan::Need(plan), Some(library)) = (&plan, linked_donor.library()) {
+            needed::check(self.path, request, edited.bytes(), plan, (library, &linked_donor.malloc))?;
+        }
         let (malloc, strings) = (linked_donor.malloc.clone(), linked_donor.strings.clone());
         Ok((Operation::Executable(Arc::new(ExecutableOperation { plan, malloc, strings, linked_donor })), edited))
     }
@@ -164,10 +178,15 @@ impl Host for ExecutableHost<'_> {
     }
 
     fn verify(&self, operation: &Operation, edited: Edited) -> Result<Verified, Error> {
-        let linked = self.linked_donor(operation)?.linked;
-        let verify = if self.is_dynamic { Verified::merged } else { Verified::executable };
-        verify(edited.into_bytes(), self.bytes, linked)
-            .map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })
+        let linked_donor = self.linked_donor(operation)?;
+        let (graft, linked) = (edited.into_bytes(), linked_donor.linked);
+        let verified = match (self.is_dynamic, linked_donor.library()) {
+            // `plan` has found this very file.
+            (true, Some(library)) => Verified::needed(graft, self.bytes, "the shared object", library),
+            (true, None) => Verified::merged(graft, self.bytes, linked),
+            (false, _) => Verified::executable(graft, self.bytes, linked),
+        };
+        verified.map_err(|unsound| Error::Unsound { path: self.path.to_owned(), unsound })
     }
 
     fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error> {
@@ -175,7 +194,10 @@ impl Host for ExecutableHost<'_> {
             .then(|| "is setuid or setgid: the donor takes no variables of the environment in it".to_owned());
         let loads = match operation {
             Operation::Executable(operation) => match &operation.plan {
-                ExecutablePlan::Merge(plan) => plan.loads_libraries.then(|| dynamic::LOADS_LIBRARIES.to_owned()),
+                ExecutablePlan::Need(NeedPlan { loads_libraries, .. })
+                | ExecutablePlan::Merge(MergePlan { loads_libraries, .. }) => {
+                    loads_libraries.then(|| dynamic::LOADS_LIBRARIES.to_owned())
+                }
                 ExecutablePlan::Graft(_) => None,
             },
             Operation::Archive(_) => None,

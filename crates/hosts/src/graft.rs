@@ -10,6 +10,7 @@ use crate::error::{Error, IoContext};
 use crate::host::{self, Prepared, ReadyGraft, record};
 use crate::image;
 use crate::live;
+use crate::needed::NeededError;
 use crate::out;
 use crate::outcome::{Action, Grafted, Grafts};
 use crate::packed;
@@ -60,6 +61,9 @@ pub(crate) fn graft_observed(
     };
     if !runs && (request.arguments.is_some() || request.untested) {
         return Err(Error::NothingToRun { path: target.path().to_owned() });
+    }
+    if request.needed.is_some() && !matches!(target, Target::Executable(_)) {
+        return Err(NeededError::NotDynamic { path: target.path().to_owned() }.into());
     }
     let confirmed = request.live || request.dry_run;
     if let (Target::Executable(host), None, false) = (&target, &request.out, confirmed)

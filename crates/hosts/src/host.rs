@@ -78,6 +78,11 @@ impl Edited {
         Edited(bytes)
     }
 
+    /// The bytes, for whoever looks at what they lead to.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Hands the bytes to whoever verifies them.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0

@@ -16,6 +16,7 @@
 //! | `proof` | grafts that may be placed: verified and, where they are programs, run |
 //! | `self_test` | how a grafted executable is run |
 //! | `dynamic` | what is asked of a dynamic program before a donor is merged into it |
+//! | `needed` | the shared object that a dynamic program loads: its name, the file, whether that is the donor |
 //! | `system` | the files of a system, in whose root folder a dynamic program finds its libraries |
 //! | `loader_test` | how a grafted dynamic loader is run |
 //! | `merged_test` | how a merged dynamic program is run |
@@ -61,6 +62,7 @@ mod loader_test;
 mod lock;
 mod merged_test;
 mod names;
+mod needed;
 mod out;
 mod outcome;
 mod packed;
@@ -99,6 +101,7 @@ pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::{Carried, Operation};
 pub use image::undo as undo_image;
+pub use needed::{Emit, NeededError, NeededFile, needed_file};
 pub use outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 pub use packed::{Format, FoundGraft, PackedError, each_host, unpack_grafts};
 pub use pending::Pending;
@@ -108,7 +111,7 @@ pub use record::Record;
 pub use remedy::{Obstacle, Remedy};
 pub use request::{Candidate, Request};
 pub use root::in_root;
-pub use self_test::run as self_test;
+pub use self_test::self_test;
 pub use swift::locate;
 pub use system::System;
 pub use temporaries::{Ending, remove_temporaries};

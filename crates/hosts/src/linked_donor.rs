@@ -8,7 +8,7 @@ use format::{Arch, Note, OptionsError};
 use surgery::donor::DonorObject;
 use transplant::Blob;
 
-use crate::digest::sha256;
+use crate::digest::{self, sha256};
 use crate::error::Error;
 use crate::executable::ExecutablePlan;
 use crate::planner::tuned;
@@ -67,6 +67,8 @@ enum Form {
     Blob(Box<Blob>),
     /// A shared object, to be merged.
     Library(Vec<u8>),
+    /// A shared object, to be loaded by this name.
+    Needed(Vec<u8>, Vec<u8>),
 }
 
 /// A donor, linked, with options and notes filled in.
@@ -149,6 +151,23 @@ impl LinkedDonor {
         Ok(LinkedDonor { malloc, strings, form: Form::Blob(Box::new(blob)), linked })
     }
 
+    /// The same donor, to be loaded by this name rather than merged.
+    pub(crate) fn needed(self, name: Vec<u8>) -> LinkedDonor {
+        let form = match self.form {
+            Form::Library(library) | Form::Needed(library, _) => Form::Needed(library, name),
+            blob @ Form::Blob(_) => blob,
+        };
+        LinkedDonor { form, ..self }
+    }
+
+    /// The shared object that a program loads; `None` if it goes into the program.
+    pub(crate) fn library(&self) -> Option<&[u8]> {
+        match &self.form {
+            Form::Needed(library, _) => Some(library),
+            Form::Library(_) | Form::Blob(_) => None,
+        }
+    }
+
     /// Makes the graft of the bytes `stock` with this donor. `path` is for messages.
     ///
     /// # Errors
@@ -159,6 +178,12 @@ impl LinkedDonor {
             Form::Blob(blob) => transplant::graft(stock, blob, false)
                 .map_err(unfit)?
                 .map(|graft| (ExecutablePlan::Graft(graft.plan), graft.bytes)),
+            Form::Needed(library, name) => {
+                let donor = self.malloc.encode().ok().and_then(|note| note.try_into().ok());
+                let donor = donor.unwrap_or([0; format::note::DESCRIPTION]);
+                let note = format::needed::Needed { sha256: digest::raw(library), donor };
+                transplant::need(stock, name, &note).map(|need| (ExecutablePlan::Need(need.plan), need.bytes))
+            }
             Form::Library(library) => transplant::merge(stock, library)
                 .map_err(unfit)?
                 .map(|merge| (ExecutablePlan::Merge(merge.plan), merge.bytes)),

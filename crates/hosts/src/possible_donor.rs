@@ -22,7 +22,8 @@ pub struct PossibleDonor {
 /// `path` is for messages.
 pub fn possible_donors<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Item = PossibleDonor> + 'a {
     let texts = transplant::notes(graft);
-    let [malloc, strings] = texts.map(|text| text.and_then(|text| Note::parse(text).ok()));
+    let [malloc, strings] = texts.each_ref().map(|text| text.as_ref().and_then(|text| Note::parse(text).ok()));
+    let needed = transplant::needed_library(graft);
     let with_strings = texts[1].is_some();
     let settings = malloc.as_ref().and_then(|note| settings(&note.options)).unwrap_or_default();
     let named = malloc.map(|malloc| (malloc, strings));
@@ -47,9 +48,13 @@ pub fn possible_donors<'a>(path: &'a Path, graft: &'a [u8]) -> impl Iterator<Ite
         let settings = if is_named(&named, donor) { settings.as_slice() } else { &[] };
         let allograft = named.as_ref().map_or(VERSION, |(malloc, _)| malloc.allograft.as_str());
         let linked_donor = LinkedDonor::new(path, arch, donor, settings, place, allograft).ok()?;
+        let linked_donor = match &needed {
+            Some(name) => linked_donor.needed(name.clone()),
+            None => linked_donor,
+        };
         let notes = [Some(&linked_donor.malloc), linked_donor.strings.as_ref()];
         let says = |note: Option<&Note>| note.and_then(|note| note.encode().ok());
-        let exact = notes.into_iter().zip(texts).all(|(note, text)| says(note).as_deref() == text);
+        let exact = notes.into_iter().zip(&texts).all(|(note, text)| says(note) == *text);
         Some(PossibleDonor { linked_donor, named: named.clone(), exact })
     })
 }
@@ -58,6 +63,11 @@ impl PossibleDonor {
     /// The donor as it was linked, before options and notes were filled in.
     pub fn linked(&self) -> &'static [u8] {
         self.linked_donor.linked
+    }
+
+    /// The shared object that the executable loads, if it was grafted so.
+    pub fn library(&self) -> Option<&[u8]> {
+        self.linked_donor.library()
     }
 
     /// Whether the executable's notes say exactly what this donor's would say; else what they say, as a clause.

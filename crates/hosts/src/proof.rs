@@ -5,9 +5,10 @@ use std::path::Path;
 use inspector::verify::{Seal, Verified};
 
 use crate::error::Error;
+use crate::needed::Destination;
 use crate::recognise::{Signature, signature_of};
 use crate::request::Request;
-use crate::{loader_test, self_test};
+use crate::{loader_test, needed, self_test};
 
 /// A graft of which everything has been checked that can be. Only this is placed.
 pub(crate) struct Proven(Verified);
@@ -40,7 +41,8 @@ pub(crate) fn prove(
 ) -> Result<(Proven, TestRun), Error> {
     let mut trial = TestRun::default();
     if signature_of(verified.bytes()) == Signature::Executable {
-        match self_test::run(path, verified.bytes()) {
+        let (program, _library) = needed::runnable(path, Destination::of(path, request), verified.bytes())?;
+        match self_test::run(path, &program) {
             Ok(passed) => trial.tried.push(format!("self-test: {passed}")),
             Err(Error::Untested { arch, .. }) if request.untested => {
                 trial.untested = true;
@@ -53,7 +55,7 @@ pub(crate) fn prove(
             trial.tried.push(loader_test::start_program(path, root, stock, verified.bytes())?);
         }
         if let Some(arguments) = &request.arguments {
-            trial.tried.push(self_test::compare(path, stock, verified.bytes(), arguments)?);
+            trial.tried.push(self_test::compare(path, stock, &program, arguments)?);
         }
     }
     Ok((Proven(verified), trial))

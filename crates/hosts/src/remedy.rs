@@ -1,8 +1,11 @@
 //! Remedies for errors. The program words them, since commands and flags are its own.
 
+use std::io;
 use std::path::PathBuf;
 
 use format::{Arch, DonorKind};
+
+use crate::needed::Emit;
 
 /// A remedy for an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,12 @@ pub enum Remedy {
         /// The programs' architecture.
         arch: Arch,
     },
+    /// Write the shared object that the program is to load.
+    Emit(Emit),
+    /// Ask for no shared object.
+    WithoutNeeded,
+    /// Have the program load a file by its path that nobody else can exchange, or merge the donor into it.
+    NeedTrusted,
     /// It is a fault of this program's: report it. ForeignAllocator donor may fit.
     Report,
     /// Confirm that the running system's loader is to be replaced, or try the graft elsewhere first.
@@ -87,4 +96,49 @@ pub enum Obstacle {
     NoRoom,
     /// The files beside the host would have names that are too long.
     LongName,
+}
+
+/// The remedy for an error of the system.
+pub(crate) fn of_io(error: &io::Error) -> Remedy {
+    const MFILE: Option<i32> = Some(rustix::io::Errno::MFILE.raw_os_error());
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => return Remedy::Elsewhere(Obstacle::Permission),
+        io::ErrorKind::ReadOnlyFilesystem => return Remedy::Elsewhere(Obstacle::ReadOnly),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            return Remedy::Elsewhere(Obstacle::NoRoom);
+        }
+        io::ErrorKind::InvalidFilename => return Remedy::Elsewhere(Obstacle::LongName),
+        io::ErrorKind::NotFound => "look whether the path is right; nothing was changed",
+        io::ErrorKind::OutOfMemory => "free some memory, or raise its limit (`ulimit -v`); nothing was changed",
+        _ if error.raw_os_error() == MFILE => "raise the limit of open files (`ulimit -n`); nothing was changed",
+        _ => "the system's log may say more (`dmesg`); once it is mended, run the command again; nothing was changed",
+    };
+    Remedy::Advice(advice.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn every_error_of_the_system_has_a_help_line_of_its_own() {
+        let remedy = |errno: Errno| Error::Io { path: "x".into(), action: "write", source: errno.into() }.remedy();
+        for (errno, obstacle) in [
+            (Errno::NAMETOOLONG, Obstacle::LongName),
+            (Errno::FBIG, Obstacle::NoRoom),
+            (Errno::ACCESS, Obstacle::Permission),
+            (Errno::ROFS, Obstacle::ReadOnly),
+        ] {
+            assert_eq!(remedy(errno), Remedy::Elsewhere(obstacle), "{errno:?}");
+        }
+        for (errno, part) in
+            [(Errno::MFILE, "ulimit -n"), (Errno::IO, "dmesg"), (Errno::NOMEM, "memory"), (Errno::NOENT, "path")]
+        {
+            let Remedy::Advice(advice) = remedy(errno) else { panic!("{errno:?}") };
+            assert!(advice.contains(part), "{errno:?}: {advice}");
+        }
+    }
 }

@@ -46,6 +46,10 @@ pub struct Request {
     pub root: Option<PathBuf>,
     /// Of an executable: the arguments with which stock and graft are run and compared before anything is placed.
     pub arguments: Option<Vec<OsString>>,
+    /// Of a dynamic program: it loads its donor, a shared object that is there already, rather than that this is merged
+    /// into it. The object's name as the loader gets it, a path or what is searched for; without one, the path of
+    /// `liballograft.so` beside the program.
+    pub needed: Option<Option<OsString>>,
     /// Replace the dynamic loader of the running system: every program that starts later has the graft.
     pub live: bool,
     /// Of an executable for another architecture: graft it although its self-test cannot be run here.

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use format::Arch;
 
 use crate::error::{Error, IoContext};
+use crate::needed::Destination;
 use crate::record::{folder_of, temporary};
-use crate::{loader_test, merged_test};
+use crate::{loader_test, merged_test, needed};
 
 /// The self-test's output on success (crates/donors/transplant/selftest.c).
 pub(crate) const PASSED: &[u8] = b"allograft self-test: ok\n";
@@ -25,12 +26,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the
 /// donor's start routine relocates itself, and instead of the program the malloc family is called through the program's
 /// own entry points. Nothing else of the program is run. A dynamic loader starts a program of ours instead; in a
-/// dynamic program, a library of ours takes the place of its main. Says what was done.
+/// dynamic program, a library of ours takes the place of its main. `root` is the root folder that the program's paths
+/// start in, if it is not this system's. Says what was done.
 ///
 /// # Errors
 /// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
 /// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
-pub fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
+pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8]) -> Result<String, Error> {
+    let (program, _library) = needed::runnable(host, Destination::in_place(host, root), graft)?;
+    run(host, &program)
+}
+
+/// The same of a program that finds what it loads.
+pub(crate) fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
     if transplant::is_loader(graft) {
         return loader_test::run(host, graft);
     }

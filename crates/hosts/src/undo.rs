@@ -12,6 +12,7 @@ use crate::error::{Error, IoContext};
 use crate::host::Host;
 use crate::image;
 use crate::lock::FolderLocks;
+use crate::needed;
 use crate::packed;
 use crate::pending::Pending;
 use crate::place::{Observer, remove_leftovers, remove_sidecars, restore};
@@ -168,7 +169,10 @@ fn assess(host: &Path, named: bool) -> Result<Assessment, Error> {
             Some(found) if found != record.stock_sha256 => {
                 return Err(Error::BackupChanged { backup, found, expected: record.stock_sha256 });
             }
-            Some(stock) => (HostState::Graft, stock),
+            Some(stock) => {
+                notes.extend(read(host).ok().and_then(|graft| needed::remark(&graft)));
+                (HostState::Graft, stock)
+            }
         },
         Some(record) => return Err(Error::ChangedSince { path, found, expected: record.graft_sha256, backup }),
         None if carries_graft(host, named)? => {

@@ -5,19 +5,22 @@ use format::note::{self, DESCRIPTION, HEAD};
 use format::{Arch, DonorKind};
 
 use crate::image::{Image, PT_GNU_PROPERTY, PT_INTERP, PT_NOTE, SHT_NOTE, u32_at};
+use crate::merge::needed::needed;
 use crate::refusal::Refusal;
 
 /// Whether a file carries a graft's note, of any kind.
 pub fn carries_graft(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, &note::head(DonorKind::Malloc)).is_some()
+    memchr::memmem::find(bytes, &note::head(DonorKind::Malloc)).is_some() || needed(bytes).is_some()
 }
 
 /// The descriptions of a graft's notes, of its allocator and of its string functions; `None` if there is no such note.
-pub fn notes(graft: &[u8]) -> [Option<&[u8]>; 2] {
-    DonorKind::ALL.map(|kind| {
+/// Of a program that loads its allocator, the note in that.
+pub fn notes(graft: &[u8]) -> [Option<Vec<u8>>; 2] {
+    let [malloc, strings] = DonorKind::ALL.map(|kind| {
         let start = memchr::memmem::find(graft, &note::head(kind))? + HEAD;
-        graft.get(start..start + DESCRIPTION)
-    })
+        graft.get(start..start + DESCRIPTION).map(<[u8]>::to_vec)
+    });
+    [malloc.or_else(|| needed(graft).map(|needed| needed.donor.to_vec())), strings]
 }
 
 /// Refuses executables of a known other kind, so that the message can name the kind.
@@ -30,8 +33,7 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
 
 /// The same for programs with an interpreter, too.
 pub(crate) fn check_contents(image: &Image<'_>) -> Result<(), Refusal> {
-    if let Some(at) = memchr::memmem::find(image.bytes, &note::head(DonorKind::Malloc)) {
-        let text = &image.bytes[at + HEAD..];
+    if let [Some(text), _] = notes(image.bytes) {
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let donor = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
         return Err(Refusal::Grafted(donor.strip_prefix("donor=").unwrap_or(&donor).to_owned()));

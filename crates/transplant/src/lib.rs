@@ -16,7 +16,7 @@
 //! | `loader` | musl's libc.so, which is also the dynamic loader: what is found in it, and where everything goes |
 //! | `thread_storage` | the program's thread-local storage and the donor's in one |
 //! | `section_table` | the section headers of a grafted file |
-//! | `merge` | dynamic programs: a donor's shared object becomes part of the program |
+//! | `merge` | dynamic programs: a donor's shared object becomes part of the program, or is loaded by it |
 //! | `plan` | all of it together |
 //! | `self_test` | the copy of a graft that runs its self-test |
 //! | `refusal` | why a program is left alone |
@@ -46,6 +46,7 @@ pub use functions::functions;
 pub use image::{arch, interpreter, supported_arch};
 pub use kind::{carries_graft, notes};
 pub use loader::{KeyValues, is_loader};
+pub use merge::needed::{Need, NeedPlan, need, needed, needed_library, with_library};
 pub use merge::{Libc, Merge, MergePlan, is_dynamic, is_merged, may_search_beside_itself, merge};
 pub use plan::{Entry, Graft, Plan, graft};
 pub use refusal::{Refusal, Remedy};

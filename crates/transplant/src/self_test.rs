@@ -8,12 +8,13 @@ use format::parameters::{FORMAT, HEAD, MAGIC, SELF_TEST};
 use crate::merge;
 
 /// Returns a copy of the executable `graft` that runs its self-test. It differs in one byte; that of a program which a
-/// donor was merged into in one word, so that no constructor of it runs but the donor's.
+/// donor was merged into in one word, so that no constructor of it runs but the donor's, and that of one which loads
+/// its donor in at most two.
 ///
 /// `None` if `graft` is not exactly one graft of this program's format.
 pub fn with_self_test(graft: &[u8]) -> Option<Vec<u8>> {
     if merge::is_dynamic(graft) {
-        return merge::with_only_donors_constructors(graft);
+        return merge::with_only_donors_constructors(graft).or_else(|| merge::needed::without_constructors(graft));
     }
     let head = [MAGIC.to_le_bytes(), FORMAT.to_le_bytes()].concat();
     let mut found = memchr::memmem::find_iter(graft, &head);

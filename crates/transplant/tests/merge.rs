@@ -8,9 +8,10 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use format::Arch;
+use format::needed::Needed;
 use proptest::prelude::*;
 use surgery::donor::DonorObject;
-use transplant::{Libc, Merge, Refusal, is_dynamic, is_merged, merge};
+use transplant::{Libc, Merge, Refusal, is_dynamic, is_merged, merge, need, needed, needed_library, with_library};
 
 const ARCH: Arch = Arch::X86_64;
 
@@ -220,6 +221,41 @@ fn other_allocators_and_unknown_things_are_refused() {
     assert!(started, "the programs above are glibc's");
 }
 
+const NOTE: Needed = Needed { sha256: [1; 32], donor: [b'd'; 512] };
+
+/// The loader takes the library's functions before libc's, and everything of the program is what it was.
+#[test]
+fn a_program_loads_its_donor_first() {
+    let shop = Shop::new();
+    let library = shop.put("donor.so", &DEFAULT);
+    let name = library.as_os_str().as_encoded_bytes();
+    for way in WAYS {
+        let stock = shop.glibc(way);
+        let one = need(&stock, name, &NOTE).unwrap();
+        assert_eq!((one.plan.libc, one.plan.loads_libraries), (Libc::Glibc, true));
+        assert!(one.bytes == need(&stock, name, &NOTE).unwrap().bytes, "the same bytes each time");
+        assert_eq!((needed(&one.bytes), needed_library(&one.bytes)), (Some(NOTE), Some(name.to_vec())));
+        let changed = (64..stock.len()).filter(|at| one.bytes[*at] != stock[*at]).count();
+        assert_eq!(changed, 0, "bytes of the program");
+        for copy in [one.bytes.clone(), with_library(&one.bytes, b"/dev/null").unwrap()] {
+            let runs = copy == one.bytes;
+            let path = shop.put("program", &copy);
+            let output = Command::new(path).env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
+            assert_eq!(output.status.success(), runs, "{output:?}");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(said.contains(if runs { "allograft: snmalloc " } else { "/dev/null" }), "{said}");
+        }
+        assert!(with_library(&one.bytes, &[b'x'; 4096]).is_none());
+        assert!(matches!(need(&one.bytes, b"other.so", &NOTE), Err(Refusal::Grafted(_))));
+    }
+    let stock = shop.musl(true);
+    let one = need(&stock, name, &NOTE).unwrap();
+    assert_eq!(one.plan.libc, Libc::Musl);
+    let output = succeeds(Command::new(shop.put("program", &one.bytes)).env("ALLOGRAFT_VERBOSE", "1"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("allograft: snmalloc "), "{output:?}");
+    assert!(needed(&stock).is_none() && needed_library(&stock).is_none() && with_library(&stock, b"x").is_none());
+}
+
 static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| Shop::new().glibc(&["-no-pie", "-fno-pie", "-s"]));
 
 proptest! {
@@ -232,6 +268,8 @@ proptest! {
         let at = at.index(bytes.len().min(0x1000));
         bytes[at] = value;
         let _ = merge(&bytes, &DEFAULT).unwrap();
+        let _ = need(&bytes, b"/donor.so", &NOTE);
+        let _ = needed_library(&bytes);
         bytes.truncate(bytes.len() - cut.min(bytes.len()));
         let _ = merge(&bytes, &DEFAULT).unwrap();
     }

@@ -40,7 +40,7 @@ use crate::target::located;
 ///
 /// A dynamic program, of glibc or of musl, gets the donor as a part of its own file (x86_64): it then serves the
 /// program and all libraries in its process, without a second file and without LD_PRELOAD. Programs that bring an
-/// allocator of their own are refused.
+/// allocator of their own are refused. `--needed` has the program load the donor's shared object instead.
 ///
 /// A container image (an OCI layout or an archive of `docker save`) gets one more layer, with its static executables
 /// and `libc.a`s that can be grafted; the others are listed with the reason. This takes `--out`.
@@ -60,6 +60,7 @@ use crate::target::located;
   allograft graft --root build/rootfs /usr/lib                    in the root folder of an image
   allograft graft ./server --try -- --version          a linked executable
   allograft graft image -o grafted                     an OCI layout: one more layer with its static programs
+  allograft graft ./server --needed                    a dynamic program, with liballograft.so beside it
   allograft graft ./server --strings on                also the string functions that are proven
   allograft graft --root build/rootfs /lib/ld-musl-x86_64.so.1    all dynamic programs of an image
 
@@ -84,6 +85,11 @@ pub(crate) struct Graft {
     /// the target's libc.a has lost; can be given several times
     #[arg(long, value_name = "FILE", requires = "force")]
     stock: Vec<PathBuf>,
+    /// Of a dynamic program: do not merge the donor into it, but have it load the shared object of `emit --as shared`,
+    /// which has to be there: an absolute path, `$ORIGIN/...` with glibc, or a name that the loader searches for
+    /// [default: liballograft.so beside the program]
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
+    needed: Option<Option<OsString>>,
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -118,6 +124,7 @@ impl Graft {
             arguments: self.trial.then_some(self.arguments),
             live: self.yes,
             untested: self.untested,
+            needed: self.needed,
         };
         let bar = Bar::new(output);
         let advance = |progress| bar.advance(progress);

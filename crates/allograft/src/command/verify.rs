@@ -131,7 +131,13 @@ impl Verify {
         let stock_bytes =
             stock.as_deref().map(|stock| fs::read(stock).map_err(Failure::io("read", stock))).transpose()?;
         if executable {
-            let (checks, not_run) = executable::verify(&path, &graft_bytes, stock_bytes.as_deref(), self.static_only)?;
+            let (checks, not_run) = executable::verify(
+                &libc,
+                self.root.as_deref(),
+                &graft_bytes,
+                stock_bytes.as_deref(),
+                self.static_only,
+            )?;
             return Ok(Verified { path, stock, checks, differences: Vec::new(), not_run });
         }
         let malformed = |error: InspectError| {

@@ -87,6 +87,9 @@ struct Executable<'g> {
     symbols: bool,
     /// The functions that lead to the donor's from now on.
     entries: Vec<Entry>,
+    /// With `--needed`: the shared object that a dynamic program loads, as its loader gets it. Null where the donor is
+    /// in the file.
+    needed: Option<String>,
     /// What becomes of the string functions.
     strings: Exchange<'g>,
     /// Whether its fork tells the allocator; a program without has no fork.
@@ -339,6 +342,7 @@ impl<'g> Executable<'g> {
     fn new(host: &'g Grafted, operation: &'g ExecutableOperation) -> Self {
         let (link, symbols) = match &operation.plan {
             ExecutablePlan::Merge(plan) => (Link::Dynamic, plan.symbols),
+            ExecutablePlan::Need(plan) => (Link::Dynamic, plan.symbols),
             ExecutablePlan::Graft(plan) => match (plan.key_values, plan.position_independent) {
                 (Some(_), _) => (Link::Loader, plan.symbols),
                 (None, true) => (Link::StaticPie, plan.symbols),
@@ -359,7 +363,11 @@ impl<'g> Executable<'g> {
             symbols,
             entries: entries.iter().map(|entry| Entry::new(entry.role.name(), entry.address, None)).collect(),
             strings: Exchange::from(operation),
-            // A merged donor registers with libc itself.
+            needed: match &operation.plan {
+                ExecutablePlan::Need(plan) => Some(String::from_utf8_lossy(&plan.library).into_owned()),
+                ExecutablePlan::Graft(_) | ExecutablePlan::Merge(_) => None,
+            },
+            // A donor of a dynamic program registers with libc itself.
             fork_hook: plan.is_none_or(|plan| plan.fork_hook),
             thread_end: plan.is_none_or(|plan| plan.thread_end),
             process_end: plan.is_none_or(|plan| plan.process_end),

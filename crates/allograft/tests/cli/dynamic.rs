@@ -10,7 +10,7 @@ use fixtures::Arch;
 use crate::lab::{Lab, tool};
 
 /// Copies its arguments into blocks and prints them; a thread and a child do the same with one.
-const SOURCE: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+pub(crate) const SOURCE: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
     #include <sys/wait.h>\n#include <unistd.h>\n\
     static __thread const char *own = \"own\";\n\
     static void *copy(void *text)\n{\n\tif (strcmp(own, \"own\")) abort();\n\treturn strdup(text);\n}\n\
@@ -21,14 +21,14 @@ const SOURCE: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib
     \t\tif (!fork()) { free(copy(words[i])); _exit(0); }\n\t\tif (wait(&status) < 0 || status) return 2;\n\t}\n\
     \treturn 0;\n}\n";
 
-fn glibc(lab: &Lab, name: &str, source: &str, flags: &[&str]) -> Vec<u8> {
+pub(crate) fn glibc(lab: &Lab, name: &str, source: &str, flags: &[&str]) -> Vec<u8> {
     let source = lab.put(format!("{name}.c"), source.as_bytes());
     tool(fixtures::cc().args(["-O1", "-fno-builtin"]).arg(&source).args(flags).arg("-o").arg(lab.path(name)));
     fs::remove_file(source).unwrap();
     fs::read(lab.path(name)).unwrap()
 }
 
-fn musl(lab: &Lab, name: &str, position_independent: bool) -> Vec<u8> {
+pub(crate) fn musl(lab: &Lab, name: &str, position_independent: bool) -> Vec<u8> {
     let loader = fixtures::musl_loader(Arch::X86_64);
     let loader = lab.put("ld-musl-x86_64.so.1", &fs::read(loader).unwrap());
     fs::set_permissions(&loader, fs::Permissions::from_mode(0o755)).unwrap();
@@ -37,7 +37,7 @@ fn musl(lab: &Lab, name: &str, position_independent: bool) -> Vec<u8> {
 }
 
 #[track_caller]
-fn serves(program: &Path, donor: &str) {
+pub(crate) fn serves(program: &Path, donor: &str) {
     let output = Command::new(program).args(["one", "two"]).env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "one\ntwo\n");

@@ -31,6 +31,7 @@ mod lab;
 mod libraries;
 mod loaders;
 mod manual;
+mod needed;
 mod nix;
 mod ownership;
 

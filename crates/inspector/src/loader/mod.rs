@@ -25,9 +25,11 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+use crate::elf::Elf;
 use crate::error::InspectError;
 use crate::report::{Allocator, Evidence, Report, Source, name};
 use crate::subject;
+use crate::verify::needed;
 pub use configuration::preloads;
 use configuration::{Kind, shown};
 use library::Read;
@@ -134,8 +136,22 @@ impl<'t> Loader<'t> {
         let (mut report, interpreter) = subject::image::examine(bytes)?;
         if let Some(interpreter) = interpreter {
             report.malloc = self.malloc(bytes, place, &interpreter, report.malloc, &mut preloads);
+            self.add_needed(bytes, &mut report.malloc);
         }
         Ok(Loaded { report, preloads })
+    }
+
+    /// Adds what a program says itself that loads its donor, and whether the file that serves it is that one.
+    fn add_needed(&self, bytes: &[u8], malloc: &mut Allocator) {
+        let Ok(elf) = Elf::parse(bytes) else { return };
+        let read = |path: &String| {
+            let file = self.read.find(path.as_bytes()).ok().flatten()?;
+            self.read.tree.read(&file).ok()
+        };
+        let file = malloc.file.as_ref().and_then(read);
+        if let Some(detail) = needed::evidence(&elf, file.as_deref()) {
+            malloc.evidence.insert(0, Evidence::new(Source::Note, detail));
+        }
     }
 
     /// Returns the allocator of a dynamic program. `alone` is what the program's file alone shows.

@@ -10,6 +10,7 @@ mod file;
 mod image;
 mod loader;
 mod merged;
+pub(crate) mod needed;
 mod stock;
 mod strings;
 mod verified;
@@ -23,6 +24,7 @@ pub use edits::redirections;
 pub use executable::executable;
 pub use image::same_image;
 pub use merged::{is_merged, merged, merged_donor};
+pub use needed::{is_needed, needed, needed_library};
 pub use verified::{Seal, Unsound, Verified};
 
 use crate::elf::Elf;

@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Check, compare, donor_image, edits, executable, file, merged, parse};
+use super::{Check, compare, donor_image, edits, executable, file, merged, needed, needed_library, parse};
 use crate::error::InspectError;
 use crate::note;
 
@@ -65,6 +65,17 @@ impl Verified {
     /// The checks that failed.
     pub fn merged(graft: Vec<u8>, stock: &[u8], donor: &[u8]) -> Result<Verified, Unsound> {
         let checks = merged(&graft, Some(stock), Some(donor))?;
+        Verified::unless_failed(graft, checks)
+    }
+
+    /// Verifies a dynamic program that loads its donor. `stock` is the program before, and `donor` the shared object,
+    /// which is spoken of as `path`. Nothing is run.
+    ///
+    /// # Errors
+    /// The checks that failed.
+    pub fn needed(graft: Vec<u8>, stock: &[u8], path: &str, donor: &[u8]) -> Result<Verified, Unsound> {
+        let mut checks = needed(&graft, Some(stock))?;
+        checks.push(needed_library(&graft, path, donor)?);
         Verified::unless_failed(graft, checks)
     }
 

@@ -171,6 +171,12 @@ impl<'a> Dynamic<'a> {
         self.text(symbol.name as usize).unwrap_or_default()
     }
 
+    /// Whether the program can load libraries while it runs.
+    pub(super) fn loads_libraries(&self) -> bool {
+        let names = [b"dlopen".as_slice(), b"dlmopen"];
+        self.symbols.iter().any(|symbol| !symbol.is_defined() && names.contains(&self.name(symbol)))
+    }
+
     fn text(&self, at: usize) -> Option<&'a [u8]> {
         let text = self.strings.get(at..)?;
         Some(&text[..memchr::memchr(0, text)?])

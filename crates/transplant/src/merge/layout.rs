@@ -44,16 +44,16 @@ pub(super) struct Block {
 }
 
 impl Block {
-    fn at(address: u64) -> Block {
+    pub(super) fn at(address: u64) -> Block {
         Block { address, bytes: Vec::new() }
     }
 
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.address + self.bytes.len() as u64
     }
 
     /// Appends bytes at the next address that is aligned so. Returns where they are.
-    fn lay(&mut self, bytes: &[u8], align: usize) -> std::ops::Range<u64> {
+    pub(super) fn lay(&mut self, bytes: &[u8], align: usize) -> std::ops::Range<u64> {
         self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
         let start = self.end();
         self.bytes.extend(bytes);
@@ -155,18 +155,19 @@ pub(super) fn assemble(
     }
     file.resize(location.offset as usize, 0);
     file.extend(read_only.bytes.iter().chain(&donor.memory).chain(&data.bytes));
-    let parts = Parts { location, base, note, tls: tls.clone(), dynamic: dynamic.clone(), headers_at, page };
-    let segments = segments(image, &donor, &parts, &storage);
-    file.extend(segments.iter().flat_map(Segment::encode));
-    let offset = |address: u64| address - location.base + location.offset;
-    file[32..40].copy_from_slice(&offset(headers_at).to_le_bytes());
-    file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+    let notes = vec![note.clone(), base + donor.notes.start..base + donor.notes.end];
+    // The donor's segments, and what lies before and behind them.
+    let mut loads = vec![(PF_R, location.base..base)];
+    loads.extend(donor.loads.iter().map(|load| (load.flags, base + load.address..base + load.memory().end)));
+    loads.push((PF_R | PF_W, base + memory..headers_at));
+    let mut parts = Parts { location, page, notes, tls: None, dynamic: dynamic.clone(), loads, headers_at };
+    let storage_at = parts.segment(PT_TLS, PF_R, tls.clone(), storage.align);
+    parts.tls = Some(Segment { memory_size: storage.size, ..storage_at });
+    parts.write_headers(&mut file, image);
     if !image.sections.is_empty() {
         let part = |kind, range: &std::ops::Range<u64>| Part { kind, range: range.clone() };
-        let mut all = vec![
-            part(sections::Kind::Note, &parts.note),
-            part(sections::Kind::Symbols { locals: names.locals }, &symbols),
-        ];
+        let mut all =
+            vec![part(sections::Kind::Note, &note), part(sections::Kind::Symbols { locals: names.locals }, &symbols)];
         all.extend(gnu_hash.iter().map(|range| part(sections::Kind::GnuHash, range)));
         all.extend(hash.iter().map(|range| part(sections::Kind::Hash, range)));
         all.extend(versions.iter().map(|range| part(sections::Kind::Versions, range)));
@@ -194,7 +195,7 @@ pub(super) fn assemble(
         all.push(part(sections::Kind::ThreadZeros, &(tls.end..tls.start + storage.size)));
         all.extend(placed.lists.iter().map(|range| part(sections::Kind::Lists, range)));
         all.push(part(sections::Kind::Dynamic, &dynamic));
-        sections::append(&mut file, image, &all, &storage, offset);
+        sections::append(&mut file, image, &all, Some(&storage), &parts);
     }
     Ok((file, names.defined))
 }
@@ -306,7 +307,7 @@ fn word(image: &Image<'_>, program: &Dynamic<'_>, place: u64) -> Result<Function
 }
 
 /// The dynamic section: the program's entries in their order, with the changed values, then the new ones.
-fn entries(program: &Dynamic<'_>, mut change: Vec<(u64, u64)>) -> Vec<u8> {
+pub(super) fn entries(program: &Dynamic<'_>, mut change: Vec<(u64, u64)>) -> Vec<u8> {
     let mut entries = program.entries.clone();
     for (tag, value) in &mut entries {
         if let Some(at) = change.iter().position(|(changed, _)| changed == tag) {
@@ -319,61 +320,76 @@ fn entries(program: &Dynamic<'_>, mut change: Vec<(u64, u64)>) -> Vec<u8> {
     entries.into_iter().flat_map(|(tag, value)| [tag, value]).flat_map(u64::to_le_bytes).collect()
 }
 
-/// Addresses of the new parts.
-struct Parts {
-    location: Location,
-    base: u64,
-    note: std::ops::Range<u64>,
-    tls: std::ops::Range<u64>,
-    dynamic: std::ops::Range<u64>,
-    headers_at: u64,
-    page: u64,
+/// The new parts of a program that has no byte moved: where its program headers lead.
+pub(super) struct Parts {
+    pub(super) location: Location,
+    pub(super) page: u64,
+    pub(super) notes: Vec<std::ops::Range<u64>>,
+    /// The thread-local storage of both; `None` if it stays the program's.
+    pub(super) tls: Option<Segment>,
+    pub(super) dynamic: std::ops::Range<u64>,
+    /// What is loaded, in the order of addresses: permissions and range. Neighbours with the same permissions are one
+    /// segment.
+    pub(super) loads: Vec<(u32, std::ops::Range<u64>)>,
+    /// Where the program headers go, behind everything that is loaded.
+    pub(super) headers_at: u64,
 }
 
-/// The program's headers, with the new ones behind its last loaded segment.
-fn segments(image: &Image<'_>, donor: &Donor<'_>, parts: &Parts, storage: &ThreadStorage) -> Vec<Segment> {
-    let segment = |kind, flags, range: std::ops::Range<u64>, align| Segment {
-        kind,
-        flags,
-        offset: range.start - parts.location.base + parts.location.offset,
-        address: range.start,
-        physical: range.start,
-        file_size: range.end - range.start,
-        memory_size: range.end - range.start,
-        align,
-    };
-    let mut segments = image.segments.clone();
-    let tls = segment(PT_TLS, PF_R, parts.tls.clone(), storage.align);
-    let tls = Segment { memory_size: storage.size, ..tls };
-    match segments.iter_mut().find(|segment| segment.kind == PT_TLS) {
-        Some(stock) => *stock = tls,
-        None => segments.push(tls),
-    }
-    for own in segments.iter_mut().filter(|segment| segment.kind == PT_DYNAMIC) {
-        *own = segment(PT_DYNAMIC, PF_R | PF_W, parts.dynamic.clone(), 8);
-    }
-    segments.push(segment(PT_NOTE, PF_R, parts.note.clone(), 4));
-    let notes = parts.base + donor.notes.start..parts.base + donor.notes.end;
-    segments.push(segment(PT_NOTE, PF_R, notes, 4));
-
-    // The donor's segments, joined with what lies before and behind them where the permissions are the same.
-    let mut loads: Vec<(u32, std::ops::Range<u64>)> = vec![(PF_R, parts.location.base..parts.base)];
-    let own = donor.loads.iter().map(|load| (load.flags, parts.base + load.address..parts.base + load.memory().end));
-    let data = (PF_R | PF_W, parts.base + donor.memory.len() as u64..parts.headers_at);
-    for (flags, range) in own.chain([data]) {
-        match loads.last_mut() {
-            Some((before, last)) if *before == flags => last.end = range.end,
-            _ => loads.push((flags, range)),
+impl Parts {
+    pub(super) fn segment(&self, kind: u32, flags: u32, range: std::ops::Range<u64>, align: u64) -> Segment {
+        Segment {
+            kind,
+            flags,
+            offset: self.offset(range.start),
+            address: range.start,
+            physical: range.start,
+            file_size: range.end - range.start,
+            memory_size: range.end - range.start,
+            align,
         }
     }
-    let size = ((segments.len() + loads.len() + 1) * PROGRAM_HEADER) as u64;
-    let headers = parts.headers_at..parts.headers_at + size;
-    loads.push((PF_R, headers.clone()));
-    let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
-    let loads = loads.into_iter().map(|(flags, range)| segment(PT_LOAD, flags, range, parts.page));
-    segments.splice(last..last, loads);
-    for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {
-        *own = segment(PT_PHDR, PF_R, headers.clone(), 8);
+
+    /// The place in the file of a new address.
+    pub(super) fn offset(&self, address: u64) -> u64 {
+        address - self.location.base + self.location.offset
     }
-    segments
+
+    /// The program's headers, with the new ones behind its last loaded segment.
+    fn segments(&self, image: &Image<'_>) -> Vec<Segment> {
+        let mut segments = image.segments.clone();
+        match (segments.iter_mut().find(|segment| segment.kind == PT_TLS), self.tls) {
+            (Some(stock), Some(tls)) => *stock = tls,
+            (None, Some(tls)) => segments.push(tls),
+            (_, None) => {}
+        }
+        for own in segments.iter_mut().filter(|segment| segment.kind == PT_DYNAMIC) {
+            *own = self.segment(PT_DYNAMIC, PF_R | PF_W, self.dynamic.clone(), 8);
+        }
+        segments.extend(self.notes.iter().map(|note| self.segment(PT_NOTE, PF_R, note.clone(), 4)));
+        let mut loads: Vec<(u32, std::ops::Range<u64>)> = Vec::new();
+        for (flags, range) in &self.loads {
+            match loads.last_mut() {
+                Some((before, last)) if before == flags => last.end = range.end,
+                _ => loads.push((*flags, range.clone())),
+            }
+        }
+        let size = ((segments.len() + loads.len() + 1) * PROGRAM_HEADER) as u64;
+        let headers = self.headers_at..self.headers_at + size;
+        loads.push((PF_R, headers.clone()));
+        let last = segments.iter().rposition(|segment| segment.kind == PT_LOAD).map_or(0, |last| last + 1);
+        let loads = loads.into_iter().map(|(flags, range)| self.segment(PT_LOAD, flags, range, self.page));
+        segments.splice(last..last, loads);
+        for own in segments.iter_mut().filter(|segment| segment.kind == PT_PHDR) {
+            *own = self.segment(PT_PHDR, PF_R, headers.clone(), 8);
+        }
+        segments
+    }
+
+    /// Appends the program headers to a file that ends before them, and enters them in the ELF header.
+    pub(super) fn write_headers(&self, file: &mut Vec<u8>, image: &Image<'_>) {
+        let segments = self.segments(image);
+        file.extend(segments.iter().flat_map(Segment::encode));
+        file[32..40].copy_from_slice(&self.offset(self.headers_at).to_le_bytes());
+        file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+    }
 }

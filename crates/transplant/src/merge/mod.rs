@@ -11,6 +11,7 @@
 //! | `relocations` | the relocations of both |
 //! | `layout` | where everything goes in memory and in the file |
 //! | `sections` | section headers for the new parts |
+//! | `needed` | the other way: the donor stays a shared object, which the program loads first |
 //!
 //! Facts about loaders are from glibc 2.36 (elf/rtld.c, elf/dl-lookup.c, elf/dl-init.c, csu/libc-start.c) and musl
 //! 1.2.5 (ldso/dynlink.c), where no other source is named.
@@ -21,6 +22,7 @@ mod hashes;
 mod layout;
 mod libc;
 mod names;
+pub(crate) mod needed;
 mod relocations;
 mod sections;
 
@@ -29,7 +31,7 @@ use format::merged;
 
 use crate::blob::BlobError;
 use crate::code;
-use crate::image::{Image, PT_DYNAMIC, PT_INTERP, u64_at};
+use crate::image::{Image, PT_INTERP};
 use crate::kind;
 use crate::layout::PlanError;
 use crate::location::Location;
@@ -104,14 +106,13 @@ fn made(program: &[u8], donor: &[u8]) -> Result<Merge, PlanError> {
     }
     let own = Donor::of(&own, machine.page())?;
     let location = Location::of_dynamic(&image, machine.page())?;
-    let imports = |name: &[u8]| dynamic.symbols.iter().any(|it| !it.is_defined() && dynamic.name(it) == name);
     let mut plan = MergePlan {
         arch: image.arch,
         position_independent: image.position_independent,
         symbols: !image.symbols().is_empty(),
         libc,
         defined: 0,
-        loads_libraries: imports(b"dlopen") || imports(b"dlmopen"),
+        loads_libraries: dynamic.loads_libraries(),
         needed: dynamic.texts(dynamic::NEEDED).into_iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect(),
     };
     let (bytes, defined) = layout::assemble(&image, &dynamic, own, libc, location, machine.page())?;
@@ -141,13 +142,9 @@ pub fn may_search_beside_itself(program: &[u8]) -> bool {
 /// no donor was merged into it.
 pub(crate) fn with_only_donors_constructors(graft: &[u8]) -> Option<Vec<u8>> {
     let (_, merged) = note(graft)?;
-    let image = Image::parse(graft).ok()?;
-    let table = image.segment(PT_DYNAMIC)?;
-    let entries = image.read(table.address, usize::try_from(table.file_size).ok()?)?;
     let tag = if merged.preinit { dynamic::PREINIT_ARRAYSZ } else { dynamic::INIT_ARRAYSZ };
-    let index = entries.chunks_exact(16).position(|entry| u64_at(entry, 0) == Some(tag))?;
+    let at = needed::value_at(graft, tag)?;
     let mut copy = graft.to_vec();
-    let at = image.offset(table.address + 16 * index as u64 + 8)?;
     copy.get_mut(at..at + 8)?.copy_from_slice(&(8 * merged.constructors).to_le_bytes());
     Some(copy)
 }

@@ -12,6 +12,7 @@ use crate::section_table::SectionTable;
 use crate::thread_storage::ThreadStorage;
 
 use super::dynamic::RELOCATION;
+use super::layout::Parts;
 
 // gABI, "Sections"; the last two are GNU's.
 const SHT_STRTAB: u32 = 3;
@@ -26,6 +27,8 @@ const STOCK: &[u8] = b".stock";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Note,
+    /// The note on a shared object.
+    NoteOnNeeded,
     /// What a shared object begins with: its own headers.
     Head,
     DonorsNotes,
@@ -58,6 +61,7 @@ impl Kind {
     fn described(self) -> (&'static str, u32, u64, u64, u64) {
         match self {
             Kind::Note => (format::merged::SECTION, SHT_NOTE, 0, 4, 0),
+            Kind::NoteOnNeeded => (format::needed::SECTION, SHT_NOTE, 0, 4, 0),
             Kind::Head => (".allograft.head", SHT_PROGBITS, 0, 8, 0),
             Kind::DonorsNotes => (".note.allograft", SHT_NOTE, 0, 4, 0),
             Kind::Symbols { .. } => (".dynsym", SHT_DYNSYM, 0, 8, SYMBOL as u64),
@@ -88,20 +92,24 @@ pub(super) fn of_symbols(image: &Image<'_>) -> u16 {
     (image.sections.len() as u16).max(1)
 }
 
-/// Appends the program's section headers and the new ones. `offset` gives the place in the file of a new address.
+/// Appends the program's section headers and those of the new parts, which `places` puts into the file. `storage` is
+/// that of both, if the program's moves.
 pub(super) fn append(
     file: &mut Vec<u8>,
     image: &Image<'_>,
     parts: &[Part],
-    storage: &ThreadStorage,
-    offset: impl Fn(u64) -> u64,
+    storage: Option<&ThreadStorage>,
+    places: &Parts,
 ) {
     let mut table = SectionTable::of(image);
     // The program's names of dynamic symbols, and relocations: linked from the symbols, and to them.
     let symbols = table.sections.iter().position(|section| section.kind == SHT_DYNSYM);
     let strings = symbols.map(|symbols| table.sections[symbols].link as usize);
+    let rewritten = |is: fn(Kind) -> bool| parts.iter().any(|part| is(part.kind));
     let is_moved = |index: usize, section: &Section| {
-        let relocations = section.kind == SHT_RELA && image.section_name(section) == b".rela.dyn";
+        let relocations = rewritten(|kind| kind == Kind::Relocations)
+            && section.kind == SHT_RELA
+            && image.section_name(section) == b".rela.dyn";
         section.flags & SHF_ALLOC != 0
             && (Some(index) == strings || relocations || parts.iter().any(|part| part.kind.replaces(section)))
     };
@@ -110,12 +118,20 @@ pub(super) fn append(
     for part in parts {
         let (name, kind, flags, align, entry_size) = part.kind.described();
         let (address, size) = (part.range.start, part.range.end - part.range.start);
-        let section =
-            Section { kind, flags, address, offset: offset(address), size, align, entry_size, ..Section::default() };
+        let section = Section {
+            kind,
+            flags,
+            address,
+            offset: places.offset(address),
+            size,
+            align,
+            entry_size,
+            ..Section::default()
+        };
         numbers.push((part.kind, table.add(name, section)));
     }
     let number = |wanted: fn(Kind) -> bool| numbers.iter().find(|(kind, _)| wanted(*kind)).map(|(_, number)| *number);
-    let new_symbols = number(|kind| matches!(kind, Kind::Symbols { .. })).unwrap_or(0) as u32;
+    let new_symbols = number(|kind| matches!(kind, Kind::Symbols { .. })).or(symbols).unwrap_or(0) as u32;
     let new_strings = number(|kind| kind == Kind::Strings).unwrap_or(0) as u32;
     for (kind, number) in &numbers {
         let section = &mut table.sections[*number];
@@ -140,7 +156,7 @@ pub(super) fn append(
         }
     }
     let thread = (number(|kind| kind == Kind::ThreadImage), number(|kind| kind == Kind::ThreadZeros));
-    if let (Some(tdata), Some(tbss)) = thread {
+    if let (Some(tdata), Some(tbss), Some(storage)) = (thread.0, thread.1, storage) {
         table.move_thread_storage(file, image, storage, (tdata, tbss));
     }
     table.write(file);

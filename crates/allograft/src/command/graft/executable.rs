@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use format::printable;
 use hosts::{Absence, ExecutableOperation, ExecutablePlan, Grafted, StringEntry, StringFunction};
 use inspector::Report;
 
@@ -92,6 +93,9 @@ pub(super) fn place(operation: &ExecutableOperation) -> String {
         ExecutablePlan::Graft(plan) => format!(" behind {} functions of musl's", plan.entries.len()),
         ExecutablePlan::Merge(plan) => {
             format!(" merged: {} functions of its own come before {}'s", plan.defined, plan.libc.name())
+        }
+        ExecutablePlan::Need(plan) => {
+            format!(" in {}, which it loads before {}", printable(&plan.library), plan.libc.name())
         }
     }
 }

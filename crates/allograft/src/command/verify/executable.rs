@@ -1,5 +1,7 @@
 //! Verification of executables that were grafted after they were linked.
 
+mod needed;
+
 use std::path::Path;
 
 use hosts::PossibleDonor;
@@ -19,6 +21,7 @@ use crate::failure::Failure;
 /// A file that is no ELF file.
 pub(super) fn verify(
     path: &Path,
+    root: Option<&Path>,
     graft: &[u8],
     stock: Option<&[u8]>,
     static_only: bool,
@@ -26,13 +29,17 @@ pub(super) fn verify(
     let malformed = |error: InspectError| {
         Failure::usage(format!("cannot verify `{}`: {error}", path.display())).with_help(error.help())
     };
-    let Static { mut checks, mut not_run, complete } = read(path, graft, stock).map_err(malformed)?;
+    let Static { mut checks, mut not_run, complete } = match inspector::verify::is_needed(graft) {
+        true => needed::read(path, root, graft, stock),
+        false => read(path, graft, stock),
+    }
+    .map_err(malformed)?;
     let mut left_out = |reason: &str| not_run.push(super::not_run("self-test", reason));
     match (static_only, checks.iter().all(|check| check.ok), complete) {
         (true, ..) => left_out("left out with --static-only"),
         (_, false, _) => left_out("a check before it failed"),
         (.., false) => left_out("what it would execute has not been compared"),
-        (.., true) => match hosts::self_test(path, graft) {
+        (.., true) => match hosts::self_test(path, root, graft) {
             Ok(detail) => checks.push(Check::new("self-test", true, detail)),
             Err(error @ hosts::Error::Untested { .. }) => left_out(&error.to_string()),
             Err(error) => checks.push(Check::new("self-test", false, error.to_string())),
@@ -67,19 +74,12 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
             if !is_merged {
                 checks.push(inspector::verify::redirections(graft, ours.linked(), stock)?);
             }
-            let bytes = match ours.graft(path, stock) {
-                Ok(expected) => inspector::verify::same_image(graft, &expected, stock)?,
-                Err(error) => Check::new("bytes", false, error.to_string()),
-            };
-            match ours.other_allograft() {
-                Some(version) if !bytes.ok => {
-                    let reason = format!("it was grafted by allograft {version}, which makes it in another way");
-                    left_out.push(not_run("bytes", &reason));
-                }
-                _ => {
+            match made_again(path, ours, graft, stock)? {
+                Ok(bytes) => {
                     checks.push(bytes);
                     complete = true;
                 }
+                Err(left) => left_out.push(left),
             }
         }
         (Held::Ours(ours, _), None) => {
@@ -89,7 +89,7 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
                 note.is_ok(),
                 note.err().unwrap_or_else(|| "it names what is there".to_owned()),
             ));
-            left_out.push(not_run("bytes", "there is no stock file to make the graft of again: `--stock FILE`"));
+            left_out.push(not_run("bytes", WITHOUT_STOCK));
         }
         (Held::Broken(_), _) => left_out.push(not_run("bytes", "a check before it failed")),
         (Held::Another(reason), _) => {
@@ -97,6 +97,28 @@ fn read(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Static, Inspe
         }
     }
     Ok(Static { checks, not_run: left_out, complete })
+}
+
+const WITHOUT_STOCK: &str = "there is no stock file to make the graft of again: `--stock FILE`";
+
+/// Makes the graft of the stock file again, and compares every byte that is loaded; or says why that shows nothing.
+fn made_again(
+    path: &Path,
+    ours: &PossibleDonor,
+    graft: &[u8],
+    stock: &[u8],
+) -> Result<Result<Check, NotRun>, InspectError> {
+    let bytes = match ours.graft(path, stock) {
+        Ok(expected) => inspector::verify::same_image(graft, &expected, stock)?,
+        Err(error) => Check::new("bytes", false, error.to_string()),
+    };
+    Ok(match ours.other_allograft() {
+        Some(version) if !bytes.ok => {
+            let reason = format!("it was grafted by allograft {version}, which makes it in another way");
+            Err(not_run("bytes", &reason))
+        }
+        _ => Ok(bytes),
+    })
 }
 
 /// The contents of the donor's segments in an executable.
@@ -281,7 +303,7 @@ mod tests {
                 let donor = judged.checks.iter().find(|check| check.name == "donor").unwrap();
                 assert!(!donor.ok, "{donor:?}");
                 // The self-test, which would execute it, is not run.
-                let (checks, not_run) = verify(Path::new("program"), &broken, stock, false).unwrap();
+                let (checks, not_run) = verify(Path::new("program"), None, &broken, stock, false).unwrap();
                 assert!(checks.iter().all(|check| check.name != "self-test"));
                 assert!(not_run.iter().any(|left| left.name == "self-test" && left.reason.contains("failed")));
             }

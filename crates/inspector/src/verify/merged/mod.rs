@@ -2,7 +2,7 @@
 //! everything of the program is what it was, and the donor is what was linked.
 
 mod donor;
-mod tables;
+pub(super) mod tables;
 
 use std::ops::Range;
 
@@ -114,10 +114,10 @@ fn checks(
         Err(problem) => return vec![Check::new("merged", false, problem)],
     };
     let tables = Tables::of(elf);
-    let mut checks = vec![segments(elf, &merged), lookup(&tables, &merged)];
+    let mut checks = vec![segments(elf, merged.start), lookup(&tables, &merged)];
     if let Some(stock) = stock {
         let stock = Tables::of(stock);
-        checks.push(unchanged(&tables, &stock, &merged));
+        checks.push(unchanged(elf, stock.elf, merged.start, &stock.slots()));
         checks.push(symbols(&tables, &stock, &merged));
         checks.push(relocations(&tables, &stock, &merged));
         checks.push(dynamic(&tables, &stock, &merged));
@@ -128,8 +128,9 @@ fn checks(
     checks
 }
 
-fn segments(elf: &Elf<'_>, merged: &Merged) -> Check {
-    let new = loads(elf).filter(|load| load.address >= merged.start);
+/// Checks the new segments, which are at `start` and behind.
+pub(super) fn segments(elf: &Elf<'_>, start: u64) -> Check {
+    let new = loads(elf).filter(|load| load.address >= start);
     let both = new.filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0);
     let complaints = both.map(|load| format!("the segment at {:#x} can be written and executed", load.address));
     Check::unless("segments", complaints.chain(elf.damage.clone()).collect(), || {
@@ -180,15 +181,14 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
     Check::unless("lookup", complaints, || format!("{count} functions are found in the donor first"))
 }
 
-/// Checks that everything that stock loads is loaded at the same addresses with the same bytes, but for the numbers of
-/// symbols in its slots' relocations, which are compared by name.
-fn unchanged(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
+/// Checks that everything that stock loads is loaded at the same addresses with the same bytes, in front of the new
+/// parts at `start`. Not compared are its slots' relocations, in which symbols have other numbers.
+pub(super) fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, start: u64, slots: &Range<u64>) -> Check {
     let mut complaints = Vec::new();
-    let slots = stock.slots();
     // Its program headers are elsewhere now, and `strip` clears the old ones.
-    let cleared = cleared_table(graft.elf, stock.elf);
-    for load in loads(stock.elf) {
-        let Some(same) = loads(graft.elf).find(|other| other.address == load.address) else {
+    let cleared = cleared_table(graft, stock);
+    for load in loads(stock) {
+        let Some(same) = loads(graft).find(|other| other.address == load.address) else {
             complaints.push(format!("stock's segment at {:#x} is not there", load.address));
             continue;
         };
@@ -206,13 +206,16 @@ fn unchanged(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) ->
             complaints.push(format!("the byte at {:#x} is not stock's", load.address + at as u64));
         }
     }
-    if loads(stock.elf).any(|load| load.address.saturating_add(load.memory) > merged.start) {
+    if loads(stock).any(|load| load.address.saturating_add(load.memory) > start) {
         complaints.push("the new parts overlap the program".to_owned());
     }
-    if graft.elf.interpreter() != stock.elf.interpreter() || graft.elf.bytes.word(24) != stock.elf.bytes.word(24) {
+    if graft.interpreter() != stock.interpreter() || graft.bytes.word(24) != stock.bytes.word(24) {
         complaints.push("its loader or its entry point is another".to_owned());
     }
-    Check::unless("program", complaints, || "the program is stock's but for the numbers of its symbols".to_owned())
+    Check::unless("program", complaints, || match slots.is_empty() {
+        true => "every byte of the program is stock's".to_owned(),
+        false => "the program is stock's but for the numbers of its symbols".to_owned(),
+    })
 }
 
 /// Checks that each name that is found in stock is found in the graft, with the same meaning.

@@ -21,47 +21,47 @@ const MOST: u32 = 1 << 24;
 
 /// A dynamic symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Symbol<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) info: u8,
-    pub(super) section: u16,
-    pub(super) value: u64,
-    pub(super) size: u64,
+pub(in crate::verify) struct Symbol<'a> {
+    pub(in crate::verify) name: &'a [u8],
+    pub(in crate::verify) info: u8,
+    pub(in crate::verify) section: u16,
+    pub(in crate::verify) value: u64,
+    pub(in crate::verify) size: u64,
     /// Its version's index; 1 where there are no versions.
-    pub(super) version: u16,
+    pub(in crate::verify) version: u16,
 }
 
 /// A relocation, by its symbol's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Relocation<'a> {
-    pub(super) place: u64,
-    pub(super) kind: u32,
-    pub(super) symbol: &'a [u8],
-    pub(super) version: u16,
-    pub(super) addend: i64,
+pub(in crate::verify) struct Relocation<'a> {
+    pub(in crate::verify) place: u64,
+    pub(in crate::verify) kind: u32,
+    pub(in crate::verify) symbol: &'a [u8],
+    pub(in crate::verify) version: u16,
+    pub(in crate::verify) addend: i64,
 }
 
 /// The tables.
-pub(super) struct Tables<'e, 'a> {
-    pub(super) elf: &'e Elf<'a>,
-    pub(super) entries: Vec<(u64, u64)>,
+pub(in crate::verify) struct Tables<'e, 'a> {
+    pub(in crate::verify) elf: &'e Elf<'a>,
+    pub(in crate::verify) entries: Vec<(u64, u64)>,
 }
 
 impl<'e, 'a> Tables<'e, 'a> {
-    pub(super) fn of(elf: &'e Elf<'a>) -> Self {
+    pub(in crate::verify) fn of(elf: &'e Elf<'a>) -> Self {
         Tables { elf, entries: elf.dynamic_entries().collect() }
     }
 
-    pub(super) fn value(&self, tag: u64) -> Option<u64> {
+    pub(in crate::verify) fn value(&self, tag: u64) -> Option<u64> {
         self.entries.iter().find(|(is, _)| *is == tag).map(|(_, value)| *value)
     }
 
     /// The loaded bytes at an address.
-    pub(super) fn at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
+    pub(in crate::verify) fn at(&self, address: u64, size: usize) -> Option<&'a [u8]> {
         self.elf.at_address(address)?.get(..size)
     }
 
-    pub(super) fn u64_at(&self, address: u64) -> Option<u64> {
+    pub(in crate::verify) fn u64_at(&self, address: u64) -> Option<u64> {
         self.at(address, 8)?.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 
@@ -69,7 +69,7 @@ impl<'e, 'a> Tables<'e, 'a> {
         self.at(address, 4)?.first_chunk().map(|word| u32::from_le_bytes(*word))
     }
 
-    pub(super) fn symbol(&self, index: u32) -> Option<Symbol<'a>> {
+    pub(in crate::verify) fn symbol(&self, index: u32) -> Option<Symbol<'a>> {
         let at = self.value(SYMTAB)?.checked_add(ENTRY * u64::from(index))?;
         let words = self.elf.bytes.over(self.at(at, ENTRY as usize)?);
         let strings = self.elf.at_address(self.value(STRTAB)?)?;
@@ -91,7 +91,7 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// All relocations; `None` if a table or a symbol is not in the file.
-    pub(super) fn relocations(&self) -> Option<Vec<Relocation<'a>>> {
+    pub(in crate::verify) fn relocations(&self) -> Option<Vec<Relocation<'a>>> {
         let mut found = Vec::new();
         for (at, size) in [(RELA, RELASZ), (JMPREL, PLTRELSZ)] {
             let Some((at, size)) = self.value(at).zip(self.value(size)).filter(|(_, size)| *size != 0) else {
@@ -114,13 +114,13 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The range of DT_JMPREL.
-    pub(super) fn slots(&self) -> std::ops::Range<u64> {
+    pub(in crate::verify) fn slots(&self) -> std::ops::Range<u64> {
         let start = self.value(JMPREL).unwrap_or(0);
         start..start.saturating_add(self.value(PLTRELSZ).unwrap_or(0))
     }
 
     /// The places of DT_RELR (gABI, SHT_RELR).
-    pub(super) fn packed(&self) -> Vec<u64> {
+    pub(in crate::verify) fn packed(&self) -> Vec<u64> {
         let table = self.value(RELR).zip(self.value(RELRSZ)).and_then(|(at, size)| self.at(at, size as usize));
         let (mut places, mut next) = (Vec::new(), 0_u64);
         for word in table.unwrap_or_default().chunks_exact(8).filter_map(|word| word.first_chunk()) {
@@ -137,7 +137,7 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The first symbol of that name, as each hash table that there is finds it; an error if they disagree.
-    pub(super) fn found(&self, name: &[u8]) -> Result<Option<Symbol<'a>>, ()> {
+    pub(in crate::verify) fn found(&self, name: &[u8]) -> Result<Option<Symbol<'a>>, ()> {
         let gnu = self.value(GNU_HASH).map(|at| self.gnu_found(at, name));
         let sysv = self.value(HASH).map(|at| self.sysv_found(at, name));
         match (gnu, sysv) {
@@ -199,7 +199,7 @@ impl<'e, 'a> Tables<'e, 'a> {
     }
 
     /// The symbols that some hash table covers.
-    pub(super) fn hashed(&self) -> Vec<Symbol<'a>> {
+    pub(in crate::verify) fn hashed(&self) -> Vec<Symbol<'a>> {
         let numbers: Vec<u32> = match (self.value(GNU_HASH), self.value(HASH)) {
             (Some(table), _) => self.gnu_numbers(table),
             (None, Some(table)) => (1..self.u32_at(table.saturating_add(4)).unwrap_or(0).min(MOST)).collect(),

@@ -1,0 +1,54 @@
+//! Verification of dynamic programs that load their donor.
+
+use std::path::Path;
+
+use inspector::InspectError;
+use inspector::verify::Check;
+
+use super::{Static, WITHOUT_STOCK, made_again, not_run};
+
+/// Makes the checks that execute nothing: of the program, of the shared object that the loader takes, and of what this
+/// allograft would have made.
+pub(super) fn read(
+    path: &Path,
+    root: Option<&Path>,
+    graft: &[u8],
+    stock: Option<&[u8]>,
+) -> Result<Static, InspectError> {
+    let mut checks = inspector::verify::needed(graft, stock)?;
+    let library = hosts::needed_file(path, root, graft).unwrap_or_else(|error| Some(Err(error.to_string())));
+    let library = library.unwrap_or_else(|| Err("the program names none".to_owned()));
+    let library = match library {
+        Ok(file) => {
+            checks.push(inspector::verify::needed_library(graft, &file.path.display().to_string(), &file.bytes)?);
+            file.bytes
+        }
+        Err(why) => {
+            checks.push(Check::new("library", false, why));
+            Vec::new()
+        }
+    };
+    let (mut left_out, mut complete) = (Vec::new(), false);
+    let ours = hosts::possible_donors(path, graft).next();
+    let named = match &ours {
+        Some(ours) => ours.is_named().map(|()| ours),
+        None => Err("no donor of this allograft's goes into such a program".to_owned()),
+    };
+    match (named, stock) {
+        (Ok(ours), stock) => {
+            let same = ours.library() == Some(library.as_slice());
+            let detail = if same { "the shared object is" } else { "the shared object is not" };
+            checks.push(Check::new("donor", same, format!("{detail} what this allograft emits")));
+            match stock.map(|stock| made_again(path, ours, graft, stock)).transpose()? {
+                Some(Ok(bytes)) => {
+                    checks.push(bytes);
+                    complete = true;
+                }
+                Some(Err(left)) => left_out.push(left),
+                None => left_out.push(not_run("bytes", WITHOUT_STOCK)),
+            }
+        }
+        (Err(reason), _) => left_out.extend(["donor", "bytes"].map(|name| not_run(name, &reason))),
+    }
+    Ok(Static { checks, not_run: left_out, complete })
+}
