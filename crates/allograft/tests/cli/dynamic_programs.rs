@@ -79,8 +79,8 @@ echo whole
         nginx "nginx",
     }
 
-    /// Runs a program's own tests by stock and by the graft. `tests` ends with 0 if all pass, and prints how many ran in
-    /// a line that begins with `$TOTAL`.
+    /// Runs a program's own tests by stock and by the graft. `tests` ends with 0 if all pass, and prints how many ran
+    /// in a line that begins with `$TOTAL`.
     const SUITE: &str = r#"
 tests "$1" >stock.txt 2>&1; echo "stock: $?"
 ./allograft graft "$1" >graft.txt 2>&1 || cat graft.txt
