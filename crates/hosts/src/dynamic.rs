@@ -25,7 +25,7 @@ const LIBCS: [&str; 2] = ["libc.", "ld-musl-"];
 /// # Errors
 /// Another allocator serves it; or it runs with the rights of its owner, and the user has not confirmed that.
 pub(crate) fn check(path: &Path, bytes: &[u8], mode: u32, request: &Request) -> Result<(), Error> {
-    if mode & SETUID_OR_SETGID != 0 && !request.live && request.out.is_none() {
+    if mode & SETUID_OR_SETGID != 0 && !request.live {
         let why = "is setuid or setgid: the donor would serve a program that has the rights of its owner";
         return Err(Error::Live { path: path.to_owned(), why: why.to_owned() });
     }

@@ -180,7 +180,10 @@ fn what_else_is_refused_or_takes_a_confirmation() {
     lab.changes_nothing(3, ["graft", "appended"]).says(&["4 bytes are appended"]);
     lab.changes_nothing(3, ["graft", "out"]).says(&["carries a graft already"]);
     fs::set_permissions(lab.path("loads"), fs::Permissions::from_mode(0o4755)).unwrap();
-    lab.changes_nothing(3, ["graft", "loads"]).says(&["is setuid or setgid", "--yes"]);
+    for more in [&["loads"][..], &["loads", "-o", "elsewhere"]] {
+        let words = [&["graft"], more].concat();
+        lab.changes_nothing(3, words).says(&["is setuid or setgid", "--yes"]);
+    }
     lab.run(["graft", "loads", "--yes"]).exits(0);
     assert_eq!(fs::metadata(lab.path("loads")).unwrap().permissions().mode() & 0o7777, 0o4755);
 }
