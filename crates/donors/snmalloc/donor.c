@@ -134,7 +134,11 @@ static void donor_start(void)
 {
 	donor_has_key = graft_key_create(&donor_key, donor_end_thread) == 0;
 	donor_begin_thread();
+	/* In musl's loader this runs at the first call, and the heap starts with the block that is wanted, behind the gate. A
+	 * block of another class would be four more pages in every process. */
+#ifndef GRAFT_LOADER
 	heap_free(heap_malloc(1));
+#endif
 }
 
 /* Allocators of threads that the child does not have remain those threads' allocators: the child can use and free their

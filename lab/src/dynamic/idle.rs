@@ -17,8 +17,6 @@ pub(super) const RUNS: usize = 3;
 pub(super) const CALM: Duration = Duration::from_secs(2);
 /// The time in which the work must be done.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The file that a program makes when it is idle.
-const SIGN: &str = "/tmp/idle";
 
 /// Bytes resident in a process of each arm.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,13 +42,12 @@ pub(crate) fn held(script: &str, case: &Case) -> Result<Held> {
 }
 
 fn one(script: &str, arm: &Arm) -> Result<u64> {
-    if Path::new(SIGN).exists() {
-        fs::remove_file(SIGN)?;
-    }
+    let folder = tempfile::tempdir()?;
+    let sign = folder.path().join("idle");
     let mut command = Command::new("sh");
-    command.args(["-c", script]).envs(arm.invocation.environment.iter().cloned()).env("IDLE", SIGN);
+    command.args(["-c", script]).envs(arm.invocation.environment.iter().cloned()).env("IDLE", &sign);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
-    let held = wait(&mut child).and_then(|()| resident(child.id()));
+    let held = wait(&mut child, &sign).and_then(|()| resident(child.id()));
     let ended = child.try_wait()?;
     child.kill()?;
     child.wait()?;
@@ -60,12 +57,12 @@ fn one(script: &str, arm: &Arm) -> Result<u64> {
     held
 }
 
-/// Waits until the program says that it is idle, and then for the calm.
-fn wait(child: &mut Child) -> Result<()> {
+/// Waits until the program says that it is idle, by a file, and then for the calm.
+fn wait(child: &mut Child, sign: &Path) -> Result<()> {
     let began = Instant::now();
-    while !Path::new(SIGN).exists() {
+    while !sign.exists() {
         if began.elapsed() > LIMIT || child.try_wait()?.is_some() {
-            bail!("did not make `{SIGN}` within {} seconds", LIMIT.as_secs());
+            bail!("was not idle within {} seconds", LIMIT.as_secs());
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -96,7 +96,8 @@ struct Executable<'g> {
     fork_hook: bool,
     /// Whether its threads tell the allocator when they end; a program without has no threads.
     thread_end: bool,
-    /// Whether its `exit` tells the donor, which writes the statistics there; if not, they are written when main returns.
+    /// Whether its `exit` tells the donor, which writes the statistics there; if not, they are written when main
+    /// returns.
     process_end: bool,
     /// What was tried before the graft was placed, in a line each.
     tried: &'g [String],

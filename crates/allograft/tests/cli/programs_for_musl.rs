@@ -137,7 +137,7 @@ mod system {
     use super::*;
 
     #[test]
-    #[ignore = "takes a Debian of 400 MB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
     fn a_root_tree_is_grafted_used_and_undone() {
         if fixtures::system::is_left_out() {
             return;
@@ -196,25 +196,25 @@ mod system {
     }
 
     #[test]
-    #[ignore = "takes a Debian and a node of 460 MB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "takes a Debian of 2.2 GB and a node, which `cargo xtask test-slow cli` unpacks"]
     fn node_compresses_in_threads() {
         agrees("node");
     }
 
     #[test]
-    #[ignore = "takes a Debian of 400 MB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
     fn clang_format_formats() {
         agrees("clang-format");
     }
 
     #[test]
-    #[ignore = "takes a Debian of 400 MB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
     fn cmake_runs_a_script() {
         agrees("cmake");
     }
 
     #[test]
-    #[ignore = "takes a Debian of 400 MB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
     fn ninja_starts_programs() {
         agrees("ninja");
     }

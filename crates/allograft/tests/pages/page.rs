@@ -97,6 +97,10 @@ fn is_mark(comment: &str) -> bool {
         "table: ",
         "profile: ",
         "/profile ",
+        "dynamic: ",
+        "/dynamic ",
+        "loaders: ",
+        "/loaders ",
     ];
     marks.iter().any(|mark| comment.starts_with(mark))
 }
