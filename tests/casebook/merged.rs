@@ -26,8 +26,6 @@ const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "lib
 /// The program that is also linked for fixed addresses: it takes the addresses of the family's functions.
 const FIXED: &str = "family";
 
-const ARCH: Arch = Arch::X86_64;
-
 /// The programs that fail as they are, and merged too.
 ///
 /// `sandbox` allows only those system calls that static programs make: a dynamic one reads libraries and files.
@@ -38,9 +36,20 @@ const FAILS: [&str; 1] = ["sandbox"];
 /// without memory (`no_memory`).
 const MENDED: [&str; 3] = ["family", "no_memory", "threads"];
 
+/// The architecture, whether it is musl, and whether the program is position-independent.
+const FORMS: [(Arch, bool, bool); 6] = [
+    (Arch::X86_64, true, true),
+    (Arch::X86_64, true, false),
+    (Arch::X86_64, false, true),
+    (Arch::X86_64, false, false),
+    (Arch::Aarch64, true, true),
+    (Arch::Aarch64, true, false),
+];
+
 /// What a program is linked with, and how.
 #[derive(Clone, Copy)]
 struct Form {
+    arch: Arch,
     musl: bool,
     position_independent: bool,
 }
@@ -48,7 +57,9 @@ struct Form {
 impl Form {
     fn name(self) -> String {
         let libc = if self.musl { "musl" } else { "glibc" };
-        format!("{libc}{}", if self.position_independent { "" } else { "-fixed" })
+        let fixed = if self.position_independent { "" } else { "-fixed" };
+        let arch = if self.arch == Arch::X86_64 { String::new() } else { format!("-{}", self.arch) };
+        format!("{libc}{arch}{fixed}")
     }
 
     fn stock(self, bench: &Bench, program: &Program) -> PathBuf {
@@ -56,13 +67,13 @@ impl Form {
         if !self.musl {
             return Libc::Glibc.link(bench, program, self.position_independent, &name);
         }
-        let stock = fixtures::musl_loader(ARCH);
-        let loader = bench.made("loader", |path| {
+        let stock = fixtures::musl_loader(self.arch);
+        let loader = bench.made(&format!("loader {}", self.arch), |path| {
             fs::copy(&stock, path)
                 .and_then(|_| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))
                 .map_err(|error| error.to_string())
         });
-        let libc = Libc::Musl { arch: ARCH, library: &stock.with_file_name(""), loader: &loader };
+        let libc = Libc::Musl { arch: self.arch, library: &stock.with_file_name(""), loader: &loader };
         libc.link(bench, program, self.position_independent, &name)
     }
 }
@@ -71,7 +82,9 @@ impl Form {
 fn test(bench: &Bench, form: Form, program: &Program, donor: &'static Donor, scale: &str) -> Result<(), String> {
     let stock = form.stock(bench, program);
     let out = bench.path(&format!("{} {} {}", program.name, form.name(), donor.name));
-    let merged = hosts::graft(&stock, &Request { out: Some(out.clone()), ..Request::of(donor) });
+    // Elsewhere than on its own architecture it may be untested, since it is run below.
+    let untested = !fixtures::runs_here(form.arch);
+    let merged = hosts::graft(&stock, &Request { out: Some(out.clone()), untested, ..Request::of(donor) });
     match merged {
         Err(error) if program.name == finished::OWN_MALLOC => {
             let said = error.to_string();
@@ -81,7 +94,7 @@ fn test(bench: &Bench, form: Form, program: &Program, donor: &'static Donor, sca
         Ok(_) if program.name == finished::OWN_MALLOC => return Err("it brings a malloc, and was merged".to_owned()),
         merged => merged.map_err(|error| error.to_string())?,
     };
-    match dynamic::run(ARCH, &out, program, Some(donor.name), scale) {
+    match dynamic::run(form.arch, &out, program, Some(donor.name), scale) {
         Err(_) if FAILS.contains(&program.name) => Ok(()),
         ran => ran,
     }
@@ -92,7 +105,7 @@ fn stock(bench: &Bench, form: Form, program: &Program, scale: &str) -> Result<()
     // glibc's `valloc` does not call the program's `memalign`.
     let by_glibc = MENDED.contains(&program.name) || program.name == finished::OWN_MALLOC;
     let listed = FAILS.contains(&program.name) || !form.musl && by_glibc;
-    match dynamic::run(ARCH, &form.stock(bench, program), program, None, scale) {
+    match dynamic::run(form.arch, &form.stock(bench, program), program, None, scale) {
         Ok(()) if listed => Err("it passes: it is listed as one that fails".to_owned()),
         Err(_) if listed => Ok(()),
         ran => ran,
@@ -109,14 +122,15 @@ fn main() -> ExitCode {
         trials.push(Trial::test(name, move || test(&bench).map_err(Failed::from)).with_ignored_flag(slow));
     };
     for program in conformance::programs() {
-        for (musl, position_independent) in [(true, true), (true, false), (false, true), (false, false)] {
+        for (arch, musl, position_independent) in FORMS {
             if !position_independent && program.name != FIXED {
                 continue;
             }
-            let form = Form { musl, position_independent };
-            for donor in donors::all().iter().filter(|donor| donor.has_library(ARCH)) {
+            let form = Form { arch, musl, position_independent };
+            for donor in donors::all().iter().filter(|donor| donor.has_library(arch)) {
                 let fast = FAST.contains(&program.name) && donor.name == donors::DEFAULTS[0] || program.name == FAST[0];
-                let scale = if fast { SHORT } else { PART };
+                // An emulator takes ten times as long.
+                let scale = if fast || arch != Arch::X86_64 { SHORT } else { PART };
                 let name = format!("merged/{}/{}/{}", form.name(), program.name, donor.name);
                 add(name, !fast, Box::new(move |bench| test(bench, form, program, donor, scale)));
             }

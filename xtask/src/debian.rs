@@ -40,6 +40,8 @@ enum Fetch {
     Musl(Arch),
     /// musl's own libc.so, for dynamic programs.
     Loader(Arch),
+    /// The GNU C library, for dynamic programs.
+    Glibc(Arch),
     Qemu,
 }
 
@@ -61,7 +63,7 @@ pub fn install(tools: &Path, extent: Extent) -> Result<()> {
     let scratch = setup::Scratch::beside(&tools.join("apt"), "state")?;
     // The lists of an architecture have some 9 MB, so they are fetched only if something is missing for it.
     let musl = |wanted: &Wanted| match wanted.fetch {
-        Fetch::Musl(arch) | Fetch::Loader(arch) => debian_name(arch),
+        Fetch::Musl(arch) | Fetch::Loader(arch) | Fetch::Glibc(arch) => debian_name(arch),
         Fetch::Qemu => None,
     };
     let apt = Apt::new(&scratch.0, missing.iter().filter_map(musl))?;
@@ -75,6 +77,7 @@ pub fn install(tools: &Path, extent: Extent) -> Result<()> {
         let fill = |folder: &Path| match wanted.fetch {
             Fetch::Musl(arch) => unpack("musl-dev", arch, folder),
             Fetch::Loader(arch) => unpack("musl", arch, folder),
+            Fetch::Glibc(arch) => unpack("libc6", arch, folder),
             Fetch::Qemu => apt.unpack_qemu(folder),
         };
         let placed = setup::announce(&wanted.what, || setup::place(&wanted.destination, fill));
@@ -110,6 +113,16 @@ fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
                 destination: fixtures::root().join("debian-musl-loader").join(arch.name()),
                 fetch: Fetch::Loader(arch),
                 without: "the tests of loaders and of preloading with musl will fail",
+            });
+        }
+    }
+    for arch in fixtures::FOREIGN_GLIBC.into_iter().filter(|_| extent != Extent::Demo) {
+        if !fixtures::glibc_root_below(&fixtures::root(), arch).join("lib").is_dir() {
+            missing.push(Wanted {
+                what: format!("Debian's libc6 for dynamic programs on {}", arch.name()),
+                destination: fixtures::glibc_root_below(&fixtures::root(), arch),
+                fetch: Fetch::Glibc(arch),
+                without: "the tests of dynamic programs for that architecture will fail",
             });
         }
     }

@@ -17,6 +17,11 @@ pub(crate) fn help(remedy: &Remedy) -> String {
             "install QEMU's emulator of programs (`qemu-{arch}`, of the package qemu-user), or graft on a machine \
              that runs {arch} programs. `--untested` goes without the self-test"
         ),
+        Remedy::NameRoot => {
+            "`--root` names the root folder that has it with the program's libraries; so does the variable \
+             QEMU_LD_PREFIX, for programs outside of it. `--untested` goes without the self-test"
+                .to_owned()
+        }
         Remedy::Emit(emit) => emitted(emit),
         Remedy::WithoutNeeded => "leave `--needed` out, or name a dynamic program".to_owned(),
         Remedy::NeedTrusted => {
@@ -193,6 +198,7 @@ mod tests {
             }),
             Remedy::WithoutNeeded,
             Remedy::NeedTrusted,
+            Remedy::NameRoot,
             Remedy::Report,
             Remedy::ConfirmLive,
             Remedy::RunNothing,

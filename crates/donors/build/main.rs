@@ -14,7 +14,7 @@ use recipe::{Profile, Recipe};
 use zigcc::Zig;
 
 /// The architectures whose dynamic programs a donor is merged into.
-const MERGED: [Arch; 1] = [Arch::X86_64];
+const MERGED: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
 fn main() {
     if let Err(error) = build() {

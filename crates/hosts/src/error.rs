@@ -158,12 +158,14 @@ pub enum Error {
         said: String,
     },
     /// A grafted executable could not be tested: nothing here runs it.
-    #[error("the graft of `{}` cannot be tested: {}", .path.display(), Error::nothing_runs(*.arch))]
+    #[error("the graft of `{}` cannot be tested: {}", .path.display(), Error::nothing_runs(*.arch, .loader.as_deref()))]
     Untested {
         /// The executable.
         path: PathBuf,
         /// Its architecture.
         arch: format::Arch,
+        /// Its loader, if that is what is missing.
+        loader: Option<String>,
     },
     /// A dynamic program cannot load its donor.
     #[error(transparent)]
@@ -450,7 +452,10 @@ impl Error {
         }
     }
 
-    pub(crate) fn nothing_runs(arch: format::Arch) -> String {
+    pub(crate) fn nothing_runs(arch: format::Arch, loader: Option<&str>) -> String {
+        if let Some(loader) = loader {
+            return format!("its loader `{loader}` is not on this machine, which is not for {arch}");
+        }
         format!("this machine runs no programs for {arch}, and there is no emulator (qemu-{arch}-static, qemu-{arch})")
     }
 
@@ -473,7 +478,8 @@ impl Error {
             Error::NoForm { is_able, .. } => these_can(is_able),
             Error::Live { .. } => return Remedy::ConfirmLive,
             Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
-            Error::Untested { arch, .. } => return Remedy::Emulate { arch: *arch },
+            Error::Untested { arch, loader: None, .. } => return Remedy::Emulate { arch: *arch },
+            Error::Untested { loader: Some(_), .. } => return Remedy::NameRoot,
             Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
             Error::Unsound { .. } => return Remedy::Report,
             Error::NothingToRun { .. } => return Remedy::RunNothing,

@@ -1,52 +1,113 @@
-//! Runs a dynamic program that a donor was merged into, before it replaces its stock file: a library of allograft's
-//! takes the place of its main.
+//! Runs a dynamic program that a donor was merged into, or that loads one, before it replaces its stock file: a library
+//! of allograft's takes the place of its main.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use format::Arch;
+use tempfile::TempPath;
 
 use crate::error::{Error, IoContext};
 use crate::record::{folder_of, temporary};
-use crate::self_test::{PASSED, from_memory, run_to_end, said};
+use crate::root::resolve;
+use crate::self_test::{EMULATED_ROOT, PASSED, foreign, from_memory, run_to_end, said};
 
 /// Has a copy of the program load a library that tests the malloc family as libraries see it: threads, fork while
-/// threads allocate, and that each function is the program's. The constructors of its libraries run; nothing of the
-/// program itself does. Says what was done.
+/// threads allocate, and that each function is the donor's. The constructors of its libraries run; nothing of the
+/// program itself does. `root` is the root folder that it belongs to, if that is another one. Says what was done.
 ///
 /// # Errors
 /// A test that failed, and a program that this machine cannot start.
-pub(crate) fn run(host: &Path, arch: Arch, graft: &[u8]) -> Result<String, Error> {
+pub(crate) fn run(host: &Path, arch: Arch, root: Option<&Path>, graft: &[u8]) -> Result<String, Error> {
     let failed = |said: String| Error::SelfTest { path: host.to_owned(), said };
     let test = donors::merged_test(arch).ok_or_else(|| failed(format!("there is none for {arch}")))?;
-    if std::env::consts::ARCH != arch.name() {
-        return Err(Error::Untested { path: host.to_owned(), arch });
-    }
     let copy = transplant::with_self_test(graft);
     let copy = copy.ok_or_else(|| failed("it has none that this allograft knows how to ask for".to_owned()))?;
-    let library = from_memory(host, test)?;
-    let run = |mut command: Command| {
-        command.env_clear().env("LD_PRELOAD", library.path());
-        // Whoever needs this variable to start the program has it now.
-        command.envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
-        run_to_end(&mut command).context(host, "test the graft of")
-    };
-    let output = if transplant::may_search_beside_itself(graft) {
-        let file = temporary(host, |name| File::options().write(true).create_new(true).mode(0o700).open(name));
-        let mut file = file.context(host, "write beside")?;
-        file.as_file_mut().write_all(&copy).context(host, "write beside")?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o700)).context(host, "write beside")?;
-        let path = file.into_temp_path();
-        run(Command::new(folder_of(&path).join(path.file_name().unwrap_or_default())))?
-    } else {
-        run(from_memory(host, &copy)?.command(host))?
+    let file = transplant::may_search_beside_itself(graft).then(|| beside(host, &copy)).transpose()?;
+    // By a path with a slash, or it would be looked for on the command path.
+    let beside = file.as_ref().map(|path| folder_of(path).join(path.file_name().unwrap_or_default()));
+    let (output, by) = match std::env::consts::ARCH == arch.name() {
+        true => {
+            let library = from_memory(host, test)?;
+            let run = |mut command: Command| {
+                command.env_clear().env("LD_PRELOAD", library.path()).envs(kept());
+                run_to_end(&mut command).context(host, "test the graft of")
+            };
+            let output = match &beside {
+                Some(path) => run(Command::new(path))?,
+                None => run(from_memory(host, &copy)?.command(host))?,
+            };
+            (output, String::new())
+        }
+        false => emulated(host, arch, root, graft, (&copy, beside.as_deref(), test))?,
     };
     match output {
-        Some(output) if output.status.success() && output.stdout == PASSED => Ok("passed".to_owned()),
+        Some(output) if output.status.success() && output.stdout == PASSED => Ok(format!("passed{by}")),
         Some(output) => Err(failed(said(&output))),
         None => Err(failed("nothing, for a minute".to_owned())),
     }
+}
+
+/// The variables that whoever needs them to start the program has set now.
+fn kept() -> impl Iterator<Item = (&'static str, OsString)> {
+    ["LD_LIBRARY_PATH"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+}
+
+/// The copy of the program beside it.
+fn beside(host: &Path, copy: &[u8]) -> Result<TempPath, Error> {
+    let file = temporary(host, |name| File::options().write(true).create_new(true).mode(0o700).open(name));
+    let mut file = file.context(host, "write beside")?;
+    file.as_file_mut().write_all(copy).context(host, "write beside")?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(0o700)).context(host, "write beside")?;
+    Ok(file.into_temp_path())
+}
+
+/// The same for another architecture. The program's own paths start in the root folder, or in the one that the user has
+/// told the emulator of.
+fn emulated(
+    host: &Path,
+    arch: Arch,
+    root: Option<&Path>,
+    graft: &[u8],
+    (copy, beside, test): (&[u8], Option<&Path>, &[u8]),
+) -> Result<(Option<Output>, String), Error> {
+    let root = root.map(Path::to_owned).or_else(|| std::env::var_os(EMULATED_ROOT).map(PathBuf::from));
+    let loader = transplant::interpreter(graft).unwrap_or_default();
+    let loader = Path::new(OsStr::from_bytes(&loader));
+    let is_there = |root: &Path| resolve(root, loader).is_ok_and(|path| path.is_file());
+    if !root.as_deref().is_some_and(is_there) && !is_there(Path::new("/")) {
+        let loader = Some(loader.display().to_string());
+        return Err(Error::Untested { path: host.to_owned(), arch, loader });
+    }
+    let folder = tempfile::tempdir().context(host, "test the graft of")?;
+    let [program, library] = ["program", "library.so"].map(|name| folder.path().join(name));
+    for (path, bytes) in [(&program, copy), (&library, test)] {
+        fs::write(path, bytes).context(host, "test the graft of")?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).context(host, "test the graft of")?;
+    }
+    let program = beside.unwrap_or(&program);
+    let preload = ("LD_PRELOAD", library.into_os_string());
+    foreign(host, arch, |emulator| -> io::Result<Option<Output>> {
+        let variables = kept().chain([preload.clone()]);
+        let mut command = Command::new(emulator.unwrap_or(program));
+        command.env_clear().envs(root.as_ref().map(|root| (EMULATED_ROOT, root)));
+        match emulator {
+            // For the program: the emulator may be dynamic itself.
+            Some(_) => {
+                for (name, value) in variables {
+                    command
+                        .arg("-E")
+                        .arg([OsStr::new(name), OsStr::new("="), &value].into_iter().collect::<OsString>());
+                }
+                command.arg(program);
+            }
+            None => drop(command.envs(variables)),
+        }
+        run_to_end(&mut command)
+    })
 }

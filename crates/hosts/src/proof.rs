@@ -42,20 +42,20 @@ pub(crate) fn prove(
     let mut trial = TestRun::default();
     if signature_of(verified.bytes()) == Signature::Executable {
         let (program, _library) = needed::runnable(path, Destination::of(path, request), verified.bytes())?;
-        match self_test::run(path, &program) {
+        let root = request.root.as_deref();
+        match self_test::run(path, root, &program) {
             Ok(passed) => trial.tried.push(format!("self-test: {passed}")),
-            Err(Error::Untested { arch, .. }) if request.untested => {
+            Err(Error::Untested { arch, loader, .. }) if request.untested => {
                 trial.untested = true;
-                trial.notes.push(format!("has not been tested: {}", Error::nothing_runs(arch)));
+                trial.notes.push(format!("has not been tested: {}", Error::nothing_runs(arch, loader.as_deref())));
             }
             Err(error) => return Err(error),
         }
         if transplant::is_loader(stock) && !trial.untested {
-            let root = request.root.as_deref();
             trial.tried.push(loader_test::start_program(path, root, stock, verified.bytes())?);
         }
         if let Some(arguments) = &request.arguments {
-            trial.tried.push(self_test::compare(path, stock, &program, arguments)?);
+            trial.tried.push(self_test::compare(path, root, [stock, &program], arguments)?);
         }
     }
     Ok((Proven(verified), trial))

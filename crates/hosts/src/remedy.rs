@@ -21,6 +21,8 @@ pub enum Remedy {
         /// The programs' architecture.
         arch: Arch,
     },
+    /// Name the root folder that has the loader and the libraries of a program for another architecture.
+    NameRoot,
     /// Write the shared object that the program is to load.
     Emit(Emit),
     /// Ask for no shared object.

@@ -20,6 +20,8 @@ use crate::{loader_test, merged_test, needed};
 
 /// The self-test's output on success (crates/donors/transplant/selftest.c).
 pub(crate) const PASSED: &[u8] = b"allograft self-test: ok\n";
+/// The variable by which QEMU finds the root folder of a program that it runs.
+pub(crate) const EMULATED_ROOT: &str = "QEMU_LD_PREFIX";
 /// It takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -34,17 +36,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
 pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8]) -> Result<String, Error> {
     let (program, _library) = needed::runnable(host, Destination::in_place(host, root), graft)?;
-    run(host, &program)
+    run(host, root, &program)
 }
 
 /// The same of a program that finds what it loads.
-pub(crate) fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
+pub(crate) fn run(host: &Path, root: Option<&Path>, graft: &[u8]) -> Result<String, Error> {
     if transplant::is_loader(graft) {
         return loader_test::run(host, graft);
     }
     let arch = arch(host, graft)?;
     if transplant::is_dynamic(graft) {
-        return merged_test::run(host, arch, graft);
+        return merged_test::run(host, arch, root, graft);
     }
     let copy = transplant::with_self_test(graft).ok_or_else(|| Error::SelfTest {
         path: host.to_owned(),
@@ -128,7 +130,7 @@ pub(crate) fn foreign<T>(
     let folders: Vec<PathBuf> = std::env::split_paths(&on_path).collect();
     let emulator = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
     let Some(emulator) = emulator.into_iter().find(|path| path.is_file()) else {
-        return Err(Error::Untested { path: host.to_owned(), arch });
+        return Err(Error::Untested { path: host.to_owned(), arch, loader: None });
     };
     let name = emulator.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let done = start(Some(&emulator)).context(host, "test the graft of")?;
@@ -137,9 +139,17 @@ pub(crate) fn foreign<T>(
 
 /// Runs stock and graft with these arguments, without input, and compares what they print and how they end. The graft
 /// lies beside the stock file meanwhile, and is told the same name.
-pub(crate) fn compare(host: &Path, stock: &[u8], graft: &[u8], arguments: &[OsString]) -> Result<String, Error> {
+///
+/// # Errors
+/// They differ, or cannot be run.
+pub(crate) fn compare(
+    host: &Path,
+    root: Option<&Path>,
+    stock_and_graft: [&[u8]; 2],
+    arguments: &[OsString],
+) -> Result<String, Error> {
     let mut outputs = Vec::new();
-    for bytes in [stock, graft] {
+    for bytes in stock_and_graft {
         let file = temporary(host, |name| {
             use std::os::unix::fs::OpenOptionsExt;
             File::options().write(true).create_new(true).mode(0o700).open(name)
@@ -157,6 +167,7 @@ pub(crate) fn compare(host: &Path, stock: &[u8], graft: &[u8], arguments: &[OsSt
                 None => command.arg0(host),
             };
             command.args(arguments).stdin(Stdio::null());
+            command.envs(root.map(|root| (EMULATED_ROOT, root)));
             spawn(&mut command).and_then(Child::wait_with_output)
         };
         let arch = arch(host, bytes)?;

@@ -33,6 +33,12 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
 
 /// The same for programs with an interpreter, too.
 pub(crate) fn check_contents(image: &Image<'_>) -> Result<(), Refusal> {
+    check_unguarded(image)?;
+    if is_guarded(image) { Err(Refusal::Guarded) } else { Ok(()) }
+}
+
+/// The same for programs that no code goes into.
+pub(crate) fn check_unguarded(image: &Image<'_>) -> Result<(), Refusal> {
     if let [Some(text), _] = notes(image.bytes) {
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let donor = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
@@ -53,7 +59,6 @@ pub(crate) fn check_contents(image: &Image<'_>) -> Result<(), Refusal> {
         () if has_section(b"__libc_freeres_fn") || has_section(b"__libc_IO_vtables") => {
             "linked with the GNU C library, not with musl"
         }
-        () if is_guarded(image) => return Err(Refusal::Guarded),
         () => return appended(image),
     };
     Err(Refusal::Other(what))

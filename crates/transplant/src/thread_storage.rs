@@ -25,6 +25,8 @@ pub(crate) struct ThreadStorage {
     pub(crate) front: u64,
     /// The offset of the donor's part in the image.
     pub(crate) own: u64,
+    /// The distance of the donor's part from the thread pointer.
+    pub(crate) distance: i64,
     /// The change of the donor's distances.
     pub(crate) shift: i64,
 }
@@ -63,6 +65,7 @@ impl ThreadStorage {
             remainder: 0u64.wrapping_sub(whole).wrapping_sub(before - size) & (new_align - 1),
             front,
             own: begins,
+            distance: -((before + padding + own_size) as i64),
             shift: -((before + padding) as i64),
         }
     }
@@ -89,6 +92,7 @@ impl ThreadStorage {
             remainder: distance & (new_align - 1),
             front: 0,
             own: begins,
+            distance: (distance + begins) as i64,
             shift: (distance + begins) as i64 - self::distance(own.address, own_align) as i64,
         })
     }

@@ -38,7 +38,7 @@ use crate::target::located;
 /// every dynamic program then. Before it is replaced, the new loader starts programs. That of the running system takes
 /// `--yes`.
 ///
-/// A dynamic program, of glibc or of musl, gets the donor as a part of its own file (x86_64): it then serves the
+/// A dynamic program, of glibc or of musl, gets the donor as a part of its own file: it then serves the
 /// program and all libraries in its process, without a second file and without LD_PRELOAD. Programs that bring an
 /// allocator of their own are refused. `--needed` has the program load the donor's shared object instead.
 ///

@@ -13,6 +13,7 @@ mod companions;
 mod documents;
 mod donors;
 mod dynamic;
+mod dynamic_aarch64;
 mod dynamic_programs;
 mod elsewhere;
 mod emit;

@@ -258,7 +258,7 @@ impl Image<'_, '_> {
                 let loader = printable(self.elf.interpreter().unwrap_or_default());
                 let looked_up = format!("malloc is looked up by {loader} when the program starts");
                 let of_libc = [name::GLIBC, name::MALLOCNG, name::UNKNOWN].contains(&malloc);
-                if self.elf.arch == Arch::X86_64 && of_libc && matches!(self.libc(), Libc::Glibc | Libc::Musl) {
+                if matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) && of_libc && matches!(self.libc(), Libc::Glibc | Libc::Musl) {
                     let how = "`allograft graft` merges a donor into the program, which comes first, if no library of its \
                                brings an allocator; so does LD_PRELOAD, for one start";
                     (Way::Graft, format!("{looked_up}: {how}"))

@@ -3,16 +3,10 @@
 use super::dynamic::{
     Dynamic, FINI, FINI_ARRAY, FINI_ARRAYSZ, INIT, INIT_ARRAY, INIT_ARRAYSZ, NEEDED, PREINIT_ARRAY, RELR, Relocation,
 };
+use super::kinds::Kinds;
 use crate::blob::{BlobError, MOST_BLOB};
 use crate::image::{Image, PF_W, PF_X, PT_GNU_RELRO, PT_NOTE, PT_TLS, Segment};
 use format::sealed;
-
-/// R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE, R_X86_64_TPOFF64.
-pub(super) const ABSOLUTE: u32 = 1;
-pub(super) const GLOB_DAT: u32 = 6;
-pub(super) const JUMP_SLOT: u32 = 7;
-pub(super) const RELATIVE: u32 = 8;
-pub(super) const TPOFF: u32 = 18;
 
 /// A donor's shared object. Addresses are its own.
 #[derive(Debug)]
@@ -40,7 +34,7 @@ pub(super) struct Donor<'a> {
 }
 
 impl<'a> Donor<'a> {
-    pub(super) fn of(image: &'a Image<'a>, page: u64) -> Result<Donor<'a>, BlobError> {
+    pub(super) fn of(image: &'a Image<'a>, page: u64, kinds: Kinds) -> Result<Donor<'a>, BlobError> {
         let dynamic = Dynamic::of(image).map_err(|refusal| layout(refusal.to_string()))?;
         let without = [NEEDED, RELR, INIT, FINI, PREINIT_ARRAY];
         if let Some(tag) = without.into_iter().find(|tag| dynamic.value(*tag).is_some()) {
@@ -68,8 +62,11 @@ impl<'a> Donor<'a> {
         let tls = image.segment(PT_TLS).copied().unwrap_or(Segment { kind: PT_TLS, align: 1, ..Segment::default() });
         let notes = image.segment(PT_NOTE).ok_or_else(|| layout("it has no notes"))?.memory();
         let relro = image.segment(PT_GNU_RELRO).map_or(0..0, Segment::memory);
-        // The linker begins it at a page, or in the first page of its segment, which holds nothing else.
-        let relro = relro.start / page * page..relro.end / page * page;
+        // The linker begins it at a page, or in the first page of its segment, which holds nothing else. It may end
+        // with its segment, whose last page holds nothing else, either.
+        let is_last = image.loads().any(|load| load.memory().contains(&relro.start) && load.memory().end <= relro.end);
+        let relro_end = if is_last { relro.end.next_multiple_of(page) } else { relro.end / page * page };
+        let relro = relro.start / page * page..relro_end;
         let mut heads = memchr::memmem::find_iter(&memory, &sealed::head()).map(|at| at as u64).collect::<Vec<_>>();
         let sealed = heads.pop().filter(|_| heads.is_empty());
         let sealed = sealed.ok_or_else(|| layout("it does not say what it makes read-only"))?;
@@ -87,27 +84,30 @@ impl<'a> Donor<'a> {
             destructors: Vec::new(),
             dynamic,
         };
-        donor.read_relocations()?;
+        donor.read_relocations(kinds)?;
         donor.constructors = donor.functions(INIT_ARRAY, INIT_ARRAYSZ)?;
         donor.destructors = donor.functions(FINI_ARRAY, FINI_ARRAYSZ)?;
         Ok(donor)
     }
 
-    fn read_relocations(&mut self) -> Result<(), BlobError> {
+    fn read_relocations(&mut self, kinds: Kinds) -> Result<(), BlobError> {
         let all: Vec<Relocation> = self.dynamic.relocations.iter().chain(&self.dynamic.slots).copied().collect();
         for relocation in all {
             let symbol = self.dynamic.symbols.get(relocation.symbol as usize).copied();
             let symbol = symbol.ok_or_else(|| layout("a relocation has a symbol that is not there"))?;
             let Relocation { place, kind, addend, .. } = relocation;
-            match kind {
-                RELATIVE => self.relative.push((place, addend as u64)),
-                TPOFF if relocation.symbol == 0 => self.thread_distances.push((place, addend)),
-                ABSOLUTE | GLOB_DAT | JUMP_SLOT if symbol.is_defined() => {
-                    let addend = if kind == ABSOLUTE { addend as u64 } else { 0 };
+            match () {
+                () if kind == kinds.relative => self.relative.push((place, addend as u64)),
+                () if kind == kinds.tpoff && relocation.symbol == 0 => self.thread_distances.push((place, addend)),
+                () if ![kinds.absolute, kinds.glob_dat, kinds.jump_slot].contains(&kind) => {
+                    return Err(layout(format!("it has a relocation of type {kind}")));
+                }
+                // aarch64's slots may have an addend, too; linkers write 0.
+                () if symbol.is_defined() => {
+                    let addend = if kind == kinds.absolute { addend as u64 } else { 0 };
                     self.relative.push((place, symbol.value.wrapping_add(addend)));
                 }
-                ABSOLUTE | GLOB_DAT | JUMP_SLOT => self.imported.push(relocation),
-                other => return Err(layout(format!("it has a relocation of type {other}"))),
+                () => self.imported.push(relocation),
             }
         }
         self.relative.sort_unstable();

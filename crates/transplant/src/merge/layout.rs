@@ -25,6 +25,7 @@ use super::dynamic::{
     Dynamic, FINI_ARRAY, FINI_ARRAYSZ, GNU_HASH, HASH, INIT_ARRAY, INIT_ARRAYSZ, JMPREL, PREINIT_ARRAY,
     PREINIT_ARRAYSZ, RELA, RELACOUNT, RELAENT, RELASZ, RELOCATION, STRSZ, STRTAB, SYMTAB, VERSYM,
 };
+use super::kinds::Kinds;
 use super::names::{self, Names};
 use super::relocations::{Moves, Table};
 use super::sections::{self, Part};
@@ -68,7 +69,7 @@ pub(super) fn assemble(
     mut donor: Donor<'_>,
     libc: Libc,
     location: Location,
-    page: u64,
+    (page, kinds): (u64, Kinds),
 ) -> Result<(Vec<u8>, usize), PlanError> {
     let storage = ThreadStorage::of(image, &donor.tls, donor.thread_image())?;
     // The sizes of the tables do not depend on addresses, so they are made twice: to learn where the donor is, and with
@@ -77,7 +78,7 @@ pub(super) fn assemble(
     let sized = names::merged(program, &donor.dynamic, 0, storage.front, section);
     let moves = |at: u64| Moves { stock: image.segment(PT_TLS).copied(), at: at + storage.front, front: storage.front };
     let lists = Lists::of(image, program, &donor, libc)?;
-    let most = Table::of(image, program, &sized, &moves(0))?.size()
+    let most = Table::of(image, program, &sized, &moves(0), kinds)?.size()
         + (donor.relative.len() + donor.imported.len() + lists.len()) * RELOCATION;
     let tables = merged::SIZE as u64 + sized.size() + most as u64 + 16 * 8;
     let base = location.base + tables.next_multiple_of(page);
@@ -92,11 +93,8 @@ pub(super) fn assemble(
     data.bytes.resize((image_at - data.address) as usize, 0);
     let tls = data.lay(&storage.image, 1);
     let moves = moves(tls.start);
-    let mut table = Table::of(image, program, &names, &moves)?;
-    // The distance of the donor's storage from the thread pointer: storage ends there (variant II).
-    let before = program_storage(image);
-    let distance = storage.own as i64 - (storage.front + before) as i64;
-    let in_storage = table.add_donor(&mut donor, image, &names, (base, tls.start + storage.own, distance))?;
+    let mut table = Table::of(image, program, &names, &moves, kinds)?;
+    let in_storage = table.add_donor(&mut donor, image, &names, (base, tls.start + storage.own, storage.distance))?;
     if !image.position_independent {
         for (offset, value) in &in_storage {
             let at = (tls.start - data.address + storage.own + offset) as usize;
@@ -207,14 +205,6 @@ impl Names {
     }
 }
 
-/// The bytes between the beginning of the program's own storage and the thread pointer, as both libcs reserve them
-/// (musl ldso/dynlink.c; glibc elf/dl-tls.c, `_dl_determine_tlsoffset`).
-fn program_storage(image: &Image<'_>) -> u64 {
-    let Some(tls) = image.segment(PT_TLS) else { return 0 };
-    let align = tls.align.max(1);
-    tls.memory_size + (0_u64.wrapping_sub(tls.memory_size).wrapping_sub(tls.address) & (align - 1))
-}
-
 /// One function of a list that is called at the start or at the end.
 #[derive(Debug, Clone, Copy)]
 enum Function {
@@ -295,7 +285,7 @@ impl Lists {
 fn word(image: &Image<'_>, program: &Dynamic<'_>, place: u64) -> Result<Function, Refusal> {
     if let Some(relocation) = program.relocations.iter().find(|relocation| relocation.place == place) {
         return Ok(match relocation.kind {
-            super::donor::RELATIVE => Function::Relative(relocation.addend as u64),
+            kind if kind == image.relative_kind() => Function::Relative(relocation.addend as u64),
             _ => Function::Symbol(*relocation),
         });
     }

@@ -1,6 +1,6 @@
 //! Whether a program may be merged with a donor at all, and which libc it has.
 
-use format::family;
+use format::{Arch, family};
 
 use super::dynamic::{Dynamic, NEEDED};
 use crate::image::{Image, PT_NOTE};
@@ -99,16 +99,20 @@ const PREFIXES: [&[u8]; 2] = [b"_ZN15MallocExtension", b"_ZN8tcmalloc"];
 
 /// Refuses programs whose names show another allocator, and tags of the dynamic section that say what a merge does not
 /// know how to keep.
-pub(super) fn check(program: &Dynamic<'_>) -> Result<(), Refusal> {
+pub(super) fn check(program: &Dynamic<'_>, arch: Arch) -> Result<(), Refusal> {
     for (tag, _) in &program.entries {
         match tag {
             // DT_AUDIT, DT_DEPAUDIT: a library that watches every binding, and may change it.
             0x6fff_fefc | 0x6fff_fefb => {
                 return Err(refused("it has an auditing library (DT_AUDIT), which may change what names are bound to"));
             }
-            // From DT_NULL to DT_RELR; DT_GNU_HASH; DT_VERSYM to DT_VERNEEDNUM with the counts and flags between;
-            // DT_X86_64_PLT, DT_X86_64_PLTSZ, DT_X86_64_PLTENT.
-            0..=37 | 0x6fff_fef5 | 0x6fff_fff0 | 0x6fff_fff9..=0x6fff_ffff | 0x7000_0000..=0x7000_0003 => {}
+            // From DT_NULL to DT_RELR; DT_TLSDESC_PLT, DT_TLSDESC_GOT; DT_GNU_HASH; DT_VERSYM to DT_VERNEEDNUM with
+            // the counts and flags between.
+            0..=37 | 0x6fff_fef5..=0x6fff_fef7 | 0x6fff_fff0 | 0x6fff_fff9..=0x6fff_ffff => {}
+            // DT_X86_64_PLT, DT_X86_64_PLTSZ, DT_X86_64_PLTENT; DT_AARCH64_BTI_PLT, DT_AARCH64_PAC_PLT,
+            // DT_AARCH64_VARIANT_PCS.
+            0x7000_0000..=0x7000_0003 if arch == Arch::X86_64 => {}
+            0x7000_0001 | 0x7000_0003 | 0x7000_0005 if arch == Arch::Aarch64 => {}
             other => return Err(refused(format!("its dynamic section has the tag {other:#x}, which is not known"))),
         }
     }

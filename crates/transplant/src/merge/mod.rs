@@ -8,6 +8,7 @@
 //! | `donor` | the donor's shared object: its memory, and what is to be done to it |
 //! | `names` | the symbols of both in one table |
 //! | `hashes` | the hash tables of symbols |
+//! | `kinds` | the numbers of relocations on each architecture |
 //! | `relocations` | the relocations of both |
 //! | `layout` | where everything goes in memory and in the file |
 //! | `sections` | section headers for the new parts |
@@ -19,6 +20,7 @@
 mod donor;
 mod dynamic;
 mod hashes;
+mod kinds;
 mod layout;
 mod libc;
 mod names;
@@ -38,6 +40,7 @@ use crate::location::Location;
 use crate::refusal::Refusal;
 use donor::Donor;
 use dynamic::Dynamic;
+use kinds::Kinds;
 pub use libc::Libc;
 
 /// A merged program.
@@ -90,21 +93,17 @@ fn made(program: &[u8], donor: &[u8]) -> Result<Merge, PlanError> {
     if image.segment(PT_INTERP).is_none() {
         return Err(libc::refused("it has no interpreter: it is a library").into());
     }
-    if image.arch != Arch::X86_64 {
-        return Err(
-            libc::refused(format!("dynamic programs are merged for x86_64 only, not yet for {}", image.arch)).into()
-        );
-    }
-    let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
+    let both = code::machine(image.arch).zip(Kinds::of(image.arch));
+    let (machine, kinds) = both.ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
     kind::check_contents(&image)?;
     let dynamic = Dynamic::of(&image)?;
-    libc::check(&dynamic)?;
+    libc::check(&dynamic, image.arch)?;
     let libc = Libc::of(&dynamic, &image)?;
     let own = Image::parse(donor).map_err(|refusal| donor::layout(refusal.to_string()))?;
     if own.arch != image.arch {
         return Err(donor::layout(format!("it is for {}, and the program for {}", own.arch, image.arch)).into());
     }
-    let own = Donor::of(&own, machine.page())?;
+    let own = Donor::of(&own, machine.page(), kinds)?;
     let location = Location::of_dynamic(&image, machine.page())?;
     let mut plan = MergePlan {
         arch: image.arch,
@@ -115,7 +114,7 @@ fn made(program: &[u8], donor: &[u8]) -> Result<Merge, PlanError> {
         loads_libraries: dynamic.loads_libraries(),
         needed: dynamic.texts(dynamic::NEEDED).into_iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect(),
     };
-    let (bytes, defined) = layout::assemble(&image, &dynamic, own, libc, location, machine.page())?;
+    let (bytes, defined) = layout::assemble(&image, &dynamic, own, libc, location, (machine.page(), kinds))?;
     plan.defined = defined;
     Ok(Merge { plan, bytes })
 }

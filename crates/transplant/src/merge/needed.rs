@@ -61,13 +61,11 @@ pub fn need(program: &[u8], library: &[u8], note: &Needed) -> Result<Need, Refus
     if image.segment(PT_INTERP).is_none() {
         return Err(refused("it has no interpreter: it is a library"));
     }
-    if image.arch != Arch::X86_64 {
-        return Err(refused(format!("dynamic programs are grafted for x86_64 only, not yet for {}", image.arch)));
-    }
     let machine = code::machine(image.arch).ok_or_else(|| Refusal::Architecture(image.arch.to_string()))?;
-    kind::check_contents(&image)?;
+    // The pages of its code may be guarded (BTI): the loader guards those of each library by the library's own mark.
+    kind::check_unguarded(&image)?;
     let dynamic = Dynamic::of(&image)?;
-    libc::check(&dynamic)?;
+    libc::check(&dynamic, image.arch)?;
     let libc = Libc::of(&dynamic, &image)?;
     check_name(library, libc)?;
     if dynamic.texts(NEEDED).contains(&library) {

@@ -1,18 +1,13 @@
 //! The relocations of the program and of the donor in one table.
 
-use super::donor::{ABSOLUTE, Donor, GLOB_DAT, JUMP_SLOT, RELATIVE, TPOFF};
+use super::donor::Donor;
 use super::dynamic::{Dynamic, JMPREL, PLTRELSZ, RELA, RELASZ, RELOCATION, Relocation};
+use super::kinds::Kinds;
 use super::libc::refused;
 use super::names::Names;
 use crate::blob::BlobError;
 use crate::image::{Image, Segment};
 use crate::layout::PlanError;
-
-/// R_X86_64_DTPOFF64, R_X86_64_TLSDESC.
-const DTPOFF: u32 = 17;
-const TLSDESC: u32 = 36;
-/// What else a linker puts into programs: R_X86_64_NONE, COPY, DTPMOD64, IRELATIVE.
-const KEPT: [u32; 4] = [0, 5, 16, 37];
 
 /// What becomes of the program's places and thread-local storage.
 #[derive(Debug)]
@@ -40,8 +35,9 @@ impl Moves {
 }
 
 /// The relocations of the merged program.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
+    kinds: Kinds,
     pub(super) relative: Vec<Relocation>,
     pub(super) other: Vec<Relocation>,
     /// The entries of DT_JMPREL, which stay in their place.
@@ -55,6 +51,7 @@ impl Table {
         program: &Dynamic<'_>,
         names: &Names,
         moves: &Moves,
+        kinds: Kinds,
     ) -> Result<Table, PlanError> {
         let range = |at: u64, size: u64| {
             let start = program.value(at).unwrap_or(0);
@@ -64,17 +61,18 @@ impl Table {
         if !slots.is_empty() && !all.is_empty() && slots.start < all.end && all.start < slots.end {
             return Err(refused("two tables of its relocations overlap").into());
         }
-        let mut table = Table::default();
+        let mut table = Table { kinds, relative: Vec::new(), other: Vec::new(), slots: Vec::new() };
         for relocation in &program.relocations {
-            let now = renumbered(relocation, names, moves, false)?;
+            let now = table.renumbered(relocation, names, moves, false)?;
             let now = Relocation { place: moves.place(now.place), ..now };
-            if now.kind == RELATIVE { table.relative.push(now) } else { table.other.push(now) }
+            if now.kind == kinds.relative { table.relative.push(now) } else { table.other.push(now) }
         }
         for relocation in &program.slots {
             if moves.holds(relocation.place) {
                 return Err(refused("a slot for a function is in its thread-local storage").into());
             }
-            table.slots.push(renumbered(relocation, names, moves, true)?);
+            let now = table.renumbered(relocation, names, moves, true)?;
+            table.slots.push(now);
         }
         // DT_RELR stays as it is. It relocates the old initial storage, which nobody reads any more.
         if !image.position_independent && !program.packed.is_empty() {
@@ -87,7 +85,7 @@ impl Table {
     }
 
     pub(super) fn relative(&mut self, place: u64, value: u64) {
-        self.relative.push(Relocation { place, kind: RELATIVE, symbol: 0, addend: value.cast_signed() });
+        self.relative.push(Relocation { place, kind: self.kinds.relative, symbol: 0, addend: value.cast_signed() });
     }
 
     /// Adds the donor's: a word that is known now is written into its memory. Its first byte is at `base`; its part of
@@ -116,7 +114,8 @@ impl Table {
             donor.write(place, (offset + distance) as u64)?;
         }
         for relocation in &donor.imported {
-            let kind = if relocation.kind == JUMP_SLOT { GLOB_DAT } else { relocation.kind };
+            let is_slot = relocation.kind == self.kinds.jump_slot;
+            let kind = if is_slot { self.kinds.glob_dat } else { relocation.kind };
             let symbol = names.donors[relocation.symbol as usize];
             self.other.push(Relocation { place: base + relocation.place, kind, symbol, addend: relocation.addend });
         }
@@ -131,22 +130,29 @@ impl Table {
     pub(super) fn size(&self) -> usize {
         (self.relative.len() + self.other.len()) * RELOCATION
     }
-}
 
-/// A relocation of the program's with the number that its symbol has now.
-fn renumbered(relocation: &Relocation, names: &Names, moves: &Moves, is_slot: bool) -> Result<Relocation, PlanError> {
-    let mut now = *relocation;
-    match now.kind {
-        DTPOFF | TPOFF | TLSDESC if now.symbol == 0 => now.addend += moves.front as i64,
-        RELATIVE | ABSOLUTE | GLOB_DAT | JUMP_SLOT | DTPOFF | TPOFF | TLSDESC => {}
-        kind if KEPT.contains(&kind) => {}
-        // R_X86_64_PC32 and others that linkers leave in code (DT_TEXTREL).
-        other => return Err(refused(format!("it has a relocation of type {other}, which is not known")).into()),
+    /// A relocation of the program's with the number that its symbol has now.
+    fn renumbered(
+        &self,
+        relocation: &Relocation,
+        names: &Names,
+        moves: &Moves,
+        is_slot: bool,
+    ) -> Result<Relocation, PlanError> {
+        let (kinds, mut now) = (self.kinds, *relocation);
+        let of_storage = [kinds.dtpoff, kinds.tpoff, kinds.tlsdesc].contains(&now.kind);
+        let of_symbol = [kinds.relative, kinds.absolute, kinds.glob_dat, kinds.jump_slot].contains(&now.kind);
+        if of_storage && now.symbol == 0 {
+            now.addend += moves.front as i64;
+        } else if !of_storage && !of_symbol && !kinds.kept.contains(&now.kind) {
+            // R_X86_64_PC32 and others that linkers leave in code (DT_TEXTREL).
+            return Err(refused(format!("it has a relocation of type {}, which is not known", now.kind)).into());
+        }
+        let alias = names.aliases.get(&relocation.symbol).filter(|_| is_slot && now.kind == kinds.jump_slot);
+        now.symbol = match alias {
+            Some(alias) => *alias,
+            None => names.programs[relocation.symbol as usize],
+        };
+        Ok(now)
     }
-    let alias = names.aliases.get(&relocation.symbol).filter(|_| is_slot && now.kind == JUMP_SLOT);
-    now.symbol = match alias {
-        Some(alias) => *alias,
-        None => names.programs[relocation.symbol as usize],
-    };
-    Ok(now)
 }

@@ -1,16 +1,14 @@
 //! The donor's memory in a merged program: every byte is that of the shared object as it was linked, relocated.
 
+use super::Merged;
+use super::machine::Machine;
 use super::tables::Tables;
-use super::{Merged, RELATIVE};
-use crate::elf::{Elf, PT_TLS};
+use crate::elf::{Elf, PT_TLS, Segment};
 use crate::entry_points::loads;
 use crate::note::Subject;
 use crate::verify::Check;
 use crate::verify::image::differences;
 
-/// R_X86_64_64, GLOB_DAT, JUMP_SLOT; TPOFF64.
-const NAMED: [u32; 3] = [1, 6, 7];
-const TPOFF: u32 = 18;
 /// Magic and format of the words that name what is made read-only (crates/donors/glue/shared.h), and their size.
 const SEALED: [u8; 16] = *b"AGSELAED\x01\0\0\0\0\0\0\0";
 const SEALED_SIZE: usize = 48;
@@ -35,8 +33,9 @@ fn compare(
     stock: Option<&Elf<'_>>,
 ) -> Result<usize, String> {
     let (base, size) = (merged.donor.start, (merged.donor.end - merged.donor.start) as usize);
+    let machine = Machine::of(graft.elf);
     let end = loads(linked.elf).map(|load| load.address.saturating_add(load.memory)).max().unwrap_or(0);
-    if size as u64 != end.next_multiple_of(4096) || size > 1 << 26 {
+    if size as u64 != end.next_multiple_of(machine.page) || size > 1 << 26 {
         return Err(format!("the donor has {size} bytes of memory, expected {end}"));
     }
     let (mut wanted, mut found) = (vec![0; size], vec![0; size]);
@@ -63,9 +62,7 @@ fn compare(
     let storage = graft.elf.segments.iter().find(|segment| segment.kind == PT_TLS).ok_or("it has no storage")?;
     let own = linked.elf.segments.iter().find(|segment| segment.kind == PT_TLS).ok_or("the donor has no storage")?;
     let own_image = own.address..own.address + own.data.map_or(0, <[u8]>::len) as u64;
-    let reserved = storage
-        .memory
-        .wrapping_add(0_u64.wrapping_sub(storage.memory).wrapping_sub(storage.address) & (storage.align.max(1) - 1));
+    let distance = machine.distance(storage).wrapping_add(merged.own);
     let mut expected = Vec::new();
     for relocation in linked.relocations().ok_or("the donor's relocations lie outside the file")? {
         let place = relocation.place as usize;
@@ -76,23 +73,25 @@ fn compare(
             Ok::<(), &str>(())
         };
         match relocation.kind {
-            RELATIVE => {
+            kind if kind == machine.relative => {
                 let value = base.wrapping_add(relocation.addend as u64);
                 let at = match own_image.contains(&relocation.place) {
                     true => storage.address.wrapping_add(merged.own).wrapping_add(relocation.place - own_image.start),
                     false => base.wrapping_add(relocation.place),
                 };
-                if fixed { write(value)? } else { expected.push((at, RELATIVE, &b""[..], value as i64)) }
+                if fixed { write(value)? } else { expected.push((at, machine.relative, &b""[..], value as i64)) }
             }
-            TPOFF if relocation.symbol.is_empty() => {
-                write(merged.own.wrapping_sub(reserved).wrapping_add(relocation.addend as u64))?;
+            kind if kind == machine.tpoff && relocation.symbol.is_empty() => {
+                write(distance.wrapping_add(relocation.addend as u64))?;
             }
-            kind if NAMED.contains(&kind) => {
+            kind if [machine.absolute, machine.glob_dat, machine.jump_slot].contains(&kind) => {
                 let defined = linked.found(relocation.symbol).ok().flatten().filter(|symbol| symbol.section != 0);
-                let kind = if kind == 1 { 1 } else { 6 };
+                let kind = if kind == machine.absolute { kind } else { machine.glob_dat };
                 let at = base.wrapping_add(relocation.place);
                 match defined {
-                    Some(symbol) => expected.push((at, RELATIVE, &b""[..], base.wrapping_add(symbol.value) as i64)),
+                    Some(symbol) => {
+                        expected.push((at, machine.relative, &b""[..], base.wrapping_add(symbol.value) as i64))
+                    }
                     None => expected.push((at, kind, relocation.symbol, relocation.addend)),
                 }
             }
@@ -125,12 +124,12 @@ fn compare(
     let sealed = wanted.windows(SEALED.len()).position(|window| window == SEALED).ok_or("it seals nothing")?;
     skip.push(sealed + SEALED.len()..sealed + SEALED_SIZE);
     sealed_right(&found, sealed, graft, linked, merged)?;
-    let own = |at: &usize| !skip.iter().any(|range| range.contains(at));
-    if let Some(at) = differences(&found, &wanted).find(own) {
+    let is_kept = |at: &usize| !skip.iter().any(|range| range.contains(at));
+    if let Some(at) = differences(&found, &wanted).find(is_kept) {
         let address = base + at as u64;
         return Err(format!("the byte at {address:#x} is {:#04x}, expected {:#04x}", found[at], wanted[at]));
     }
-    thread_image(storage, own_image, &wanted, merged, stock)?;
+    thread_image(storage, own, &wanted, merged, stock, machine)?;
     Ok(size)
 }
 
@@ -145,7 +144,16 @@ fn sealed_right(
     let words = graft.elf.bytes.over(found.get(at..at + SEALED_SIZE).unwrap_or_default());
     let word = |index: usize| words.u64(16 + 8 * index).unwrap_or(0);
     let relro = linked.elf.segments.iter().find(|segment| segment.kind == crate::elf::PT_GNU_RELRO);
-    let relro = relro.map_or(0..0, |it| it.address / 4096 * 4096..(it.address + it.memory) / 4096 * 4096);
+    let page = Machine::of(graft.elf).page;
+    // To the end of its last page, if nothing of its segment is behind it.
+    let relro = relro.map_or(0..0, |it| {
+        let end = it.address.saturating_add(it.memory);
+        let holds = |load: &crate::elf::Segment<'_>| it.address.wrapping_sub(load.address) < load.memory;
+        let segment =
+            loads(linked.elf).find(|load| holds(load)).map_or(0, |load| load.address.saturating_add(load.memory));
+        let last = if segment <= end { end.next_multiple_of(page) } else { end / page * page };
+        it.address / page * page..last
+    });
     let size = merged.donor.end - merged.donor.start;
     let last = loads(graft.elf).map(|load| load.address).max().unwrap_or(0);
     let wanted = [relro, size..last.wrapping_sub(merged.donor.start)];
@@ -158,35 +166,42 @@ fn sealed_right(
     Ok(())
 }
 
-/// Checks that the initial thread-local storage is the donor's, zeros, and then the program's, to its end.
+/// Checks that the initial thread-local storage is the donor's and the program's, each at its place, and zeros between;
+/// and that the program's is as far from the thread pointer as it was, where its code counts from.
 fn thread_image(
-    storage: &crate::elf::Segment<'_>,
-    own: std::ops::Range<u64>,
+    storage: &Segment<'_>,
+    own: &Segment<'_>,
     donor: &[u8],
     merged: &Merged,
     stock: Option<&Elf<'_>>,
+    machine: Machine,
 ) -> Result<(), String> {
     let image = storage.data.ok_or("its storage lies outside the file")?;
-    let mut wanted = vec![0; merged.front as usize];
-    let initial = donor.get(own.start as usize..own.end as usize).unwrap_or_default();
-    let (at, size) = (merged.own as usize, initial.len());
-    wanted
-        .get_mut(at..at + size)
-        .ok_or("the donor's storage is not in front of the program's")?
-        .copy_from_slice(initial);
-    if image.get(..wanted.len()) != Some(wanted.as_slice()) {
+    let (front, at) = (merged.front as usize, merged.own as usize);
+    let initial = own.data.map_or(0, <[u8]>::len);
+    let initial = donor.get(own.address as usize..).and_then(|rest| rest.get(..initial)).unwrap_or_default();
+    if !initial.is_empty() && image.get(at..at + initial.len()) != Some(initial) {
         return Err("the donor's initial thread-local storage is not as it was linked".to_owned());
+    }
+    let aligned = machine.distance(storage).wrapping_add(merged.own).wrapping_sub(own.address) % own.align.max(1);
+    if aligned != 0 || merged.own.saturating_add(own.memory) > storage.memory {
+        return Err("the donor's thread-local storage is not where it fits".to_owned());
     }
     let Some(stock) = stock else { return Ok(()) };
     let theirs = stock.segments.iter().find(|segment| segment.kind == PT_TLS);
     let (data, memory) = theirs.map_or((&[][..], 0), |it| (it.data.unwrap_or_default(), it.memory));
-    if image.get(wanted.len()..) != Some(data) || storage.memory != merged.front.wrapping_add(memory) {
+    let mut wanted = vec![0; image.len()];
+    for (at, part) in [(at, initial), (front, data)].into_iter().filter(|(_, part)| !part.is_empty()) {
+        wanted.get_mut(at..at + part.len()).ok_or("its storage is cut off")?.copy_from_slice(part);
+    }
+    let apart =
+        merged.own.saturating_add(own.memory) <= merged.front || merged.own >= merged.front.saturating_add(memory);
+    let (before, behind) = (merged.front.saturating_add(memory), merged.own.saturating_add(own.memory));
+    if wanted != image || !apart || storage.memory != before.max(behind) {
         return Err("the program's thread-local storage is not what it was".to_owned());
     }
-    // Its end stays where code counts from: the thread pointer, by size, address and alignment.
-    let end =
-        |it: &crate::elf::Segment<'_>| 0_u64.wrapping_sub(it.memory).wrapping_sub(it.address) & (it.align.max(1) - 1);
-    if theirs.is_some_and(|theirs| end(theirs) != end(storage)) {
+    let now = machine.distance(storage).wrapping_add(merged.front);
+    if theirs.is_some_and(|theirs| machine.distance(theirs) != now) {
         return Err("the program's thread-local storage has another distance from the thread pointer".to_owned());
     }
     Ok(())

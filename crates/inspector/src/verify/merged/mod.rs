@@ -2,6 +2,7 @@
 //! everything of the program is what it was, and the donor is what was linked.
 
 mod donor;
+mod machine;
 pub(super) mod tables;
 
 use std::ops::Range;
@@ -13,6 +14,7 @@ use crate::elf::{Elf, PF_X, PT_NOTE, PT_TLS};
 use crate::entry_points::loads;
 use crate::error::InspectError;
 use crate::note;
+use machine::Machine;
 use tables::{Relocation, Symbol, Tables};
 
 /// The note's type (docs/note.md).
@@ -24,11 +26,6 @@ const ALIAS: &[u8] = b"allograft.";
 /// functions; GNU_HASH, VERSYM, RELACOUNT.
 const CHANGED: [u64; 16] = [4, 5, 6, 7, 8, 9, 10, 25, 26, 27, 28, 32, 33, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fff9];
 const TLS: u8 = 6;
-/// R_X86_64_JUMP_SLOT, RELATIVE; DTPOFF64, TPOFF64, TLSDESC.
-const JUMP_SLOT: u32 = 7;
-const RELATIVE: u32 = 8;
-const OF_STORAGE: [u32; 3] = [17, 18, 36];
-
 /// What the note says, with addresses.
 struct Merged {
     donor: Range<u64>,
@@ -151,7 +148,7 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
         merged.donor.contains(&address)
             && loads.any(|load| load.flags & PF_X != 0 && address.wrapping_sub(load.address) < load.memory)
     };
-    let relocations = tables.relocations().unwrap_or_default();
+    let (relocations, machine) = (tables.relocations().unwrap_or_default(), Machine::of(tables.elf));
     let mut count = 0;
     for name in PUBLIC.into_iter().chain(BESIDE_MUSL) {
         let symbol = match tables.found(name.as_bytes()) {
@@ -170,7 +167,7 @@ fn lookup(tables: &Tables<'_, '_>, merged: &Merged) -> Check {
         let alias = [ALIAS, name.as_bytes()].concat();
         let through_slot = || {
             let leads = tables.found(&alias).ok().flatten().is_some_and(|symbol| code(symbol.value));
-            leads && relocations.iter().any(|slot| slot.kind == JUMP_SLOT && slot.symbol == alias)
+            leads && relocations.iter().any(|slot| slot.kind == machine.jump_slot && slot.symbol == alias)
         };
         let leads = code(symbol.value) || symbol.value < merged.start && through_slot();
         count += 1;
@@ -250,7 +247,7 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
         let segment = elf.segments.iter().find(|segment| segment.kind == PT_TLS)?;
         Some(segment.address..segment.address.saturating_add(segment.data.map_or(0, <[u8]>::len) as u64))
     };
-    let (old, new) = (storage(stock.elf), storage(graft.elf));
+    let (old, new, machine) = (storage(stock.elf), storage(graft.elf), Machine::of(stock.elf));
     let start = new.as_ref().map_or(0, |new| new.start.wrapping_add(merged.front));
     let in_old = |place: u64| old.as_ref().is_some_and(|old| old.contains(&place));
     let moved = |place: u64| match &old {
@@ -260,7 +257,7 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
     let mut wanted: Vec<Relocation<'_>> = before
         .iter()
         .map(|relocation| {
-            let storage = OF_STORAGE.contains(&relocation.kind) && relocation.symbol.is_empty();
+            let storage = machine.of_storage.contains(&relocation.kind) && relocation.symbol.is_empty();
             let addend = relocation.addend.wrapping_add(if storage { merged.front as i64 } else { 0 });
             Relocation { place: moved(relocation.place), addend, ..*relocation }
         })
@@ -268,15 +265,16 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
     // Words that are packed, in the initial storage.
     for place in stock.packed().into_iter().filter(|place| in_old(*place)) {
         let addend = stock.u64_at(place).unwrap_or(0).cast_signed();
-        wanted.push(Relocation { place: moved(place), kind: RELATIVE, symbol: &[], version: 0, addend });
+        wanted.push(Relocation { place: moved(place), kind: machine.relative, symbol: &[], version: 0, addend });
     }
-    let is_programs = |place: u64| place < merged.start || (place >= start && in_range(new.as_ref(), place));
+    let part = start..start.wrapping_add(old.as_ref().map_or(0, |old| old.end - old.start));
+    let is_programs = |place: u64| place < merged.start || part.contains(&place);
     let mut found: Vec<Relocation<'_>> = found
         .into_iter()
         .filter(|relocation| is_programs(relocation.place))
         .map(|relocation| match relocation.symbol.strip_prefix(ALIAS) {
             // A stub's slot: `lookup` has checked where it leads.
-            Some(name) if relocation.kind == JUMP_SLOT && is_family(name) => {
+            Some(name) if relocation.kind == machine.jump_slot && is_family(name) => {
                 let version = before.iter().find(|it| it.place == relocation.place).map_or(0, |it| it.version);
                 Relocation { symbol: name, version, ..relocation }
             }
@@ -295,17 +293,13 @@ fn relocations(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) 
     )
 }
 
-fn in_range(range: Option<&Range<u64>>, place: u64) -> bool {
-    range.is_some_and(|range| range.contains(&place))
-}
-
 /// Checks that the dynamic section says the same as stock's, but for the tables, and that the lists of functions are
 /// the donor's followed by the program's.
 fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> Check {
     let kept = |tables: &Tables<'_, '_>| -> Vec<(u64, u64)> {
         tables.entries.iter().filter(|(tag, _)| !CHANGED.contains(tag)).copied().collect()
     };
-    let mut complaints = Vec::new();
+    let (mut complaints, machine) = (Vec::new(), Machine::of(stock.elf));
     if kept(graft) != kept(stock) {
         complaints.push("the dynamic section says something else than stock's".to_owned());
     }
@@ -317,7 +311,7 @@ fn dynamic(graft: &Tables<'_, '_>, stock: &Tables<'_, '_>, merged: &Merged) -> C
             (at..at.checked_add(size)?)
                 .step_by(8)
                 .map(|place| {
-                    let relative = relocations.iter().find(|it| it.place == place && it.kind == RELATIVE);
+                    let relative = relocations.iter().find(|it| it.place == place && it.kind == machine.relative);
                     relative.map(|it| it.addend as u64).or_else(|| tables.u64_at(place))
                 })
                 .collect()
