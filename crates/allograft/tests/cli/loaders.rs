@@ -37,6 +37,9 @@ fn every_dynamic_program_has_the_donor_and_loses_it() {
     let stock = fs::read(&loader).unwrap();
     assert_eq!(says(&program), "done\n");
     let path = loader.to_str().unwrap();
+    let report = &lab.run(["inspect", path, "--json"]).exits(0).json()["files"][0]["graft"];
+    assert_eq!(report["way"], "graft");
+    assert!(report["detail"].as_str().unwrap().contains("musl's dynamic loader"), "{report}");
     fs::create_dir(lab.path("root/bin")).unwrap();
     fs::copy(&program, lab.path("root/bin/true")).unwrap();
     let grafted = lab.run(["graft", path, "--donor", "mimalloc"]);
@@ -48,7 +51,10 @@ fn every_dynamic_program_has_the_donor_and_loses_it() {
     }
     assert!(says(&program).contains("mimalloc 2.5.2 serves malloc"), "{}", says(&program));
     let inspected = lab.run(["inspect", path]);
-    assert!(inspected.out.contains("mimalloc 2.5.2"), "{inspected:?}");
+    assert!(
+        inspected.out.contains("mimalloc 2.5.2") && inspected.out.contains("musl's dynamic loader"),
+        "{inspected:?}"
+    );
     let verified = lab.run(["verify", path]).exits(0);
     assert!(verified.out.contains("the ends of threads and processes"), "{verified:?}");
     assert!(!verified.out.contains("main"), "a loader has none: {verified:?}");

@@ -12,6 +12,7 @@ use crate::evidence::symbols::Marks;
 use crate::facts;
 use crate::note::{self, Binding, GraftNote, Subject};
 use crate::report::{Arch, Evidence, Graft, Kind, Libc, Link, Report, Source, Strings, Way, name};
+use crate::verify::is_loader;
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     Ok(examine(bytes)?.0)
@@ -247,12 +248,19 @@ impl Image<'_, '_> {
             (Kind::Shared, _) if malloc == name::NONE => {
                 (Way::None, "a library has the malloc of the program that loads it".to_owned())
             }
-            (Kind::Shared, _) if malloc == name::MALLOCNG && matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) => (
-                Way::Graft,
-                "musl's libc.so, which is also the loader: `allograft graft` takes it if all that it has to find is there, \
-                 and then the donor serves every program that it starts"
-                    .to_owned(),
-            ),
+            // A graft that another one replaces is musl's loader, too.
+            (Kind::Shared, _)
+                if is_loader(self.elf)
+                    && (malloc == name::MALLOCNG || self.note().is_some())
+                    && matches!(self.elf.arch, Arch::X86_64 | Arch::Aarch64) =>
+            {
+                (
+                    Way::Graft,
+                    "musl's dynamic loader: `allograft graft` takes it if all that it has to find is there, and every \
+                     dynamic program that it starts has the donor"
+                        .to_owned(),
+                )
+            }
             (Kind::Shared, _) => (Way::Unknown, "a library with a malloc of its own".to_owned()),
             (_, Some(Link::Dynamic)) if !self.is_pure_go() => {
                 let loader = printable(self.elf.interpreter().unwrap_or_default());

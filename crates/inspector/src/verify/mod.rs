@@ -16,6 +16,8 @@ mod strings;
 mod verified;
 mod whole;
 
+pub(crate) use loader::is_loader;
+
 use serde::Serialize;
 
 pub use differences::{Definition, Difference};

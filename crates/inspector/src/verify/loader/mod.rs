@@ -27,7 +27,7 @@ const VALUES: u64 = 1024;
 const CALLS: usize = 2;
 
 /// Whether a file is musl's libc.so, by names that only it exports.
-pub(super) fn is_loader(elf: &Elf<'_>) -> bool {
+pub(crate) fn is_loader(elf: &Elf<'_>) -> bool {
     let exports = |name: &[u8]| elf.dynamic_symbols.iter().any(|symbol| symbol.is_exported() && symbol.name == name);
     let interpreted = elf.segments.iter().any(|segment| segment.kind == PT_INTERP);
     !interpreted && exports(b"__dls3") && exports(b"__libc_start_main")
