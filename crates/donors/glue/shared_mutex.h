@@ -1,5 +1,6 @@
 /* Mutexes for a donor that is a shared object. It is compiled with musl's headers, but also serves programs of glibc,
- * whose pthread_mutex_t has another layout, and on aarch64 another size. These mutexes use the first word of musl's: 0
+ * whose pthread_mutex_t has another layout, and on aarch64 another size, as has its pthread_mutexattr_t: 8 bytes, where
+ * musl's has 4. So no function of libc gets to see either. These mutexes use the first word of musl's: 0
  * free, 1 held, 2 held and waited for (U. Drepper, Futexes Are Tricky, mutex 2). A zeroed mutex is free, like
  * PTHREAD_MUTEX_INITIALIZER. */
 #ifndef GRAFT_SHARED_MUTEX_H
@@ -40,6 +41,24 @@ static inline int graft_shared_destroy(pthread_mutex_t *mutex)
 	return 0;
 }
 
+static inline int graft_shared_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
+{
+	(void)attributes;
+	atomic_store(graft_mutex_word(mutex), 0);
+	return 0;
+}
+
+/* Donors ask for the plain kind only. */
+static inline int graft_shared_attributes(pthread_mutexattr_t *attributes)
+{
+	(void)attributes;
+	return 0;
+}
+
+#define pthread_mutex_init graft_shared_init
+#define pthread_mutexattr_init graft_shared_attributes
+#define pthread_mutexattr_destroy graft_shared_attributes
+#define pthread_mutexattr_settype(attributes, type) ((void)(type), graft_shared_attributes(attributes))
 #define pthread_mutex_lock graft_shared_lock
 #define pthread_mutex_trylock graft_shared_trylock
 #define pthread_mutex_unlock graft_shared_unlock
