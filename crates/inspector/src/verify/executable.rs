@@ -9,8 +9,9 @@ use crate::error::InspectError;
 use crate::note::{self, Subject};
 
 const PF_W: u32 = 2;
-/// The call at the end of a thread, and the operand that names main or the branch to __libc_start_main.
-const MOST_EDITS: usize = 2;
+/// The calls at the ends of a thread and of the process, and the operand that names main or the branch to
+/// __libc_start_main.
+const MOST_EDITS: usize = 3;
 
 /// Returns static checks of an executable that was grafted after linking; with its stock file, also that nothing else
 /// changed.
@@ -88,7 +89,7 @@ fn writable_code(elf: &Elf<'_>, entry_points: Option<&EntryPoints>) -> Check {
 }
 
 /// Checks that everything that stock loads is loaded at the same addresses with the same bytes, except the jumps and at
-/// most two operands that now name a place in the donor.
+/// most three operands that now name a place in the donor.
 fn unchanged(graft: &Elf<'_>, stock: &Elf<'_>, entry_points: &EntryPoints) -> Check {
     let allowed = Allowed::of(graft, stock, entry_points);
     let mut complaints = Vec::new();
