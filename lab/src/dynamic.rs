@@ -6,27 +6,29 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `idle` | what a process holds after its work |
+//! | `measured` | work, idle memory and starts |
 //! | `table` | tables of time, memory and start-up |
 
-pub(crate) mod idle;
+mod idle;
+pub(crate) mod measured;
 pub(crate) mod table;
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fixtures::dynamic::{self, Work};
 use fixtures::system;
 use measure::case::{Arm, Case, Invocation};
 use measure::machine::Machine;
-use measure::results::{self, CaseResult};
-use measure::session::Plan;
+use measure::results;
 use serde::{Deserialize, Serialize};
 use xtask::page::{KeptTable, Table};
 use xtask::{command, sessions, setup, workspace};
+
+use self::measured::{Measured, Time};
 
 /// The table in the docs.
 pub(crate) const TABLE: KeptTable<Dynamic> = KeptTable {
@@ -80,12 +82,8 @@ pub(crate) struct Dynamic {
     allograft: String,
     donor: String,
     machine: Machine,
-    /// The programs' work.
-    works: Vec<CaseResult>,
-    /// What they hold when they are idle.
-    idle: Vec<idle::Held>,
-    /// Their starts: each prints its version.
-    starts: Vec<CaseResult>,
+    #[serde(flatten)]
+    measured: Measured,
 }
 
 /// Measures, prints, and keeps what was asked for.
@@ -146,43 +144,16 @@ fn measure_here(wish: &Wish) -> Result<()> {
         works.push(case(work, &merged, &[format!("{}.sh", work.name)]));
         starts.push(case(work, &merged, &["-c".to_owned(), "exec \"$P\" --version >/dev/null 2>&1".to_owned()]));
     }
-    let budget = |share| budget(wish.quick, wish.minutes, share);
-    let (worked, started) = (measured(&works, budget(0.8), 100)?, measured(&starts, budget(0.2), 1000)?);
-    let waiting = wish.works().zip(&works).filter_map(|(work, case)| Some((work.idle?, case)));
-    let idle = waiting.map(|(script, case)| idle::held(script, case));
+    let waiting = wish.works().zip(&works).filter_map(|(work, case)| Some((work.idle?.to_owned(), case)));
+    let time = Time { quick: wish.quick, minutes: wish.minutes, of_works: 0.8 };
     let figures = Dynamic {
         schema_version: 1,
         allograft: env!("CARGO_PKG_VERSION").to_owned(),
         donor: DONOR.to_owned(),
         machine: Machine::this(),
-        works: worked,
-        idle: idle.collect::<Result<_>>()?,
-        starts: started,
+        measured: Measured::of(&works, &starts, waiting, time)?,
     };
     Ok(fs::write("results.json", results::document(&figures)?)?)
-}
-
-/// Returns this share of the minutes; `None` for a single round.
-pub(crate) fn budget(quick: bool, minutes: u64, share: f64) -> Option<Duration> {
-    (!quick).then(|| Duration::from_secs_f64(minutes as f64 * 60.0 * share))
-}
-
-/// Measures the cases within the budget.
-///
-/// # Errors
-/// When an arm fails, or gives another result than stock.
-pub(crate) fn measured(cases: &[Case], budget: Option<Duration>, most_rounds: usize) -> Result<Vec<CaseResult>> {
-    let plan = Plan {
-        budget: budget.unwrap_or_default(),
-        least_rounds: if budget.is_none() { 1 } else { 10 },
-        most_rounds,
-        precision: 0.02,
-        of_the_difference: 0.0,
-        memory_runs: if budget.is_none() { 1 } else { 3 },
-        count_calls: false,
-        ..Plan::default()
-    };
-    Ok(sessions::compare_all(cases, &plan)?.0)
 }
 
 /// Returns the case in which `sh` runs with these arguments for each arm.
@@ -206,9 +177,7 @@ fn case(work: &Work, merged: &Path, arguments: &[String]) -> Case {
 fn table(figures: &Dynamic) -> String {
     let content = table::Content {
         titles: &ARMS.map(|(_, title)| title),
-        works: &figures.works,
-        idle: &figures.idle,
-        starts: &figures.starts,
+        measured: &figures.measured,
         about: |name| dynamic::ALL.iter().find(|work| work.name == name).map_or("", |work| work.about),
         machine: &figures.machine,
         allograft: &format!("{} with {}", figures.allograft, figures.donor),

@@ -10,12 +10,13 @@ use fixtures::loaded::{self, Work};
 use fixtures::wheels::FOR_MUSL;
 use measure::case::{Arm, Case, Invocation};
 use measure::machine::Machine;
-use measure::results::{self, CaseResult};
+use measure::results;
 use serde::{Deserialize, Serialize};
 use xtask::page::{KeptTable, Table};
 use xtask::{command, sessions, setup, wheels, workspace};
 
-use crate::dynamic::{budget, idle, measured, table};
+use crate::dynamic::measured::{Measured, Time};
+use crate::dynamic::table;
 
 /// The table in the docs.
 pub(crate) const TABLE: KeptTable<Loaders> = KeptTable {
@@ -51,12 +52,8 @@ pub(crate) struct Loaders {
     schema_version: u32,
     allograft: String,
     machine: Machine,
-    /// The programs' work.
-    works: Vec<CaseResult>,
-    /// What they hold when they are idle.
-    idle: Vec<idle::Held>,
-    /// Their starts: each prints its version.
-    starts: Vec<CaseResult>,
+    #[serde(flatten)]
+    measured: Measured,
 }
 
 /// Measures, prints, and keeps what was asked for.
@@ -83,18 +80,14 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let works: Vec<Case> = loaded::ALL.iter().map(|it| case(&work, it, &loaders, &again(it))).collect();
     let version = "exec \"$L\" \"$P\" --version >/dev/null";
     let starts: Vec<Case> = loaded::ALL.iter().map(|it| case(&work, it, &loaders, version)).collect();
-    let budget = |share| budget(wish.quick, wish.minutes, share);
-    let (worked, started) = (measured(&works, budget(0.7), 100)?, measured(&starts, budget(0.3), 1000)?);
     let waiting = loaded::ALL.iter().zip(&works).filter(|(it, _)| it.waits);
-    let here = |it: &Work| format!("cd \"$W\"; {}", script(it));
-    let idle = waiting.map(|(it, case)| idle::held(&here(it), case)).collect::<Result<_>>()?;
+    let waiting = waiting.map(|(it, case)| (format!("cd \"$W\"; {}", script(it)), case));
+    let time = Time { quick: wish.quick, minutes: wish.minutes, of_works: 0.7 };
     let figures = Loaders {
         schema_version: 1,
         allograft: env!("CARGO_PKG_VERSION").to_owned(),
         machine: Machine::this(),
-        works: worked,
-        idle,
-        starts: started,
+        measured: Measured::of(&works, &starts, waiting, time)?,
     };
     println!("{}", text(&figures));
     if let Some(path) = &wish.save {
@@ -137,9 +130,7 @@ fn text(figures: &Loaders) -> String {
     let about = |name: &str| loaded::ALL.iter().find(|work| work.program.name == name).map_or("", |work| work.about);
     let content = table::Content {
         titles: &ARMS,
-        works: &figures.works,
-        idle: &figures.idle,
-        starts: &figures.starts,
+        measured: &figures.measured,
         about,
         machine: &figures.machine,
         allograft: &figures.allograft,

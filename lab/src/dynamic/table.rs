@@ -2,20 +2,17 @@
 
 use measure::machine::Machine;
 use measure::report::{bytes, quotient, ratio, seconds};
-use measure::results::{CaseArm, CaseResult};
+use measure::results::CaseArm;
 
-use super::idle::{self, Held};
+use super::idle;
+use super::measured::Measured;
 
 /// What the tables are made of.
 pub(crate) struct Content<'c> {
     /// The columns' titles. The first is stock's.
     pub(crate) titles: &'c [&'c str],
-    /// The programs' work.
-    pub(crate) works: &'c [CaseResult],
-    /// What idle processes hold.
-    pub(crate) idle: &'c [Held],
-    /// Their starts.
-    pub(crate) starts: &'c [CaseResult],
+    /// The figures.
+    pub(crate) measured: &'c Measured,
     /// What a program's work is.
     pub(crate) about: fn(&str) -> &'static str,
     pub(crate) machine: &'c Machine,
@@ -24,13 +21,13 @@ pub(crate) struct Content<'c> {
 
 /// Returns the tables, with a line about the measurement.
 pub(crate) fn text(content: &Content<'_>) -> String {
-    let Content { titles, works, idle, starts, .. } = content;
+    let Content { titles, measured: Measured { works, idle, starts }, .. } = content;
     let mut text = format!("Time:\n\n{}", head(&["program", "work"], titles));
-    for case in *works {
+    for case in works {
         text.push_str(&row([&*case.name, (content.about)(&case.name)], case.arms.iter().enumerate().map(time)));
     }
     text.push_str(&format!("\nMemory, at the peak and of an idle process:\n\n{}", head(&["program", "when"], titles)));
-    for case in *works {
+    for case in works {
         let peaks: Vec<Option<u64>> = case.arms.iter().map(|arm| arm.peak_memory_bytes).collect();
         text.push_str(&row([&*case.name, "peak"], memory(&peaks)));
         if let Some(held) = idle.iter().find(|held| held.name == case.name) {
@@ -38,7 +35,7 @@ pub(crate) fn text(content: &Content<'_>) -> String {
         }
     }
     text.push_str(&format!("\nStart and end of `--version`, by a shell:\n\n{}", head(&["program"], titles)));
-    for case in *starts {
+    for case in starts {
         text.push_str(&row([&*case.name], case.arms.iter().enumerate().map(time)));
     }
     format!(
