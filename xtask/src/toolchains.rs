@@ -90,7 +90,7 @@ fn fill(folder: &Path) -> Result<()> {
     if let Err(error) = own.update().and_then(|()| own.unpack("nim", folder)) {
         eprintln!("setup: WARNING: left out Nim: {error:#}");
     }
-    for name in ["work", "proc", "dev"] {
+    for name in ["mnt", "proc", "dev"] {
         fs::create_dir_all(folder.join(name))?;
     }
     for name in ["null", "zero", "full", "random", "urandom"] {

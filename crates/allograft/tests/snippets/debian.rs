@@ -98,7 +98,7 @@ fn a_swift_command_plugin() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integrations/examples/swift");
     succeeds(std::process::Command::new("cp").arg("-r").arg(example).arg(place.path("example")));
     let program = place.path("example/.build/release/server");
-    let here = "export PATH=$PATH:/work\ncd example\n";
+    let here = "export PATH=$PATH:/mnt\ncd example\n";
     let graft = |options: &str| format!("{here}swift package --swift-sdk {SDK} allograft {options} 2>&1");
     // Another donor is linked without a step in between.
     for (options, donor) in [("", "snmalloc"), ("--donor mimalloc --set purge_delay=0", "mimalloc")] {
@@ -113,10 +113,10 @@ fn a_swift_command_plugin() {
     let wrong = format!("{here}! swift package --swift-sdk {SDK} allograft --donor dlmalloc 2>&1");
     assert!(run(&place, &wrong).contains("dlmalloc"));
     // By hand, and behind libc: the check says so.
-    run(&place, &format!("{here}allograft emit --target x86_64-linux-musl --as archive -o /work/liballograft.a"));
+    run(&place, &format!("{here}allograft emit --target x86_64-linux-musl --as archive -o /mnt/liballograft.a"));
     let package = fs::read_to_string(place.path("example/Package.swift")).expect("a package");
     let settings = "(name: \"server\", linkerSettings: [\
-         .unsafeFlags([\"-Xlinker\", \"-lc\", \"-Xlinker\", \"/work/liballograft.a\"])])";
+         .unsafeFlags([\"-Xlinker\", \"-lc\", \"-Xlinker\", \"/mnt/liballograft.a\"])])";
     let with = package.replace("(name: \"server\")", settings);
     assert_ne!(with, package);
     place.put("example/Package.swift", &with);
