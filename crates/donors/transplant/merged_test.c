@@ -1,6 +1,6 @@
-/* Tests a dynamic program that a donor was merged into, or that loads one, before it replaces the stock file. This library is preloaded into
- * a copy of the program, and takes the place of its main: everything is loaded and bound as in the program itself, and
- * nothing of it but the donor's constructor has run.
+/* Tests a dynamic program that a donor was merged into, or that loads one, before it replaces the stock file. This
+ * library is preloaded into a copy of the program, and takes the place of its main: everything is loaded and bound as in
+ * the program itself, and nothing of it but the donor's constructor has run.
  *
  * It is compiled with musl's headers and runs with glibc, too: it uses no structure in which the two differ. */
 #define _GNU_SOURCE

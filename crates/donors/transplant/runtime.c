@@ -319,8 +319,8 @@ ENTRY REALIGN void transplant_thread_exit(void)
 /* The glue's destructor writes the statistics. */
 static void report(void)
 {
-	for (void (**report)(void) = transplant_reports_start; report < transplant_reports_end; report++)
-		(*report)();
+	for (void (**one)(void) = transplant_reports_start; one < transplant_reports_end; one++)
+		(*one)();
 }
 
 /* Replaces the call of __stdio_exit in exit: the functions of atexit and the destructors have run, in all libraries. */
