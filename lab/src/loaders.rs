@@ -7,10 +7,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fixtures::loaded::{self, Work};
+use fixtures::program;
 use fixtures::wheels::FOR_MUSL;
 use measure::case::{Arm, Case, Invocation};
 use measure::machine::Machine;
-use measure::results;
+use measure::results::{self, CaseResult};
 use serde::{Deserialize, Serialize};
 use xtask::page::{KeptTable, Table};
 use xtask::{command, sessions, setup, wheels, workspace};
@@ -54,6 +55,8 @@ pub(crate) struct Loaders {
     machine: Machine,
     #[serde(flatten)]
     measured: Measured,
+    /// A process that allocates one block.
+    once: CaseResult,
 }
 
 /// Measures, prints, and keeps what was asked for.
@@ -83,11 +86,13 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let waiting = loaded::ALL.iter().zip(&works).filter(|(it, _)| it.waits);
     let waiting = waiting.map(|(it, case)| (format!("cd \"$W\"; {}", script(it)), case));
     let time = Time { quick: wish.quick, minutes: wish.minutes, of_works: 0.7 };
+    let once = [once(&work, &loaders)];
     let figures = Loaders {
         schema_version: 1,
         allograft: env!("CARGO_PKG_VERSION").to_owned(),
         machine: Machine::this(),
         measured: Measured::of(&works, &starts, waiting, time)?,
+        once: time.compared(&once, 0.1, 1000)?.remove(0),
     };
     println!("{}", text(&figures));
     if let Some(path) = &wish.save {
@@ -126,6 +131,34 @@ fn case(folder: &Path, work: &Work, loaders: &[PathBuf], script: &str) -> Case {
     sessions::case(work.program.name, arms.collect())
 }
 
+/// Returns the case in which each loader starts a program that allocates one block, without a shell.
+fn once(folder: &Path, loaders: &[PathBuf]) -> Case {
+    let source = "#include <stdlib.h>\nvoid *volatile block;\nint main(void) { return !(block = malloc(100)); }\n";
+    let program = program::linked_with_musl(folder, "once", source, false, &loaders[0]);
+    let arms = ARMS.iter().zip(loaders).map(|(name, loader)| {
+        let invocation =
+            Invocation { program: loader.into(), arguments: [(&program).into()].into(), environment: vec![], load: None };
+        Arm { name: (*name).to_owned(), invocation, broken: None }
+    });
+    sessions::case("once", arms.collect())
+}
+
+/// A line of a table: the time of stock, and what each other arm takes in addition, in microseconds of processor time.
+fn additional(case: &CaseResult) -> String {
+    let stock = case.arms.first().and_then(|arm| arm.typical);
+    let stock = stock.map_or(0.0, |typical| (typical.user_s + typical.system_s) * 1e6);
+    let cells = case.arms.iter().enumerate().map(|(at, arm)| match &arm.processor_ratio_to_stock {
+        _ if at == 0 => format!("{stock:.0} µs"),
+        Some(ratio) => {
+            let more = |ratio: f64| (ratio - 1.0) * stock;
+            let interval = ratio.low.zip(ratio.high).map(|(low, high)| format!(" ({:.0}–{:.0})", more(low), more(high)));
+            format!("+{:.0} µs{}", more(ratio.value), interval.unwrap_or_default())
+        }
+        None => String::new(),
+    });
+    format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+}
+
 fn text(figures: &Loaders) -> String {
     let about = |name: &str| loaded::ALL.iter().find(|work| work.program.name == name).map_or("", |work| work.about);
     let content = table::Content {
@@ -135,7 +168,15 @@ fn text(figures: &Loaders) -> String {
         machine: &figures.machine,
         allograft: &figures.allograft,
     };
-    table::text(&content)
+    format!(
+        "{}\nStart and end of a program that allocates one block, without a shell, in processor time ({} rounds); of the \
+         other arms, what they take in addition:\n\n| {} |\n|{}\n{}",
+        table::text(&content),
+        figures.once.rounds,
+        ARMS.join(" | "),
+        " --- |".repeat(ARMS.len()),
+        additional(&figures.once),
+    )
 }
 
 #[cfg(test)]

@@ -147,10 +147,13 @@ struct ResidentRange {
 		Memory take_fresh(size_t size)
 		{
 			Memory start = parent.alloc_range(size);
-			if (start != nullptr && !PALGraft::notify_using<NoZero>(start.unsafe_ptr(), size)) {
+			if (start == nullptr)
+				return nullptr;
+			if (!PALGraft::notify_using<NoZero>(start.unsafe_ptr(), size)) {
 				parent.dealloc_range(start, size);
 				return nullptr;
 			}
+			PALGraft::make_resident(&Pagemap::get_metaentry(start.unsafe_uintptr()));
 			return start;
 		}
 

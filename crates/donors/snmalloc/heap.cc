@@ -115,7 +115,8 @@ public:
 	using SecondaryAllocator = DefaultSecondaryAllocator;
 
 private:
-	using Pagemap = BasicPagemap<Pal, FlatPagemap<MIN_CHUNK_BITS, PagemapEntry, Pal, false>, PagemapEntry, false>;
+	using Map = FlatPagemap<MIN_CHUNK_BITS, PagemapEntry, Pal, false>;
+	using Pagemap = BasicPagemap<Pal, Map, PagemapEntry, false>;
 	using Base = Pipe<PalRange<Pal>, PagemapRegisterRange<Pagemap>>;
 
 	SNMALLOC_REQUIRE_CONSTINIT static inline stl::Atomic<bool> initialised{false};
@@ -127,6 +128,7 @@ public:
 	using Backend = BackendAllocator<Pal, PagemapEntry, Pagemap, DummyAuthmap, LocalState>;
 	static constexpr Flags Options{.HasDomesticate = mitigations(freelist_forward_edge)};
 
+	/* Without room for the page map, nothing is initialised afterwards. */
 	static void ensure_init()
 	{
 		with(initialising, []() {
@@ -136,8 +138,7 @@ public:
 			entropy.init<Pal>();
 			entropy.make_free_list_key(RemoteAllocator::key_global);
 			entropy.make_free_list_key(freelist::Object::key_root);
-			Pagemap::concretePagemap.template init<mitigations(random_pagemap)>();
-			initialised.store(true, stl::memory_order_release);
+			initialised.store(start_page_map(), stl::memory_order_release);
 		});
 	}
 
@@ -162,6 +163,24 @@ public:
 	}
 
 private:
+	/* Upstream ends the program if there is no room for the page map, and writes the first entry, which takes a page and
+	 * those of the kernel's tables: zeros, where zeros are. Here that is left out, unless the map lies at a random place,
+	 * which upstream chooses. Returns whether there was room. */
+	static bool start_page_map()
+	{
+		if constexpr (mitigations(random_pagemap)) {
+			if (!Pal::has_room())
+				return false;
+			Pagemap::concretePagemap.template init<true>();
+		} else {
+			void *map = Pal::start_page_map(Map::required_size());
+			if (map == nullptr)
+				return false;
+			Pagemap::concretePagemap.init(static_cast<PagemapEntry *>(map));
+		}
+		return true;
+	}
+
 	static SNMALLOC_FAST_PATH bool is_block(address_t at)
 	{
 		const PagemapEntry &entry = Backend::get_metaentry<true>(at);
@@ -197,11 +216,10 @@ class ThreadAlloc
 
 	static Alloc *make()
 	{
-		if (!Config::is_initialised()) {
-			if (!PALGraft::has_room())
-				return nullptr;
+		if (!Config::is_initialised())
 			Config::ensure_init();
-		}
+		if (!Config::is_initialised())
+			return nullptr;
 		size_t used = Aal::capptr_size_round(sizeof(Alloc)), size = bits::next_pow2(used);
 		auto memory = Config::Backend::alloc_meta_data<Alloc>(nullptr, size);
 		if (memory == nullptr)

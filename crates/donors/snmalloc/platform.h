@@ -236,7 +236,7 @@ public:
 		graft_apart_write(text, strlen(text));
 	}
 
-	/* Whether there is room for the page map's first pieces; upstream would end the program if not. */
+	/* Whether there is room for a page map at a random place; upstream would end the program if not. */
 	static bool has_room() noexcept
 	{
 		void *room = map(nullptr, 4 * PIECE, PROT_READ | PROT_WRITE, 0);
@@ -247,8 +247,25 @@ public:
 		return true;
 	}
 
-	/* Reserves address space. Upstream's first request is for the page map, which always gets a place. All later requests
-	 * are made with upstream's lock held. */
+	/* Reserves the page map, of zeros: no block of the heap. Makes it readable as far as it is mapped, and its first entry,
+	 * which stands for the null pointer. Returns null if there is no room. */
+	static void *start_page_map(size_t size) noexcept
+	{
+		void *start = reserve_page_map(size);
+		uintptr_t first = reinterpret_cast<uintptr_t>(start);
+		notify_do_not_dump(start, size);
+		if (page_map == PageMap::pieces ? map_pieces(first, first + 1) : notify_using_readonly(start, size))
+			return start;
+		if (page_map != PageMap::pieces) {
+			KeptErrno kept;
+			munmap(start, size);
+		}
+		page_map = PageMap::none;
+		return nullptr;
+	}
+
+	/* Reserves address space. With a page map at a random place, upstream's first request is for that, and always gets a
+	 * place. All later requests are made with upstream's lock held. */
 	static void *reserve(size_t size) noexcept
 	{
 		if (page_map == PageMap::none)
@@ -282,6 +299,17 @@ public:
 		if constexpr (zero_mem == YesZero)
 			zero<true>(start, size);
 		return true;
+	}
+
+	/* Writes to a page and changes nothing, so that one page fault makes it resident: a page that is read first costs one
+	 * for the page of zeros, and another when it is written. Other threads may write to it meanwhile. */
+	static void make_resident(const void *place)
+	{
+#ifdef __x86_64__
+		__asm__ volatile("lock orb $0, %0" : "+m"(*static_cast<char *>(const_cast<void *>(place))));
+#else
+		(void)place;
+#endif
 	}
 
 	/* A block of that many bytes and more may lie on huge pages. */

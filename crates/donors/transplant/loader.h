@@ -61,6 +61,7 @@ HIDDEN __attribute__((used)) void *__emutls_get_address(struct transplant_variab
 HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 {
 	volatile struct transplant_parameters *given = &transplant_parameters;
+	given->magic = TRANSPLANT_MAGIC; /* written before it is read: one page fault in place of two */
 	uintptr_t base = (uintptr_t)transplant_base;
 	struct transplant_relocation *relocations = (void *)(base + given->relocations);
 	for (uint64_t i = 0; i < given->relocation_count; i++)

@@ -349,6 +349,7 @@ HIDDEN void transplant_self_test(void);
 HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 {
 	volatile struct transplant_parameters *given = &transplant_parameters;
+	given->magic = TRANSPLANT_MAGIC; /* written before it is read: one page fault in place of two */
 	uintptr_t base = (uintptr_t)transplant_base;
 	struct transplant_relocation *relocations = (void *)(base + given->relocations);
 	for (uint64_t i = 0; i < given->relocation_count; i++)

@@ -54,7 +54,11 @@ impl Measured {
 }
 
 impl Time {
-    fn compared(self, cases: &[Case], share: f64, most_rounds: usize) -> Result<Vec<CaseResult>> {
+    /// Measures for a share of the time, from 0 to 1, and at most so many rounds of each case.
+    ///
+    /// # Errors
+    /// When an arm fails, or gives another result than stock.
+    pub(crate) fn compared(self, cases: &[Case], share: f64, most_rounds: usize) -> Result<Vec<CaseResult>> {
         let minutes = if self.quick { 0.0 } else { self.minutes as f64 * share };
         let plan = Plan {
             budget: Duration::from_secs_f64(minutes * 60.0),
