@@ -92,6 +92,8 @@ struct ResidentRange {
 		/* Bytes that were given back lately and not needed since; and those that were needed again, which count for less
 		 * and less. Neither is more than purge_credit. */
 		static inline size_t given_bytes{0}, missed_bytes{0};
+		/* Four times what was needed again so far, which is not forgotten; no more than purge_credit. */
+		static inline size_t again_bytes{0};
 		/* What threads use, as far as they have reported it; not their caches. */
 		static inline stl::Atomic<size_t> live_bytes{0};
 
@@ -106,14 +108,15 @@ struct ResidentRange {
 		/* What threads use at the least: slabs with a few blocks, metadata. */
 		static constexpr size_t REST = 768 << 10;
 
-		/* The most that is kept: a share of what is in use; and more for a program that frees and allocates large blocks
-		 * in turn, as far as it has shown that it needs them again. The last free leaves next to nothing in use, and so
-		 * none of that. */
+		/* The most that is kept: purge_debt, but a quarter of it as long as the program has needed nothing again; or a share
+		 * of what is in use; and more for a program that frees and allocates large blocks in turn, as far as it has shown
+		 * that it needs them again. The last free leaves next to nothing in use, and so none of that. */
 		static size_t bound()
 		{
 			if (donor_purge_delay() < 0)
 				return SIZE_MAX;
-			size_t debt = static_cast<size_t>(donor_purge_debt()) << 10, live = live_bytes.load(stl::memory_order_relaxed);
+			size_t whole = static_cast<size_t>(donor_purge_debt()) << 10, live = live_bytes.load(stl::memory_order_relaxed);
+			size_t debt = bits::min(whole, whole / 4 + again_bytes);
 			return bits::max(debt, live / 8) + bits::min(missed_bytes, 16 * (live - bits::min(live, REST)));
 		}
 
@@ -186,6 +189,7 @@ struct ResidentRange {
 				size_t missed = bits::min(given_bytes, taken.size);
 				given_bytes -= missed;
 				missed_bytes = bits::min(missed_bytes + missed, credit());
+				again_bytes = bits::min(again_bytes + 4 * missed, credit());
 			});
 			return taken;
 		}
