@@ -136,8 +136,12 @@ fn once(folder: &Path, loaders: &[PathBuf]) -> Case {
     let source = "#include <stdlib.h>\nvoid *volatile block;\nint main(void) { return !(block = malloc(100)); }\n";
     let program = program::linked_with_musl(folder, "once", source, false, &loaders[0]);
     let arms = ARMS.iter().zip(loaders).map(|(name, loader)| {
-        let invocation =
-            Invocation { program: loader.into(), arguments: [(&program).into()].into(), environment: vec![], load: None };
+        let invocation = Invocation {
+            program: loader.into(),
+            arguments: [(&program).into()].into(),
+            environment: vec![],
+            load: None,
+        };
         Arm { name: (*name).to_owned(), invocation, broken: None }
     });
     sessions::case("once", arms.collect())
@@ -151,7 +155,8 @@ fn additional(case: &CaseResult) -> String {
         _ if at == 0 => format!("{stock:.0} µs"),
         Some(ratio) => {
             let more = |ratio: f64| (ratio - 1.0) * stock;
-            let interval = ratio.low.zip(ratio.high).map(|(low, high)| format!(" ({:.0}–{:.0})", more(low), more(high)));
+            let interval =
+                ratio.low.zip(ratio.high).map(|(low, high)| format!(" ({:.0}–{:.0})", more(low), more(high)));
             format!("+{:.0} µs{}", more(ratio.value), interval.unwrap_or_default())
         }
         None => String::new(),

@@ -1,4 +1,4 @@
-//! Conformance programs that are linked dynamically, with musl or with this machine's glibc, and run.
+//! Conformance programs that are linked dynamically, with musl or with glibc, and run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,9 +24,9 @@ pub enum Libc<'a> {
         /// The loader that the program names. Some programs start themselves again, so it has to be there.
         loader: &'a Path,
     },
-    /// This machine's glibc. Objects that were compiled against musl's headers are not right for it, so the program is
-    /// compiled for it.
-    Glibc,
+    /// glibc: this machine's, or for another architecture Debian's. Objects that were compiled against musl's headers
+    /// are not right for it, so the program is compiled for it.
+    Glibc(Arch),
 }
 
 impl Libc<'_> {
@@ -42,10 +42,11 @@ impl Libc<'_> {
                 let runtime = bench.file(&format!("runtime {arch}.a"), conformance::runtime_library(arch));
                 Dynamic { arch, library, loader, position_independent }.line(&[object], &[runtime], &out)
             }
-            Libc::Glibc => {
+            Libc::Glibc(arch) => {
                 bench.file("check.h", conformance::header().as_bytes());
                 let source = conformance::source(program).as_bytes();
-                glibc(program, position_independent, &bench.file(&format!("{}.c", program.name), source), &out)
+                let source = bench.file(&format!("{}.c", program.name), source);
+                glibc(arch, program, position_independent, &source, &out)
             }
         };
         bench.made(name, |_| {
@@ -59,8 +60,8 @@ impl Libc<'_> {
 }
 
 /// Returns the compiler with the line for a program of glibc's.
-fn glibc(program: &Program, pie: bool, source: &Path, out: &Path) -> Command {
-    let mut compiler = fixtures::cc();
+fn glibc(arch: Arch, program: &Program, pie: bool, source: &Path, out: &Path) -> Command {
+    let mut compiler = fixtures::program::glibc_cc(arch);
     // As the suite compiles its objects: every call of the malloc family stays as it was written.
     compiler.args(["-std=c11", "-O2", "-pthread", "-fno-builtin", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]);
     compiler.args(if pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] });
@@ -83,7 +84,12 @@ pub fn run(arch: Arch, path: &Path, program: &Program, donor: Option<&str>, scal
             command.args(["-s", "KILL", &program.seconds.to_string()]).arg(path);
             command
         }
-        false => fixtures::run(arch, path),
+        false => {
+            let mut command = fixtures::run(arch, path);
+            // In which an emulator finds glibc. musl's loader is where the program says.
+            command.env("QEMU_LD_PREFIX", fixtures::glibc_root(arch));
+            command
+        }
     };
     let asked = donor.filter(|_| program.name == ASKED);
     if asked.is_some() {

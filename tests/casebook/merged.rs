@@ -36,14 +36,21 @@ const FAILS: [&str; 1] = ["sandbox"];
 /// without memory (`no_memory`).
 const MENDED: [&str; 3] = ["family", "no_memory", "threads"];
 
+/// The programs that fail with glibc under qemu's user mode as they are, the first two now and then: children of a
+/// process with threads hang. glibc's `posix_spawn` tells by memory that child and parent share that a program cannot
+/// be started, and the emulator's vfork shares none.
+const FAILS_EMULATED: [&str; 4] = ["fork_owners", "fork_stress", "libc_callers", "spawn"];
+
 /// The architecture, whether it is musl, and whether the program is position-independent.
-const FORMS: [(Arch, bool, bool); 6] = [
+const FORMS: [(Arch, bool, bool); 8] = [
     (Arch::X86_64, true, true),
     (Arch::X86_64, true, false),
     (Arch::X86_64, false, true),
     (Arch::X86_64, false, false),
     (Arch::Aarch64, true, true),
     (Arch::Aarch64, true, false),
+    (Arch::Aarch64, false, true),
+    (Arch::Aarch64, false, false),
 ];
 
 /// What a program is linked with, and how.
@@ -62,10 +69,15 @@ impl Form {
         format!("{libc}{arch}{fixed}")
     }
 
+    /// Whether it runs under an emulator, with glibc.
+    fn emulates_glibc(self) -> bool {
+        !self.musl && !fixtures::runs_here(self.arch)
+    }
+
     fn stock(self, bench: &Bench, program: &Program) -> PathBuf {
         let name = format!("{} {}", program.name, self.name());
         if !self.musl {
-            return Libc::Glibc.link(bench, program, self.position_independent, &name);
+            return Libc::Glibc(self.arch).link(bench, program, self.position_independent, &name);
         }
         let stock = fixtures::musl_loader(self.arch);
         let loader = bench.made(&format!("loader {}", self.arch), |path| {
@@ -105,7 +117,10 @@ fn stock(bench: &Bench, form: Form, program: &Program, scale: &str) -> Result<()
     // glibc's `valloc` does not call the program's `memalign`.
     let by_glibc = MENDED.contains(&program.name) || program.name == finished::OWN_MALLOC;
     let listed = FAILS.contains(&program.name) || !form.musl && by_glibc;
+    // An emulator has no seccomp, refuses no memory, and does too little of the work for all faults to show.
+    let may_pass = !fixtures::runs_here(form.arch);
     match dynamic::run(form.arch, &form.stock(bench, program), program, None, scale) {
+        Ok(()) if listed && may_pass => Ok(()),
         Ok(()) if listed => Err("it passes: it is listed as one that fails".to_owned()),
         Err(_) if listed => Ok(()),
         ran => ran,
@@ -127,6 +142,9 @@ fn main() -> ExitCode {
                 continue;
             }
             let form = Form { arch, musl, position_independent };
+            if form.emulates_glibc() && FAILS_EMULATED.contains(&program.name) {
+                continue;
+            }
             for donor in donors::all().iter().filter(|donor| donor.has_library(arch)) {
                 let fast = FAST.contains(&program.name) && donor.name == donors::DEFAULTS[0] || program.name == FAST[0];
                 // An emulator takes ten times as long.
@@ -135,7 +153,8 @@ fn main() -> ExitCode {
                 add(name, !fast, Box::new(move |bench| test(bench, form, program, donor, scale)));
             }
             let name = format!("merged/{}/{}/stock", form.name(), program.name);
-            add(name, true, Box::new(move |bench| stock(bench, form, program, PART)));
+            let scale = if fixtures::runs_here(arch) { PART } else { SHORT };
+            add(name, true, Box::new(move |bench| stock(bench, form, program, scale)));
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

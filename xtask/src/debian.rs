@@ -77,7 +77,10 @@ pub fn install(tools: &Path, extent: Extent) -> Result<()> {
         let fill = |folder: &Path| match wanted.fetch {
             Fetch::Musl(arch) => unpack("musl-dev", arch, folder),
             Fetch::Loader(arch) => unpack("musl", arch, folder),
-            Fetch::Glibc(arch) => unpack("libc6", arch, folder),
+            // glibc loads libgcc when a thread ends by pthread_exit.
+            Fetch::Glibc(arch) => {
+                ["libc6", "libgcc-s1"].into_iter().try_for_each(|package| unpack(package, arch, folder))
+            }
             Fetch::Qemu => apt.unpack_qemu(folder),
         };
         let placed = setup::announce(&wanted.what, || setup::place(&wanted.destination, fill));
@@ -117,10 +120,12 @@ fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
         }
     }
     for arch in fixtures::FOREIGN_GLIBC.into_iter().filter(|_| extent != Extent::Demo) {
-        if !fixtures::glibc_root_below(&fixtures::root(), arch).join("lib").is_dir() {
+        let root = fixtures::glibc_root_below(&fixtures::root(), arch);
+        let library = format!("lib/{}-linux-gnu/libgcc_s.so.1", arch.name());
+        if !root.join(&library).is_file() && !root.join("usr").join(&library).is_file() {
             missing.push(Wanted {
                 what: format!("Debian's libc6 for dynamic programs on {}", arch.name()),
-                destination: fixtures::glibc_root_below(&fixtures::root(), arch),
+                destination: root,
                 fetch: Fetch::Glibc(arch),
                 without: "the tests of dynamic programs for that architecture will fail",
             });
