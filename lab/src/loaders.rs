@@ -135,23 +135,15 @@ fn case(folder: &Path, work: &Work, loaders: &[PathBuf], script: &str) -> Case {
 fn once(folder: &Path, loaders: &[PathBuf]) -> Case {
     let source = "#include <stdlib.h>\nvoid *volatile block;\nint main(void) { return !(block = malloc(100)); }\n";
     let program = program::linked_with_musl(folder, "once", source, false, &loaders[0]);
-    let arms = ARMS.iter().zip(loaders).map(|(name, loader)| {
-        let invocation = Invocation {
-            program: loader.into(),
-            arguments: [(&program).into()].into(),
-            environment: vec![],
-            load: None,
-        };
-        Arm { name: (*name).to_owned(), invocation, broken: None }
-    });
+    let arms = ARMS.iter().zip(loaders).map(|(name, loader)| sessions::arm(name, loader, [&program]));
     sessions::case("once", arms.collect())
 }
 
-/// A line of a table: the time of stock, and what each other arm takes in addition, in microseconds of processor time.
-fn additional(case: &CaseResult) -> String {
+/// The time of stock, and what each other arm takes in addition, in microseconds of processor time.
+fn additional(case: &CaseResult) -> impl Iterator<Item = String> {
     let stock = case.arms.first().and_then(|arm| arm.typical);
     let stock = stock.map_or(0.0, |typical| (typical.user_s + typical.system_s) * 1e6);
-    let cells = case.arms.iter().enumerate().map(|(at, arm)| match &arm.processor_ratio_to_stock {
+    case.arms.iter().enumerate().map(move |(at, arm)| match &arm.processor_ratio_to_stock {
         _ if at == 0 => format!("{stock:.0} µs"),
         Some(ratio) => {
             let more = |ratio: f64| (ratio - 1.0) * stock;
@@ -160,8 +152,7 @@ fn additional(case: &CaseResult) -> String {
             format!("+{:.0} µs{}", more(ratio.value), interval.unwrap_or_default())
         }
         None => String::new(),
-    });
-    format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+    })
 }
 
 fn text(figures: &Loaders) -> String {
@@ -175,12 +166,11 @@ fn text(figures: &Loaders) -> String {
     };
     format!(
         "{}\nStart and end of a program that allocates one block, without a shell, in processor time ({} rounds); of the \
-         other arms, what they take in addition:\n\n| {} |\n|{}\n{}",
+         other arms, what they take in addition:\n\n{}{}",
         table::text(&content),
         figures.once.rounds,
-        ARMS.join(" | "),
-        " --- |".repeat(ARMS.len()),
-        additional(&figures.once),
+        table::head(&[], &ARMS),
+        table::row([], additional(&figures.once)),
     )
 }
 

@@ -145,16 +145,16 @@ fn main() -> ExitCode {
             if form.emulates_glibc() && FAILS_EMULATED.contains(&program.name) {
                 continue;
             }
+            // An emulator takes ten times as long.
+            let part = if fixtures::runs_here(arch) { PART } else { SHORT };
             for donor in donors::all().iter().filter(|donor| donor.has_library(arch)) {
                 let fast = FAST.contains(&program.name) && donor.name == donors::DEFAULTS[0] || program.name == FAST[0];
-                // An emulator takes ten times as long.
-                let scale = if fast || arch != Arch::X86_64 { SHORT } else { PART };
+                let scale = if fast { SHORT } else { part };
                 let name = format!("merged/{}/{}/{}", form.name(), program.name, donor.name);
                 add(name, !fast, Box::new(move |bench| test(bench, form, program, donor, scale)));
             }
             let name = format!("merged/{}/{}/stock", form.name(), program.name);
-            let scale = if fixtures::runs_here(arch) { PART } else { SHORT };
-            add(name, true, Box::new(move |bench| stock(bench, form, program, scale)));
+            add(name, true, Box::new(move |bench| stock(bench, form, program, part)));
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

@@ -61,22 +61,13 @@ HIDDEN __attribute__((used)) void *__emutls_get_address(struct transplant_variab
 HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 {
 	volatile struct transplant_parameters *given = &transplant_parameters;
-	given->magic = TRANSPLANT_MAGIC; /* written before it is read: one page fault in place of two */
-	uintptr_t base = (uintptr_t)transplant_base;
-	struct transplant_relocation *relocations = (void *)(base + given->relocations);
-	for (uint64_t i = 0; i < given->relocation_count; i++)
-		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
-	choose_strings();
+	uintptr_t base = relocate();
 	transplant_loader.main += base;
 	transplant_loader.malloc_slot += base;
 	transplant_loader.malloc += base;
 	transplant_loader.aligned_alloc_slot += base;
 	transplant_loader.aligned_alloc += base;
-	environ = (char **)(stack + 1 + stack[0] + 1);
-	char **end = environ;
-	while (*end)
-		end++;
-	vector = (Elf64_auxv_t *)(end + 1);
+	read_stack(stack);
 	kernel(SYS_mprotect, (long)(base + given->sealed[0]), (long)given->sealed_size[0], PROT_READ, 0, 0, 0);
 	return base + given->entry;
 }

@@ -55,7 +55,7 @@ ENTRY const volatile struct transplant_entries transplant_entries __attribute__(
 	sizeof "allograft", sizeof(struct transplant_entry[TRANSPLANT_ENTRIES]), 4, "allograft", {{0, 0}},
 };
 
-static const Elf64_auxv_t *vector;
+static Elf64_auxv_t *vector;
 HIDDEN char **environ;
 
 HIDDEN int *__errno_location(void)
@@ -340,6 +340,30 @@ static inline void choose_strings(void)
 #endif
 }
 
+/* Relocates the donor and makes the string functions ready: first of all that runs. Returns where the donor lies. */
+static inline uintptr_t relocate(void)
+{
+	volatile struct transplant_parameters *given = &transplant_parameters;
+	/* Written before it is read: one page fault in place of two. */
+	given->magic = TRANSPLANT_MAGIC;
+	uintptr_t base = (uintptr_t)transplant_base;
+	struct transplant_relocation *relocations = (void *)(base + given->relocations);
+	for (uint64_t i = 0; i < given->relocation_count; i++)
+		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
+	choose_strings();
+	return base;
+}
+
+/* Finds the environment and the auxiliary vector on the stack that the kernel made. */
+static inline void read_stack(long *stack)
+{
+	environ = (char **)(stack + 1 + stack[0] + 1);
+	char **end = environ;
+	while (*end)
+		end++;
+	vector = (Elf64_auxv_t *)(end + 1);
+}
+
 #ifndef TRANSPLANT_LOADER
 /* The start of the process, before the program's own: single-threaded, without a thread pointer. */
 
@@ -349,21 +373,11 @@ HIDDEN void transplant_self_test(void);
 HIDDEN __attribute__((used)) uintptr_t transplant_begin(long *stack)
 {
 	volatile struct transplant_parameters *given = &transplant_parameters;
-	given->magic = TRANSPLANT_MAGIC; /* written before it is read: one page fault in place of two */
-	uintptr_t base = (uintptr_t)transplant_base;
-	struct transplant_relocation *relocations = (void *)(base + given->relocations);
-	for (uint64_t i = 0; i < given->relocation_count; i++)
-		*(uintptr_t *)(base + relocations[i].place) = base + relocations[i].value;
-
-	choose_strings();
-	environ = (char **)(stack + 1 + stack[0] + 1);
-	char **end = environ;
-	while (*end)
-		end++;
-	vector = (Elf64_auxv_t *)(end + 1);
+	uintptr_t base = relocate();
+	read_stack(stack);
 	/* Kernels from 5.18 on find the program headers in memory. Earlier ones assume that all segments have the first one's
 	 * distance between file and memory. */
-	for (Elf64_auxv_t *entry = (Elf64_auxv_t *)(end + 1); entry->a_type; entry++) {
+	for (Elf64_auxv_t *entry = vector; entry->a_type; entry++) {
 		if (entry->a_type == AT_PHDR)
 			entry->a_un.a_val = base + given->headers;
 	}

@@ -49,12 +49,14 @@ pub(crate) fn text(content: &Content<'_>) -> String {
     )
 }
 
-fn head(first: &[&str], titles: &[&str]) -> String {
+/// The first lines of a table: the titles of its columns.
+pub(crate) fn head(first: &[&str], titles: &[&str]) -> String {
     let cells: Vec<&str> = first.iter().chain(titles).copied().collect();
     format!("| {} |\n|{}\n", cells.join(" | "), " --- |".repeat(cells.len()))
 }
 
-fn row<const N: usize>(first: [&str; N], cells: impl Iterator<Item = String>) -> String {
+/// A line of a table.
+pub(crate) fn row<const N: usize>(first: [&str; N], cells: impl Iterator<Item = String>) -> String {
     let cells: Vec<String> = first.into_iter().map(str::to_owned).chain(cells).collect();
     format!("| {} |\n", cells.join(" | "))
 }
