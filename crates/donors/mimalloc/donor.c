@@ -183,6 +183,41 @@ void *_mi_malloc_generic(mi_heap_t *heap, size_t size, bool zero, size_t huge_al
 	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
 }
 
+/* An arena has a time when its free blocks are due, and all arenas together have one: zero if nothing is. Upstream sets
+ * both, marks the blocks, and then makes them free. A thread that looks for what is due meanwhile sets the times to zero
+ * and leaves the blocks: until the arena's next free, and without end if only the time of all arenas is zero, since nobody
+ * sets it as long as an arena has a time. So both are set again, for blocks that are marked and free ... */
+static void donor_set_due(size_t size, mi_memid_t memid)
+{
+	size_t index, start, marked = 0;
+	if (!size || memid.memkind != MI_MEM_ARENA || mi_arena_purge_delay() <= 0)
+		return;
+	mi_arena_memid_indices(memid, &index, &start);
+	mi_arena_t *arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[index]);
+	if (arena->blocks_purge == NULL)
+		return;
+	_mi_bitmap_is_claimed_across(arena->blocks_purge, arena->field_count, mi_block_count_of_size(size), start, &marked);
+	mi_msecs_t none = 0;
+	if (marked > 0 && mi_atomic_loadi64_acquire(&arena->purge_expire) == 0)
+		mi_atomic_casi64_strong_acq_rel(&arena->purge_expire, &none, _mi_clock_now() + mi_arena_purge_delay());
+}
+
+/* ... and for all arenas, by every thread that may have set that time to zero. The fence is between the store of zero and
+ * the look at the arenas: the other thread sets its arena's time first. */
+static void donor_set_all_due(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (mi_atomic_loadi64_acquire(&mi_arenas_purge_expire) != 0)
+		return;
+	size_t count = mi_atomic_load_acquire(&mi_arena_count);
+	for (size_t i = 0; i < count; i++) {
+		mi_arena_t *arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[i]);
+		mi_msecs_t none = 0, due = arena ? mi_atomic_loadi64_acquire(&arena->purge_expire) : 0;
+		if (due != 0)
+			mi_atomic_casi64_strong_acq_rel(&mi_arenas_purge_expire, &none, due);
+	}
+}
+
 void _mi_arena_free(void *start, size_t size, size_t committed, mi_memid_t memid)
 {
 #if MI_SECURE
@@ -195,6 +230,8 @@ void _mi_arena_free(void *start, size_t size, size_t committed, mi_memid_t memid
 #endif
 	graft_gate_enter();
 	upstream_arena_free(start, size, committed, memid);
+	donor_set_due(size, memid);
+	donor_set_all_due();
 	graft_gate_leave();
 }
 
@@ -202,6 +239,7 @@ void _mi_arenas_collect(bool force_purge)
 {
 	graft_gate_enter();
 	upstream_arenas_collect(force_purge);
+	donor_set_all_due();
 	graft_gate_leave();
 }
 
@@ -256,6 +294,7 @@ static void donor_purge(void)
 {
 	graft_gate_enter();
 	mi_arenas_try_purge(false, true);
+	donor_set_all_due();
 	graft_gate_leave();
 }
 

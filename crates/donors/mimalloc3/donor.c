@@ -99,10 +99,54 @@ void *_mi_malloc_generic(mi_theap_t *theap, size_t size, size_t zero_huge_alignm
 	return __builtin_expect(block != 0, 1) ? block : graft_no_memory();
 }
 
+/* An arena has a time when its free slices are due, and all arenas together have one: zero if nothing is. Upstream sets
+ * both, marks the slices, and then makes them free. A thread that looks for what is due meanwhile sets the times to zero and
+ * drops the marks of slices that it cannot have: until they are used and freed again, and without end if only the time of
+ * all arenas is zero, since nobody sets it as long as an arena has a time. So all is set again when the slices are free;
+ * what is used again by then loses its mark the same way ... */
+static void donor_set_due(size_t size, mi_memid_t memid)
+{
+	size_t slice, count;
+	long delay = mi_arena_purge_delay();
+	if (memid.memkind != MI_MEM_ARENA || delay <= 0 || size >= mi_option_get_size(mi_option_arena_purge_immediate_size))
+		return;
+	mi_arena_t *arena = mi_arena_from_memid(memid, &slice, &count);
+	if (arena->memid.is_pinned)
+		return;
+	if (!mi_bitmap_is_setN(arena->slices_purge, slice, count)) {
+		if (mi_bitmap_is_clearN(arena->slices_committed, slice, count))
+			return;
+		mi_bitmap_setN(arena->slices_purge, slice, count, NULL);
+	}
+	mi_msecs_t none = 0;
+	if (mi_atomic_loadi64_acquire(&arena->purge_expire) == 0)
+		mi_atomic_casi64_strong_acq_rel(&arena->purge_expire, &none, _mi_clock_now() + delay);
+}
+
+/* ... and for all arenas, by every thread that may have set that time to zero. The fence is between the store of zero and
+ * the look at the arenas: the other thread sets its arena's time first. */
+static void donor_set_all_due(mi_subproc_t *subproc)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (mi_atomic_loadi64_acquire(&subproc->purge_expire) != 0)
+		return;
+	size_t count = mi_arenas_get_count(subproc);
+	for (size_t i = 0; i < count; i++) {
+		mi_arena_t *arena = mi_arena_from_index(subproc, i);
+		mi_msecs_t none = 0, due = arena ? mi_atomic_loadi64_acquire(&arena->purge_expire) : 0;
+		if (due != 0)
+			mi_atomic_casi64_strong_acq_rel(&subproc->purge_expire, &none, due);
+	}
+}
+
 void _mi_arenas_free(mi_subproc_t *subproc, void *start, size_t size, mi_memid_t memid)
 {
 	graft_gate_enter();
 	upstream_arenas_free(subproc, start, size, memid);
+	if (start && size) {
+		donor_set_due(size, memid);
+		donor_set_all_due(subproc);
+	}
 	graft_gate_leave();
 }
 
@@ -110,6 +154,7 @@ void _mi_arenas_collect(bool force_purge, bool visit_all, mi_tld_t *tld)
 {
 	graft_gate_enter();
 	upstream_arenas_collect(force_purge, visit_all, tld);
+	donor_set_all_due(tld->subproc);
 	graft_gate_leave();
 }
 
@@ -155,6 +200,7 @@ static void donor_purge(void)
 {
 	graft_gate_enter();
 	mi_arenas_try_purge(false, true, _mi_subproc_main(), 0);
+	donor_set_all_due(_mi_subproc_main());
 	graft_gate_leave();
 }
 
