@@ -342,7 +342,10 @@ struct ThreadRange {
 			if (size >= GREAT) {
 				parent.report(-size);
 				PALGraft::huge_ranges.fetch_sub(size >= PALGraft::HUGE_BLOCK, stl::memory_order_relaxed);
-				return start == vacated ? parent.dealloc_fresh(start, size) : parent.dealloc_range(start, size);
+				if (start == vacated)
+					return parent.dealloc_fresh(start, size);
+				PALGraft::end_huge_pages(start.unsafe_ptr(), size);
+				return parent.dealloc_range(start, size);
 			}
 			/* The rest of an allocator's own memory comes from the range of all threads. */
 			live_bytes -= bits::min(live_bytes, size);

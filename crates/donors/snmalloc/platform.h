@@ -326,15 +326,29 @@ public:
 			graft_apart_madvise(block, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
 	}
 
+	/* Ends the request for huge pages when the block is freed. What takes its place may be small: its first write would
+	 * make 2 MiB resident, and later the kernel might make a huge page of the little that is there. */
+	static void end_huge_pages(void *block, size_t size) noexcept
+	{
+		if (size >= HUGE_BLOCK && size >= least_apart() && donor_allow_thp() && donor_purge_delay() == 0)
+			graft_apart_madvise(block, size & ~(HUGE_PAGE - 1), MADV_NOHUGEPAGE);
+	}
+
 	static constexpr size_t MOVED_AT_LEAST = 1 << 20;
 
-	/* The smallest block that is worth moving. Moved pages are a mapping of their own, of which a process may have
-	 * 65,530; this keeps their number to some thousands, however much is mapped. */
+	/* The smallest block that may become a mapping of its own after its end, of which a process may have 65,530: this keeps
+	 * their number to some thousands, however much is mapped. */
+	static size_t least_apart() noexcept
+	{
+		return mapped_blocks.load(stl::memory_order_relaxed) / 1024;
+	}
+
+	/* The smallest block that is worth moving. Moved pages are a mapping of their own. */
 	static size_t least_moved() noexcept
 	{
 		if (!can_move.load(stl::memory_order_relaxed) || guarded_blocks)
 			return SIZE_MAX;
-		return bits::max(MOVED_AT_LEAST, mapped_blocks.load(stl::memory_order_relaxed) / 1024);
+		return bits::max(MOVED_AT_LEAST, least_apart());
 	}
 
 	enum class Move {

@@ -1,0 +1,37 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { BLOCKS = 6 };
+static const size_t size = 16 << 20;
+
+// How many mappings may use huge pages by their own request: flag "hg" of proc_pid_smaps(5).
+static int with_huge_pages(void) {
+	static char line[4096];
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	int found = 0;
+	if (!maps) return 0;
+	while (fgets(line, sizeof line, maps))
+		if (!strncmp(line, "VmFlags:", 8)) found += strstr(line, " hg") != 0;
+	fclose(maps);
+	return found;
+}
+
+int main(void) {
+	// Emulators and kernels without huge pages do not show the flag.
+	void *own = mmap(0, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int is_told = madvise(own, 4 << 20, MADV_HUGEPAGE) == 0 && with_huge_pages() == 1;
+	munmap(own, 4 << 20);
+	char *blocks[BLOCKS];
+	for (int i = 0; i < BLOCKS; i++) {
+		blocks[i] = malloc(size);
+		if (!blocks[i]) return 2;
+		memset(blocks[i], 1, size);
+	}
+	if (is_told && !with_huge_pages()) return printf("no block may lie on huge pages\n"), 1;
+	for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+	if (is_told && with_huge_pages()) return printf("%d mappings keep the request\n", with_huge_pages()), 1;
+	puts("ok");
+	return 0;
+}
