@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
 
@@ -72,8 +73,14 @@ pub(crate) struct Space {
     /// The sizes of frames that were computed, by the address of the next instruction.
     sizes: RefCell<HashMap<u64, Option<FrameSize>>>,
     /// When the mappings were read.
-    read_at: std::time::Instant,
+    read_at: Instant,
+    /// How long they are not read again.
+    pause: Duration,
 }
+
+/// The pause between two looks at the mappings: the least, after one that found something new, and the most. In between it
+/// doubles, since a process may run code that is in no module, and a look takes longer the more mappings there are.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(250)];
 
 /// All modules of all processes.
 #[derive(Default)]
@@ -105,7 +112,8 @@ impl Space {
             unwinder: native::Unwinding::new(),
             cache: RefCell::new(native::Cache::new()),
             sizes: RefCell::default(),
-            read_at: std::time::Instant::now(),
+            read_at: Instant::now(),
+            pause: PAUSES[0],
         };
         space.read(library);
         space
@@ -116,17 +124,18 @@ impl Space {
         self.modules.iter().copied().find(|number| library.modules[*number as usize].path == path)
     }
 
-    /// Reads the mappings, if some time has passed since the last time: modules may come at run time.
-    fn read_again(&mut self, library: &mut Library) -> bool {
-        if self.read_at.elapsed().as_millis() < 250 {
-            return false;
+    /// Reads the mappings, unless that was done just now: modules come at run time, the first of them soon after the start.
+    fn read_again(&mut self, library: &mut Library) {
+        if self.read_at.elapsed() < self.pause {
+            return;
         }
+        let known = self.modules.len();
         self.read(library);
-        true
+        self.pause = if self.modules.len() > known { PAUSES[0] } else { PAUSES[1].min(self.pause * 2) };
     }
 
     fn read(&mut self, library: &mut Library) {
-        self.read_at = std::time::Instant::now();
+        self.read_at = Instant::now();
         let mut files: Vec<(String, Vec<Mapping>)> = Vec::new();
         for mapping in proc::mappings(self.pid).unwrap_or_default() {
             match files.last_mut() {

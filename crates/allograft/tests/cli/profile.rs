@@ -150,6 +150,19 @@ fn dynamic_programs_of_glibc() {
     }
 }
 
+/// The mappings were not read again for 250 ms, so that a short program's time lay at addresses in no module.
+#[test]
+fn a_library_that_comes_late_is_read() {
+    let lab = Lab::new();
+    let path = program(&lab, "late_library", How::Glibc);
+    let flags = ["profile", "--json", "--", path.to_str().unwrap(), "1", "0.2"];
+    let document = lab.run(flags).exits(0).json();
+    let running = document["running"].as_array().unwrap();
+    let known = |entry: &&Value| !entry["function"].as_str().unwrap().starts_with("[0x");
+    let share: f64 = running.iter().filter(known).map(|entry| entry["share"].as_f64().unwrap()).sum();
+    assert!(share > 0.5, "{document:#}");
+}
+
 #[test]
 fn a_programs_children_count() {
     let lab = Lab::new();
