@@ -78,8 +78,8 @@ pub(crate) struct Space {
     pause: Duration,
 }
 
-/// The pause between two looks at the mappings: the least, after one that found something new, and the most. In between it
-/// doubles, since a process may run code that is in no module, and a look takes longer the more mappings there are.
+/// The pause between two looks at the mappings: the least, after one that found something new, and the most. In between
+/// it doubles, since a process may run code that is in no module, and a look takes longer the more mappings there are.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(250)];
 
 /// All modules of all processes.
@@ -124,7 +124,8 @@ impl Space {
         self.modules.iter().copied().find(|number| library.modules[*number as usize].path == path)
     }
 
-    /// Reads the mappings, unless that was done just now: modules come at run time, the first of them soon after the start.
+    /// Reads the mappings, unless that was done just now: modules come at run time, the first of them soon after the
+    /// start.
     fn read_again(&mut self, library: &mut Library) {
         if self.read_at.elapsed() < self.pause {
             return;
