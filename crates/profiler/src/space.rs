@@ -78,9 +78,11 @@ pub(crate) struct Space {
     pause: Duration,
 }
 
-/// The pause between two looks at the mappings: the least, after one that found something new, and the most. In between
-/// it doubles, since a process may run code that is in no module, and a look takes longer the more mappings there are.
-const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(250)];
+/// The pause between two looks at the mappings, after one that found something new. It doubles each time that nothing
+/// is new: a process may run code that is in no module, and a look takes longer the more mappings there are.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause.
+const MOST_PAUSE: Duration = Duration::from_millis(250);
 
 /// All modules of all processes.
 #[derive(Default)]
@@ -113,7 +115,7 @@ impl Space {
             cache: RefCell::new(native::Cache::new()),
             sizes: RefCell::default(),
             read_at: Instant::now(),
-            pause: PAUSES[0],
+            pause: LEAST_PAUSE,
         };
         space.read(library);
         space
@@ -132,7 +134,7 @@ impl Space {
         }
         let known = self.modules.len();
         self.read(library);
-        self.pause = if self.modules.len() > known { PAUSES[0] } else { PAUSES[1].min(self.pause * 2) };
+        self.pause = if self.modules.len() > known { LEAST_PAUSE } else { MOST_PAUSE.min(self.pause * 2) };
     }
 
     fn read(&mut self, library: &mut Library) {
