@@ -89,6 +89,8 @@ struct ResidentRange {
 		static inline CombiningLock lock{};
 		/* Behind the lock. */
 		static inline FreeRanges<Pagemap, bits::BITS - 1> kept{};
+		/* Its bytes, for a look without the lock. */
+		static inline stl::Atomic<size_t> kept_bytes{0};
 		/* Bytes that were given back lately and not needed since; and those that were needed again, which count for less
 		 * and less. Neither is more than purge_credit. */
 		static inline size_t given_bytes{0}, missed_bytes{0};
@@ -120,6 +122,12 @@ struct ResidentRange {
 			return bits::max(debt, live / 8) + bits::min(missed_bytes, 16 * (live - bits::min(live, REST)));
 		}
 
+		/* Behind the lock, after each change. */
+		static void count_kept()
+		{
+			kept_bytes.store(kept.bytes(), stl::memory_order_relaxed);
+		}
+
 		/* Gives memory back until no more than `rest` bytes are kept, in pieces about as large as what is too much. Each
 		 * batch is outside the lock, and behind the gate as long as it is in no allocator. */
 		void give_back(size_t rest)
@@ -136,6 +144,7 @@ struct ResidentRange {
 							break;
 						given_bytes = bits::min(given_bytes + batch[count++].size, credit());
 					}
+					count_kept();
 				});
 				for (size_t i = 0; i < count; i++) {
 					PALGraft::notify_not_using(batch[i].start.unsafe_ptr(), batch[i].size);
@@ -167,15 +176,24 @@ struct ResidentRange {
 
 		constexpr Type() = default;
 
-		/* Takes a range of at least `size` bytes: if there is a resident one, of up to `resident` bytes, else of up to
-		 * `fresh`. All are powers of two. Its start is null if there is no memory. */
-		TakenRange take(size_t size, size_t resident, size_t fresh)
+		/* Takes resident ranges of `size` bytes, a power of two, up to `most` of them. Returns how many there were. */
+		size_t take_resident(size_t size, Memory *starts, size_t most)
 		{
-			TakenRange taken;
-			with(lock, [&]() { taken = kept.take(bits::max(size, resident), size); });
-			if (taken.start != nullptr)
-				return taken;
-			taken = {take_fresh(fresh), fresh, false};
+			size_t count = 0;
+			if (kept_bytes.load(stl::memory_order_relaxed) >= size)
+				with(lock, [&]() {
+					while (count < most && (starts[count] = kept.take(size)) != nullptr)
+						count++;
+					count_kept();
+				});
+			return count;
+		}
+
+		/* Takes a range that is not resident, of `fresh` bytes if that can be had, else of `size`. Both are powers of two.
+		 * If there is no memory, its start is null. */
+		TakenRange take_unused(size_t size, size_t fresh)
+		{
+			TakenRange taken{take_fresh(fresh), fresh, false};
 			if (taken.start == nullptr && fresh > size)
 				taken = {take_fresh(size), size, false};
 			if (taken.start == nullptr) {
@@ -194,18 +212,34 @@ struct ResidentRange {
 			return taken;
 		}
 
+		/* Takes a range of `size` bytes, a power of two, a resident one if there is any. */
+		TakenRange take(size_t size)
+		{
+			TakenRange taken{nullptr, size, true};
+			return take_resident(size, &taken.start, 1) == 1 ? taken : take_unused(size, size);
+		}
+
 		Memory alloc_range(size_t size)
 		{
-			return take(size, size, size).start;
+			return take(size).start;
 		}
 
 		void dealloc_range(Memory start, size_t size)
 		{
+			TakenRange range{start, size, true};
+			dealloc_ranges(&range, 1);
+		}
+
+		void dealloc_ranges(const TakenRange *ranges, size_t count)
+		{
 			size_t most = 0;
 			bool too_much = false;
 			with(lock, [&]() {
-				missed_bytes -= bits::min(missed_bytes, size / 16);
-				kept.add(start, size);
+				for (size_t i = 0; i < count; i++) {
+					missed_bytes -= bits::min(missed_bytes, ranges[i].size / 16);
+					kept.add(ranges[i].start, ranges[i].size);
+				}
+				count_kept();
 				most = bound();
 				too_much = kept.bytes() > most;
 			});
@@ -244,6 +278,12 @@ struct ThreadRange {
 
 		static constexpr size_t GREAT_BITS = 21, GREAT = size_t{1} << GREAT_BITS;
 		FreeRanges<Pagemap, GREAT_BITS> kept{}, fresh{};
+		/* Larger ranges are not kept among these: if a part of a range stays here, or is in use, nobody can use the whole.
+		 * Only the last one is kept, apart and undivided. */
+		static constexpr size_t MOST_DIVIDED = 64 << 10;
+		TakenRange spare{nullptr, 0, true};
+		/* How many ranges go to all threads, or come from them, with the lock taken once. */
+		static constexpr size_t BATCH = 16, REFILL = 4;
 		/* Bytes that were taken as fresh memory so far. */
 		size_t taken_bytes{0};
 		/* Whether the range that was taken last is not resident. */
@@ -254,6 +294,7 @@ struct ThreadRange {
 		size_t live_bytes{0}, reported_bytes{0};
 		static constexpr size_t WORTH_A_REPORT = 64 << 10;
 
+		/* The most bytes that are kept, and as many for the range that is kept apart. */
 		size_t bound()
 		{
 			size_t least = static_cast<size_t>(donor_thread_cache()) << 10;
@@ -275,36 +316,65 @@ struct ThreadRange {
 
 		void give_back(size_t rest)
 		{
-			while (kept.bytes() > rest) {
-				size_t most = bits::min(power_below(bits::max(kept.bytes() - rest, MIN_CHUNK_SIZE)), GREAT / 2);
-				TakenRange taken = kept.take(most, MIN_CHUNK_SIZE);
-				if (taken.start == nullptr)
-					return;
-				parent.dealloc_range(taken.start, taken.size);
+			TakenRange batch[BATCH];
+			size_t count = BATCH;
+			while (count == BATCH) {
+				for (count = 0; count < BATCH && kept.bytes() > rest; count++) {
+					size_t most = bits::min(power_below(bits::max(kept.bytes() - rest, MIN_CHUNK_SIZE)), GREAT / 2);
+					batch[count] = kept.take(most, MIN_CHUNK_SIZE);
+					if (batch[count].start == nullptr)
+						break;
+				}
+				if (count > 0)
+					parent.dealloc_ranges(batch, count);
 			}
 		}
 
+		/* Keeps a range as a whole, or none, and gives back the one that was kept so far. */
+		void keep_spare(TakenRange range)
+		{
+			TakenRange last = spare;
+			spare = range;
+			if (last.start != nullptr)
+				parent.dealloc_range(last.start, last.size);
+		}
+
+		/* Takes a resident range of all threads, and some more for the next calls. */
 		Memory refill(size_t size)
 		{
-			size_t half = bound() / 2;
-			size_t resident = half < MIN_CHUNK_SIZE ? size : bits::max(size, power_below(half));
+			Memory starts[REFILL];
+			size_t most = bits::min(REFILL, bits::max(bound() / 4 / size, size_t{1}));
+			size_t count = parent.take_resident(size, starts, most);
+			while (count > 1)
+				keep(starts[--count], size);
+			return count == 1 ? starts[0] : nullptr;
+		}
+
+		/* Takes a resident range, of this thread or of all. */
+		Memory take_resident(size_t size)
+		{
+			if (size == spare.size) {
+				Memory start = spare.start;
+				spare = {nullptr, 0, true};
+				return start;
+			}
+			Memory start = kept.take(size);
+			return start != nullptr ? start : refill(size);
+		}
+
+		/* Takes a range that is not resident. Returns null if there is no memory. */
+		Memory refill_fresh(size_t size)
+		{
 			/* As upstream: twice as much each time, so that a small program takes little. */
 			size_t most = donor_thread_cache() == 0 ? size : bits::min(GREAT, bits::max(taken_bytes, MIN_CHUNK_SIZE));
-			TakenRange taken = parent.take(size, resident, bits::next_pow2(bits::max(size, most)));
+			TakenRange taken = parent.take_unused(size, bits::next_pow2(bits::max(size, most)));
 			if (taken.start == nullptr)
 				return nullptr;
-			if (!taken.resident)
-				taken_bytes += taken.size;
-			was_fresh = !taken.resident;
-			/* The first part is the caller's. The rest has a piece for each power of two between. Fresh pieces never become
-			 * one of 2 MiB again, since the first part of each will be among the kept ones. */
-			for (size_t rest = taken.size / 2; rest >= size; rest /= 2) {
-				Memory piece = pointer_offset(taken.start, rest);
-				if (taken.resident)
-					keep(piece, rest);
-				else
-					fresh.add(piece, rest);
-			}
+			taken_bytes += taken.size;
+			/* The first part is the caller's. The rest has a piece for each power of two between. They never become one of
+			 * 2 MiB again, since the first part will be among the kept ones. */
+			for (size_t rest = taken.size / 2; rest >= size; rest /= 2)
+				fresh.add(pointer_offset(taken.start, rest), rest);
 			return taken.start;
 		}
 
@@ -318,7 +388,7 @@ struct ThreadRange {
 		Memory alloc_range(size_t size)
 		{
 			if (size >= GREAT) {
-				TakenRange taken = parent.take(size, size, size);
+				TakenRange taken = parent.take(size);
 				was_fresh = !taken.resident;
 				if (taken.start != nullptr) {
 					parent.report(size);
@@ -326,12 +396,17 @@ struct ThreadRange {
 				}
 				return taken.start;
 			}
-			Memory start = kept.take(size);
+			/* Resident memory first, wherever it is: it saves a page fault, and the memory of a page that is not used yet. */
+			Memory start = take_resident(size);
 			was_fresh = start == nullptr;
 			if (start == nullptr)
 				start = fresh.take(size);
 			if (start == nullptr)
-				start = refill(size);
+				start = refill_fresh(size);
+			if (start == nullptr && spare.start != nullptr) {
+				keep_spare({nullptr, 0, true});
+				start = refill_fresh(size);
+			}
 			if (start != nullptr && (live_bytes += size) - reported_bytes + WORTH_A_REPORT > 2 * WORTH_A_REPORT)
 				report();
 			return start;
@@ -353,10 +428,17 @@ struct ThreadRange {
 				report();
 			if (start == vacated)
 				return parent.dealloc_fresh(start, size);
-			keep(start, size);
 			size_t most = bound();
+			if (size <= MOST_DIVIDED)
+				keep(start, size);
+			else if (size <= most)
+				keep_spare({start, size, true});
+			else
+				parent.dealloc_range(start, size);
 			if (kept.bytes() > most)
 				give_back(most / 2);
+			if (spare.size > most)
+				keep_spare({nullptr, 0, true});
 		}
 
 		bool last_was_fresh() const
@@ -377,6 +459,7 @@ struct ThreadRange {
 		void trim()
 		{
 			report();
+			keep_spare({nullptr, 0, true});
 			give_back(0);
 			for (;;) {
 				TakenRange taken = fresh.take(GREAT / 2, MIN_CHUNK_SIZE);
