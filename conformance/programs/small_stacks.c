@@ -5,7 +5,8 @@
 #include <limits.h>
 #include <pthread.h>
 
-enum { DEFAULT_STACK = 128 << 10, FIELD = 1 << 20, FILL = 0xa5, ROUNDS = 4 };
+// The guard is a page of the largest that a kernel may have.
+enum { DEFAULT_STACK = 128 << 10, FIELD = 1 << 20, GUARD = 64 << 10, FILL = 0xa5, ROUNDS = 4 };
 
 // The greatest depth of a call below its caller: an eighth of the default stack, so that a program whose stacks were
 // sized with musl's malloc keeps most of theirs.
@@ -84,11 +85,11 @@ __attribute__((noinline)) static void *measure(void *argument) {
 	return 0;
 }
 
-// Runs the task on a stack of a megabyte that was filled before, above a page without access.
+// Runs the task on a stack of a megabyte that was filled before, above a guard without access.
 static void run_measured(struct task *task, size_t *during, size_t *at_end) {
-	unsigned char *field = mmap(0, FIELD + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(field != MAP_FAILED && mprotect(field, 4096, PROT_NONE) == 0);
-	task->low = field + 4096;
+	unsigned char *field = mmap(0, FIELD + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(field != MAP_FAILED && mprotect(field, GUARD, PROT_NONE) == 0);
+	task->low = field + GUARD;
 	memset(task->low, FILL, FIELD);
 	pthread_attr_t attributes;
 	pthread_t thread;
@@ -96,7 +97,7 @@ static void run_measured(struct task *task, size_t *during, size_t *at_end) {
 	CHECK(pthread_create(&thread, &attributes, measure, task) == 0 && pthread_join(thread, 0) == 0);
 	*during = task->during;
 	*at_end = depth_below(task->low, task->frame);
-	CHECK(munmap(field, FIELD + 4096) == 0);
+	CHECK(munmap(field, FIELD + GUARD) == 0);
 }
 
 static void *run_plainly(void *argument) {
