@@ -3,11 +3,13 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use data_encoding::HEXLOWER;
 use measure::case::{Arm, Case};
 use measure::machine::{Machine, Watch};
 use measure::process::Processes;
@@ -193,7 +195,8 @@ impl Bench {
         };
         cargo.args(["--release", "--locked", "--quiet", "--package", program.name, "--target", target]);
         if let Way::Search(folder) = way {
-            cargo.args(["--", "-L", &format!("native={}", folder.display())]);
+            let search = named_by_libc(folder, &self.home.join("search"))?;
+            cargo.args(["--", "-L", &format!("native={}", search.display())]);
         }
         command::run(&mut cargo)?;
         let from = self.home.join("build").join(target).join("release").join(program.name);
@@ -309,6 +312,18 @@ pub(crate) fn carries(allograft: &Path, program: &Path, expected: &str) -> Resul
     Ok(())
 }
 
+/// Makes a link to a folder below `home`, with a name that changes whenever the folder's `libc.a` does, and returns it.
+/// Cargo links a program anew when its arguments have changed, and not when a library has.
+fn named_by_libc(folder: &Path, home: &Path) -> Result<PathBuf> {
+    let libc = folder.join("libc.a");
+    let bytes = fs::read(&libc).with_context(|| format!("cannot read `{}`", libc.display()))?;
+    let link = home.join(HEXLOWER.encode(&Sha256::digest(bytes)[..8]));
+    fs::create_dir_all(home)?;
+    let _ = fs::remove_file(&link);
+    symlink(folder, &link).with_context(|| format!("cannot make `{}`", link.display()))?;
+    Ok(link)
+}
+
 fn origin(arm: &Arm) -> Origin {
     let graft = arm.name == "cargo-allograft";
     Origin {
@@ -318,5 +333,25 @@ fn origin(arm: &Arm) -> Origin {
         command: graft.then(|| "cargo allograft build --release".to_owned()),
         eligible: graft || arm.name == "stock",
         ..Origin::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_libc_is_another_argument_for_cargo() {
+        let home = tempfile::tempdir().unwrap();
+        let (folder, links) = (home.path().join("snmalloc"), home.path().join("search"));
+        fs::create_dir(&folder).unwrap();
+        let with = |libc: &str| {
+            fs::write(folder.join("libc.a"), libc).unwrap();
+            named_by_libc(&folder, &links).unwrap()
+        };
+        let (first, second) = (with("one graft"), with("another"));
+        assert_ne!(first, second);
+        assert_eq!(fs::read_to_string(second.join("libc.a")).unwrap(), "another");
+        assert_eq!(with("one graft"), first);
     }
 }
