@@ -17,12 +17,14 @@ static constexpr size_t power_below(size_t n)
 	return bits::one_at_bit(bits::BITS - 1 - bits::clz(n));
 }
 
-/* A power-of-two range and whether it may be resident. Its start is null if there is none. */
+/* A power-of-two range. Its start is null if there is none. */
 struct TakenRange {
-	capptr::Arena<void> start;
-	size_t size;
-	bool resident;
+	capptr::Arena<void> start{nullptr};
+	size_t size{0};
 };
+
+/* Ranges that pass a lock together. */
+static constexpr size_t BATCH = 16;
 
 /* Free ranges below 2^MAX_BITS bytes; neighbours become one. */
 template<typename Pagemap, size_t MAX_BITS>
@@ -30,7 +32,13 @@ class FreeRanges
 {
 	using Memory = capptr::Arena<void>;
 	Buddy<BuddyChunkRep<Pagemap>, MIN_CHUNK_BITS, MAX_BITS> buddies{};
-	size_t held{0};
+	/* Changed by one thread at a time, and read by any. */
+	stl::Atomic<size_t> held{0};
+
+	void count(size_t more)
+	{
+		held.store(bytes() + more, stl::memory_order_relaxed);
+	}
 
 	static Memory pointer(uintptr_t start)
 	{
@@ -40,9 +48,9 @@ class FreeRanges
 public:
 	constexpr FreeRanges() = default;
 
-	size_t bytes() const
+	size_t bytes()
 	{
-		return held;
+		return held.load(stl::memory_order_relaxed);
 	}
 
 	/* Takes a range of `size` bytes, splitting a larger one if need be. */
@@ -50,14 +58,14 @@ public:
 	{
 		Memory start = pointer(buddies.remove_block(size));
 		if (start != nullptr)
-			held -= size;
+			count(-size);
 		return start;
 	}
 
 	/* Takes a range of `most` bytes, or else one of half as many, and so on down to `least`. */
 	TakenRange take(size_t most, size_t least)
 	{
-		TakenRange taken{take(most), most, true};
+		TakenRange taken{take(most), most};
 		while (taken.start == nullptr && taken.size > least) {
 			taken.size /= 2;
 			taken.start = take(taken.size);
@@ -65,13 +73,27 @@ public:
 		return taken;
 	}
 
+	/* Takes ranges of `smallest` bytes and more, each about as large as what is above `rest` bytes, until no more than
+	 * `rest` is left or the batch is full. Returns how many. */
+	size_t take_above(size_t rest, size_t smallest, TakenRange (&batch)[BATCH])
+	{
+		size_t taken = 0;
+		for (; taken < BATCH && bytes() > rest; taken++) {
+			size_t most = power_below(bits::max(bytes() - rest, smallest));
+			batch[taken] = take(bits::min(most, size_t{1} << (MAX_BITS - 1)), smallest);
+			if (batch[taken].start == nullptr)
+				break;
+		}
+		return taken;
+	}
+
 	/* Adds a range. If it and its neighbours make 2^MAX_BITS bytes, they are not kept, but returned. */
 	Memory add(Memory start, size_t size)
 	{
-		held += size;
+		count(size);
 		Memory whole = pointer(buddies.add_block(start.unsafe_uintptr(), size));
 		if (whole != nullptr)
-			held -= size_t{1} << (MAX_BITS % bits::BITS);
+			count(-(size_t{1} << (MAX_BITS % bits::BITS)));
 		return whole;
 	}
 };
@@ -87,10 +109,8 @@ struct ResidentRange {
 		using Memory = capptr::Arena<void>;
 
 		static inline CombiningLock lock{};
-		/* Behind the lock. */
+		/* Behind the lock, but for a look at its bytes. */
 		static inline FreeRanges<Pagemap, bits::BITS - 1> kept{};
-		/* Its bytes, for a look without the lock. */
-		static inline stl::Atomic<size_t> kept_bytes{0};
 		/* Bytes that were given back lately and not needed since; and those that were needed again, which count for less
 		 * and less. Neither is more than purge_credit. */
 		static inline size_t given_bytes{0}, missed_bytes{0};
@@ -98,9 +118,6 @@ struct ResidentRange {
 		static inline size_t again_bytes{0};
 		/* What threads use, as far as they have reported it; not their caches. */
 		static inline stl::Atomic<size_t> live_bytes{0};
-
-		/* Ranges that leave the lock together to be given back. */
-		static constexpr size_t BATCH = 16;
 
 		static size_t credit()
 		{
@@ -122,12 +139,6 @@ struct ResidentRange {
 			return bits::max(debt, live / 8) + bits::min(missed_bytes, 16 * (live - bits::min(live, REST)));
 		}
 
-		/* Behind the lock, after each change. */
-		static void count_kept()
-		{
-			kept_bytes.store(kept.bytes(), stl::memory_order_relaxed);
-		}
-
 		/* Gives memory back until no more than `rest` bytes are kept, in pieces about as large as what is too much. Each
 		 * batch is outside the lock, and behind the gate as long as it is in no allocator. */
 		void give_back(size_t rest)
@@ -138,13 +149,9 @@ struct ResidentRange {
 				TakenRange batch[BATCH];
 				size_t count = 0;
 				with(lock, [&]() {
-					while (count < BATCH && kept.bytes() > rest) {
-						batch[count] = kept.take(power_below(bits::max(kept.bytes() - rest, smallest)), smallest);
-						if (batch[count].start == nullptr)
-							break;
-						given_bytes = bits::min(given_bytes + batch[count++].size, credit());
-					}
-					count_kept();
+					count = kept.take_above(rest, smallest, batch);
+					for (size_t i = 0; i < count; i++)
+						given_bytes = bits::min(given_bytes + batch[i].size, credit());
 				});
 				for (size_t i = 0; i < count; i++) {
 					PALGraft::notify_not_using(batch[i].start.unsafe_ptr(), batch[i].size);
@@ -180,11 +187,10 @@ struct ResidentRange {
 		size_t take_resident(size_t size, Memory *starts, size_t most)
 		{
 			size_t count = 0;
-			if (kept_bytes.load(stl::memory_order_relaxed) >= size)
+			if (kept.bytes() >= size)
 				with(lock, [&]() {
 					while (count < most && (starts[count] = kept.take(size)) != nullptr)
 						count++;
-					count_kept();
 				});
 			return count;
 		}
@@ -193,13 +199,13 @@ struct ResidentRange {
 		 * If there is no memory, its start is null. */
 		TakenRange take_unused(size_t size, size_t fresh)
 		{
-			TakenRange taken{take_fresh(fresh), fresh, false};
+			TakenRange taken{take_fresh(fresh), fresh};
 			if (taken.start == nullptr && fresh > size)
-				taken = {take_fresh(size), size, false};
+				taken = {take_fresh(size), size};
 			if (taken.start == nullptr) {
 				/* What is kept in pieces may be enough in one piece. */
 				give_back(0);
-				taken = {take_fresh(size), size, false};
+				taken = {take_fresh(size), size};
 			}
 			if (taken.start == nullptr)
 				return taken;
@@ -212,21 +218,15 @@ struct ResidentRange {
 			return taken;
 		}
 
-		/* Takes a range of `size` bytes, a power of two, a resident one if there is any. */
-		TakenRange take(size_t size)
-		{
-			TakenRange taken{nullptr, size, true};
-			return take_resident(size, &taken.start, 1) == 1 ? taken : take_unused(size, size);
-		}
-
 		Memory alloc_range(size_t size)
 		{
-			return take(size).start;
+			Memory start;
+			return take_resident(size, &start, 1) == 1 ? start : take_unused(size, size).start;
 		}
 
 		void dealloc_range(Memory start, size_t size)
 		{
-			TakenRange range{start, size, true};
+			TakenRange range{start, size};
 			dealloc_ranges(&range, 1);
 		}
 
@@ -239,7 +239,6 @@ struct ResidentRange {
 					missed_bytes -= bits::min(missed_bytes, ranges[i].size / 16);
 					kept.add(ranges[i].start, ranges[i].size);
 				}
-				count_kept();
 				most = bound();
 				too_much = kept.bytes() > most;
 			});
@@ -281,9 +280,9 @@ struct ThreadRange {
 		/* Larger ranges are not kept among these: if a part of a range stays here, or is in use, nobody can use the whole.
 		 * Only the last one is kept, apart and undivided. */
 		static constexpr size_t MOST_DIVIDED = 64 << 10;
-		TakenRange spare{nullptr, 0, true};
-		/* How many ranges go to all threads, or come from them, with the lock taken once. */
-		static constexpr size_t BATCH = 16, REFILL = 4;
+		TakenRange spare{};
+		/* How many ranges at most come from all threads at once. */
+		static constexpr size_t REFILL = 4;
 		/* Bytes that were taken as fresh memory so far. */
 		size_t taken_bytes{0};
 		/* Whether the range that was taken last is not resident. */
@@ -317,17 +316,12 @@ struct ThreadRange {
 		void give_back(size_t rest)
 		{
 			TakenRange batch[BATCH];
-			size_t count = BATCH;
-			while (count == BATCH) {
-				for (count = 0; count < BATCH && kept.bytes() > rest; count++) {
-					size_t most = bits::min(power_below(bits::max(kept.bytes() - rest, MIN_CHUNK_SIZE)), GREAT / 2);
-					batch[count] = kept.take(most, MIN_CHUNK_SIZE);
-					if (batch[count].start == nullptr)
-						break;
-				}
+			size_t count;
+			do {
+				count = kept.take_above(rest, MIN_CHUNK_SIZE, batch);
 				if (count > 0)
 					parent.dealloc_ranges(batch, count);
-			}
+			} while (count == BATCH);
 		}
 
 		/* Keeps a range as a whole, or none, and gives back the one that was kept so far. */
@@ -355,7 +349,7 @@ struct ThreadRange {
 		{
 			if (size == spare.size) {
 				Memory start = spare.start;
-				spare = {nullptr, 0, true};
+				spare = {};
 				return start;
 			}
 			Memory start = kept.take(size);
@@ -372,7 +366,7 @@ struct ThreadRange {
 				return nullptr;
 			taken_bytes += taken.size;
 			/* The first part is the caller's. The rest has a piece for each power of two between. They never become one of
-			 * 2 MiB again, since the first part will be among the kept ones. */
+			 * 2 MiB again, since the first part is not fresh any more. */
 			for (size_t rest = taken.size / 2; rest >= size; rest /= 2)
 				fresh.add(pointer_offset(taken.start, rest), rest);
 			return taken.start;
@@ -388,13 +382,15 @@ struct ThreadRange {
 		Memory alloc_range(size_t size)
 		{
 			if (size >= GREAT) {
-				TakenRange taken = parent.take(size);
-				was_fresh = !taken.resident;
-				if (taken.start != nullptr) {
+				Memory start;
+				was_fresh = parent.take_resident(size, &start, 1) == 0;
+				if (was_fresh)
+					start = parent.take_unused(size, size).start;
+				if (start != nullptr) {
 					parent.report(size);
 					PALGraft::huge_ranges.fetch_add(size >= PALGraft::HUGE_BLOCK, stl::memory_order_relaxed);
 				}
-				return taken.start;
+				return start;
 			}
 			/* Resident memory first, wherever it is: it saves a page fault, and the memory of a page that is not used yet. */
 			Memory start = take_resident(size);
@@ -404,7 +400,7 @@ struct ThreadRange {
 			if (start == nullptr)
 				start = refill_fresh(size);
 			if (start == nullptr && spare.start != nullptr) {
-				keep_spare({nullptr, 0, true});
+				keep_spare({});
 				start = refill_fresh(size);
 			}
 			if (start != nullptr && (live_bytes += size) - reported_bytes + WORTH_A_REPORT > 2 * WORTH_A_REPORT)
@@ -432,13 +428,13 @@ struct ThreadRange {
 			if (size <= MOST_DIVIDED)
 				keep(start, size);
 			else if (size <= most)
-				keep_spare({start, size, true});
+				keep_spare({start, size});
 			else
 				parent.dealloc_range(start, size);
 			if (kept.bytes() > most)
 				give_back(most / 2);
 			if (spare.size > most)
-				keep_spare({nullptr, 0, true});
+				keep_spare({});
 		}
 
 		bool last_was_fresh() const
@@ -459,7 +455,7 @@ struct ThreadRange {
 		void trim()
 		{
 			report();
-			keep_spare({nullptr, 0, true});
+			keep_spare({});
 			give_back(0);
 			for (;;) {
 				TakenRange taken = fresh.take(GREAT / 2, MIN_CHUNK_SIZE);
