@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <pthread.h>
 
-// The guard is a page of the largest that a kernel may have.
+// The guard is as long as the largest page that a kernel may have.
 enum { DEFAULT_STACK = 128 << 10, FIELD = 1 << 20, GUARD = 64 << 10, FILL = 0xa5, ROUNDS = 4 };
 
 // The greatest depth of a call below its caller: an eighth of the default stack, so that a program whose stacks were

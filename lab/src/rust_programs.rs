@@ -279,7 +279,7 @@ impl Bench {
     fn input(&self) -> Result<Input> {
         let libc = self.libc();
         let bytes = fs::read(&libc).with_context(|| format!("cannot read `{}`", libc.display()))?;
-        let host_sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let host_sha256 = HEXLOWER.encode(&Sha256::digest(bytes));
         let target = self.musl_target();
         let build = |command: &str| format!("cargo {command} --release --target {target}");
         let commands = vec![
