@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Upstream fixes its configuration when it is compiled. These are the decisions that platform.h and free_memory.h make
+/* Upstream fixes its configuration when it is compiled. These are the decisions that platform.h and shared_memory.h make
  * at run time. With checks, free memory is separated in upstream's way, which goes back at once and knows no bounds. */
 #ifdef SNMALLOC_CHECK_CLIENT
 #define DONOR_OPTIONS_WITHOUT_CHECKS(X)

@@ -1,5 +1,5 @@
 /* snmalloc's headers unchanged, with four of their parts replaced: the platform layer (platform.h), the ranges of free
- * memory (free_memory.h), the class that keeps forks out of critical sections, and the allocator of a thread; and with a
+ * memory (shared_memory.h, thread_memory.h), the class that keeps forks out of critical sections, and the allocator of a thread; and with a
  * configuration for grafts. */
 
 /* aba.h requires 16-byte compare-and-swap for a template that is never used. The baseline of x86-64 has no such
@@ -98,96 +98,14 @@ struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
 #include "snmalloc/snmalloc_core.h"
 #include "snmalloc/backend/globalconfig.h"
 
-#include "free_memory.h"
+#include "extents.h"
+#include "shared_memory.h"
+#include "thread_memory.h"
+#include "large_blocks.h"
+#include "configuration.h"
 
 namespace snmalloc
 {
-/* The configuration: upstream's page map and backend, with the ranges of free_memory.h. With checks, the ranges are
- * upstream's, which keep metadata apart; and pointers from free lists are checked before they are followed: a write past
- * the end of a block may have left a value there that is no block's address, and the program would end without a
- * message. */
-class Config final : public CommonConfig
-{
-public:
-	using Pal = DefaultPal;
-	using ClientMeta = NoClientMetaDataProvider;
-	using PagemapEntry = DefaultPagemapEntry<ClientMeta>;
-	using SecondaryAllocator = DefaultSecondaryAllocator;
-
-private:
-	using Map = FlatPagemap<MIN_CHUNK_BITS, PagemapEntry, Pal, false>;
-	using Pagemap = BasicPagemap<Pal, Map, PagemapEntry, false>;
-	using Base = Pipe<PalRange<Pal>, PagemapRegisterRange<Pagemap>>;
-
-	SNMALLOC_REQUIRE_CONSTINIT static inline stl::Atomic<bool> initialised{false};
-	SNMALLOC_REQUIRE_CONSTINIT static inline FlagWord initialising{};
-
-public:
-	using CheckedRanges = MetaProtectedRangeLocalState<Pal, Pagemap, Base>;
-	using LocalState = stl::conditional_t<mitigations(metadata_protection), CheckedRanges, HeapRanges<Pal, Pagemap, Base>>;
-	using Backend = BackendAllocator<Pal, PagemapEntry, Pagemap, DummyAuthmap, LocalState>;
-	static constexpr Flags Options{.HasDomesticate = mitigations(freelist_forward_edge)};
-
-	/* Without room for the page map, nothing is initialised afterwards. */
-	static void ensure_init()
-	{
-		with(initialising, []() {
-			if (initialised)
-				return;
-			LocalEntropy entropy;
-			entropy.init<Pal>();
-			entropy.make_free_list_key(RemoteAllocator::key_global);
-			entropy.make_free_list_key(freelist::Object::key_root);
-			initialised.store(start_page_map(), stl::memory_order_release);
-		});
-	}
-
-	static bool is_initialised()
-	{
-		return initialised.load(stl::memory_order_acquire);
-	}
-
-	/* The program frees a pointer to void; upstream has its own checks and messages for that. */
-	template<typename T, SNMALLOC_CONCEPT(capptr::IsBound) B>
-		requires(mitigations(freelist_forward_edge))
-	static SNMALLOC_FAST_PATH auto capptr_domesticate(LocalState *, CapPtr<T, B> p)
-	{
-		using Tame = CapPtr<T, typename B::template with_wildness<capptr::dimension::Wildness::Tame>>;
-		if constexpr (!stl::is_same_v<stl::remove_cv_t<T>, void>) {
-			address_t at = address_cast(p);
-			if (SNMALLOC_LIKELY(at != 0) &&
-			    (at % MIN_ALLOC_SIZE || at >> Pal::address_bits || !is_block(at)))
-				platform_fail("Heap corruption - the free list leads out of the heap.");
-		}
-		return Tame::unsafe_from(p.unsafe_ptr());
-	}
-
-private:
-	/* Upstream ends the program if there is no room for the page map, and writes the first entry, which takes a page and
-	 * those of the kernel's tables: zeros, where zeros are. Here that is left out, unless the map lies at a random place,
-	 * which upstream chooses. Returns whether there was room. */
-	static bool start_page_map()
-	{
-		if constexpr (mitigations(random_pagemap)) {
-			if (!Pal::has_room())
-				return false;
-			Pagemap::concretePagemap.template init<true>();
-		} else {
-			void *map = Pal::start_page_map(Map::required_size());
-			if (map == nullptr)
-				return false;
-			Pagemap::concretePagemap.init(static_cast<PagemapEntry *>(map));
-		}
-		return true;
-	}
-
-	static SNMALLOC_FAST_PATH bool is_block(address_t at)
-	{
-		const PagemapEntry &entry = Backend::get_metaentry<true>(at);
-		return Pal::is_readable(&entry) && entry.is_owned() && !entry.is_backend_owned();
-	}
-};
-
 using Alloc = Allocator<Config>;
 
 /* The allocator of a thread. Upstream's class of this name ends the program if there is no memory for an allocator, gives
@@ -224,6 +142,8 @@ class ThreadAlloc
 		auto memory = Config::Backend::alloc_meta_data<Alloc>(nullptr, size);
 		if (memory == nullptr)
 			return nullptr;
+		if constexpr (Config::HAS_EXTENTS)
+			Config::OwnRanges::Stats::count_allocator();
 		Range<capptr::bounds::Alloc> rest{pointer_offset(memory, used), size - used};
 		return new (memory.unsafe_ptr(), placement_token) Alloc(rest);
 	}
@@ -341,6 +261,22 @@ public:
 		return !mitigations(metadata_protection) && before >= PALGraft::least_moved() && own != &none;
 	}
 
+	/* Allocates a large block of at least `n` bytes at a multiple of `alignment`. */
+	static void *allocate_large(size_t n, size_t alignment)
+	{
+		if (SNMALLOC_UNLIKELY(own == &none))
+			return begin<void *>([](Alloc *, size_t n, size_t alignment) { return allocate_large(n, alignment); }, n,
+			                     alignment);
+		return own->handle_message_queue<true>(
+		    [](Alloc *self, size_t n, size_t alignment) { return allocate_large(*self, n, alignment); }, own, n, alignment);
+	}
+
+	/* Changes a large block's size where it is, if the block is this thread's and the memory behind it allows that. */
+	static bool resize(void *block, size_t n)
+	{
+		return own != &none && resize(*own, block, bits::align_up(n, MIN_CHUNK_SIZE));
+	}
+
 	/* Moves a large block to a new one of `n` bytes, which is more: with its pages, if the new one has none yet, so that
 	 * at no time there are two of each. Otherwise copies, which costs less than new pages would. Without checks only:
 	 * upstream's ranges for them do not know what is resident. */
@@ -350,37 +286,70 @@ public:
 	}
 
 private:
+	template<typename Self, typename Backend = typename Self::Config::Backend>
+	static void *allocate_large(Self &self, size_t n, size_t alignment)
+	{
+		if constexpr (!Config::HAS_EXTENTS) {
+			return self.template alloc<Uninit>(aligned_size(alignment, n));
+		} else {
+			size_t size = bits::align_up(n, MIN_CHUNK_SIZE);
+			auto [block, metadata] = Backend::alloc_large(
+			    self.get_backend_local_state(), size, bits::max(alignment, MIN_CHUNK_SIZE),
+			    Config::PagemapEntry::encode(self.public_state(), size_to_sizeclass_full(size)));
+			if (metadata == nullptr)
+				return graft_apart_no_memory();
+			self.laden.insert(metadata);
+			return block.unsafe_ptr();
+		}
+	}
+
+	template<typename Self, typename Backend = typename Self::Config::Backend>
+	static bool resize(Self &self, void *block, size_t size)
+	{
+		if constexpr (!Config::HAS_EXTENTS)
+			return false;
+		else
+			return Backend::get_metaentry(address_cast(block)).get_remote() == self.public_state() &&
+			       Backend::resize_large(self.get_backend_local_state(), capptr::Arena<void>::unsafe_from(block), size);
+	}
+
 	template<typename State>
 	static void *move(State &state, void *block, size_t before, size_t n)
 	{
-		if constexpr (!requires { state.get_object_range()->last_was_fresh(); }) {
+		if constexpr (!Config::HAS_EXTENTS) {
 			return nullptr;
 		} else {
-			void *moved = own->alloc<Uninit>(n);
+			/* Blocks of which pages can be moved begin at such a multiple, so that boundaries of mappings are at these. */
+			size_t alignment = n < PALGraft::HUGE_PAGE ? PALGraft::MOVED_AT_LEAST : PALGraft::HUGE_PAGE;
+			void *moved = allocate_large(n, alignment);
 			if (!moved)
 				return nullptr;
 			auto &ranges = *state.get_object_range();
-			auto result = ranges.last_was_fresh() ? PALGraft::move_pages(moved, block, before) : PALGraft::Move::refused;
-			if (result == PALGraft::Move::target_lost && !(moved = own->alloc<Uninit>(n)))
+			size_t pages = bits::align_down(before, PALGraft::MOVED_AT_LEAST);
+			auto result = PALGraft::Move::refused;
+			if (ranges.last_was_fresh() && address_cast(block) % PALGraft::MOVED_AT_LEAST == 0)
+				result = PALGraft::move_pages(moved, block, pages);
+			if (result == PALGraft::Move::target_lost && !(moved = allocate_large(n, alignment)))
 				return nullptr;
 			if (n >= PALGraft::HUGE_BLOCK)
 				PALGraft::prefer_huge_pages(moved, n);
+			bool is_moved = result == PALGraft::Move::done || result == PALGraft::Move::source_lost;
+			size_t copied = is_moved ? pages : 0;
+			memcpy(pointer_offset(moved, copied), pointer_offset(block, copied), before - copied);
 			if (result == PALGraft::Move::source_lost)
 				return moved;
 			const auto &entry = Config::Backend::get_metaentry(address_cast(block));
-			if (result == PALGraft::Move::done && entry.get_remote() == own->public_state()) {
-				/* As upstream frees it, but without a link in the block, which would take a page. */
-				auto *meta = entry.get_slab_metadata();
-				meta->node.remove();
-				auto start = capptr::Alloc<void>::unsafe_from(block);
-				ranges.give_vacated(capptr::Arena<void>::unsafe_from(block), [&]() {
-					Config::Backend::dealloc_chunk(state, *meta, start, before, entry.get_sizeclass());
-				});
+			if (result != PALGraft::Move::done || entry.get_remote() != own->public_state()) {
+				own->dealloc(block);
 				return moved;
 			}
-			if (result != PALGraft::Move::done)
-				memcpy(moved, block, before);
-			own->dealloc(block);
+			/* As upstream frees it, but without a link in the block, which would take a page. */
+			auto *metadata = entry.get_slab_metadata();
+			metadata->node.remove();
+			ranges.give_vacated({capptr::Arena<void>::unsafe_from(block), pages}, [&]() {
+				auto start = capptr::Alloc<void>::unsafe_from(block);
+				Config::Backend::dealloc_chunk(state, *metadata, start, before, entry.get_sizeclass());
+			});
 			return moved;
 		}
 	}
@@ -403,20 +372,32 @@ static void empty_queues_of_ended_threads()
 	ThreadAlloc::empty_queues();
 }
 
-/* What happens to a block's memory: as in upstream, except that the kernel makes the zeros of a large block. */
+/* What happens to a small block's memory, as in upstream. */
 struct Zeroed {
 	static void *success(void *block, size_t size, bool = false)
 	{
-		if (SNMALLOC_LIKELY(is_small_sizeclass(size)))
-			return memset(block, 0, round_size(size));
-		PALGraft::zero<true>(block, round_size(size));
-		return block;
+		return memset(block, 0, round_size(size));
 	}
 	static void *failure(size_t) noexcept
 	{
 		return graft_apart_no_memory();
 	}
 };
+
+template<typename Entry>
+SNMALLOC_FAST_PATH_INLINE size_t size_by_entry(const Entry &entry)
+{
+	if constexpr (Config::HAS_EXTENTS) {
+		if (SNMALLOC_UNLIKELY(!entry.get_sizeclass().is_small() && entry.is_owned()))
+			return size_of_large(*entry.get_slab_metadata());
+	}
+	return sizeclass_full_to_size(entry.get_sizeclass());
+}
+
+SNMALLOC_FAST_PATH_INLINE size_t usable(const void *block)
+{
+	return size_by_entry(Config::Backend::get_metaentry(address_cast(block)));
+}
 
 /* From here on, the kernel is asked whether it could provide that much. The address space that upstream reserves is twice
  * the next power of two, and the kernel promises no memory for it. Without this question, a request far beyond the
@@ -435,35 +416,62 @@ static SNMALLOC_SLOW_PATH bool is_promised(size_t n)
 	return promise != MAP_FAILED;
 }
 
-template<typename Conts>
-SNMALLOC_SLOW_PATH void *allocate_large(size_t n)
-{
-	if (n >= GREAT && !is_promised(n))
-		return graft_apart_no_memory();
-	void *block = ThreadAlloc::get().alloc<Conts, ThreadAlloc::CheckInit>(n);
-	if (block)
-		PALGraft::prefer_huge_pages(block, n);
-	return block;
-}
+/* Requests of this size and more are for large blocks. */
+static constexpr size_t LARGE = MAX_SMALL_SIZECLASS_SIZE + 1;
 
-SNMALLOC_SLOW_PATH static void *move_large(void *block, size_t before, size_t n)
+template<typename Conts>
+SNMALLOC_SLOW_PATH void *allocate_large(size_t n, size_t alignment = MIN_CHUNK_SIZE)
 {
-	if (n >= GREAT && !is_promised(n))
+	size_t most = bits::max(n, alignment);
+	if (most >= GREAT && !is_promised(most))
 		return graft_apart_no_memory();
-	return ThreadAlloc::move(block, before, n);
+	void *block = ThreadAlloc::allocate_large(bits::max(n, LARGE), alignment);
+	if (!block)
+		return nullptr;
+	if (n >= PALGraft::HUGE_BLOCK)
+		PALGraft::prefer_huge_pages(block, n);
+	if constexpr (stl::is_same_v<Conts, Zeroed>)
+		PALGraft::zero(block, usable(block));
+	return block;
 }
 
 template<typename Conts>
 SNMALLOC_FAST_PATH_INLINE void *allocate(size_t n)
 {
-	if (SNMALLOC_UNLIKELY(n >= PALGraft::HUGE_BLOCK))
+	if (SNMALLOC_UNLIKELY(n >= LARGE))
 		return allocate_large<Conts>(n);
 	return ThreadAlloc::get().alloc<Conts, ThreadAlloc::CheckInit>(n);
 }
 
-SNMALLOC_FAST_PATH_INLINE size_t usable(const void *block)
+/* Allocates another block of at least `n` bytes, and copies there what the two have in common. */
+static void *reallocate_elsewhere(void *block, size_t before, size_t n)
 {
-	return sizeclass_full_to_size(Config::Backend::get_metaentry(address_cast(block)).get_sizeclass());
+	int kept = errno;
+	void *moved = allocate<Uninit>(n);
+	if (SNMALLOC_UNLIKELY(!moved)) {
+		/* A block that only shrinks stays large enough. */
+		if (n > before)
+			return nullptr;
+		errno = kept;
+		return block;
+	}
+	memcpy(moved, block, n < before ? n : before);
+	ThreadAlloc::get().dealloc<ThreadAlloc::CheckInit>(block);
+	return moved;
+}
+
+SNMALLOC_SLOW_PATH static void *reallocate_large(void *block, size_t before, size_t n)
+{
+	if (n >= GREAT && n > before && !is_promised(n))
+		return graft_apart_no_memory();
+	if (ThreadAlloc::resize(block, n)) {
+		if (n > before && n >= PALGraft::HUGE_BLOCK)
+			PALGraft::prefer_huge_pages(block, n);
+		return block;
+	}
+	if (before < n && ThreadAlloc::may_move(before))
+		return ThreadAlloc::move(block, before, n);
+	return reallocate_elsewhere(block, before, n);
 }
 }
 
@@ -479,34 +487,23 @@ void *heap_zalloc(size_t n)
 	return allocate<Zeroed>(n);
 }
 
-/* Stays in place if the block has the size class of the request. */
+/* Stays in place if the block has the size of the request, or can have it there. */
 void *heap_realloc(void *block, size_t n)
 {
 	if (!block)
 		return allocate<Uninit>(n);
 	size_t before = usable(block);
-	if (before == round_size(n))
-		return block;
-	if (SNMALLOC_UNLIKELY(before < n && ThreadAlloc::may_move(before)))
-		return move_large(block, before, n);
-	int kept = errno;
-	void *moved = allocate<Uninit>(n);
-	if (SNMALLOC_UNLIKELY(!moved)) {
-		/* A block that only shrinks stays large enough. */
-		if (n > before)
-			return nullptr;
-		errno = kept;
-		return block;
-	}
-	memcpy(moved, block, n < before ? n : before);
-	heap_free(block);
-	return moved;
+	if (n < LARGE || before < LARGE)
+		return before == round_size(n) ? block : reallocate_elsewhere(block, before, n);
+	size_t after = Config::HAS_EXTENTS ? bits::align_up(n, MIN_CHUNK_SIZE) : round_size(n);
+	return before == after ? block : reallocate_large(block, before, n);
 }
 
 /* A size that is a multiple of the alignment is aligned to it; powers of two have their own classes. */
 void *heap_aligned(size_t alignment, size_t n)
 {
-	return allocate<Uninit>(aligned_size(alignment, n));
+	size_t size = aligned_size(alignment, n);
+	return SNMALLOC_UNLIKELY(size >= LARGE) ? allocate_large<Uninit>(n, alignment) : allocate<Uninit>(size);
 }
 
 void heap_free(void *block)

@@ -165,8 +165,19 @@ class PALGraft
 	/* What is mapped before so many bytes are mapped has no huge pages, whatever the system's setting. */
 	static constexpr size_t WITHOUT_HUGE_PAGES = 32 << 20;
 	static inline stl::Atomic<size_t> mapped_blocks{0};
-	/* All of that lies between these. */
-	static inline uintptr_t small_pages_start = UINTPTR_MAX, small_pages_end = 0;
+	/* All of that lies in these two: the first mapping, and those at `next_place`. */
+	struct Addresses {
+		uintptr_t start, end;
+	};
+	static inline Addresses small_pages[2] = {{UINTPTR_MAX, 0}, {UINTPTR_MAX, 0}};
+
+	static bool has_small_pages(uintptr_t at)
+	{
+		for (const Addresses &part : small_pages)
+			if (at >= part.start && at < part.end)
+				return true;
+		return false;
+	}
 
 	/* Whether the kernel is asked to move pages. */
 	static inline stl::Atomic<bool> can_move{true};
@@ -174,27 +185,45 @@ class PALGraft
 	/* Blocks are mapped without access if upstream requests that, or if the kernel refuses to promise more. */
 	static inline bool guarded_blocks = mitigations(pal_enforce_access);
 
+	/* Where the kernel is asked to map blocks next; it may choose another place. The first are where it likes, as in every
+	 * small program. The others follow one another from far below, where nothing else comes between them: so large blocks
+	 * find room in one piece. That place is as random as the first one. */
+	static inline uintptr_t next_place = 0;
+
 	static void *map_blocks(size_t size)
 	{
 		int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-		void *blocks = MAP_FAILED;
+		void *place = reinterpret_cast<void *>(next_place), *blocks = MAP_FAILED;
 		if (!guarded_blocks)
-			blocks = graft_apart_mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+			blocks = graft_apart_mmap(place, size, PROT_READ | PROT_WRITE, flags, -1, 0);
 		if (blocks == MAP_FAILED) {
-			blocks = graft_apart_mmap(nullptr, size, PROT_NONE, flags, -1, 0);
+			blocks = graft_apart_mmap(place, size, PROT_NONE, flags, -1, 0);
 			if (blocks == MAP_FAILED)
 				return nullptr;
 			guarded_blocks = true;
 		}
+		uintptr_t start = reinterpret_cast<uintptr_t>(blocks);
+		Addresses &part = small_pages[next_place != 0];
+		if (!mitigations(metadata_protection))
+			next_place = next_place == 0 ? bits::align_down(start - start / 32, HUGE_PAGE) : start + size;
 		/* With huge pages, the first write makes 2 MiB resident: too much for a small program. */
-		if (!donor_allow_thp() || mapped_blocks.load(stl::memory_order_relaxed) < WITHOUT_HUGE_PAGES) {
-			graft_apart_madvise(blocks, size, MADV_NOHUGEPAGE);
-			uintptr_t start = reinterpret_cast<uintptr_t>(blocks);
-			small_pages_start = bits::min(small_pages_start, start);
-			small_pages_end = bits::max(small_pages_end, start + size);
+		size_t before = mapped_blocks.load(stl::memory_order_relaxed);
+		if (!donor_allow_thp() || before < WITHOUT_HUGE_PAGES) {
+			size_t small = donor_allow_thp() ? bits::min(size, WITHOUT_HUGE_PAGES - before) : size;
+			graft_apart_madvise(blocks, small, MADV_NOHUGEPAGE);
+			part.start = bits::min(part.start, start);
+			part.end = bits::max(part.end, start + small);
 		}
 		mapped_blocks.fetch_add(size, stl::memory_order_relaxed);
 		return blocks;
+	}
+
+	/* For the huge pages that lie within the block. */
+	static void advise_huge_pages(void *block, size_t size, int advice)
+	{
+		uintptr_t start = reinterpret_cast<uintptr_t>(block), from = bits::align_up(start, HUGE_PAGE);
+		uintptr_t to = bits::align_down(start + size, HUGE_PAGE);
+		graft_apart_madvise(reinterpret_cast<void *>(from), to - from, advice);
 	}
 
 	static uintptr_t round_down(uintptr_t at)
@@ -323,7 +352,7 @@ public:
 	{
 		constexpr size_t most_ranges = 4096;
 		if (donor_allow_thp() && huge_ranges.load(stl::memory_order_relaxed) <= most_ranges)
-			graft_apart_madvise(block, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+			advise_huge_pages(block, size, MADV_HUGEPAGE);
 	}
 
 	/* Ends the request for huge pages when the block is freed. What takes its place may be small: its first write would
@@ -331,9 +360,10 @@ public:
 	static void end_huge_pages(void *block, size_t size) noexcept
 	{
 		if (size >= HUGE_BLOCK && size >= least_apart() && donor_allow_thp() && donor_purge_delay() == 0)
-			graft_apart_madvise(block, size & ~(HUGE_PAGE - 1), MADV_NOHUGEPAGE);
+			advise_huge_pages(block, size, MADV_NOHUGEPAGE);
 	}
 
+	/* The smallest block whose pages are moved; a multiple of a chunk. */
 	static constexpr size_t MOVED_AT_LEAST = 1 << 20;
 
 	/* The smallest block that may become a mapping of its own after its end, of which a process may have 65,530: this keeps
@@ -362,19 +392,20 @@ public:
 		target_lost,
 	};
 
-	/* Moves pages in place of copying them: those of `size` bytes at `from`, on top of what is mapped at `to`. Both
-	 * addresses are multiples of `size`, a power of two of at least MOVED_AT_LEAST.
+	/* Moves pages in place of copying them: those of `size` bytes at `from`, on top of what is mapped at `to`. All three
+	 * are multiples of MOVED_AT_LEAST.
 	 *
 	 * Kernels before 6.17 move from one mapping at a time. Later ones move from several, and may fail between two of them
-	 * if the process has too many, which loses track of the pages. So no step has more than two: a block that was moved
-	 * has a boundary at each half of it, and a part with its own setting for huge pages is a multiple of 2 MiB. */
+	 * if the process has too many, which loses track of the pages. So no step has more than two: what was moved has its
+	 * boundaries at multiples of MOVED_AT_LEAST, and what has its own setting for huge pages at multiples of 2 MiB. */
 	static Move move_pages(void *to, void *from, size_t size) noexcept
 	{
 		KeptErrno kept;
 		char *source = static_cast<char *>(from), *target = static_cast<char *>(to);
 		size_t step = MOVED_AT_LEAST;
 		for (size_t at = 0; at < size; at += step) {
-			step = bits::min(bits::max(at, MOVED_AT_LEAST), HUGE_PAGE);
+			uintptr_t both = reinterpret_cast<uintptr_t>(source + at) | reinterpret_cast<uintptr_t>(target + at);
+			step = both % HUGE_PAGE == 0 && size - at >= HUGE_PAGE ? HUGE_PAGE : MOVED_AT_LEAST;
 			const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
 			if (mremap(source + at, step, step, flags, target + at) != MAP_FAILED)
 				continue;
@@ -402,7 +433,7 @@ public:
 		if (!map(from, size, PROT_READ | PROT_WRITE, MAP_FIXED))
 			return Move::source_lost;
 		uintptr_t start = reinterpret_cast<uintptr_t>(from);
-		if (!donor_allow_thp() || (start >= small_pages_start && start < small_pages_end))
+		if (!donor_allow_thp() || has_small_pages(start))
 			graft_apart_madvise(from, size, MADV_NOHUGEPAGE);
 		return Move::done;
 	}
@@ -470,13 +501,16 @@ public:
 
 	/* Pages that the kernel takes away come back as zeros. It refuses pages that are locked in memory. */
 	template<bool page_aligned = false>
-	static void zero(void *start, size_t size) noexcept
+	static void zero(void *block, size_t size) noexcept
 	{
 		constexpr size_t worth_a_call = 2 << 20;
-		bool pages = round_down(reinterpret_cast<uintptr_t>(start)) == reinterpret_cast<uintptr_t>(start) &&
-		             size % page_size == 0;
-		if (size <= worth_a_call || !pages || graft_apart_madvise(start, size, MADV_DONTNEED))
-			memset(start, 0, size);
+		uintptr_t start = reinterpret_cast<uintptr_t>(block), from = round_up(start), to = round_down(start + size);
+		if (size <= worth_a_call || graft_apart_madvise(reinterpret_cast<void *>(from), to - from, MADV_DONTNEED)) {
+			memset(block, 0, size);
+		} else {
+			memset(block, 0, from - start);
+			memset(reinterpret_cast<void *>(to), 0, start + size - to);
+		}
 	}
 
 	/* Makes keys of free lists and places of guard pages. If the kernel has no randomness yet, or a filter forbids the

@@ -1,0 +1,230 @@
+/* The memory that no thread has, and when it goes back to the kernel. heap.cc includes this after extents.h.
+ *
+ * Upstream's ranges are a chain: a thread's own buddy allocator, the global one, the address space. Upstream tells the
+ * kernel about a range when it goes from a thread to the global allocator, and never about what a thread keeps. Here,
+ * free memory that is still resident is counted at both places, and its size is bounded: what is above the bound goes
+ * back at once. That needs no clock and no thread, so a process that goes idle keeps no more than the bounds. */
+#ifndef SNMALLOC_SHARED_MEMORY_H
+#define SNMALLOC_SHARED_MEMORY_H
+
+namespace snmalloc
+{
+/* Ranges that pass a lock together. */
+static constexpr size_t BATCH = 16;
+
+/* What all threads share: all memory that no thread has. */
+template<typename Pagemap>
+struct SharedRange {
+	template<typename ParentRange>
+	class Type : public ContainsParent<ParentRange>
+	{
+		using ContainsParent<ParentRange>::parent;
+		static_assert(ParentRange::ConcurrencySafe, "system calls are made without the lock");
+		using Memory = capptr::Arena<void>;
+
+		static inline CombiningLock lock{};
+		/* Behind the lock, but for a look at its bytes. */
+		static inline Extents<Pagemap> extents{};
+		/* Bytes that were given back lately and not needed since; and those that were needed again, which count for less
+		 * and less. Neither is more than the credit. */
+		static inline size_t given_bytes{0}, missed_bytes{0};
+		/* Four times what was needed again so far, which is not forgotten; no more than the credit. */
+		static inline size_t again_bytes{0};
+		/* What threads use, as far as they have reported it; not their caches. */
+		static inline stl::Atomic<size_t> live_bytes{0};
+		/* Threads' allocators, with those whose thread has ended. */
+		static inline stl::Atomic<size_t> allocators{0};
+		/* Whether there is address space already. */
+		static inline stl::Atomic<bool> has_grown{false};
+
+		/* The most that is kept because the program needs it again: purge_credit, or as much as is in use. */
+		static size_t credit()
+		{
+			size_t least = static_cast<size_t>(donor_purge_credit()) << 10;
+			return least == 0 ? 0 : bits::max(least, live_bytes.load(stl::memory_order_relaxed));
+		}
+
+		/* What may be in use when all blocks are freed: slabs that are not quite empty, metadata. */
+		static size_t rest()
+		{
+			return (384 << 10) * (1 + allocators.load(stl::memory_order_relaxed));
+		}
+
+		/* The most that is kept: purge_debt, but a quarter of it as long as the program has needed nothing again; or a share
+		 * of what is in use; and more for a program that frees and allocates large blocks in turn, as far as it has shown
+		 * that it needs them again. The last free leaves no more than rest() in use, and so none of that. */
+		static size_t bound()
+		{
+			if (donor_purge_delay() < 0)
+				return SIZE_MAX;
+			size_t whole = static_cast<size_t>(donor_purge_debt()) << 10, live = live_bytes.load(stl::memory_order_relaxed);
+			size_t debt = bits::min(whole, whole / 4 + again_bytes), blocks = live - bits::min(live, rest());
+			return bits::max(debt, live / 8) + bits::min(missed_bytes, 64 * blocks);
+		}
+
+		/* Gives memory back until no more than `rest` bytes are kept, in pieces about as large as what is too much. Each
+		 * batch is outside the lock, and behind the gate as long as it is in no allocator. */
+		void give_back(size_t rest)
+		{
+			PreventFork gate;
+			size_t page = bits::max(MIN_CHUNK_SIZE, PALGraft::real_page_size());
+			for (;;) {
+				TakenRange batch[BATCH];
+				size_t count = 0;
+				with(lock, [&]() {
+					while (count < BATCH && (batch[count] = extents.take_above(rest, page)).start != nullptr)
+						given_bytes = bits::min(given_bytes + batch[count++].size, credit());
+				});
+				for (size_t i = 0; i < count; i++)
+					PALGraft::notify_not_using(batch[i].start.unsafe_ptr(), batch[i].size);
+				if (count > 0)
+					with(lock, [&]() {
+						for (size_t i = 0; i < count; i++)
+							extents.add(batch[i].start, batch[i].size, false);
+					});
+				if (count < BATCH)
+					return;
+			}
+		}
+
+		/* Takes address space: at first what the donor's option says, later four times as much, so that large blocks find
+		 * room in one piece; less if that cannot be had, but no less than is needed. Returns false if there is none. */
+		bool grow(size_t least)
+		{
+			size_t wanted = bits::align_up(static_cast<size_t>(donor_arena_reserve()) << 10, MIN_CHUNK_SIZE);
+			if (has_grown.exchange(true, stl::memory_order_relaxed))
+				wanted *= 4;
+			wanted = bits::max(wanted, least);
+			for (;;) {
+				Memory start = parent.alloc_range(wanted);
+				if (start != nullptr) {
+					Memory first = pointer_align_up(start, MIN_CHUNK_SIZE);
+					size_t size = bits::align_down(wanted - pointer_diff(start, first), MIN_CHUNK_SIZE);
+					with(lock, [&]() { extents.add_new(first, size); });
+					return true;
+				}
+				if (wanted == least)
+					return false;
+				wanted = bits::max(bits::align_up(wanted / 2, MIN_CHUNK_SIZE), least);
+			}
+		}
+
+		/* Prepares a range for use. Returns false, and takes it back, if the kernel refuses. */
+		bool use(const TakenRange &taken)
+		{
+			size_t fresh = taken.size - taken.resident;
+			if (fresh == 0)
+				return true;
+			bool usable = PALGraft::notify_using<NoZero>(taken.start.unsafe_ptr(), taken.size);
+			with(lock, [&]() {
+				if (!usable)
+					return extents.add(taken.start, taken.size, false);
+				size_t missed = bits::min(given_bytes, fresh);
+				given_bytes -= missed;
+				missed_bytes = bits::min(missed_bytes + missed, credit());
+				again_bytes = bits::min(again_bytes + 4 * missed, credit());
+			});
+			if (usable)
+				PALGraft::make_resident(&Pagemap::get_metaentry(taken.start.unsafe_uintptr()));
+			return usable;
+		}
+
+	public:
+		static constexpr bool Aligned = true;
+		static constexpr bool ConcurrencySafe = true;
+		using ChunkBounds = typename ParentRange::ChunkBounds;
+
+		constexpr Type() = default;
+
+		/* Takes resident ranges of `size` bytes at multiples of `alignment`, up to `most` of them. Returns how many there
+		 * were. */
+		size_t take_resident(size_t size, size_t alignment, Memory *starts, size_t most)
+		{
+			size_t count = 0;
+			if (extents.bytes() >= size)
+				with(lock, [&]() {
+					while (count < most && (starts[count] = extents.take_resident(size, alignment)) != nullptr)
+						count++;
+				});
+			return count;
+		}
+
+		/* Takes `size` bytes at a multiple of `alignment`, resident or not. If there is no memory, the start is null. */
+		TakenRange take(size_t size, size_t alignment)
+		{
+			for (;;) {
+				TakenRange taken;
+				with(lock, [&]() { taken = extents.take(size, alignment); });
+				if (taken.start == nullptr) {
+					/* The kernel's addresses are multiples of its pages. */
+					if (grow(size + alignment + MIN_CHUNK_SIZE))
+						continue;
+					return {};
+				}
+				return use(taken) ? taken : TakenRange{};
+			}
+		}
+
+		/* Takes the `size` bytes at `start`, if all of them are free. */
+		bool take_at(Memory start, size_t size)
+		{
+			TakenRange taken;
+			with(lock, [&]() { taken = extents.take_at(start, size); });
+			return taken.start != nullptr && use(taken);
+		}
+
+		Memory alloc_range(size_t size)
+		{
+			return take(size, size).start;
+		}
+
+		void dealloc_range(Memory start, size_t size)
+		{
+			TakenRange range{start, size};
+			dealloc_ranges(&range, 1);
+		}
+
+		void dealloc_ranges(const TakenRange *ranges, size_t count)
+		{
+			size_t most = 0;
+			bool too_much = false;
+			with(lock, [&]() {
+				for (size_t i = 0; i < count; i++) {
+					missed_bytes -= bits::min(missed_bytes, ranges[i].size / 64);
+					extents.add(ranges[i].start, ranges[i].size, true);
+				}
+				most = bound();
+				too_much = extents.bytes() > most;
+			});
+			/* A little more than necessary, so that not every range that follows is too much. */
+			if (too_much)
+				give_back(most - most / 4);
+		}
+
+		/* Takes back memory that is not resident. */
+		void dealloc_fresh(Memory start, size_t size)
+		{
+			with(lock, [&]() { extents.add(start, size, false); });
+		}
+
+		/* Counts what a thread uses from now on, or uses no more. Wraps around like any unsigned number. */
+		static void report(size_t more)
+		{
+			live_bytes.fetch_add(more, stl::memory_order_relaxed);
+		}
+
+		/* Counts an allocator of a thread. */
+		static void count_allocator()
+		{
+			allocators.fetch_add(1, stl::memory_order_relaxed);
+		}
+
+		void trim()
+		{
+			give_back(0);
+		}
+	};
+};
+}
+
+#endif
