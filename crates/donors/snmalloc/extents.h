@@ -41,9 +41,8 @@ class Extents
 	static constexpr uintptr_t FIRST = 1 << 9, LAST = 1 << 10, RESIDENT = 1 << 11, FLAGS = MIN_CHUNK_SIZE - 1;
 	static_assert(Entry::is_backend_allowed_value(Word::Two, FIRST) && RESIDENT < MIN_CHUNK_SIZE);
 
-	/* Extents do not become one across these boundaries, since the page map may have nothing on the other side: see
-	 * PALGraft::PIECE. */
-	static constexpr size_t NEVER_ACROSS = 256 << 20;
+	/* The part of the page map for so much is mapped at once: see PALGraft::PIECE. */
+	static constexpr size_t MAPPED_TOGETHER = 256 << 20;
 
 	/* One list for each size of up to eight chunks, then eight for each power of two; all of them once for extents
 	 * without anything resident, and once for the others. */
@@ -96,6 +95,14 @@ class Extents
 		static_assert(sizeof entry == 2 * sizeof(uintptr_t));
 		uintptr_t two = __atomic_load_n(reinterpret_cast<const uintptr_t *>(&entry) + 1, __ATOMIC_RELAXED);
 		return two & Upstream::FREE ? two : 0;
+	}
+
+	/* Word two of the neighbour of a chunk in the page map; zero if it is in use, or the map has nothing there. */
+	static uintptr_t word_beside(uintptr_t chunk, uintptr_t neighbour)
+	{
+		if ((chunk ^ neighbour) >= MAPPED_TOGETHER && !PALGraft::is_readable(&Pagemap::get_metaentry(neighbour)))
+			return 0;
+		return foreign_word(neighbour);
 	}
 
 	static size_t list_of(size_t size)
@@ -223,15 +230,14 @@ class Extents
 	/* Makes one extent of this and its neighbours. */
 	void add(Extent extent)
 	{
-		if (extent.start % NEVER_ACROSS != 0) {
-			uintptr_t before = foreign_word(extent.start - MIN_CHUNK_SIZE);
-			if (before & LAST) {
-				Extent other = extent_at(before & FIRST ? extent.start - MIN_CHUNK_SIZE : before & ~FLAGS);
-				remove(other);
-				extent = {other.start, other.size + extent.size, other.resident + extent.resident};
-			}
+		uintptr_t before = extent.start - MIN_CHUNK_SIZE, last = extent.end() - MIN_CHUNK_SIZE;
+		uintptr_t end_of_other = word_beside(extent.start, before);
+		if (end_of_other & LAST) {
+			Extent other = extent_at(end_of_other & FIRST ? before : end_of_other & ~FLAGS);
+			remove(other);
+			extent = {other.start, other.size + extent.size, other.resident + extent.resident};
 		}
-		if (extent.end() % NEVER_ACROSS != 0 && foreign_word(extent.end()) & FIRST) {
+		if (word_beside(last, extent.end()) & FIRST) {
 			Extent other = extent_at(extent.end());
 			remove(other);
 			extent.size += other.size;
@@ -288,7 +294,7 @@ public:
 	TakenRange take_at(Memory start, size_t size)
 	{
 		uintptr_t at = start.unsafe_uintptr();
-		if (at % NEVER_ACROSS == 0 || !(foreign_word(at) & FIRST))
+		if (!(word_beside(at - MIN_CHUNK_SIZE, at) & FIRST))
 			return {};
 		Extent extent = extent_at(at);
 		if (extent.size < size)

@@ -384,14 +384,16 @@ struct Zeroed {
 	}
 };
 
+/* The size of blocks with that entry of the page map; 0 if it stands for no block. */
 template<typename Entry>
 SNMALLOC_FAST_PATH_INLINE size_t size_by_entry(const Entry &entry)
 {
+	sizeclass_t sizeclass = entry.get_sizeclass();
 	if constexpr (Config::HAS_EXTENTS) {
-		if (SNMALLOC_UNLIKELY(!entry.get_sizeclass().is_small() && entry.is_owned()))
+		if (SNMALLOC_UNLIKELY(!sizeclass.is_small() && sizeclass.raw() != 0))
 			return size_of_large(*entry.get_slab_metadata());
 	}
-	return sizeclass_full_to_size(entry.get_sizeclass());
+	return sizeclass_full_to_size(sizeclass);
 }
 
 SNMALLOC_FAST_PATH_INLINE size_t usable(const void *block)
