@@ -401,9 +401,9 @@ SNMALLOC_FAST_PATH_INLINE size_t usable(const void *block)
 	return size_by_entry(Config::Backend::get_metaentry(address_cast(block)));
 }
 
-/* From here on, the kernel is asked whether it could provide that much. The address space that upstream reserves is twice
- * the next power of two, and the kernel promises no memory for it. Without this question, a request far beyond the
- * machine's memory would succeed, and write an entry of the page map for every 16 KiB. */
+/* From here on, the kernel is asked whether it could provide that much. It promises no memory for the address space that
+ * is reserved. Without this question, a request far beyond the machine's memory would succeed, and write an entry of the
+ * page map for every 16 KiB. */
 static constexpr size_t GREAT = size_t{1} << (bits::BITS == 64 ? 30 : 28);
 
 static SNMALLOC_SLOW_PATH bool is_promised(size_t n)

@@ -115,18 +115,18 @@ struct SharedRange {
 			size_t fresh = taken.size - taken.resident;
 			if (fresh == 0)
 				return true;
-			bool usable = PALGraft::notify_using<NoZero>(taken.start.unsafe_ptr(), taken.size);
+			if (!PALGraft::notify_using<NoZero>(taken.start.unsafe_ptr(), taken.size)) {
+				dealloc_fresh(taken.start, taken.size);
+				return false;
+			}
 			with(lock, [&]() {
-				if (!usable)
-					return extents.add(taken.start, taken.size, false);
 				size_t missed = bits::min(given_bytes, fresh);
 				given_bytes -= missed;
 				missed_bytes = bits::min(missed_bytes + missed, credit());
 				again_bytes = bits::min(again_bytes + 4 * missed, credit());
 			});
-			if (usable)
-				PALGraft::make_resident(&Pagemap::get_metaentry(taken.start.unsafe_uintptr()));
-			return usable;
+			PALGraft::make_resident(&Pagemap::get_metaentry(taken.start.unsafe_uintptr()));
+			return true;
 		}
 
 	public:

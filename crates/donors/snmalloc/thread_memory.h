@@ -1,5 +1,4 @@
-/* The free memory of a thread. heap.cc includes this after shared_memory.h. What is resident is apart from what was never
- * used, and bounded; see there. */
+/* The free memory of a thread. heap.cc includes this after shared_memory.h, which says why what is resident is bounded. */
 #ifndef SNMALLOC_THREAD_MEMORY_H
 #define SNMALLOC_THREAD_MEMORY_H
 
@@ -17,13 +16,7 @@ class FreeRanges
 {
 	using Memory = capptr::Arena<void>;
 	Buddy<BuddyChunkRep<Pagemap>, MIN_CHUNK_BITS, MAX_BITS> buddies{};
-	/* Changed by one thread at a time, and read by any. */
-	stl::Atomic<size_t> held{0};
-
-	void count(size_t more)
-	{
-		held.store(bytes() + more, stl::memory_order_relaxed);
-	}
+	size_t held{0};
 
 	static Memory pointer(uintptr_t start)
 	{
@@ -33,9 +26,9 @@ class FreeRanges
 public:
 	constexpr FreeRanges() = default;
 
-	size_t bytes()
+	size_t bytes() const
 	{
-		return held.load(stl::memory_order_relaxed);
+		return held;
 	}
 
 	/* Takes a range of `size` bytes, splitting a larger one if need be. */
@@ -43,7 +36,7 @@ public:
 	{
 		Memory start = pointer(buddies.remove_block(size));
 		if (start != nullptr)
-			count(-size);
+			held -= size;
 		return start;
 	}
 
@@ -75,10 +68,10 @@ public:
 	/* Adds a range. If it and its neighbours make 2^MAX_BITS bytes, they are not kept, but returned. */
 	Memory add(Memory start, size_t size)
 	{
-		count(size);
+		held += size;
 		Memory whole = pointer(buddies.add_block(start.unsafe_uintptr(), size));
 		if (whole != nullptr)
-			count(-(size_t{1} << MAX_BITS));
+			held -= size_t{1} << MAX_BITS;
 		return whole;
 	}
 };
@@ -331,11 +324,11 @@ struct ThreadRange {
 			return was_fresh;
 		}
 
-		/* Calls `free`, which gives back the range that begins with `start` and has no pages there any more. */
+		/* Calls `free`, which gives back a range that begins with this one and has no pages here any more. */
 		template<typename Free>
-		void give_vacated(TakenRange start, Free free)
+		void give_vacated(TakenRange first, Free free)
 		{
-			vacated = start;
+			vacated = first;
 			free();
 			vacated = {};
 		}
