@@ -95,7 +95,8 @@ pub fn run(arch: Arch, path: &Path, program: &Program, donor: Option<&str>, scal
     if asked.is_some() {
         command.env("ALLOGRAFT_VERBOSE", "1");
     }
-    let output = command.env("ALLOGRAFT_SCALE", scale).output().map_err(|error| error.to_string())?;
+    command.env("ALLOGRAFT_SCALE", scale);
+    let output = fixtures::conformance_output(arch, &mut command).map_err(|error| error.to_string())?;
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if let Some(donor) = asked
         && !said.contains(&format!("allograft: {donor} "))

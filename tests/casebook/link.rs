@@ -97,7 +97,8 @@ impl Way {
             command.env("ALLOGRAFT_TEST_EMULATED", "1");
         }
         command.envs(environment.iter().cloned()).current_dir(program.parent().unwrap_or(Path::new(".")));
-        fixtures::output(&mut command).map_err(|error| format!("{command:?}: {error}"))
+        let output = fixtures::conformance_output(self.host.arch(), &mut command);
+        output.map_err(|error| format!("{command:?}: {error}"))
     }
 }
 

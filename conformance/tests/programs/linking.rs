@@ -94,7 +94,8 @@ impl Host {
             command.env("ALLOGRAFT_SCALE", SCALE);
         }
         // Files go into this folder, so that /tmp's memory does not count as the program's.
-        let output = command.env("TMPDIR", folder.path()).envs(settings.iter().copied()).output()?;
+        command.env("TMPDIR", folder.path()).envs(settings.iter().copied());
+        let output = fixtures::conformance_output(self.arch, &mut command)?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let expected = format!("ok {}\n", program.name);
         if output.status.success() && out == expected {
