@@ -4,10 +4,10 @@
 
 namespace snmalloc
 {
-/* The configuration: upstream's page map and backend, with the ranges of thread_memory.h and the large blocks of large_blocks.h. With checks, the ranges are
- * upstream's, which keep metadata apart; and pointers from free lists are checked before they are followed: a write past
- * the end of a block may have left a value there that is no block's address, and the program would end without a
- * message. */
+/* The configuration: upstream's page map, with the ranges of thread_memory.h and the large blocks of large_blocks.h.
+ * With checks, the ranges and the backend are upstream's, which keep metadata apart; and pointers from free lists are
+ * checked before they are followed: a write past the end of a block may have left a value there that is no block's
+ * address, and the program would end without a message. */
 class Config final : public CommonConfig
 {
 public:

@@ -274,17 +274,17 @@ public:
 		return take_part(found, bits::align_up(found.start, alignment), size);
 	}
 
-	/* As above, but only what is resident. */
-	Memory take_resident(size_t size, size_t alignment)
+	/* Takes `size` bytes, a power of two, at a multiple of that, if all of them are resident. */
+	Memory take_resident(size_t size)
 	{
 		auto place = [&](const Extent &extent) -> uintptr_t {
-			uintptr_t first = bits::align_up(extent.start, alignment);
+			uintptr_t first = bits::align_up(extent.start, size);
 			if (count_resident(first, first + size) == size)
 				return first;
-			uintptr_t last = bits::align_down(extent.end() - size, alignment);
+			uintptr_t last = bits::align_down(extent.end() - size, size);
 			return count_resident(last, last + size) == size ? last : 0;
 		};
-		Extent found = best(sets[true], size, alignment, [&](const Extent &extent) { return place(extent) != 0; });
+		Extent found = best(sets[true], size, size, [&](const Extent &extent) { return place(extent) != 0; });
 		if (found.size == 0)
 			return nullptr;
 		return take_part(found, place(found), size).start;

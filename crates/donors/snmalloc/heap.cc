@@ -1,6 +1,6 @@
-/* snmalloc's headers unchanged, with four of their parts replaced: the platform layer (platform.h), the ranges of free
- * memory (shared_memory.h, thread_memory.h), the class that keeps forks out of critical sections, and the allocator of a thread; and with a
- * configuration for grafts. */
+/* snmalloc's headers unchanged, with five of their parts replaced: the platform layer (platform.h), the ranges of free
+ * memory (shared_memory.h, thread_memory.h), what is done for large blocks (large_blocks.h), the class that keeps forks
+ * out of critical sections, and the allocator of a thread; and with a configuration for grafts. */
 
 /* aba.h requires 16-byte compare-and-swap for a template that is never used. The baseline of x86-64 has no such
  * instruction, and the object contains none. */
@@ -258,7 +258,7 @@ public:
 	/* Whether `move` is for a block of that size. */
 	static bool may_move(size_t before)
 	{
-		return !mitigations(metadata_protection) && before >= PALGraft::least_moved() && own != &none;
+		return Config::HAS_EXTENTS && before >= PALGraft::least_moved() && own != &none;
 	}
 
 	/* Allocates a large block of at least `n` bytes at a multiple of `alignment`. */

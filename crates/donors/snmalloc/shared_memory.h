@@ -109,22 +109,25 @@ struct SharedRange {
 			}
 		}
 
+		/* Counts what was given back before and is needed again. Behind the lock. */
+		static TakenRange count_missed(TakenRange taken)
+		{
+			size_t missed = bits::min(given_bytes, taken.size - taken.resident);
+			given_bytes -= missed;
+			missed_bytes = bits::min(missed_bytes + missed, credit());
+			again_bytes = bits::min(again_bytes + 4 * missed, credit());
+			return taken;
+		}
+
 		/* Prepares a range for use. Returns false, and takes it back, if the kernel refuses. */
 		bool use(const TakenRange &taken)
 		{
-			size_t fresh = taken.size - taken.resident;
-			if (fresh == 0)
+			if (taken.resident == taken.size)
 				return true;
 			if (!PALGraft::notify_using<NoZero>(taken.start.unsafe_ptr(), taken.size)) {
 				dealloc_fresh(taken.start, taken.size);
 				return false;
 			}
-			with(lock, [&]() {
-				size_t missed = bits::min(given_bytes, fresh);
-				given_bytes -= missed;
-				missed_bytes = bits::min(missed_bytes + missed, credit());
-				again_bytes = bits::min(again_bytes + 4 * missed, credit());
-			});
 			PALGraft::make_resident(&Pagemap::get_metaentry(taken.start.unsafe_uintptr()));
 			return true;
 		}
@@ -136,14 +139,14 @@ struct SharedRange {
 
 		constexpr Type() = default;
 
-		/* Takes resident ranges of `size` bytes at multiples of `alignment`, up to `most` of them. Returns how many there
-		 * were. */
-		size_t take_resident(size_t size, size_t alignment, Memory *starts, size_t most)
+		/* Takes resident ranges of `size` bytes, a power of two, at multiples of that, up to `most` of them. Returns how many
+		 * there were. */
+		size_t take_resident(size_t size, Memory *starts, size_t most)
 		{
 			size_t count = 0;
 			if (extents.bytes() >= size)
 				with(lock, [&]() {
-					while (count < most && (starts[count] = extents.take_resident(size, alignment)) != nullptr)
+					while (count < most && (starts[count] = extents.take_resident(size)) != nullptr)
 						count++;
 				});
 			return count;
@@ -154,7 +157,7 @@ struct SharedRange {
 		{
 			for (;;) {
 				TakenRange taken;
-				with(lock, [&]() { taken = extents.take(size, alignment); });
+				with(lock, [&]() { taken = count_missed(extents.take(size, alignment)); });
 				if (taken.start == nullptr) {
 					/* The kernel's addresses are multiples of its pages. */
 					if (grow(size + alignment + MIN_CHUNK_SIZE))
@@ -169,7 +172,7 @@ struct SharedRange {
 		bool take_at(Memory start, size_t size)
 		{
 			TakenRange taken;
-			with(lock, [&]() { taken = extents.take_at(start, size); });
+			with(lock, [&]() { taken = count_missed(extents.take_at(start, size)); });
 			return taken.start != nullptr && use(taken);
 		}
 

@@ -40,25 +40,25 @@ public:
 		return start;
 	}
 
-	/* Takes a range of `most` bytes, or else one of half as many, and so on down to `least`. */
-	TakenRange take(size_t most, size_t least)
+	/* Takes a range of `most` bytes, or else one of half as many, and so on down to a chunk. */
+	TakenRange take_up_to(size_t most)
 	{
 		TakenRange taken{take(most), most};
-		while (taken.start == nullptr && taken.size > least) {
+		while (taken.start == nullptr && taken.size > MIN_CHUNK_SIZE) {
 			taken.size /= 2;
 			taken.start = take(taken.size);
 		}
 		return taken;
 	}
 
-	/* Takes ranges of `smallest` bytes and more, each about as large as what is above `rest` bytes, until no more than
-	 * `rest` is left or the batch is full. Returns how many. */
-	size_t take_above(size_t rest, size_t smallest, TakenRange (&batch)[BATCH])
+	/* Takes ranges, each about as large as what is above `rest` bytes, until no more than `rest` is left or the batch is
+	 * full. Returns how many. */
+	size_t take_above(size_t rest, TakenRange (&batch)[BATCH])
 	{
 		size_t taken = 0;
 		for (; taken < BATCH && bytes() > rest; taken++) {
-			size_t most = power_below(bits::max(bytes() - rest, smallest));
-			batch[taken] = take(bits::min(most, size_t{1} << (MAX_BITS - 1)), smallest);
+			size_t most = power_below(bits::max(bytes() - rest, MIN_CHUNK_SIZE));
+			batch[taken] = take_up_to(bits::min(most, size_t{1} << (MAX_BITS - 1)));
 			if (batch[taken].start == nullptr)
 				break;
 		}
@@ -135,7 +135,7 @@ struct ThreadRange {
 			TakenRange batch[BATCH];
 			size_t count;
 			do {
-				count = kept.take_above(rest, MIN_CHUNK_SIZE, batch);
+				count = kept.take_above(rest, batch);
 				if (count > 0)
 					parent.dealloc_ranges(batch, count);
 			} while (count == BATCH);
@@ -155,7 +155,7 @@ struct ThreadRange {
 		{
 			Memory starts[REFILL];
 			size_t most = bits::min(REFILL, bits::max(bound() / 4 / size, size_t{1}));
-			size_t count = parent.take_resident(size, size, starts, most);
+			size_t count = parent.take_resident(size, starts, most);
 			while (count > 1)
 				keep(starts[--count], size);
 			return count == 1 ? starts[0] : nullptr;
@@ -340,7 +340,7 @@ struct ThreadRange {
 			keep_spare({});
 			give_back(0);
 			for (;;) {
-				TakenRange taken = fresh.take(GREAT / 2, MIN_CHUNK_SIZE);
+				TakenRange taken = fresh.take_up_to(GREAT / 2);
 				if (taken.start == nullptr)
 					return;
 				parent.dealloc_fresh(taken.start, taken.size);
