@@ -20,8 +20,6 @@ pub(crate) struct Module {
     pub(crate) path: String,
     /// What has to be added to an address in the file.
     pub(crate) bias: u64,
-    /// Addresses in memory, from its first mapping to its last.
-    pub(crate) range: Range<u64>,
     /// The executable parts: address in the file, and bytes.
     code: Vec<(u64, Vec<u8>)>,
     /// Their places in the file: offset, size, address.
@@ -77,7 +75,6 @@ impl Module {
         let mut module = Module {
             path: path.to_owned(),
             bias: 0,
-            range: 0..0,
             code,
             segments: file.segments().filter(is_code).map(|segment| place(&segment)).collect(),
             imports: imports(&file),
@@ -96,8 +93,8 @@ impl Module {
         Ok(module)
     }
 
-    /// Says where it lies in a process: at `range`; `offset` and `address` are those of a mapping of code.
-    pub(crate) fn mapped(mut self, range: Range<u64>, (offset, address): (u64, u64)) -> Module {
+    /// Says where it lies in a process: `offset` in the file and `address` are those of a mapping of code.
+    pub(crate) fn mapped(mut self, offset: u64, address: u64) -> Module {
         // Linkers may put parts of two segments into one page of the file, and only one of them is code.
         let page = 4095;
         let segment = self
@@ -106,7 +103,6 @@ impl Module {
             .find(|(start, size, _)| (start & !page..start.saturating_add(*size)).contains(&offset));
         let base = segment.map_or(0, |(start, _, address)| address.wrapping_sub(*start));
         self.bias = address.wrapping_sub(base.wrapping_add(offset));
-        self.range = range;
         self
     }
 

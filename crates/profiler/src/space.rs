@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -63,11 +64,18 @@ const DEEPEST: usize = 192;
 /// The part of a stack, in bytes, in which the next return address is searched.
 const REACH: u64 = 16 << 10;
 
+/// A module as it lies in a process.
+struct Placed {
+    /// Its number in the library.
+    number: u32,
+    /// Addresses in memory, from its first mapping to its last.
+    range: Range<u64>,
+}
+
 /// The modules of one process.
 pub(crate) struct Space {
     pid: i32,
-    /// Its modules, by their numbers in `library`.
-    modules: Vec<u32>,
+    modules: Vec<Placed>,
     unwinder: native::Unwinding<Vec<u8>>,
     cache: RefCell<native::Cache>,
     /// The sizes of frames that were computed, by the address of the next instruction.
@@ -123,7 +131,8 @@ impl Space {
 
     /// The number of the module with that path.
     pub(crate) fn named(&self, library: &Library, path: &str) -> Option<u32> {
-        self.modules.iter().copied().find(|number| library.modules[*number as usize].path == path)
+        let mut numbers = self.modules.iter().map(|placed| placed.number);
+        numbers.find(|number| library.modules[*number as usize].path == path)
     }
 
     /// Reads the mappings, unless that was done just now: modules come at run time, the first of them soon after the
@@ -132,12 +141,12 @@ impl Space {
         if self.read_at.elapsed() < self.pause {
             return;
         }
-        let known = self.modules.len();
-        self.read(library);
-        self.pause = if self.modules.len() > known { LEAST_PAUSE } else { MOST_PAUSE.min(self.pause * 2) };
+        self.pause = if self.read(library) { LEAST_PAUSE } else { MOST_PAUSE.min(self.pause * 2) };
     }
 
-    fn read(&mut self, library: &mut Library) {
+    /// Reads the mappings. Returns whether there was something new.
+    fn read(&mut self, library: &mut Library) -> bool {
+        let mut found = false;
         self.read_at = Instant::now();
         let mut files: Vec<(String, Vec<Mapping>)> = Vec::new();
         for mapping in proc::mappings(self.pid).unwrap_or_default() {
@@ -152,10 +161,15 @@ impl Space {
             let Some(code) = mappings.iter().find(|mapping| mapping.executable) else { continue };
             let range = first.start..last.end;
             let key = (path.clone(), first.start);
-            if library.by_place.get(&key).is_some_and(|number| self.modules.contains(number)) {
-                continue;
-            }
             let known = library.by_place.get(&key).copied();
+            // While the kernel starts a program, its parts are mapped one after the other.
+            if let Some(at) = self.modules.iter().position(|placed| Some(placed.number) == known) {
+                if self.modules[at].range == range {
+                    continue;
+                }
+                self.modules.swap_remove(at);
+                self.unwinder.remove_module(first.start);
+            }
             let number = known.or_else(|| {
                 let program = proc::program(self.pid).is_some_and(|program| program.as_os_str() == path.as_str());
                 let module = library.prepared.remove(&path).filter(|_| program).or_else(|| {
@@ -166,14 +180,15 @@ impl Space {
                     let root = format!("/proc/{alive}/root");
                     Module::of(&path, &bytes, Path::new(&root), program).ok()
                 })?;
-                let module = module.mapped(range, (code.offset, code.start));
+                let module = module.mapped(code.offset, code.start);
                 let number = u32::try_from(library.modules.len()).ok()?;
                 library.modules.push(module);
                 library.by_place.insert(key, number);
                 Some(number)
             });
             let Some(number) = number else { continue };
-            self.modules.push(number);
+            found = true;
+            self.modules.push(Placed { number, range: range.clone() });
             let module = &library.modules[number as usize];
             if let Some(tables) = module.unwinding.clone() {
                 let span = |part: &Option<(u64, Vec<u8>)>| {
@@ -190,16 +205,16 @@ impl Space {
                     eh_frame_hdr: tables.header.map(|(_, bytes)| bytes),
                     ..Default::default()
                 };
-                let range = module.range.clone();
                 self.unwinder.add_module(framehop::Module::new(module.path.clone(), range, module.bias, info));
             }
         }
+        found
     }
 
     /// The module that holds an address in memory.
     fn module<'l>(&self, library: &'l Library, address: u64) -> Option<(u32, &'l Module)> {
-        let mut modules = self.modules.iter().map(|number| (*number, &library.modules[*number as usize]));
-        modules.find(|(_, module)| module.range.contains(&address))
+        let placed = self.modules.iter().find(|placed| placed.range.contains(&address))?;
+        Some((placed.number, &library.modules[placed.number as usize]))
     }
 
     fn place(&self, library: &Library, address: u64) -> Place {

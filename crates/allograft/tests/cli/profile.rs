@@ -163,6 +163,21 @@ fn a_library_that_comes_late_is_read() {
     assert!(share > 0.5, "{document:#}");
 }
 
+/// While the kernel starts a program, its parts are mapped one after the other. A recording that saw only the first of
+/// them had the code of the others in no module.
+#[test]
+fn a_part_of_a_file_that_comes_late_is_read() {
+    let lab = Lab::new();
+    let path = program(&lab, "late_part", How::Static);
+    let document = profiled(&lab, &path, 1);
+    let running = document["running"].as_array().unwrap();
+    let part = |name: &str| {
+        let entry = running.iter().find(|entry| entry["function"] == name);
+        entry.and_then(|entry| entry["share"].as_f64()).unwrap_or(0.0)
+    };
+    assert!(part("first_part") > 0.1 && part("second_part") > 0.5, "{document:#}");
+}
+
 #[test]
 fn a_programs_children_count() {
     let lab = Lab::new();

@@ -1,0 +1,82 @@
+/* A file is mapped in two parts, one behind the other, as the kernel maps a program. The second part comes half a
+ * second after the first, and both are run. */
+#include <string.h>
+
+#include "task.h"
+
+#define PAGE 4096
+
+/* What is mapped: code that needs nothing around it. */
+__attribute__((section("late_part"), aligned(PAGE), noinline)) static unsigned first_part(unsigned rounds)
+{
+	while (rounds--)
+		__asm__ volatile("");
+	return rounds;
+}
+
+__attribute__((section("late_part"), aligned(PAGE), noinline)) static unsigned second_part(unsigned rounds)
+{
+	while (rounds--)
+		__asm__ volatile("");
+	return rounds;
+}
+
+/* Says where in the program's file the page at this address lies. */
+static off_t offset_of(const void *address)
+{
+	static char line[4096];
+	unsigned long start, end, offset;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	while (maps && fgets(line, sizeof line, maps))
+		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && start <= (unsigned long)address &&
+		    (unsigned long)address < end) {
+			fclose(maps);
+			return offset + ((unsigned long)address - start);
+		}
+	abort();
+}
+
+/* Opens a copy of the program's file, which is made beside it. */
+static int open_copy(void)
+{
+	static char path[4096], bytes[1 << 16];
+	ssize_t length = readlink("/proc/self/exe", path, sizeof path - 6);
+	if (length < 0)
+		abort();
+	strcpy(path + length, "-copy");
+	int from = open("/proc/self/exe", O_RDONLY), to = open(path, O_RDWR | O_CREAT, 0600);
+	while ((length = read(from, bytes, sizeof bytes)) > 0)
+		if (write(to, bytes, length) != length)
+			abort();
+	close(from);
+	return to;
+}
+
+/* Maps a page of a copy of the program's file at a place. */
+static unsigned (*mapped(char *place, const void *page))(unsigned)
+{
+	int file = open_copy();
+	void *at = mmap(place, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, offset_of(page));
+	close(file);
+	if (at == MAP_FAILED)
+		abort();
+	return (unsigned (*)(unsigned))at;
+}
+
+static void work(unsigned thread, unsigned long round)
+{
+	static unsigned (*first)(unsigned), (*second)(unsigned);
+	static char *place;
+	static double began;
+	(void)thread;
+	if (round == 0) {
+		place = mmap(0, 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (place == MAP_FAILED)
+			abort();
+		began = now();
+		first = mapped(place, first_part);
+	}
+	if (!second && now() > began + 0.5)
+		second = mapped(place + PAGE, second_part);
+	(second ? second : first)(10000);
+}
