@@ -65,6 +65,7 @@ struct ExtentBackend : BackendAllocator<DefaultPal, SlabEntry, Pagemap, DummyAut
 		auto *metadata = memory.template as_reinterpret<SlabMetadata>().unsafe_ptr();
 		metadata->initialise_large(address_cast(block), freelist::Object::key_root);
 		size_of_large(*metadata) = size;
+		state.get_object_range()->use_large(size);
 		Pagemap::set_metaentry(address_cast(block), size, SlabEntry(metadata, remote_and_sizeclass));
 		return {Aal::capptr_bound<void, capptr::bounds::Chunk>(block, size), metadata};
 	}
@@ -86,6 +87,7 @@ struct ExtentBackend : BackendAllocator<DefaultPal, SlabEntry, Pagemap, DummyAut
 			Pagemap::set_metaentry(address_cast(block) + size, before - size, of_backend);
 			state.get_object_range()->cut(block, before, size);
 		}
+		state.get_object_range()->use_large(size - before);
 		size_of_block = size;
 		return true;
 	}
@@ -94,7 +96,11 @@ struct ExtentBackend : BackendAllocator<DefaultPal, SlabEntry, Pagemap, DummyAut
 	static void dealloc_chunk(LocalState &state, SlabMetadata &metadata, capptr::Alloc<void> start, size_t size,
 	                          sizeclass_t sizeclass)
 	{
-		Upstream::dealloc_chunk(state, metadata, start, metadata.is_large() ? size_of_large(metadata) : size, sizeclass);
+		if (metadata.is_large()) {
+			size = size_of_large(metadata);
+			state.get_object_range()->use_large(-size);
+		}
+		Upstream::dealloc_chunk(state, metadata, start, size, sizeclass);
 	}
 };
 }

@@ -22,26 +22,31 @@ struct SharedRange {
 		static_assert(ParentRange::ConcurrencySafe, "system calls are made without the lock");
 		using Memory = capptr::Arena<void>;
 
+		/* How far below the bound the kept memory goes when it was above it, at most. More would be needed again. */
+		static constexpr size_t AT_ONCE = 2 << 20;
+
 		static inline CombiningLock lock{};
 		/* Behind the lock, but for a look at its bytes. */
 		static inline Extents<Pagemap> extents{};
-		/* Bytes that were given back lately and not needed since; and those that were needed again, which count for less
-		 * and less. Neither is more than the credit. */
+		/* Bytes that were given back lately and not needed since; and those that were needed again, which count twice, and
+		 * for less and less. Neither is more than the credit. */
 		static inline size_t given_bytes{0}, missed_bytes{0};
 		/* Four times what was needed again so far, which is not forgotten; no more than the credit. */
 		static inline size_t again_bytes{0};
 		/* What threads use, as far as they have reported it; not their caches. */
 		static inline stl::Atomic<size_t> live_bytes{0};
+		/* Of these, large blocks. */
+		static inline stl::Atomic<size_t> large_bytes{0};
 		/* Threads' allocators, with those whose thread has ended. */
 		static inline stl::Atomic<size_t> allocators{0};
 		/* Whether there is address space already. */
 		static inline stl::Atomic<bool> has_grown{false};
 
-		/* The most that is kept because the program needs it again: purge_credit, or as much as is in use. */
+		/* The most that is kept because the program needs it again: purge_credit, or twice what is in use. */
 		static size_t credit()
 		{
 			size_t least = static_cast<size_t>(donor_purge_credit()) << 10;
-			return least == 0 ? 0 : bits::max(least, live_bytes.load(stl::memory_order_relaxed));
+			return least == 0 ? 0 : bits::max(least, 2 * live_bytes.load(stl::memory_order_relaxed));
 		}
 
 		/* What may be in use when all blocks are freed: slabs that are not quite empty, metadata. */
@@ -52,13 +57,15 @@ struct SharedRange {
 
 		/* The most that is kept: purge_debt, but a quarter of it as long as the program has needed nothing again; or a share
 		 * of what is in use; and more for a program that frees and allocates large blocks in turn, as far as it has shown
-		 * that it needs them again. The last free leaves no more than rest() in use, and so none of that. */
+		 * that it needs them again. The last free leaves no large block, and no more than rest() in use, and so none of
+		 * that. */
 		static size_t bound()
 		{
 			if (donor_purge_delay() < 0)
 				return SIZE_MAX;
 			size_t whole = static_cast<size_t>(donor_purge_debt()) << 10, live = live_bytes.load(stl::memory_order_relaxed);
-			size_t debt = bits::min(whole, whole / 4 + again_bytes), blocks = live - bits::min(live, rest());
+			size_t debt = bits::min(whole, whole / 4 + again_bytes);
+			size_t blocks = bits::max(large_bytes.load(stl::memory_order_relaxed), live - bits::min(live, rest()));
 			return bits::max(debt, live / 8) + bits::min(missed_bytes, 64 * blocks);
 		}
 
@@ -114,7 +121,7 @@ struct SharedRange {
 		{
 			size_t missed = bits::min(given_bytes, taken.size - taken.resident);
 			given_bytes -= missed;
-			missed_bytes = bits::min(missed_bytes + missed, credit());
+			missed_bytes = bits::min(missed_bytes + 2 * missed, credit());
 			again_bytes = bits::min(again_bytes + 4 * missed, credit());
 			return taken;
 		}
@@ -193,7 +200,8 @@ struct SharedRange {
 			bool too_much = false;
 			with(lock, [&]() {
 				for (size_t i = 0; i < count; i++) {
-					missed_bytes -= bits::min(missed_bytes, ranges[i].size / 64);
+					/* So a program that frees and fills the same memory pays for one page in 256 at most. */
+					missed_bytes -= bits::min(missed_bytes, ranges[i].size / 256);
 					extents.add(ranges[i].start, ranges[i].size, true);
 				}
 				most = bound();
@@ -201,7 +209,7 @@ struct SharedRange {
 			});
 			/* A little more than necessary, so that not every range that follows is too much. */
 			if (too_much)
-				give_back(most - most / 4);
+				give_back(most - bits::min(most / 4, AT_ONCE));
 		}
 
 		/* Takes back memory that is not resident. */
@@ -214,6 +222,12 @@ struct SharedRange {
 		static void report(size_t more)
 		{
 			live_bytes.fetch_add(more, stl::memory_order_relaxed);
+		}
+
+		/* As above, for large blocks, which are reported as well. */
+		static void report_large(size_t more)
+		{
+			large_bytes.fetch_add(more, stl::memory_order_relaxed);
 		}
 
 		/* Counts an allocator of a thread. */

@@ -273,6 +273,12 @@ struct ThreadRange {
 			return start;
 		}
 
+		/* Counts a large block's bytes as in use, or in use no more. */
+		void use_large(size_t more)
+		{
+			parent.report_large(more);
+		}
+
 		/* Takes what follows an extent of `before` bytes, so that it has `after`, if all of that is free. */
 		bool extend(Memory start, size_t before, size_t after)
 		{

@@ -49,7 +49,7 @@ static WORKLOADS: [Workload; 12] = [
     workload("larson", "larson", &["2000000", "50"], &["1000", "2"]),
     workload("pipeline", "pipeline", &["800000"], &["1000"]),
     workload("growth", "growth", &["400"], &["8"]),
-    workload("blocks", "blocks", &["1200"], &["8"]),
+    workload("blocks", "blocks", &["4000"], &["8"]),
     workload("small", "small", &["12000"], &["8"]),
     workload("fragments", "fragments", &["60"], &["1"]),
     workload("bursts", "bursts", &["2000"], &["16"]),
