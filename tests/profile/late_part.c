@@ -52,12 +52,10 @@ static int open_copy(void)
 	return to;
 }
 
-/* Maps a page of a copy of the program's file at a place. */
-static unsigned (*mapped(char *place, const void *page))(unsigned)
+/* Maps a page of the copy at a place. */
+static unsigned (*mapped(int copy, char *place, const void *page))(unsigned)
 {
-	int file = open_copy();
-	void *at = mmap(place, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, offset_of(page));
-	close(file);
+	void *at = mmap(place, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, copy, offset_of(page));
 	if (at == MAP_FAILED)
 		abort();
 	return (unsigned (*)(unsigned))at;
@@ -66,17 +64,19 @@ static unsigned (*mapped(char *place, const void *page))(unsigned)
 static void work(unsigned thread, unsigned long round)
 {
 	static unsigned (*first)(unsigned), (*second)(unsigned);
+	static int copy;
 	static char *place;
 	static double began;
 	(void)thread;
 	if (round == 0) {
+		copy = open_copy();
 		place = mmap(0, 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (place == MAP_FAILED)
 			abort();
 		began = now();
-		first = mapped(place, first_part);
+		first = mapped(copy, place, first_part);
 	}
 	if (!second && now() > began + 0.5)
-		second = mapped(place + PAGE, second_part);
+		second = mapped(copy, place + PAGE, second_part);
 	(second ? second : first)(10000);
 }

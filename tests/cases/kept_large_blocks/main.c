@@ -1,9 +1,8 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 
 #include "../idle_memory/resident.h"
+#include "../whole_ranges/faults.h"
 
 enum { LARGE = 30 << 20, SMALL = 500 << 10, WARM = 20, ROUNDS = 200, PAGE = 4096 };
 // In all, 1.5 million pages are filled. 2,600 faults are left; when a small block in between did not count, 1.4 million.
@@ -15,12 +14,6 @@ static void *filled(size_t size) {
 	if (!block) exit(2);
 	for (size_t at = 0; at < size; at += PAGE) ((volatile char *)block)[at] = 1;
 	return block;
-}
-
-static long faults(void) {
-	struct rusage usage;
-	if (getrusage(RUSAGE_SELF, &usage)) exit(2);
-	return usage.ru_minflt;
 }
 
 // Fills blocks of 1.5 MB, which have no huge pages, and frees them.

@@ -1,9 +1,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "../idle_memory/resident.h"
+#include "../whole_ranges/faults.h"
 
 // Blocks of a few pages: more than a thread keeps for itself, and less than purge_debt.
 enum { SIZE = 16000, COUNT = 160 };
@@ -24,12 +24,6 @@ static char **fill(size_t count) {
 static void empty(char **blocks, size_t count) {
 	for (size_t i = 0; i < count; i++) free(blocks[i]);
 	free(blocks);
-}
-
-static long faults(void) {
-	struct rusage usage;
-	if (getrusage(RUSAGE_SELF, &usage)) exit(2);
-	return usage.ru_minflt;
 }
 
 int main(void) {

@@ -1,7 +1,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+
+#include "faults.h"
 
 enum { LARGE = 400000, LARGE_COUNT = 32, SMALL = 12000, SMALL_COUNT = 150, WARM = 8, ROUNDS = 16 };
 // Each round touches 3,200 pages. Were a large block's memory divided, or a power of two of which the end is not used,
@@ -12,12 +13,6 @@ static char *filled(size_t size) {
 	char *block = malloc(size);
 	if (!block) exit(2);
 	return memset(block, 1, size);
-}
-
-static long faults(void) {
-	struct rusage usage;
-	if (getrusage(RUSAGE_SELF, &usage)) exit(2);
-	return usage.ru_minflt;
 }
 
 int main(void) {
