@@ -17,11 +17,16 @@ struct graft_option {
 };
 _Static_assert(sizeof(struct graft_option) == 64, "the size that the block's readers expect");
 
-/* The option of purge.h, with the column for the donor's own key. A program for Windows has no such thread. */
+/* The options of purge.h and debt.h, with the column for the donor's own key. In KiB: what may wait, and how much more of
+ * it. A program for Windows has neither. */
 #ifdef _WIN32
 #define GRAFT_PURGE_PERIOD(X, key)
+#define GRAFT_PURGE_DEBT(X, debt, credit, key)
 #else
 #define GRAFT_PURGE_PERIOD(X, key) X(purge_period, 0, 0, 3600000, key)
+#define GRAFT_PURGE_DEBT(X, debt, credit, key)                                                                         \
+	X(purge_debt, debt, -1, 1073741824, key)                                                                           \
+	X(purge_credit, credit, 0, 1073741824, key)
 #endif
 
 #define GRAFT_OPTION_INDEX(name, value, least, greatest, key) graft_option_##name,

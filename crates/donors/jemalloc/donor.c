@@ -27,8 +27,10 @@
 	X(tcache_max, 32768, 0, 8388608, "tcache_max:")                                                                    \
 	X(retain, sizeof(void *) == 8, 0, 1, "retain:false|true")                                                          \
 	X(allow_thp, 1, 0, 2, "thp:never|default|always")                                                                  \
+	GRAFT_PURGE_DEBT(X, 4096, 65536, 0)                                                                                \
 	GRAFT_PURGE_PERIOD(X, 0)
 
+#include "debt.h"
 #include "gate.h"
 #include "settings.h"
 #include "system.h"
@@ -85,7 +87,71 @@ static const char *donor_configuration(void);
 #include "jemalloc/internal/jemalloc_internal_includes.h"
 #include "jemalloc/internal/malloc_io.h"
 
+/* Dirty pages wait for purge_delay, and upstream looks at the clock when an arena is used. Here they are no more than the
+ * bound at any time (debt.h): an arena looks whenever pages became free.
+ *
+ * Upstream gives back whatever waited longest, down to single pages between others in use, each with a system call. Here
+ * ranges of DONOR_LONG pages go back first. Shorter ones do only if they take more than is in use, and DONOR_SHORT_SHARE
+ * times the bound. */
+enum { DONOR_LONG = 16, DONOR_SHORT_SHARE = 4 };
+#define DONOR_LONG_ONLY SIZE_MAX /* in place of a number of pages that may stay */
+
+static struct {
+	struct graft_debt debt;
+	_Atomic size_t seen; /* bytes that were resident the last time: in use, and dirty */
+	_Atomic size_t left; /* dirty bytes in short ranges that stayed the last time */
+} donor_arenas[MALLOCX_ARENA_LIMIT];
+
+static void pac_decay_to_limit(tsdn_t *tsdn, pac_t *pac, decay_t *decay, pac_decay_stats_t *decay_stats, ecache_t *ecache,
+                               bool fully_decay, size_t npages_limit, size_t npages_decay_max);
+
+/* Gives back `most` bytes or a little more, and returns how many are dirty then. */
+static size_t donor_decay(tsdn_t *tsdn, arena_t *arena, size_t limit, size_t most)
+{
+	pac_t *pac = &arena->pa_shard.pac;
+	malloc_mutex_lock(tsdn, &pac->decay_dirty.mtx);
+	pac_decay_to_limit(tsdn, pac, &pac->decay_dirty, &pac->stats->decay_dirty, &pac->ecache_dirty, true, limit,
+	                   (most + PAGE - 1) >> LG_PAGE);
+	malloc_mutex_unlock(tsdn, &pac->decay_dirty.mtx);
+	return ecache_npages_get(&pac->ecache_dirty) << LG_PAGE;
+}
+
+static bool donor_decays_at_once(tsdn_t *tsdn, arena_t *arena, const decay_t *decay)
+{
+	unsigned index = arena_ind_get(arena);
+	if (!decay_gradually(decay) || index >= MALLOCX_ARENA_LIMIT)
+		return decay_immediately(decay);
+	struct graft_debt *debt = &donor_arenas[index].debt;
+	size_t in_use = pa_shard_nactive(&arena->pa_shard) << LG_PAGE;
+	size_t waiting = ecache_npages_get(&arena->pa_shard.pac.ecache_dirty) << LG_PAGE;
+	size_t seen = graft_debt_load(&donor_arenas[index].seen), left = graft_debt_load(&donor_arenas[index].left), excess;
+	if (in_use + waiting > seen)
+		graft_debt_take(debt, in_use + waiting - seen);
+	if (left > waiting)
+		left = waiting;
+	/* A thread that finds another one purging leaves, so the other one looks again. */
+	while ((excess = graft_debt_excess(debt, waiting - left, in_use))) {
+		size_t before = waiting, stays = waiting - left - excess;
+		waiting = donor_decay(tsdn, arena, DONOR_LONG_ONLY, excess);
+		left = waiting > stays ? waiting - stays : 0;
+		excess = left > in_use ? graft_debt_excess(debt, left / DONOR_SHORT_SHARE, in_use) : 0;
+		if (excess) {
+			waiting = donor_decay(tsdn, arena, 0, excess * DONOR_SHORT_SHARE);
+			left = waiting;
+		}
+		if (waiting >= before)
+			break;
+		graft_debt_give_back(debt, before - waiting);
+		waiting = ecache_npages_get(&arena->pa_shard.pac.ecache_dirty) << LG_PAGE;
+	}
+	graft_debt_store(&donor_arenas[index].seen, in_use + waiting);
+	graft_debt_store(&donor_arenas[index].left, left);
+	return false;
+}
+
+#define decay_immediately(decay) donor_decays_at_once(tsdn, arena, decay)
 #include "src/arena.c"
+#undef decay_immediately
 #include "src/background_thread.c"
 #include "src/base.c"
 #include "src/bin.c"
@@ -115,7 +181,39 @@ static const char *donor_configuration(void);
 #include "src/emap.c"
 #include "src/eset.c"
 #include "src/exp_grow.c"
+#define ecache_evict upstream_ecache_evict
+edata_t *upstream_ecache_evict(tsdn_t *tsdn, pac_t *pac, ehooks_t *ehooks, ecache_t *ecache, size_t npages_min);
 #include "src/extent.c"
+#undef ecache_evict
+
+/* As upstream's, but for a range of at least DONOR_LONG pages, once it has been joined with its neighbours. */
+static edata_t *donor_evict_long(tsdn_t *tsdn, pac_t *pac, ehooks_t *ehooks, ecache_t *ecache)
+{
+	edata_t *edata = NULL;
+	malloc_mutex_lock(tsdn, &ecache->mtx);
+	for (;;) {
+		eset_t *set = &ecache->eset;
+		pszind_t index = (pszind_t)fb_ffs(set->bitmap, SC_NPSIZES + 1, sz_psz2ind((size_t)DONOR_LONG << LG_PAGE));
+		if (index > SC_NPSIZES)
+			break;
+		edata = edata_heap_first(&set->bins[index].heap);
+		eset_remove(set, edata);
+		if (!ecache->delay_coalesce || extent_try_delayed_coalesce(tsdn, pac, ehooks, ecache, edata)) {
+			emap_update_edata_state(tsdn, pac->emap, edata, extent_state_active);
+			break;
+		}
+		edata = NULL;
+	}
+	malloc_mutex_unlock(tsdn, &ecache->mtx);
+	return edata;
+}
+
+edata_t *ecache_evict(tsdn_t *tsdn, pac_t *pac, ehooks_t *ehooks, ecache_t *ecache, size_t npages_min)
+{
+	return npages_min == DONOR_LONG_ONLY ? donor_evict_long(tsdn, pac, ehooks, ecache)
+	                                     : upstream_ecache_evict(tsdn, pac, ehooks, ecache, npages_min);
+}
+
 #include "src/extent_dss.c"
 #include "src/extent_mmap.c"
 #include "src/fxp.c"
@@ -327,7 +425,7 @@ static void donor_fork_child(void)
 	}
 }
 
-static void donor_decay(tsdn_t *tsdn, bool all)
+static void donor_decay_all(tsdn_t *tsdn, bool all)
 {
 	for (unsigned i = 0, count = narenas_total_get(); i < count; i++) {
 		arena_t *arena = arena_get(tsdn, i, false);
@@ -344,7 +442,7 @@ static void donor_trim(void)
 	tsd_t *tsd = tsd_fetch();
 	if (tcache_available(tsd))
 		tcache_flush(tsd);
-	donor_decay(tsd_tsdn(tsd), true);
+	donor_decay_all(tsd_tsdn(tsd), true);
 }
 
 /* What is due by purge_delay, of all arenas. The thread needs neither a cache nor an arena of its own. */
@@ -352,7 +450,7 @@ static void donor_trim(void)
 static void donor_purge(void)
 {
 	if (malloc_initialized())
-		donor_decay(tsd_tsdn(tsd_internal_fetch()), false);
+		donor_decay_all(tsd_tsdn(tsd_internal_fetch()), false);
 }
 
 #include "family.h"

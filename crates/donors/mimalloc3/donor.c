@@ -11,6 +11,7 @@
 
 #include "tunables.h"
 
+#include "debt.h"
 #include "gate.h"
 #include "settings.h"
 #include "system.h"
@@ -27,6 +28,7 @@
 #include "mimalloc/internal.h"
 #include "mimalloc/arena/arena-alloc.h"
 #include "mimalloc/arena/arena-page.h"
+mi_page_t *upstream_arenas_page_alloc(mi_theap_t *, size_t, size_t);
 void upstream_arenas_page_free(mi_page_t *, mi_theap_t *);
 void upstream_arenas_page_unabandon(mi_page_t *, mi_theap_t *);
 void upstream_thread_done(mi_theap_t *);
@@ -49,11 +51,13 @@ void upstream_thread_done(mi_theap_t *);
 #undef _mi_arenas_free
 #undef _mi_arenas_collect
 
+#define _mi_arenas_page_alloc upstream_arenas_page_alloc
 #define _mi_arenas_page_free upstream_arenas_page_free
 #define _mi_arenas_page_abandon upstream_arenas_page_abandon
 #define _mi_arenas_page_try_reabandon_to_mapped upstream_arenas_page_try_reabandon_to_mapped
 #define _mi_arenas_page_unabandon upstream_arenas_page_unabandon
 #include "arena/arena-page.c"
+#undef _mi_arenas_page_alloc
 #undef _mi_arenas_page_free
 #undef _mi_arenas_page_abandon
 #undef _mi_arenas_page_try_reabandon_to_mapped
@@ -158,10 +162,126 @@ void _mi_arenas_collect(bool force_purge, bool visit_all, mi_tld_t *tld)
 	graft_gate_leave();
 }
 
+/* What waits in the arenas, of all threads. */
+static struct {
+	struct graft_debt debt;
+	_Atomic size_t waiting, in_use;
+} donor_pages;
+
+struct donor_purge {
+	size_t excess, purged; /* bytes */
+	bool divides;          /* whether a huge page may be divided */
+};
+
+/* Marked slices that are in use again lose the mark, upstream's way, when they are looked at one by one. */
+static bool donor_purge_range(size_t slice, size_t count, mi_arena_t *arena, void *state)
+{
+	struct donor_purge *purge = state;
+	if (mi_arena_try_purge_range(arena, slice, count)) {
+		purge->purged += _mi_size_of_slices(count);
+	} else if (!purge->divides) {
+		mi_bitmap_setN(arena->slices_purge, slice, count, NULL);
+	} else if (count > 1) {
+		for (size_t i = 0; i < count; i++)
+			purge->purged += mi_arena_try_purge_range(arena, slice + i, 1) ? _mi_size_of_slices(1) : 0;
+	}
+	return purge->purged < purge->excess;
+}
+
+static void donor_purge_pieces(struct donor_purge *purge)
+{
+	size_t slices = purge->divides ? 1 : _mi_slice_count_of_size(_mi_os_minimal_purge_size());
+	mi_subproc_t *subproc = _mi_subproc_main();
+	for (size_t i = 0, count = mi_arenas_get_count(subproc); i < count && purge->purged < purge->excess; i++) {
+		mi_arena_t *arena = mi_arena_from_index(subproc, i);
+		if (arena && !arena->memid.is_pinned)
+			_mi_bitmap_forall_setc_rangesn(arena->slices_purge, slices, donor_purge_range, arena, purge);
+	}
+}
+
+/* Bytes that are free and marked. */
+static size_t donor_waiting(void)
+{
+	mi_subproc_t *subproc = _mi_subproc_main();
+	size_t slices = 0;
+	for (size_t i = 0, count = mi_arenas_get_count(subproc); i < count; i++) {
+		mi_arena_t *arena = mi_arena_from_index(subproc, i);
+		size_t chunks = arena ? mi_bitmap_chunk_count(arena->slices_purge) : 0;
+		for (size_t c = 0; c < chunks; c++) {
+			for (size_t f = 0; f < MI_BCHUNK_FIELDS; f++)
+				slices += mi_popcount(mi_atomic_load_relaxed(&arena->slices_purge->chunks[c].bfields[f]) &
+				                      mi_atomic_load_relaxed(&arena->slices_free->chunks[c].bfields[f]));
+		}
+	}
+	return _mi_size_of_slices(slices);
+}
+
+/* Gives back so many bytes of what waits in arenas, so that others may stay, and returns how many it gave back. Upstream
+ * lets one thread at a time do so, and another one does nothing; then what it freed last would stay. An arena's slices are
+ * claimed before they go back, so several threads can. Huge pages go back as a whole. Those of which a part is in use are
+ * divided only if four times what is in use would stay in them. */
+static size_t donor_purge_arenas(size_t excess, size_t stays, size_t in_use)
+{
+	struct donor_purge purge = {.excess = excess};
+	donor_purge_pieces(&purge);
+	size_t left = donor_waiting();
+	if (left > stays + 4 * in_use) {
+		left -= stays;
+		purge.excess = purge.purged + graft_debt_excess(&donor_pages.debt, left, in_use);
+		purge.divides = true;
+		donor_purge_pieces(&purge);
+	}
+	return purge.purged;
+}
+
+/* Bytes of a page that go back to its arena; what is none of an arena's goes back to the kernel at once. */
+static size_t donor_page_size(const mi_page_t *page)
+{
+	size_t size = page->memid.memkind == MI_MEM_ARENA ? _mi_size_of_slices(page->memid.mem.arena.slice_count) : 0;
+	return size < mi_option_get_size(mi_option_arena_purge_immediate_size) ? size : 0;
+}
+
+static bool donor_has_debt(void)
+{
+	return graft_debt_is_bounded() && mi_arena_purge_delay() > 0;
+}
+
+static void donor_take_page(size_t size)
+{
+	atomic_fetch_add_explicit(&donor_pages.in_use, size, memory_order_relaxed);
+	size_t waited = graft_debt_withdraw(&donor_pages.waiting, size);
+	if (size > waited)
+		graft_debt_take(&donor_pages.debt, size - waited);
+}
+
+static void donor_give_page(size_t size)
+{
+	graft_debt_withdraw(&donor_pages.in_use, size);
+	size_t in_use = graft_debt_load(&donor_pages.in_use);
+	size_t waiting = atomic_fetch_add_explicit(&donor_pages.waiting, size, memory_order_relaxed) + size;
+	size_t excess = graft_debt_excess(&donor_pages.debt, waiting, in_use);
+	/* Nobody else gives back the same. What is in huge pages of which a part is in use is not counted any more. */
+	if (!excess || graft_debt_withdraw(&donor_pages.waiting, excess) < excess)
+		return;
+	graft_debt_give_back(&donor_pages.debt, donor_purge_arenas(excess, waiting - excess, in_use));
+}
+
+/* A page that has blocks is no new one: a thread that ended left it, and it is in use already. */
+mi_page_t *_mi_arenas_page_alloc(mi_theap_t *theap, size_t block_size, size_t alignment)
+{
+	mi_page_t *page = upstream_arenas_page_alloc(theap, block_size, alignment);
+	if (page && mi_page_all_free(page) && donor_has_debt())
+		donor_take_page(donor_page_size(page));
+	return page;
+}
+
 void _mi_arenas_page_free(mi_page_t *page, mi_theap_t *theap)
 {
+	size_t size = donor_page_size(page);
 	graft_gate_enter();
 	upstream_arenas_page_free(page, theap);
+	if (donor_has_debt())
+		donor_give_page(size);
 	graft_gate_leave();
 }
 

@@ -25,8 +25,10 @@
 	X(global_cache, 3200, 0, 3200, 0)                                                                                  \
 	X(arena_reserve, 4096, 64, 1048576, 0)                                                                             \
 	X(allow_thp, 1, 0, 1, 0)                                                                                           \
+	GRAFT_PURGE_DEBT(X, 16384, 131072, 0)                                                                              \
 	GRAFT_PURGE_PERIOD(X, 0)
 
+#include "debt.h"
 #include "gate.h"
 #include "settings.h"
 #include "system.h"
@@ -37,12 +39,34 @@ static int64_t donor_option(int index)
 	return graft_options.entries[index].value;
 }
 
+/* Of what the common cache holds. */
+static struct graft_debt donor_debt;
+/* Pages that went back, and stay mapped because other spans of their mapping are in use. */
+static _Atomic size_t donor_gone;
+
+/* A block of over 4 MiB has a larger mapping of its own. */
+static bool donor_is_for_spans(size_t length)
+{
+	return length <= ((size_t)donor_option(graft_option_arena_reserve) << 10) + (64 << 10);
+}
+
 static void *donor_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
 	void *mapping = graft_mmap(address, length, protection, flags, fd, offset);
 	if (mapping != MAP_FAILED && !donor_option(graft_option_allow_thp))
 		graft_madvise(mapping, length, MADV_NOHUGEPAGE);
+	if (mapping != MAP_FAILED && donor_is_for_spans(length))
+		graft_debt_take(&donor_debt, length);
 	return mapping;
+}
+
+static int donor_munmap(void *address, size_t length)
+{
+	if (donor_is_for_spans(length)) {
+		size_t gone = graft_debt_load(&donor_gone);
+		graft_debt_store(&donor_gone, gone - (length < gone ? length : gone));
+	}
+	return graft_munmap(address, length);
 }
 
 /* Upstream holds its locks for a few instructions only, so a long wait means that the holder is not running. */
@@ -53,7 +77,9 @@ static void donor_wait_a_moment(void)
 
 #include "redirect.h"
 #undef mmap
+#undef munmap
 #define mmap donor_mmap
+#define munmap donor_munmap
 /* musl's sysconf would bring in much other code; the auxiliary vector has the page size. */
 #define sysconf(name) ((long)getauxval(AT_PAGESZ))
 /* Upstream reads the size of huge pages from /proc/meminfo with stdio. This donor never uses that code, and so the
@@ -96,7 +122,8 @@ static heap_t donor_first_heap; /* programs without threads need no more than th
 static pthread_key_t donor_key;
 static bool donor_has_key;
 static size_t donor_thread_cap, donor_global_cap; /* in spans of 64 KiB, for each length */
-static bool donor_is_capped;
+static bool donor_is_capped, donor_is_bounded;
+enum { DONOR_FEW_SPANS = 32 };
 
 static span_t *donor_span(const void *block)
 {
@@ -130,6 +157,7 @@ static void donor_unmap(span_t *span)
 	if (stays && _memory_page_size < _memory_span_size)
 		graft_madvise((char *)span + _memory_page_size, span->span_count * _memory_span_size - _memory_page_size,
 		              MADV_DONTNEED);
+	atomic_fetch_add_explicit(&donor_gone, span->span_count * _memory_span_size, memory_order_relaxed);
 	_rpmalloc_span_unmap(span);
 }
 
@@ -151,18 +179,51 @@ static void donor_cap_common_cache(size_t length, size_t cap)
 	}
 }
 
-/* Called after a span of this length was put into the thread's cache. */
+/* Gives back what the common cache holds if that is more than the bound. */
+static void donor_keep_debt(void)
+{
+	size_t waiting = 0;
+	if (!donor_is_bounded)
+		return;
+	for (size_t length = 1; length <= LARGE_CLASS_COUNT; length++)
+		waiting += _memory_span_cache[length - 1].count * length * _memory_span_size;
+	size_t free = waiting + graft_debt_load(&donor_gone);
+	size_t mapped = (size_t)atomic_load_explicit(&graft_reserved_bytes, memory_order_relaxed);
+	size_t excess = graft_debt_excess(&donor_debt, waiting, mapped > free ? mapped - free : 0), stays = waiting - excess;
+	if (!excess)
+		return;
+	graft_debt_give_back(&donor_debt, excess);
+	for (size_t length = LARGE_CLASS_COUNT; length; length--) {
+		size_t bytes = length * _memory_span_size, count = _memory_span_cache[length - 1].count;
+		waiting -= count * bytes < waiting ? count * bytes : waiting; /* others may have added some */
+		size_t keep = waiting < stays ? (stays - waiting) / bytes : 0;
+		if (keep < count)
+			donor_cap_common_cache(length, keep * length);
+		waiting += (keep < count ? keep : count) * bytes;
+	}
+}
+
+/* Called after a span of this length was put into the thread's cache. With a bound, the thread keeps an eighth of as many
+ * spans as it has full ones, or DONOR_FEW_SPANS; and half of them when it hands some on, so that it does so seldom. */
 static void donor_cap_thread_cache(heap_t *heap, size_t length)
 {
 	span_cache_t *cache = donor_thread_cache(heap, length);
-	while (cache->count * length > donor_thread_cap) {
-		span_t *span = cache->span[--cache->count];
-		if (donor_global_cap)
-			_rpmalloc_global_cache_insert_spans(&span, length, 1);
-		else
-			donor_unmap(span);
+	size_t cap = donor_thread_cap, share = heap->full_span_count / 8;
+	if (share < DONOR_FEW_SPANS)
+		share = DONOR_FEW_SPANS;
+	if (donor_is_bounded && cap > share)
+		cap = share;
+	if (cache->count * length <= cap)
+		return;
+	size_t stay = (donor_is_bounded ? cap / 2 : cap) / length;
+	if (donor_global_cap) {
+		_rpmalloc_global_cache_insert_spans(&cache->span[stay], length, cache->count - stay);
+		cache->count = (uint32_t)stay;
 	}
+	while (cache->count > stay)
+		donor_unmap(cache->span[--cache->count]);
 	donor_cap_common_cache(length, donor_global_cap);
+	donor_keep_debt();
 }
 
 /* Releases everything without a block that this thread's cache and the common cache hold. */
@@ -320,6 +381,7 @@ static void donor_thread_end(void *unused)
 	rpmalloc_thread_finalize(1);
 	for (size_t length = 1; donor_is_capped && length <= LARGE_CLASS_COUNT; length++)
 		donor_cap_common_cache(length, donor_global_cap);
+	donor_keep_debt();
 	graft_gate_leave();
 }
 
@@ -331,7 +393,8 @@ static void donor_set_up(void)
 	donor_thread_cap = at_once ? 0 : (size_t)donor_option(graft_option_thread_cache);
 	donor_global_cap = at_once ? 0 : (size_t)donor_option(graft_option_global_cache);
 	/* Upstream's own limits are no greater than these, and are cheaper. */
-	donor_is_capped = donor_thread_cap < 400 || donor_global_cap < 3200;
+	donor_is_bounded = donor_global_cap && graft_debt_is_bounded();
+	donor_is_capped = donor_is_bounded || donor_thread_cap < 400 || donor_global_cap < 3200;
 
 	/* Upstream would give the first thread a heap even without memory for one. */
 	_memory_thread_heap = &donor_first_heap;

@@ -18,9 +18,11 @@
 	X(large_cache_entries, 32, 0, 32, 0)                                                                               \
 	X(large_cache_kb, 512, 0, 1048576, 0)                                                                              \
 	X(allow_thp, 1, 0, 1, 0)                                                                                           \
+	GRAFT_PURGE_DEBT(X, 1024, 32768, 0)                                                                                \
 	GRAFT_PURGE_PERIOD(X, 0)
 
 #include "bridge.h"
+#include "debt.h"
 
 static int64_t donor_option(int index)
 {
@@ -45,6 +47,23 @@ size_t scudo_large_cache_bytes(void)
 bool scudo_threads_are_linked(void)
 {
 	return pthread_create != 0;
+}
+
+static struct graft_debt donor_debts[SCUDO_MOST_CLASSES];
+
+bool scudo_debt_is_due(size_t size_class, size_t waiting, size_t in_use)
+{
+	return graft_debt_excess(&donor_debts[size_class], waiting, in_use) > 0;
+}
+
+void scudo_debt_give_back(size_t size_class, size_t bytes)
+{
+	graft_debt_give_back(&donor_debts[size_class], bytes);
+}
+
+void scudo_debt_take(size_t size_class, size_t bytes)
+{
+	graft_debt_take(&donor_debts[size_class], bytes);
 }
 
 /* A quarantine needs all three of its sizes. Upstream stops the program if there is a global one but none for each

@@ -243,12 +243,18 @@ template <> u16 Primary::popBlocks(LocalCache *C, uptr ClassId, CompactPtrT *Blo
 /* Upstream looks for unused pages of a class whenever a page's worth of blocks of 256 bytes or more has been freed (if
  * the blocks are larger than a page, even within the time that the user has set), and again at the next return of
  * blocks if it found none. As it looks at all pages of the class, freeing a heap would take the square of its size.
- * Here a part of the class's memory has to be freed first. */
+ * Here a part of the class's memory has to be freed first. Then it looks when the user's time is over, and at any time if
+ * more was freed than the class's bounded debt (debt.h). */
 template <>
 bool Primary::hasChanceToReleasePages(SizeClassInfo *Class, uptr BlockSize, uptr BytesInFreeList, ReleaseToOS Type)
 {
+	static_assert(SizeClassMap::NumClasses <= SCUDO_MOST_CLASSES);
+	const uptr ClassId = static_cast<uptr>(Class - getSizeClassInfo(0));
 	uptr *Checkpoint = &Class->ReleaseInfo.BytesInFreeListAtLastCheckpoint;
-	*Checkpoint = Min(*Checkpoint, BytesInFreeList);
+	if (BytesInFreeList < *Checkpoint) {
+		scudo_debt_take(ClassId, *Checkpoint - BytesInFreeList);
+		*Checkpoint = BytesInFreeList;
+	}
 	const uptr Freed = BytesInFreeList - *Checkpoint;
 	if (Freed < getPageSizeCached())
 		return false;
@@ -257,7 +263,9 @@ bool Primary::hasChanceToReleasePages(SizeClassInfo *Class, uptr BlockSize, uptr
 		/* The search through small blocks takes longer. For them, this is upstream's part. */
 		if (Interval < 0 || Freed < Class->AllocatedUser / (isSmallBlock(BlockSize) ? 16U : 64U))
 			return false;
-		if (Class->ReleaseInfo.LastReleaseAtNs + static_cast<u64>(Interval) * 1000000 > getMonotonicTimeFast())
+		if (scudo_debt_is_due(ClassId, Freed, Class->AllocatedUser - BytesInFreeList))
+			scudo_debt_give_back(ClassId, Freed);
+		else if (Class->ReleaseInfo.LastReleaseAtNs + static_cast<u64>(Interval) * 1000000 > getMonotonicTimeFast())
 			return false;
 	}
 	*Checkpoint = BytesInFreeList;
