@@ -3,8 +3,8 @@
  *
  * A donor has one such state for each place where memory waits: a thread, an arena, a size class. Its bound is the greatest
  * of purge_debt, an eighth of what is in use there, and a credit. The credit is for programs that free memory and need it
- * again: eight times what went back and was needed again, up to four times what is in use there, or to the place's share
- * of purge_credit. It is a 64th less after each return.
+ * again: eight times what went back and was needed again, up to purge_credit, or four times what is in use there. It is a
+ * 64th less after each return.
  *
  * If two threads change a state at once, a change may be lost: then the credit is off by one step. */
 #ifndef GRAFT_DEBT_H
@@ -21,9 +21,6 @@
 struct graft_debt {
 	_Atomic size_t returned, credit;
 };
-
-/* The states that have a credit, which share purge_credit. */
-static _Atomic size_t graft_debt_credits;
 
 static size_t graft_debt_load(const _Atomic size_t *value)
 {
@@ -46,11 +43,9 @@ static size_t graft_debt_excess(const struct graft_debt *debt, size_t waiting, s
 {
 	size_t bound = (size_t)graft_options.entries[graft_option_purge_debt].value << 10;
 	size_t most = (size_t)graft_options.entries[graft_option_purge_credit].value << 10;
-	size_t credit = graft_debt_load(&debt->credit), share = graft_debt_load(&graft_debt_credits);
+	size_t credit = graft_debt_load(&debt->credit);
 	if (!graft_debt_is_bounded())
 		return 0;
-	if (share > 1)
-		most /= share;
 	if (most && most / 4 < in_use)
 		most = 4 * in_use;
 	if (credit > most)
@@ -66,7 +61,7 @@ static size_t graft_debt_excess(const struct graft_debt *debt, size_t waiting, s
 static void graft_debt_give_back(struct graft_debt *debt, size_t bytes)
 {
 	size_t credit = graft_debt_load(&debt->credit);
-	graft_debt_store(&debt->credit, credit - credit / 64); /* never zero again */
+	graft_debt_store(&debt->credit, credit - credit / 64);
 	graft_debt_store(&debt->returned, graft_debt_load(&debt->returned) + bytes);
 }
 
@@ -77,19 +72,8 @@ static void graft_debt_take(struct graft_debt *debt, size_t bytes)
 	size_t again = bytes < returned ? bytes : returned;
 	if (!again)
 		return;
-	size_t credit = graft_debt_load(&debt->credit);
-	if (!credit)
-		atomic_fetch_add_explicit(&graft_debt_credits, 1, memory_order_relaxed);
 	graft_debt_store(&debt->returned, returned - again);
-	graft_debt_store(&debt->credit, credit + 8 * again);
-}
-
-/* The place is no more. */
-static inline void graft_debt_end(struct graft_debt *debt)
-{
-	if (graft_debt_load(&debt->credit))
-		atomic_fetch_sub_explicit(&graft_debt_credits, 1, memory_order_relaxed);
-	graft_debt_store(&debt->credit, 0);
+	graft_debt_store(&debt->credit, graft_debt_load(&debt->credit) + 8 * again);
 }
 
 /* Takes up to so many bytes off what waits for several threads, and returns how many. */

@@ -106,7 +106,7 @@ static void pac_decay_to_limit(tsdn_t *tsdn, pac_t *pac, decay_t *decay, pac_dec
                                bool fully_decay, size_t npages_limit, size_t npages_decay_max);
 
 /* Gives back `most` bytes or a little more, and returns how many are dirty then. */
-static size_t donor_decay(tsdn_t *tsdn, arena_t *arena, size_t limit, size_t most)
+static size_t donor_purge_dirty(tsdn_t *tsdn, arena_t *arena, size_t limit, size_t most)
 {
 	pac_t *pac = &arena->pa_shard.pac;
 	malloc_mutex_lock(tsdn, &pac->decay_dirty.mtx);
@@ -132,17 +132,14 @@ static bool donor_decays_at_once(tsdn_t *tsdn, arena_t *arena, const decay_t *de
 	/* A thread that finds another one purging leaves, so the other one looks again. */
 	while ((excess = graft_debt_excess(debt, waiting - left, in_use))) {
 		size_t before = waiting, stays = waiting - left - excess;
-		waiting = donor_decay(tsdn, arena, DONOR_LONG_ONLY, excess);
+		waiting = donor_purge_dirty(tsdn, arena, DONOR_LONG_ONLY, excess);
 		left = waiting > stays ? waiting - stays : 0;
 		excess = left > in_use ? graft_debt_excess(debt, left / DONOR_SHORT_SHARE, in_use) : 0;
-		if (excess) {
-			waiting = donor_decay(tsdn, arena, 0, excess * DONOR_SHORT_SHARE);
-			left = waiting;
-		}
+		if (excess)
+			left = waiting = donor_purge_dirty(tsdn, arena, 0, excess * DONOR_SHORT_SHARE);
 		if (waiting >= before)
 			break;
 		graft_debt_give_back(debt, before - waiting);
-		waiting = ecache_npages_get(&arena->pa_shard.pac.ecache_dirty) << LG_PAGE;
 	}
 	graft_debt_store(&donor_arenas[index].seen, in_use + waiting);
 	graft_debt_store(&donor_arenas[index].left, left);
@@ -425,7 +422,7 @@ static void donor_fork_child(void)
 	}
 }
 
-static void donor_decay_all(tsdn_t *tsdn, bool all)
+static void donor_decay(tsdn_t *tsdn, bool all)
 {
 	for (unsigned i = 0, count = narenas_total_get(); i < count; i++) {
 		arena_t *arena = arena_get(tsdn, i, false);
@@ -442,7 +439,7 @@ static void donor_trim(void)
 	tsd_t *tsd = tsd_fetch();
 	if (tcache_available(tsd))
 		tcache_flush(tsd);
-	donor_decay_all(tsd_tsdn(tsd), true);
+	donor_decay(tsd_tsdn(tsd), true);
 }
 
 /* What is due by purge_delay, of all arenas. The thread needs neither a cache nor an arena of its own. */
@@ -450,7 +447,7 @@ static void donor_trim(void)
 static void donor_purge(void)
 {
 	if (malloc_initialized())
-		donor_decay_all(tsd_tsdn(tsd_internal_fetch()), false);
+		donor_decay(tsd_tsdn(tsd_internal_fetch()), false);
 }
 
 #include "family.h"

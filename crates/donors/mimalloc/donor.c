@@ -387,7 +387,6 @@ void _mi_thread_done(mi_heap_t *heap)
 	graft_gate_enter();
 	upstream_thread_done(heap);
 	donor_count_segments(0);
-	graft_debt_end(&donor_own.debt);
 	graft_gate_leave();
 }
 

@@ -26,10 +26,9 @@ GRAFT_APART const char *scudo_chosen_flags(void);
 GRAFT_APART bool scudo_huge_pages_allowed(void);
 GRAFT_APART long scudo_large_cache_entries(void);
 GRAFT_APART size_t scudo_large_cache_bytes(void);
-/* The bounded debt of a size class (debt.h). */
+/* The bounded debt of a size class (debt.h): whether so many waiting bytes go back, and that some were needed again. */
 enum { SCUDO_MOST_CLASSES = 64 };
-GRAFT_APART bool scudo_debt_is_due(size_t size_class, size_t waiting, size_t in_use);
-GRAFT_APART void scudo_debt_give_back(size_t size_class, size_t bytes);
+GRAFT_APART bool scudo_debt_goes_back(size_t size_class, size_t waiting, size_t in_use);
 GRAFT_APART void scudo_debt_take(size_t size_class, size_t bytes);
 /* Whether the program can start threads. */
 GRAFT_APART bool scudo_threads_are_linked(void);

@@ -51,14 +51,12 @@ bool scudo_threads_are_linked(void)
 
 static struct graft_debt donor_debts[SCUDO_MOST_CLASSES];
 
-bool scudo_debt_is_due(size_t size_class, size_t waiting, size_t in_use)
+bool scudo_debt_goes_back(size_t size_class, size_t waiting, size_t in_use)
 {
-	return graft_debt_excess(&donor_debts[size_class], waiting, in_use) > 0;
-}
-
-void scudo_debt_give_back(size_t size_class, size_t bytes)
-{
-	graft_debt_give_back(&donor_debts[size_class], bytes);
+	if (!graft_debt_excess(&donor_debts[size_class], waiting, in_use))
+		return false;
+	graft_debt_give_back(&donor_debts[size_class], waiting);
+	return true;
 }
 
 void scudo_debt_take(size_t size_class, size_t bytes)

@@ -263,9 +263,8 @@ bool Primary::hasChanceToReleasePages(SizeClassInfo *Class, uptr BlockSize, uptr
 		/* The search through small blocks takes longer. For them, this is upstream's part. */
 		if (Interval < 0 || Freed < Class->AllocatedUser / (isSmallBlock(BlockSize) ? 16U : 64U))
 			return false;
-		if (scudo_debt_is_due(ClassId, Freed, Class->AllocatedUser - BytesInFreeList))
-			scudo_debt_give_back(ClassId, Freed);
-		else if (Class->ReleaseInfo.LastReleaseAtNs + static_cast<u64>(Interval) * 1000000 > getMonotonicTimeFast())
+		if (!scudo_debt_goes_back(ClassId, Freed, Class->AllocatedUser - BytesInFreeList) &&
+		    Class->ReleaseInfo.LastReleaseAtNs + static_cast<u64>(Interval) * 1000000 > getMonotonicTimeFast())
 			return false;
 	}
 	*Checkpoint = BytesInFreeList;
