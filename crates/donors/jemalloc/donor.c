@@ -91,8 +91,9 @@ static const char *donor_configuration(void);
  * bound at any time (debt.h): an arena looks whenever pages became free.
  *
  * Upstream gives back whatever waited longest, down to single pages between others in use, each with a system call. Here
- * ranges of DONOR_LONG pages go back first. Shorter ones do only if they take more than is in use, and DONOR_SHORT_SHARE
- * times the bound. */
+ * ranges of DONOR_LONG pages go back first. Shorter ones are joined with their neighbours, which upstream leaves until they
+ * go back, whenever as much as the bound is new among them. What stays short goes back only if it takes more than is in
+ * use, and DONOR_SHORT_SHARE times the bound. */
 enum { DONOR_LONG = 16, DONOR_SHORT_SHARE = 4 };
 #define DONOR_LONG_ONLY SIZE_MAX /* in place of a number of pages that may stay */
 
@@ -100,6 +101,7 @@ static struct {
 	struct graft_debt debt;
 	_Atomic size_t seen; /* bytes that were resident the last time: in use, and dirty */
 	_Atomic size_t left; /* dirty bytes in short ranges that stayed the last time */
+	_Atomic size_t joined; /* of these, those that cannot be joined, when last tried */
 } donor_arenas[MALLOCX_ARENA_LIMIT];
 
 static void pac_decay_to_limit(tsdn_t *tsdn, pac_t *pac, decay_t *decay, pac_decay_stats_t *decay_stats, ecache_t *ecache,
@@ -116,6 +118,8 @@ static size_t donor_purge_dirty(tsdn_t *tsdn, arena_t *arena, size_t limit, size
 	return ecache_npages_get(&pac->ecache_dirty) << LG_PAGE;
 }
 
+static void donor_join_ranges(tsdn_t *tsdn, arena_t *arena);
+
 static bool donor_decays_at_once(tsdn_t *tsdn, arena_t *arena, const decay_t *decay)
 {
 	unsigned index = arena_ind_get(arena);
@@ -129,11 +133,19 @@ static bool donor_decays_at_once(tsdn_t *tsdn, arena_t *arena, const decay_t *de
 		graft_debt_take(debt, in_use + waiting - seen);
 	if (left > waiting)
 		left = waiting;
+	size_t joined = graft_debt_load(&donor_arenas[index].joined);
+	if (joined > left)
+		joined = left;
 	/* A thread that finds another one purging leaves, so the other one looks again. */
 	while ((excess = graft_debt_excess(debt, waiting - left, in_use))) {
 		size_t before = waiting, stays = waiting - left - excess;
 		waiting = donor_purge_dirty(tsdn, arena, DONOR_LONG_ONLY, excess);
 		left = waiting > stays ? waiting - stays : 0;
+		if (left > joined && graft_debt_excess(debt, left - joined, in_use)) {
+			donor_join_ranges(tsdn, arena);
+			waiting = donor_purge_dirty(tsdn, arena, DONOR_LONG_ONLY, left);
+			joined = left = waiting > stays ? waiting - stays : 0;
+		}
 		excess = left > in_use ? graft_debt_excess(debt, left / DONOR_SHORT_SHARE, in_use) : 0;
 		if (excess)
 			left = waiting = donor_purge_dirty(tsdn, arena, 0, excess * DONOR_SHORT_SHARE);
@@ -143,6 +155,7 @@ static bool donor_decays_at_once(tsdn_t *tsdn, arena_t *arena, const decay_t *de
 	}
 	graft_debt_store(&donor_arenas[index].seen, in_use + waiting);
 	graft_debt_store(&donor_arenas[index].left, left);
+	graft_debt_store(&donor_arenas[index].joined, joined);
 	return false;
 }
 
@@ -203,6 +216,32 @@ static edata_t *donor_evict_long(tsdn_t *tsdn, pac_t *pac, ehooks_t *ehooks, eca
 	}
 	malloc_mutex_unlock(tsdn, &ecache->mtx);
 	return edata;
+}
+
+static void donor_join_ranges(tsdn_t *tsdn, arena_t *arena)
+{
+	pac_t *pac = &arena->pa_shard.pac;
+	ehooks_t *ehooks = pac_ehooks_get(pac);
+	ecache_t *ecache = &pac->ecache_dirty;
+	size_t pages = ecache_npages_get(ecache);
+	/* One that was joined comes last, and its turn again. */
+	while (pages) {
+		malloc_mutex_lock(tsdn, &ecache->mtx);
+		for (int some = 64; some && pages; some--) {
+			edata_t *edata = edata_list_inactive_first(&ecache->eset.lru);
+			if (!edata) {
+				pages = 0;
+				break;
+			}
+			eset_remove(&ecache->eset, edata);
+			if (!extent_try_delayed_coalesce(tsdn, pac, ehooks, ecache, edata))
+				continue;
+			eset_insert(&ecache->eset, edata);
+			size_t length = edata_size_get(edata) >> LG_PAGE;
+			pages -= length < pages ? length : pages;
+		}
+		malloc_mutex_unlock(tsdn, &ecache->mtx);
+	}
 }
 
 edata_t *ecache_evict(tsdn_t *tsdn, pac_t *pac, ehooks_t *ehooks, ecache_t *ecache, size_t npages_min)

@@ -32,7 +32,13 @@ void upstream_thread_done(mi_heap_t *);
 static void donor_heap_message(int error, const char *format, ...);
 #define _mi_error_message donor_heap_message
 #endif
+/* A free of another thread's block looks at an option, and then whether that thread has ended. Here it looks at that first. */
+static bool donor_free_of_ended(mi_heap_t *, mi_segment_t *, const mi_page_t *);
+#define _mi_option_get_fast(option) 1
+#define _mi_segment_attempt_reclaim(heap, segment) donor_free_of_ended(heap, segment, page)
 #include "alloc.c"
+#undef _mi_option_get_fast
+#undef _mi_segment_attempt_reclaim
 #undef _mi_error_message
 #include "alloc-aligned.c"
 #include "alloc-posix.c"
@@ -238,126 +244,7 @@ void _mi_arenas_collect(bool force_purge)
 	graft_gate_leave();
 }
 
-/* Bounded debt (debt.h). What pages of this thread's took and now waits in the thread's segments; and what waits in
- * arenas, in segments that have no page any more, for all threads. */
-static __thread struct {
-	struct graft_debt debt;
-	size_t in_use, waiting; /* bytes of pages; a thread may have freed more than it took, of others' pages */
-	size_t peak;            /* of what was in use, since huge pages were last divided */
-	size_t segments;        /* bytes of the thread's segments, when last counted */
-} donor_own;
-static struct {
-	struct graft_debt debt;
-	_Atomic size_t waiting, segments;
-} donor_common;
-
-static size_t donor_page_size(const mi_page_t *page)
-{
-	return (size_t)page->slice_count * MI_SEGMENT_SLICE_SIZE;
-}
-
-static bool donor_has_debt(void)
-{
-	return graft_debt_is_bounded() && mi_arena_purge_delay() > 0;
-}
-
-/* Upstream lets one thread at a time do this, and another one does nothing; then what it freed last would stay. An arena's
- * blocks are claimed before they go back, so several threads can. */
-static void donor_purge_arenas(void)
-{
-	size_t count = mi_atomic_load_acquire(&mi_arena_count);
-	for (size_t i = 0; i < count; i++) {
-		mi_arena_t *arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[i]);
-		if (arena && arena->blocks_purge)
-			mi_arena_try_purge(arena, _mi_clock_now(), true);
-	}
-	donor_set_all_due();
-}
-
-enum { DONOR_HUGE_PAGE = 2 << 20 };
-
-/* Gives back the huge pages of a segment in which all memory waits. */
-static void donor_purge_huge_pages(mi_segment_t *segment)
-{
-	size_t bits = DONOR_HUGE_PAGE / MI_COMMIT_SIZE, set = 0;
-	for (size_t bit = 0; bit < MI_COMMIT_MASK_BITS; bit++) {
-		size_t field = segment->purge_mask.mask[bit / MI_COMMIT_MASK_FIELD_BITS];
-		set = bit % bits ? set : 0;
-		set += field >> bit % MI_COMMIT_MASK_FIELD_BITS & 1;
-		if (set == bits)
-			mi_segment_purge(segment, (uint8_t *)segment + (bit + 1 - bits) * MI_COMMIT_SIZE, DONOR_HUGE_PAGE);
-	}
-}
-
-/* Gives back what waits in this thread's segments. Every free page of them is in one of the queues, by size. */
-static void donor_purge_segments(mi_segments_tld_t *tld, bool divides_huge_pages)
-{
-	for (size_t i = 0; i <= MI_SEGMENT_BIN_MAX; i++) {
-		for (mi_slice_t *slice = tld->spans[i].first; slice; slice = slice->next) {
-			if (divides_huge_pages)
-				mi_segment_try_purge(_mi_ptr_segment(slice), true);
-			else
-				donor_purge_huge_pages(_mi_ptr_segment(slice));
-		}
-	}
-}
-
-/* Notes how much the segments of this thread take now. Of what waits, those that it gave away have their share, which now
- * waits for all threads. */
-static void donor_count_segments(size_t now)
-{
-	size_t before = donor_own.segments;
-	if (now == before)
-		return;
-	donor_own.segments = now;
-	size_t all = atomic_fetch_add_explicit(&donor_common.segments, now - before, memory_order_relaxed) + now - before;
-	if (now > before || !donor_own.waiting)
-		return;
-	size_t gone = now ? donor_own.waiting / (before >> 16) * ((before - now) >> 16) : donor_own.waiting;
-	donor_own.waiting -= gone;
-	size_t waiting = atomic_fetch_add_explicit(&donor_common.waiting, gone, memory_order_relaxed) + gone;
-	if (!graft_debt_excess(&donor_common.debt, waiting, all))
-		return;
-	waiting = graft_debt_withdraw(&donor_common.waiting, waiting);
-	if (!waiting)
-		return;
-	graft_debt_give_back(&donor_common.debt, waiting);
-	donor_purge_arenas();
-}
-
-static void donor_take_page(size_t size)
-{
-	donor_own.in_use += size;
-	if (donor_own.peak < donor_own.in_use)
-		donor_own.peak = donor_own.in_use;
-	size_t part = size < donor_own.waiting ? size : donor_own.waiting;
-	donor_own.waiting -= part;
-	size -= part;
-	if (size && graft_debt_load(&donor_own.debt.returned)) {
-		graft_debt_take(&donor_own.debt, size);
-		return;
-	}
-	part = graft_debt_withdraw(&donor_common.waiting, size);
-	if (size > part)
-		graft_debt_take(&donor_common.debt, size - part);
-}
-
-static void donor_give_page(size_t size, mi_segments_tld_t *tld)
-{
-	donor_own.in_use -= size < donor_own.in_use ? size : donor_own.in_use;
-	donor_own.waiting += size;
-	donor_count_segments(tld->current_size);
-	size_t waiting = donor_own.waiting, in_use = donor_own.in_use;
-	if (!graft_debt_excess(&donor_own.debt, waiting, in_use))
-		return;
-	/* A huge page of which a part is in use is divided only if the thread uses much less than it did. */
-	bool divides = !mi_option_is_enabled(mi_option_allow_thp) || in_use < donor_own.peak / 16;
-	if (divides)
-		donor_own.peak = in_use;
-	donor_own.waiting = 0;
-	graft_debt_give_back(&donor_own.debt, waiting);
-	donor_purge_segments(tld, divides);
-}
+#include "segments.h"
 
 mi_page_t *_mi_segment_page_alloc(mi_heap_t *heap, size_t block_size, size_t alignment, mi_segments_tld_t *tld)
 {
@@ -397,11 +284,17 @@ void _mi_segment_page_abandon(mi_page_t *page, mi_segments_tld_t *tld)
 	graft_gate_leave();
 }
 
-bool _mi_segment_attempt_reclaim(mi_heap_t *heap, mi_segment_t *segment)
+/* Returns whether the segment is this thread's now. */
+static bool donor_free_of_ended(mi_heap_t *heap, mi_segment_t *segment, const mi_page_t *page)
 {
-	graft_gate_enter();
-	bool reclaimed = upstream_segment_attempt_reclaim(heap, segment);
-	graft_gate_leave();
+	bool reclaimed = false;
+	if (_mi_option_get_fast(mi_option_abandoned_reclaim_on_free)) {
+		graft_gate_enter();
+		reclaimed = upstream_segment_attempt_reclaim(heap, segment);
+		graft_gate_leave();
+	}
+	if (!reclaimed && graft_debt_is_bounded())
+		donor_free_in_left(mi_page_block_size(page), heap);
 	return reclaimed;
 }
 

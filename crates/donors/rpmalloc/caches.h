@@ -61,6 +61,58 @@ static void donor_keep_debt(void)
 	}
 }
 
+static void donor_cap_common_caches(void)
+{
+	for (size_t length = 1; donor_is_capped && length <= LARGE_CLASS_COUNT; length++)
+		donor_cap_common_cache(length, donor_global_cap);
+	donor_keep_debt();
+}
+
+static void donor_lock_heaps(void)
+{
+	while (!atomic_cas32_acquire(&_memory_global_lock, 1, 0))
+		donor_wait_a_moment();
+}
+
+/* Hands the free spans of ended threads' heaps on to the common cache. No thread can take such a heap meanwhile. */
+static void donor_collect_left(void)
+{
+	heap_t *taken = 0;
+	donor_lock_heaps();
+	for (heap_t **place = &_memory_orphan_heaps; *place;) {
+		heap_t *heap = *place;
+		if (!atomic_load_ptr(&heap->span_free_deferred)) {
+			place = &heap->next_orphan;
+			continue;
+		}
+		*place = heap->next_orphan;
+		heap->next_orphan = taken;
+		taken = heap;
+	}
+	atomic_store32_release(&_memory_global_lock, 0);
+	while (taken) {
+		heap_t *heap = taken;
+		taken = heap->next_orphan;
+		_rpmalloc_heap_release(heap, 0, 1);
+	}
+	donor_cap_common_caches();
+}
+
+/* Frees a span of another thread's. Its owner looks at it when it needs one, and upstream has nobody look if that thread
+ * has ended. */
+static void donor_free_span_of_other(heap_t *heap, span_t *span)
+{
+	static const size_t enough = 4 << 20;
+	static _Atomic size_t left;
+	size_t size = span->span_count * _memory_span_size;
+	_rpmalloc_deallocate_defer_free_span(heap, span);
+	if (__atomic_load_n(&heap->owner_thread, __ATOMIC_RELAXED) != UINTPTR_MAX || !graft_debt_is_bounded())
+		return;
+	size_t all = atomic_fetch_add_explicit(&left, size, memory_order_relaxed) + size;
+	if (all >= enough && graft_debt_withdraw(&left, all))
+		donor_collect_left();
+}
+
 /* Called after a span of this length was put into the thread's cache. With a bound, the thread keeps an eighth of as many
  * spans as it has full ones, or DONOR_FEW_SPANS; and half of them when it hands some on, so that it does so seldom. */
 static void donor_cap_thread_cache(heap_t *heap, size_t length)

@@ -148,12 +148,6 @@ static inline size_t donor_usable(const void *block)
 
 #include "caches.h"
 
-static void donor_lock_heaps(void)
-{
-	while (!atomic_cas32_acquire(&_memory_global_lock, 1, 0))
-		donor_wait_a_moment();
-}
-
 /* Returns null if there is no memory for a heap; upstream's own function would crash. */
 static heap_t *donor_take_heap(void)
 {
@@ -190,7 +184,7 @@ static void donor_free_of_other(span_t *span, void *block)
 	uint32_t freed = ++span->list_size;
 	atomic_store_ptr_release(&span->free_list_deferred, block);
 	if (freed == all)
-		_rpmalloc_deallocate_defer_free_span(heap, span);
+		donor_free_span_of_other(heap, span);
 }
 
 /* Frees a block of this thread's. The last block of a span releases the span. Upstream's function does that as soon as
@@ -222,7 +216,7 @@ static void donor_free_large(span_t *span)
 {
 	heap_t *heap = span->heap;
 	if (heap != get_thread_heap_raw()) {
-		_rpmalloc_deallocate_defer_free_span(heap, span);
+		donor_free_span_of_other(heap, span);
 		return;
 	}
 	heap->full_span_count--;
@@ -282,9 +276,7 @@ static void donor_thread_end(void *unused)
 	(void)unused;
 	graft_gate_enter();
 	rpmalloc_thread_finalize(1);
-	for (size_t length = 1; donor_is_capped && length <= LARGE_CLASS_COUNT; length++)
-		donor_cap_common_cache(length, donor_global_cap);
-	donor_keep_debt();
+	donor_cap_common_caches();
 	graft_gate_leave();
 }
 
