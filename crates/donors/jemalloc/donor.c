@@ -224,7 +224,7 @@ static void donor_join_ranges(tsdn_t *tsdn, arena_t *arena)
 	ehooks_t *ehooks = pac_ehooks_get(pac);
 	ecache_t *ecache = &pac->ecache_dirty;
 	size_t pages = ecache_npages_get(ecache);
-	/* One that was joined comes last, and its turn again. */
+	/* A range that was joined has its turn once more. */
 	while (pages) {
 		malloc_mutex_lock(tsdn, &ecache->mtx);
 		for (int some = 64; some && pages; some--) {

@@ -71,19 +71,13 @@ static void donor_purge_segments(mi_segments_tld_t *tld, bool divides_huge_pages
 	}
 }
 
-static void donor_visit_left(mi_heap_t *heap, mi_arena_field_cursor_t *cursor)
-{
-	mi_subproc_t *all = _mi_subproc_from_id(0);
-	_mi_arena_field_cursor_init(heap, all, false, cursor);
-}
-
-/* Gives back what waits in the segments of ended threads. Nobody takes pages from them before they have another thread, so
- * their huge pages are divided. */
+/* Gives back what waits in the segments of ended threads. Nobody takes pages from these before another thread has taken
+ * the segment over, so their huge pages are divided. */
 static void donor_purge_left(void)
 {
 	mi_arena_field_cursor_t cursor;
 	mi_segment_t *segment;
-	donor_visit_left(0, &cursor);
+	_mi_arena_field_cursor_init(0, _mi_subproc_from_id(0), false, &cursor);
 	while ((segment = _mi_arena_segment_clear_abandoned_next(&cursor))) {
 		mi_segment_try_purge(segment, true);
 		_mi_arena_segment_mark_abandoned(segment);
@@ -171,7 +165,7 @@ static void donor_collect_left(mi_heap_t *heap)
 	mi_arena_field_cursor_t cursor;
 	mi_segment_t *segment;
 	size_t freed = 0, in_use = 0, segments = 0;
-	donor_visit_left(heap, &cursor);
+	_mi_arena_field_cursor_init(heap, tld->subproc, false, &cursor);
 	while ((segment = _mi_arena_segment_clear_abandoned_next(&cursor))) {
 		size_t before = donor_pages_size(segment);
 		mi_segment_check_free(segment, 0, 0, tld);
@@ -186,7 +180,7 @@ static void donor_collect_left(mi_heap_t *heap)
 		}
 	}
 	_mi_arena_field_cursor_done(&cursor);
-	/* For each segment, 16 KiB: to look at one takes as long as to free some hundred blocks. */
+	/* With 16 KiB for each segment, many segments with few blocks are looked at seldom. */
 	size_t bound = in_use / 8 > segments << 14 ? in_use / 8 : segments << 14;
 	graft_debt_store(&donor_left.bound, bound);
 	if (donor_has_debt())
@@ -198,7 +192,8 @@ static void donor_collect_left(mi_heap_t *heap)
 static void donor_free_in_left(size_t size, mi_heap_t *heap)
 {
 	enum { STEP = 256 << 10 };
-	size_t bound = (size_t)graft_options.entries[graft_option_purge_debt].value << 10, seen = graft_debt_load(&donor_left.bound);
+	size_t bound = (size_t)graft_options.entries[graft_option_purge_debt].value << 10;
+	size_t seen = graft_debt_load(&donor_left.bound);
 	size_t left = donor_own.left += size;
 	if (left < STEP)
 		return;

@@ -243,8 +243,9 @@ template <> u16 Primary::popBlocks(LocalCache *C, uptr ClassId, CompactPtrT *Blo
 /* Upstream looks for unused pages of a class whenever a page's worth of blocks of 256 bytes or more has been freed (if
  * the blocks are larger than a page, even within the time that the user has set), and again at the next return of
  * blocks if it found none. As it looks at all pages of the class, freeing a heap would take the square of its size.
- * Here a part of the class's memory has to be freed first. Then it looks when the user's time is over, and at any time if
- * more was freed than the class's bounded debt (debt.h). */
+ * Here a part of the class's memory has to be freed first: less of it when little is in use, since regions in which
+ * several threads have blocks become free only then. Then it looks when the user's time is over, and at any time if more
+ * was freed than the class's bounded debt (debt.h). */
 template <>
 bool Primary::hasChanceToReleasePages(SizeClassInfo *Class, uptr BlockSize, uptr BytesInFreeList, ReleaseToOS Type)
 {
@@ -260,10 +261,12 @@ bool Primary::hasChanceToReleasePages(SizeClassInfo *Class, uptr BlockSize, uptr
 		return false;
 	if (Type == ReleaseToOS::Normal) {
 		const s32 Interval = atomic_load_relaxed(&ReleaseToOsIntervalMs);
-		/* The search through small blocks takes longer. For them, this is upstream's part. */
-		if (Interval < 0 || Freed < Class->AllocatedUser / (isSmallBlock(BlockSize) ? 16U : 64U))
+		const uptr InUse = Class->AllocatedUser - BytesInFreeList;
+		/* The search through small blocks takes longer. For them, 16 is upstream's part. */
+		const uptr Part = InUse < Class->AllocatedUser / 32 ? 128 : isSmallBlock(BlockSize) ? 16 : 64;
+		if (Interval < 0 || Freed < Class->AllocatedUser / Part)
 			return false;
-		if (!scudo_debt_goes_back(ClassId, Freed, Class->AllocatedUser - BytesInFreeList) &&
+		if (!scudo_debt_goes_back(ClassId, Freed, InUse) &&
 		    Class->ReleaseInfo.LastReleaseAtNs + static_cast<u64>(Interval) * 1000000 > getMonotonicTimeFast())
 			return false;
 	}

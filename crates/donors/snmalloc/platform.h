@@ -190,22 +190,37 @@ class PALGraft
 	 * find room in one piece. That place is as random as the first one. */
 	static inline uintptr_t next_place = 0;
 
-	static void *map_blocks(size_t size)
+	static void *map_blocks_near(uintptr_t place, size_t size)
 	{
 		int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-		void *place = reinterpret_cast<void *>(next_place), *blocks = MAP_FAILED;
+		void *wanted = reinterpret_cast<void *>(place), *blocks = MAP_FAILED;
 		if (!guarded_blocks)
-			blocks = graft_apart_mmap(place, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+			blocks = graft_apart_mmap(wanted, size, PROT_READ | PROT_WRITE, flags, -1, 0);
 		if (blocks == MAP_FAILED) {
-			blocks = graft_apart_mmap(place, size, PROT_NONE, flags, -1, 0);
+			blocks = graft_apart_mmap(wanted, size, PROT_NONE, flags, -1, 0);
 			if (blocks == MAP_FAILED)
 				return nullptr;
 			guarded_blocks = true;
 		}
+		/* The page map has 16 bytes for each 16 KiB. An emulator may choose a place that no kernel would, beyond it. */
+		if ((reinterpret_cast<uintptr_t>(blocks) + size) / 1024 > page_map_end - page_map_start) {
+			graft_apart_munmap(blocks, size);
+			return nullptr;
+		}
+		return blocks;
+	}
+
+	static void *map_blocks(size_t size)
+	{
+		void *blocks = map_blocks_near(next_place, size);
+		if (!blocks && next_place)
+			blocks = map_blocks_near(0, size);
+		if (!blocks)
+			return nullptr;
 		uintptr_t start = reinterpret_cast<uintptr_t>(blocks);
 		Addresses &part = small_pages[next_place != 0];
 		if (!mitigations(metadata_protection))
-			next_place = next_place == 0 ? bits::align_down(start - start / 32, HUGE_PAGE) : start + size;
+			next_place = next_place == 0 ? bits::align_down(start - start / 32, HUGE_PAGE) : round_up(start + size);
 		/* With huge pages, the first write makes 2 MiB resident: too much for a small program. */
 		size_t before = mapped_blocks.load(stl::memory_order_relaxed);
 		if (!donor_allow_thp() || before < WITHOUT_HUGE_PAGES) {
