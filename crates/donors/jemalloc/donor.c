@@ -99,8 +99,8 @@ enum { DONOR_LONG = 16, DONOR_SHORT_SHARE = 4 };
 
 static struct {
 	struct graft_debt debt;
-	_Atomic size_t seen; /* bytes that were resident the last time: in use, and dirty */
-	_Atomic size_t left; /* dirty bytes in short ranges that stayed the last time */
+	_Atomic size_t seen;   /* bytes that were resident the last time: in use, and dirty */
+	_Atomic size_t left;   /* dirty bytes in short ranges that stayed the last time */
 	_Atomic size_t joined; /* of these, those that cannot be joined, when last tried */
 } donor_arenas[MALLOCX_ARENA_LIMIT];
 

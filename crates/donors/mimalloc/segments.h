@@ -15,9 +15,10 @@ static struct {
 	struct graft_debt debt;
 	_Atomic size_t waiting, segments;
 } donor_common;
-/* Bytes of blocks that were freed in segments of ended threads, and at how many somebody looks for whole pages. */
+/* Bytes of blocks that were freed in the segments of ended threads since somebody looked there for pages without a block,
+ * and what was in use there then. */
 static struct {
-	_Atomic size_t freed, bound;
+	_Atomic size_t freed, in_use;
 } donor_left;
 
 static size_t donor_page_size(const mi_page_t *page)
@@ -180,9 +181,9 @@ static void donor_collect_left(mi_heap_t *heap)
 		}
 	}
 	_mi_arena_field_cursor_done(&cursor);
-	/* With 16 KiB for each segment, many segments with few blocks are looked at seldom. */
-	size_t bound = in_use / 8 > segments << 14 ? in_use / 8 : segments << 14;
-	graft_debt_store(&donor_left.bound, bound);
+	/* So a look waits for 16 KiB a segment at least: many segments with few blocks are looked at seldom. */
+	in_use = in_use > segments << 17 ? in_use : segments << 17;
+	graft_debt_store(&donor_left.in_use, in_use);
 	if (donor_has_debt())
 		donor_wait_for_all(freed, graft_debt_load(&donor_common.segments));
 }
@@ -192,14 +193,13 @@ static void donor_collect_left(mi_heap_t *heap)
 static void donor_free_in_left(size_t size, mi_heap_t *heap)
 {
 	enum { STEP = 256 << 10 };
-	size_t bound = (size_t)graft_options.entries[graft_option_purge_debt].value << 10;
-	size_t seen = graft_debt_load(&donor_left.bound);
+	static const struct graft_debt without_credit;
 	size_t left = donor_own.left += size;
 	if (left < STEP)
 		return;
 	donor_own.left = 0;
 	size_t freed = atomic_fetch_add_explicit(&donor_left.freed, left, memory_order_relaxed) + left;
-	if (freed < (bound > seen ? bound : seen))
+	if (!graft_debt_excess(&without_credit, freed, graft_debt_load(&donor_left.in_use)))
 		return;
 	if (!graft_debt_withdraw(&donor_left.freed, freed))
 		return;

@@ -1,13 +1,5 @@
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
+#include "shares.h"
 
-#include "../idle_memory/resident.h"
-
-enum { THREADS = 4, SIZES = 4 };
-static const size_t sizes[SIZES] = {100, 3000, 20000, 300000};
 static const size_t share = 40 << 20;
 // Of four shares, 160 MiB. Up to 51 MB stay, with scudo and blocks of 100. Without a bound, 150 MB or more do.
 static const size_t limit = 96 << 20;
@@ -16,15 +8,9 @@ static pthread_barrier_t full, done;
 
 static void *fill(void *argument) {
 	size_t size = *(const size_t *)argument, count = share / size;
-	char **blocks = malloc(count * sizeof *blocks);
-	if (!blocks) exit(2);
-	for (size_t i = 0; i < count; i++) {
-		if (!(blocks[i] = malloc(size))) exit(2);
-		memset(blocks[i], 1, size);
-	}
+	char **blocks = filled(size, count);
 	pthread_barrier_wait(&full);
-	for (size_t i = 0; i < count; i++) free(blocks[i]);
-	free(blocks);
+	empty(blocks, count);
 	pthread_barrier_wait(&done);
 	pthread_barrier_wait(&done);
 	return 0;
@@ -53,13 +39,5 @@ static int goes_back(size_t size) {
 int main(void) {
 	pthread_barrier_init(&full, NULL, THREADS);
 	pthread_barrier_init(&done, NULL, THREADS + 1);
-	// What one of them was seen to need again would be the next one's credit.
-	for (int i = 0; i < SIZES; i++) {
-		int status;
-		pid_t child = fork();
-		if (child == 0) return !goes_back(sizes[i]);
-		if (child < 0 || waitpid(child, &status, 0) != child || status) return 1;
-	}
-	puts("ok");
-	return 0;
+	return with_each_size(goes_back);
 }
