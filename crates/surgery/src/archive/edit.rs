@@ -162,4 +162,26 @@ mod tests {
         assert_eq!(wide.indexed().collect::<Vec<_>>(), [(1, &b"one"[..]), (2, &b"two"[..])]);
         assert_eq!(wide.members()[1].data, b"22");
     }
+
+    #[test]
+    fn an_index_in_another_writers_form_stays_as_it_is() {
+        let index = |size: &str, content: &[u8]| {
+            let mut bytes = b"!<arch>\n".to_vec();
+            bytes.extend(format!("{:<16}{:<32}{size:<10}`\n", "/", 0).as_bytes());
+            bytes.extend(content);
+            bytes
+        };
+        let one = b"\0\0\0\x01\0\0\0\x50one\0";
+        let sizes = [("12", ""), ("12\t", ""), ("12\n", ""), ("0012", ""), ("11", "\0"), ("11", "\n"), ("11", "/")];
+        for (size, pad) in sizes {
+            let kept = if pad.is_empty() { &one[..] } else { &[b"\0\0\0\x01\0\0\0\x50on\0", pad.as_bytes()].concat() };
+            let mut bytes = index(size, kept);
+            bytes.extend(member("one.o/", b"1111"));
+            let archive = Archive::parse(&bytes).expect("an archive");
+            assert_eq!(archive.edit(&BTreeSet::new(), None), bytes, "{size:?} {pad:?}");
+        }
+        // Nothing follows, not even the byte that pads it.
+        let bytes = index("5", b"\0\0\0\0/");
+        assert_eq!(Archive::parse(&bytes).expect("an archive").edit(&BTreeSet::new(), None), bytes);
+    }
 }

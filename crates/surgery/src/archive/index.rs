@@ -3,6 +3,7 @@
 use format::printable;
 
 use super::error::Fault;
+use super::parse::decimal;
 use super::{HEADER, Member};
 
 /// The size of a number in the index.
@@ -36,7 +37,7 @@ impl Width {
 pub(super) enum Padding<'a> {
     /// NUL bytes up to a multiple of this, counted as content.
     Inside(usize),
-    /// Something else, or nothing: kept as it is. An odd size is padded as any member's is.
+    /// Something else, or nothing: kept as it is.
     Kept(&'a [u8]),
 }
 
@@ -72,10 +73,13 @@ pub(super) struct Index<'a> {
     /// Ordinal and symbol, in the order of the index.
     pub(super) entries: Vec<(usize, &'a [u8])>,
     padding: Padding<'a>,
+    /// What follows content of odd size; `None` where the archive ends without it.
+    pad: Option<u8>,
 }
 
 impl<'a> Index<'a> {
-    pub(super) fn parse(header: &'a [u8], data: &'a [u8], width: Width, members: &[Member<'_>]) -> Result<Self, Fault> {
+    /// Reads the index from its header, content and padding byte.
+    pub(super) fn parse(whole: &'a [u8], data: &'a [u8], width: Width, members: &[Member<'_>]) -> Result<Self, Fault> {
         let cut = |count: u64, expected| Fault::IndexCut { found: data.len(), expected, count };
         let (count, rest) = data.split_at_checked(width.bytes()).ok_or(cut(0, width.bytes() as u64))?;
         let count = width.read(count);
@@ -100,7 +104,9 @@ impl<'a> Index<'a> {
             entries.push((ordinal + 1, symbol));
         }
         let padding = Padding::recognise(width, data.len() - left.len(), left);
-        Ok(Index { header, width, entries, padding })
+        let (header, after) = whole.split_at(HEADER);
+        let pad = if data.len().is_multiple_of(2) { Some(b'\n') } else { after.get(data.len()).copied() };
+        Ok(Index { header, width, entries, padding, pad })
     }
 
     /// Writes header, content and padding of an index of `entries`: the offset of a member's header, and the symbol.
@@ -113,7 +119,12 @@ impl<'a> Index<'a> {
             _ => out.extend_from_slice(&self.header[..16]),
         }
         out.extend_from_slice(&self.header[16..48]);
-        out.extend_from_slice(format!("{:<10}", used + tail.len()).as_bytes());
+        let (size, field) = (used + tail.len(), &self.header[48..58]);
+        match decimal(field) {
+            // Another writer's form of the same number.
+            Some(was) if was == size as u64 => out.extend_from_slice(field),
+            _ => out.extend_from_slice(format!("{size:<10}").as_bytes()),
+        }
         out.extend_from_slice(&self.header[58..]);
         width.write(entries.len() as u64, out);
         for (offset, _) in entries {
@@ -125,14 +136,15 @@ impl<'a> Index<'a> {
         }
         out.extend_from_slice(&tail);
         if !(out.len() - start).is_multiple_of(2) {
-            out.push(b'\n');
+            out.extend(self.pad);
         }
     }
 
     /// The number of bytes that [`Index::write`] writes for these symbols.
     pub(super) fn written<'s>(&self, width: Width, symbols: impl Iterator<Item = &'s [u8]>) -> usize {
         let used = used(width, symbols);
-        (HEADER + used + self.padding.fill(used).len()).next_multiple_of(2)
+        let size = HEADER + used + self.padding.fill(used).len();
+        if size.is_multiple_of(2) { size } else { size + usize::from(self.pad.is_some()) }
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Archive<'_>, ArchiveError> {
     let index = index
         .map(|(record, width)| {
             let place = Place { offset: record.offset, ordinal: None, name: Some("the symbol index".to_owned()) };
-            Index::parse(record.header, record.data, width, &members).map_err(|fault| malformed(&place, fault))
+            Index::parse(record.whole, record.data, width, &members).map_err(|fault| malformed(&place, fault))
         })
         .transpose()?;
     let name_table = table.map_or(&[] as &[u8], |table| table.whole);
@@ -102,7 +102,7 @@ fn record(bytes: &[u8], offset: usize) -> Result<Record<'_>, Fault> {
 }
 
 /// A decimal number padded with spaces on the right.
-fn decimal(field: &[u8]) -> Option<u64> {
+pub(super) fn decimal(field: &[u8]) -> Option<u64> {
     let digits = field.trim_ascii_end();
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use format::Arch;
 use proptest::prelude::*;
-use surgery::archive::Archive;
+use surgery::archive::{Archive, HEADER};
 use surgery::donor::DonorObject;
 use surgery::plan::{plan, survey};
 
@@ -91,6 +91,21 @@ fn every_byte_of_an_objects_headers_at_its_extremes() {
                 let _ = donor.checksum();
                 let _ = donor.tuned(&[("x".to_owned(), 2)], "1");
             }
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_every_header_as_another_blank_digit_or_sign() {
+    let bytes = real_in_small();
+    let donor = samples::donor(Arch::X86_64, "test");
+    let mut headers = vec![8];
+    headers.extend(Archive::parse(&bytes).expect("an archive").members().iter().map(|member| member.offset));
+    for at in headers.into_iter().flat_map(|header| header..header + HEADER) {
+        for value in *b"\t\n\r\0 0159/-\xff" {
+            let mut broken = bytes.clone();
+            broken[at] = value;
+            operate(&broken, &donor);
         }
     }
 }
