@@ -106,6 +106,9 @@ static void *donor_segment_alloc(size_t size, size_t alignment, size_t offset, b
 	return _mi_arena_alloc_aligned(size, alignment, offset, commit, allow_large, arena, memid);
 }
 #define _mi_arena_alloc_aligned donor_segment_alloc
+
+static bool donor_commit(mi_segment_t *segment, uint8_t *start, size_t size, bool *is_zero);
+#define _mi_os_commit(start, size, is_zero) donor_commit(segment, (uint8_t *)(start), size, is_zero)
 #endif
 mi_page_t *upstream_segment_page_alloc(mi_heap_t *, size_t, size_t, mi_segments_tld_t *);
 #define _mi_segment_page_alloc upstream_segment_page_alloc
@@ -113,6 +116,7 @@ mi_page_t *upstream_segment_page_alloc(mi_heap_t *, size_t, size_t, mi_segments_
 #if MI_SECURE
 #undef _mi_os_unprotect
 #undef _mi_arena_alloc_aligned
+#undef _mi_os_commit
 #endif
 #undef _mi_segment_page_alloc
 #undef _mi_segment_page_free

@@ -59,6 +59,48 @@ static void donor_purge_huge_pages(mi_segment_t *segment)
 	}
 }
 
+#if MI_SECURE
+static bool donor_is_committed(const mi_segment_t *segment, size_t bit)
+{
+	return segment->commit_mask.mask[bit / MI_COMMIT_MASK_FIELD_BITS] >> bit % MI_COMMIT_MASK_FIELD_BITS & 1;
+}
+
+/* Returns whether the huge page of a segment in which this bit of the mask lies is inaccessible as a whole. What lies beside
+ * a guard page never is: its slice stays committed. */
+static bool donor_huge_page_is_decommitted(const mi_segment_t *segment, size_t bit)
+{
+	size_t bits = DONOR_HUGE_PAGE / MI_COMMIT_SIZE, first = bit / bits * bits;
+	for (bit = first; bit < first + bits; bit++) {
+		if (donor_is_committed(segment, bit))
+			return false;
+	}
+	return true;
+}
+
+/* Makes memory of a segment accessible. Here, memory that went back is inaccessible until a page needs it. The kernel has
+ * no huge page where a part is inaccessible, so a huge page that went back whole comes back whole. Without that, `growth`
+ * of the suite took 1.26 (one thread) and 1.63 (eight) of the time that it takes without a bound. */
+static bool donor_commit(mi_segment_t *segment, uint8_t *start, size_t size, bool *is_zero)
+{
+	/* What a segment begins with holds its masks. */
+	if (start == (uint8_t *)segment || !mi_option_is_enabled(mi_option_allow_thp))
+		return _mi_os_commit(start, size, is_zero);
+	size_t bits = DONOR_HUGE_PAGE / MI_COMMIT_SIZE;
+	size_t first = (size_t)(start - (uint8_t *)segment) / MI_COMMIT_SIZE, end = first + size / MI_COMMIT_SIZE;
+	size_t wide_first = donor_huge_page_is_decommitted(segment, first) ? first / bits * bits : first;
+	size_t wide_end = donor_huge_page_is_decommitted(segment, end - 1) ? (end + bits - 1) / bits * bits : end;
+	uint8_t *wide_start = (uint8_t *)segment + wide_first * MI_COMMIT_SIZE;
+	size_t wide_size = (wide_end - wide_first) * MI_COMMIT_SIZE;
+	if (wide_size > size && _mi_os_commit(wide_start, wide_size, is_zero)) {
+		mi_commit_mask_t wide;
+		mi_commit_mask_create(wide_first, wide_end - wide_first, &wide);
+		mi_commit_mask_set(&segment->commit_mask, &wide);
+		return true;
+	}
+	return _mi_os_commit(start, size, is_zero);
+}
+#endif
+
 /* Gives back what waits in this thread's segments. Every free page of them is in one of the queues, by size. */
 static void donor_purge_segments(mi_segments_tld_t *tld, bool divides_huge_pages)
 {

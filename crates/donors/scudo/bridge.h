@@ -30,6 +30,8 @@ GRAFT_APART size_t scudo_large_cache_bytes(void);
 enum { SCUDO_MOST_CLASSES = 64 };
 GRAFT_APART bool scudo_debt_goes_back(size_t size_class, size_t waiting, size_t in_use);
 GRAFT_APART void scudo_debt_take(size_t size_class, size_t bytes);
+/* Whether short ranges of unused pages may wait (ranges.h): with a bound, unless purge_delay is 0. */
+GRAFT_APART bool scudo_short_ranges_wait(void);
 /* Whether the program can start threads. */
 GRAFT_APART bool scudo_threads_are_linked(void);
 

@@ -64,6 +64,11 @@ void scudo_debt_take(size_t size_class, size_t bytes)
 	graft_debt_take(&donor_debts[size_class], bytes);
 }
 
+bool scudo_short_ranges_wait(void)
+{
+	return graft_debt_is_bounded() && donor_option(graft_option_purge_delay);
+}
+
 /* A quarantine needs all three of its sizes. Upstream stops the program if there is a global one but none for each
  * thread; and with a greatest chunk of 0, no block would get in. */
 static int64_t donor_quarantine_default(int index)

@@ -11,6 +11,7 @@
 #include "size_class_map.h"
 
 #include "bridge.h"
+#include "ranges.h"
 
 namespace scudo {
 
@@ -325,14 +326,21 @@ void scudo_heap_start(void)
 	TheHeap.setOption(scudo::Option::MaxCacheEntrySize, static_cast<scudo::sptr>(scudo_large_cache_bytes()));
 }
 
+static void release_thoroughly(scudo::ReleaseToOS Which)
+{
+	scudo::atomic_fetch_add(&scudo::ThoroughReleases, 1, scudo::memory_order_relaxed);
+	TheHeap.releaseToOS(Which);
+	scudo::atomic_fetch_sub(&scudo::ThoroughReleases, 1, scudo::memory_order_relaxed);
+}
+
 void scudo_heap_trim(void)
 {
-	TheHeap.releaseToOS(scudo::ReleaseToOS::ForceAll);
+	release_thoroughly(scudo::ReleaseToOS::ForceAll);
 }
 
 void scudo_heap_purge(void)
 {
-	TheHeap.releaseToOS(scudo::ReleaseToOS::Normal);
+	release_thoroughly(scudo::ReleaseToOS::Normal);
 }
 
 void scudo_heap_lock(void)
