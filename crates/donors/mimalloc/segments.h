@@ -44,37 +44,33 @@ static void donor_purge_arenas(void)
 	donor_set_all_due();
 }
 
-enum { DONOR_HUGE_PAGE = 2 << 20 };
+enum { DONOR_HUGE_PAGE = 2 << 20, DONOR_HUGE_PAGE_BITS = DONOR_HUGE_PAGE / MI_COMMIT_SIZE };
+
+/* Returns the mask of the huge page in which this bit of a segment's masks lies. */
+static mi_commit_mask_t donor_huge_page_of(size_t bit)
+{
+	mi_commit_mask_t mask;
+	mi_commit_mask_create(bit / DONOR_HUGE_PAGE_BITS * DONOR_HUGE_PAGE_BITS, DONOR_HUGE_PAGE_BITS, &mask);
+	return mask;
+}
 
 /* Gives back the huge pages of a segment in which all memory waits. */
 static void donor_purge_huge_pages(mi_segment_t *segment)
 {
-	size_t bits = DONOR_HUGE_PAGE / MI_COMMIT_SIZE, set = 0;
-	for (size_t bit = 0; bit < MI_COMMIT_MASK_BITS; bit++) {
-		size_t field = segment->purge_mask.mask[bit / MI_COMMIT_MASK_FIELD_BITS];
-		set = bit % bits ? set : 0;
-		set += field >> bit % MI_COMMIT_MASK_FIELD_BITS & 1;
-		if (set == bits)
-			mi_segment_purge(segment, (uint8_t *)segment + (bit + 1 - bits) * MI_COMMIT_SIZE, DONOR_HUGE_PAGE);
+	for (size_t bit = 0; bit < MI_COMMIT_MASK_BITS; bit += DONOR_HUGE_PAGE_BITS) {
+		mi_commit_mask_t huge_page = donor_huge_page_of(bit);
+		if (mi_commit_mask_all_set(&segment->purge_mask, &huge_page))
+			mi_segment_purge(segment, (uint8_t *)segment + bit * MI_COMMIT_SIZE, DONOR_HUGE_PAGE);
 	}
 }
 
 #if MI_SECURE
-static bool donor_is_committed(const mi_segment_t *segment, size_t bit)
-{
-	return segment->commit_mask.mask[bit / MI_COMMIT_MASK_FIELD_BITS] >> bit % MI_COMMIT_MASK_FIELD_BITS & 1;
-}
-
-/* Returns whether the huge page of a segment in which this bit of the mask lies is inaccessible as a whole. What lies beside
+/* Returns whether the huge page of a segment in which this bit of its masks lies is inaccessible as a whole. What lies beside
  * a guard page never is: its slice stays committed. */
 static bool donor_huge_page_is_decommitted(const mi_segment_t *segment, size_t bit)
 {
-	size_t bits = DONOR_HUGE_PAGE / MI_COMMIT_SIZE, first = bit / bits * bits;
-	for (bit = first; bit < first + bits; bit++) {
-		if (donor_is_committed(segment, bit))
-			return false;
-	}
-	return true;
+	mi_commit_mask_t huge_page = donor_huge_page_of(bit);
+	return !mi_commit_mask_any_set(&segment->commit_mask, &huge_page);
 }
 
 /* Makes memory of a segment accessible. Here, memory that went back is inaccessible until a page needs it. The kernel has
@@ -85,7 +81,7 @@ static bool donor_commit(mi_segment_t *segment, uint8_t *start, size_t size, boo
 	/* What a segment begins with holds its masks. */
 	if (start == (uint8_t *)segment || !mi_option_is_enabled(mi_option_allow_thp))
 		return _mi_os_commit(start, size, is_zero);
-	size_t bits = DONOR_HUGE_PAGE / MI_COMMIT_SIZE;
+	const size_t bits = DONOR_HUGE_PAGE_BITS;
 	size_t first = (size_t)(start - (uint8_t *)segment) / MI_COMMIT_SIZE, end = first + size / MI_COMMIT_SIZE;
 	size_t wide_first = donor_huge_page_is_decommitted(segment, first) ? first / bits * bits : first;
 	size_t wide_end = donor_huge_page_is_decommitted(segment, end - 1) ? (end + bits - 1) / bits * bits : end;

@@ -34,11 +34,6 @@ public:
 			Left += Size;
 	}
 
-	uptr getBase() const
-	{
-		return To.getBase();
-	}
-
 	/* In bytes: the ranges that were seen, and those among them that were only counted. */
 	uptr All = 0, Left = 0;
 

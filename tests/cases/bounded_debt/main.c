@@ -8,7 +8,7 @@ static pthread_barrier_t full, done;
 
 static void *fill(void *argument) {
 	size_t size = *(const size_t *)argument, count = share / size;
-	char **blocks = filled(size, count);
+	char **blocks = all_filled(size, count);
 	pthread_barrier_wait(&full);
 	empty(blocks, count);
 	pthread_barrier_wait(&done);

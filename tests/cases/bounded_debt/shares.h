@@ -2,22 +2,19 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "../idle_memory/resident.h"
+#include "../whole_ranges/filled.h"
 
 enum { THREADS = 4, SIZES = 4 };
 static const size_t sizes[SIZES] = {100, 3000, 20000, 300000};
 
 // Returns `count` blocks of `size` bytes, all written, in a block of their own.
-static char **filled(size_t size, size_t count) {
+static char **all_filled(size_t size, size_t count) {
 	char **blocks = malloc(count * sizeof *blocks);
 	if (!blocks) exit(2);
-	for (size_t i = 0; i < count; i++) {
-		if (!(blocks[i] = malloc(size))) exit(2);
-		memset(blocks[i], 1, size);
-	}
+	for (size_t i = 0; i < count; i++) blocks[i] = filled(size);
 	return blocks;
 }
 

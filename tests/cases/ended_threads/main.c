@@ -6,7 +6,7 @@ static const size_t limit = 40 << 20;
 
 static void *fill(void *argument) {
 	size_t size = *(const size_t *)argument;
-	return filled(size, share / size);
+	return all_filled(size, share / size);
 }
 
 static int goes_back(size_t size) {

@@ -1,10 +1,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "../idle_memory/resident.h"
+#include "../whole_ranges/filled.h"
 
 // With what scudo puts before each block, two pages of 4 KiB.
 enum { SIZE = 8192 - 16, COUNT = 4096 };
@@ -19,10 +19,7 @@ int main(void) {
 	// A larger page lies in more than one block.
 	if (sysconf(_SC_PAGESIZE) != 4096) return puts("ok"), 0;
 	size_t before = resident();
-	for (int i = 0; i < COUNT; i++) {
-		if (!(blocks[i] = malloc(SIZE))) return 2;
-		memset(blocks[i], 1, SIZE);
-	}
+	for (int i = 0; i < COUNT; i++) blocks[i] = filled(SIZE);
 	uint64_t state = 88172645463325252u;
 	for (int i = 0; i < COUNT; i++) {
 		state ^= state << 13, state ^= state >> 7, state ^= state << 17;

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../whole_ranges/filled.h"
+
 enum { LARGE = 1 << 20, LARGE_COUNT = 64, LEFT = 8, SMALL = 300 << 10, SMALL_COUNT = 16 };
 static const unsigned long huge_page = 2 << 20;
 
@@ -25,12 +27,6 @@ static struct count inaccessible(void) {
 	}
 	fclose(maps);
 	return count;
-}
-
-static char *filled(size_t size) {
-	char *block = malloc(size);
-	if (!block) exit(2);
-	return memset(block, 1, size);
 }
 
 int main(void) {

@@ -1,19 +1,13 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "faults.h"
+#include "filled.h"
 
 enum { LARGE = 400000, LARGE_COUNT = 32, SMALL = 12000, SMALL_COUNT = 150, WARM = 8, ROUNDS = 16 };
 // Each round touches 3,200 pages. Were a large block's memory divided, or a power of two of which the end is not used,
 // 200 page faults and more would come with each round, in place of 50.
 enum { MOST_FAULTS = 120 };
-
-static char *filled(size_t size) {
-	char *block = malloc(size);
-	if (!block) exit(2);
-	return memset(block, 1, size);
-}
 
 int main(void) {
 	static char *small[SMALL_COUNT], *large[LARGE_COUNT];

@@ -143,8 +143,13 @@ mod tests {
     use super::*;
 
     fn member(field: &str, data: &[u8]) -> Vec<u8> {
-        let mut out = format!("{field:<16}{:<32}{:<10}`\n", 0, data.len()).into_bytes();
-        out.extend_from_slice(data);
+        record(field, &data.len().to_string(), data)
+    }
+
+    /// A header that gives the size so, and what follows it.
+    fn record(field: &str, size: &str, rest: &[u8]) -> Vec<u8> {
+        let mut out = format!("{field:<16}{:<32}{size:<10}`\n", 0).into_bytes();
+        out.extend_from_slice(rest);
         out
     }
 
@@ -165,12 +170,7 @@ mod tests {
 
     #[test]
     fn an_index_in_another_writers_form_stays_as_it_is() {
-        let index = |size: &str, content: &[u8]| {
-            let mut bytes = b"!<arch>\n".to_vec();
-            bytes.extend(format!("{:<16}{:<32}{size:<10}`\n", "/", 0).as_bytes());
-            bytes.extend(content);
-            bytes
-        };
+        let index = |size: &str, rest: &[u8]| [&MAGIC[..], &record("/", size, rest)].concat();
         let one = b"\0\0\0\x01\0\0\0\x50one\0";
         let sizes = [("12", ""), ("12\t", ""), ("12\n", ""), ("0012", ""), ("11", "\0"), ("11", "\n"), ("11", "/")];
         for (size, pad) in sizes {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use format::Arch;
 use proptest::prelude::*;
-use surgery::archive::{Archive, HEADER};
+use surgery::archive::{Archive, HEADER, MAGIC};
 use surgery::donor::DonorObject;
 use surgery::plan::{plan, survey};
 
@@ -40,6 +40,12 @@ fn real_in_small() -> Vec<u8> {
     samples::archive(&members, true)
 }
 
+/// Where the headers of the symbol index and of all members begin.
+fn headers(archive: &[u8]) -> Vec<usize> {
+    let archive = Archive::parse(archive).expect("an archive");
+    [MAGIC.len()].into_iter().chain(archive.members().iter().map(|member| member.offset)).collect()
+}
+
 #[test]
 fn an_archive_cut_anywhere() {
     let bytes = real_in_small();
@@ -58,11 +64,9 @@ fn an_archive_cut_anywhere() {
 fn every_field_of_every_header_at_its_extremes() {
     let bytes = real_in_small();
     let donor = samples::donor(Arch::X86_64, "test");
-    let mut headers = vec![8];
-    headers.extend(Archive::parse(&bytes).expect("an archive").members().iter().map(|member| member.offset));
     let fields = [(0, 16), (16, 12), (28, 6), (34, 6), (40, 8), (48, 10), (58, 2)];
     let fills: [&[u8]; 10] = [b"0", b"9", b"\0", b"\xff", b" ", b"-1", b"/", b"//", b"/9", b"1 "];
-    for header in headers {
+    for header in headers(&bytes) {
         for (start, length) in fields {
             for fill in fills {
                 let mut broken = bytes.clone();
@@ -99,9 +103,7 @@ fn every_byte_of_an_objects_headers_at_its_extremes() {
 fn every_byte_of_every_header_as_another_blank_digit_or_sign() {
     let bytes = real_in_small();
     let donor = samples::donor(Arch::X86_64, "test");
-    let mut headers = vec![8];
-    headers.extend(Archive::parse(&bytes).expect("an archive").members().iter().map(|member| member.offset));
-    for at in headers.into_iter().flat_map(|header| header..header + HEADER) {
+    for at in headers(&bytes).into_iter().flat_map(|header| header..header + HEADER) {
         for value in *b"\t\n\r\0 0159/-\xff" {
             let mut broken = bytes.clone();
             broken[at] = value;
