@@ -32,6 +32,7 @@ mod attribution;
 mod calls;
 mod error;
 mod events;
+mod family;
 mod file;
 mod firefox;
 mod flame;

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
+use nix::unistd::{SysconfVar, sysconf};
+
 /// What a thread does, by `/proc/PID/task/TID/syscall`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Doing {
@@ -146,11 +148,22 @@ pub(crate) fn newest() -> Option<u64> {
     line("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
 
-/// Every process with its parent.
-pub(crate) fn parents() -> Vec<(i32, i32)> {
+/// The processes of the machine.
+pub(crate) fn processes() -> Vec<i32> {
     let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| Some((pid, stat(pid, None)?.parent))).collect()
+    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Those of `numbers` that a process or a thread has, each with the process that started its process.
+pub(crate) fn parents(numbers: impl Iterator<Item = i32>) -> Vec<(i32, i32)> {
+    numbers.filter_map(|number| Some((number, stat(number, None)?.parent))).collect()
+}
+
+/// Whether a number is a process's, not that of another one of its threads, which `/proc` does not list but has.
+pub(crate) fn is_process(number: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+    let process = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    process.is_some_and(|process| process.trim().parse() == Ok(number))
 }
 
 /// A mapping of `/proc/PID/maps`.
@@ -163,6 +176,15 @@ pub(crate) struct Mapping {
     pub(crate) offset: u64,
     /// The path as the process sees it; `[vdso]` and the like for what is no file.
     pub(crate) path: String,
+}
+
+impl Mapping {
+    /// Whether the next mapping is of the same copy of the same file: several copies may lie side by side.
+    pub(crate) fn goes_on(&self, next: &Mapping) -> bool {
+        // Two segments may share a page of the file, which each of them then maps.
+        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, i64::unsigned_abs);
+        self.path == next.path && self.offset + (self.end - self.start) <= next.offset.saturating_add(page)
+    }
 }
 
 /// The mappings that have a file, and the vdso.
@@ -244,5 +266,24 @@ mod tests {
         assert_eq!((mapping.start, mapping.end, mapping.offset), (0x40_0000, 0x40_1000, 0x1000));
         assert!(mapping.executable && mapping.path == "/a folder/program (deleted)");
         assert_eq!(parse_mapping("00400000-00401000 rw-p 00000000 00:00 0 "), None);
+    }
+
+    #[test]
+    fn copies_of_a_file_side_by_side() {
+        let page = 64 << 10;
+        let mapping = |at: u64, pages: u64, offset: u64, path: &str| Mapping {
+            start: at * page,
+            end: (at + pages) * page,
+            executable: true,
+            offset: offset * page,
+            path: path.to_owned(),
+        };
+        let first = mapping(10, 3, 1, "/a");
+        assert!(first.goes_on(&mapping(13, 2, 4, "/a")), "the next part");
+        assert!(first.goes_on(&mapping(20, 2, 9, "/a")), "a part further on");
+        assert!(!first.goes_on(&mapping(13, 3, 1, "/a")), "a second copy");
+        assert!(!first.goes_on(&mapping(13, 2, 4, "/b")), "another file");
+        let shared = Mapping { end: first.end + 1, ..first.clone() };
+        assert!(shared.goes_on(&mapping(14, 2, 4, "/a")), "a page that two segments share");
     }
 }

@@ -5,7 +5,7 @@
 //! moments is random around its mean, so that it does not run in step with the program, and it grows where a moment
 //! takes long: the recording takes a bounded share of one processor.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use nix::unistd::Pid;
 use crate::calls::Watch;
 use crate::error::Error;
 use crate::events::Faults;
+use crate::family::{self, Family};
 use crate::file;
 use crate::memory;
 use crate::module::{self, Unfit};
@@ -190,7 +191,7 @@ struct Sampler {
     began: Instant,
     /// When it was found that the program has ended.
     over: Option<Instant>,
-    newest: Option<u64>,
+    family: Family,
     status: Option<Reaped>,
     path: String,
     /// The program of each process: its file's number in the library, and its path.
@@ -218,7 +219,7 @@ impl Sampler {
             walks: Walks::default(),
             began: Instant::now(),
             over: None,
-            newest: None,
+            family: Family::default(),
             status: None,
             path,
             programs: HashMap::new(),
@@ -436,37 +437,18 @@ impl Sampler {
         });
     }
 
-    /// Looks for children of the program, if there are new processes on the machine.
+    /// Opens the children that the recorded processes have started since the last look.
     fn find_children(&mut self) {
-        let newest = proc::newest();
-        if newest.is_some() && newest == self.newest {
-            return;
+        for pid in self.family.grown(self.processes.keys().copied()) {
+            self.open(pid);
         }
-        // Threads are counted, too: a program that starts many of them must not cost a look at every process each time.
-        if self.newest.is_some() && !self.moments.len().is_multiple_of(16) {
-            return;
-        }
-        self.newest = newest;
-        self.open_children();
     }
 
     /// Opens all children of the recorded processes.
     fn open_children(&mut self) {
-        let parents = proc::parents();
-        let mut family: HashSet<i32> = self.processes.keys().copied().collect();
-        loop {
-            let children: Vec<i32> = parents
-                .iter()
-                .filter(|(pid, parent)| family.contains(parent) && !family.contains(pid))
-                .map(|(pid, _)| *pid)
-                .collect();
-            if children.is_empty() {
-                break;
-            }
-            for pid in children {
-                family.insert(pid);
-                self.open(pid);
-            }
+        let parents = proc::parents(proc::processes().into_iter());
+        for pid in family::descendants(self.processes.keys().copied(), &parents) {
+            self.open(pid);
         }
     }
 

@@ -148,18 +148,11 @@ impl Space {
     fn read(&mut self, library: &mut Library) -> bool {
         let mut found = false;
         self.read_at = Instant::now();
-        let mut files: Vec<(String, Vec<Mapping>)> = Vec::new();
-        for mapping in proc::mappings(self.pid).unwrap_or_default() {
-            match files.last_mut() {
-                Some((path, mappings)) if *path == mapping.path => mappings.push(mapping),
-                _ => files.push((mapping.path.clone(), vec![mapping])),
-            }
-        }
         let alive = proc::alive(self.pid);
-        for (path, mappings) in files {
+        for mappings in proc::mappings(self.pid).unwrap_or_default().chunk_by(Mapping::goes_on) {
             let (Some(first), Some(last)) = (mappings.first(), mappings.last()) else { continue };
             let Some(code) = mappings.iter().find(|mapping| mapping.executable) else { continue };
-            let range = first.start..last.end;
+            let (range, path) = (first.start..last.end, first.path.clone());
             let key = (path.clone(), first.start);
             let known = library.by_place.get(&key).copied();
             // While the kernel starts a program, its parts are mapped one after the other.

@@ -150,21 +150,23 @@ fn dynamic_programs_of_glibc() {
     }
 }
 
-/// The mappings were not read again for 250 ms, so that a short program's time lay at addresses in no module.
+/// The mappings were not read again for 250 ms, so that a short program's time lay at addresses in no module. In less than
+/// half a second a loaded machine has too few moments for a verdict.
 #[test]
 fn a_library_that_comes_late_is_read() {
     let lab = Lab::new();
     let path = program(&lab, "late_library", How::Glibc);
-    let flags = ["profile", "--json", "--", path.to_str().unwrap(), "1", "0.2"];
+    let flags = ["profile", "--json", "--", path.to_str().unwrap(), "1", "0.8"];
     let document = lab.run(flags).exits(0).json();
     let running = document["running"].as_array().unwrap();
     let known = |entry: &&Value| !entry["function"].as_str().unwrap().starts_with("[0x");
     let share: f64 = running.iter().filter(known).map(|entry| entry["share"].as_f64().unwrap()).sum();
-    assert!(share > 0.5, "{document:#}");
+    assert!(share > 0.85, "{document:#}");
 }
 
 /// While the kernel starts a program, its parts are mapped one after the other. A recording that saw only the first of
-/// them had the code of the others in no module.
+/// them had the code of the others in no module. A second copy that lies behind them is another module: its code was taken
+/// for what follows that of the first.
 #[test]
 fn a_part_of_a_file_that_comes_late_is_read() {
     let lab = Lab::new();
@@ -175,17 +177,21 @@ fn a_part_of_a_file_that_comes_late_is_read() {
         let entry = running.iter().find(|entry| entry["function"] == name);
         entry.and_then(|entry| entry["share"].as_f64()).unwrap_or(0.0)
     };
-    assert!(part("first_part") > 0.1 && part("second_part") > 0.5, "{document:#}");
+    // Of 2 seconds: 0.5 in the first part, 0.5 in the second one, 1 in the second copy of the first.
+    assert!(part("first_part") > 0.5 && part("second_part") > 0.1, "{document:#}");
 }
 
 #[test]
 fn a_programs_children_count() {
     let lab = Lab::new();
     let path = program(&lab, "small_blocks", How::Static);
-    let script = format!("{} 1 2; true", path.display());
-    let document = lab.run(["profile", "--json", "--", "sh", "-c", &script]).exits(0).json();
-    assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
-    assert!(document["program"].as_str().unwrap().ends_with("/small_blocks"), "{document:#}");
+    // A child that comes late was looked for at each sixteenth moment only: a loaded machine has twenty in this time.
+    for (rate, before) in [("150", ""), ("10", "sleep 0.1; ")] {
+        let script = format!("{before}{} 1 2; true", path.display());
+        let document = lab.run(["profile", "--json", "--rate", rate, "--", "sh", "-c", &script]).exits(0).json();
+        assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
+        assert!(document["program"].as_str().unwrap().ends_with("/small_blocks"), "{document:#}");
+    }
 }
 
 /// A process that is ended with the test.
@@ -267,11 +273,8 @@ fn files_are_written() {
     let ran = lab.run(flags.into_iter().chain([path.to_str().unwrap(), "4", "2"])).exits(0);
     assert!(ran.out.contains("allocator") && ran.out.contains("wrote out/profile.html"), "{}", ran.out);
     let read = |name: &str| fs::read_to_string(lab.path("out").join(name)).unwrap();
-    assert!(read("off-cpu.collapsed").contains("[allocator's lock];"), "{}", read("off-cpu.collapsed"));
     assert!(read("on-cpu.collapsed").lines().any(|line| line.contains("task;") && line.contains("malloc")));
-    for name in ["on-cpu.svg", "off-cpu.svg"] {
-        assert!(read(name).contains("<svg ") && read(name).contains("malloc"), "{name}");
-    }
+    assert!(read("on-cpu.svg").contains("<svg ") && read("on-cpu.svg").contains("malloc"));
     let page = read("profile.html");
     assert!(page.matches("<svg ").count() >= 3 && !page.contains("<script"), "{page}");
     let firefox: Value = serde_json::from_str(&read("profile.firefox.json")).unwrap();
@@ -284,6 +287,18 @@ fn files_are_written() {
     assert!(pprof.windows(11).any(|window| window == b"nanoseconds"));
     let kept: Value = serde_json::from_str(&read("profile.json")).unwrap();
     assert_eq!(kept["verdict"]["bottleneck"], "allocator");
+}
+
+/// Threads that share a lock are no example: on some machines nearly all of their waiting is for a processor.
+#[test]
+fn what_blocked_threads_wait_for_is_written() {
+    let lab = Lab::new();
+    let path = program(&lab, "sleeper", How::Static);
+    lab.run(["profile", "-o", "out", "--format", "collapsed", "--", path.to_str().unwrap(), "2", "1"]).exits(0);
+    let read = |name: &str| fs::read_to_string(lab.path("out").join(name)).unwrap();
+    let collapsed = read("off-cpu.collapsed");
+    assert!(collapsed.lines().any(|line| line.starts_with("[waiting];") && line.contains("nanosleep")), "{collapsed}");
+    assert!(read("off-cpu.svg").contains("<svg ") && read("off-cpu.svg").contains("nanosleep"));
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! Finds the children of a program among the processes that are new on the machine.
+
+use std::collections::HashSet;
+
+use crate::proc;
+
+/// The most numbers that are tried one by one: beyond, it takes less time to look at every process.
+const MANY: u64 = 1024;
+
+/// What is known of the machine's processes.
+#[derive(Default)]
+pub(crate) struct Family {
+    /// The newest number at the look before the last one, and at the last one.
+    newest: [Option<u64>; 2],
+}
+
+impl Family {
+    /// The processes that `members` and their children have started since the last look, parents before children.
+    ///
+    /// The kernel gives numbers in order. A process gets its number a little before it can be seen: each number is
+    /// looked at twice.
+    pub(crate) fn grown(&mut self, members: impl Iterator<Item = i32>) -> Vec<i32> {
+        let newest = proc::newest();
+        let [before, last] = self.newest;
+        self.newest = [last, newest];
+        let parents = match (before, newest) {
+            (Some(before), Some(newest)) if before == newest => return Vec::new(),
+            (Some(before), Some(newest)) if (before..before.saturating_add(MANY)).contains(&newest) => {
+                let numbers = (before + 1..=newest).filter_map(|number| i32::try_from(number).ok());
+                proc::parents(numbers)
+            }
+            _ => proc::parents(proc::processes().into_iter()),
+        };
+        descendants(members, &parents)
+    }
+}
+
+/// The processes of `parents` that descend from `members` and are none of them, parents before children.
+pub(crate) fn descendants(members: impl Iterator<Item = i32>, parents: &[(i32, i32)]) -> Vec<i32> {
+    let mut family: HashSet<i32> = members.collect();
+    let mut all = Vec::new();
+    loop {
+        let children = parents.iter().filter(|(pid, parent)| family.contains(parent) && !family.contains(pid));
+        // A thread has its process's parent, and is none of its children.
+        let children: Vec<i32> = children.map(|(pid, _)| *pid).filter(|pid| proc::is_process(*pid)).collect();
+        if children.is_empty() {
+            return all;
+        }
+        family.extend(&children);
+        all.extend(children);
+    }
+}
