@@ -38,6 +38,7 @@ mod firefox;
 mod flame;
 mod frame_size;
 mod frames;
+mod library;
 mod memory;
 mod module;
 mod page;

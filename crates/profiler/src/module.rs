@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use framehop::ExplicitModuleSectionInfo;
 use gimli::{BaseAddresses, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ObjectSymbolTable};
@@ -13,13 +15,11 @@ use crate::proc;
 use crate::space;
 use crate::symbols::{Function, Symbols, section};
 
-/// A file as it lies in a process.
+/// A file with code.
 #[derive(Debug)]
 pub(crate) struct Module {
     /// The path as the process sees it.
     pub(crate) path: String,
-    /// What has to be added to an address in the file.
-    pub(crate) bias: u64,
     /// The executable parts: address in the file, and bytes.
     code: Vec<(u64, Vec<u8>)>,
     /// Their places in the file: offset, size, address.
@@ -32,18 +32,18 @@ pub(crate) struct Module {
     /// Addresses in the file of the executable parts that hold a donor which was put in after linking.
     pub(crate) donor: Option<Range<u64>>,
     /// The sections that framehop reads.
-    pub(crate) unwinding: Option<Tables>,
+    unwinding: Option<Tables>,
     /// What the inspector says of the file; `None` for the vdso.
     pub(crate) report: Option<inspector::Report>,
 }
 
-/// Sections with unwind tables: the address in the file, and the bytes.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Tables {
-    pub(crate) frame: Option<(u64, Vec<u8>)>,
-    pub(crate) header: Option<(u64, Vec<u8>)>,
-    pub(crate) got: Option<u64>,
-    pub(crate) text: Option<(u64, Vec<u8>)>,
+/// Sections with unwind tables: the address in the file, and the bytes, which the processes share.
+#[derive(Debug, Default)]
+struct Tables {
+    frame: Option<(u64, Arc<[u8]>)>,
+    header: Option<(u64, Arc<[u8]>)>,
+    got: Option<u64>,
+    text: Option<(u64, Arc<[u8]>)>,
 }
 
 /// Why a file cannot be profiled.
@@ -64,7 +64,7 @@ impl Module {
             .filter(is_code)
             .filter_map(|segment| Some((segment.address(), segment.data().ok()?.to_vec())))
             .collect();
-        let owned = |name: &str| section(&file, name).map(|(address, bytes)| (address, bytes.to_vec()));
+        let owned = |name: &str| section(&file, name).map(|(address, bytes)| (address, Arc::from(bytes)));
         let unwinding = Tables {
             frame: owned(".eh_frame"),
             header: owned(".eh_frame_hdr"),
@@ -74,7 +74,6 @@ impl Module {
         let (tables, jumpy) = tables(&unwinding);
         let mut module = Module {
             path: path.to_owned(),
-            bias: 0,
             code,
             segments: file.segments().filter(is_code).map(|segment| place(&segment)).collect(),
             imports: imports(&file),
@@ -93,8 +92,9 @@ impl Module {
         Ok(module)
     }
 
-    /// Says where it lies in a process: `offset` in the file and `address` are those of a mapping of code.
-    pub(crate) fn mapped(mut self, offset: u64, address: u64) -> Module {
+    /// What has to be added to its addresses in a process, where a mapping of code begins at `address` and at `offset` of
+    /// the file.
+    pub(crate) fn bias(&self, offset: u64, address: u64) -> u64 {
         // Linkers may put parts of two segments into one page of the file, and only one of them is code.
         let page = 4095;
         let segment = self
@@ -102,8 +102,28 @@ impl Module {
             .iter()
             .find(|(start, size, _)| (start & !page..start.saturating_add(*size)).contains(&offset));
         let base = segment.map_or(0, |(start, _, address)| address.wrapping_sub(*start));
-        self.bias = address.wrapping_sub(base.wrapping_add(offset));
-        self
+        address.wrapping_sub(base.wrapping_add(offset))
+    }
+
+    /// What unwinds its frames where it lies at `range`, if it has tables that can.
+    pub(crate) fn unwinding(&self, range: Range<u64>, bias: u64) -> Option<framehop::Module<Arc<[u8]>>> {
+        let tables = self.unwinding.as_ref()?;
+        let span = |part: &Option<(u64, Arc<[u8]>)>| {
+            part.as_ref().map(|(address, bytes)| *address..address.saturating_add(bytes.len() as u64))
+        };
+        let bytes = |part: &Option<(u64, Arc<[u8]>)>| part.as_ref().map(|(_, bytes)| bytes.clone());
+        let info = ExplicitModuleSectionInfo {
+            base_svma: 0,
+            text_svma: span(&tables.text),
+            eh_frame_svma: span(&tables.frame),
+            eh_frame_hdr_svma: span(&tables.header),
+            got_svma: tables.got.map(|got| got..got),
+            text: bytes(&tables.text),
+            eh_frame: bytes(&tables.frame),
+            eh_frame_hdr: bytes(&tables.header),
+            ..Default::default()
+        };
+        Some(framehop::Module::new(self.path.clone(), range, bias, info))
     }
 
     /// The function of another file that the call before this address in the file goes to: through a table of
@@ -306,7 +326,7 @@ mod tests {
             bytes.extend(part);
         }
         bytes.extend([0; 4]);
-        Tables { frame: Some((0x2000, bytes)), ..Tables::default() }
+        Tables { frame: Some((0x2000, bytes.into())), ..Tables::default() }
     }
 
     /// An expression that never ends would be evaluated for ever.

@@ -166,6 +166,16 @@ pub(crate) fn is_process(number: i32) -> bool {
     process.is_some_and(|process| process.trim().parse() == Ok(number))
 }
 
+/// What tells a file from all others, in whatever container.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    /// The path as the process sees it; `[vdso]` and the like for what is no file.
+    pub(crate) path: String,
+    /// The numbers of its device.
+    pub(crate) device: String,
+    pub(crate) inode: u64,
+}
+
 /// A mapping of `/proc/PID/maps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mapping {
@@ -174,8 +184,7 @@ pub(crate) struct Mapping {
     pub(crate) executable: bool,
     /// The offset in the file.
     pub(crate) offset: u64,
-    /// The path as the process sees it; `[vdso]` and the like for what is no file.
-    pub(crate) path: String,
+    pub(crate) file: Identity,
 }
 
 impl Mapping {
@@ -183,7 +192,7 @@ impl Mapping {
     pub(crate) fn goes_on(&self, next: &Mapping) -> bool {
         // Two segments may share a page of the file, which each of them then maps.
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, i64::unsigned_abs);
-        self.path == next.path && self.offset + (self.end - self.start) <= next.offset.saturating_add(page)
+        self.file == next.file && self.offset + (self.end - self.start) <= next.offset.saturating_add(page)
     }
 }
 
@@ -204,7 +213,7 @@ pub(crate) fn mappings(pid: i32) -> io::Result<Vec<Mapping>> {
 fn parse_mapping(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (range, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
-    let path = fields.nth(2)?.trim_start();
+    let (device, inode, path) = (fields.next()?, fields.next()?.parse().ok()?, fields.next()?.trim_start());
     let (start, end) = range.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
     let mapping = Mapping {
@@ -212,9 +221,9 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
         end: number(end)?,
         executable: rights.as_bytes().get(2) == Some(&b'x'),
         offset: number(offset)?,
-        path: path.to_owned(),
+        file: Identity { path: path.to_owned(), device: device.to_owned(), inode },
     };
-    (mapping.path.starts_with('/') || mapping.path == "[vdso]").then_some(mapping)
+    (path.starts_with('/') || path == "[vdso]").then_some(mapping)
 }
 
 /// The file of the program that a process runs.
@@ -232,6 +241,13 @@ pub(crate) fn alive(pid: i32) -> i32 {
         return pid;
     }
     threads(pid).into_iter().find(|tid| has_memory(*tid)).unwrap_or(pid)
+}
+
+/// The processor time that this program has taken so far.
+pub(crate) fn processor_s() -> f64 {
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6;
+    nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)
+        .map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
 #[cfg(test)]
@@ -264,7 +280,8 @@ mod tests {
         let line = "00400000-00401000 r-xp 00001000 fe:00 123      /a folder/program (deleted)";
         let mapping = parse_mapping(line).unwrap();
         assert_eq!((mapping.start, mapping.end, mapping.offset), (0x40_0000, 0x40_1000, 0x1000));
-        assert!(mapping.executable && mapping.path == "/a folder/program (deleted)");
+        assert!(mapping.executable && mapping.file.path == "/a folder/program (deleted)");
+        assert_eq!((mapping.file.device.as_str(), mapping.file.inode), ("fe:00", 123));
         assert_eq!(parse_mapping("00400000-00401000 rw-p 00000000 00:00 0 "), None);
     }
 
@@ -276,7 +293,7 @@ mod tests {
             end: (at + pages) * page,
             executable: true,
             offset: offset * page,
-            path: path.to_owned(),
+            file: Identity { path: path.to_owned(), device: "fe:00".to_owned(), inode: 123 },
         };
         let first = mapping(10, 3, 1, "/a");
         assert!(first.goes_on(&mapping(13, 2, 4, "/a")), "the next part");

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::calls::Watch;
+use crate::library::Library;
 use crate::proc::Stat;
-use crate::space::{Library, Walk};
+use crate::space::Walk;
 
 /// What a thread did when it was sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -23,12 +23,13 @@ use crate::error::Error;
 use crate::events::Faults;
 use crate::family::{self, Family};
 use crate::file;
+use crate::library::Library;
 use crate::memory;
 use crate::module::{self, Unfit};
 use crate::proc::{self, Doing};
 use crate::recording::{Counts, Ended, Moment, Recording, Sample, State, Thread, Walks};
 use crate::registers::{self, Call, Registers};
-use crate::space::{Library, Space};
+use crate::space::Space;
 use crate::stop::{self, Reaped};
 use crate::wait::End;
 
@@ -227,7 +228,7 @@ impl Sampler {
             watch: Watch::default(),
             events: Faults::default(),
             faults: HashMap::new(),
-            own_s: processor_s(),
+            own_s: proc::processor_s(),
         }
     }
 
@@ -242,7 +243,8 @@ impl Sampler {
         // Short sleeps take 50 microseconds longer else. If it fails, they do.
         let _ = nix::sys::prctl::set_timerslack(1000);
         // Reading the program's file is not the recording's.
-        self.own_s = processor_s();
+        self.own_s = proc::processor_s();
+        self.library.reading_s = 0.0;
         let mut before = self.began;
         loop {
             let now = Instant::now();
@@ -262,9 +264,11 @@ impl Sampler {
             }
             before = now;
             let took = now.elapsed().as_secs_f64();
-            // What the recording has taken so far may be no more than its share of the time so far, but for the start.
+            // What the recording has taken so far may be no more than its share of the time so far, but for the start and
+            // for the files, each of which is read once.
             // The fewest moments do not wait for that: a short recording could end with less.
-            let paid_after = (processor_s() - self.own_s - CREDIT) / SHARE;
+            let taken = proc::processor_s() - self.own_s - self.library.reading_s;
+            let paid_after = (taken - CREDIT) / SHARE;
             let debt = if self.moments.len() < FEWEST { 0.0 } else { paid_after - self.began.elapsed().as_secs_f64() };
             let interval = interval * (1.0 + self.samples.len() as f64 / MANY);
             let pause = (interval * (0.5 + fastrand::f64()) - took).max(debt);
@@ -532,7 +536,7 @@ impl Sampler {
 
     fn finish(mut self, ended: Option<Ended>, interrupted: bool) -> Recording {
         self.count_switches();
-        let own_s = processor_s() - self.own_s;
+        let own_s = proc::processor_s() - self.own_s;
         let mut counts = self.gone;
         for process in self.processes.values() {
             counts.add(&process.first, &process.last);
@@ -572,11 +576,4 @@ impl Sampler {
             pid: self.root,
         }
     }
-}
-
-/// The processor time that this program has taken so far.
-fn processor_s() -> f64 {
-    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6;
-    nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)
-        .map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time()))
 }

@@ -3,16 +3,16 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
+use framehop::{FrameAddress, Unwinder};
 
-use crate::file;
 use crate::frame_size::{FrameSize, frame_size};
-use crate::memory::{self, Stack};
-use crate::module::{self, Module};
-use crate::proc::{self, Mapping};
+use crate::library::Library;
+use crate::memory::Stack;
+use crate::module::Module;
+use crate::proc::{self, Identity, Mapping};
 use crate::registers::Registers;
 
 #[cfg(target_arch = "aarch64")]
@@ -68,15 +68,28 @@ const REACH: u64 = 16 << 10;
 struct Placed {
     /// Its number in the library.
     number: u32,
+    file: Identity,
     /// Addresses in memory, from its first mapping to its last.
     range: Range<u64>,
+    /// What has to be added to an address in its file.
+    bias: u64,
 }
+
+impl Placed {
+    /// The address in the file of one in memory.
+    fn place(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.bias)
+    }
+}
+
+/// A module, and where it lies.
+type Located<'s> = (&'s Placed, &'s Module);
 
 /// The modules of one process.
 pub(crate) struct Space {
     pid: i32,
     modules: Vec<Placed>,
-    unwinder: native::Unwinding<Vec<u8>>,
+    unwinder: native::Unwinding<Arc<[u8]>>,
     cache: RefCell<native::Cache>,
     /// The sizes of frames that were computed, by the address of the next instruction.
     sizes: RefCell<HashMap<u64, Option<FrameSize>>>,
@@ -91,28 +104,6 @@ pub(crate) struct Space {
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause.
 const MOST_PAUSE: Duration = Duration::from_millis(250);
-
-/// All modules of all processes.
-#[derive(Default)]
-pub(crate) struct Library {
-    pub(crate) modules: Vec<Module>,
-    by_place: HashMap<(String, u64), u32>,
-    /// Programs that were read before they were started, by their paths.
-    prepared: HashMap<String, Module>,
-}
-
-impl Library {
-    /// Reads a program before it is started: with a large one, this may take as long as a short recording.
-    pub(crate) fn prepare(&mut self, program: &Path) {
-        let Ok(path) = program.canonicalize() else { return };
-        // A script is none, and its interpreter is read later.
-        if let Ok(bytes) = file::read(&path)
-            && let Ok(module) = Module::of(&path.to_string_lossy(), &bytes, Path::new("/"), true)
-        {
-            self.prepared.insert(path.to_string_lossy().into_owned(), module);
-        }
-    }
-}
 
 impl Space {
     pub(crate) fn of(pid: i32, library: &mut Library) -> Space {
@@ -148,71 +139,40 @@ impl Space {
     fn read(&mut self, library: &mut Library) -> bool {
         let mut found = false;
         self.read_at = Instant::now();
-        let alive = proc::alive(self.pid);
-        for mappings in proc::mappings(self.pid).unwrap_or_default().chunk_by(Mapping::goes_on) {
-            let (Some(first), Some(last)) = (mappings.first(), mappings.last()) else { continue };
-            let Some(code) = mappings.iter().find(|mapping| mapping.executable) else { continue };
-            let (range, path) = (first.start..last.end, first.path.clone());
-            let key = (path.clone(), first.start);
-            let known = library.by_place.get(&key).copied();
-            // While the kernel starts a program, its parts are mapped one after the other.
-            if let Some(at) = self.modules.iter().position(|placed| Some(placed.number) == known) {
-                if self.modules[at].range == range {
-                    continue;
-                }
-                self.modules.swap_remove(at);
-                self.unwinder.remove_module(first.start);
+        for parts in proc::mappings(self.pid).unwrap_or_default().chunk_by(Mapping::goes_on) {
+            let (Some(first), Some(last)) = (parts.first(), parts.last()) else { continue };
+            let Some(code) = parts.iter().find(|mapping| mapping.executable) else { continue };
+            let range = first.start..last.end;
+            if self.modules.iter().any(|placed| placed.range == range && placed.file == first.file) {
+                continue;
             }
-            let number = known.or_else(|| {
-                let program = proc::program(self.pid).is_some_and(|program| program.as_os_str() == path.as_str());
-                let module = library.prepared.remove(&path).filter(|_| program).or_else(|| {
-                    let bytes = match path.as_str() {
-                        "[vdso]" => memory::read(alive, first.start, usize::try_from(last.end - first.start).ok()?),
-                        _ => module::read(self.pid, &path)?,
-                    };
-                    let root = format!("/proc/{alive}/root");
-                    Module::of(&path, &bytes, Path::new(&root), program).ok()
-                })?;
-                let module = module.mapped(code.offset, code.start);
-                let number = u32::try_from(library.modules.len()).ok()?;
-                library.modules.push(module);
-                library.by_place.insert(key, number);
-                Some(number)
-            });
-            let Some(number) = number else { continue };
+            let Some(number) = library.number(self.pid, &first.file, &range) else { continue };
+            // While the kernel starts a program, its parts are mapped one after the other. And a library may have gone.
+            for placed in
+                self.modules.extract_if(.., |placed| placed.range.start < range.end && range.start < placed.range.end)
+            {
+                self.unwinder.remove_module(placed.range.start);
+            }
             found = true;
-            self.modules.push(Placed { number, range: range.clone() });
             let module = &library.modules[number as usize];
-            if let Some(tables) = module.unwinding.clone() {
-                let span = |part: &Option<(u64, Vec<u8>)>| {
-                    part.as_ref().map(|(address, bytes)| *address..address.saturating_add(bytes.len() as u64))
-                };
-                let info = ExplicitModuleSectionInfo {
-                    base_svma: 0,
-                    text_svma: span(&tables.text),
-                    eh_frame_svma: span(&tables.frame),
-                    eh_frame_hdr_svma: span(&tables.header),
-                    got_svma: tables.got.map(|got| got..got),
-                    text: tables.text.map(|(_, bytes)| bytes),
-                    eh_frame: tables.frame.map(|(_, bytes)| bytes),
-                    eh_frame_hdr: tables.header.map(|(_, bytes)| bytes),
-                    ..Default::default()
-                };
-                self.unwinder.add_module(framehop::Module::new(module.path.clone(), range, module.bias, info));
+            let bias = module.bias(code.offset, code.start);
+            if let Some(unwinding) = module.unwinding(range.clone(), bias) {
+                self.unwinder.add_module(unwinding);
             }
+            self.modules.push(Placed { number, file: first.file.clone(), range, bias });
         }
         found
     }
 
     /// The module that holds an address in memory.
-    fn module<'l>(&self, library: &'l Library, address: u64) -> Option<(u32, &'l Module)> {
+    fn module<'s>(&'s self, library: &'s Library, address: u64) -> Option<Located<'s>> {
         let placed = self.modules.iter().find(|placed| placed.range.contains(&address))?;
-        Some((placed.number, &library.modules[placed.number as usize]))
+        Some((placed, &library.modules[placed.number as usize]))
     }
 
     fn place(&self, library: &Library, address: u64) -> Place {
         match self.module(library, address) {
-            Some((number, module)) => Place { module: Some(number), address: address.wrapping_sub(module.bias) },
+            Some((placed, _)) => Place { module: Some(placed.number), address: placed.place(address) },
             None => Place { module: None, address },
         }
     }
@@ -236,14 +196,14 @@ impl Space {
         let mut innermost = true;
         while walk.places.len() < DEEPEST {
             let lookup = if innermost { at.pc } else { at.pc - 1 };
-            let Some((_, module)) = self.module(library, lookup) else {
+            let Some(located) = self.module(library, lookup) else {
                 walk.truncated = true;
                 break;
             };
-            if is_first(module, lookup.wrapping_sub(module.bias)) {
+            if is_first(located.1, located.0.place(lookup)) {
                 break;
             }
-            let by_table = self.by_table(library, module, &at, lookup, innermost, stack);
+            let by_table = self.by_table(library, located, &at, lookup, innermost, stack);
             // The tables say that nobody has called this function.
             if matches!(by_table, Some(None)) {
                 break;
@@ -252,7 +212,7 @@ impl Space {
                 // aarch64: a function that calls no other has its return address in a register only.
                 let leaf = at.lr.filter(|lr| innermost && self.call(library, *lr).is_some());
                 let leaf = leaf.map(|lr| Registers { pc: lr, lr: None, ..at });
-                leaf.or_else(|| self.by_code(library, module, &at, stack))
+                leaf.or_else(|| self.by_code(library, located, &at, stack))
                     .or_else(|| self.by_search(library, &at, lookup, stack))
             });
             match next {
@@ -275,13 +235,13 @@ impl Space {
     fn by_table(
         &self,
         library: &Library,
-        module: &Module,
+        (placed, module): Located<'_>,
         at: &Registers,
         lookup: u64,
         innermost: bool,
         stack: &Stack,
     ) -> Option<Option<Registers>> {
-        if !module.has_table(lookup.wrapping_sub(module.bias)) {
+        if !module.has_table(placed.place(lookup)) {
             return None;
         }
         let address = match innermost {
@@ -310,8 +270,14 @@ impl Space {
     }
 
     /// Leaves a frame by what the function's instructions do to the stack. The result has to be a return address.
-    fn by_code(&self, library: &Library, module: &Module, at: &Registers, stack: &Stack) -> Option<Registers> {
-        let place = at.pc.wrapping_sub(module.bias);
+    fn by_code(
+        &self,
+        library: &Library,
+        (placed, module): Located<'_>,
+        at: &Registers,
+        stack: &Stack,
+    ) -> Option<Registers> {
+        let place = placed.place(at.pc);
         let function = module.symbols.at(place.saturating_sub(1)).or_else(|| module.symbols.at(place))?;
         let known = self.sizes.borrow().get(&at.pc).copied();
         let frame = known.unwrap_or_else(|| {
@@ -331,19 +297,19 @@ impl Space {
     /// Leaves a frame that has no table: searches the stack for a return address behind a call of this very function,
     /// or else behind any call that may lead there.
     fn by_search(&self, library: &Library, at: &Registers, lookup: u64, stack: &Stack) -> Option<Registers> {
-        let (_, module) = self.module(library, lookup)?;
-        let place = lookup.wrapping_sub(module.bias);
-        let start = module.symbols.at(place).map(|function| function.start);
+        let located = self.module(library, lookup)?;
+        let place = located.0.place(lookup);
+        let start = located.1.symbols.at(place).map(|function| function.start);
         let mut second: Option<(u64, u64)> = None;
         let mut slot = at.sp.next_multiple_of(8);
         while slot < at.sp.saturating_add(REACH) {
             let Some(word) = stack.word(slot) else { break };
             if let Some(call) = self.call(library, word) {
                 match call {
-                    _ if self.leads_by_import(library, word, module) => {
+                    _ if self.leads_by_import(library, word, located) => {
                         return Some(Registers { pc: word, sp: slot + 8, fp: at.fp, lr: None, call: None });
                     }
-                    Some(target) if self.leads(library, target, module, place, start) => {
+                    Some(target) if self.leads(library, target, located, place, start) => {
                         return Some(Registers { pc: word, sp: slot + 8, fp: at.fp, lr: None, call: None });
                     }
                     // The pointer may have pointed here.
@@ -357,20 +323,20 @@ impl Space {
     }
 
     /// Whether the call before an address in memory goes from another module to a public function of `module`.
-    fn leads_by_import(&self, library: &Library, address: u64, module: &Module) -> bool {
-        let Some((_, caller)) = self.module(library, address) else { return false };
-        !std::ptr::eq(caller, module)
-            && caller.imported(address.wrapping_sub(caller.bias)).is_some_and(|name| module.symbols.has(name))
+    fn leads_by_import(&self, library: &Library, address: u64, (placed, module): Located<'_>) -> bool {
+        let Some((calls, caller)) = self.module(library, address) else { return false };
+        !std::ptr::eq(calls, placed)
+            && caller.imported(calls.place(address)).is_some_and(|name| module.symbols.has(name))
     }
 
-    /// Whether a call of `target` leads to the function around `place` of `module`: directly, or by a function that
-    /// only jumps there.
-    fn leads(&self, library: &Library, target: u64, module: &Module, place: u64, start: Option<u64>) -> bool {
+    /// Whether a call of `target` leads to the function around `place` of a module: directly, or by a function that only
+    /// jumps there.
+    fn leads(&self, library: &Library, target: u64, located: Located<'_>, place: u64, start: Option<u64>) -> bool {
         let mut target = target;
         for _ in 0..3 {
-            let Some((_, called)) = self.module(library, target) else { return false };
-            let address = target.wrapping_sub(called.bias);
-            if std::ptr::eq(called, module) {
+            let Some((there, called)) = self.module(library, target) else { return false };
+            let address = there.place(target);
+            if std::ptr::eq(there, located.0) {
                 let near = match start {
                     Some(start) => address == start,
                     // Nobody knows where the function begins.
@@ -390,8 +356,8 @@ impl Space {
 
     /// Whether an address in memory follows a call instruction. Returns the target of a direct call.
     pub(crate) fn call(&self, library: &Library, address: u64) -> Option<Option<u64>> {
-        let (_, module) = self.module(library, address)?;
-        call_before(module.code_before(address.wrapping_sub(module.bias), 8), address)
+        let (placed, module) = self.module(library, address)?;
+        call_before(module.code_before(placed.place(address), 8), address)
     }
 }
 

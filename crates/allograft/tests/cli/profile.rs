@@ -186,8 +186,12 @@ fn a_programs_children_count() {
     let lab = Lab::new();
     let path = program(&lab, "small_blocks", How::Static);
     // A child that comes late was looked for at each sixteenth moment only: a loaded machine has twenty in this time.
-    for (rate, before) in [("150", ""), ("10", "sleep 0.1; ")] {
-        let script = format!("{before}{} 1 2; true", path.display());
+    let path = path.display();
+    for (rate, script) in [
+        ("150", format!("{path} 1 2; true")),
+        ("10", format!("sleep 0.1; {path} 1 2; true")),
+        ("150", format!("for time in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do {path} 1 0.1; done")),
+    ] {
         let document = lab.run(["profile", "--json", "--rate", rate, "--", "sh", "-c", &script]).exits(0).json();
         assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
         assert!(document["program"].as_str().unwrap().ends_with("/small_blocks"), "{document:#}");

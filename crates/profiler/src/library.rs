@@ -1,0 +1,64 @@
+//! The files that the recorded processes have mapped. Each is read once: a script may start hundreds of processes, and all
+//! of them have the same libraries, at other addresses.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+use crate::file;
+use crate::memory;
+use crate::module::{self, Module};
+use crate::proc::{self, Identity};
+
+/// All modules of all processes.
+#[derive(Default)]
+pub(crate) struct Library {
+    pub(crate) modules: Vec<Module>,
+    /// Their numbers; the flag says whether the file was read as a program.
+    numbers: HashMap<(Identity, bool), u32>,
+    /// The processor time in seconds that reading them has taken.
+    pub(crate) reading_s: f64,
+    /// Programs that were read before they were started, by their paths.
+    prepared: HashMap<String, Module>,
+}
+
+impl Library {
+    /// Reads a program before it is started: with a large one, this may take as long as a short recording.
+    pub(crate) fn prepare(&mut self, program: &Path) {
+        let Ok(path) = program.canonicalize() else { return };
+        // A script is none, and its interpreter is read later.
+        if let Ok(bytes) = file::read(&path)
+            && let Ok(module) = Module::of(&path.to_string_lossy(), &bytes, Path::new("/"), true)
+        {
+            self.prepared.insert(path.to_string_lossy().into_owned(), module);
+        }
+    }
+
+    /// The number of the module that a process has mapped at `range`, which is read if it was not yet. `None`: it
+    /// cannot be read, or is no ELF file of this machine's.
+    pub(crate) fn number(&mut self, pid: i32, file: &Identity, range: &Range<u64>) -> Option<u32> {
+        let program = proc::program(pid).is_some_and(|program| program.as_os_str() == file.path.as_str());
+        let key = (file.clone(), program);
+        if let Some(number) = self.numbers.get(&key) {
+            return Some(*number);
+        }
+        let began = proc::processor_s();
+        let prepared = if program { self.prepared.remove(&file.path) } else { None };
+        let module = prepared.or_else(|| read(pid, &file.path, range, program));
+        self.reading_s += proc::processor_s() - began;
+        let module = module?;
+        let number = u32::try_from(self.modules.len()).ok()?;
+        self.modules.push(module);
+        self.numbers.insert(key, number);
+        Some(number)
+    }
+}
+
+fn read(pid: i32, path: &str, range: &Range<u64>, program: bool) -> Option<Module> {
+    let alive = proc::alive(pid);
+    let bytes = match path {
+        "[vdso]" => memory::read(alive, range.start, usize::try_from(range.end - range.start).ok()?),
+        _ => module::read(pid, path)?,
+    };
+    Module::of(path, &bytes, Path::new(&format!("/proc/{alive}/root")), program).ok()
+}
