@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::proc;
 
-/// The most numbers that are tried one by one: beyond, it takes less time to look at every process.
+/// The most new numbers that are tried one by one. If there are more, every process is looked at.
 const MANY: u64 = 1024;
 
 /// What is known of the machine's processes.

@@ -1,5 +1,5 @@
-//! The files that the recorded processes have mapped. Each is read once: a script may start hundreds of processes, and all
-//! of them have the same libraries, at other addresses.
+//! The files that the recorded processes have mapped. Each is read once: a script may start hundreds of processes, and
+//! all of them have the same libraries, at other addresses.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) struct Library {
     pub(crate) modules: Vec<Module>,
     /// Their numbers; the flag says whether the file was read as a program.
     numbers: HashMap<(Identity, bool), u32>,
-    /// The processor time in seconds that reading them has taken.
+    /// The processor time in seconds that reading them has taken: once for each.
     pub(crate) reading_s: f64,
     /// Programs that were read before they were started, by their paths.
     prepared: HashMap<String, Module>,
@@ -44,9 +44,9 @@ impl Library {
         }
         let began = proc::processor_s();
         let prepared = if program { self.prepared.remove(&file.path) } else { None };
-        let module = prepared.or_else(|| read(pid, &file.path, range, program));
+        let module = prepared.or_else(|| read(pid, &file.path, range, program))?;
+        // What cannot be read is tried again, so that it does not count here.
         self.reading_s += proc::processor_s() - began;
-        let module = module?;
         let number = u32::try_from(self.modules.len()).ok()?;
         self.modules.push(module);
         self.numbers.insert(key, number);

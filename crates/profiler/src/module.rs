@@ -92,8 +92,8 @@ impl Module {
         Ok(module)
     }
 
-    /// What has to be added to its addresses in a process, where a mapping of code begins at `address` and at `offset` of
-    /// the file.
+    /// What has to be added to its addresses in a process, where a mapping of code begins at `address` and at `offset`
+    /// of the file.
     pub(crate) fn bias(&self, offset: u64, address: u64) -> u64 {
         // Linkers may put parts of two segments into one page of the file, and only one of them is code.
         let page = 4095;

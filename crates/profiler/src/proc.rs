@@ -159,7 +159,7 @@ pub(crate) fn parents(numbers: impl Iterator<Item = i32>) -> Vec<(i32, i32)> {
     numbers.filter_map(|number| Some((number, stat(number, None)?.parent))).collect()
 }
 
-/// Whether a number is a process's, not that of another one of its threads, which `/proc` does not list but has.
+/// Whether a number is a process's own: `/proc` has the numbers of its other threads as well, but does not list them.
 pub(crate) fn is_process(number: i32) -> bool {
     let text = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
     let process = text.lines().find_map(|line| line.strip_prefix("Tgid:"));

@@ -264,9 +264,9 @@ impl Sampler {
             }
             before = now;
             let took = now.elapsed().as_secs_f64();
-            // What the recording has taken so far may be no more than its share of the time so far, but for the start and
-            // for the files, each of which is read once.
-            // The fewest moments do not wait for that: a short recording could end with less.
+            // What the recording has taken so far may be no more than its share of the time so far, but for the start
+            // and for the files, each of which is read once. The fewest moments do not wait for that: a short recording
+            // could end with less.
             let taken = proc::processor_s() - self.own_s - self.library.reading_s;
             let paid_after = (taken - CREDIT) / SHARE;
             let debt = if self.moments.len() < FEWEST { 0.0 } else { paid_after - self.began.elapsed().as_secs_f64() };

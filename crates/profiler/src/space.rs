@@ -329,8 +329,8 @@ impl Space {
             && caller.imported(calls.place(address)).is_some_and(|name| module.symbols.has(name))
     }
 
-    /// Whether a call of `target` leads to the function around `place` of a module: directly, or by a function that only
-    /// jumps there.
+    /// Whether a call of `target` leads to the function around `place` of a module: directly, or by a function that
+    /// only jumps there.
     fn leads(&self, library: &Library, target: u64, located: Located<'_>, place: u64, start: Option<u64>) -> bool {
         let mut target = target;
         for _ in 0..3 {

@@ -150,8 +150,8 @@ fn dynamic_programs_of_glibc() {
     }
 }
 
-/// The mappings were not read again for 250 ms, so that a short program's time lay at addresses in no module. In less than
-/// half a second a loaded machine has too few moments for a verdict.
+/// The mappings were not read again for 250 ms, so that a short program's time lay at addresses in no module. In less
+/// than half a second a loaded machine has too few moments for a verdict.
 #[test]
 fn a_library_that_comes_late_is_read() {
     let lab = Lab::new();
@@ -165,8 +165,8 @@ fn a_library_that_comes_late_is_read() {
 }
 
 /// While the kernel starts a program, its parts are mapped one after the other. A recording that saw only the first of
-/// them had the code of the others in no module. A second copy that lies behind them is another module: its code was taken
-/// for what follows that of the first.
+/// them had the code of the others in no module. A second copy that lies behind them is another module: its code was
+/// taken for what follows that of the first.
 #[test]
 fn a_part_of_a_file_that_comes_late_is_read() {
     let lab = Lab::new();
