@@ -64,6 +64,11 @@ pub const RATE: f64 = 150.0;
 const SHARE: f64 = 0.012;
 /// The processor time in seconds that it may take beyond that: the first looks at a program take longest.
 const CREDIT: f64 = 0.02;
+/// The longest pause that pays for looks taken so far, as a part of the recording's time so far: the start costs most,
+/// and what the program does after it has to be seen, too.
+const SILENCE: f64 = 0.25;
+/// The share of one processor that looks may take for so long.
+const BURST: f64 = 0.05;
 /// The fewest moments that a verdict is given for.
 const FEWEST: usize = 10;
 /// The number of samples at which the recording looks half as often as asked for: they take memory.
@@ -269,7 +274,9 @@ impl Sampler {
             // could end with less.
             let taken = proc::processor_s() - self.own_s - self.library.reading_s;
             let paid_after = (taken - CREDIT) / SHARE;
-            let debt = if self.moments.len() < FEWEST { 0.0 } else { paid_after - self.began.elapsed().as_secs_f64() };
+            let elapsed = self.began.elapsed().as_secs_f64();
+            let debt = if self.moments.len() < FEWEST { 0.0 } else { paid_after - elapsed };
+            let debt = debt.min((elapsed * SILENCE).max(took / BURST));
             let interval = interval * (1.0 + self.samples.len() as f64 / MANY);
             let pause = (interval * (0.5 + fastrand::f64()) - took).max(debt);
             let left = options

@@ -60,7 +60,11 @@ pub(crate) fn program(lab: &Lab, name: &str, how: How) -> PathBuf {
 pub(crate) fn profiled(lab: &Lab, program: &Path, threads: u32) -> Value {
     // Of 80 samples, which 2 seconds give, 50 to 60 are the allocator's in `large_blocks`, and the rest page faults. In
     // one run of some hundreds the faults had most.
-    let seconds = if program.ends_with("large_blocks") { "8" } else { "2" };
+    let seconds = match program.file_name().and_then(|name| name.to_str()) {
+        Some("large_blocks") => "8",
+        Some("late_part") => "3",
+        _ => "2",
+    };
     let words = [program.as_os_str().to_owned(), threads.to_string().into(), seconds.into()];
     let flags: [OsString; 3] = ["profile".into(), "--json".into(), "--".into()];
     let document = lab.run(flags.into_iter().chain(words)).exits(0).json();
@@ -177,8 +181,8 @@ fn a_part_of_a_file_that_comes_late_is_read() {
         let entry = running.iter().find(|entry| entry["function"] == name);
         entry.and_then(|entry| entry["share"].as_f64()).unwrap_or(0.0)
     };
-    // Of 2 seconds: 0.5 in the first part, 0.5 in the second one, 1 in the second copy of the first.
-    assert!(part("first_part") > 0.5 && part("second_part") > 0.1, "{document:#}");
+    // A second in the first part, one in the second part, one in the second copy of the first.
+    assert!(part("first_part") > 0.4 && part("second_part") > 0.1, "{document:#}");
 }
 
 #[test]
