@@ -29,7 +29,7 @@ impl Family {
                 let numbers = (before + 1..=newest).filter_map(|number| i32::try_from(number).ok());
                 proc::parents(numbers)
             }
-            _ => proc::parents(proc::processes().into_iter()),
+            _ => proc::parents(proc::processes()),
         };
         descendants(members, &parents)
     }

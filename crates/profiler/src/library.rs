@@ -34,10 +34,9 @@ impl Library {
         }
     }
 
-    /// The number of the module that a process has mapped at `range`, which is read if it was not yet. `None`: it
-    /// cannot be read, or is no ELF file of this machine's.
-    pub(crate) fn number(&mut self, pid: i32, file: &Identity, range: &Range<u64>) -> Option<u32> {
-        let program = proc::program(pid).is_some_and(|program| program.as_os_str() == file.path.as_str());
+    /// The number of the module that a process has mapped at `range`, which is read if it was not yet: as its program,
+    /// or as a library. `None`: it cannot be read, or is no ELF file of this machine's.
+    pub(crate) fn number(&mut self, pid: i32, file: &Identity, range: &Range<u64>, program: bool) -> Option<u32> {
         let key = (file.clone(), program);
         if let Some(number) = self.numbers.get(&key) {
             return Some(*number);

@@ -74,7 +74,17 @@ pub(crate) fn turns(pid: i32, tid: i32) -> Option<(u64, u64)> {
 
 /// The threads of a process.
 pub(crate) fn threads(pid: i32) -> Vec<i32> {
-    let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+/// The processes of the machine.
+pub(crate) fn processes() -> Vec<i32> {
+    numbers("/proc")
+}
+
+/// The numbers that a folder's entries have as names.
+fn numbers(folder: &str) -> Vec<i32> {
+    let Ok(folder) = fs::read_dir(folder) else { return Vec::new() };
     folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
@@ -133,8 +143,13 @@ fn parse_stat(text: &str) -> Option<Stat> {
 
 /// The number of times that a thread has given the processor away by itself.
 pub(crate) fn voluntary_switches(pid: i32, tid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+    status(&format!("/proc/{pid}/task/{tid}/status"), "voluntary_ctxt_switches:")?.parse().ok()
+}
+
+/// A field of a `status` file, by its name with the colon.
+fn status(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned())
 }
 
 /// A thread's name.
@@ -148,22 +163,14 @@ pub(crate) fn newest() -> Option<u64> {
     line("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
 
-/// The processes of the machine.
-pub(crate) fn processes() -> Vec<i32> {
-    let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
-    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
 /// Those of `numbers` that a process or a thread has, each with the process that started its process.
-pub(crate) fn parents(numbers: impl Iterator<Item = i32>) -> Vec<(i32, i32)> {
-    numbers.filter_map(|number| Some((number, stat(number, None)?.parent))).collect()
+pub(crate) fn parents(numbers: impl IntoIterator<Item = i32>) -> Vec<(i32, i32)> {
+    numbers.into_iter().filter_map(|number| Some((number, stat(number, None)?.parent))).collect()
 }
 
 /// Whether a number is a process's own: `/proc` has the numbers of its other threads as well, but does not list them.
 pub(crate) fn is_process(number: i32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
-    let process = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    process.is_some_and(|process| process.trim().parse() == Ok(number))
+    status(&format!("/proc/{number}/status"), "Tgid:").is_some_and(|process| process.parse() == Ok(number))
 }
 
 /// What tells a file from all others, in whatever container.

@@ -457,7 +457,7 @@ impl Sampler {
 
     /// Opens all children of the recorded processes.
     fn open_children(&mut self) {
-        let parents = proc::parents(proc::processes().into_iter());
+        let parents = proc::parents(proc::processes());
         for pid in family::descendants(self.processes.keys().copied(), &parents) {
             self.open(pid);
         }

@@ -12,7 +12,7 @@ use crate::frame_size::{FrameSize, frame_size};
 use crate::library::Library;
 use crate::memory::Stack;
 use crate::module::Module;
-use crate::proc::{self, Identity, Mapping};
+use crate::proc::{self, Mapping};
 use crate::registers::Registers;
 
 #[cfg(target_arch = "aarch64")]
@@ -68,7 +68,6 @@ const REACH: u64 = 16 << 10;
 struct Placed {
     /// Its number in the library.
     number: u32,
-    file: Identity,
     /// Addresses in memory, from its first mapping to its last.
     range: Range<u64>,
     /// What has to be added to an address in its file.
@@ -139,14 +138,17 @@ impl Space {
     fn read(&mut self, library: &mut Library) -> bool {
         let mut found = false;
         self.read_at = Instant::now();
-        for parts in proc::mappings(self.pid).unwrap_or_default().chunk_by(Mapping::goes_on) {
+        let mappings = proc::mappings(self.pid).unwrap_or_default();
+        let program = proc::program(self.pid);
+        for parts in mappings.chunk_by(Mapping::goes_on) {
             let (Some(first), Some(last)) = (parts.first(), parts.last()) else { continue };
             let Some(code) = parts.iter().find(|mapping| mapping.executable) else { continue };
             let range = first.start..last.end;
-            if self.modules.iter().any(|placed| placed.range == range && placed.file == first.file) {
+            let is_program = program.as_ref().is_some_and(|program| program.as_os_str() == first.file.path.as_str());
+            let Some(number) = library.number(self.pid, &first.file, &range, is_program) else { continue };
+            if self.modules.iter().any(|placed| placed.range == range && placed.number == number) {
                 continue;
             }
-            let Some(number) = library.number(self.pid, &first.file, &range) else { continue };
             // While the kernel starts a program, its parts are mapped one after the other. And a library may have gone.
             for placed in
                 self.modules.extract_if(.., |placed| placed.range.start < range.end && range.start < placed.range.end)
@@ -159,7 +161,7 @@ impl Space {
             if let Some(unwinding) = module.unwinding(range.clone(), bias) {
                 self.unwinder.add_module(unwinding);
             }
-            self.modules.push(Placed { number, file: first.file.clone(), range, bias });
+            self.modules.push(Placed { number, range, bias });
         }
         found
     }
@@ -196,11 +198,11 @@ impl Space {
         let mut innermost = true;
         while walk.places.len() < DEEPEST {
             let lookup = if innermost { at.pc } else { at.pc - 1 };
-            let Some(located) = self.module(library, lookup) else {
+            let Some(located @ (placed, module)) = self.module(library, lookup) else {
                 walk.truncated = true;
                 break;
             };
-            if is_first(located.1, located.0.place(lookup)) {
+            if is_first(module, placed.place(lookup)) {
                 break;
             }
             let by_table = self.by_table(library, located, &at, lookup, innermost, stack);
@@ -297,9 +299,9 @@ impl Space {
     /// Leaves a frame that has no table: searches the stack for a return address behind a call of this very function,
     /// or else behind any call that may lead there.
     fn by_search(&self, library: &Library, at: &Registers, lookup: u64, stack: &Stack) -> Option<Registers> {
-        let located = self.module(library, lookup)?;
-        let place = located.0.place(lookup);
-        let start = located.1.symbols.at(place).map(|function| function.start);
+        let located @ (placed, module) = self.module(library, lookup)?;
+        let place = placed.place(lookup);
+        let start = module.symbols.at(place).map(|function| function.start);
         let mut second: Option<(u64, u64)> = None;
         let mut slot = at.sp.next_multiple_of(8);
         while slot < at.sp.saturating_add(REACH) {
@@ -309,7 +311,7 @@ impl Space {
                     _ if self.leads_by_import(library, word, located) => {
                         return Some(Registers { pc: word, sp: slot + 8, fp: at.fp, lr: None, call: None });
                     }
-                    Some(target) if self.leads(library, target, located, place, start) => {
+                    Some(target) if self.leads(library, target, placed, place, start) => {
                         return Some(Registers { pc: word, sp: slot + 8, fp: at.fp, lr: None, call: None });
                     }
                     // The pointer may have pointed here.
@@ -329,14 +331,14 @@ impl Space {
             && caller.imported(calls.place(address)).is_some_and(|name| module.symbols.has(name))
     }
 
-    /// Whether a call of `target` leads to the function around `place` of a module: directly, or by a function that
-    /// only jumps there.
-    fn leads(&self, library: &Library, target: u64, located: Located<'_>, place: u64, start: Option<u64>) -> bool {
+    /// Whether a call of `target` leads to the function around `place` of the module that is `placed`: directly, or by
+    /// a function that only jumps there.
+    fn leads(&self, library: &Library, target: u64, placed: &Placed, place: u64, start: Option<u64>) -> bool {
         let mut target = target;
         for _ in 0..3 {
             let Some((there, called)) = self.module(library, target) else { return false };
             let address = there.place(target);
-            if std::ptr::eq(there, located.0) {
+            if std::ptr::eq(there, placed) {
                 let near = match start {
                     Some(start) => address == start,
                     // Nobody knows where the function begins.
