@@ -1,4 +1,5 @@
-//! Compiles the programs, the start object and the runtime library with zig, for every architecture.
+//! Compiles the programs, the start object and the runtime library with zig, for the architectures that this build is
+//! to have.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,8 @@ use std::sync::Mutex;
 use std::{env, fs, io, thread};
 
 use format::Compressed;
-use zigcc::{Arch, Zig, ZigTarget};
+use zigcc::store::{Key, Store};
+use zigcc::{Arch, Zig, ZigTarget, arches};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -75,55 +77,93 @@ fn build() -> Result<(), Failure> {
     let cache = zigcc::build_folder(&here).join("zig-cache");
     let zig = Zig::find(&zigcc::tools_folder(&here), &cache)?;
     let programs = read_programs(&here.join("programs"))?;
-    let runtime = lay_out_runtime(&zig, &here.join("runtime"), &out)?;
+    let sources = ["build.rs", "programs", "runtime", "../crates/format/src"].map(|source| here.join(source));
+    let (store, key) = (Store::open(), Key::new(&sources)?);
+    let arches = arches::chosen()?;
+    let mut due = Vec::new();
+    for arch in &arches {
+        let mut key = key.clone();
+        key.text(arch.name());
+        let names = embedded_files(&programs, *arch);
+        if !store.fetch(&key, &names, &embedded)? {
+            due.push((*arch, key, names));
+        }
+    }
+    if !due.is_empty() {
+        let runtime = lay_out_runtime(&zig, &here.join("runtime"), &out)?;
+        let mut jobs = Vec::new();
+        for (arch, ..) in &due {
+            jobs.extend(compilations(*arch, &programs, &here, &runtime, &out)?);
+        }
+        run_all(&zig, jobs)?;
+    }
+    for (arch, key, names) in due {
+        pack(&zig, arch, &programs, &out, &embedded)?;
+        store.keep(&key, &names, &embedded);
+    }
+    fs::write(embedded.join("programs.rs"), table(&programs, &arches)?)?;
+    Ok(())
+}
 
+/// Returns the names of the files that are embedded for an architecture.
+fn embedded_files(programs: &[Program], arch: Arch) -> Vec<String> {
+    let mut names: Vec<String> = programs.iter().map(|program| object_name(program, arch)).collect();
+    names.extend([format!("runtime-{arch}.a"), format!("start-{arch}.o")]);
+    names
+}
+
+fn object_name(program: &Program, arch: Arch) -> String {
+    format!("{}-{arch}.o.lzma", program.name)
+}
+
+/// Returns the compilations for an architecture, whose results go to a folder of its name in `out`.
+fn compilations(
+    arch: Arch,
+    programs: &[Program],
+    here: &Path,
+    runtime: &Path,
+    out: &Path,
+) -> Result<Vec<Job>, Failure> {
+    let folder = out.join(arch.name());
+    fs::create_dir_all(&folder)?;
     let mut jobs = Vec::new();
-    for arch in Arch::ALL {
-        let folder = out.join(arch.name());
-        fs::create_dir_all(&folder)?;
-        for program in &programs {
-            let mut arguments =
-                compile(arch, &format!("{}.c", program.name), &folder.join(format!("{}.o", program.name)))?;
-            arguments.push(format!("-DPROGRAM_NAME=\"{}\"", program.name));
-            // The watchdog ends the program before the time limit of the test that runs it.
-            arguments.push(format!("-DPROGRAM_SECONDS={}", program.seconds - program.seconds / 10));
-            jobs.push(Job { in_folder: here.join("programs"), arguments });
-        }
-        let start = compile(arch, "start.c", &folder.join("start.o"))?;
-        jobs.push(Job { in_folder: here.join("runtime"), arguments: start });
-        for part in RUNTIME {
-            let object = folder.join(part).with_extension("o");
-            let arguments = match part.ends_with(".c") {
-                true => compile(arch, part, &object)?,
-                false => compile_zig(arch, part, &object)?,
-            };
-            jobs.push(Job { in_folder: runtime.clone(), arguments });
-        }
+    for program in programs {
+        let mut arguments = compile(arch, &format!("{}.c", program.name), &folder.join(format!("{}.o", program.name)))?;
+        arguments.push(format!("-DPROGRAM_NAME=\"{}\"", program.name));
+        // The watchdog ends the program before the time limit of the test that runs it.
+        arguments.push(format!("-DPROGRAM_SECONDS={}", program.seconds - program.seconds / 10));
+        jobs.push(Job { in_folder: here.join("programs"), arguments });
     }
-    run_all(&zig, jobs)?;
-    for arch in Arch::ALL {
-        for program in &programs {
-            let object = out.join(arch.name()).join(format!("{}.o", program.name));
-            let compressed = format!("{}-{}.o.lzma", program.name, arch.name());
-            fs::write(embedded.join(compressed), Compressed::of(&fs::read(&object)?, None)?)?;
-        }
+    let start = compile(arch, "start.c", &folder.join("start.o"))?;
+    jobs.push(Job { in_folder: here.join("runtime"), arguments: start });
+    for part in RUNTIME {
+        let object = folder.join(part).with_extension("o");
+        let arguments = match part.ends_with(".c") {
+            true => compile(arch, part, &object)?,
+            false => compile_zig(arch, part, &object)?,
+        };
+        jobs.push(Job { in_folder: runtime.to_owned(), arguments });
     }
+    Ok(jobs)
+}
 
-    for arch in Arch::ALL {
-        let folder = out.join(arch.name());
-        let library = folder.join("runtime.a");
-        if library.exists() {
-            fs::remove_file(&library)?;
-        }
-        // Run inside the folder, so that members' names have no path.
-        let mut arguments = vec!["ar".to_owned(), "rcsD".to_owned(), "runtime.a".to_owned()];
-        arguments
-            .extend(RUNTIME.iter().filter_map(|part| Some(part.rsplit_once('.')?.0)).map(|stem| format!("{stem}.o")));
-        run(&zig, &Job { in_folder: folder.clone(), arguments })?;
-        fs::copy(library, embedded.join(format!("runtime-{}.a", arch.name())))?;
-        fs::copy(folder.join("start.o"), embedded.join(format!("start-{}.o", arch.name())))?;
+/// Puts what was compiled for an architecture into the folder of embedded files.
+fn pack(zig: &Zig, arch: Arch, programs: &[Program], out: &Path, embedded: &Path) -> Result<(), Failure> {
+    let folder = out.join(arch.name());
+    for program in programs {
+        let object = fs::read(folder.join(format!("{}.o", program.name)))?;
+        fs::write(embedded.join(object_name(program, arch)), Compressed::of(&object, None)?)?;
     }
-    fs::write(embedded.join("programs.rs"), table(&programs)?)?;
+    let library = folder.join("runtime.a");
+    if library.exists() {
+        fs::remove_file(&library)?;
+    }
+    // Run inside the folder, so that members' names have no path.
+    let mut arguments = vec!["ar".to_owned(), "rcsD".to_owned(), "runtime.a".to_owned()];
+    arguments.extend(RUNTIME.iter().filter_map(|part| Some(part.rsplit_once('.')?.0)).map(|stem| format!("{stem}.o")));
+    run(zig, &Job { in_folder: folder.clone(), arguments })?;
+    fs::copy(library, embedded.join(format!("runtime-{arch}.a")))?;
+    fs::copy(folder.join("start.o"), embedded.join(format!("start-{arch}.o")))?;
     Ok(())
 }
 
@@ -234,17 +274,25 @@ fn link_folder(original: &Path, _link: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("cannot link to `{}` on this system", original.display())))
 }
 
-/// Returns the Rust source of the table that the crate includes.
-fn table(programs: &[Program]) -> Result<String, std::fmt::Error> {
+/// Returns the Rust source of the tables that the crate includes. The objects of architectures that this build leaves
+/// out are empty.
+fn table(programs: &[Program], arches: &[Arch]) -> Result<String, std::fmt::Error> {
+    let include = |file: &str| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/embedded/{file}\"))");
     let mut code = format!("static PROGRAMS: [Program; {}] = [\n", programs.len());
-    for Program { name, about, seconds } in programs {
+    for program in programs {
+        let Program { name, about, seconds } = program;
         writeln!(code, "    Program {{ name: {name:?}, about: {about:?}, seconds: {seconds},")?;
         writeln!(code, "        source: include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/programs/{name}.c\")),")?;
-        let objects = Arch::ALL.map(|arch| {
-            let file = format!("/embedded/{name}-{}.o.lzma", arch.name());
-            format!("Compressed::new(include_bytes!(concat!(env!(\"OUT_DIR\"), {file:?})))")
+        let objects = Arch::ALL.map(|arch| match arches.contains(&arch) {
+            true => format!("Compressed::new({})", include(&object_name(program, arch))),
+            false => "Compressed::new(&[])".to_owned(),
         });
         writeln!(code, "        objects: [{}] }},", objects.join(", "))?;
+    }
+    code.push_str("];\n\nstatic TOOLCHAINS: &[Toolchain] = &[\n");
+    for arch in arches {
+        let (start, runtime) = (include(&format!("start-{arch}.o")), include(&format!("runtime-{arch}.a")));
+        writeln!(code, "    Toolchain {{ arch: Arch::{arch:?}, start: {start}, runtime: {runtime} }},")?;
     }
     code.push_str("];\n");
     Ok(code)

@@ -7,7 +7,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use measure::report::{bytes, seconds};
 use measure::results::{CaseResult, Results};
-use xtask::workspace;
+use tools::workspace;
 
 use crate::suite;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use measure::session::{Plan, Run};
 use measure::statistics::Spread;
-use xtask::{command, sessions, setup, workspace};
+use tools::{command, folder, workspace};
+use xtask::sessions;
 
 use crate::grafts::{self, Workshop};
 use crate::steps;
@@ -27,10 +28,10 @@ const ROUNDS: usize = 21;
 /// # Errors
 /// When something does not build, or a program fails.
 pub(crate) fn bench() -> Result<()> {
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     let folder = workspace::build().join("bench").join("counting");
     fs::create_dir_all(&folder)?;
-    let _lock = setup::lock(&folder.join(".lock"))?;
+    let _lock = folder::lock(&folder.join(".lock"))?;
     eprintln!("bench: building allograft twice, the second time with donors that cannot count ...");
     let shipped = command::build_allograft()?;
     let build = folder.join("without");

@@ -25,8 +25,9 @@ use measure::case::{Arm, Case, Invocation};
 use measure::machine::Machine;
 use measure::results;
 use serde::{Deserialize, Serialize};
+use tools::{command, folder, workspace};
 use xtask::page::{KeptTable, Table};
-use xtask::{command, sessions, setup, workspace};
+use xtask::sessions;
 
 use self::measured::{Measured, Time};
 
@@ -94,17 +95,17 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     if wish.here {
         return measure_here(wish);
     }
-    setup::prepare(setup::Extent::Demo)?;
-    xtask::system::prepare()?;
+    tools::prepare_for_one()?;
+    tools::system::prepare()?;
     let home = workspace::build().join("bench").join("dynamic");
     let work = home.join("work");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
     if work.exists() {
         fs::remove_dir_all(&work)?;
     }
     fs::create_dir_all(&work)?;
-    let scratch = setup::Scratch::beside(&work, "scratch")?;
+    let scratch = folder::Scratch::beside(&work, "scratch")?;
     dynamic::fill(&work)?;
     for work_of in wish.works() {
         fs::write(work.join(format!("{}.prepare.sh", work_of.name)), work_of.prepare)?;

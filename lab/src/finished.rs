@@ -10,8 +10,9 @@ use anyhow::{Context, Result, bail};
 use measure::process::Processes;
 use measure::session::{ArmRuns, Plan, log_ratios};
 use measure::statistics::{Ratio, median};
+use tools::{command, folder, workspace};
 use xtask::page::Table;
-use xtask::{command, sessions, setup, workspace};
+use xtask::sessions;
 
 use crate::grafts::Workshop;
 
@@ -68,14 +69,14 @@ pub(crate) struct Wish {
 /// When something does not build, or two arms print different things.
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let donor = wish.donor.as_str();
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     let allograft = match &wish.allograft {
         Some(program) => program.canonicalize()?,
         None => command::build_allograft()?,
     };
     let folder = workspace::build().join("bench").join("finished");
     fs::create_dir_all(&folder)?;
-    let _lock = setup::lock(&folder.join(".lock"))?;
+    let _lock = folder::lock(&folder.join(".lock"))?;
     let workshop = Workshop::new(&folder)?;
     let sources = [workspace::root().join("suite/map/map.c"), workspace::root().join("lab/programs/short_threads.c")];
     let stock = workshop.link_sources("stock", None, &sources)?;

@@ -10,7 +10,8 @@ use measure::executor::{CallsRun, Executor, MemoryRun, RunError, TimedRun};
 use measure::process::Processes;
 use measure::session::Plan;
 use measure::statistics::Spread;
-use xtask::{command, sessions, setup, workspace};
+use tools::{command, folder, workspace};
+use xtask::sessions;
 use zigcc::Arch;
 
 /// The goals of the design: time and memory of grafting one `libc.a`.
@@ -22,11 +23,11 @@ const GOAL_MB: f64 = 64.0;
 /// # Errors
 /// When allograft does not build, or a graft fails.
 pub(crate) fn bench() -> Result<()> {
-    setup::prepare(setup::Extent::Everything)?;
+    tools::prepare_for_experiments()?;
     let allograft = command::build_allograft()?;
     let folder = workspace::build().join("bench");
     fs::create_dir_all(&folder)?;
-    let _lock = setup::lock(&folder.join(".lock"))?;
+    let _lock = folder::lock(&folder.join(".lock"))?;
     for arch in fixtures::DEBIAN {
         graft(&allograft, arch, &folder)?;
     }

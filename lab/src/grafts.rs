@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use xtask::command;
+use tools::command;
+use tools::workspace;
 use xtask::linking::{Compiler, Musl};
-use xtask::workspace;
 
 /// An allocator of a build, from `allograft donors --json`.
 pub(crate) struct Listed {

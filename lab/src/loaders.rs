@@ -13,8 +13,9 @@ use measure::case::{Arm, Case, Invocation};
 use measure::machine::Machine;
 use measure::results::{self, CaseResult};
 use serde::{Deserialize, Serialize};
+use tools::{command, folder, wheels, workspace};
 use xtask::page::{KeptTable, Table};
-use xtask::{command, sessions, setup, wheels, workspace};
+use xtask::sessions;
 
 use crate::dynamic::measured::{Measured, Time};
 use crate::dynamic::table;
@@ -64,12 +65,12 @@ pub(crate) struct Loaders {
 /// # Errors
 /// When the loader cannot be grafted, or a program gives another result than by stock.
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    setup::prepare(setup::Extent::Demo)?;
-    xtask::system::prepare()?;
+    tools::prepare_for_one()?;
+    tools::system::prepare()?;
     wheels::install(&FOR_MUSL)?;
     let home = workspace::build().join("bench").join("loaders");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
     let work = home.join("work");
     if work.exists() {
         fs::remove_dir_all(&work)?;

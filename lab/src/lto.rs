@@ -16,8 +16,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use fixtures::{Arch, ZigTarget};
 
-use xtask::debian::Apt;
-use xtask::{command, setup, workspace};
+use tools::debian::Apt;
+use tools::{command, folder, workspace};
 
 /// The newest lld of this machine's Debian release.
 const PACKAGE: &str = "lld-22";
@@ -56,11 +56,11 @@ struct Load {
 
 /// Fetches and builds all of it.
 fn load() -> Result<Load> {
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     let lld = linker()?;
     let home = workspace::build().join("bench").join("lto");
     fs::create_dir_all(&home)?;
-    let lock = setup::lock(&home.join(".lock"))?;
+    let lock = folder::lock(&home.join(".lock"))?;
     let objects = modules(&home)?;
     let allograft = command::build_allograft()?;
     Ok(Load { lld, home, objects, allograft, _lock: lock })
@@ -77,14 +77,14 @@ fn linker() -> Result<Linker> {
     let folder = fixtures::tools().join("lld");
     let program = folder.join(LLVM).join("bin/ld.lld");
     if !program.is_file() {
-        let _lock = setup::lock(&fixtures::tools().join(".lld.lock"))?;
+        let _lock = folder::lock(&fixtures::tools().join(".lld.lock"))?;
         let fill = |folder: &Path| {
-            let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-lld"), "state")?;
+            let scratch = folder::Scratch::beside(&fixtures::tools().join("apt-lld"), "state")?;
             let apt = Apt::new(&scratch.0, std::iter::empty())?;
             let update = apt.update();
             apt.unpack_whole(&[PACKAGE], folder).or_else(|error| update.and(Err(error)))
         };
-        setup::announce("a dynamic ld.lld", || setup::place(&folder, fill))?;
+        folder::announce("a dynamic ld.lld", || folder::place(&folder, fill))?;
     }
     let library = |path: &str| folder.join(path).display().to_string();
     let places = [&format!("{LLVM}/lib"), "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(library);

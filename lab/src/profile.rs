@@ -13,8 +13,8 @@ use measure::report::ratio;
 use measure::results;
 use measure::statistics::Ratio;
 use serde::{Deserialize, Serialize};
+use tools::{command, folder, workspace};
 use xtask::page::{KeptTable, Table};
-use xtask::{command, setup, workspace};
 
 /// The table in the docs.
 pub(crate) const TABLE: KeptTable<Figures> = KeptTable {
@@ -115,14 +115,14 @@ impl Program {
 /// # Errors
 /// When something does not build, or a program fails.
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     let allograft = match &wish.allograft {
         Some(program) => program.canonicalize()?,
         None => command::build_allograft()?,
     };
     let home = workspace::build().join("bench").join("profile");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
     let mut programs = Vec::new();
     for (name, threads) in PROGRAMS {
         if !wish.only.is_empty() && !wish.only.iter().any(|only| only == name) {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use measure::executor::{Executor, Status};
-use xtask::{command, sessions, setup, workspace};
+use tools::{command, folder, workspace};
+use xtask::sessions;
 
 use crate::grafts::{self, Workshop};
 
@@ -43,11 +44,11 @@ struct Figures {
 /// # Errors
 /// When something does not build, or a program fails or cannot be traced.
 pub(crate) fn bench() -> Result<()> {
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     let allograft = command::build_allograft()?;
     let folder = workspace::build().join("bench").join("profiles");
     fs::create_dir_all(&folder)?;
-    let _lock = setup::lock(&folder.join(".lock"))?;
+    let _lock = folder::lock(&folder.join(".lock"))?;
     let workshop = Workshop::new(&folder)?;
 
     let heads = RUNS.map(|(_, head, _)| head).join(" | ");

@@ -13,9 +13,10 @@ use measure::report::{bytes, count, ratio, seconds};
 use measure::results::{self, CaseResult};
 use measure::session::Plan;
 use serde::{Deserialize, Serialize};
+use tools::{command, folder, workspace};
 use xtask::linking::{Compiler, Musl};
 use xtask::page::{KeptTable, Table};
-use xtask::{command, sessions, setup, workspace};
+use xtask::sessions;
 
 use crate::profiles::{median, resident};
 use crate::real::build::{self, RealArm, Yard};
@@ -73,11 +74,11 @@ struct Held {
 /// # Errors
 /// When something does not build, or a program fails.
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     let allograft = command::build_allograft()?;
     let home = workspace::build().join("bench").join("rest");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
     let yard = Yard { home: &home, allograft: &allograft, musl: Musl::find()?, compiler: Compiler::find()? };
     let arms = build::arms(&allograft)?;
     let libcs = yard.libcs(&arms)?;

@@ -17,7 +17,8 @@ use measure::results::{self, CaseResult, Input, Origin, Results, SCHEMA_VERSION}
 use measure::session::Plan;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use xtask::{command, rust, sessions, setup, workspace};
+use tools::{command, folder, rust, workspace};
+use xtask::sessions;
 use zigcc::Arch;
 
 use crate::handmade;
@@ -57,13 +58,13 @@ pub(crate) struct Wish {
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
     let (quick, names) = (wish.quick, &wish.programs);
     let chosen = |program: &&Program| names.is_empty() || names.iter().any(|name| *name == program.name);
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     rust::prepare()?;
     eprintln!("bench: building allograft ...");
     let (allograft, subcommand) = (command::build_allograft()?, command::build_cargo_allograft()?);
     let home = workspace::build().join("bench").join("rust");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
     let bench = Bench::new(home, allograft, subcommand)?;
     bench.hand_made()?;
     let mut cases = Vec::new();

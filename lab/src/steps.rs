@@ -39,7 +39,7 @@ mod tests {
 
     /// Programs have the same startup each time. A loop of more turns has more instructions.
     #[test]
-    #[ignore = "steps through two shells, which takes half a minute"]
+    #[ignore = "minutes: steps through two shells, which takes half a minute"]
     fn more_work_has_more_steps() {
         let shell = |script: &str| count(Command::new("sh").env_clear().args(["-c", script])).unwrap();
         assert!(shell("i=0; while [ $i -lt 40 ]; do i=$((i+1)); done") > shell(":") + 4000);
@@ -48,13 +48,13 @@ mod tests {
     /// A statically linked program that only exits.
     #[test]
     fn every_instruction_counts() {
-        let folder = xtask::workspace::build().join("steps");
+        let folder = tools::workspace::build().join("steps");
         std::fs::create_dir_all(&folder).unwrap();
         let count_of = |name: &str, code: &str| {
             let (source, program) = (folder.join(name).with_extension("c"), folder.join(name));
             std::fs::write(&source, format!("void _start(void) {{ {code} }}\n")).unwrap();
             let flags = ["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-fcf-protection=none", "-o"];
-            xtask::command::output(fixtures::cc().args(flags).arg(&program).arg(&source)).unwrap();
+            tools::command::output(fixtures::cc().args(flags).arg(&program).arg(&source)).unwrap();
             count(&mut Command::new(program))
         };
         let end = |code: u32| format!("__asm__(\"mov ${code}, %edi; mov $231, %eax; syscall\");");

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use fixtures::strings;
-use xtask::{command, setup, workspace};
+use tools::{command, folder, workspace};
 use zigcc::{Arch, Zig, ZigTarget};
 
 /// Builds the benchmark and runs it with these arguments (listed in `suite/strings/bench.c`). The benchmark's exit code
@@ -17,10 +17,10 @@ use zigcc::{Arch, Zig, ZigTarget};
 /// When a tool or a source is missing.
 /// When something that it is built from or with is missing.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    setup::prepare(setup::Extent::Everything)?;
+    tools::prepare_for_experiments()?;
     let folder = workspace::build().join("bench").join("strings");
     fs::create_dir_all(&folder)?;
-    let _lock = setup::lock(&folder.join(".lock"))?;
+    let _lock = folder::lock(&folder.join(".lock"))?;
     let program = build(&folder)?;
     let status = Command::new(&program).args(arguments).status().context("the benchmark does not start")?;
     match status.code() {

@@ -10,9 +10,9 @@ use measure::report;
 use measure::results::Results;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
+use tools::{command, folder, workspace};
 use xtask::linking::Musl;
 use xtask::page::{self, Table};
-use xtask::{command, setup, workspace};
 
 /// The file of the figures that the docs show.
 const KEPT: &str = "docs/figures/suite.json";
@@ -31,11 +31,11 @@ const ARMS: &str = "all,glibc,bump";
 /// # Errors
 /// When it does not build, or reports a fault.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     let allograft = command::build_allograft()?;
     let home = workspace::build().join("bench");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".suite-lock"))?;
+    let _lock = folder::lock(&home.join(".suite-lock"))?;
     let musl = Musl::find()?;
     let Some(include) = musl.include() else {
         bail!("the suite takes musl's headers, and {} has none here", musl.name)

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use xtask::sources::{self, Recipe, Upstream};
+use tools::sources::{self, Recipe, Upstream};
 
 use crate::payload::printed;
 

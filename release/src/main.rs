@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use release::{Builder, Inputs, Payload};
-use xtask::{command, rust, setup, workspace};
+use tools::{command, rust, workspace};
 
 fn main() -> ExitCode {
     match run() {
@@ -22,7 +22,7 @@ fn run() -> Result<()> {
     if std::env::args().len() > 1 {
         bail!("`release` takes no arguments");
     }
-    setup::prepare(setup::Extent::Everything)?;
+    tools::prepare_for_experiments()?;
     rust::prepare()?;
     let (checkout, build) = (workspace::root(), workspace::build());
     let version = env!("CARGO_PKG_VERSION");

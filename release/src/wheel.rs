@@ -103,7 +103,9 @@ mod tests {
     #[test]
     fn pip_installs_the_wheel() {
         let (folder, package) = sample::written(pack);
-        let target = folder.path().join("installed");
+        // `RECORD` names programs as `../../bin/NAME`, which with `--target` is in no folder that pip fills: two
+        // folders deep, it is in this test's own.
+        let target = folder.path().join("root/lib/installed");
         let mut pip = python();
         pip.args("-m pip install --quiet --no-index --no-deps --no-cache-dir --disable-pip-version-check".split(' '));
         sample::output(pip.arg("--target").args([&target, &package]));

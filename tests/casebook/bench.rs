@@ -35,6 +35,15 @@ impl Host {
         }
     }
 
+    /// Returns the group of slow tests that a test of this host belongs to; `None` if this machine has it at hand.
+    pub fn group(self) -> Option<&'static str> {
+        match self {
+            Host::Debian(Arch::X86_64) => None,
+            Host::Zig(Arch::X86_64) => Some("zig-musl"),
+            Host::Debian(arch) | Host::Zig(arch) => Some(arch.name()),
+        }
+    }
+
     /// Returns its part of a test's name.
     pub fn name(self) -> String {
         match self {
@@ -76,7 +85,7 @@ impl Donors {
     /// Whether string functions are grafted into `host`. They do not exist for every architecture that the allocators
     /// exist for.
     pub fn strings_for(self, host: Host) -> bool {
-        self.strings && (self.malloc.is_none() || donors::strings().object(host.arch()).is_some())
+        self.strings && (self.malloc.is_none() || donors::strings().supports(host.arch()))
     }
 
     /// Whether all of it exists for an architecture.

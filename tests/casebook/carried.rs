@@ -4,19 +4,19 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
-use libtest_mimic::{Arguments, Failed, Trial};
+use fixtures::trials::in_group;
+use libtest_mimic::{Failed, Trial};
 
 /// The ways to compile a program.
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-flto"];
 
-fn main() -> ExitCode {
-    let bench = Arc::new(Bench::new());
+pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let mut trials = Vec::new();
     let donors = donors::all().iter().map(|donor| Donors::both(donor.name)).chain([Donors::STOCK]);
     for donors in donors {
@@ -31,9 +31,9 @@ fn main() -> ExitCode {
                     if linker == Linker::Gnu && (level == "-flto" || host != Host::Debian(Arch::X86_64)) {
                         continue;
                     }
-                    let bench = Arc::clone(&bench);
+                    let bench = Arc::clone(bench);
                     let way = move |mode| Way { host, linker, mode };
-                    let name = format!("{}/{}{level}", donors.name(), way(Mode::Static).name());
+                    let name = format!("carried/{}/{}{level}", donors.name(), way(Mode::Static).name());
                     let slow = !(level == "-O2" && linker == Linker::Lld && host == Host::Debian(Arch::X86_64));
                     let test = move || {
                         // Here, zig's start files are for fixed addresses.
@@ -44,12 +44,12 @@ fn main() -> ExitCode {
                         }
                         Ok(())
                     };
-                    trials.push(Trial::test(name, test).with_ignored_flag(slow));
+                    trials.push(in_group(Trial::test(name, test), host.group().or(slow.then_some("minutes"))));
                 }
             }
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }
 
 fn check(bench: &Bench, donors: Donors, way: Way, level: &str) -> Result<(), String> {

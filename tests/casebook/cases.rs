@@ -1,22 +1,15 @@
 //! Every case with every donor, linked in every way.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::case::Case;
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
-use libtest_mimic::{Arguments, Failed, Trial};
+use fixtures::trials::in_group;
+use libtest_mimic::{Failed, Trial};
 
-/// Whether programs linked this way run in the slow tier only: all emulated ones, except those of one way for aarch64.
-fn is_slow(way: Way) -> bool {
-    let fast = Way { host: Host::Debian(Arch::Aarch64), linker: Linker::Lld, mode: Mode::Static };
-    !fixtures::native(way.host.arch()) && way != fast
-}
-
-fn main() -> ExitCode {
-    let bench = Arc::new(Bench::new());
+pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for case in Case::all() {
         for donors in donors_for(&case) {
@@ -28,17 +21,27 @@ fn main() -> ExitCode {
                 if case.needs_strings && !donors.strings_for(way.host) {
                     continue;
                 }
-                trials.push(trial(&bench, &case, donors, way).with_ignored_flag(is_slow(way)));
+                // A C++ library for these programs is made by zig only.
+                let group = if case.cxx { Some("zig-musl") } else { way.host.group() };
+                let group = group.or((!is_fast(donors, way)).then_some("minutes"));
+                trials.push(in_group(trial(bench, &case, donors, way), group));
             }
         }
         // A claim about a graft must hold for stock musl as well, unless the case says otherwise. If not, the case
         // demands too much.
         if case.settings.is_empty() && !case.more_than_stock {
             let way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
-            trials.push(trial(&bench, &case, Donors::STOCK, way));
+            trials.push(in_group(trial(bench, &case, Donors::STOCK, way), case.cxx.then_some("zig-musl")));
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
+}
+
+/// Whether the default tier has this: the default donor in every way, and the others in one, as linkers and kinds of
+/// programs make no difference between donors that a case is about.
+fn is_fast(donors: Donors, way: Way) -> bool {
+    let first = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Gnu, mode: Mode::Static };
+    way == first || donors.malloc == Some(donors::DEFAULTS[0])
 }
 
 /// Returns the donors as users get them: every allocator, with string functions. Cases can request one of the two
@@ -89,7 +92,7 @@ fn ways() -> Vec<Way> {
 
 fn trial(bench: &Arc<Bench>, case: &Case, donors: Donors, way: Way) -> Trial {
     let (bench, case) = (Arc::clone(bench), case.clone());
-    let name = format!("{}/{}/{}", case.name(), donors.name(), way.name());
+    let name = format!("cases/{}/{}/{}", case.name(), donors.name(), way.name());
     Trial::test(name, move || {
         case.check(&bench, donors, way).map_err(|error| Failed::from(format!("{}: {error}", case.about)))
     })

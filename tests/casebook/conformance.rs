@@ -2,7 +2,6 @@
 //! matrix of linkers, kinds of programs and architectures, and saves the result of each run for the table in the docs.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +10,8 @@ use casebook::link::{Linker, Mode, Way};
 use casebook::record::{self, Cell, Length, Run};
 use conformance::Program;
 use fixtures::Arch;
-use libtest_mimic::{Arguments, Failed, Trial};
+use fixtures::trials::in_group;
+use libtest_mimic::{Failed, Trial};
 
 /// The part of a program's work that is done, in percent. Each program runs in full once. The linker and the kind of
 /// program change addresses and orders, whose effects less work shows too.
@@ -26,15 +26,15 @@ const NATIVE: Host = Host::Debian(Arch::X86_64);
 const LONG: [(&str, &str, &str); 2] =
     [("pipeline", "ALLOGRAFT_PIPELINE_SECONDS", "60"), ("short_threads", "ALLOGRAFT_THREADS", "100000")];
 
-fn main() -> ExitCode {
-    let bench = Arc::new(Bench::new());
+/// Returns the tests, and the cells of the table in the docs, which are those of the slow tier.
+pub(crate) fn trials(bench: &Arc<Bench>) -> (Vec<Trial>, Vec<Cell>) {
     let mut trials = Vec::new();
     let mut cells = Vec::new();
     for program in conformance::programs() {
         for donor in donors::all() {
             let plain = Way { host: NATIVE, linker: Linker::Gnu, mode: Mode::Static };
             let short = Cell::new(program, donor.name, plain, Length::Percent(SHORT));
-            trials.push(trial(&bench, program, plain, short, false));
+            trials.push(trial(bench, program, plain, short, false));
             let mut due: Vec<(Way, Cell)> = matrix(donor)
                 .into_iter()
                 .map(|(way, length)| (way, Cell::new(program, donor.name, way, length)))
@@ -47,18 +47,11 @@ fn main() -> ExitCode {
             due.extend(many_threads_emulated(program, donor));
             for (way, cell) in due {
                 cells.push(cell.clone());
-                trials.push(trial(&bench, program, way, cell, true));
+                trials.push(trial(bench, program, way, cell, true));
             }
         }
     }
-    let arguments = Arguments::from_args();
-    if !arguments.list
-        && (arguments.ignored || arguments.include_ignored)
-        && let Err(error) = record::announce(&fixtures::conformance_results(), &cells)
-    {
-        eprintln!("cannot keep the results for the table: {error}");
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    (trials, cells)
 }
 
 /// Returns the slow tier's ways for a donor, and the part of the work that is done in each.
@@ -110,7 +103,8 @@ fn many_threads_emulated(program: &'static Program, donor: &donors::Donor) -> Op
 
 fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, slow: bool) -> Trial {
     let bench = Arc::clone(bench);
-    let name = cell.name();
+    let name = format!("conformance/{}", cell.name());
+    let group = way.host.group().or(slow.then_some("minutes"));
     let run = move || {
         let began = Instant::now();
         let outcome = check(&bench, program, way, &cell);
@@ -122,7 +116,7 @@ fn trial(bench: &Arc<Bench>, program: &'static Program, way: Way, cell: Cell, sl
         }
         outcome.map(drop).map_err(Failed::from)
     };
-    Trial::test(name, run).with_ignored_flag(slow)
+    in_group(Trial::test(name, run), group)
 }
 
 /// Links the program with the graft, runs it, and returns its notes. A program may note what a machine prevents, such

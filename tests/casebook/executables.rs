@@ -2,14 +2,15 @@
 //! without the symbol table, with both linkers. The default tier runs a part, the slow tier the matrix.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Host};
 use casebook::finished::{self, Graft};
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
-use libtest_mimic::{Arguments, Failed, Trial};
+use fixtures::trials::{in_group, slow};
+use libtest_mimic::{Failed, Trial};
 
 /// The part of a program's work that is done, in percent.
 const SHORT: &str = "3";
@@ -19,8 +20,7 @@ const PART: &str = "15";
 /// than the default one run the first of them only.
 const FAST: [&str; 6] = ["family", "threads", "thread_exit", "fork_owners", "libc_callers", "sandbox"];
 
-fn main() -> ExitCode {
-    let bench = Arc::new(Bench::new());
+pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let debian = Host::Debian(Arch::X86_64);
     let mut ways = Vec::new();
     for linker in [Linker::Gnu, Linker::Lld] {
@@ -43,8 +43,8 @@ fn main() -> ExitCode {
                     // tier.
                     for (strings, suffix) in [(false, ""), (true, "+strings")] {
                         let fast = fast && !strings;
-                        let name = format!("executable/{}/{}{suffix}/{}/{kind}", program.name, donor.name, way.name());
-                        let (label, bench) = (name.replace('/', " "), Arc::clone(&bench));
+                        let name = format!("executables/{}/{}{suffix}/{}/{kind}", program.name, donor.name, way.name());
+                        let (label, bench) = (name.replace('/', " "), Arc::clone(bench));
                         let graft = Graft { donor, strings };
                         let scale = if fast { SHORT } else { PART };
                         let run = move || {
@@ -53,7 +53,8 @@ fn main() -> ExitCode {
                             // A program that is stripped after the graft has to work as well.
                             finished::check(program, graft, way, &stock, strip, scale).map_err(Failed::from)
                         };
-                        trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                        let group = way.host.group().or((!fast).then_some("minutes"));
+                        trials.push(in_group(Trial::test(name, run), group));
                     }
                 }
             }
@@ -61,13 +62,13 @@ fn main() -> ExitCode {
     }
     for released in finished::released(Arch::X86_64) {
         for (strings, suffix) in [(false, ""), (true, "+strings")] {
-            let (bench, released) = (Arc::clone(&bench), released.clone());
-            let name = format!("executable/released{suffix}/{}", released.name);
+            let (bench, released) = (Arc::clone(bench), released.clone());
+            let name = format!("executables/released{suffix}/{}", released.name);
             let run = move || finished::check_released(&bench, Arch::X86_64, &released, strings).map_err(Failed::from);
-            trials.push(Trial::test(name, run).with_ignored_flag(true));
+            trials.push(slow(Trial::test(name, run), "corpus"));
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }
 
 fn strip(path: &Path) -> Result<(), String> {

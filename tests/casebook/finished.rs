@@ -101,7 +101,7 @@ pub fn check_released(bench: &Bench, arch: Arch, released: &Released, strings: b
     let folder = bench.path(&format!("released {} {strings}", released.name));
     std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
     let program = folder.join(stock.file_name().ok_or("a name")?);
-    std::fs::copy(&stock, &program).map_err(|error| format!("{error}: run `cargo xtask corpus`"))?;
+    std::fs::copy(&stock, &program).map_err(|error| format!("{error}: run `cargo xtask setup corpus`"))?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&program, mode).map_err(|error| error.to_string())?;
     let version =

@@ -2,7 +2,6 @@
 //! emulator or is refused, with and without the symbol table. The default tier runs a part, the slow tier the matrix.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Host};
@@ -10,7 +9,8 @@ use casebook::finished::{self, Graft};
 use casebook::link::{Linker, Mode, Way};
 use conformance::Program;
 use fixtures::Arch;
-use libtest_mimic::{Arguments, Failed, Trial};
+use fixtures::trials::slow;
+use libtest_mimic::{Failed, Trial};
 
 /// The part of a program's work that is done, in percent. An emulator takes ten times as long.
 const SHORT: &str = "1";
@@ -23,8 +23,7 @@ const FAST: [&str; 5] = ["family", "threads", "thread_exit", "fork_owners", "lib
 /// The levels of zig's compiler. zig compiles its musl at the same level as the program.
 const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
 
-fn main() -> ExitCode {
-    let bench = Arc::new(Bench::new());
+pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let way = |host, mode| Way { host, linker: Linker::Lld, mode };
     let debian = Host::Debian(Arch::Aarch64);
     let ways = [
@@ -60,9 +59,9 @@ fn main() -> ExitCode {
                         let flags: Vec<OsString> =
                             flags.iter().copied().chain(stripped.then_some("-s")).map(OsString::from).collect();
                         for (strings, suffix) in [(false, ""), (true, "+strings")] {
-                            let (bench, flags) = (Arc::clone(&bench), flags.clone());
+                            let (bench, flags) = (Arc::clone(bench), flags.clone());
                             let name = format!(
-                                "executable/{}/{}{suffix}/{}{layout}/{kind}",
+                                "foreign_executables/{}/{}{suffix}/{}{layout}/{kind}",
                                 program.name,
                                 donor.name,
                                 way.name()
@@ -75,33 +74,33 @@ fn main() -> ExitCode {
                                 let graft = Graft { donor, strings };
                                 finished::check(program, graft, way, &stock, |_| Ok(()), scale).map_err(Failed::from)
                             };
-                            trials.push(Trial::test(name, run).with_ignored_flag(!fast));
+                            trials.push(slow(Trial::test(name, run), "aarch64"));
                         }
                     }
                 }
             }
         }
         for level in LEVELS {
-            let bench = Arc::clone(&bench);
+            let bench = Arc::clone(bench);
             let name = format!(
-                "executable/{}/{}/zig-cc-aarch64/{level}/stripped",
+                "foreign_executables/{}/{}/zig-cc-aarch64/{level}/stripped",
                 program.name,
                 donors::default_for(Arch::Aarch64).name
             );
             let label = name.replace('/', " ");
             let run = move || check_compiled(&bench, program, level, &label).map_err(Failed::from);
-            trials.push(Trial::test(name, run).with_ignored_flag(true));
+            trials.push(slow(Trial::test(name, run), "aarch64"));
         }
     }
     for released in finished::released(Arch::Aarch64) {
         for (strings, suffix) in [(false, ""), (true, "+strings")] {
-            let (bench, released) = (Arc::clone(&bench), released.clone());
-            let name = format!("executable/released{suffix}/{}", released.name);
+            let (bench, released) = (Arc::clone(bench), released.clone());
+            let name = format!("foreign_executables/released{suffix}/{}", released.name);
             let run = move || finished::check_released(&bench, Arch::Aarch64, &released, strings).map_err(Failed::from);
-            trials.push(Trial::test(name, run).with_ignored_flag(true));
+            trials.push(slow(Trial::test(name, run), "corpus"));
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }
 
 /// Compiles and links the program with zig alone, grafts it, and runs it.

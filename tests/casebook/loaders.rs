@@ -3,7 +3,6 @@
 //! runs a part.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use casebook::bench::Bench;
@@ -12,8 +11,9 @@ use casebook::finished::{self, Graft};
 use conformance::Program;
 use fixtures::Arch;
 use fixtures::musls::{self, Build};
+use fixtures::trials::{in_group, slow};
 use hosts::Request;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 /// The part of a program's work that is done, in percent: in the default tier, and in the slow one. An emulator takes
 /// ten times as long.
@@ -80,8 +80,7 @@ fn check(bench: &Bench, stock: &Stock, graft: Graft, program: &Program, scale: &
     }
 }
 
-fn main() -> ExitCode {
-    let bench = Arc::new(Bench::new());
+pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let debians = fixtures::LOADERS.into_iter().map(|arch| (Stock::debians(arch), true));
     // Without a linkage table, libc.so reaches its own malloc in another way, and is refused.
     let others = musls::builds().filter(|build| build.flags.name != "no-plt").map(|build| (Stock::built(build), false));
@@ -98,10 +97,15 @@ fn main() -> ExitCode {
             let fast = debians && (FAST.contains(&program.name) && own || program.name == FAST[0]);
             let [short, part] = scales(stock.arch);
             let scale = if fast || !debians { short } else { part };
-            let name = format!("loader/{}/{}/{}", stock.name, program.name, graft.name());
-            let (bench, stock) = (Arc::clone(&bench), stock.clone());
-            let test = move || check(&bench, &stock, graft, program, scale).map_err(Failed::from);
-            trials.push(Trial::test(name, test).with_ignored_flag(!fast));
+            let name = format!("loaders/{}/{}/{}", stock.name, program.name, graft.name());
+            let (bench, stock_of_test) = (Arc::clone(bench), stock.clone());
+            let test = move || check(&bench, &stock_of_test, graft, program, scale).map_err(Failed::from);
+            let group = match stock.arch {
+                _ if !debians => Some("musls"),
+                Arch::X86_64 => (!fast).then_some("minutes"),
+                arch => Some(arch.name()),
+            };
+            trials.push(in_group(Trial::test(name, test), group));
         }
     }
     for build in musls::builds().filter(|build| build.flags.name == "no-plt") {
@@ -113,7 +117,7 @@ fn main() -> ExitCode {
                 other => Err(Failed::from(format!("{:?}", other.map(|_| "grafted")))),
             }
         };
-        trials.push(Trial::test(format!("loader/{}/refused", build.name()), test).with_ignored_flag(true));
+        trials.push(slow(Trial::test(format!("loaders/{}/refused", build.name()), test), "musls"));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }

@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use casebook::bench::Bench;
@@ -13,8 +12,9 @@ use casebook::finished;
 use conformance::Program;
 use donors::Donor;
 use fixtures::Arch;
+use fixtures::trials::in_group;
 use hosts::Request;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 /// The part of a program's work that is done, in percent.
 const SHORT: &str = "3";
@@ -129,12 +129,11 @@ fn stock(bench: &Bench, form: Form, program: &Program, scale: &str) -> Result<()
 
 type Test = Box<dyn FnOnce(&Bench) -> Result<(), String> + Send>;
 
-fn main() -> ExitCode {
-    let bench = Arc::new(Bench::new());
+pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let mut trials = Vec::new();
-    let mut add = |name: String, slow: bool, test: Test| {
-        let bench = Arc::clone(&bench);
-        trials.push(Trial::test(name, move || test(&bench).map_err(Failed::from)).with_ignored_flag(slow));
+    let mut add = |name: String, group: Option<&'static str>, test: Test| {
+        let bench = Arc::clone(bench);
+        trials.push(in_group(Trial::test(name, move || test(&bench).map_err(Failed::from)), group));
     };
     for program in conformance::programs() {
         for (arch, musl, position_independent) in FORMS {
@@ -145,17 +144,23 @@ fn main() -> ExitCode {
             if form.emulates_glibc() && FAILS_EMULATED.contains(&program.name) {
                 continue;
             }
+            let group = |slow: bool| match arch {
+                Arch::X86_64 => slow.then_some("minutes"),
+                arch => Some(arch.name()),
+            };
             // An emulator takes ten times as long.
             let part = if fixtures::runs_here(arch) { PART } else { SHORT };
             for donor in donors::all().iter().filter(|donor| donor.has_library(arch)) {
-                let fast = FAST.contains(&program.name) && donor.name == donors::DEFAULTS[0] || program.name == FAST[0];
+                let is_default = donor.name == donors::DEFAULTS[0];
+                let fast =
+                    FAST.contains(&program.name) && is_default || program.name == FAST[0] && position_independent;
                 let scale = if fast { SHORT } else { part };
                 let name = format!("merged/{}/{}/{}", form.name(), program.name, donor.name);
-                add(name, !fast, Box::new(move |bench| test(bench, form, program, donor, scale)));
+                add(name, group(!fast), Box::new(move |bench| test(bench, form, program, donor, scale)));
             }
             let name = format!("merged/{}/{}/stock", form.name(), program.name);
-            add(name, true, Box::new(move |bench| stock(bench, form, program, part)));
+            add(name, group(true), Box::new(move |bench| stock(bench, form, program, part)));
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }

@@ -6,20 +6,20 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitCode, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
 use hosts::Request;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use serde_json::Value;
 
 const WAY: Way = Way { host: Host::Debian(Arch::X86_64), linker: Linker::Lld, mode: Mode::Static };
 
 /// This does not use libtest, which swallows the notes of a test that passes.
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let tests: [(&str, fn()); 9] = [
         ("figures_are_those_of_the_program", figures_are_those_of_the_program),
         ("a_leak_is_told_from_retention", a_leak_is_told_from_retention),
@@ -32,12 +32,12 @@ fn main() -> ExitCode {
         ("programs_with_raised_privileges_read_no_variable", programs_with_raised_privileges_read_no_variable),
     ];
     let trials = tests.map(|(name, test)| {
-        Trial::test(name, move || {
+        Trial::test(format!("statistics/{name}"), move || {
             test();
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    trials.into()
 }
 
 /// Compiles a program of `tests/statistics`.

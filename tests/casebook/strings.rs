@@ -4,13 +4,13 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
+use fixtures::trials::in_group;
 use fixtures::{Arch, strings};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 /// The proof's sources.
 const SOURCES: [&str; 4] = ["proof.c", "proof_blocks.c", "proof_texts.c", "proof_seek.c"];
@@ -28,8 +28,7 @@ enum Subject {
     Paths,
 }
 
-fn main() -> ExitCode {
-    let bench = Arc::new(Bench::new());
+pub(crate) fn trials(bench: &Arc<Bench>) -> Vec<Trial> {
     let mut trials = Vec::new();
     let exist = |arch: &Arch| Donors { malloc: None, strings: true }.exist_for(*arch);
     let hosts = Arch::ALL.into_iter().filter(exist).flat_map(|arch| [Host::Debian(arch), Host::Zig(arch)]);
@@ -41,20 +40,20 @@ fn main() -> ExitCode {
             }
             let way = Way { host, linker: Linker::Lld, mode: Mode::Static };
             for (length, arguments) in [("short", SHORT), ("whole", WHOLE)] {
-                let slow = length == "whole" || !fixtures::native(host.arch());
+                let slow = length == "whole";
                 // Emulated, it runs in full for one libc only.
                 if length == "whole" && !fixtures::native(host.arch()) && matches!(host, Host::Zig(_)) {
                     continue;
                 }
-                let bench = Arc::clone(&bench);
-                let trial = Trial::test(format!("proof/{name}/{}/{length}", way.name()), move || {
+                let bench = Arc::clone(bench);
+                let trial = Trial::test(format!("strings/proof/{name}/{}/{length}", way.name()), move || {
                     prove(&bench, subject, way, arguments).map_err(Failed::from)
                 });
-                trials.push(trial.with_ignored_flag(slow));
+                trials.push(in_group(trial, host.group().or(slow.then_some("minutes"))));
             }
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }
 
 fn prove(bench: &Bench, subject: Subject, way: Way, arguments: [&str; 2]) -> Result<(), String> {

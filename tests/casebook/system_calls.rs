@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use casebook::bench::{Bench, Donors, Host};
 use casebook::link::{Linker, Mode, Way};
 use fixtures::Arch;
+use libtest_mimic::Trial;
 
 /// The places of calls, in the words of `sandbox`.
 const PLACES: [&str; 4] = ["at the start", "in the family", "at a thread's end", "around fork"];
@@ -24,7 +25,13 @@ const COMPARED: (&str, usize) = ("4", 1);
 
 type Calls = [BTreeSet<String>; PLACES.len()];
 
-#[test]
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![Trial::test("system_calls/the_page_has_every_call", || {
+        the_page_has_every_call();
+        Ok(())
+    })]
+}
+
 fn the_page_has_every_call() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("docs").join("system-calls.md");
     let text = std::fs::read_to_string(&page).expect("docs/system-calls.md");

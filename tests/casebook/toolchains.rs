@@ -1,5 +1,5 @@
 //! Programs in other languages, linked by their own compilers against a grafted `libc.a`. They run, and the inspector
-//! finds the donor in them. The compilers are in a Debian that `cargo xtask toolchains` unpacks.
+//! finds the donor in them. The compilers are in a Debian that `cargo xtask setup toolchains` unpacks.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -88,7 +88,7 @@ fn stock_and_graft(sources: &[(&str, &str)], script: &str) {
 }
 
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn cxx_with_libstdcxx() {
     if cannot_run() {
         return;
@@ -104,7 +104,7 @@ fn cxx_with_libstdcxx() {
 }
 
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn go_with_cgo() {
     if cannot_run() {
         return;
@@ -117,7 +117,7 @@ fn go_with_cgo() {
 }
 
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn ocaml() {
     if cannot_run() {
         return;
@@ -130,7 +130,7 @@ fn ocaml() {
 }
 
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn nim() {
     if cannot_run() {
         return;
@@ -150,7 +150,7 @@ fn nim() {
 /// zig compiles musl and libc++ into its cache. If the libc.a in the cache is grafted, zig links the graft from then
 /// on.
 #[test]
-#[ignore = "zig compiles musl and libc++ anew, which takes minutes"]
+#[ignore = "zigs: zig compiles musl and libc++ anew, which takes minutes"]
 fn zigs_cache() {
     let work = Work::new();
     work.source("cxx/main.cc", "main.cc");
@@ -203,7 +203,7 @@ fn answer(mut stream: TcpStream, path: &Path) -> io::Result<()> {
 /// A bundle is grafted, installed with the printed checksum, and used for a build; then it is grafted where it is
 /// installed.
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn a_swift_sdk() {
     const SDK: &str = "swift-6.0.3-RELEASE_static-linux-0.0.1";
     const BUILD: &str = "swift build -c release --swift-sdk swift-6.0.3-RELEASE_static-linux-0.0.1 2>&1";

@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use tools::workspace;
 use xtask::page::Table;
-use xtask::workspace;
 
 /// The place of the table in the docs.
 const TABLE: Table = Table {

@@ -10,8 +10,9 @@ use measure::session::{Plan, Session};
 use measure::statistics::{Spread, median};
 use sha2::{Digest, Sha256};
 
+use tools::{command, folder, workspace};
 use xtask::linking::{self, Compiler, Musl};
-use xtask::{command, sessions, setup, workspace};
+use xtask::sessions;
 
 const THREADS: [usize; 3] = [1, 2, 8];
 const KEYS: &str = "20000";
@@ -36,17 +37,25 @@ const QUICK: Length = Length { lookups: "1000000", least_rounds: 3, most_rounds:
 
 /// `cargo xtask demo [--quick]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let length = match arguments {
-        [] => FULL,
-        [flag] if flag == "--quick" => QUICK,
+    match arguments {
+        [] => compare(&FULL, &tools::prepare_for_demo()?),
+        [flag] if flag == "--quick" => compare(&QUICK, &tools::prepare_for_demo()?),
         _ => bail!("`demo` takes `--quick` or nothing"),
-    };
-    setup::prepare(setup::Extent::Demo)?;
+    }
+}
+
+/// The short form for CI, with the variables of its builds.
+pub(crate) fn quick(environment: &[(String, String)]) -> Result<()> {
+    tools::prepare_for_demo()?;
+    compare(&QUICK, environment)
+}
+
+fn compare(length: &Length, environment: &[(String, String)]) -> Result<()> {
     eprintln!("demo: building allograft ...");
-    let allograft = command::build_allograft()?;
+    let allograft = command::build_for_tests(environment)?;
     let home = workspace::build().join("demo");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
 
     heading("Graft");
     let musl = Musl::find()?;
@@ -71,7 +80,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if arms.len() == hosts.len() {
         println!("no glibc on this machine: that arm is left out");
     }
-    measure(&arms, &length, &compiler)?;
+    measure(&arms, length, &compiler)?;
 
     heading("What is in the programs");
     let programs: Vec<PathBuf> = arms.iter().map(|arm| shown(&arm.program)).collect();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use xtask::{command, setup};
+use tools::{command, folder};
 
 /// Returns the path of a program at one version, which the first call builds with its own lock file and with the
 /// arguments `features`.
@@ -13,11 +13,11 @@ use xtask::{command, setup};
 pub(crate) fn program(name: &str, version: &str, features: &[&str]) -> Result<PathBuf> {
     let folder = fixtures::tools().join(name).join(version);
     let program = folder.join("bin").join(name);
-    let _lock = setup::lock(&fixtures::tools().join(format!(".{name}.lock")))?;
+    let _lock = folder::lock(&fixtures::tools().join(format!(".{name}.lock")))?;
     if !program.is_file() {
         let mut install = command::cargo(&["install", name, "--version", version, "--locked", "--debug", "--quiet"]);
         install.args(features).arg("--root").arg(folder);
-        setup::announce(&format!("{name} (built once, a minute or two)"), || command::run(&mut install))?;
+        folder::announce(&format!("{name} (built once, a minute or two)"), || command::run(&mut install))?;
     }
     Ok(program)
 }

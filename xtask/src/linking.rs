@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use zigcc::{Arch, Zig, ZigTarget};
 
-use crate::{command, workspace};
+use tools::{command, workspace};
 
 /// The flags for every libc. Some distributions turn on protections by default that exist under one libc only.
 const FLAGS: [&str; 7] = [

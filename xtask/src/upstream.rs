@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use xtask::debian::Apt;
-use xtask::sources::{self, Upstream};
-use xtask::{command, setup, workspace};
+use tools::debian::Apt;
+use tools::sources::{self, Upstream};
+use tools::{command, folder, workspace};
 
 /// The release of Debian whose packages are the newest that are complete for every architecture.
 const DEBIAN: &str = "testing";
@@ -59,7 +59,7 @@ fn newest_of(package: &str) -> Result<String> {
 
 /// Returns the newest version of a series of packages in Debian.
 fn newest_in_debian(series: &str) -> Result<String> {
-    let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-upstream"), "state")?;
+    let scratch = folder::Scratch::beside(&fixtures::tools().join("apt-upstream"), "state")?;
     let apt = Apt::of_release(&scratch.0, DEBIAN)?;
     // Third-party sources of the machine may be unreachable. What counts is whether the package is listed.
     let updated = apt.update();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-use xtask::workspace::root;
+use tools::workspace::root;
 
 /// What one page holds.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use toml::Table;
-use xtask::workspace::root;
+use tools::workspace::root;
 
 /// The pages with paths from the root of the checkout in backticks.
 const MAPS: [&str; 8] = [

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use xtask::workspace::build;
+use tools::workspace::build;
 
 /// Adds the files with this ending below `folder` to `found`.
 fn add_files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
@@ -19,7 +19,7 @@ fn add_files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-#[ignore = "builds mdBook"]
+#[ignore = "site: builds mdBook"]
 fn the_site_is_whole_and_needs_no_other_site() {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask")).arg("site").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

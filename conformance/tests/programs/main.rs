@@ -2,16 +2,15 @@
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 mod linking;
 mod saboteurs;
 mod stock;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
     match trials() {
-        Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
+        Ok(trials) => fixtures::trials::run(trials),
         Err(failed) => {
             eprintln!("{}", failed.message().unwrap_or("the trials cannot be listed"));
             ExitCode::FAILURE

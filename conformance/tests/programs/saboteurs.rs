@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fixtures::trials::in_group;
 use fixtures::{Arch, ZigTarget};
 use libtest_mimic::{Failed, Trial};
 
@@ -51,7 +52,9 @@ pub(crate) fn trials() -> Result<Vec<Trial>, Failed> {
             unproven.retain(|program| *program != finding.program.name);
             let source = source.clone();
             let label = format!("saboteurs/{name}/{}", finding.program.name);
-            trials.push(Trial::test(label, move || expect(&finding, &source)));
+            // A leak shows after many threads or forks, which take ten seconds.
+            let group = name.starts_with("leaks_").then_some("minutes");
+            trials.push(in_group(Trial::test(label, move || expect(&finding, &source)), group));
         }
     }
     trials.push(Trial::test("saboteurs/every_program_is_proven", move || match unproven.is_empty() {

@@ -32,6 +32,9 @@ pub(crate) fn help(remedy: &Remedy) -> String {
         Remedy::Report => {
             "nothing was changed; please report this with the file. Another donor may fit it: `--donor NAME`".to_owned()
         }
+        Remedy::WaitLonger => {
+            "the stock file is as it was. `--patience` lets the self-test take more seconds of processor time".to_owned()
+        }
         Remedy::ConfirmLive => "try it first, elsewhere: `-o OUT`. `--yes` replaces it all the same".to_owned(),
         Remedy::RunNothing => "leave `--try` and `--untested` out: they are for executables".to_owned(),
         Remedy::GraftInPlace => "leave `-o` out to graft in place, with a backup".to_owned(),
@@ -200,6 +203,7 @@ mod tests {
             Remedy::NeedTrusted,
             Remedy::NameRoot,
             Remedy::Report,
+            Remedy::WaitLonger,
             Remedy::ConfirmLive,
             Remedy::RunNothing,
             Remedy::GraftInPlace,

@@ -11,11 +11,22 @@ fn unfit(donor: &Donor) -> impl Fn(DonorError) -> Failure {
     move |source| hosts::Error::Donor { donor: donor.clone(), source }.into()
 }
 
+/// # Errors
+/// When the donor supports `arch`, and this build was made without that architecture.
+fn check_built(donor: &Donor, arch: Arch) -> Result<(), Failure> {
+    if donor.supports(arch) && !donor.is_built_for(arch) {
+        let why = format!("this build of allograft was made without donor `{}` for {arch}", donor.name);
+        return Err(Failure::refused(why).with_help(hosts::NOT_BUILT));
+    }
+    Ok(())
+}
+
 /// Returns the relocatable object and its note.
 ///
 /// # Errors
 /// When there is none for `arch`, or the donor does not have these options.
 pub(crate) fn object(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
+    check_built(donor, arch)?;
     let object = donor.object(arch).ok_or_else(|| {
         let offered: Vec<&str> = donor.arches().map(|arch| arch.name()).collect();
         Failure::refused(format!("donor `{}` exists for {} only, not for {arch}", donor.name, offered.join(", ")))
@@ -32,6 +43,7 @@ pub(crate) fn object(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> R
 /// # Errors
 /// As [`object`].
 pub(crate) fn windows(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
+    check_built(donor, arch)?;
     let object = donor.windows(arch).ok_or_else(|| {
         let having = donors::all().iter().filter(|donor| donor.has_windows(arch)).map(|donor| donor.name);
         Failure::refused(format!("donor `{}` is not built for Windows", donor.name))
@@ -49,6 +61,7 @@ pub(crate) fn windows(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> 
 /// # Errors
 /// As [`object`].
 pub(crate) fn library(donor: &Donor, arch: Arch, settings: &[(String, i64)]) -> Result<(Vec<u8>, Note), Failure> {
+    check_built(donor, arch)?;
     let library = donor.library(arch).ok_or_else(|| {
         let all = donors::all().iter().filter(|donor| donor.has_library(arch));
         let having: Vec<&str> = all.map(|donor| donor.name).collect();

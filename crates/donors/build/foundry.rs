@@ -127,6 +127,10 @@ pub(crate) enum FoundryError {
     Object { donor: String, arch: &'static str, source: ObjectError },
     #[error("the object of `{donor}` for {arch} defines `{symbol}`, which the recipe does not export")]
     Export { donor: String, arch: &'static str, symbol: String },
+    #[error("one recipe has string functions; found {count}")]
+    Strings { count: usize },
+    #[error("{variable} names `{name}`, which is no allocator of this crate")]
+    Unknown { variable: &'static str, name: String },
     #[error("a thread that built donors broke off")]
     Worker,
 }
@@ -294,11 +298,6 @@ impl Foundry {
         self.link_transplant("transplant.ld", arch, (own, strings), (&units, &[]), path)
     }
 
-    /// Compiles a donor for the dynamic loader.
-    pub(crate) fn cast_for_loader(&self, recipe: &Recipe, arch: Arch) -> Result<(), FoundryError> {
-        self.cast(recipe, arch, Form::Loader)
-    }
-
     /// Links a donor for the dynamic loader, and string functions if given, with the parts of libc that it needs. The
     /// objects must have been built before.
     pub(crate) fn cast_loader(
@@ -422,7 +421,7 @@ impl Foundry {
     }
 
     /// Returns the folder of the sources: upstream's, once its version has been checked, or the recipe's own.
-    fn source(&self, recipe: &Recipe) -> Result<PathBuf, FoundryError> {
+    pub(crate) fn source(&self, recipe: &Recipe) -> Result<PathBuf, FoundryError> {
         let Some(Upstream { package, debian, source, evidence, .. }) = &recipe.upstream else {
             return Ok(recipe.folder.clone());
         };

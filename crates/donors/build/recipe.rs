@@ -242,10 +242,20 @@ impl Recipe {
         self.transplants.iter().any(|name| name == arch.name())
     }
 
-    /// Returns the architectures for whose dynamic loader it is built.
-    pub(crate) fn loaders(&self) -> impl Iterator<Item = Arch> {
-        let named = |arch: &Arch| self.loader.iter().flat_map(|loader| &loader.arches).any(|name| name == arch.name());
-        Arch::ALL.into_iter().filter(named)
+    /// Whether it is built for an architecture.
+    pub(crate) fn supports(&self, arch: Arch) -> bool {
+        self.arches().any(|of| of == arch)
+    }
+
+    /// Whether it is built for the dynamic loader of an architecture.
+    pub(crate) fn has_loader(&self, arch: Arch) -> bool {
+        self.loader.iter().flat_map(|loader| &loader.arches).any(|name| name == arch.name())
+    }
+
+    /// Returns the folder with the glue.
+    pub(crate) fn glue(&self) -> PathBuf {
+        let glue = self.folder.join(&self.glue);
+        glue.parent().unwrap_or(&self.folder).to_owned()
     }
 
     /// Returns the options that differ in the dynamic loader.

@@ -44,11 +44,11 @@ pub struct Donor {
     pub profiles: &'static [Profile],
 }
 
-/// A file for each architecture that there is one for.
-type Files = &'static [(Arch, &'static Compressed)];
+/// A file for each architecture that there is one for; `None` for those that this build was made without.
+type Files = &'static [(Arch, Option<&'static Compressed>)];
 
 fn file(files: Files, arch: Arch) -> Option<&'static [u8]> {
-    files.iter().find(|(of, _)| *of == arch).map(|(_, file)| file.bytes())
+    files.iter().find(|(of, _)| *of == arch).and_then(|(_, file)| *file).map(Compressed::bytes)
 }
 
 fn has(files: Files, arch: Arch) -> bool {
@@ -72,8 +72,7 @@ pub const DEFAULT_PROFILE: &str = "default";
 /// The names of all profiles.
 pub const PROFILES: [&str; 4] = [DEFAULT_PROFILE, "small", "fast", "secure"];
 
-/// The donors that are used when none is named: the first that there is for the architecture.
-pub const DEFAULTS: [&str; 2] = ["snmalloc", "mimalloc"];
+pub use format::DEFAULT_DONORS as DEFAULTS;
 
 static DONORS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/catalogue.rs"));
 static STRINGS: &[Donor] = include!(concat!(env!("OUT_DIR"), "/embedded/strings.rs"));
@@ -154,7 +153,14 @@ impl Donor {
         str::from_utf8(self.license_text.bytes()).unwrap_or_default()
     }
 
-    /// Returns the object for that architecture. `None` if the donor does not support it.
+    /// Whether this build has the donor for an architecture that the donor supports. A build of all architectures, as
+    /// in a release, has; the build script (`zigcc::arches`) says which others leave some out.
+    pub fn is_built_for(&self, arch: Arch) -> bool {
+        self.objects.iter().any(|(of, file)| *of == arch && file.is_some())
+    }
+
+    /// Returns the object for that architecture. `None` if the donor does not support it, or is not
+    /// [built](Donor::is_built_for) for it.
     pub fn object(&self, arch: Arch) -> Option<&'static [u8]> {
         file(self.objects, arch)
     }
@@ -199,7 +205,7 @@ impl Donor {
         self.objects.iter().map(|(arch, _)| *arch)
     }
 
-    /// Whether there is an object for that architecture.
+    /// Whether the donor is for that architecture.
     pub fn supports(&self, arch: Arch) -> bool {
         has(self.objects, arch)
     }
@@ -262,7 +268,8 @@ impl Donor {
         if !self.kind.has_options() {
             return Ok(Vec::new());
         }
-        let object = self.objects.first().and_then(|(_, object)| Object::recognise(object.bytes()));
+        let object = self.objects.iter().find_map(|(_, object)| *object);
+        let object = object.and_then(|object| Object::recognise(object.bytes()));
         let sections = object.and_then(|object| object.sections().ok());
         let named = |section: &&Section<'_>| section.name == OPTIONS_SECTION.as_bytes();
         options::parse(sections.iter().flat_map(Sections::iter).find(named).map_or(&[], |section| section.data))

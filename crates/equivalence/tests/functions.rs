@@ -118,6 +118,7 @@ fn prove(program: &Executable, function: StringFunction, address: u64) -> Result
 }
 
 #[test]
+#[ignore = "minutes: a quarter of a minute of processor time"]
 fn functions_are_proven_as_compilers_write_them() {
     let folder = tempfile::tempdir().unwrap();
     let levels = [
@@ -170,6 +171,7 @@ fn one_is_not_another() {
 }
 
 #[test]
+#[ignore = "minutes: ten seconds of processor time"]
 fn near_misses_are_not_proven() {
     let folder = tempfile::tempdir().unwrap();
     for (compiler, level) in [

@@ -56,3 +56,6 @@ impl fmt::Display for DonorKind {
         })
     }
 }
+
+/// The donors that are used when none is named: the first that there is for the architecture.
+pub const DEFAULT_DONORS: [&str; 2] = ["snmalloc", "mimalloc"];

@@ -39,7 +39,7 @@ pub mod windows;
 pub use arch::Arch;
 pub use compressed::Compressed;
 pub use entries::Role;
-pub use kind::DonorKind;
+pub use kind::{DEFAULT_DONORS, DonorKind};
 pub use note::{Note, NoteError};
 pub use options::{DonorOption, OptionsError};
 pub use printable::printable;

@@ -133,6 +133,9 @@ impl<'b> ArchiveHost<'b> {
     /// The error for a donor that cannot be grafted.
     fn refused(&self, donor: &donors::Donor, refusal: Refusal) -> Error {
         match refusal {
+            Refusal::NoDonor { arch } if donor.supports(arch) => {
+                Error::NotBuilt { path: self.path.to_owned(), donor: donor.name, arch }
+            }
             Refusal::NoDonor { arch } => Error::NoDonorFor {
                 path: self.path.to_owned(),
                 donor: donor.name.to_owned(),

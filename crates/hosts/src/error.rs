@@ -79,7 +79,17 @@ pub enum Error {
         /// The donor's or the option's fault.
         source: surgery::donor::DonorError,
     },
-    /// This build has no object of the donor for the host's architecture.
+    /// This build was made without the objects for the host's architecture.
+    #[error("`{}` is for {arch}, and this build of allograft was made without `{donor}` for it", .path.display())]
+    NotBuilt {
+        /// The host.
+        path: PathBuf,
+        /// The donor's name.
+        donor: &'static str,
+        /// Its architecture.
+        arch: format::Arch,
+    },
+    /// The donor does not exist for the host's architecture.
     #[error("`{}` is for {arch}; donor `{donor}` exists for {offered} only", .path.display())]
     NoDonorFor {
         /// The archive.
@@ -156,6 +166,13 @@ pub enum Error {
         path: PathBuf,
         /// Its output.
         said: String,
+    },
+    /// The self-test of a grafted executable used up the processor time that it may take: whether the graft is right is
+    /// not known.
+    #[error("the self-test of the graft of `{}` took too long to tell whether the graft is right", .path.display())]
+    TooSlow {
+        /// The executable.
+        path: PathBuf,
     },
     /// A grafted executable could not be tested: nothing here runs it.
     #[error("the graft of `{}` cannot be tested: {}", .path.display(), Error::nothing_runs(*.arch, .loader.as_deref()))]
@@ -384,6 +401,10 @@ fn listed(skipped: &[Skipped]) -> String {
     skipped.iter().map(described).collect::<Vec<_>>().join("; ")
 }
 
+/// The remedy for a build that leaves out an architecture.
+pub const NOT_BUILT: &str =
+    "take a release, or an optimised build, which have every architecture; or build with ALLOGRAFT_ARCHES=all";
+
 impl Error {
     /// Whether an executable was refused since nothing of mallocng is in it.
     pub fn has_no_mallocng(&self) -> bool {
@@ -429,6 +450,7 @@ impl Error {
             | Error::Unsupported { .. }
             | Error::Refused { .. }
             | Error::NoDonorFor { .. }
+            | Error::NotBuilt { .. }
             | Error::Executable { .. }
             | Error::NoForm { .. }
             | Error::Live { .. }
@@ -436,6 +458,7 @@ impl Error {
             | Error::Unsound { .. }
             | Error::SelfTest { .. }
             | Error::Untested { .. }
+            | Error::TooSlow { .. }
             | Error::StockNeeded { .. }
             | Error::NothingGraftable { .. }
             | Error::NothingGraftableInImage { .. }
@@ -480,6 +503,7 @@ impl Error {
             Error::NoStrings { .. } => return Remedy::Executable(transplant::Remedy::WithoutStrings),
             Error::Untested { arch, loader: None, .. } => return Remedy::Emulate { arch: *arch },
             Error::Untested { loader: Some(_), .. } => return Remedy::NameRoot,
+            Error::TooSlow { .. } => return Remedy::WaitLonger,
             Error::SelfTest { .. } => "the stock file is as it was; please report this with the program".to_owned(),
             Error::Unsound { .. } => return Remedy::Report,
             Error::NothingToRun { .. } => return Remedy::RunNothing,
@@ -490,6 +514,7 @@ impl Error {
             }
             Error::Donor { .. } | Error::Blob { .. } => return Remedy::ListOptions,
             Error::NoDonorFor { .. } => return Remedy::ListArchitectures,
+            Error::NotBuilt { .. } => NOT_BUILT.to_owned(),
             Error::NothingToGraft => return Remedy::Undo,
             Error::OptionWithoutDonor { .. } => return Remedy::NameDonor,
             Error::StockNeeded { surplus, .. } => return Remedy::GraftStockOrKeep { surplus: *surplus },

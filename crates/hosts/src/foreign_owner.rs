@@ -17,7 +17,7 @@ const NOBODY: u32 = 65534;
 
 /// What nobody does: `donor folder` in the environment, `undo` for a donor to undo it. Prints the notes.
 #[test]
-#[ignore = "the other test starts it as another user"]
+#[ignore = "child: the other test starts it as another user"]
 fn nobody() {
     let Some(task) = std::env::var_os(TASK) else { return };
     let task = task.into_string().unwrap();

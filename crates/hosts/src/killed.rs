@@ -153,7 +153,7 @@ fn listing(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// The process that is killed: `scenario/stage/links/exchange/folder` in the environment, 1 for what is lacking.
 #[test]
-#[ignore = "the other tests start it in a process of its own"]
+#[ignore = "child: the other tests start it in a process of its own"]
 fn victim() {
     let Some(task) = std::env::var_os(VICTIM) else { return };
     let task = task.into_string().unwrap();
@@ -327,7 +327,7 @@ fn killed_while_working_on_a_packed_bundle() {
 
 /// Whenever a run is killed, the loader is stock or graft, and starts a program.
 #[test]
-#[ignore = "a minute: every graft of a loader is tested before it is placed"]
+#[ignore = "minutes: a minute: every graft of a loader is tested before it is placed"]
 fn killed_while_working_on_a_loader() {
     let stock = fs::read(fixtures::musl_loader(fixtures::Arch::X86_64)).unwrap();
     let test = donors::LoaderTest::of(format::Arch::X86_64).unwrap();

@@ -15,6 +15,7 @@
 //! | `planner` | the donors of a request, options filled in |
 //! | `proof` | grafts that may be placed: verified and, where they are programs, run |
 //! | `self_test` | how a grafted executable is run |
+//! | `patience` | how long that may take |
 //! | `dynamic` | what is asked of a dynamic program before a donor is merged into it |
 //! | `needed` | the shared object that a dynamic program loads: its name, the file, whether that is the donor |
 //! | `system` | the files of a system, in whose root folder a dynamic program finds its libraries |
@@ -66,6 +67,7 @@ mod needed;
 mod out;
 mod outcome;
 mod packed;
+mod patience;
 mod pending;
 mod place;
 mod planner;
@@ -95,7 +97,7 @@ pub use archive::{ArchiveOperation, ForeignAllocator, Strings};
 pub use attributes::Attributes;
 pub use digest::sha256;
 pub use emitted::write;
-pub use error::Error;
+pub use error::{Error, NOT_BUILT};
 pub use executable::{ExecutableOperation, ExecutablePlan};
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
@@ -104,6 +106,7 @@ pub use image::undo as undo_image;
 pub use needed::{Emit, NeededError, NeededFile, needed_file};
 pub use outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 pub use packed::{Format, FoundGraft, PackedError, each_host, unpack_grafts};
+pub use patience::Patience;
 pub use pending::Pending;
 pub use possible_donor::{PossibleDonor, possible_donors};
 pub use recognise::is_executable;

@@ -101,6 +101,9 @@ impl LinkedDonor {
         let unfit = |source| Error::Blob { donor: donor.name.to_owned(), source };
         let (into, is_able) = (place.described(), place.is_able());
         let no_form = || Error::NoForm { path: path.to_owned(), donor: donor.name, into, is_able };
+        if place.takes(donor, arch) && !donor.is_built_for(arch) {
+            return Err(Error::NotBuilt { path: path.to_owned(), donor: donor.name, arch });
+        }
         let object = donor.object(arch).ok_or_else(no_form)?;
         let alone = || donor.blob(arch).ok_or_else(no_form);
         let no_strings = || Error::NoStrings { path: path.to_owned(), arch };

@@ -10,9 +10,10 @@ use std::process::{Command, Output};
 use donors::LoaderTest;
 
 use crate::error::{Error, IoContext};
+use crate::patience::{Patience, run_to_end};
 use crate::recognise::{Signature, signature};
 use crate::root;
-use crate::self_test::{PASSED, arch, foreign, from_memory, run_to_end, said};
+use crate::self_test::{arch, finished, foreign, from_memory, judged, said};
 
 /// Programs that a small system has, the likeliest first, and arguments with which each ends at once.
 const PROGRAMS: [(&str, &[&str]); 5] = [
@@ -31,7 +32,7 @@ const LIBRARIES: [&str; 3] = ["lib", "usr/local/lib", "usr/lib"];
 /// # Errors
 /// A test that failed, what the system does not let be tried, and a loader for another architecture that neither the
 /// kernel nor an emulator runs ([`Error::Untested`]).
-pub(crate) fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
+pub(crate) fn run(host: &Path, graft: &[u8], patience: Patience) -> Result<String, Error> {
     let arch = arch(host, graft)?;
     let failed = |said: String| Error::SelfTest { path: host.to_owned(), said };
     let test = LoaderTest::of(arch).ok_or_else(|| failed(format!("there is none for {arch}")))?;
@@ -41,7 +42,7 @@ pub(crate) fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
         let (loader, program, library) = (loader?, program?, library?);
         let mut command = Command::new(loader.path());
         command.args([program.path(), library.path()]).env_clear();
-        (run_to_end(&mut command).context(host, "test the graft of")?, String::new())
+        (run_to_end(&mut command, patience).context(host, "test the graft of")?, String::new())
     } else {
         let folder = tempfile::tempdir().context(host, "test the graft of")?;
         let [loader, program, library] = ["loader", "program", "library"].map(|name| folder.path().join(name));
@@ -53,14 +54,10 @@ pub(crate) fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
         foreign(host, arch, |emulator| {
             let mut command = Command::new(emulator.unwrap_or(&loader));
             command.args(emulator.map(|_| &loader)).args([&program, &library]).env_clear();
-            run_to_end(&mut command)
+            run_to_end(&mut command, patience)
         })?
     };
-    match output {
-        Some(output) if output.status.success() && output.stdout == PASSED => Ok(format!("passed{by}")),
-        Some(output) => Err(failed(said(&output))),
-        None => Err(failed("nothing, for a minute".to_owned())),
-    }
+    judged(host, output, &by)
 }
 
 /// Has the grafted loader start a program of the system that it belongs to: in the folder `root`, or above the folder
@@ -68,7 +65,13 @@ pub(crate) fn run(host: &Path, graft: &[u8]) -> Result<String, Error> {
 ///
 /// # Errors
 /// The program ends in another way than by the stock loader.
-pub(crate) fn start_program(host: &Path, root: Option<&Path>, stock: &[u8], graft: &[u8]) -> Result<String, Error> {
+pub(crate) fn start_program(
+    host: &Path,
+    root: Option<&Path>,
+    stock: &[u8],
+    graft: &[u8],
+    patience: Patience,
+) -> Result<String, Error> {
     let none = || Ok("no dynamic program of its system was found to be started by it".to_owned());
     let Some(root) = root.map(Path::to_owned).or_else(|| root_of(host)) else { return none() };
     let arch = arch(host, graft)?;
@@ -83,27 +86,19 @@ pub(crate) fn start_program(host: &Path, root: Option<&Path>, stock: &[u8], graf
     let Some((program, arguments)) = found else { return none() };
     let libraries: Vec<PathBuf> = LIBRARIES.iter().map(|folder| root.join(folder)).collect();
     let libraries: Vec<&OsStr> = libraries.iter().map(|folder| folder.as_os_str()).collect();
-    let run = |loader: &[u8]| -> Result<Option<Output>, Error> {
+    let started = format!("`{}` started by it: ", program.display());
+    let run = |loader: &[u8]| -> Result<Output, Error> {
         let loader = from_memory(host, loader)?;
         let mut command = Command::new(loader.path());
         command.arg("--library-path").arg(libraries.join(OsStr::new(":"))).arg("--").arg(&program).args(arguments);
-        run_to_end(command.env_clear()).context(host, "test the graft of")
+        let end = run_to_end(command.env_clear(), patience).context(host, "test the graft of")?;
+        finished(host, end, &started)
     };
     let (before, after) = (run(stock)?, run(graft)?);
-    let same = |one: &Output, other: &Output| one.status == other.status && one.stdout == other.stdout;
-    match (before, after) {
-        (Some(before), Some(after)) if same(&before, &after) => {
-            Ok(format!("`{}` started by it: {}, as by stock", program.display(), after.status))
-        }
-        (_, Some(after)) => Err(Error::SelfTest {
-            path: host.to_owned(),
-            said: format!("`{}` started by it: {}", program.display(), said(&after)),
-        }),
-        (_, None) => Err(Error::SelfTest {
-            path: host.to_owned(),
-            said: format!("`{}` started by it: nothing, for a minute", program.display()),
-        }),
+    if before.status == after.status && before.stdout == after.stdout {
+        return Ok(format!("{started}{}, as by stock", after.status));
     }
+    Err(Error::SelfTest { path: host.to_owned(), said: format!("{started}{}", said(&after)) })
 }
 
 /// The root folder that a loader at `host` belongs to: that which holds its `lib`.

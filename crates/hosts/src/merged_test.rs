@@ -7,15 +7,16 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use format::Arch;
 use tempfile::TempPath;
 
 use crate::error::{Error, IoContext};
+use crate::patience::{End, Patience, run_to_end};
 use crate::record::{folder_of, temporary};
 use crate::root::resolve;
-use crate::self_test::{EMULATED_ROOT, PASSED, foreign, from_memory, run_to_end, said};
+use crate::self_test::{EMULATED_ROOT, foreign, from_memory, judged};
 
 /// Has a copy of the program load a library that tests the malloc family as libraries see it: threads, fork while
 /// threads allocate, and that each function is the donor's. The constructors of its libraries run; nothing of the
@@ -23,7 +24,13 @@ use crate::self_test::{EMULATED_ROOT, PASSED, foreign, from_memory, run_to_end, 
 ///
 /// # Errors
 /// A test that failed, and a program that this machine cannot start.
-pub(crate) fn run(host: &Path, arch: Arch, root: Option<&Path>, graft: &[u8]) -> Result<String, Error> {
+pub(crate) fn run(
+    host: &Path,
+    arch: Arch,
+    root: Option<&Path>,
+    graft: &[u8],
+    patience: Patience,
+) -> Result<String, Error> {
     let failed = |said: String| Error::SelfTest { path: host.to_owned(), said };
     let test = donors::merged_test(arch).ok_or_else(|| failed(format!("there is none for {arch}")))?;
     let copy = transplant::with_self_test(graft);
@@ -36,7 +43,7 @@ pub(crate) fn run(host: &Path, arch: Arch, root: Option<&Path>, graft: &[u8]) ->
             let library = from_memory(host, test)?;
             let run = |mut command: Command| {
                 command.env_clear().env("LD_PRELOAD", library.path()).envs(kept());
-                run_to_end(&mut command).context(host, "test the graft of")
+                run_to_end(&mut command, patience).context(host, "test the graft of")
             };
             let output = match &beside {
                 Some(path) => run(Command::new(path))?,
@@ -44,13 +51,9 @@ pub(crate) fn run(host: &Path, arch: Arch, root: Option<&Path>, graft: &[u8]) ->
             };
             (output, String::new())
         }
-        false => emulated(host, arch, root, graft, (&copy, beside.as_deref(), test))?,
+        false => emulated(host, arch, root, graft, (&copy, beside.as_deref(), test), patience)?,
     };
-    match output {
-        Some(output) if output.status.success() && output.stdout == PASSED => Ok(format!("passed{by}")),
-        Some(output) => Err(failed(said(&output))),
-        None => Err(failed("nothing, for a minute".to_owned())),
-    }
+    judged(host, output, &by)
 }
 
 /// The variables that whoever needs them to start the program has set now.
@@ -75,7 +78,8 @@ fn emulated(
     root: Option<&Path>,
     graft: &[u8],
     (copy, beside, test): (&[u8], Option<&Path>, &[u8]),
-) -> Result<(Option<Output>, String), Error> {
+    patience: Patience,
+) -> Result<(End, String), Error> {
     let root = root.map(Path::to_owned).or_else(|| std::env::var_os(EMULATED_ROOT).map(PathBuf::from));
     let loader = transplant::interpreter(graft).unwrap_or_default();
     let loader = Path::new(OsStr::from_bytes(&loader));
@@ -92,7 +96,7 @@ fn emulated(
     }
     let program = beside.unwrap_or(&program);
     let preload = ("LD_PRELOAD", library.into_os_string());
-    foreign(host, arch, |emulator| -> io::Result<Option<Output>> {
+    foreign(host, arch, |emulator| -> io::Result<End> {
         let variables = kept().chain([preload.clone()]);
         let mut command = Command::new(emulator.unwrap_or(program));
         command.env_clear().envs(root.as_ref().map(|root| (EMULATED_ROOT, root)));
@@ -108,6 +112,6 @@ fn emulated(
             }
             None => drop(command.envs(variables)),
         }
-        run_to_end(&mut command)
+        run_to_end(&mut command, patience)
     })
 }

@@ -43,7 +43,7 @@ pub(crate) fn prove(
     if signature_of(verified.bytes()) == Signature::Executable {
         let (program, _library) = needed::runnable(path, Destination::of(path, request), verified.bytes())?;
         let root = request.root.as_deref();
-        match self_test::run(path, root, &program) {
+        match self_test::run(path, root, &program, request.patience) {
             Ok(passed) => trial.tried.push(format!("self-test: {passed}")),
             Err(Error::Untested { arch, loader, .. }) if request.untested => {
                 trial.untested = true;
@@ -52,7 +52,7 @@ pub(crate) fn prove(
             Err(error) => return Err(error),
         }
         if transplant::is_loader(stock) && !trial.untested {
-            trial.tried.push(loader_test::start_program(path, root, stock, verified.bytes())?);
+            trial.tried.push(loader_test::start_program(path, root, stock, verified.bytes(), request.patience)?);
         }
         if let Some(arguments) = &request.arguments {
             trial.tried.push(self_test::compare(path, root, [stock, &program], arguments)?);

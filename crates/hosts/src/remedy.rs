@@ -31,6 +31,8 @@ pub enum Remedy {
     NeedTrusted,
     /// It is a fault of this program's: report it. ForeignAllocator donor may fit.
     Report,
+    /// Let the self-test take longer.
+    WaitLonger,
     /// Confirm that the running system's loader is to be replaced, or try the graft elsewhere first.
     ConfirmLive,
     /// Only executables are run before they are placed: ask for nothing of the kind.

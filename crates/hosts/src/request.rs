@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use donors::Donor;
 
+use crate::patience::Patience;
+
 /// An allocator that may be grafted, and the options of it to bake in.
 #[derive(Debug, Clone)]
 pub struct Candidate {
@@ -54,6 +56,8 @@ pub struct Request {
     pub live: bool,
     /// Of an executable for another architecture: graft it although its self-test cannot be run here.
     pub untested: bool,
+    /// The processor time that an executable's self-test may take.
+    pub patience: Patience,
 }
 
 impl Request {

@@ -9,12 +9,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use format::Arch;
 
 use crate::error::{Error, IoContext};
 use crate::needed::Destination;
+use crate::patience::{End, Patience, run_to_end};
 use crate::record::{folder_of, temporary};
 use crate::{loader_test, merged_test, needed};
 
@@ -22,8 +23,6 @@ use crate::{loader_test, merged_test, needed};
 pub(crate) const PASSED: &[u8] = b"allograft self-test: ok\n";
 /// The variable by which QEMU finds the root folder of a program that it runs.
 pub(crate) const EMULATED_ROOT: &str = "QEMU_LD_PREFIX";
-/// It takes some milliseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the graft's self-test, in a copy that differs in the one byte that asks for it: the kernel loads the copy, the
 /// donor's start routine relocates itself, and instead of the program the malloc family is called through the program's
@@ -34,25 +33,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 /// A test that failed, a file that has no self-test of this format, what the system does not let be tried, and a
 /// program for another architecture that neither the kernel nor an emulator runs ([`Error::Untested`]).
-pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8]) -> Result<String, Error> {
+pub fn self_test(host: &Path, root: Option<&Path>, graft: &[u8], patience: Patience) -> Result<String, Error> {
     let (program, _library) = needed::runnable(host, Destination::in_place(host, root), graft)?;
-    run(host, root, &program)
+    run(host, root, &program, patience)
 }
 
 /// The same of a program that finds what it loads.
-pub(crate) fn run(host: &Path, root: Option<&Path>, graft: &[u8]) -> Result<String, Error> {
+pub(crate) fn run(host: &Path, root: Option<&Path>, graft: &[u8], patience: Patience) -> Result<String, Error> {
     if transplant::is_loader(graft) {
-        return loader_test::run(host, graft);
+        return loader_test::run(host, graft, patience);
     }
     let arch = arch(host, graft)?;
     if transplant::is_dynamic(graft) {
-        return merged_test::run(host, arch, root, graft);
+        return merged_test::run(host, arch, root, graft, patience);
     }
     let copy = transplant::with_self_test(graft).ok_or_else(|| Error::SelfTest {
         path: host.to_owned(),
         said: "it has none that this allograft knows how to ask for".to_owned(),
     })?;
-    let test = |mut command: Command| run_to_end(command.env_clear());
+    let test = |mut command: Command| run_to_end(command.env_clear(), patience);
     let (output, by) = match std::env::consts::ARCH == arch.name() {
         true => (test(from_memory(host, &copy)?.command(host)).context(host, "test the graft of")?, String::new()),
         false => {
@@ -68,10 +67,32 @@ pub(crate) fn run(host: &Path, root: Option<&Path>, graft: &[u8]) -> Result<Stri
             })?
         }
     };
-    match output {
-        Some(output) if output.status.success() && output.stdout == PASSED => Ok(format!("passed{by}")),
-        Some(output) => Err(Error::SelfTest { path: host.to_owned(), said: said(&output) }),
-        None => Err(Error::SelfTest { path: host.to_owned(), said: "nothing, for a minute".to_owned() }),
+    judged(host, output, &by)
+}
+
+/// Says that a self-test has passed.
+///
+/// # Errors
+/// It failed, or did not end.
+pub(crate) fn judged(host: &Path, end: End, by: &str) -> Result<String, Error> {
+    match finished(host, end, "")? {
+        output if output.status.success() && output.stdout == PASSED => Ok(format!("passed{by}")),
+        output => Err(Error::SelfTest { path: host.to_owned(), said: said(&output) }),
+    }
+}
+
+/// Returns the output of a test that has ended. `what` begins messages.
+///
+/// # Errors
+/// It did not end.
+pub(crate) fn finished(host: &Path, end: End, what: &str) -> Result<Output, Error> {
+    match end {
+        End::Output(output) => Ok(output),
+        End::Asleep => {
+            let said = format!("{what}nothing: all its threads sleep, and nothing wakes them");
+            Err(Error::SelfTest { path: host.to_owned(), said })
+        }
+        End::TooSlow => Err(Error::TooSlow { path: host.to_owned() }),
     }
 }
 
@@ -212,7 +233,7 @@ pub(crate) fn said(output: &Output) -> String {
 }
 
 /// Starts the program. Tries again while a child of another thread holds its file open for writing.
-fn spawn(command: &mut Command) -> std::io::Result<Child> {
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     let mut tries = 0;
     loop {
         match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
@@ -225,17 +246,20 @@ fn spawn(command: &mut Command) -> std::io::Result<Child> {
     }
 }
 
-/// Runs a command to its end; `None` if it does not end in time.
-pub(crate) fn run_to_end(command: &mut Command) -> std::io::Result<Option<Output>> {
-    let mut child = spawn(command.stdin(Stdio::null()))?;
-    let begin = Instant::now();
-    while child.try_wait()?.is_none() {
-        if begin.elapsed() > PATIENCE {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        sleep(Duration::from_millis(2));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_slow_to_tell_is_another_answer_than_wrong() {
+        let judge = |end| judged(Path::new("program"), end, "").unwrap_err();
+        let (slow, asleep) = (judge(End::TooSlow), judge(End::Asleep));
+        assert!(matches!(slow, Error::TooSlow { .. }) && matches!(asleep, Error::SelfTest { .. }));
+        assert_eq!((slow.exit_code(), asleep.exit_code()), (3, 3));
+        assert_eq!(
+            slow.to_string(),
+            "the self-test of the graft of `program` took too long to tell whether the graft is right"
+        );
+        assert!(asleep.to_string().contains("failed its self-test: nothing: all its threads sleep"), "{asleep}");
     }
-    child.wait_with_output().map(Some)
 }

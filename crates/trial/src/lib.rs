@@ -124,7 +124,8 @@ impl<'o> Trial<'o> {
         outcome: &mut TrialOutcome,
     ) -> Result<Self, String> {
         let suite = format::Arch::from_name(&arch.name())
-            .ok_or_else(|| format!("there are no conformance programs for {arch}"))?;
+            .filter(|arch| conformance::is_built_for(*arch))
+            .ok_or_else(|| format!("this build has no conformance programs for {arch}"))?;
         // A linker runs in its own folder.
         let libc =
             std::path::absolute(libc).map_err(|error| format!("cannot tell where `{}` is: {error}", libc.display()))?;

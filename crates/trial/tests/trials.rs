@@ -97,6 +97,7 @@ fn what_stock_cannot_do_either_is_no_fault_of_the_graft() {
 }
 
 #[test]
+#[ignore = "aarch64: links that architecture's conformance programs"]
 fn a_foreign_architecture_is_linked_and_says_what_it_lacks_to_run() {
     let host = Host::new(Arch::Aarch64, &Recipe::default(), &["crt1.o", "rcrt1.o", "crti.o", "crtn.o"]);
     let never = TrialOptions { emulator: Emulator::Never, ..only("family", &[lld()]) };

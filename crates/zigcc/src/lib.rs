@@ -1,4 +1,12 @@
 //! Finds zig and runs its C compiler. Only the build of allograft uses it, never allograft itself.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`arches`] | the architectures that a build embeds objects for |
+//! | [`store`] | files that builds have made, kept for other builds |
+
+pub mod arches;
+pub mod store;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -86,6 +94,17 @@ impl ZigTarget for Arch {
 /// A failed compilation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The variable with the architectures names something else.
+    #[error(
+        "{variable} is `{found}`, which is not a list of architectures\n\
+         help: `all`, `native`, or names with commas between them: {all}",
+        variable = arches::ARCHES,
+        all = Arch::ALL.map(Arch::name).join(", ")
+    )]
+    Arches {
+        /// Its value.
+        found: String,
+    },
     /// No zig of the pinned release was found.
     #[error(
         "zig {VERSION} is needed to build the donors, and was not found (looked at {looked})\n\

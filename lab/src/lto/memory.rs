@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::pages::{self, Pages};
 use super::{Linker, Load, load};
-use xtask::command;
+use tools::command;
 
 /// The time between two looks at what has no maximum of the kernel's.
 const LOOK: Duration = Duration::from_millis(10);

@@ -11,7 +11,7 @@ use zigcc::Arch;
 
 use super::compilers::{self, Driver, ZIGS};
 use super::musl;
-use xtask::{command, workspace};
+use tools::{command, workspace};
 
 /// The purpose of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ pub(crate) fn all() -> Vec<Build> {
                 add(Set::Proof, name, flags, How::Rust(driver.clone(), folder.clone()));
             }
         } else {
-            eprintln!("proof: WARNING: left out rustc: `cargo xtask setup --rust` brings it");
+            eprintln!("proof: WARNING: left out rustc: `cargo xtask setup rust` brings it");
         }
     }
     for (version, _) in ZIGS {

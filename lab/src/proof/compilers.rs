@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use xtask::debian::Apt;
-use xtask::{command, setup, workspace};
+use tools::debian::Apt;
+use tools::{command, folder, workspace};
 
 /// The releases of zig, each with the SHA-256 of its wheel for x86_64.
 pub(crate) const ZIGS: [(&str, &str); 4] = [
@@ -52,8 +52,8 @@ pub(crate) fn prepare() -> Result<()> {
     for (version, digest) in ZIGS {
         let home = home(&format!("zig-{version}"));
         if !home.join("ziglang/zig").is_file() {
-            let fill = || setup::place(&home, |folder| unpack_zig(version, digest, folder));
-            setup::announce(&format!("zig {version} (80 MB)"), fill)?;
+            let fill = || folder::place(&home, |folder| unpack_zig(version, digest, folder));
+            folder::announce(&format!("zig {version} (80 MB)"), fill)?;
         }
     }
     for (name, packages) in [("clang-19", CLANG.as_slice()), ("gcc-11", &GCC)] {
@@ -61,11 +61,11 @@ pub(crate) fn prepare() -> Result<()> {
         if home.join("usr/bin").join(name).exists() {
             continue;
         }
-        let scratch = setup::Scratch::beside(&folder().join("apt"), "state")?;
-        let got = setup::announce(&format!("Debian's {name}"), || {
+        let scratch = folder::Scratch::beside(&folder().join("apt"), "state")?;
+        let got = folder::announce(&format!("Debian's {name}"), || {
             let apt = Apt::new(&scratch.0, std::iter::empty())?;
             let update = apt.update();
-            setup::place(&home, |folder| packages.iter().try_for_each(|package| apt.unpack(package, folder)))
+            folder::place(&home, |folder| packages.iter().try_for_each(|package| apt.unpack(package, folder)))
                 .or_else(|error| update.and(Err(error)))
         });
         if let Err(error) = got {

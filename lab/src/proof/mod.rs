@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use builds::{Build, Mode, Set};
-use xtask::{command, setup};
+use tools::{command, folder};
 
 /// How much of its work each program does, in percent, and after how many seconds it counts as hanging.
 const SCALE: &str = "3";
@@ -81,12 +81,12 @@ pub(crate) struct Wish {
 /// # Errors
 /// When a compiler cannot be fetched, or a result cannot be saved.
 pub(crate) fn run(wish: &Wish) -> Result<()> {
-    setup::prepare(setup::Extent::Everything)?;
+    tools::prepare_for_experiments()?;
     compilers::prepare()?;
     let folder = compilers::folder().join("results");
     fs::create_dir_all(&folder)?;
     if !wish.table {
-        let _lock = setup::lock(&compilers::folder().join(".lock"))?;
+        let _lock = folder::lock(&compilers::folder().join(".lock"))?;
         let allograft = match &wish.allograft {
             Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display()))?,
             None => command::build_allograft()?,

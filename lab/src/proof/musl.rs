@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, ensure};
 
 use super::compilers::{self, Driver};
-use xtask::{command, setup};
+use tools::{command, folder};
 
 /// Flags of musl's Makefile and configure; and `-w`, since warnings about musl's sources are not for us to fix.
 const FLAGS: &str = "-std=c99 -nostdinc -ffreestanding -frounding-math -fno-strict-aliasing -D_XOPEN_SOURCE=700 \
@@ -55,7 +55,7 @@ pub(crate) fn built(driver: &Driver, flags: &[&str]) -> Result<PathBuf> {
     }
     let rest = rest()?;
     fs::create_dir_all(compilers::folder().join("musl"))?;
-    setup::announce(&format!("musl by {name}"), || setup::place(&place, |out| build(driver, flags, &rest, out)))?;
+    folder::announce(&format!("musl by {name}"), || folder::place(&place, |out| build(driver, flags, &rest, out)))?;
     Ok(place)
 }
 
@@ -73,8 +73,8 @@ fn rest() -> Result<PathBuf> {
     if !place.join("complete").is_file() {
         let driver = Driver::all().into_iter().next().context("there is no gcc on this machine")?;
         fs::create_dir_all(compilers::folder().join("musl"))?;
-        setup::announce("the rest of musl (a minute)", || {
-            setup::place(&place, |out| {
+        folder::announce("the rest of musl (a minute)", || {
+            folder::place(&place, |out| {
                 let others = |folder: &str| !READ.contains(&folder);
                 compile(&driver, &["-O2"], &sources(others)?, out)?;
                 Ok(fs::write(out.join("complete"), "")?)

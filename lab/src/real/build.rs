@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
-use xtask::command;
+use tools::command;
 use xtask::linking::{self, Compiler, Musl};
 
 use super::program::{self, Part};

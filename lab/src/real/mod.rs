@@ -13,9 +13,10 @@ use measure::machine::Machine;
 use measure::report;
 use measure::results::{self, Input, Origin, Results, SCHEMA_VERSION};
 use measure::session::Plan;
+use tools::{command, folder, rust, workspace};
 use xtask::linking::{Compiler, Musl};
 use xtask::page::{KeptTable, Table};
-use xtask::{command, rust, sessions, setup, workspace};
+use xtask::sessions;
 
 use self::build::{RealArm, Yard};
 use self::program::{Program, Run, Sources};
@@ -60,12 +61,12 @@ impl Wish {
 /// # Errors
 /// When something does not build, or gives another answer than stock.
 pub(crate) fn bench(wish: &Wish) -> Result<()> {
-    setup::prepare(setup::Extent::Demo)?;
+    tools::prepare_for_one()?;
     eprintln!("bench: building allograft ...");
     let allograft = command::build_allograft()?;
     let home = workspace::build().join("bench").join("real");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
     let yard = Yard { home: &home, allograft: &allograft, musl: Musl::find()?, compiler: Compiler::find()? };
     let arms = build::arms(&allograft)?;
     let mut cases = in_c(&yard, &arms, wish)?;
@@ -178,7 +179,7 @@ fn in_rust(yard: &Yard<'_>, arms: &[RealArm], wish: &Wish) -> Result<Vec<Case>> 
     rust::prepare()?;
     let home = workspace::build().join("bench").join("rust");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
     let bench = rust_programs::Bench::new(home, yard.allograft.to_owned(), yard.allograft.to_owned())?;
     let mut search = Vec::new();
     for arm in arms {

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use xtask::packages::{self, Package};
-use xtask::{command, setup, workspace};
+use tools::packages::{self, Package};
+use tools::{command, folder, workspace};
 
 /// Redis as Debian keeps it: the version, SHA-256 of the archive, and what is unpacked.
 const REDIS: (&str, &str) = ("7.0.15", "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982");
@@ -80,7 +80,7 @@ impl Sources {
                 Ok(fs::write(folder.join("src/release.h"), REDIS_RELEASE)?)
             };
             fs::create_dir_all(redis.parent().context("the folder has no parent")?)?;
-            setup::announce(&format!("redis {version}, source"), || setup::place(&redis, fill))?;
+            folder::announce(&format!("redis {version}, source"), || folder::place(&redis, fill))?;
         }
         Ok(Sources {
             sqlite: of("libsqlite3-sys")?.join("sqlite3"),

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use fixtures::Arch;
-use xtask::{command, workspace};
+use tools::{command, workspace};
 use zigcc::{Zig, ZigTarget};
 
 /// A program that is released as source only.

@@ -20,8 +20,9 @@ use measure::process::{Compared, Processes};
 use measure::session::{Plan, Session};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tools::{command, corpus as corpus_step, folder, workspace};
 use xtask::page::{self, Table};
-use xtask::{command, corpus as corpus_step, sessions, setup, workspace};
+use xtask::sessions;
 
 use source::Source;
 use work::Work;
@@ -149,7 +150,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     if wish.write {
         return sheet.table.write(&table::text(&sheet.kept()?, sheet.arch));
     }
-    setup::prepare(setup::Extent::Everything)?;
+    tools::prepare_for_experiments()?;
     corpus_step::prepare()?;
     let allograft = match &wish.allograft {
         Some(program) => program.canonicalize().with_context(|| format!("no `{}`", program.display()))?,
@@ -157,7 +158,7 @@ pub(crate) fn bench(wish: &Wish) -> Result<()> {
     };
     let home = workspace::build().join("released");
     fs::create_dir_all(&home)?;
-    let _lock = setup::lock(&home.join(".lock"))?;
+    let _lock = folder::lock(&home.join(".lock"))?;
     let inputs = work::inputs(&home)?;
     let version = command::output(Command::new(&allograft).arg("--version"))?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

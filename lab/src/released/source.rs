@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use fixtures::Arch;
 use fixtures::corpus::{self, Released};
-use xtask::{rust, setup, workspace};
+use tools::{folder, rust, workspace};
 
 use super::compiled::{CRATES, Crate};
 use super::work::Work;
@@ -77,7 +77,7 @@ impl Source {
         if !program.is_file() {
             rust::prepare()?;
             let what = format!("{} {}, built for musl", package.name, package.version);
-            setup::announce(&what, || setup::place(&folder, |folder| package.install(folder)))
+            folder::announce(&what, || folder::place(&folder, |folder| package.install(folder)))
                 .with_context(|| format!("`{}` does not build", package.name))?;
         }
         Ok(program)

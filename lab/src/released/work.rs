@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use xtask::packages::{self, Package};
-use xtask::{command, setup};
+use tools::packages::{self, Package};
+use tools::{command, folder};
 
 /// The work of a program, and its input.
 pub(crate) struct Work {
@@ -147,7 +147,7 @@ const RECIPE: &str = "3: with a history";
 pub(crate) fn inputs(home: &Path) -> Result<PathBuf> {
     let place = home.join("inputs");
     if !fs::read_to_string(place.join("complete")).is_ok_and(|recipe| recipe == RECIPE) {
-        setup::announce("input for released programs (40 MB)", || setup::place(&place, fill))?;
+        folder::announce("input for released programs (40 MB)", || folder::place(&place, fill))?;
     }
     Ok(place)
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::HEXLOWER;
 use flate2::bufread::GzDecoder;
 use sha2::{Digest, Sha256};
-use xtask::{command, workspace};
+use tools::{command, workspace};
 
 /// Makes the registry in the folder `registry` of the `.crate` files in the folder `release`, and sets cargo up in the
 /// folder `home` to take every crate from there.

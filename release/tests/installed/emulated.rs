@@ -40,14 +40,14 @@ fn run(work: &Work, tree: &Tree, before: Option<&Path>, script: &str) {
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier, and emulates"]
+#[ignore = "install: installs into a Debian of the slow tier, and emulates"]
 fn the_archive_is_unpacked() {
     let Some(work) = work() else { return };
     run(&work, &DEBIAN, None, &[&commands(""), &commands("Any Linux"), USE].concat());
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier, and emulates"]
+#[ignore = "install: installs into a Debian of the slow tier, and emulates"]
 fn dpkg_installs_and_removes_the_package() {
     let Some(work) = work() else { return };
     let foreign = "dpkg --add-architecture arm64\n";
@@ -56,7 +56,7 @@ fn dpkg_installs_and_removes_the_package() {
 }
 
 #[test]
-#[ignore = "installs into a root folder of the slow tier, and emulates"]
+#[ignore = "install: installs into a root folder of the slow tier, and emulates"]
 fn apk_unpacks_the_package() {
     let Some(work) = work() else { return };
     let unpack = unpack_as_apk(&work, Arch::Aarch64);
@@ -64,7 +64,7 @@ fn apk_unpacks_the_package() {
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier, and emulates"]
+#[ignore = "install: installs into a Debian of the slow tier, and emulates"]
 fn pip_installs_the_wheel() {
     let Some(work) = work() else { return };
     // Python for this machine takes wheels for the other one then.
@@ -73,7 +73,7 @@ fn pip_installs_the_wheel() {
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier, and emulates"]
+#[ignore = "install: installs into a Debian of the slow tier, and emulates"]
 fn npm_installs_the_packages() {
     let Some(work) = work() else { return };
     work.script("arm64.cjs", "Object.defineProperty(process, \"arch\", { value: \"arm64\" });\n");

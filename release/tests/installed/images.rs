@@ -103,7 +103,7 @@ fn the_readme_has_the_line_for_any_image() {
 }
 
 #[test]
-#[ignore = "builds images in a Debian of the slow tier"]
+#[ignore = "install: builds images in a Debian of the slow tier"]
 fn buildah_builds_the_images_for_c() {
     let Some(images) = Images::new(&ALPINE) else { return };
     let [line, own] = page::blocks(PAGE, "Your own image", "dockerfile").try_into().expect("two blocks");
@@ -121,7 +121,7 @@ fn buildah_builds_the_images_for_c() {
 }
 
 #[test]
-#[ignore = "builds images in a Debian of the slow tier"]
+#[ignore = "install: builds images in a Debian of the slow tier"]
 fn buildah_builds_the_image_for_rust() {
     if let Some(reason) = fixtures::rust_musl_unavailable() {
         eprintln!("skipped: {reason}");

@@ -115,7 +115,7 @@ fn find() -> Result<PathBuf, String> {
         release::checksums::write(&out).expect("checksums");
         return Ok(out);
     }
-    let built = || xtask::workspace::build().join("release-files");
+    let built = || tools::workspace::build().join("release-files");
     let folder = env::var_os("ALLOGRAFT_RELEASE_FILES").map_or_else(built, PathBuf::from);
     if !folder.join(release::checksums::NAME).is_file() {
         return Err(format!("there are no release files in `{}`", folder.display()));
@@ -183,14 +183,14 @@ fn the_page_has_a_test_for_each_section() {
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier"]
+#[ignore = "install: installs into a Debian of the slow tier"]
 fn the_archive_is_unpacked() {
     let Some(work) = Work::new() else { return };
     work.run(&DEBIAN, None, &[&page::commands(INSTALL, ""), &page::commands(INSTALL, "Any Linux"), USE].concat());
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier"]
+#[ignore = "install: installs into a Debian of the slow tier"]
 fn dpkg_installs_and_removes_the_package() {
     let Some(work) = Work::new() else { return };
     let remove = "dpkg --verify allograft\ndpkg --remove allograft\n! ls /usr/bin/*allograft\n";
@@ -198,7 +198,7 @@ fn dpkg_installs_and_removes_the_package() {
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier"]
+#[ignore = "install: installs into a Debian of the slow tier"]
 fn lintian_finds_nothing_in_the_debian_packages() {
     let Some(work) = Work::new() else { return };
     let check = "lintian --allow-root --no-cfg --display-info --fail-on error,warning allograft_*.deb";
@@ -208,7 +208,7 @@ fn lintian_finds_nothing_in_the_debian_packages() {
 }
 
 #[test]
-#[ignore = "installs into a root folder of the slow tier"]
+#[ignore = "install: installs into a root folder of the slow tier"]
 fn apk_installs_the_package() {
     let Some(work) = Work::new() else { return };
     let unpack = match env::var_os("ALLOGRAFT_APK") {
@@ -247,7 +247,7 @@ fn check_data_hash(package: &[u8]) {
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier"]
+#[ignore = "install: installs into a Debian of the slow tier"]
 fn pip_installs_the_wheel() {
     let Some(work) = Work::new() else { return };
     let remove = "tools/bin/pip uninstall --yes allograft\n! ls tools/bin/*allograft\n";
@@ -256,13 +256,14 @@ fn pip_installs_the_wheel() {
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier"]
+#[ignore = "install: installs into a Debian of the slow tier"]
 fn uvx_runs_the_wheel() {
     let Some(work) = Work::new() else { return };
     for name in ["uv", "uvx"] {
         let listed = fixtures::corpus::listed();
         let released = listed.iter().find(|released| released.name == name).expect("a released program");
-        fs::copy(fixtures::corpus::place(released), work.0.path().join(name)).expect("`cargo xtask corpus` has run");
+        fs::copy(fixtures::corpus::place(released), work.0.path().join(name))
+            .expect("`cargo xtask setup corpus` has run");
     }
     let path = "PATH=/mnt:$PATH\n";
     let function = "allograft() { uvx --quiet --offline --from ./allograft-*_x86_64.whl allograft \"$@\"; }\n";
@@ -270,7 +271,7 @@ fn uvx_runs_the_wheel() {
 }
 
 #[test]
-#[ignore = "installs into a Debian of the slow tier"]
+#[ignore = "install: installs into a Debian of the slow tier"]
 fn npm_installs_the_packages() {
     let Some(work) = Work::new() else { return };
     let function = "allograft() { npx --offline allograft \"$@\"; }\nnpx --offline cargo-allograft --help >help\n";
@@ -278,7 +279,7 @@ fn npm_installs_the_packages() {
 }
 
 #[test]
-#[ignore = "compiles the program from its packed crates"]
+#[ignore = "install: compiles the program from its packed crates"]
 fn cargo_installs_the_crates() {
     let Some(work) = Work::new() else { return };
     if !work.0.path().join(concat!("allograft-", env!("CARGO_PKG_VERSION"), ".crate")).is_file() {

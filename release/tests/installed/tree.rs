@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use fixtures::Arch;
-use xtask::debian::Apt;
-use xtask::packages::{self, Package};
-use xtask::setup;
+use tools::debian::Apt;
+use tools::folder;
+use tools::packages::{self, Package};
 
 /// A root folder. What is installed into it is gone after each command.
 pub(crate) struct Tree {
@@ -146,16 +146,16 @@ impl Tree {
         let home = fixtures::tools().join("release-trees");
         let folder = home.join(self.name);
         fs::create_dir_all(&home)?;
-        let _lock = setup::lock(&home.join(".lock"))?;
+        let _lock = folder::lock(&home.join(".lock"))?;
         if !folder.is_dir() {
             let what = format!("a Debian in a folder, to install packages into ({})", self.name);
-            setup::announce(&what, || setup::place(&folder, |folder| self.fill(folder)))?;
+            folder::announce(&what, || folder::place(&folder, |folder| self.fill(folder)))?;
         }
         Ok(folder)
     }
 
     fn fill(&self, folder: &Path) -> Result<()> {
-        let scratch = setup::Scratch::beside(&folder.with_file_name("apt"), self.name)?;
+        let scratch = folder::Scratch::beside(&folder.with_file_name("apt"), self.name)?;
         let apt = Apt::of_release(&scratch.0, self.release)?;
         let update = apt.update();
         apt.unpack_whole(self.packages, folder).or_else(|error| update.and(Err(error)))?;
@@ -247,7 +247,7 @@ fn alpine(root: &Path) -> Result<()> {
 
 /// Adds the musl target of Rust.
 fn rust(root: &Path) -> Result<()> {
-    xtask::rust::prepare()?;
+    tools::rust::prepare()?;
     let target = fixtures::rust_target(Arch::X86_64);
     let from = fixtures::tools().join("rust-musl/lib/rustlib").join(target);
     let copied = Command::new("cp").arg("-a").arg(from).arg(root.join("usr/lib/rustlib")).status()?;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
-use xtask::{command, workspace};
+use tools::{command, workspace};
 
 /// What `cargo xtask setup` has downloaded and built: each checkout gets a copy, so that no path is the same.
 const PREPARED: [&str; 3] = ["tools", "fixtures", "zig-cache"];
@@ -38,7 +38,7 @@ fn release(folder: &Path, files: &Path) -> BTreeMap<PathBuf, String> {
 }
 
 #[test]
-#[ignore = "makes two releases: an hour, 20 GB"]
+#[ignore = "hours: makes two releases: an hour, 20 GB"]
 fn two_checkouts_make_the_same_release() {
     if let Some(reason) = fixtures::toolchains::unavailable() {
         eprintln!("skipped: {reason}");

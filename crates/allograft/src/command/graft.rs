@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use format::Note;
-use hosts::{Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Request, Watch};
+use hosts::{Action, ArchiveOperation, Bundle, Carried, Grafted, Grafts, Locking, Operation, Patience, Request, Watch};
 use surgery::plan::{Plan, RemovedMember};
 
 use crate::choice::Choice;
@@ -99,6 +100,9 @@ pub(crate) struct Graft {
     /// Graft an executable for another architecture even if nothing here can run its self-test
     #[arg(long)]
     untested: bool,
+    /// Seconds of processor time that an executable's self-test may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience: u64,
     /// For an executable: before anything is replaced, run stock and graft with the arguments after `--`, and compare
     #[arg(long = "try", conflicts_with = "dry_run")]
     trial: bool,
@@ -124,6 +128,7 @@ impl Graft {
             arguments: self.trial.then_some(self.arguments),
             live: self.yes,
             untested: self.untested,
+            patience: Patience(Duration::from_secs(self.patience)),
             needed: self.needed,
         };
         let bar = Bar::new(output);

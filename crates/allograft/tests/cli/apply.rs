@@ -145,13 +145,13 @@ fn debians_archives_of_every_architecture() {
         let lab = Lab::new();
         let stock = fs::read(fixtures::debian_musl(arch).libc).unwrap();
         let libc = lab.put("libc.a", &stock);
-        for donor in ["mimalloc", "mimalloc3"] {
+        let is_built = |donor: &&str| donors::find(donor).is_some_and(|donor| donor.is_built_for(arch));
+        for donor in ["mimalloc", "mimalloc3"].into_iter().filter(is_built) {
             let ran = lab.run(["graft", "libc.a", "--donor", donor, "--set", "purge_delay=7", "--json"]).exits(0);
             let document = ran.json();
             let host = &document["hosts"][0];
             assert_eq!((&host["arch"], &host["donor"]["options"]), (&arch.name().into(), &"purge_delay=7".into()));
-            let strings = donors::strings().object(arch);
-            let action = if strings.is_some() { "grafted" } else { "refused" };
+            let action = if donors::strings().supports(arch) { "grafted" } else { "refused" };
             assert_eq!(host["strings"]["action"], action, "{}", arch.name());
             let verified = lab.run(["verify", "libc.a", "--static-only", "--json"]).exits(0).json();
             assert_eq!(verified["ok"], true, "{verified}");

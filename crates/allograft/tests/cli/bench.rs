@@ -286,6 +286,7 @@ fn a_finished_program_is_grafted_and_measured() {
 /// A linked executable keeps its string functions unless others are requested. Both variants are measured, and the
 /// recommended command makes the variant that was measured.
 #[test]
+#[ignore = "minutes: eight seconds of processor time"]
 fn a_finished_program_is_measured_with_string_functions_too() {
     let bench = Bench::finished();
     let document = bench.run_finished(&["--donors", "all", "--", "./finished", "20000"]).exits(0).json();
@@ -387,6 +388,7 @@ fn a_server_is_measured_by_its_load() {
 
 /// A linked program can also be a server: static, or dynamic.
 #[test]
+#[ignore = "minutes: ten seconds of processor time"]
 fn a_finished_server_is_measured_by_its_load() {
     let bench = Bench::finished();
     let load = "echo '{ \"requests_per_second\": 100.0 }'";

@@ -6,6 +6,7 @@ use crate::bench::{PROGRAM, arm};
 use crate::lab::{Lab, dynamic_with_musl};
 
 #[test]
+#[ignore = "minutes: ten seconds of processor time"]
 fn a_dynamic_program_is_measured_with_merged_and_preloaded_donors() {
     let lab = Lab::new();
     lab.put("main.c", PROGRAM.as_bytes());

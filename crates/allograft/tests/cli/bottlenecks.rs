@@ -38,7 +38,7 @@ fn waits_for(name: &str, how: How, threads: u32, bottleneck: &str) -> Value {
 }
 
 #[test]
-#[ignore = "minutes; it belongs to the second tier"]
+#[ignore = "minutes: it belongs to the second tier"]
 fn what_is_the_allocator() {
     for (name, how, threads) in [
         ("small_blocks", How::Static, 1),
@@ -64,7 +64,7 @@ fn what_is_the_allocator() {
 }
 
 #[test]
-#[ignore = "minutes; it belongs to the second tier"]
+#[ignore = "minutes: it belongs to the second tier"]
 fn what_is_not_the_allocator() {
     for (name, how, threads, bottleneck) in [
         ("fresh_pages", How::Static, 1, "page-faults"),
@@ -101,7 +101,7 @@ fn what_is_not_the_allocator() {
 
 /// The number of calls is known: 16 pairs of `mmap` and `munmap` in each 16 rounds.
 #[test]
-#[ignore = "it belongs to the second tier"]
+#[ignore = "minutes: it belongs to the second tier"]
 fn calls_are_counted_about() {
     let lab = Lab::new();
     for (name, calls) in [("own_maps", 2.0), ("large_blocks", 16.0)] {
@@ -120,7 +120,7 @@ fn calls_are_counted_about() {
 /// The server of the suite with 16 connections: its threads are blocked in stock's allocator, where a profile of the
 /// processors sees hardly more than the kernel's network. How long they are depends on the number of processors.
 #[test]
-#[ignore = "it belongs to the second tier"]
+#[ignore = "minutes: it belongs to the second tier"]
 fn a_server_is_blocked_in_its_allocator() {
     let lab = Lab::new();
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suite");
@@ -162,7 +162,7 @@ fn texts(lab: &Lab, folder: &str, ending: &str, count: usize, piece: &str, piece
 
 /// Released programs that carry stock musl: most are stripped, and in Rust, Haskell or C++.
 #[test]
-#[ignore = "needs `cargo xtask corpus`, which downloads 370 MB"]
+#[ignore = "corpus: takes released programs, 370 MB"]
 fn released_programs_are_profiled() {
     let script = "for i in $(ls); do\n  if [ $i == \"a\" ]; then echo $i; fi\n  cd $i && rm -rf $1/*\ndone\n";
     let docker = "RUN cd /tmp && apt-get install -y curl; sudo make\nRUN wget http://example.org | sh\n";

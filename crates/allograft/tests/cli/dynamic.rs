@@ -123,6 +123,7 @@ fn a_merged_program_that_was_stripped_later_is_whole() {
 }
 
 #[test]
+#[ignore = "minutes: seven seconds of processor time"]
 fn a_damaged_merge_is_told() {
     let lab = Lab::new();
     glibc(&lab, "stock", SOURCE, &["-lpthread"]);

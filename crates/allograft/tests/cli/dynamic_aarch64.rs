@@ -52,6 +52,7 @@ fn serves(program: &Path, donor: &str) {
 }
 
 #[test]
+#[ignore = "aarch64: runs under an emulator"]
 fn merged_or_loaded_in_place_and_given_back() {
     if tools().is_none() {
         return;
@@ -94,6 +95,7 @@ fn merged_or_loaded_in_place_and_given_back() {
 /// Thread-local storage begins behind the thread pointer, and the donor's part behind the program's, however that is
 /// aligned.
 #[test]
+#[ignore = "aarch64: runs under an emulator"]
 fn every_donor_beside_the_programs_own_thread_local_storage() {
     if tools().is_none() {
         return;
@@ -117,6 +119,7 @@ fn every_donor_beside_the_programs_own_thread_local_storage() {
 }
 
 #[test]
+#[ignore = "aarch64: runs under an emulator"]
 fn what_cannot_be_tested_here_is_refused() {
     let Some((_, root)) = tools() else { return };
     let lab = Lab::new();
@@ -148,6 +151,7 @@ fn what_cannot_be_tested_here_is_refused() {
 /// A program whose pages of code are guarded (BTI) loads a donor, and takes none into it. The property is made by hand,
 /// as no start file has it; musl does not enforce it.
 #[test]
+#[ignore = "aarch64: runs under an emulator"]
 fn a_guarded_program() {
     if tools().is_none() {
         return;

@@ -57,7 +57,7 @@ echo whole
         ($($test:ident $name:literal,)*) => {
             $(
                 #[test]
-                #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
+                #[ignore = "system: takes a Debian of 2.2 GB"]
                 fn $test() {
                     serves($name);
                 }
@@ -123,19 +123,19 @@ tests() (
     }
 
     #[test]
-    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks, and a minute"]
+    #[ignore = "system: takes a Debian of 2.2 GB, and a minute"]
     fn pythons_own_tests_pass() {
         passes_its_own_tests("python", OF_PYTHON, "run=");
     }
 
     #[test]
-    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks, and two minutes"]
+    #[ignore = "system: takes a Debian of 2.2 GB, and two minutes"]
     fn mariadbs_own_tests_pass() {
         passes_its_own_tests("mariadb", OF_MARIADB, " tests were successful");
     }
 
     #[test]
-    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "system: takes a Debian of 2.2 GB"]
     fn a_program_with_jemalloc_is_refused() {
         if fixtures::system::is_left_out() {
             return;

@@ -46,6 +46,7 @@ fn check(arch: Arch, link: &[&str], shapes: &[(&str, &str)]) {
 }
 
 #[test]
+#[ignore = "minutes: ten seconds of processor time"]
 fn a_program_finds_its_headers_where_the_elf_header_says() {
     for link in [["--build-id"].as_slice(), &["--build-id", "-s"], &["--build-id", "-z", "noseparate-code"]] {
         check(Arch::X86_64, link, &SHAPES);
@@ -53,6 +54,7 @@ fn a_program_finds_its_headers_where_the_elf_header_says() {
 }
 
 #[test]
+#[ignore = "aarch64: runs under an emulator"]
 fn so_does_one_for_aarch64() {
     for link in [["--build-id"].as_slice(), &["--build-id", "--no-rosegment", "-s"]] {
         check(Arch::Aarch64, link, &SHAPES[..2]);

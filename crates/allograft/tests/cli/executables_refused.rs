@@ -269,12 +269,12 @@ fn programs_of_go_with_c() {
 /// Released programs, as they come from the registries. A program whose C code uses musl's malloc is grafted, with a
 /// note if another allocator serves its language's own blocks. All others are refused, Go's by name.
 #[test]
-#[ignore = "takes released programs, 280 MB"]
+#[ignore = "corpus: takes released programs, 280 MB"]
 fn released_programs() {
     let lab = Lab::new();
     for released in fixtures::corpus::listed() {
         let path = fixtures::corpus::place(&released);
-        assert!(path.is_file(), "`{}` is missing: run `cargo xtask corpus`", path.display());
+        assert!(path.is_file(), "`{}` is missing: run `cargo xtask setup corpus`", path.display());
         let ran = lab.run(["graft", "--dry-run", path.to_str().unwrap()]);
         match (released.malloc.as_str(), released.link.as_deref(), released.language.as_deref()) {
             ("mallocng", _, None) => assert!(!ran.exits(0).err.contains("keeps"), "{}", released.name),
@@ -296,7 +296,7 @@ fn released_programs() {
 
 /// A program that the real UPX packed.
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn a_program_packed_by_upx() {
     if let Some(reason) = fixtures::toolchains::unavailable() {
         eprintln!("skipped: {reason}");

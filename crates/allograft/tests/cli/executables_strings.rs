@@ -65,12 +65,13 @@ fn names(list: &serde_json::Value) -> Vec<&str> {
 }
 
 #[test]
+#[ignore = "minutes: ten seconds of processor time"]
 fn string_functions_are_exchanged_and_given_back() {
     exchanged_and_given_back([(true, true)]);
 }
 
 #[test]
-#[ignore = "the same three times more, each of which takes half a minute"]
+#[ignore = "minutes: the same three times more, each of which takes half a minute"]
 fn so_are_those_of_other_kinds_of_programs() {
     exchanged_and_given_back([(false, false), (true, false), (false, true)]);
 }
@@ -118,6 +119,7 @@ fn exchanged_and_given_back<const N: usize>(programs: [(bool, bool); N]) {
 }
 
 #[test]
+#[ignore = "minutes: seven seconds of processor time"]
 fn a_plan_lists_what_is_exchanged_and_what_stays() {
     let lab = Lab::new();
     let path = proof(&lab, "proof", false);
@@ -174,12 +176,13 @@ fn what_cannot_be_exchanged_is_refused() {
 }
 
 #[test]
+#[ignore = "aarch64: runs under an emulator"]
 fn those_of_aarch64_are_exchanged_but_for_what_is_fast_there() {
     those_of_aarch64(true);
 }
 
 #[test]
-#[ignore = "the same again, a minute under an emulator"]
+#[ignore = "aarch64: the same again, a minute under an emulator"]
 fn so_are_those_of_aarch64_with_symbols() {
     those_of_aarch64(false);
 }

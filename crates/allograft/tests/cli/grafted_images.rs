@@ -465,7 +465,7 @@ mod system {
     use super::*;
 
     #[test]
-    #[ignore = "takes skopeo and umoci in a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "system: takes skopeo and umoci in a Debian of 2.2 GB"]
     fn tools_take_the_new_image() {
         if fixtures::system::is_left_out() {
             return;

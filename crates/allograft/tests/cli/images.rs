@@ -352,7 +352,7 @@ fn packages() {
 
 /// An image of about a gigabyte, in layers that are compressed.
 #[test]
-#[ignore = "makes an image of a gigabyte, which takes minutes"]
+#[ignore = "minutes: makes an image of a gigabyte, which takes minutes"]
 fn a_large_image_takes_little_memory() {
     let lab = Lab::new();
     root(&lab);

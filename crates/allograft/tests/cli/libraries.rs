@@ -194,7 +194,7 @@ fn a_program_of_musl_has_the_mallocng_of_its_libc() {
 
 /// Every dynamic program of this system, compared with what the system's loader maps and binds.
 #[test]
-#[ignore = "takes all programs of the system, half a minute"]
+#[ignore = "minutes: takes all programs of the system, half a minute"]
 fn every_program_of_this_system_agrees_with_its_loader() {
     let lab = Lab::new();
     let folders = ["/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/lib/git-core"];

@@ -127,6 +127,7 @@ fn the_loader_of_running_programs_takes_a_confirmation() {
 
 /// What an emulator from the folder of tools runs is tested; without any, it is grafted only when that is said.
 #[test]
+#[ignore = "aarch64: ten seconds under an emulator"]
 fn the_loader_of_a_foreign_architecture_is_tested_by_an_emulator() {
     let Some(emulator) = fixtures::emulator(Arch::Aarch64) else { return };
     let lab = Lab::new();
@@ -139,7 +140,7 @@ fn the_loader_of_a_foreign_architecture_is_tested_by_an_emulator() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         said
     };
-    for donor in ["snmalloc", "mimalloc", "rpmalloc"] {
+    for donor in donors::DEFAULTS {
         let grafted = says(run(Some(folder), &["graft", "libc.so", "--donor", donor]), 0);
         assert!(grafted.contains("aarch64") && grafted.contains("self-test: passed"), "{grafted}");
     }
@@ -147,7 +148,7 @@ fn the_loader_of_a_foreign_architecture_is_tested_by_an_emulator() {
     assert!(verified.contains("self-test: passed"), "{verified}");
     let strings = says(run(Some(folder), &["graft", "libc.so", "-o", "strings.so", "--strings", "on"]), 0);
     assert!(strings.contains("strings: ") && strings.contains("self-test: passed"), "{strings}");
-    lab.run(["inspect", "libc.so", "--expect", "rpmalloc"]).exits(0);
+    lab.run(["inspect", "libc.so", "--expect", donors::DEFAULTS[1]]).exits(0);
     lab.run(["undo", "libc.so"]).exits(0);
     if Command::new("/lib/ld-musl-aarch64.so.1").output().is_err() {
         let refused = says(run(None, &["graft", "libc.so"]), 3);

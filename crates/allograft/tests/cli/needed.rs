@@ -29,6 +29,7 @@ fn does_not_start(program: &Path) -> String {
 }
 
 #[test]
+#[ignore = "minutes: ten seconds of processor time"]
 fn loaded_in_place_and_given_back() {
     let lab = Lab::new();
     let programs = [
@@ -257,6 +258,7 @@ fn a_program_in_a_root_folder() {
 }
 
 #[test]
+#[ignore = "minutes: eight seconds of processor time"]
 fn a_program_that_was_stripped_later_is_whole_and_a_damaged_one_is_told() {
     let lab = Lab::new();
     glibc(&lab, "stock", SOURCE, &["-rdynamic", "-lpthread"]);

@@ -128,6 +128,7 @@ fn threads_are_blocked_on_the_allocators_lock() {
 }
 
 #[test]
+#[ignore = "minutes: ten seconds of processor time"]
 fn large_blocks_wait_for_the_allocators_mappings() {
     let document = waits_for("large_blocks", How::Static, 1, "allocator");
     assert!(document["detail"]["allocator_memory"].as_f64().unwrap() > 0.2, "{document:#}");
@@ -136,6 +137,7 @@ fn large_blocks_wait_for_the_allocators_mappings() {
 
 /// The donor does not lock, and it is no stock allocator that could be replaced by a faster one with certainty.
 #[test]
+#[ignore = "minutes: nine seconds of processor time"]
 fn a_graft_is_seen_in_its_donor_without_a_lock() {
     for (how, threads) in [(How::Grafted, 4), (How::GraftedStripped, 1)] {
         let document = waits_for("small_blocks", how, threads, "allocator");

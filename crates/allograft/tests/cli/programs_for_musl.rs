@@ -137,7 +137,7 @@ mod system {
     use super::*;
 
     #[test]
-    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "system: takes a Debian of 2.2 GB"]
     fn a_root_tree_is_grafted_used_and_undone() {
         if fixtures::system::is_left_out() {
             return;
@@ -196,25 +196,25 @@ mod system {
     }
 
     #[test]
-    #[ignore = "takes a Debian of 2.2 GB and a node, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "system: takes a Debian of 2.2 GB and a node"]
     fn node_compresses_in_threads() {
         agrees("node");
     }
 
     #[test]
-    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "system: takes a Debian of 2.2 GB"]
     fn clang_format_formats() {
         agrees("clang-format");
     }
 
     #[test]
-    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "system: takes a Debian of 2.2 GB"]
     fn cmake_runs_a_script() {
         agrees("cmake");
     }
 
     #[test]
-    #[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks"]
+    #[ignore = "system: takes a Debian of 2.2 GB"]
     fn ninja_starts_programs() {
         agrees("ninja");
     }

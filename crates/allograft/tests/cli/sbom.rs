@@ -205,7 +205,7 @@ fn an_allocator_in_a_library_is_found_there() {
 
 /// Everything in one bill: archives, executables, libraries, a file that cannot be read, and this system's programs.
 #[test]
-#[ignore = "takes the schema from Python's registry, which `cargo xtask test-slow cli` fetches"]
+#[ignore = "schema: takes the schema from Python's registry"]
 fn the_official_schema_takes_it() {
     let lab = Lab::new();
     build(&lab);

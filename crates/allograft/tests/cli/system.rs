@@ -80,7 +80,7 @@ fn evidence(malloc: &Value) -> String {
 }
 
 #[test]
-#[ignore = "takes a Debian of 2.2 GB, which `cargo xtask test-slow cli` unpacks, and a minute"]
+#[ignore = "system: takes a Debian of 2.2 GB, and a minute"]
 fn every_program_of_a_debian_agrees_with_its_loader() {
     if fixtures::system::is_left_out() {
         return;

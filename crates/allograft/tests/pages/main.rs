@@ -30,7 +30,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use fixtures::trials::in_group;
+use libtest_mimic::{Failed, Trial};
 
 use page::{Page, Section};
 
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         }
         trials.extend(page.sections.into_iter().map(|section| trial(&name, section)));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    fixtures::trials::run(trials)
 }
 
 /// Whether every section of the page has to run something.
@@ -77,10 +78,18 @@ fn trial(page: &str, section: Section) -> Trial {
         Some(missing) => format!("{page}/{} (left out: {missing})", section.title),
         None => format!("{page}/{}", section.title),
     };
-    let slow = section.slow;
+    let group = group(&section).or(missing.is_some().then_some("minutes"));
     let left_out = missing.is_some();
     let trial = Trial::test(name, move || if left_out { Ok(()) } else { check(shell::run(&section)) });
-    trial.with_ignored_flag(slow || left_out)
+    in_group(trial, group)
+}
+
+/// Returns the group of slow tests that a section belongs to, by the tools that it needs.
+fn group(section: &Section) -> Option<&'static str> {
+    let needs = |tool: &str| section.needs.iter().any(|need| need == tool);
+    let groups = [("rust-musl", "rust"), ("bazel", "bazel"), ("xz", "projects"), ("zig", "zig-musl")];
+    let group = groups.into_iter().find(|(tool, _)| needs(tool)).map(|(_, group)| group);
+    group.or(section.slow.then_some("minutes"))
 }
 
 fn check(result: Result<(), String>) -> Result<(), Failed> {

@@ -96,7 +96,7 @@ fn integration(name: &str) -> String {
 /// build it in: Bazel takes no path with a blank.
 fn bazel(bin: &Path) -> Result<String, String> {
     if !fixtures::toolchains::bazel().is_file() {
-        return Err("Bazel is missing: run `cargo xtask toolchains`".to_owned());
+        return Err("Bazel is missing: run `cargo xtask setup toolchains`".to_owned());
     }
     let said = |error: std::io::Error| error.to_string();
     let (home, example) = (bin.with_file_name("bazel"), bin.with_file_name("example"));

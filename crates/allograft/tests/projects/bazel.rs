@@ -34,7 +34,7 @@ fn build(place: &Place, malloc: &[&str]) -> Built {
 }
 
 #[test]
-#[ignore = "builds another project, and runs its tests"]
+#[ignore = "projects: builds another project, and runs its tests"]
 fn pcre2_passes_its_tests() {
     let Some(place) = Place::new(PCRE2) else { return };
     let (bin, home) = (place.path("bin"), place.path("home"));

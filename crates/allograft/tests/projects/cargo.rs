@@ -58,7 +58,7 @@ fn programs(debug: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-#[ignore = "builds another project, and runs its tests"]
+#[ignore = "projects: builds another project, and runs its tests"]
 fn fd_passes_its_tests() {
     if let Some(reason) = fixtures::rust_musl_unavailable() {
         eprintln!("skipped: {reason}");

@@ -50,13 +50,13 @@ fn passes_with_donor(flags: &[&str]) {
 }
 
 #[test]
-#[ignore = "builds another project, and runs its tests"]
+#[ignore = "projects: builds another project, and runs its tests"]
 fn jansson_passes_its_tests_static() {
     passes_with_donor(&STATIC);
 }
 
 #[test]
-#[ignore = "builds another project, and runs its tests"]
+#[ignore = "projects: builds another project, and runs its tests"]
 fn jansson_passes_its_tests_dynamic() {
     passes_with_donor(&[]);
 }

@@ -44,7 +44,7 @@ fn depend(place: &Place) {
 }
 
 #[test]
-#[ignore = "builds another project, and runs its tests"]
+#[ignore = "projects: builds another project, and runs its tests"]
 fn serd_passes_its_tests_static() {
     let Some(place) = Place::new(SERD) else { return };
     let stock = build(&place, "stock", "musl-gcc", &fixed(""));
@@ -65,7 +65,7 @@ fn serd_passes_its_tests_static() {
 }
 
 #[test]
-#[ignore = "builds another project, and runs its tests"]
+#[ignore = "projects: builds another project, and runs its tests"]
 fn serd_passes_its_tests_dynamic() {
     let Some(place) = Place::new(SERD) else { return };
     let stock = build(&place, "stock", "cc", &[]);

@@ -19,7 +19,7 @@ impl Bazel {
             return None;
         }
         let program = fixtures::toolchains::bazel();
-        assert!(program.is_file(), "Bazel is missing at `{}`: run `cargo xtask toolchains`", program.display());
+        assert!(program.is_file(), "Bazel is missing at `{}`: run `cargo xtask setup toolchains`", program.display());
         let made = tempfile::tempdir().expect("a temporary folder");
         let (bin, home) = (made.path().join("bin"), made.path().join("home"));
         fs::create_dir_all(&bin).expect("a folder");
@@ -41,7 +41,7 @@ impl Bazel {
 }
 
 #[test]
-#[ignore = "takes Bazel, 42 MB"]
+#[ignore = "bazel: takes Bazel, 42 MB"]
 fn bazel() {
     let Some(bazel) = Bazel::new() else { return };
     let place = Place::new("source");
@@ -110,7 +110,7 @@ fn integrations() -> PathBuf {
 }
 
 #[test]
-#[ignore = "takes Bazel, 42 MB"]
+#[ignore = "bazel: takes Bazel, 42 MB"]
 fn bazel_example() {
     let Some(example) = Example::new() else { return };
     succeeds(&mut example.command(&["test", "//..."]));
@@ -139,7 +139,7 @@ const TRAP: &str = "--copt=-fsanitize-undefined-trap-on-error";
 const STOCK: &str = "@bazel_tools//tools/cpp:malloc";
 
 #[test]
-#[ignore = "takes Bazel, 42 MB"]
+#[ignore = "bazel: takes Bazel, 42 MB"]
 fn bazel_example_refuses_sanitizers() {
     let Some(example) = Example::new() else { return };
     for flag in ["--copt=-fsanitize=address,undefined", "--linkopt=-fsanitize=leak", "--features=tsan"] {
@@ -158,7 +158,7 @@ fn bazel_example_refuses_sanitizers() {
 }
 
 #[test]
-#[ignore = "takes Bazel, 42 MB"]
+#[ignore = "bazel: takes Bazel, 42 MB"]
 fn bazel_example_finds_a_wrong_order() {
     let Some(example) = Example::new() else { return };
     example.place.emit(&["--target", "x86_64-linux-musl", "--as", "archive", "-o", "liballograft.a"]);

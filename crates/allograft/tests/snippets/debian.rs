@@ -1,4 +1,4 @@
-//! C, Go and Swift, with the compilers of the Debian that `cargo xtask toolchains` unpacks.
+//! C, Go and Swift, with the compilers of the Debian that `cargo xtask setup toolchains` unpacks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +32,7 @@ fn emit(place: &Place, form: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn a_link_line_of_a_c_compiler() {
     let Some(place) = place() else { return };
     place.put("main.c", PROGRAM);
@@ -48,7 +48,7 @@ fn a_link_line_of_a_c_compiler() {
 }
 
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn go_with_cgo() {
     let Some(place) = place() else { return };
     place.put("go.mod", "module example\n\ngo 1.21\n");
@@ -72,7 +72,7 @@ fn swift_sdk(place: &Place, sources: &[(&str, &str)]) {
 
 /// The package names the object; the SDK's `libc.a` stays stock.
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn a_swift_package() {
     let Some(place) = place() else { return };
     swift_sdk(&place, &[("swift/Package.swift", "Package.swift"), ("swift/main.swift", "Sources/map/main.swift")]);
@@ -91,7 +91,7 @@ fn a_swift_package() {
 
 /// The command plugin of the example. The SDK's `libc.a` stays stock.
 #[test]
-#[ignore = "takes compilers of other languages, 3.9 GB"]
+#[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn a_swift_command_plugin() {
     let Some(place) = place() else { return };
     swift_sdk(&place, &[]);

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::place::{Place, succeeds};
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn a_build_script_for_an_archive() {
     const TARGET: &str = "x86_64-unknown-linux-musl";
     let place = Place::new("the source");

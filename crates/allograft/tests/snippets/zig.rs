@@ -81,36 +81,40 @@ fn other(version: &str, module: bool) {
         return;
     }
     let program = fixtures::toolchains::zig(version);
-    assert!(program.is_file(), "zig {version} is missing at `{}`: run `cargo xtask toolchains`", program.display());
+    assert!(
+        program.is_file(),
+        "zig {version} is missing at `{}`: run `cargo xtask setup toolchains`",
+        program.display()
+    );
     links(program, module);
 }
 
 #[test]
-#[ignore = "each zig compiles musl for itself"]
+#[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_13() {
     other("0.13.0", false);
 }
 
 #[test]
-#[ignore = "each zig compiles musl for itself"]
+#[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_14() {
     other("0.14.1", false);
 }
 
 #[test]
-#[ignore = "each zig compiles musl for itself"]
+#[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_15() {
     links(fixtures::zig().program().to_owned(), true);
 }
 
 #[test]
-#[ignore = "each zig compiles musl for itself"]
+#[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_16() {
     other("0.16.0", true);
 }
 
 #[test]
-#[ignore = "each zig compiles musl for itself"]
+#[ignore = "zigs: each zig compiles musl for itself"]
 fn zig_0_17() {
     other("0.17.1", true);
 }

@@ -72,6 +72,7 @@ fn inspected(file: &Path, expected: &str) -> Value {
 }
 
 #[test]
+#[ignore = "windows: zig compiles mingw-w64's runtime, which takes minutes"]
 fn a_program_has_the_donor_and_says_so() {
     let place = Place::new();
     for donor in DONORS {
@@ -88,6 +89,7 @@ fn a_program_has_the_donor_and_says_so() {
 
 /// Where a file of the program still calls the C library's functions, blocks would cross heaps.
 #[test]
+#[ignore = "windows: zig compiles mingw-w64's runtime, which takes minutes"]
 fn a_program_with_two_mallocs_is_unknown() {
     let place = Place::new();
     place.zig("library.c", None, &["-shared"]);
@@ -107,6 +109,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 #[test]
+#[ignore = "windows: zig compiles mingw-w64's runtime, which takes minutes"]
 fn damaged_files_are_errors_or_unknown() {
     let place = Place::new();
     let program = fs::read(place.zig("threads.c", Some("mimalloc"), &[])).expect("a program");
@@ -177,7 +180,7 @@ fn is_there() -> bool {
 }
 
 #[test]
-#[ignore = "needs Wine, which `cargo xtask test-slow windows` downloads (170 MB)"]
+#[ignore = "windows: needs Wine (170 MB)"]
 fn programs_that_zig_linked_run() {
     if !is_there() {
         return;
@@ -194,7 +197,7 @@ fn programs_that_zig_linked_run() {
 }
 
 #[test]
-#[ignore = "needs Wine and mingw-w64, which `cargo xtask test-slow windows` downloads (170 MB)"]
+#[ignore = "windows: needs Wine and mingw-w64 (170 MB)"]
 fn programs_that_gcc_linked_run() {
     if !is_there() {
         return;

@@ -42,7 +42,8 @@ fn stock_programs_are_known_with_and_without_symbols() {
 
 #[test]
 fn grafted_programs_say_so_by_their_note() {
-    for arch in fixtures::DEBIAN {
+    // What libc leaves to compilers is built with the conformance programs.
+    for arch in fixtures::DEBIAN.into_iter().filter(|arch| conformance::is_built_for(*arch)) {
         let graft = sample::graft(arch, &Recipe { patience: Some(7), ..Recipe::default() });
         for mode in [Mode::Static, Mode::StaticPie] {
             for strip in [false, true] {

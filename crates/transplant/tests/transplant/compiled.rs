@@ -128,6 +128,7 @@ fn a_function_behind_a_call_that_does_not_return() {
 /// Padding that reads as a call into the midst of the family's functions. What lies behind that place is a part of
 /// them, and no function that nothing calls: zig 0.14 at -O2 made a program with such bytes before `aligned_alloc`.
 #[test]
+#[ignore = "minutes: half a minute of processor time"]
 fn bytes_that_read_as_a_call() {
     const PADDING: &[u8] = b"\x66\x2e\x0f\x1f\x84\0\0\0\0\0";
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::project::{Project, TARGET, toolchain};
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn relinks_when_donor_or_options_change_and_not_otherwise() {
     let before = Project::toolchain_state();
     let project = Project::app();
@@ -46,7 +46,7 @@ fn relinks_when_donor_or_options_change_and_not_otherwise() {
 }
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn every_command_and_the_arguments_of_programs() {
     let project = Project::app();
     project.put("tests/whole.rs", "#[test]\nfn whole() {\n    assert!(app::carries(\"snmalloc\"));\n}\n");
@@ -72,7 +72,7 @@ fn every_command_and_the_arguments_of_programs() {
 }
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn ways_to_compile_and_to_link() {
     let mut project = Project::app();
     project.append(
@@ -106,7 +106,7 @@ fn ways_to_compile_and_to_link() {
 }
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn programs_do_not_tell_where_allograft_lies() {
     let mut project = Project::app();
     project.append("Cargo.toml", "[profile.release]\nstrip = true\n");
@@ -127,7 +127,7 @@ fn programs_do_not_tell_where_allograft_lies() {
 }
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn one_heap_for_rust_and_c() {
     let project = Project::app();
     // C code compiled as -sys crates do it: blocks are allocated in one language and freed in the other.

@@ -12,7 +12,7 @@ fn arm<'d>(document: &'d Value, name: &str) -> &'d Value {
 }
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn a_project_is_compiled_once_and_measured_with_every_donor() {
     let before = Project::toolchain_state();
     let mut project = Project::app();
@@ -76,7 +76,7 @@ fn a_project_is_compiled_once_and_measured_with_every_donor() {
 }
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn what_cannot_be_compared_is_said() {
     let project = Project::app();
     let bench = |more: &str| project.cargo(&format!("allograft bench --target {TARGET} {more}"));

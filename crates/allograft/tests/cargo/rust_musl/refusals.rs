@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::project::{Project, TARGET};
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn linkers_and_flags_that_leave_the_graft_out() {
     let mut project = Project::app();
     let variable = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER";
@@ -27,7 +27,7 @@ fn linkers_and_flags_that_leave_the_graft_out() {
 }
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn a_program_with_a_malloc_of_its_own() {
     let project = Project::app();
     project.append(
@@ -41,7 +41,7 @@ fn a_program_with_a_malloc_of_its_own() {
 }
 
 #[test]
-#[ignore = "needs a toolchain of the slow tier"]
+#[ignore = "rust: needs a toolchain of the slow tier"]
 fn targets_that_are_not_musls_or_not_there() {
     let project = Project::app();
     project.cargo("allograft build --target x86_64-unknown-linux-gnu").exits(2).says(&["not musl's", "help: "]);

@@ -19,7 +19,7 @@ fn built(project: &Project, package: &str, arguments: &[&str]) -> String {
 
 /// wasmtime's compiler runs in threads that allocate all the time. Its output does not depend on their number.
 #[test]
-#[ignore = "compiles wasmtime, which takes minutes"]
+#[ignore = "hours: compiles wasmtime, which takes minutes"]
 fn wasmtime_compiles_a_module() {
     let project = Project::empty();
     let one = built(&project, "compile", &["400", "1"]);
@@ -30,7 +30,7 @@ fn wasmtime_compiles_a_module() {
 
 /// A formatter makes trees of small blocks, and threads catch panics.
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn a_formatter_prints_sources() {
     let project = Project::empty();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");

@@ -8,7 +8,7 @@ use fixtures::Arch;
 use crate::project::{Project, TARGET, toolchain};
 
 #[test]
-#[ignore = "compiles with a toolchain of the slow tier"]
+#[ignore = "rust: compiles with a toolchain of the slow tier"]
 fn another_architecture() {
     let mut project = Project::app();
     let target = fixtures::rust_target(Arch::Aarch64);
@@ -25,7 +25,7 @@ fn another_architecture() {
 }
 
 #[test]
-#[ignore = "needs a toolchain of the slow tier"]
+#[ignore = "rust: needs a toolchain of the slow tier"]
 fn a_toolchain_is_grafted_by_the_name_of_its_target() {
     let project = Project::empty();
     // The test copies the parts that rustc looks at, since other tests use the toolchain itself.

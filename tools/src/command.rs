@@ -15,6 +15,13 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Returns git, in the checkout's root.
+pub fn git(arguments: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    command.args(arguments).current_dir(workspace::root());
+    command
+}
+
 /// Runs `command` with this program's output streams and no input.
 ///
 /// # Errors
@@ -64,10 +71,26 @@ pub fn build_allograft_with(environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
     build("allograft", environment)
 }
 
+/// Builds allograft as the tests do, with these variables in cargo's environment: its own code is not optimised, the
+/// donors are.
+///
+/// # Errors
+/// When it does not build.
+pub fn build_for_tests(environment: &[(String, String)]) -> Result<PathBuf> {
+    let mut cargo = cargo(&["build"]);
+    cargo.envs(environment.iter().cloned());
+    built(cargo, "allograft")
+}
+
 fn build(program: &str, environment: &[(&str, &OsStr)]) -> Result<PathBuf> {
-    let mut cargo = cargo(&["build", "--release", "--locked", "--package", "allograft", "--bin", program]);
-    cargo.args(["--quiet", "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
+    let mut cargo = cargo(&["build", "--release"]);
     cargo.envs(environment.iter().copied());
+    built(cargo, program)
+}
+
+fn built(mut cargo: Command, program: &str) -> Result<PathBuf> {
+    cargo.args(["--locked", "--package", "allograft", "--bin", program]);
+    cargo.args(["--quiet", "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
     for line in output(&mut cargo)?.lines() {
         let message: serde_json::Value = serde_json::from_str(line).context("cargo's report is not JSON")?;
         if message["reason"] == "compiler-artifact"

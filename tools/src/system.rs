@@ -4,32 +4,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fixtures::system::{self, PACKAGES, RELEASE};
 
 use crate::debian::Apt;
-use crate::{setup, workspace};
-
-/// `cargo xtask system`.
-///
-/// # Errors
-/// When a package cannot be fetched.
-pub fn run(arguments: &[String]) -> Result<()> {
-    if let Some(extra) = arguments.first() {
-        bail!("`system` takes no arguments, and got `{extra}`");
-    }
-    if let Some(reason) = system::unavailable() {
-        bail!("a Debian with many programs cannot be unpacked here: {reason}");
-    }
-    prepare()?;
-    println!("system: it is in `{}`", workspace::shown(&system::folder()));
-    Ok(())
-}
+use crate::folder;
 
 /// Unpacks it, unless it exists.
 ///
 /// # Errors
-/// As [`run`].
+/// When a package cannot be fetched.
 pub fn prepare() -> Result<()> {
     if let Some(reason) = system::unavailable() {
         eprintln!("setup: WARNING: left out a Debian with many programs: {reason}");
@@ -37,15 +21,15 @@ pub fn prepare() -> Result<()> {
     }
     let folder = system::folder();
     fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
-    let _lock = setup::lock(&fixtures::tools().join(".system.lock"))?;
+    let _lock = folder::lock(&fixtures::tools().join(".system.lock"))?;
     if system::is_complete() {
         return Ok(());
     }
-    setup::announce("a Debian with many programs", || setup::place(&folder, fill))
+    folder::announce("a Debian with many programs", || folder::place(&folder, fill))
 }
 
 fn fill(folder: &Path) -> Result<()> {
-    let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-system"), "state")?;
+    let scratch = folder::Scratch::beside(&fixtures::tools().join("apt-system"), "state")?;
     let apt = Apt::of_release(&scratch.0, RELEASE)?;
     let update = apt.update();
     apt.unpack_whole(&PACKAGES, folder).or_else(|error| update.and(Err(error)))?;

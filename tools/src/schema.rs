@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use fixtures::schema::{self, WHEELS};
 
+use crate::folder;
 use crate::packages::{self, Package};
-use crate::setup;
 
 /// Fetches them unless they exist.
 ///
@@ -19,5 +19,5 @@ pub fn prepare() -> Result<()> {
     let fill = |folder: &Path| {
         WHEELS.into_iter().try_for_each(|(wheel, sha256)| packages::unpack(Package::Wheel(wheel, None), sha256, folder))
     };
-    setup::announce("the schema of CycloneDX", || setup::place(&schema::folder(), fill))
+    folder::announce("the schema of CycloneDX", || folder::place(&schema::folder(), fill))
 }

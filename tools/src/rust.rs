@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use zigcc::{Arch, ZigTarget};
 
 use crate::debian::Apt;
-use crate::{command, setup, workspace};
+use crate::{command, folder, workspace};
 
 /// Debian 12's packages with the compiler, its libraries and the library's source.
 const PACKAGES: [&str; 12] = [
@@ -48,13 +48,13 @@ pub fn prepare() -> Result<()> {
     if let Some(reason) = fixtures::rust_musl_unavailable() {
         bail!("a Rust toolchain with musl targets cannot be made here: {reason}");
     }
-    let _lock = setup::lock(&tools.join(".rust-musl.lock"))?;
-    setup::announce("a Rust toolchain with musl targets (250 MB; minutes to build)", || setup::place(&folder, fill))
+    let _lock = folder::lock(&tools.join(".rust-musl.lock"))?;
+    folder::announce("a Rust toolchain with musl targets (250 MB; minutes to build)", || folder::place(&folder, fill))
 }
 
 fn fill(folder: &Path) -> Result<()> {
-    let debian = setup::Scratch::beside(&folder.join("packages"), "unpacked")?;
-    let state = setup::Scratch::beside(&folder.join("apt"), "state")?;
+    let debian = folder::Scratch::beside(&folder.join("packages"), "unpacked")?;
+    let state = folder::Scratch::beside(&folder.join("apt"), "state")?;
     let foreign = fixtures::RUST_MUSL.iter().filter_map(|arch| crate::debian::debian_name(*arch));
     let apt = Apt::new(&state.0, foreign)?;
     let _ = apt.update();
@@ -65,7 +65,7 @@ fn fill(folder: &Path) -> Result<()> {
     compiler(&usr, folder)?;
     for arch in fixtures::RUST_MUSL {
         let name = crate::debian::debian_name(arch).context("an architecture of Debian's")?;
-        let runtime = setup::Scratch::beside(&folder.join(arch.name()), "runtime")?;
+        let runtime = folder::Scratch::beside(&folder.join(arch.name()), "runtime")?;
         for package in RUNTIME {
             apt.unpack(&format!("{package}:{name}"), &runtime.0)?;
         }
@@ -158,7 +158,7 @@ fn standard_library(llvm: &Path, usr: &Path, folder: &Path, arch: Arch) -> Resul
     let source = fs::read_dir(usr.join("src"))?.filter_map(|entry| Some(entry.ok()?.path().join("library")));
     let source = source.into_iter().find(|library| library.is_dir()).context("rust-web-src holds no library")?;
     let target = fixtures::rust_target(arch);
-    let build = setup::Scratch::beside(&folder.join(target), "build")?;
+    let build = folder::Scratch::beside(&folder.join(target), "build")?;
     let mut cargo = Command::new(folder.join("bin/cargo"));
     cargo.args(["build", "--quiet", "--locked", "--profile", "dist", "--target", target, "--manifest-path"]);
     cargo.arg(source.join("sysroot/Cargo.toml"));

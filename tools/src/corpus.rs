@@ -8,26 +8,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use fixtures::corpus::{self, Released};
 
+use crate::folder;
 use crate::packages::{self, Package};
-use crate::{setup, workspace};
-
-/// `cargo xtask corpus`.
-///
-/// # Errors
-/// When a package cannot be fetched, or differs from the list.
-pub fn run(arguments: &[String]) -> Result<()> {
-    if let Some(extra) = arguments.first() {
-        bail!("`corpus` takes no arguments, and got `{extra}`");
-    }
-    prepare()?;
-    println!("corpus: {} files are in `{}`", corpus::listed().len(), workspace::shown(&corpus::folder()));
-    Ok(())
-}
 
 /// Fetches missing programs, some 370 MB of downloads in all.
 ///
 /// # Errors
-/// As [`run`].
+/// When a package cannot be fetched, or differs from the list.
 pub fn prepare() -> Result<()> {
     let listed = corpus::listed();
     // A package may contain several of the files.
@@ -38,14 +25,14 @@ pub fn prepare() -> Result<()> {
         packages.entry(home.to_owned()).or_default().push(released);
     }
     fs::create_dir_all(corpus::folder()).context("cannot make the folder of the corpus")?;
-    let _lock = setup::lock(&corpus::folder().join(".lock"))?;
+    let _lock = folder::lock(&corpus::folder().join(".lock"))?;
     for (home, files) in packages {
         if files.iter().all(|released| corpus::place(released).is_file()) {
             continue;
         }
         let first = files.first().context("a package without files")?;
         let what = first.pypi.as_ref().or(first.npm.as_ref()).context("a file without a package")?;
-        setup::announce(what, || setup::place(&home, |folder| unpack(first, &files, folder)))?;
+        folder::announce(what, || folder::place(&home, |folder| unpack(first, &files, folder)))?;
     }
     Ok(())
 }

@@ -5,33 +5,17 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fixtures::toolchains::{self, PACKAGES, RELEASE};
 
 use crate::debian::Apt;
 use crate::packages::{self, Package};
-use crate::{setup, workspace, zig};
-
-/// `cargo xtask toolchains`.
-///
-/// # Errors
-/// When a package cannot be fetched.
-pub fn run(arguments: &[String]) -> Result<()> {
-    if let Some(extra) = arguments.first() {
-        bail!("`toolchains` takes no arguments, and got `{extra}`");
-    }
-    if let Some(reason) = toolchains::unavailable() {
-        bail!("compilers of other languages cannot be unpacked here: {reason}");
-    }
-    prepare()?;
-    println!("toolchains: they are in `{}`", workspace::shown(&toolchains::folder()));
-    Ok(())
-}
+use crate::{folder, zig};
 
 /// Fetches what is missing, some 1.1 GB of downloads.
 ///
 /// # Errors
-/// As [`run`].
+/// When a package cannot be fetched.
 pub fn prepare() -> Result<()> {
     if let Some(reason) = toolchains::unavailable() {
         eprintln!("setup: WARNING: left out the compilers of other languages: {reason}");
@@ -39,14 +23,14 @@ pub fn prepare() -> Result<()> {
     }
     let folder = toolchains::folder();
     fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
-    let _lock = setup::lock(&fixtures::tools().join(".toolchains.lock"))?;
+    let _lock = folder::lock(&fixtures::tools().join(".toolchains.lock"))?;
     zig::install_others()?;
     bazel()?;
     if folder.join("complete").is_file() {
         return Ok(());
     }
     let what = "Swift, Go, OCaml, Nim and C++ (730 MB, 3.9 GB unpacked)";
-    setup::announce(what, || setup::place(&folder, fill))
+    folder::announce(what, || folder::place(&folder, fill))
 }
 
 /// Fetches Bazel if it does not exist, 42 MB, and none of the others.
@@ -59,7 +43,7 @@ pub fn prepare_bazel() -> Result<()> {
         return Ok(());
     }
     fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
-    let _lock = setup::lock(&fixtures::tools().join(".toolchains.lock"))?;
+    let _lock = folder::lock(&fixtures::tools().join(".toolchains.lock"))?;
     bazel()
 }
 
@@ -77,11 +61,11 @@ fn bazel() -> Result<()> {
         let program = folder.join(program.strip_prefix(home)?);
         fs::set_permissions(program, fs::Permissions::from_mode(0o755)).context("the package holds no Bazel")
     };
-    setup::announce(&format!("{package} (42 MB)"), || setup::place(home, fill))
+    folder::announce(&format!("{package} (42 MB)"), || folder::place(home, fill))
 }
 
 fn fill(folder: &Path) -> Result<()> {
-    let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-toolchains"), "state")?;
+    let scratch = folder::Scratch::beside(&fixtures::tools().join("apt-toolchains"), "state")?;
     let apt = Apt::of_release(&scratch.0, RELEASE)?;
     let update = apt.update();
     apt.unpack_whole(&PACKAGES, folder).or_else(|error| update.and(Err(error)))?;

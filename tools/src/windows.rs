@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use fixtures::windows::{self, PACKAGES};
 
 use crate::debian::Apt;
-use crate::setup;
+use crate::folder;
 
 /// Fetches them unless they are there, 170 MB.
 ///
@@ -19,16 +19,16 @@ pub fn prepare() -> Result<()> {
         return Ok(());
     }
     fs::create_dir_all(fixtures::tools()).context("cannot make the folder of tools")?;
-    let _lock = setup::lock(&fixtures::tools().join(".windows.lock"))?;
+    let _lock = folder::lock(&fixtures::tools().join(".windows.lock"))?;
     let folder = windows::folder();
     if folder.is_dir() {
         return Ok(());
     }
-    setup::announce("Wine and gcc of mingw-w64 (170 MB, 1.4 GB unpacked)", || setup::place(&folder, fill))
+    folder::announce("Wine and gcc of mingw-w64 (170 MB, 1.4 GB unpacked)", || folder::place(&folder, fill))
 }
 
 fn fill(folder: &Path) -> Result<()> {
-    let scratch = setup::Scratch::beside(&fixtures::tools().join("apt-windows"), "state")?;
+    let scratch = folder::Scratch::beside(&fixtures::tools().join("apt-windows"), "state")?;
     let apt = Apt::new(&scratch.0, std::iter::empty())?;
     let update = apt.update();
     for package in PACKAGES {

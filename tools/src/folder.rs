@@ -4,69 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use fixtures::wheels::BUILD_SYSTEMS;
-use zigcc::Arch;
+use anyhow::{Context, Result};
 
-use crate::{command, debian, projects, rust, sources, wheels, workspace, zig};
-
-/// `cargo xtask setup [--rust]`.
-pub fn run(arguments: &[String]) -> Result<()> {
-    let rust = match arguments {
-        [] => false,
-        [flag] if flag == "--rust" => true,
-        _ => bail!("`setup` takes `--rust` or nothing"),
-    };
-    prepare(Extent::Everything)?;
-    if rust {
-        rust::prepare()?;
-    }
-    println!("setup: everything is in `{}`", workspace::shown(&workspace::build()));
-    Ok(())
-}
-
-/// The amount of work for setup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// The tools for building, and one musl for this machine. zig's musl takes minutes to compile, so it is made only
-    /// if Debian's is unavailable.
-    Demo,
-    /// Also the fixtures of the tests: a musl for every architecture (Debian's and zig's, if both exist for it),
-    /// emulators, a C++ library for this machine, build systems, and a project that one of them builds.
-    Everything,
-}
-
-/// Fetches or makes what is missing, and reports that on stderr. Prints nothing if nothing is missing. Several
-/// processes may do this at once, and each may be killed at any time: a file that is in place is complete.
-///
-/// # Errors
-/// When zig or a locked package cannot be fetched. Without apt, Debian's packages are left out, with a warning.
-pub fn prepare(extent: Extent) -> Result<()> {
-    let tools = fixtures::tools();
-    fs::create_dir_all(&tools).with_context(|| format!("cannot make `{}`", tools.display()))?;
-    let _lock = lock(&tools.join(".setup.lock"))?;
-    let zig = zig::install(&tools)?;
-    sources::install()?;
-    zig::install_lld(&zig, &tools)?;
-    debian::install(&tools, extent)?;
-    if extent == Extent::Everything {
-        wheels::install(&BUILD_SYSTEMS)?;
-        projects::prepare()?;
-    }
-    for arch in Arch::ALL {
-        let needed = match extent {
-            Extent::Everything => fixtures::ZIG.contains(&arch),
-            Extent::Demo => fixtures::native(arch) && fixtures::debian_musl_if_present(arch).is_none(),
-        };
-        if needed {
-            zig::install_musl(&zig, arch)?;
-        }
-        if extent == Extent::Everything && fixtures::native(arch) {
-            zig::install_cxx(&zig, arch)?;
-        }
-    }
-    command::run(&mut command::cargo(&["fetch", "--locked", "--quiet"]))
-}
+use crate::workspace;
 
 /// Waits until only this process has locked `path`. The system releases the lock when the file is closed or the process
 /// ends.
@@ -146,6 +86,8 @@ pub fn announce<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::bail;
+
     use super::*;
 
     fn folder(name: &str) -> PathBuf {

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use zigcc::{Arch, Zig, ZigTarget};
 
-use crate::{command, setup, workspace};
+use crate::{command, folder, workspace};
 
 /// Returns the pinned zig. If it is not installed, installs it from the wheel, checked against the hash in the
 /// repository.
@@ -24,9 +24,9 @@ pub fn install(tools: &Path) -> Result<Zig> {
     }
     let program = zigcc::installed_path(tools);
     let home = program.ancestors().nth(2).context("zig's folder has no parent")?;
-    let requirements = workspace::root().join("xtask").join("zig.requirements.txt");
+    let requirements = workspace::root().join("tools").join("zig.requirements.txt");
     let fill = |folder: &Path| unpack_wheel(folder, &requirements);
-    setup::announce(&format!("zig {} (90 MB)", zigcc::VERSION), || setup::place(home, fill))?;
+    folder::announce(&format!("zig {} (90 MB)", zigcc::VERSION), || folder::place(home, fill))?;
     Ok(find()?)
 }
 
@@ -46,7 +46,7 @@ pub fn install_others() -> Result<()> {
             fs::write(&requirements, format!("ziglang=={version} --hash=sha256:{sha256}\n"))?;
             unpack_wheel(folder, &requirements)
         };
-        setup::announce(&format!("zig {version} (90 MB)"), || setup::place(home, fill))?;
+        folder::announce(&format!("zig {version} (90 MB)"), || folder::place(home, fill))?;
     }
     Ok(())
 }
@@ -73,7 +73,8 @@ fn unpack_wheel(folder: &Path, requirements: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
+pub fn install_lld(zig: &Zig) -> Result<()> {
+    let tools = fixtures::tools();
     let program = zig.program().as_os_str().as_bytes();
     // Inside single quotes, the shell changes nothing; only single quotes themselves need care.
     let quoted: Vec<u8> =
@@ -83,7 +84,7 @@ pub fn install_lld(zig: &Zig, tools: &Path) -> Result<()> {
     if fs::read(folder.join("ld.lld")).is_ok_and(|present| present == script) {
         return Ok(());
     }
-    setup::place(&folder, |folder| {
+    folder::place(&folder, |folder| {
         let path = folder.join("ld.lld");
         fs::write(&path, &script)?;
         Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
@@ -102,8 +103,8 @@ pub fn install_musl(zig: &Zig, arch: Arch) -> Result<()> {
     if libc.is_file() && fs::read_to_string(&release).is_ok_and(|present| present == zigcc::VERSION) {
         return Ok(());
     }
-    let fill = || setup::place(folder, |folder| copy_musl(zig, arch, folder));
-    setup::announce(&format!("zig's musl for {} (compiled once, a minute or two)", arch.name()), fill)
+    let fill = || folder::place(folder, |folder| copy_musl(zig, arch, folder));
+    folder::announce(&format!("zig's musl for {} (compiled once, a minute or two)", arch.name()), fill)
 }
 
 fn copy_musl(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {
@@ -145,8 +146,8 @@ pub fn install_cxx(zig: &Zig, arch: Arch) -> Result<()> {
     if fs::read_to_string(folder.join("zig-release")).is_ok_and(|present| present == zigcc::VERSION) {
         return Ok(());
     }
-    let fill = || setup::place(&folder, |folder| copy_cxx(zig, arch, folder));
-    setup::announce(&format!("zig's C++ library for {} (compiled once, a minute or two)", arch.name()), fill)
+    let fill = || folder::place(&folder, |folder| copy_cxx(zig, arch, folder));
+    folder::announce(&format!("zig's C++ library for {} (compiled once, a minute or two)", arch.name()), fill)
 }
 
 fn copy_cxx(zig: &Zig, arch: Arch, folder: &Path) -> Result<()> {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use zigcc::Arch;
 
 use crate::command;
-use crate::setup::{self, Extent};
+use crate::folder;
 
 /// apt's configuration after the machine's, except for the architectures. It clears the machine's hooks, since they
 /// clean up the machine's own caches.
@@ -26,132 +26,119 @@ Acquire::Languages "none";
 Acquire::Retries "3";
 "#;
 
-/// A file to fetch, and the package that contains it.
-struct Wanted {
-    what: String,
-    destination: PathBuf,
-    fetch: Fetch,
-    /// The consequence of its absence.
-    without: &'static str,
-}
-
-#[derive(Clone, Copy)]
-enum Fetch {
+/// A package, or two, of those that are fetched together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Item {
+    /// `musl-dev`, for static programs.
     Musl(Arch),
-    /// musl's own libc.so, for dynamic programs.
+    /// `musl`: its libc.so, for dynamic programs.
     Loader(Arch),
     /// The GNU C library, for dynamic programs.
     Glibc(Arch),
+    /// Emulators for the architectures whose programs this machine does not run.
     Qemu,
 }
 
-/// Puts Debian's `musl-dev` into the fixtures, and qemu-user for foreign architectures into the folder of tools, unless
-/// they exist. If one cannot be fetched, prints its name on stderr and goes on.
-///
-/// # Errors
-/// Those of the file system.
-pub fn install(tools: &Path, extent: Extent) -> Result<()> {
-    let missing = missing(tools, extent);
-    if missing.is_empty() {
-        return Ok(());
+impl Item {
+    fn described(self) -> String {
+        match self {
+            Item::Musl(arch) => format!("Debian's musl-dev for {arch}"),
+            Item::Loader(arch) => format!("Debian's musl for dynamic programs on {arch}"),
+            Item::Glibc(arch) => format!("Debian's libc6 for dynamic programs on {arch}"),
+            Item::Qemu => format!("qemu for programs of {}", foreign().map(Arch::name).collect::<Vec<_>>().join(", ")),
+        }
     }
-    let apt = ["apt-get", "dpkg", "dpkg-deb"].into_iter().all(|name| command::on_path(name).is_some());
-    if !apt {
-        missing.iter().for_each(|wanted| left_out(wanted, "there is no apt-get and dpkg-deb on this machine"));
-        return Ok(());
+
+    fn destination(self, tools: &Path) -> PathBuf {
+        match self {
+            Item::Musl(arch) => fixtures::root().join("debian-musl").join(arch.name()),
+            Item::Loader(arch) => fixtures::root().join("debian-musl-loader").join(arch.name()),
+            Item::Glibc(arch) => fixtures::glibc_root_below(&fixtures::root(), arch),
+            Item::Qemu => tools.join("qemu"),
+        }
     }
-    let scratch = setup::Scratch::beside(&tools.join("apt"), "state")?;
-    // The lists of an architecture have some 9 MB, so they are fetched only if something is missing for it.
-    let musl = |wanted: &Wanted| match wanted.fetch {
-        Fetch::Musl(arch) | Fetch::Loader(arch) | Fetch::Glibc(arch) => debian_name(arch),
-        Fetch::Qemu => None,
-    };
-    let apt = Apt::new(&scratch.0, missing.iter().filter_map(musl))?;
-    // Third-party sources of the machine may be unreachable. What counts is whether the packages arrive.
-    let update = setup::announce("Debian's package lists", || Ok(apt.update()))?;
-    for wanted in &missing {
-        let unpack = |package: &str, arch: Arch, folder: &Path| {
+
+    fn is_there(self, tools: &Path) -> bool {
+        match self {
+            Item::Musl(arch) => {
+                let musl = fixtures::debian_musl_below(&fixtures::root(), arch);
+                musl.libc.is_file() && musl.include.join("stdlib.h").is_file()
+            }
+            Item::Loader(arch) => fixtures::musl_loader_below(&fixtures::root(), arch).is_file(),
+            Item::Glibc(arch) => {
+                let root = self.destination(tools);
+                let library = format!("lib/{}-linux-gnu/libgcc_s.so.1", arch.name());
+                root.join(&library).is_file() || root.join("usr").join(&library).is_file()
+            }
+            // An emulator on the command path would do, but tests should use the same one everywhere.
+            Item::Qemu => {
+                foreign().all(|arch| fixtures::emulator(arch).is_some_and(|program| program.starts_with(tools)))
+            }
+        }
+    }
+
+    /// The architecture whose lists of packages it takes, beside the machine's own.
+    fn lists(self) -> Option<&'static str> {
+        match self {
+            Item::Musl(arch) | Item::Loader(arch) | Item::Glibc(arch) => debian_name(arch),
+            Item::Qemu => None,
+        }
+    }
+
+    fn unpack(self, apt: &Apt, folder: &Path) -> Result<()> {
+        let unpack = |package: &str, arch: Arch| {
             let name = debian_name(arch).with_context(|| format!("Debian has no {}", arch.name()))?;
             apt.unpack(&format!("{package}:{name}"), folder)
         };
-        let fill = |folder: &Path| match wanted.fetch {
-            Fetch::Musl(arch) => unpack("musl-dev", arch, folder),
-            Fetch::Loader(arch) => unpack("musl", arch, folder),
+        match self {
+            Item::Musl(arch) => unpack("musl-dev", arch),
+            Item::Loader(arch) => unpack("musl", arch),
             // glibc loads libgcc when a thread ends by pthread_exit.
-            Fetch::Glibc(arch) => {
-                ["libc6", "libgcc-s1"].into_iter().try_for_each(|package| unpack(package, arch, folder))
-            }
-            Fetch::Qemu => apt.unpack_qemu(folder),
-        };
-        let placed = setup::announce(&wanted.what, || setup::place(&wanted.destination, fill));
+            Item::Glibc(arch) => ["libc6", "libgcc-s1"].into_iter().try_for_each(|package| unpack(package, arch)),
+            Item::Qemu => apt.unpack_qemu(folder),
+        }
+    }
+}
+
+fn foreign() -> impl Iterator<Item = Arch> {
+    Arch::ALL.into_iter().filter(|arch| !fixtures::runs_here(*arch))
+}
+
+/// Unpacks those of `items` that do not exist, into the fixtures or into the folder of tools. If one cannot be fetched,
+/// prints its name on stderr and goes on: the tests that need it fail.
+///
+/// # Errors
+/// Those of the file system.
+pub fn install(tools: &Path, items: &[Item]) -> Result<()> {
+    let missing: Vec<Item> = items.iter().copied().filter(|item| !item.is_there(tools)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let left_out = |item: Item, reason: &str| {
+        eprintln!("setup: WARNING: left out {}: {reason}\n  tests that need it will fail", item.described());
+    };
+    let apt = ["apt-get", "dpkg", "dpkg-deb"].into_iter().all(|name| command::on_path(name).is_some());
+    if !apt {
+        missing.into_iter().for_each(|item| left_out(item, "there is no apt-get and dpkg-deb on this machine"));
+        return Ok(());
+    }
+    let scratch = folder::Scratch::beside(&tools.join("apt"), "state")?;
+    // The lists of an architecture have some 9 MB, so they are fetched only if something is missing for it.
+    let apt = Apt::new(&scratch.0, missing.iter().filter_map(|item| item.lists()))?;
+    // Third-party sources of the machine may be unreachable. What counts is whether the packages arrive.
+    let update = folder::announce("Debian's package lists", || Ok(apt.update()))?;
+    for item in missing {
+        let fill = |folder: &Path| item.unpack(&apt, folder);
+        let placed = folder::announce(&item.described(), || folder::place(&item.destination(tools), fill));
         if let Err(error) = placed {
             let mut reason = format!("{error:#}");
             if let Err(error) = &update {
                 reason.push_str(&format!("\n  and before that: {error:#}"));
             }
-            left_out(wanted, &reason);
+            left_out(item, &reason);
         }
     }
     Ok(())
-}
-
-fn missing(tools: &Path, extent: Extent) -> Vec<Wanted> {
-    let mut missing = Vec::new();
-    let wanted = |arch: &Arch| extent != Extent::Demo || fixtures::native(*arch);
-    for arch in fixtures::DEBIAN.into_iter().filter(wanted) {
-        let musl = fixtures::debian_musl_below(&fixtures::root(), arch);
-        if !(musl.libc.is_file() && musl.include.join("stdlib.h").is_file()) {
-            missing.push(Wanted {
-                what: format!("Debian's musl-dev for {}", arch.name()),
-                destination: fixtures::root().join("debian-musl").join(arch.name()),
-                fetch: Fetch::Musl(arch),
-                without: "tests that need it will fail; the demo uses zig's musl",
-            });
-        }
-    }
-    for arch in fixtures::LOADERS.into_iter().filter(|_| extent != Extent::Demo) {
-        if !fixtures::musl_loader_below(&fixtures::root(), arch).is_file() {
-            missing.push(Wanted {
-                what: format!("Debian's musl for dynamic programs on {}", arch.name()),
-                destination: fixtures::root().join("debian-musl-loader").join(arch.name()),
-                fetch: Fetch::Loader(arch),
-                without: "the tests of loaders and of preloading with musl will fail",
-            });
-        }
-    }
-    for arch in fixtures::FOREIGN_GLIBC.into_iter().filter(|_| extent != Extent::Demo) {
-        let root = fixtures::glibc_root_below(&fixtures::root(), arch);
-        let library = format!("lib/{}-linux-gnu/libgcc_s.so.1", arch.name());
-        if !root.join(&library).is_file() && !root.join("usr").join(&library).is_file() {
-            missing.push(Wanted {
-                what: format!("Debian's libc6 for dynamic programs on {}", arch.name()),
-                destination: root,
-                fetch: Fetch::Glibc(arch),
-                without: "the tests of dynamic programs for that architecture will fail",
-            });
-        }
-    }
-    // An emulator on the command path would do, but tests should use the same one everywhere.
-    let emulated = |arch: &Arch| fixtures::emulator(*arch).is_some_and(|program| program.starts_with(tools));
-    let foreign = || Arch::ALL.into_iter().filter(|arch| !fixtures::runs_here(*arch));
-    if extent != Extent::Demo && !foreign().all(|arch| emulated(&arch)) {
-        let names: Vec<&str> = foreign().map(Arch::name).collect();
-        missing.push(Wanted {
-            what: format!("qemu for programs of {}", names.join(", ")),
-            destination: tools.join("qemu"),
-            fetch: Fetch::Qemu,
-            without: "tests that run programs of those architectures will fail",
-        });
-    }
-    missing
-}
-
-fn left_out(wanted: &Wanted, reason: &str) {
-    let there = |arch: Arch| fixtures::runs_here(arch) || fixtures::emulator(arch).is_some();
-    if matches!(wanted.fetch, Fetch::Qemu) && Arch::ALL.into_iter().all(there) {
-        return;
-    }
-    eprintln!("setup: WARNING: left out {}: {reason}\n  {}", wanted.what, wanted.without);
 }
 
 /// Returns Debian's name for an architecture, or `None` if Debian has no packages for it.
@@ -279,7 +266,7 @@ impl Apt {
 
     /// Downloads `package` (`name` or `name:architecture`) and unpacks it into `folder`.
     pub fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
-        let downloads = setup::Scratch::beside(&self.folder.join("packages"), "download")?;
+        let downloads = folder::Scratch::beside(&self.folder.join("packages"), "download")?;
         command::output(self.command().args(["download", package]).current_dir(&downloads.0))?;
         let file =
             fs::read_dir(&downloads.0)?.next().with_context(|| format!("apt downloaded nothing for {package}"))??;
@@ -293,7 +280,7 @@ impl Apt {
         fs::create_dir_all(&unpacked)?;
         // From Debian 13 on, qemu-user itself is static, and qemu-user-static has links to it.
         for (package, ending) in [("qemu-user-static", "-static"), ("qemu-user", "")] {
-            let all = setup::Scratch::beside(&self.folder.join(package), "all")?;
+            let all = folder::Scratch::beside(&self.folder.join(package), "all")?;
             self.unpack(package, &all.0)?;
             let program = |name: &&str| all.0.join("usr/bin").join(format!("{name}{ending}"));
             if names.iter().all(|name| fs::symlink_metadata(program(name)).is_ok_and(|found| found.is_file())) {

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use fixtures::musls::{Build, RELEASES, builds};
 
-use crate::{command, projects, setup};
+use crate::{command, folder, projects};
 
 /// Fetches the sources that do not exist, 4 MB, and compiles what does not exist: some minutes the first time.
 ///
@@ -20,16 +20,16 @@ pub fn prepare() -> Result<()> {
     projects::fetch(RELEASES)?;
     let folder = fixtures::root().join("built-musl");
     fs::create_dir_all(&folder).context("cannot make the folder of musls")?;
-    let _lock = setup::lock(&folder.join(".lock"))?;
+    let _lock = folder::lock(&folder.join(".lock"))?;
     for build in builds().filter(|build| !build.path().is_file()) {
         let destination = folder.join(build.name());
-        setup::announce(&format!("musl {}", build.name()), || setup::place(&destination, |to| compile(build, to)))?;
+        folder::announce(&format!("musl {}", build.name()), || folder::place(&destination, |to| compile(build, to)))?;
     }
     Ok(())
 }
 
 fn compile(build: Build, to: &Path) -> Result<()> {
-    let objects = setup::Scratch::beside(to, "objects")?;
+    let objects = folder::Scratch::beside(to, "objects")?;
     let source = fs::canonicalize(build.release.folder()).context("the sources are there")?;
     let mut configure = Command::new("sh");
     configure.arg(source.join("configure")).args(["--prefix=/usr", "--syslibdir=/lib", "--disable-static"]);

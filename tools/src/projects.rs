@@ -9,7 +9,7 @@ use fixtures::projects::{self, Project};
 use serde_json::Value;
 
 use crate::packages::{self, Package};
-use crate::{command, setup};
+use crate::{command, folder};
 
 /// Fetches those of Debian's source packages that do not exist, less than 6 MB.
 ///
@@ -33,7 +33,7 @@ pub fn prepare_crates() -> Result<()> {
 /// As [`prepare`].
 pub fn fetch(wanted: impl IntoIterator<Item = Project>) -> Result<()> {
     fs::create_dir_all(fixtures::tools().join("projects")).context("cannot make the folder of projects")?;
-    let _lock = setup::lock(&fixtures::tools().join(".projects.lock"))?;
+    let _lock = folder::lock(&fixtures::tools().join(".projects.lock"))?;
     for project in wanted {
         let folder = project.folder();
         if folder.is_dir() {
@@ -46,7 +46,7 @@ pub fn fetch(wanted: impl IntoIterator<Item = Project>) -> Result<()> {
             }
             None => crate_source(project, folder),
         };
-        setup::announce(&format!("{name} {version}, source"), || setup::place(&folder, fill))?;
+        folder::announce(&format!("{name} {version}, source"), || folder::place(&folder, fill))?;
     }
     Ok(())
 }
@@ -55,7 +55,7 @@ pub fn fetch(wanted: impl IntoIterator<Item = Project>) -> Result<()> {
 fn crate_source(project: Project, folder: &Path) -> Result<()> {
     let Project { name, version, sha256, .. } = project;
     // Below the checkout, cargo would take these packages for members of its workspace.
-    let scratch = setup::Scratch::beside(&std::env::temp_dir().join(name), "crate")?;
+    let scratch = folder::Scratch::beside(&std::env::temp_dir().join(name), "crate")?;
     let home = scratch.0.join("fetched");
     fs::create_dir_all(home.join("src"))?;
     fs::write(home.join("src/lib.rs"), "")?;

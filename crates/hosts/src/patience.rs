@@ -1,0 +1,163 @@
+//! How long a test may take. Processor time counts, not the clock: on a machine with other work, a test that takes some
+//! milliseconds may get them over a minute, and nothing is wrong with it. A test that waits for what never happens uses
+//! no processor time; it is recognised by that, and by its threads, none of which would run if it could.
+
+use std::fs;
+use std::io;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::self_test::spawn;
+
+/// The processor time that a test may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience(pub Duration);
+
+impl Default for Patience {
+    /// A minute: a test takes milliseconds, and under an emulator seconds.
+    fn default() -> Patience {
+        Patience(Duration::from_secs(60))
+    }
+}
+
+/// The time after which a test in which nothing happens hangs.
+const ASLEEP: Duration = Duration::from_secs(60);
+/// The time between two looks whether a test has ended, and between two at its processor time.
+const LOOK: Duration = Duration::from_millis(2);
+const LONG_LOOK: Duration = Duration::from_millis(200);
+
+/// The end of a test.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It ended by itself.
+    Output(Output),
+    /// All its threads slept for [`ASLEEP`].
+    Asleep,
+    /// It used up the [`Patience`].
+    TooSlow,
+}
+
+/// Runs a command to its end, without input, or until it is out of time.
+///
+/// # Errors
+/// Those of starting it.
+pub(crate) fn run_to_end(command: &mut Command, patience: Patience) -> io::Result<End> {
+    let mut child = spawn(command.stdin(Stdio::null()))?;
+    match watched(&mut child, patience)? {
+        None => child.wait_with_output().map(End::Output),
+        Some(end) => {
+            child.kill()?;
+            child.wait()?;
+            Ok(end)
+        }
+    }
+}
+
+fn watched(child: &mut Child, patience: Patience) -> io::Result<Option<End>> {
+    let mut looked = Instant::now();
+    let mut last = (Duration::ZERO, Instant::now());
+    while child.try_wait()?.is_none() {
+        if looked.elapsed() >= LONG_LOOK {
+            looked = Instant::now();
+            let activity = Activity::of(child.id());
+            if activity.used > patience.0 {
+                return Ok(Some(End::TooSlow));
+            }
+            if activity.is_awake || activity.used != last.0 {
+                last = (activity.used, Instant::now());
+            } else if last.1.elapsed() > ASLEEP {
+                return Ok(Some(End::Asleep));
+            }
+        }
+        sleep(LOOK);
+    }
+    Ok(None)
+}
+
+/// What a process and its descendants do.
+#[derive(Debug, Default)]
+struct Activity {
+    /// The processor time that they have used.
+    used: Duration,
+    /// Whether a thread of theirs runs, would run, or waits for a disk.
+    is_awake: bool,
+}
+
+impl Activity {
+    /// Whatever cannot be read is gone: it ended meanwhile.
+    fn of(process: u32) -> Activity {
+        let mut activity = Activity::default();
+        let mut due = vec![process];
+        while let Some(process) = due.pop() {
+            // The time of children that were waited for is in their parent's.
+            activity.used += ticks(&format!("/proc/{process}/stat"));
+            let threads = fs::read_dir(format!("/proc/{process}/task"));
+            for thread in threads.into_iter().flatten().flatten() {
+                let state = fields(&thread.path().join("stat").display().to_string());
+                activity.is_awake |= state.first().is_some_and(|state| state == "R" || state == "D");
+                let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+                due.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+            }
+        }
+        activity
+    }
+}
+
+/// The processor time of a process, its own and that of children that it has waited for, from fields 14 to 17 of
+/// `/proc/PID/stat` (proc(5)), which count hundredths of a second.
+fn ticks(path: &str) -> Duration {
+    let fields = fields(path);
+    let ticks = fields.iter().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok());
+    Duration::from_millis(10 * ticks.sum::<u64>())
+}
+
+/// The fields from the third on, the state. The second is the program's name, which may have blanks.
+fn fields(path: &str) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    rest.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_test_that_ends_has_an_output() {
+        match run_to_end(&mut shell("echo done; exit 3"), Patience::default()).unwrap() {
+            End::Output(output) => {
+                assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"done\n"[..], Some(3)))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The child's time counts too.
+    #[test]
+    fn a_test_without_an_end_uses_up_the_patience() {
+        let patience = Patience(Duration::from_millis(300));
+        for script in ["while :; do :; done", "(while :; do :; done) & wait"] {
+            let end = run_to_end(&mut shell(&format!("ulimit -t 5; {script}")), patience).unwrap();
+            assert!(matches!(end, End::TooSlow), "{script}: {end:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_waits_is_asleep_and_one_that_would_run_is_not() {
+        for (script, is_awake) in [("exec sleep 100", false), ("ulimit -t 20; while :; do :; done", true)] {
+            let mut child = shell(script).spawn().unwrap();
+            while Activity::of(child.id()).is_awake != is_awake {
+                sleep(LOOK);
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

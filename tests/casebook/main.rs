@@ -1,0 +1,56 @@
+//! Real `libc.a`s and programs, grafted, linked and run. One program holds all of these tests, so that what one of them
+//! has compiled or grafted serves the others too.
+//!
+//! | room | its tests |
+//! | --- | --- |
+//! | `cases` | every case with every donor, linked in every way |
+//! | `conformance` | every conformance program with every donor |
+//! | `executables`, `foreign_executables` | conformance programs that are linked first and grafted then |
+//! | `loaders` | conformance programs that a grafted musl loader starts |
+//! | `merged` | conformance programs that a donor is merged into |
+//! | `statistics` | the reports of a grafted program |
+//! | `corpus`, `carried` | what the inspector says of released programs, and of programs linked from grafts |
+//! | `strings` | the proof of the string functions |
+//! | `system_calls` | the system calls of each donor |
+
+mod carried;
+mod cases;
+mod conformance;
+mod corpus;
+mod executables;
+mod foreign_executables;
+mod loaders;
+mod merged;
+mod statistics;
+mod strings;
+mod system_calls;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use casebook::bench::Bench;
+use casebook::record;
+use libtest_mimic::Arguments;
+
+fn main() -> ExitCode {
+    let bench = Arc::new(Bench::new());
+    let (mut trials, cells) = conformance::trials(&bench);
+    trials.extend(cases::trials(&bench));
+    trials.extend(executables::trials(&bench));
+    trials.extend(foreign_executables::trials(&bench));
+    trials.extend(loaders::trials(&bench));
+    trials.extend(merged::trials(&bench));
+    trials.extend(statistics::trials());
+    trials.extend(corpus::trials());
+    trials.extend(carried::trials(&bench));
+    trials.extend(strings::trials(&bench));
+    trials.extend(system_calls::trials());
+    let arguments = Arguments::from_args();
+    if !arguments.list
+        && (arguments.ignored || arguments.include_ignored)
+        && let Err(error) = record::announce(&fixtures::conformance_results(), &cells)
+    {
+        eprintln!("cannot keep the results for the table: {error}");
+    }
+    libtest_mimic::run(&arguments, fixtures::trials::named(trials)).exit_code()
+}

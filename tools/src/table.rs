@@ -1,0 +1,195 @@
+//! Everything that building and testing needs beside cargo, a C compiler and Python's pip, in one table: what it is,
+//! how much is fetched, by what it is checked, and what needs it. Whatever a selection does not need is not fetched.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use fixtures::wheels::{BUILD_SYSTEMS, FOR_MUSL};
+use zigcc::Arch;
+
+use crate::debian::Item;
+use crate::{corpus, debian, folder, musls, projects, rust, schema, sources, system, toolchains, wheels, windows, zig};
+
+/// A row of the table.
+pub struct Tool {
+    /// Its name, as in `cargo xtask setup NAME`.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// The size of what is fetched, in MB.
+    pub megabytes: u32,
+    /// By what it is checked.
+    pub checked: Checked,
+    /// What needs it: crates of the workspace, with whatever depends on them; test programs; groups of slow tests.
+    pub needed_by: &'static [&'static str],
+    source: Source,
+}
+
+/// How a download is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checked {
+    /// By a SHA-256 in this repository.
+    Sha256,
+    /// By the signature of Debian's archive.
+    Debian,
+    /// Nothing is fetched.
+    Made,
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Debian(Item),
+    /// A function that fetches what does not exist.
+    Other(fn() -> Result<()>),
+    /// The same with zig.
+    Zig(fn(&zigcc::Zig) -> Result<()>),
+}
+
+use Checked::{Debian, Made, Sha256};
+use Source::{Other, Zig};
+
+/// All tools. One that needs others comes after them.
+pub const TOOLS: &[Tool] = &[
+    tool("zig", "the compiler of donors, programs and cases", 90, Sha256, &["zigcc"], Zig(|_| Ok(()))),
+    tool("lld", "zig's lld, under the name that compilers call", 0, Made, &["fixtures"], Zig(zig::install_lld)),
+    tool("sources", "the donors' sources that cargo does not fetch", 170, Sha256, &["donors"], Other(sources::install)),
+    tool(
+        "musl",
+        "Debian's musl for this machine",
+        1,
+        Debian,
+        &["fixtures", "demo"],
+        Source::Debian(Item::Musl(Arch::X86_64)),
+    ),
+    tool("loader", "its libc.so", 1, Debian, &["fixtures"], Source::Debian(Item::Loader(Arch::X86_64))),
+    tool("musl-aarch64", "Debian's musl", 10, Debian, ARCHIVES, Source::Debian(Item::Musl(Arch::Aarch64))),
+    tool("loader-aarch64", "its libc.so", 10, Debian, LOADERS, Source::Debian(Item::Loader(Arch::Aarch64))),
+    tool("glibc-aarch64", "Debian's glibc", 13, Debian, AARCH64, Source::Debian(Item::Glibc(Arch::Aarch64))),
+    tool("musl-i686", "Debian's musl", 10, Debian, ARCHIVES, Source::Debian(Item::Musl(Arch::I686))),
+    tool("musl-arm", "Debian's musl", 10, Debian, ARCHIVES, Source::Debian(Item::Musl(Arch::Arm))),
+    tool("qemu", "emulators of foreign programs", 45, Debian, FOREIGN, Source::Debian(Item::Qemu)),
+    tool("build-systems", "CMake, Ninja and Meson", 35, Sha256, BUILDERS, Other(|| wheels::install(&BUILD_SYSTEMS))),
+    tool("projects", "other people's projects: sources", 6, Sha256, PROJECTS, Other(projects::prepare)),
+    tool("zig-musl", "zig's musl for this machine", 0, Made, ZIG_MUSL, Zig(|zig| zig::install_musl(zig, Arch::X86_64))),
+    tool("zig-cxx", "zig's C++ library", 0, Made, ZIG_MUSL, Zig(|zig| zig::install_cxx(zig, Arch::X86_64))),
+    tool("zig-aarch64", "zig's musl", 0, Made, AARCH64, Zig(|zig| zig::install_musl(zig, Arch::Aarch64))),
+    tool("zig-riscv64", "zig's musl", 0, Made, RISCV64, Zig(|zig| zig::install_musl(zig, Arch::Riscv64))),
+    tool("corpus", "released programs", 370, Sha256, &["corpus", "install"], Other(corpus::prepare)),
+    tool("schema", "CycloneDX's schema and a validator", 5, Sha256, &["schema"], Other(schema::prepare)),
+    tool("crates", "a project of crates.io", 20, Sha256, &["projects"], Other(projects::prepare_crates)),
+    tool("bazel", "Bazel", 42, Sha256, &["bazel", "projects"], Other(toolchains::prepare_bazel)),
+    tool("rust", "Rust with musl targets; minutes to build", 250, Debian, &["rust", "projects"], Other(rust::prepare)),
+    tool("musls", "musl's libc.so as others build it", 4, Sha256, &["musls"], Other(musls::prepare)),
+    tool("windows", "Wine and mingw-w64's gcc", 170, Debian, &["windows"], Other(windows::prepare)),
+    tool("programs", "programs for musl", 90, Sha256, &["system"], Other(|| wheels::install(&FOR_MUSL))),
+    tool("system", "a Debian with many programs; 2.2 GB", 700, Debian, &["system", "install"], Other(system::prepare)),
+    tool("zigs", "several releases of zig", 180, Sha256, &["zigs", "toolchains"], Other(zig::install_others)),
+    tool(
+        "toolchains",
+        "compilers of other languages; 3.9 GB",
+        730,
+        Debian,
+        &["toolchains"],
+        Other(toolchains::prepare),
+    ),
+];
+
+const FOREIGN: &[&str] = &["aarch64", "riscv64", "arm", "i686", "foreign", "allograft cli", "trial trials"];
+const AARCH64: &[&str] = &["aarch64", "foreign", "rust"];
+const RISCV64: &[&str] = &["riscv64", "foreign"];
+const ARCHIVES: &[&str] = &["inspector", "surgery", "aarch64", "i686", "arm", "foreign", "rust"];
+const LOADERS: &[&str] = &["transplant", "allograft cli", "aarch64", "foreign"];
+const ZIG_MUSL: &[&str] = &["zig-musl"];
+const BUILDERS: &[&str] = &["allograft cli", "allograft pages", "allograft projects"];
+const PROJECTS: &[&str] = &["allograft pages", "allograft projects", "projects"];
+
+const fn tool(
+    name: &'static str,
+    about: &'static str,
+    megabytes: u32,
+    checked: Checked,
+    needed_by: &'static [&'static str],
+    source: Source,
+) -> Tool {
+    Tool { name, about, megabytes, checked, needed_by, source }
+}
+
+/// Fetches or makes what `needs` of the table, unless it exists, and reports that on stderr. `needs` are words of
+/// [`Tool::needed_by`]. Several processes may do this at once, and each may be killed at any time: a file that is in
+/// place is complete.
+///
+/// # Errors
+/// When one cannot be fetched. Without apt, Debian's packages are left out, with a warning.
+pub fn prepare(needs: &BTreeSet<String>) -> Result<()> {
+    install(TOOLS.iter().filter(|tool| tool.needed_by.iter().any(|by| needs.contains(*by))))
+}
+
+/// Fetches or makes the tools of these names, and what they are made with.
+///
+/// # Errors
+/// As [`prepare`]; also if there is none of a name.
+pub fn prepare_named(names: &[&str]) -> Result<()> {
+    if let Some(unknown) = names.iter().find(|name| !TOOLS.iter().any(|tool| tool.name == **name)) {
+        bail!("there is no tool `{unknown}`\nhelp: `cargo xtask setup` lists them");
+    }
+    install(TOOLS.iter().filter(|tool| names.contains(&tool.name)))
+}
+
+fn install<'a>(chosen: impl Iterator<Item = &'a Tool>) -> Result<()> {
+    let tools = fixtures::tools();
+    fs::create_dir_all(&tools).with_context(|| format!("cannot make `{}`", tools.display()))?;
+    let _lock = folder::lock(&tools.join(".setup.lock"))?;
+    let chosen: Vec<&Tool> = chosen.collect();
+    // All of Debian's come first, since their lists are fetched once.
+    let items = chosen.iter().filter_map(|tool| match tool.source {
+        Source::Debian(item) => Some(item),
+        _ => None,
+    });
+    debian::install(&tools, &items.collect::<Vec<_>>())?;
+    for tool in chosen {
+        match tool.source {
+            Source::Debian(_) => Ok(()),
+            Source::Other(prepare) => prepare(),
+            Source::Zig(prepare) => zig::install(&tools).and_then(|zig| prepare(&zig)),
+        }
+        .with_context(|| format!("`{}` ({}) cannot be prepared", tool.name, tool.about))?;
+    }
+    Ok(())
+}
+
+/// Returns the table as text.
+pub fn shown() -> String {
+    let mut text = String::new();
+    for tool in TOOLS {
+        let size = if tool.megabytes > 0 { format!("{} MB", tool.megabytes) } else { String::new() };
+        let checked = match tool.checked {
+            Sha256 => "sha256",
+            Debian => "signature",
+            Made => "made here",
+        };
+        let needed_by = tool.needed_by.join(", ");
+        text += &format!("{:<15} {:<50} {size:>7}  {checked:<9}  {needed_by}\n", tool.name, tool.about);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groups::GROUPS;
+
+    #[test]
+    fn every_tool_is_needed_by_something_that_exists() {
+        let crates = ["zigcc", "fixtures", "donors", "demo", "inspector", "surgery", "transplant"];
+        let programs = ["allograft cli", "allograft pages", "allograft projects", "trial trials"];
+        for tool in TOOLS {
+            for by in tool.needed_by {
+                let known = crates.contains(by) || programs.contains(by) || GROUPS.iter().any(|it| it.name == *by);
+                assert!(known, "{} is needed by `{by}`", tool.name);
+            }
+        }
+        let names: BTreeSet<&str> = TOOLS.iter().map(|tool| tool.name).collect();
+        assert_eq!(names.len(), TOOLS.len());
+    }
+}
