@@ -72,7 +72,7 @@ pub const TOOLS: &[Tool] = &[
     tool("build-systems", "CMake, Ninja and Meson", 35, Sha256, BUILDERS, Other(|| wheels::install(&BUILD_SYSTEMS))),
     tool("projects", "other people's projects: sources", 6, Sha256, PROJECTS, Other(projects::prepare)),
     tool("zig-musl", "zig's musl for this machine", 0, Made, ZIG_MUSL, Zig(|zig| zig::install_musl(zig, Arch::X86_64))),
-    tool("zig-cxx", "zig's C++ library", 0, Made, ZIG_MUSL, Zig(|zig| zig::install_cxx(zig, Arch::X86_64))),
+    tool("zig-cxx", "zig's C++ library", 0, Made, ZIG_CXX, Zig(|zig| zig::install_cxx(zig, Arch::X86_64))),
     tool("zig-aarch64", "zig's musl", 0, Made, AARCH64, Zig(|zig| zig::install_musl(zig, Arch::Aarch64))),
     tool("zig-riscv64", "zig's musl", 0, Made, RISCV64, Zig(|zig| zig::install_musl(zig, Arch::Riscv64))),
     tool("corpus", "released programs", 370, Sha256, &["corpus", "install"], Other(corpus::prepare)),
@@ -95,12 +95,14 @@ pub const TOOLS: &[Tool] = &[
     ),
 ];
 
-const FOREIGN: &[&str] = &["aarch64", "riscv64", "arm", "i686", "foreign", "allograft cli", "trial trials"];
-const AARCH64: &[&str] = &["aarch64", "foreign", "rust"];
-const RISCV64: &[&str] = &["riscv64", "foreign"];
+const FOREIGN: &[&str] =
+    &["zig-musls", "rust", "aarch64", "riscv64", "arm", "i686", "foreign", "allograft cli", "trial trials"];
+const AARCH64: &[&str] = &["aarch64", "zig-musls", "foreign", "rust"];
+const RISCV64: &[&str] = &["riscv64", "zig-musls", "foreign"];
 const ARCHIVES: &[&str] = &["inspector", "surgery", "aarch64", "i686", "arm", "foreign", "rust"];
 const LOADERS: &[&str] = &["transplant", "allograft cli", "aarch64", "foreign"];
-const ZIG_MUSL: &[&str] = &["zig-musl"];
+const ZIG_MUSL: &[&str] = &["zig-musl", "zig-musls", "foreign"];
+const ZIG_CXX: &[&str] = &["zig-musl"];
 const BUILDERS: &[&str] = &["allograft cli", "allograft pages", "allograft projects"];
 const PROJECTS: &[&str] = &["allograft pages", "allograft projects", "projects"];
 
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn every_tool_is_needed_by_something_that_exists() {
-        let crates = ["zigcc", "fixtures", "donors", "demo", "inspector", "surgery", "transplant"];
+        let crates = ["zigcc", "fixtures", "donors", "demo", "foreign", "inspector", "surgery", "transplant"];
         let programs = ["allograft cli", "allograft pages", "allograft projects", "trial trials"];
         for tool in TOOLS {
             for by in tool.needed_by {

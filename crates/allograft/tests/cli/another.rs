@@ -91,6 +91,7 @@ fn runs(lab: &Lab) -> String {
 }
 
 #[test]
+#[ignore = "zig-musl: takes zig's C++ library"]
 fn refused_and_replaced() {
     let lab = Lab::new();
     by_hand(&lab);

@@ -25,6 +25,7 @@ pub(crate) fn run(lab: &Lab, path: Option<&OsStr>, arguments: &[&str]) -> Output
 }
 
 #[test]
+#[ignore = "aarch64: links with that architecture's runtime library"]
 fn what_cannot_be_tested_is_grafted_only_when_that_is_said() {
     let lab = Lab::new();
     let path = program(&lab);
@@ -57,6 +58,7 @@ fn what_cannot_be_tested_is_grafted_only_when_that_is_said() {
 }
 
 #[test]
+#[ignore = "aarch64: links with that architecture's runtime library"]
 fn an_emulator_on_the_path_tests_it() {
     let lab = Lab::new();
     let path = program(&lab);

@@ -320,8 +320,11 @@ fn what_cannot_be_profiled_is_told() {
     lab.run(["profile"]).exits(2);
     lab.run(["profile", "--rate", "0", "--", "true"]).exits(2).says(&["expected 1 to 1000"]);
     lab.run(["profile", "--format", "pprof", "--", "true"]).exits(2).says(&["--out"]);
-    let foreign = Build { arch: fixtures::Arch::Aarch64, ..Build::PLAIN };
-    foreign.program(&lab.path(""), "foreign", "int main(void) { return 0; }\n");
+    // e_machine: that of aarch64.
+    let foreign = Build::PLAIN.program(&lab.path(""), "foreign", "int main(void) { return 0; }\n");
+    let mut bytes = fs::read(&foreign).unwrap();
+    bytes[18] = 183;
+    fs::write(&foreign, bytes).unwrap();
     lab.run(["profile", "--", "./foreign"]).exits(2).says(&["is for aarch64, expected", "help:"]);
     let mut ended = Command::new("true").spawn().unwrap();
     let pid = ended.id().to_string();

@@ -96,6 +96,7 @@ fn a_cross_compiler_of_musl_cross_make() {
 }
 
 #[test]
+#[ignore = "zig-musls: takes zig's musl for two architectures"]
 fn the_cache_of_zig_0_15() {
     let lab = Lab::new();
     for (hash, arch) in [("4c7c", Arch::X86_64), ("a81e", Arch::Riscv64)] {
@@ -111,6 +112,7 @@ fn the_cache_of_zig_0_15() {
 }
 
 #[test]
+#[ignore = "zig-musl: takes zig's musl"]
 fn zig_0_16_has_no_malloc_to_exchange() {
     let lab = Lab::new();
     let path = lab.put("zig/o/1234/libc.a", &zig(Arch::X86_64));

@@ -1,6 +1,7 @@
 //! Plans for real archives, against an expectation computed with another reader.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use object::read::archive::ArchiveFile;
 use object::{Object as _, ObjectSymbol as _};
@@ -50,7 +51,17 @@ fn definers(listing: &[(Vec<u8>, Vec<String>)], names: &[&str]) -> BTreeSet<usiz
 
 #[test]
 fn the_allocator_goes_and_everything_else_stays() {
-    for (what, arch, path) in samples::real_musl() {
+    check_the_allocator_goes_and_everything_else_stays(samples::real_musl());
+}
+
+#[test]
+#[ignore = "zig-musls: takes zig's musl for three architectures"]
+fn the_allocator_goes_and_everything_else_stays_in_zigs() {
+    check_the_allocator_goes_and_everything_else_stays(samples::zig_musl());
+}
+
+fn check_the_allocator_goes_and_everything_else_stays(musl: Vec<samples::Musl>) {
+    for (what, arch, path) in musl {
         let stock = samples::bytes(&path);
         let listing = listing(&stock);
         let archive = Archive::parse(&stock).expect("an archive");
@@ -108,7 +119,17 @@ fn index_agrees(what: &str, bytes: &[u8], listing: &[(Vec<u8>, Vec<String>)]) {
 
 #[test]
 fn replacing_is_grafting_stock_and_doing_it_again_changes_nothing() {
-    for (what, arch, path) in samples::real_musl() {
+    check_replacing_is_grafting_stock_and_doing_it_again_changes_nothing(samples::real_musl());
+}
+
+#[test]
+#[ignore = "zig-musls: takes zig's musl for three architectures"]
+fn replacing_is_grafting_stock_and_doing_it_again_changes_nothing_in_zigs() {
+    check_replacing_is_grafting_stock_and_doing_it_again_changes_nothing(samples::zig_musl());
+}
+
+fn check_replacing_is_grafting_stock_and_doing_it_again_changes_nothing(musl: Vec<samples::Musl>) {
+    for (what, arch, path) in musl {
         let stock = samples::bytes(&path);
         let archive = Archive::parse(&stock).expect("an archive");
         let (first, second) = (samples::donor(arch, "first"), samples::donor(arch, "second"));
@@ -136,7 +157,17 @@ fn replacing_is_grafting_stock_and_doing_it_again_changes_nothing() {
 
 #[test]
 fn a_survey_tells_the_libcs_apart() {
-    for (what, path) in samples::real_archives() {
+    check_a_survey_tells_the_libcs_apart(samples::real_archives());
+}
+
+#[test]
+#[ignore = "zig-musls: takes zig's musl for three architectures"]
+fn a_survey_tells_the_libcs_apart_in_zigs() {
+    check_a_survey_tells_the_libcs_apart(samples::zig_archives());
+}
+
+fn check_a_survey_tells_the_libcs_apart(archives: Vec<(String, PathBuf)>) {
+    for (what, path) in archives {
         let bytes = samples::bytes(&path);
         let archive = Archive::parse(&bytes).expect("an archive");
         let expected = match what.as_str() {

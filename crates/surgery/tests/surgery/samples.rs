@@ -5,12 +5,18 @@ use std::path::PathBuf;
 use object::write::{Object, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, FileFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
 
-/// Every real archive that there is, by what to call it.
+/// A real musl: its name, its architecture, its `libc.a`.
+pub(crate) type Musl = (String, format::Arch, PathBuf);
+
+/// Real archives, by what to call them.
 pub(crate) fn real_archives() -> Vec<(String, PathBuf)> {
-    let mut archives = vec![("glibc".to_owned(), fixtures::glibc())];
-    for arch in fixtures::DEBIAN {
-        archives.push((format!("Debian {}", arch.name()), fixtures::debian_musl(arch).libc));
-    }
+    let debian = real_musl().into_iter().map(|(name, _, libc)| (name, libc));
+    [("glibc".to_owned(), fixtures::glibc())].into_iter().chain(debian).collect()
+}
+
+/// Those that zig makes.
+pub(crate) fn zig_archives() -> Vec<(String, PathBuf)> {
+    let mut archives = Vec::new();
     for arch in fixtures::ZIG {
         let zig = fixtures::zig_musl(arch);
         archives.push((format!("zig's compiler-rt {}", arch.name()), zig.with_file_name("libcompiler_rt.a")));
@@ -19,12 +25,14 @@ pub(crate) fn real_archives() -> Vec<(String, PathBuf)> {
     archives
 }
 
-/// The musl `libc.a`s among them.
-pub(crate) fn real_musl() -> Vec<(String, format::Arch, PathBuf)> {
-    let debian =
-        fixtures::DEBIAN.map(|arch| (format!("Debian {}", arch.name()), arch, fixtures::debian_musl(arch).libc));
-    let zig = fixtures::ZIG.map(|arch| (format!("zig {}", arch.name()), arch, fixtures::zig_musl(arch)));
-    debian.into_iter().chain(zig).collect()
+/// Debian's musl `libc.a`s.
+pub(crate) fn real_musl() -> Vec<Musl> {
+    fixtures::DEBIAN.map(|arch| (format!("Debian {}", arch.name()), arch, fixtures::debian_musl(arch).libc)).into()
+}
+
+/// zig's.
+pub(crate) fn zig_musl() -> Vec<Musl> {
+    fixtures::ZIG.map(|arch| (format!("zig {}", arch.name()), arch, fixtures::zig_musl(arch))).into()
 }
 
 pub(crate) fn bytes(path: &std::path::Path) -> Vec<u8> {

@@ -67,7 +67,17 @@ fn symbols(bytes: &[u8]) -> (BTreeMap<String, usize>, BTreeSet<String>) {
 
 #[test]
 fn the_functions_own_members_go_and_nothing_is_lost() {
-    for (what, arch, path) in samples::real_musl() {
+    check_the_functions_own_members_go_and_nothing_is_lost(samples::real_musl());
+}
+
+#[test]
+#[ignore = "zig-musls: takes zig's musl for three architectures"]
+fn the_functions_own_members_go_and_nothing_is_lost_in_zigs() {
+    check_the_functions_own_members_go_and_nothing_is_lost(samples::zig_musl());
+}
+
+fn check_the_functions_own_members_go_and_nothing_is_lost(musl: Vec<samples::Musl>) {
+    for (what, arch, path) in musl {
         let stock = samples::bytes(&path);
         let (plan, graft) = grafted(&stock, &samples::strings(arch, "test"));
         // By name, which plays no part in the plan: there is no other member of one of these names.
@@ -112,7 +122,17 @@ fn an_entry_into_memcpy_that_the_donor_lacks_keeps_memcpy() {
 
 #[test]
 fn both_steps_come_to_the_same_bytes_in_either_order() {
-    for (what, arch, path) in samples::real_musl() {
+    check_both_steps_come_to_the_same_bytes_in_either_order(samples::real_musl());
+}
+
+#[test]
+#[ignore = "zig-musls: takes zig's musl for three architectures"]
+fn both_steps_come_to_the_same_bytes_in_either_order_in_zigs() {
+    check_both_steps_come_to_the_same_bytes_in_either_order(samples::zig_musl());
+}
+
+fn check_both_steps_come_to_the_same_bytes_in_either_order(musl: Vec<samples::Musl>) {
+    for (what, arch, path) in musl {
         let stock = samples::bytes(&path);
         let (malloc, strings) = (samples::donor(arch, "test"), samples::strings(arch, "test"));
         let (first, one) = grafted(&stock, &malloc);
