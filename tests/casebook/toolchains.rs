@@ -4,9 +4,11 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fixtures::lab::Lab;
 use fixtures::toolchains;
 use hosts::{Candidate, Request};
 
@@ -14,28 +16,32 @@ use hosts::{Candidate, Request};
 const MUSL: &str = "/usr/lib/x86_64-linux-musl";
 
 /// A work folder, which the compilers see under another path.
-struct Work(tempfile::TempDir);
+struct Work(Lab);
+
+impl Deref for Work {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.0
+    }
+}
 
 impl Work {
     fn new() -> Work {
-        Work(tempfile::tempdir().expect("a temporary folder"))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        Work(Lab::default())
     }
 
     /// Copies a source of this repository.
     fn source(&self, source: &str, name: &str) {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("toolchains").join(source);
-        let to = self.path(name);
-        fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
-        fs::copy(&from, to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+        let mode = fs::metadata(&from).unwrap_or_else(|error| panic!("{}: {error}", from.display())).permissions();
+        let to = self.write(name, fs::read(&from).expect("a source"));
+        fs::set_permissions(to, mode).expect("a mode");
     }
 
     /// Runs a script. Returns its output, or its messages if it fails.
     fn run(&self, script: &str) -> Result<String, String> {
-        let output = toolchains::command(self.0.path(), script).output().expect("unshare starts");
+        let output = toolchains::command(self.folder(), script).output().expect("unshare starts");
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.success() {
             true => Ok(printed),
@@ -158,7 +164,7 @@ fn zigs_cache() {
         let mut zig = fixtures::zig().command();
         zig.args(["c++", "-target", "x86_64-linux-musl", "-O2", "-std=c++17", "-o", "out", "main.cc"]);
         zig.env("ZIG_GLOBAL_CACHE_DIR", work.path("cache")).env("ZIG_LOCAL_CACHE_DIR", work.path("local"));
-        let output = zig.current_dir(work.0.path()).output().expect("zig starts");
+        let output = zig.current_dir(work.folder()).output().expect("zig starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let ran = Command::new(work.path("out")).output().expect("the program starts");
         assert_eq!(String::from_utf8_lossy(&ran.stdout), "ok\n");

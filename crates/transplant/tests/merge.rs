@@ -2,11 +2,13 @@
 //! test.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::LazyLock;
 
+use fixtures::Ran;
+use fixtures::lab::{Lab, succeeds};
 use format::Arch;
 use format::needed::Needed;
 use proptest::prelude::*;
@@ -23,17 +25,20 @@ fn library(name: &str) -> Vec<u8> {
 
 static DEFAULT: LazyLock<Vec<u8>> = LazyLock::new(|| library("snmalloc"));
 
-struct Shop {
-    folder: tempfile::TempDir,
+/// A folder with programs to merge a donor into.
+struct Shop(Lab);
+
+impl Deref for Shop {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.0
+    }
 }
 
 impl Shop {
     fn new() -> Shop {
-        Shop { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        Shop(Lab::default())
     }
 
     /// Compiles merge.c, and links it with this machine's libc. Returns the program.
@@ -47,7 +52,7 @@ impl Shop {
     /// The same with musl, to be started by its loader.
     fn musl(&self, position_independent: bool) -> Vec<u8> {
         let out = fixtures::program::linked_with_musl(
-            self.folder.path(),
+            self.folder(),
             "stock",
             &fs::read_to_string(source("merge.c")).unwrap(),
             position_independent,
@@ -59,15 +64,8 @@ impl Shop {
     /// Merges and writes the program. Returns its path.
     fn merged(&self, program: &[u8], donor: &[u8]) -> (PathBuf, Merge) {
         let merge = merge(program, donor).unwrap().unwrap();
-        let path = self.put("merged", &merge.bytes);
+        let path = self.program("merged", &merge.bytes);
         (path, merge)
-    }
-
-    fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.path(name);
-        fs::write(&path, bytes).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path
     }
 }
 
@@ -75,19 +73,11 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
-#[track_caller]
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {output:?}");
-    output
-}
-
 /// Runs a merged program; the donor says that it serves it.
 #[track_caller]
 fn serves(path: &Path, donor: &str) {
-    let output = succeeds(Command::new("timeout").arg("60").arg(path).env("ALLOGRAFT_VERBOSE", "1"));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("ok {}\n", name(path)));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let Ran { out, err: said, .. } = succeeds(Command::new(path).env("ALLOGRAFT_VERBOSE", "1"));
+    assert_eq!(out, format!("ok {}\n", name(path)));
     assert!(said.contains(&format!("allograft: {donor} ")), "{said}");
 }
 
@@ -123,7 +113,7 @@ fn every_way_to_link_gives_a_program_that_runs_also_when_it_was_stripped() {
         assert!(is_merged(&merge.bytes) && is_dynamic(&merge.bytes));
         serves(&path, "snmalloc");
         for tool in [&["strip"][..], &["objcopy"], &["objcopy", "--strip-debug"]] {
-            let copy = shop.put("copy", &merge.bytes);
+            let copy = shop.program("copy", &merge.bytes);
             succeeds(Command::new(tool[0]).args(&tool[1..]).arg(&copy));
             serves(&copy, "snmalloc");
         }
@@ -227,7 +217,7 @@ const NOTE: Needed = Needed { sha256: [1; 32], donor: [b'd'; 512] };
 #[test]
 fn a_program_loads_its_donor_first() {
     let shop = Shop::new();
-    let library = shop.put("donor.so", &DEFAULT);
+    let library = shop.put("donor.so", &*DEFAULT);
     let name = library.as_os_str().as_encoded_bytes();
     for way in WAYS {
         let stock = shop.glibc(way);
@@ -239,7 +229,7 @@ fn a_program_loads_its_donor_first() {
         assert_eq!(changed, 0, "bytes of the program");
         for copy in [one.bytes.clone(), with_library(&one.bytes, b"/dev/null").unwrap()] {
             let runs = copy == one.bytes;
-            let path = shop.put("program", &copy);
+            let path = shop.program("program", &copy);
             let output = Command::new(path).env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
             assert_eq!(output.status.success(), runs, "{output:?}");
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -251,8 +241,8 @@ fn a_program_loads_its_donor_first() {
     let stock = shop.musl(true);
     let one = need(&stock, name, &NOTE).unwrap();
     assert_eq!(one.plan.libc, Libc::Musl);
-    let output = succeeds(Command::new(shop.put("program", &one.bytes)).env("ALLOGRAFT_VERBOSE", "1"));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("allograft: snmalloc "), "{output:?}");
+    let ran = succeeds(Command::new(shop.program("program", &one.bytes)).env("ALLOGRAFT_VERBOSE", "1"));
+    assert!(ran.err.contains("allograft: snmalloc "), "{ran:?}");
     assert!(needed(&stock).is_none() && needed_library(&stock).is_none() && with_library(&stock, b"x").is_none());
 }
 

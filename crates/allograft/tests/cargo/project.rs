@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fixtures::lab::Lab;
 use fixtures::{Arch, Ran};
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ const MAIN: &str =
     "fn main() {\n    println!(\"{} {:?}\", app::work(2000), std::env::args().skip(1).collect::<Vec<_>>());\n}\n";
 
 pub(crate) struct Project {
-    folder: tempfile::TempDir,
+    lab: Lab,
     environment: Vec<(String, String)>,
 }
 
@@ -32,8 +33,8 @@ impl Project {
     /// Makes a project without files.
     pub(crate) fn empty() -> Project {
         // The folder's name has a blank, so that every path that is passed on has one.
-        let folder = tempfile::Builder::new().prefix("allograft cargo ").tempdir().unwrap();
-        Project { folder, environment: Vec::new() }
+        let lab = Lab::named("allograft cargo", env!("CARGO_BIN_EXE_allograft"));
+        Project { lab, environment: Vec::new() }
     }
 
     /// Makes a project with the package `app`.
@@ -46,20 +47,15 @@ impl Project {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.lab.path(name)
     }
 
     pub(crate) fn put(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        path
+        self.lab.write(name, text)
     }
 
     pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.put(name, &format!("#!/bin/sh\n{text}\n"));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path
+        self.lab.program(name, format!("#!/bin/sh\n{text}\n"))
     }
 
     /// Appends to an existing file.
@@ -90,7 +86,7 @@ impl Project {
         }
         command.env("PATH", format!("{}:{}:{path}", toolchain().join("bin").display(), ours.display()));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap().into()
+        command.current_dir(self.lab.folder()).stdin(Stdio::null()).output().unwrap().into()
     }
 
     /// The path of the program with that name.

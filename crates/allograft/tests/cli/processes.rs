@@ -3,46 +3,35 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::lab::{Lab, dynamic_with_musl};
+use crate::lab::{Lab, Running, dynamic_with_musl};
 
 /// Allocates, says so, and waits for the end of its input.
 const WAITING: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nint main(void) {\n\
                        char *p = malloc(8 << 20); if (!p) return 1; memset(p, 1, 8 << 20);\n\
                        puts(\"ready\"); fflush(stdout); getchar(); free(p); return 0; }\n";
 
-/// A process that is ended with the test.
-struct Running(Child);
-
-impl Running {
-    /// Starts it, and waits until it has allocated.
-    #[track_caller]
-    fn start(command: &mut Command) -> Running {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Running(child)
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
+/// Starts it, and waits until it has allocated.
+#[track_caller]
+fn start(command: &mut Command) -> Running {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    Running(child)
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Returns its number.
+fn pid(running: &Running) -> String {
+    running.0.id().to_string()
 }
 
 #[track_caller]
 fn inspected(lab: &Lab, running: &Running) -> Value {
-    let document = lab.run(["inspect", "--pid", &running.pid(), "--json"]).exits(0).json();
+    let document = lab.run(["inspect", "--pid", &pid(running), "--json"]).exits(0).json();
     crate::documents::fits("inspect", &document);
     assert_eq!(document["files"].as_array().unwrap().len(), 0);
     document["processes"][0].clone()
@@ -66,7 +55,7 @@ fn programs(lab: &Lab) {
 fn the_malloc_of_a_process_is_told() {
     let lab = Lab::new();
     programs(&lab);
-    let run = |name: &str| Running::start(&mut Command::new(lab.path(name)));
+    let run = |name: &str| start(&mut Command::new(lab.path(name)));
 
     let stock = run("static");
     let process = inspected(&lab, &stock);
@@ -86,8 +75,8 @@ fn the_malloc_of_a_process_is_told() {
     let process = inspected(&lab, &dynamic);
     assert_eq!(process["malloc"]["name"], "glibc");
     assert!(process["malloc"]["file"].as_str().unwrap().ends_with("/libc.so.6"), "{process}");
-    lab.run(["inspect", "--pid", &dynamic.pid(), "--expect", "glibc"]).exits(0);
-    let by_loader = Running::start(Command::new("/lib64/ld-linux-x86-64.so.2").arg(lab.path("dynamic")));
+    lab.run(["inspect", "--pid", &pid(&dynamic), "--expect", "glibc"]).exits(0);
+    let by_loader = start(Command::new("/lib64/ld-linux-x86-64.so.2").arg(lab.path("dynamic")));
     let process = inspected(&lab, &by_loader);
     assert_eq!(
         (&process["malloc"]["name"], &process["malloc"]["file"]),
@@ -95,10 +84,10 @@ fn the_malloc_of_a_process_is_told() {
         "{process}"
     );
     let musl = dynamic_with_musl(&lab, WAITING, "of-musl");
-    let process = inspected(&lab, &Running::start(&mut Command::new(musl)));
+    let process = inspected(&lab, &start(&mut Command::new(musl)));
     assert_eq!(process["malloc"]["name"], "mallocng");
     assert!(process["malloc"]["file"].as_str().unwrap().ends_with("/libc.so"), "{process}");
-    let ran = lab.run(["inspect", "--pid", &dynamic.pid(), "--pid", &grafted.pid(), "--expect", "mimalloc"]).exits(1);
+    let ran = lab.run(["inspect", "--pid", &pid(&dynamic), "--pid", &pid(&grafted), "--expect", "mimalloc"]).exits(1);
     assert!(ran.err.contains("`glibc`, expected `mimalloc`"), "{}", ran.err);
     assert!(ran.out.lines().count() == 3 && ran.out.starts_with("malloc"), "{}", ran.out);
 }
@@ -111,7 +100,7 @@ fn a_preload_that_took_effect_is_told_from_one_that_did_not() {
     lab.run(emit).exits(0);
     let fast = fs::canonicalize(lab.path("libfast.so")).unwrap().display().to_string();
     let run = |name: &str, preload: &str| {
-        Running::start(Command::new(lab.path(name)).env("LD_PRELOAD", preload).current_dir(lab.path("")))
+        start(Command::new(lab.path(name)).env("LD_PRELOAD", preload).current_dir(lab.path("")))
     };
     let preload = |process: &Value| {
         let preload = &process["preloads"][0];
@@ -130,7 +119,7 @@ fn a_preload_that_took_effect_is_told_from_one_that_did_not() {
     let wrong = run("dynamic", "/usr/lib/aarch64-linux-gnu/libfast.so");
     let process = inspected(&lab, &wrong);
     assert_eq!((&process["malloc"]["name"], preload(&process)), (&"glibc".into(), (variable.clone(), false, false)));
-    let text = lab.run(["inspect", "--pid", &wrong.pid()]).exits(0).out;
+    let text = lab.run(["inspect", "--pid", &pid(&wrong)]).exits(0).out;
     assert!(
         text.contains("`/usr/lib/aarch64-linux-gnu/libfast.so` of LD_PRELOAD is not loaded: it has no effect"),
         "{text}"
@@ -155,7 +144,7 @@ fn a_preload_that_took_effect_is_told_from_one_that_did_not() {
 fn all_processes_make_a_table_without_this_one() {
     let lab = Lab::new();
     programs(&lab);
-    let running = Running::start(&mut Command::new(lab.path("static")));
+    let running = start(&mut Command::new(lab.path("static")));
     let document = lab.run(["inspect", "--all", "--json"]).exits(0).json();
     crate::documents::fits("inspect", &document);
     let processes = document["processes"].as_array().unwrap();
@@ -165,7 +154,7 @@ fn all_processes_make_a_table_without_this_one() {
     let this = processes.iter().find(|process| process["pid"] == std::process::id()).unwrap();
     assert!(this["malloc"]["file"].as_str().unwrap().contains("libc.so"), "{this}");
     let table = lab.run(["inspect", "--all"]).exits(0).out;
-    assert!(table.lines().any(|line| line.starts_with("mallocng") && line.contains(&running.pid())), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("mallocng") && line.contains(&pid(&running))), "{table}");
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fixtures::program::Build;
 use serde_json::Value;
 
 use crate::documents::fits;
-use crate::lab::{Lab, dynamic_with_musl, tool};
+use crate::lab::{Lab, Running, dynamic_with_musl, tool};
 
 /// How a program is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,16 +201,6 @@ fn a_programs_children_count() {
         let document = lab.run(["profile", "--json", "--rate", rate, "--", "sh", "-c", &script]).exits(0).json();
         assert_eq!(document["verdict"]["bottleneck"], "allocator", "{document:#}");
         assert!(document["program"].as_str().unwrap().ends_with("/small_blocks"), "{document:#}");
-    }
-}
-
-/// A process that is ended with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

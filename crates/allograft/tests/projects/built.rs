@@ -3,16 +3,24 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::ops::Deref;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fixtures::lab::Lab;
 use fixtures::projects::Project;
 use fixtures::wheels::{CMAKE, MESON, NINJA};
 
 /// A copy of a project, and the tools. It is deleted with this value.
-pub(crate) struct Place {
-    made: tempfile::TempDir,
+pub(crate) struct Place(Lab);
+
+impl Deref for Place {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.0
+    }
 }
 
 impl Place {
@@ -25,8 +33,8 @@ impl Place {
         let sources = project.folder();
         let missing = format!("`{}` is missing: run `cargo xtask setup`", sources.display());
         assert!(sources.is_dir(), "{missing}");
-        let made = tempfile::tempdir().expect("a temporary folder");
-        let bin = made.path().join("bin");
+        let lab = Lab::default();
+        let bin = lab.path("bin");
         fs::create_dir(&bin).expect("a folder");
         fixtures::musl_gcc(&bin).expect("musl-gcc");
         let ctest = CMAKE.program().with_file_name("ctest");
@@ -37,13 +45,9 @@ impl Place {
             symlink(program, bin.join(name)).expect("a link");
         }
         symlink(env!("CARGO_BIN_EXE_allograft"), bin.join("allograft")).expect("a link");
-        let place = Place { made };
+        let place = Place(lab);
         succeeds(place.command("cp").arg("-r").arg(sources).arg(place.path("source")));
         Some(place)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.made.path().join(name)
     }
 
     /// Returns a command that runs here, with the tools on its path.
@@ -52,7 +56,7 @@ impl Place {
         let path = format!("{}:{path}", self.path("bin").display());
         // The program is looked up on the new path.
         let mut command = Command::new("env");
-        command.arg(format!("PATH={path}")).arg(program).current_dir(self.made.path());
+        command.arg(format!("PATH={path}")).arg(program).current_dir(self.folder());
         for variable in ["CC", "CFLAGS", "LDFLAGS", "DESTDIR"] {
             command.env_remove(variable);
         }
@@ -117,8 +121,5 @@ fn is_elf(path: &Path) -> bool {
 /// Runs the command, asserts that it succeeds, and returns what it printed.
 #[track_caller]
 pub(crate) fn succeeds(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}\n{out}\n{err}");
-    out.into_owned()
+    fixtures::lab::succeeds(command).out
 }

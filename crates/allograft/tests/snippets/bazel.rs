@@ -45,10 +45,10 @@ impl Bazel {
 fn bazel() {
     let Some(bazel) = Bazel::new() else { return };
     let place = Place::new("source");
-    place.put("workspace/WORKSPACE", "");
-    place.put("workspace/main.c", PROGRAM);
+    place.write("workspace/WORKSPACE", "");
+    place.write("workspace/main.c", PROGRAM);
     let build = |rule: &str| {
-        place.put("workspace/BUILD", rule);
+        place.write("workspace/BUILD", rule);
         succeeds(&mut bazel.command(&place.path("workspace"), &["build", "--copt=-fno-builtin", ":program"]));
         let built = place.path("workspace/bazel-bin/program");
         assert_eq!(succeeds(&mut Command::new(&built)), "ok\n");
@@ -101,7 +101,7 @@ impl Example {
     fn edit(&self, from: &str, to: &str) {
         let text = fs::read_to_string(self.place.path("example/BUILD.bazel")).expect("a build file");
         assert_eq!(text.matches(from).count(), 1, "{from}");
-        self.place.put("example/BUILD.bazel", &text.replace(from, to));
+        self.place.write("example/BUILD.bazel", &text.replace(from, to));
     }
 }
 

@@ -21,7 +21,7 @@ fn place() -> Option<Place> {
 }
 
 fn run(place: &Place, script: &str) -> String {
-    succeeds(&mut toolchains::command(&place.folder, script))
+    succeeds(&mut toolchains::command(place.folder(), script))
 }
 
 /// Runs `emit` in there. The object's folder has a blank in its name.
@@ -35,7 +35,7 @@ fn emit(place: &Place, form: &str) -> BTreeMap<String, String> {
 #[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn a_link_line_of_a_c_compiler() {
     let Some(place) = place() else { return };
-    place.put("main.c", PROGRAM);
+    place.write("main.c", PROGRAM);
     // The compiler's name is the user's own choice.
     let compiler =
         "mkdir -p bin\nln -sf /usr/bin/musl-gcc bin/cc\nexport PATH=$PWD/bin:$PATH\ncc -O1 -fno-builtin -c main.c\n";
@@ -51,9 +51,9 @@ fn a_link_line_of_a_c_compiler() {
 #[ignore = "toolchains: takes compilers of other languages, 3.9 GB"]
 fn go_with_cgo() {
     let Some(place) = place() else { return };
-    place.put("go.mod", "module example\n\ngo 1.21\n");
+    place.write("go.mod", "module example\n\ngo 1.21\n");
     let main = fs::read_to_string(shared("go/main.go")).expect("a source");
-    place.put("main.go", &main);
+    place.write("main.go", &main);
     let line = &emit(&place, "object")["Go with cgo"];
     let printed = run(&place, &format!("{line}\n./example"));
     assert!(printed.lines().any(|line| line.starts_with("ok")), "{printed}");
@@ -65,7 +65,7 @@ const SDK: &str = "swift-6.0.3-RELEASE_static-linux-0.0.1";
 /// Copies sources that the casebook links too, and makes and installs an SDK with a stock `libc.a`.
 fn swift_sdk(place: &Place, sources: &[(&str, &str)]) {
     for (source, name) in [("glibc_names.c", "names.c"), ("swift/sdk.sh", "sdk.sh")].iter().chain(sources) {
-        place.put(name, &fs::read_to_string(shared(source)).expect("a source"));
+        place.write(name, &fs::read_to_string(shared(source)).expect("a source"));
     }
     run(place, &format!("musl-gcc -O2 -c names.c && sh sdk.sh {SDK} && swift sdk install {SDK}.artifactbundle.tar.gz"));
 }
@@ -84,7 +84,7 @@ fn a_swift_package() {
     let package = fs::read_to_string(place.path("Package.swift")).expect("a package");
     let with = package.replace("(name: \"map\")]", &format!("(name: \"map\", {setting})]"));
     assert_ne!(with, package);
-    place.put("Package.swift", &with);
+    place.write("Package.swift", &with);
     assert!(run(&place, &build).lines().any(|line| line.starts_with("ok")));
     place.carries(&place.path(".build/release/map"), "snmalloc");
 }
@@ -119,7 +119,7 @@ fn a_swift_command_plugin() {
          .unsafeFlags([\"-Xlinker\", \"-lc\", \"-Xlinker\", \"/mnt/liballograft.a\"])])";
     let with = package.replace("(name: \"server\")", settings);
     assert_ne!(with, package);
-    place.put("example/Package.swift", &with);
+    place.write("example/Package.swift", &with);
     run(&place, &format!("{here}swift build -c release --swift-sdk {SDK} 2>&1"));
     let check = format!("{here}! allograft inspect --expect snmalloc .build/release/server");
     assert!(run(&place, &check).contains("server: mallocng "));

@@ -10,9 +10,9 @@ fn a_build_script_for_an_archive() {
     const TARGET: &str = "x86_64-unknown-linux-musl";
     let place = Place::new("the source");
     let script = &place.emit(&["--target", TARGET, "--as", "archive"])["Cargo, in build.rs"];
-    place.put("Cargo.toml", "[package]\nname = \"server\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
-    place.put("build.rs", script);
-    place.put("src/main.rs", "fn main() {\n    println!(\"{}\", vec![\"o\", \"k\"].concat());\n}\n");
+    place.write("Cargo.toml", "[package]\nname = \"server\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    place.write("build.rs", script);
+    place.write("src/main.rs", "fn main() {\n    println!(\"{}\", vec![\"o\", \"k\"].concat());\n}\n");
     let bin = fixtures::rust_musl().join("bin");
     let mut cargo = Command::new(bin.join("cargo"));
     for (name, _) in std::env::vars_os() {
@@ -24,6 +24,6 @@ fn a_build_script_for_an_archive() {
     }
     let path = std::env::var("PATH").expect("a path");
     cargo.env("PATH", format!("{}:{path}", bin.display())).args(["run", "--quiet", "--target", TARGET]);
-    assert_eq!(succeeds(cargo.current_dir(&place.folder)), "ok\n");
+    assert_eq!(succeeds(cargo.current_dir(place.folder())), "ok\n");
     place.carries(&place.path("target").join(TARGET).join("debug/server"), "snmalloc");
 }

@@ -52,10 +52,10 @@ fn links(program: PathBuf, module: bool) {
     let pinned = fixtures::zig().command();
     let caches: Vec<_> = pinned.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
     let with_caches = |command: &mut Command| {
-        command.envs(caches.iter().copied()).current_dir(&place.folder);
+        command.envs(caches.iter().copied()).current_dir(place.folder());
     };
 
-    place.put("main.zig", MAIN);
+    place.write("main.zig", MAIN);
     let folder = program.parent().expect("a folder").display().to_string();
     let mut line = Command::new("sh");
     line.args(["-ec", &format!("PATH='{folder}':$PATH\n{}", snippets["zig"])]);
@@ -64,8 +64,8 @@ fn links(program: PathBuf, module: bool) {
     assert_eq!(succeeds(&mut Command::new(place.path("main"))), "ok\n");
     place.carries(&place.path("main"), "snmalloc");
 
-    place.put("hello.c", PROGRAM);
-    place.put("build.zig", &build_zig(module, &snippets["build.zig"]));
+    place.write("hello.c", PROGRAM);
+    place.write("build.zig", &build_zig(module, &snippets["build.zig"]));
     let mut build = Command::new(&program);
     build.args(["build", "-Dtarget=x86_64-linux-musl"]);
     with_caches(&mut build);

@@ -2,45 +2,35 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
+use fixtures::lab::{Lab, succeeds};
 use fixtures::windows;
 use serde_json::Value;
 
 /// The donors that there are for Windows.
 const DONORS: [&str; 2] = ["mimalloc", "mimalloc3"];
 
-/// A folder with an object of each donor, and the sources of the test programs.
-struct Place {
-    made: tempfile::TempDir,
+/// Makes a folder with an object of each donor.
+fn lab() -> Lab {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_allograft"));
+    for donor in DONORS {
+        let emit = ["emit", "--target", "x86_64-pc-windows-gnu", "--donor", donor, "--set", "purge_delay=5", "-o"];
+        lab.run(emit.into_iter().chain([format!("{donor}.o").as_str()])).exits(0);
+    }
+    lab
 }
 
-impl Place {
-    fn new() -> Place {
-        let place = Place { made: tempfile::tempdir().expect("a temporary folder") };
-        for donor in DONORS {
-            let out = place.path(&format!("{donor}.o"));
-            let emit = ["emit", "--target", "x86_64-pc-windows-gnu", "--donor", donor, "--set", "purge_delay=5", "-o"];
-            succeeds(allograft().args(emit).arg(out));
-        }
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.made.path().join(name)
-    }
-
-    /// Links a program of `tests/windows` by zig; with the object of a donor if one is named.
-    fn zig(&self, source: &str, donor: Option<&str>, more: &[&str]) -> PathBuf {
-        let program = self.path(source).with_extension(if more.contains(&"-shared") { "dll" } else { "exe" });
-        let language: &[&str] = if source.ends_with(".cc") { &["c++", "-std=c++20"] } else { &["cc"] };
-        let mut link = fixtures::zig().command();
-        link.current_dir(self.made.path()).args(language).args(["-target", "x86_64-windows-gnu", "-O2", "-o"]);
-        link.arg(&program).arg(sources().join(source));
-        link.args(donor.map(|donor| self.path(&format!("{donor}.o")))).args(more);
-        succeeds(&mut link);
-        program
-    }
+/// Links a program of `tests/windows` by zig; with the object of a donor if one is named.
+fn zig(lab: &Lab, source: &str, donor: Option<&str>, more: &[&str]) -> PathBuf {
+    let program = lab.path(source).with_extension(if more.contains(&"-shared") { "dll" } else { "exe" });
+    let language: &[&str] = if source.ends_with(".cc") { &["c++", "-std=c++20"] } else { &["cc"] };
+    let mut link = fixtures::zig().command();
+    link.current_dir(lab.folder()).args(language).args(["-target", "x86_64-windows-gnu", "-O2", "-o"]);
+    link.arg(&program).arg(sources().join(source));
+    link.args(donor.map(|donor| lab.path(format!("{donor}.o")))).args(more);
+    succeeds(&mut link);
+    program
 }
 
 fn sources() -> PathBuf {
@@ -55,35 +45,27 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[track_caller]
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
-    output
-}
-
 /// Returns what `inspect` says of a file, and asserts that its malloc is `expected`.
 #[track_caller]
 fn inspected(file: &Path, expected: &str) -> Value {
     let said = succeeds(allograft().args(["inspect", "--json", "--expect", expected]).arg(file));
-    let document: Value = serde_json::from_slice(&said.stdout).expect("a document");
+    let document: Value = serde_json::from_str(&said.out).expect("a document");
     document["files"][0].clone()
 }
 
 #[test]
 #[ignore = "windows: zig compiles mingw-w64's runtime, which takes minutes"]
 fn a_program_has_the_donor_and_says_so() {
-    let place = Place::new();
+    let lab = lab();
     for donor in DONORS {
-        let object = inspected(&place.path(&format!("{donor}.o")), donor);
+        let object = inspected(&lab.path(format!("{donor}.o")), donor);
         assert_eq!((&object["kind"], &object["arch"]), (&"object".into(), &"x86_64".into()), "{object:#}");
-        let program = inspected(&place.zig("family.c", Some(donor), &[]), donor);
+        let program = inspected(&zig(&lab, "family.c", Some(donor), &[]), donor);
         assert_eq!((&program["kind"], &program["libc"]), (&"executable".into(), &"ucrt".into()), "{program:#}");
         let note = program["malloc"]["evidence"][0]["detail"].as_str().expect("a text");
         assert!(note.contains(donor) && note.contains("with purge_delay=5"), "{note}");
     }
-    let library = inspected(&place.zig("library.c", None, &["-shared"]), "ucrt");
+    let library = inspected(&zig(&lab, "library.c", None, &["-shared"]), "ucrt");
     assert_eq!((&library["kind"], &library["graft"]["way"]), (&"shared".into(), &"relink".into()), "{library:#}");
 }
 
@@ -91,14 +73,14 @@ fn a_program_has_the_donor_and_says_so() {
 #[test]
 #[ignore = "windows: zig compiles mingw-w64's runtime, which takes minutes"]
 fn a_program_with_two_mallocs_is_unknown() {
-    let place = Place::new();
-    place.zig("library.c", None, &["-shared"]);
-    let program = fs::read(place.zig("boundary.c", Some("mimalloc"), &["library.lib"])).expect("a program");
+    let lab = lab();
+    zig(&lab, "library.c", None, &["-shared"]);
+    let program = fs::read(zig(&lab, "boundary.c", Some("mimalloc"), &["library.lib"])).expect("a program");
     // The name of another function that it imports becomes `free`.
     let at = find(&program, b"library_free\0").expect("an import");
     let mut changed = program.clone();
     changed[at..at + 5].copy_from_slice(b"free\0");
-    let path = place.path("two.exe");
+    let path = lab.path("two.exe");
     fs::write(&path, changed).expect("a file");
     let said = inspected(&path, "unknown");
     assert_eq!(said["malloc"]["evidence"].as_array().expect("evidence").len(), 2, "{said:#}");
@@ -111,9 +93,9 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 #[test]
 #[ignore = "windows: zig compiles mingw-w64's runtime, which takes minutes"]
 fn damaged_files_are_errors_or_unknown() {
-    let place = Place::new();
-    let program = fs::read(place.zig("threads.c", Some("mimalloc"), &[])).expect("a program");
-    let object = fs::read(place.path("mimalloc3.o")).expect("an object");
+    let lab = lab();
+    let program = fs::read(zig(&lab, "threads.c", Some("mimalloc"), &[])).expect("a program");
+    let object = fs::read(lab.path("mimalloc3.o")).expect("an object");
     for whole in [program, object] {
         let starts = (0..1200).chain((1200..whole.len()).step_by(whole.len() / 300));
         for cut in starts.clone() {
@@ -159,9 +141,9 @@ fn what_there_is_not_for_windows_is_refused() {
 #[track_caller]
 fn runs(home: &Path, program: &Path, donor: &str) {
     let mut wine = windows::wine(home, program);
-    let output = succeeds(wine.current_dir(home.parent().expect("a folder")).env("ALLOGRAFT_VERBOSE", "1"));
-    assert!(text(&output.stdout).contains(": all right"), "{}", text(&output.stdout));
-    let said = text(&output.stderr);
+    let ran = succeeds(wine.current_dir(home.parent().expect("a folder")).env("ALLOGRAFT_VERBOSE", "1"));
+    assert!(ran.out.contains(": all right"), "{}", ran.out);
+    let said = ran.err;
     assert!(said.contains(&format!("allograft: {donor} ")), "{said}");
 }
 
@@ -185,13 +167,13 @@ fn programs_that_zig_linked_run() {
     if !is_there() {
         return;
     }
-    let place = Place::new();
-    place.zig("library.c", None, &["-shared"]);
+    let lab = lab();
+    zig(&lab, "library.c", None, &["-shared"]);
     for donor in DONORS {
         for (source, more) in
             [("family.c", &[][..]), ("threads.c", &[]), ("operators.cc", &[]), ("boundary.c", &["library.lib"])]
         {
-            runs(&place.path("drive"), &place.zig(source, Some(donor), more), donor);
+            runs(&lab.path("drive"), &zig(&lab, source, Some(donor), more), donor);
         }
     }
 }
@@ -202,16 +184,16 @@ fn programs_that_gcc_linked_run() {
     if !is_there() {
         return;
     }
-    let place = Place::new();
+    let lab = lab();
     for donor in DONORS {
         for source in ["family.c", "threads.c"] {
-            let program = place.path(source).with_extension("exe");
+            let program = lab.path(source).with_extension("exe");
             let mut link = Command::new(windows::gcc());
             // The order of the line that `emit` prints.
-            link.arg(place.path(&format!("{donor}.o"))).arg(sources().join(source)).arg("-o").arg(&program);
+            link.arg(lab.path(format!("{donor}.o"))).arg(sources().join(source)).arg("-o").arg(&program);
             succeeds(link.args(["-O2", "-w"]));
             assert_eq!(inspected(&program, donor)["libc"], "msvcrt");
-            runs(&place.path("drive"), &program, donor);
+            runs(&lab.path("drive"), &program, donor);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Objects and archives after surgery, linked and run.
 
 use std::ffi::OsString;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fixtures::lab::{Lab, succeeds};
 use fixtures::{Arch, ZigTarget};
 use relocatable::{Binding, localise, symbols};
 use surgery::archive::Archive;
@@ -12,24 +14,23 @@ use surgery::plan::plan;
 
 use crate::samples;
 
-/// A folder for one test, and the tools.
+/// A folder for one test, and the tools for an architecture.
 struct Bench {
-    folder: tempfile::TempDir,
+    lab: Lab,
     arch: Arch,
+}
+
+impl Deref for Bench {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.lab
+    }
 }
 
 impl Bench {
     fn new(arch: Arch) -> Bench {
-        Bench { folder: tempfile::tempdir().expect("a folder"), arch }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        std::fs::write(self.path(name), bytes).expect("written");
-        self.path(name)
+        Bench { lab: Lab::default(), arch }
     }
 
     fn source(name: &str) -> PathBuf {
@@ -52,16 +53,12 @@ impl Bench {
     /// Links statically against a folder's start files and these inputs.
     fn link(&self, linker: &Path, flags: &[&str], inputs: &[PathBuf]) -> PathBuf {
         let out = self.path("program");
-        let output =
-            Command::new(linker).args(flags).arg("-o").arg(&out).args(inputs).output().expect("the linker starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        succeeds(Command::new(linker).args(flags).arg("-o").arg(&out).args(inputs));
         out
     }
 
     fn run(&self, program: &Path) -> String {
-        let output = fixtures::run(self.arch, program).output().expect("the program starts");
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).expect("text")
+        succeeds(&mut fixtures::run(self.arch, program)).out
     }
 
     /// The small donor, made from one object by `ld.lld -r` as real ones are, its helpers local.
