@@ -226,7 +226,7 @@ fn a_swift_sdk() {
         work.source(source, name);
     }
     work.run(&format!("musl-gcc -O2 -c names.c && sh sdk.sh {SDK}")).unwrap_or_else(|error| panic!("{error}"));
-    let stock = work.path(&format!("{SDK}.artifactbundle.tar.gz"));
+    let stock = work.path(format!("{SDK}.artifactbundle.tar.gz"));
     let out = work.path("grafted.artifactbundle.tar.gz");
     let grafts = hosts::graft(&stock, &Request { out: Some(out.clone()), ..request("mimalloc") }).expect("a graft");
     let bundle = grafts.bundle.expect("a packed bundle");
@@ -240,7 +240,7 @@ fn a_swift_sdk() {
     assert_eq!(work.malloc(".build/release/map"), "mimalloc");
 
     // The bundle is grafted where it is installed. SwiftPM does not notice until it is told to rebuild.
-    let installed = work.path(&format!(".swiftpm/swift-sdks/{SDK}.artifactbundle"));
+    let installed = work.path(format!(".swiftpm/swift-sdks/{SDK}.artifactbundle"));
     hosts::graft(&installed, &request("mimalloc3")).expect("a graft of the installed SDK");
     work.prints(BUILD, "Build complete");
     assert_eq!(work.malloc(".build/release/map"), "mimalloc");

@@ -42,7 +42,7 @@ enum Source {
     Debian(Item),
     /// A function that fetches what does not exist.
     Other(fn() -> Result<()>),
-    /// The same with zig.
+    /// A function that makes what does not exist with zig.
     Zig(fn(&zigcc::Zig) -> Result<()>),
 }
 
@@ -99,7 +99,7 @@ const FOREIGN: &[&str] =
     &["zig-musls", "rust", "aarch64", "riscv64", "arm", "i686", "foreign", "allograft cli", "trial trials"];
 const AARCH64: &[&str] = &["aarch64", "zig-musls", "foreign", "rust"];
 const RISCV64: &[&str] = &["riscv64", "zig-musls", "foreign"];
-const ARCHIVES: &[&str] = &["inspector", "surgery", "aarch64", "i686", "arm", "foreign", "rust"];
+const ARCHIVES: &[&str] = &["inspector", "surgery", "aarch64", "i686", "arm", "zig-musls", "foreign", "rust"];
 const LOADERS: &[&str] = &["transplant", "allograft cli", "aarch64", "foreign"];
 const ZIG_MUSL: &[&str] = &["zig-musl", "zig-musls", "foreign"];
 const ZIG_CXX: &[&str] = &["zig-musl"];
@@ -143,21 +143,24 @@ fn install<'a>(chosen: impl Iterator<Item = &'a Tool>) -> Result<()> {
     fs::create_dir_all(&tools).with_context(|| format!("cannot make `{}`", tools.display()))?;
     let _lock = folder::lock(&tools.join(".setup.lock"))?;
     let chosen: Vec<&Tool> = chosen.collect();
-    // All of Debian's come first, since their lists are fetched once.
+    // All of Debian's at once, since their lists are fetched once; meanwhile the others, from other registries.
     let items = chosen.iter().filter_map(|tool| match tool.source {
         Source::Debian(item) => Some(item),
         _ => None,
     });
-    debian::install(&tools, &items.collect::<Vec<_>>())?;
-    for tool in chosen {
-        match tool.source {
-            Source::Debian(_) => Ok(()),
-            Source::Other(prepare) => prepare(),
-            Source::Zig(prepare) => zig::install(&tools).and_then(|zig| prepare(&zig)),
-        }
-        .with_context(|| format!("`{}` ({}) cannot be prepared", tool.name, tool.about))?;
-    }
-    Ok(())
+    let items: Vec<Item> = items.collect();
+    std::thread::scope(|scope| {
+        let debian = scope.spawn(|| debian::install(&tools, &items));
+        let others = chosen.iter().try_for_each(|tool| {
+            match tool.source {
+                Source::Debian(_) => Ok(()),
+                Source::Other(prepare) => prepare(),
+                Source::Zig(prepare) => zig::install(&tools).and_then(|zig| prepare(&zig)),
+            }
+            .with_context(|| format!("`{}` ({}) cannot be prepared", tool.name, tool.about))
+        });
+        others.and(debian.join().unwrap_or_else(|_| bail!("a thread died")))
+    })
 }
 
 /// Returns the table as text.

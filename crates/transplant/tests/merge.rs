@@ -217,7 +217,7 @@ const NOTE: Needed = Needed { sha256: [1; 32], donor: [b'd'; 512] };
 #[test]
 fn a_program_loads_its_donor_first() {
     let shop = Shop::new();
-    let library = shop.put("donor.so", &*DEFAULT);
+    let library = shop.put("donor.so", &DEFAULT);
     let name = library.as_os_str().as_encoded_bytes();
     for way in WAYS {
         let stock = shop.glibc(way);

@@ -26,7 +26,7 @@ impl Lab {
 
     /// Makes a copy of Debian's musl for x86_64.
     pub(crate) fn libc(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.put(name, debian())
+        self.put(name, &debian())
     }
 }
 

@@ -101,7 +101,7 @@ impl Example {
     fn edit(&self, from: &str, to: &str) {
         let text = fs::read_to_string(self.place.path("example/BUILD.bazel")).expect("a build file");
         assert_eq!(text.matches(from).count(), 1, "{from}");
-        self.place.write("example/BUILD.bazel", &text.replace(from, to));
+        self.place.write("example/BUILD.bazel", text.replace(from, to));
     }
 }
 

@@ -65,7 +65,7 @@ const SDK: &str = "swift-6.0.3-RELEASE_static-linux-0.0.1";
 /// Copies sources that the casebook links too, and makes and installs an SDK with a stock `libc.a`.
 fn swift_sdk(place: &Place, sources: &[(&str, &str)]) {
     for (source, name) in [("glibc_names.c", "names.c"), ("swift/sdk.sh", "sdk.sh")].iter().chain(sources) {
-        place.write(name, &fs::read_to_string(shared(source)).expect("a source"));
+        place.write(name, fs::read_to_string(shared(source)).expect("a source"));
     }
     run(place, &format!("musl-gcc -O2 -c names.c && sh sdk.sh {SDK} && swift sdk install {SDK}.artifactbundle.tar.gz"));
 }

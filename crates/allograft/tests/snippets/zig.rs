@@ -65,7 +65,7 @@ fn links(program: PathBuf, module: bool) {
     place.carries(&place.path("main"), "snmalloc");
 
     place.write("hello.c", PROGRAM);
-    place.write("build.zig", &build_zig(module, &snippets["build.zig"]));
+    place.write("build.zig", build_zig(module, &snippets["build.zig"]));
     let mut build = Command::new(&program);
     build.args(["build", "-Dtarget=x86_64-linux-musl"]);
     with_caches(&mut build);
