@@ -38,7 +38,7 @@ static struct block fresh(uint64_t *state, size_t seed) {
 
 static void resize(struct block *block, size_t size) {
 	size_t kept = size < block->size ? size : block->size;
-	block->bytes = realloc(block->bytes, size);
+	block->bytes = realloc(block->bytes, size ? size : 1); // to size 0, glibc's frees the block and returns none
 	CHECK(block->bytes && is_aligned(block->bytes, 16));
 	CHECK_PATTERN(block->bytes, kept, block->seed);
 	pattern_fill(block->bytes, kept, size, block->seed);

@@ -26,6 +26,13 @@ const NATIVE: Host = Host::Debian(Arch::X86_64);
 const LONG: [(&str, &str, &str); 2] =
     [("pipeline", "ALLOGRAFT_PIPELINE_SECONDS", "60"), ("short_threads", "ALLOGRAFT_THREADS", "100000")];
 
+/// The donors that map much address space at their start, as their pages say: they are built against attacks.
+const RESERVE: [&str; 4] = ["hardened", "hardened-light", "scudo", "snmalloc-checks"];
+
+/// The greatest depth in bytes that calls of a default donor may reach on this architecture: a thread may have a stack
+/// of `PTHREAD_STACK_MIN`, 2 KiB. Others are measured.
+const STACK: (Arch, &str) = (Arch::X86_64, "1536");
+
 /// Returns the tests, and the cells of the table in the docs, which are those of the slow tier.
 pub(crate) fn trials(bench: &Arc<Bench>) -> (Vec<Trial>, Vec<Cell>) {
     let mut trials = Vec::new();
@@ -133,6 +140,9 @@ fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<
     way.link(bench, &libc, &[object], &[], &linked)?;
 
     let mut environment = cell.environment();
+    if donors::DEFAULTS.contains(&cell.donor) && arch == STACK.0 {
+        environment.push(("ALLOGRAFT_STACK".into(), STACK.1.into()));
+    }
     let is_emulated = !fixtures::runs_here(way.host.arch());
     if is_emulated {
         environment.push(("ALLOGRAFT_HANG_SECONDS".into(), "120".into()));
@@ -143,7 +153,10 @@ fn check(bench: &Bench, program: &Program, way: Way, cell: &Cell) -> Result<Vec<
     let emulators = |line: &&str| is_emulated && line.starts_with("qemu: uncaught target signal ");
     let said = stderr.lines().filter(|line| !emulators(line));
     let notes: Option<Vec<String>> = said.map(|line| line.strip_prefix("note: ").map(str::to_owned)).collect();
+    let reserves = |note: &String| note.starts_with("the allocator maps");
+    let is_unexpected = |notes: &[String]| notes.iter().any(reserves) && !RESERVE.contains(&cell.donor);
     match notes {
+        Some(notes) if is_unexpected(&notes) => Err(format!("{notes:?}: no page says so")),
         Some(notes) if output.status.success() && stdout == format!("ok {}\n", program.name) => Ok(notes),
         _ => Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", output.status)),
     }

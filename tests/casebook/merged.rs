@@ -31,10 +31,8 @@ const FIXED: &str = "family";
 /// `sandbox` allows only those system calls that static programs make: a dynamic one reads libraries and files.
 const FAILS: [&str; 1] = ["sandbox"];
 
-/// The programs that fail with glibc as they are, and pass with a donor: glibc's `realloc(block, 0)` frees the block
-/// (`threads`, `family`), its `aligned_alloc` takes alignments that are no powers of two, and a part of it crashes
-/// without memory (`no_memory`).
-const MENDED: [&str; 3] = ["family", "no_memory", "threads"];
+/// The programs that fail with glibc as they are, and pass with a donor: a part of glibc crashes without memory.
+const MENDED: [&str; 1] = ["no_memory"];
 
 /// The programs that fail with glibc under qemu's user mode as they are, the first two now and then: children of a
 /// process with threads hang. glibc's `posix_spawn` tells by memory that child and parent share that a program cannot

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #ifdef __cplusplus
@@ -28,9 +29,11 @@ GRAFT_APART int *graft_apart_errno(void);
 GRAFT_APART void *graft_apart_no_memory(void);
 GRAFT_APART void graft_apart_write(const char *text, size_t length);
 GRAFT_APART const char *graft_apart_variable(const char *name);
+GRAFT_APART uint64_t graft_apart_random(void);
 
 #ifdef GRAFT_DONOR
 #include "gate.h"
+#include "random.h"
 #include "settings.h"
 #include "system.h"
 #include "thread.h"
@@ -103,6 +106,11 @@ void graft_apart_write(const char *text, size_t length)
 const char *graft_apart_variable(const char *name)
 {
 	return graft_variable(name);
+}
+
+uint64_t graft_apart_random(void)
+{
+	return graft_random();
 }
 #endif
 

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "gate.h"
+#include "host.h"
 #include "report.h"
 #ifdef GRAFT_HAS_PURGE
 #include "purge.h"
@@ -130,9 +131,13 @@ GRAFT_HIDDEN void __libc_free(void *block)
 		donor_free(block);
 }
 
-/* realloc(p, 0) returns a block of size 0, as musl's does. */
+/* realloc(p, 0) returns a block of size 0, as musl's does, or frees the block and returns none, as glibc's does. */
 GRAFT_HIDDEN void *__libc_realloc(void *block, size_t n)
 {
+	if (GRAFT_UNLIKELY(!n) && block && graft_host_is_glibc()) {
+		__libc_free(block);
+		return 0;
+	}
 	n = GRAFT_ROUND(n);
 	if (GRAFT_TAKES_DETOUR)
 		return graft_detoured_realloc(block, n);
@@ -140,9 +145,11 @@ GRAFT_HIDDEN void *__libc_realloc(void *block, size_t n)
 }
 
 /* musl's rules (src/malloc/mallocng/aligned_alloc.c): any power of two is valid, and 0 counts as 1; others give EINVAL,
- * and overflow gives ENOMEM. An alignment that malloc guarantees anyway goes to malloc. */
+ * and overflow gives ENOMEM. An alignment that malloc guarantees anyway goes to malloc. glibc's rules: see host.h. */
 static void *graft_aligned_alloc(size_t alignment, size_t n)
 {
+	if (GRAFT_UNLIKELY(alignment & (alignment - 1)) && graft_aligned_alloc_is_memalign())
+		alignment = graft_memalign_alignment(alignment);
 	if (GRAFT_UNLIKELY(alignment & (alignment - 1))) {
 		errno = EINVAL;
 		return 0;
@@ -202,7 +209,7 @@ static void *graft_called_aligned_alloc(size_t alignment, size_t n)
 static void *graft_memalign(size_t alignment, size_t n)
 {
 	GRAFT_COUNT_CALL(memalign);
-	return graft_called_aligned_alloc(alignment, n);
+	return graft_called_aligned_alloc(graft_memalign_alignment(alignment), n);
 }
 GRAFT_PUBLIC(memalign, graft_memalign);
 
@@ -278,14 +285,15 @@ static int graft_malloc_trim(size_t pad)
 GRAFT_PUBLIC_BESIDE_MUSL(malloc_trim, graft_malloc_trim);
 
 /* glibc's function, for programs that call it; stock musl has none. It changes nothing, since a donor has options of its
- * own. Returns 1 for the parameters that mallopt(3) documents, and 0 for others and for an M_MXFAST out of range. */
+ * own. Returns 1 for the parameters that mallopt(3) documents, and 0 for an M_MXFAST out of range. For others it returns 0,
+ * as the manual says, or 1 where glibc's would (malloc/malloc.c). */
 static int graft_mallopt(int parameter, int value)
 {
 	enum { M_MXFAST = 1, M_TRIM_THRESHOLD = -1, M_ARENA_MAX = -8 };
 	GRAFT_COUNT_CALL(mallopt);
 	if (parameter == M_MXFAST)
 		return value >= 0 && (size_t)value <= 80 * sizeof(size_t) / 4;
-	return parameter <= M_TRIM_THRESHOLD && parameter >= M_ARENA_MAX;
+	return (parameter <= M_TRIM_THRESHOLD && parameter >= M_ARENA_MAX) || graft_host_is_glibc();
 }
 GRAFT_PUBLIC_BESIDE_MUSL(mallopt, graft_mallopt);
 

@@ -17,13 +17,42 @@ static char ***donor_environment(void)
 	return &environment;
 }
 
+#if !MI_SECURE
+/* Upstream asks the kernel in each thread that allocates. The keys and cookies protect nothing here. */
+bool _mi_prim_random_buf(void *buffer, size_t size)
+{
+	for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+		uint64_t random = graft_random();
+		memcpy((char *)buffer + at, &random, size - at < sizeof random ? size - at : sizeof random);
+	}
+	return true;
+}
+#endif
+
+/* Whether memory may be accessible before it is needed. Upstream maps it without access and gives access by mprotect, which
+ * a filter made for stock malloc forbids. If the kernel promises memory strictly (vm.overcommit_memory=2), only memory
+ * without access is free; and with checks, access is what they are made of. */
+static bool donor_maps_open(void)
+{
+	return !MI_SECURE && _mi_os_has_overcommit();
+}
+
 /* The allocator's own memory. With allow_thp=0 the kernel must not use huge pages for it. */
 static void *donor_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
+	if (protection == PROT_NONE && donor_maps_open())
+		protection = PROT_READ | PROT_WRITE;
 	void *mapping = graft_mmap(address, length, protection, flags, fd, offset);
 	if (mapping != MAP_FAILED && !mi_option_is_enabled(mi_option_allow_thp))
 		graft_madvise(mapping, length, MADV_NOHUGEPAGE);
 	return mapping;
+}
+
+static int donor_mprotect(void *address, size_t length, int protection)
+{
+	if (protection == (PROT_READ | PROT_WRITE) && donor_maps_open())
+		return 0;
+	return graft_mprotect(address, length, protection);
 }
 
 static inline void *donor_malloc(size_t n)
@@ -61,6 +90,9 @@ static inline size_t donor_usable(const void *block)
 static void donor_start(void)
 {
 	_mi_auto_process_init();
+#ifdef DONOR_FIRST_ARENA
+	mi_reserve_os_memory_ex(DONOR_FIRST_ARENA, _mi_os_has_overcommit(), false, false, NULL);
+#endif
 	/* Counts NUMA nodes now, which looks for files. A program that forbids itself such calls before its first malloc
 	 * would be killed. */
 	_mi_os_numa_node_count();

@@ -10,11 +10,9 @@ extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), voi
 extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void)) __attribute__((weak));
 
 /* glibc alone hands arguments to constructors; in musl they are whatever was in the registers. */
-extern const char *gnu_get_libc_version(void) __attribute__((weak));
-
 static void graft_take_environment(char **environment)
 {
-	if (gnu_get_libc_version)
+	if (graft_host_is_glibc())
 		graft_given_environment = environment;
 }
 

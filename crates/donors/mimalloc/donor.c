@@ -12,8 +12,13 @@
 
 #include "tunables.h"
 
+/* A thread that allocates has a segment of its own. Upstream's 32 MiB would be mapped for each one, which a limit on the
+ * address space (RLIMIT_AS), locked memory (mlockall) and a core file count; 4 MiB is upstream's size for 32 bits. */
+#define MI_SEGMENT_SHIFT 22
+
 #include "debt.h"
 #include "gate.h"
+#include "random.h"
 #include "settings.h"
 #include "system.h"
 #include "thread.h"
@@ -131,7 +136,11 @@ mi_page_t *upstream_segment_page_alloc(mi_heap_t *, size_t, size_t, mi_segments_
 size_t upstream_numa_node_count(void);
 #define _mi_prim_numa_node_count upstream_numa_node_count
 #endif
+#if !MI_SECURE
+#define _mi_prim_random_buf upstream_prim_random_buf
+#endif
 #include "prim/prim.c"
+#undef _mi_prim_random_buf
 #undef _mi_prim_numa_node_count
 
 #include "restore.h"

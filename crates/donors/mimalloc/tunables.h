@@ -1,13 +1,15 @@
-/* The options of mimalloc 2, with upstream's defaults. Huge pages of the kernel's own accord (THP) are Linux's. */
+/* The options of mimalloc 2, with upstream's defaults but for arena_reserve. Huge pages of the kernel's own accord (THP) are Linux's. */
 #ifndef DONOR_TUNABLES_H
 #define DONOR_TUNABLES_H
 
-/* In KiB, as in upstream's src/options.c. A value too large for a 32-bit address space fails, and mimalloc works without. */
-#if __SIZEOF_POINTER__ > 4
+/* In KiB. Upstream reserves 1 GiB at once, which a limit on the address space counts, but not on Windows. Every eighth time,
+ * it reserves twice as much, so that what is reserved grows with what is needed. */
+#ifdef _WIN32
 #define DONOR_ARENA_RESERVE 1048576
 #else
-#define DONOR_ARENA_RESERVE 131072
+#define DONOR_ARENA_RESERVE 4096
 #endif
+#define MI_DEFAULT_ARENA_RESERVE DONOR_ARENA_RESERVE
 
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 10, -1, 3600000, mi_option_purge_delay)                                                             \

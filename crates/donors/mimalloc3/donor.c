@@ -11,8 +11,18 @@
 
 #include "tunables.h"
 
+/* An arena is made of whole chunks, of as many slices as this has bits: of 8 MiB each. Upstream's 32 MiB would be mapped by
+ * every program, which a limit on the address space (RLIMIT_AS), locked memory (mlockall) and a core file count. 128 bits
+ * are upstream's choice for small slices. */
+#if __SIZEOF_POINTER__ > 4
+#define MI_BCHUNK_BITS_SHIFT 7
+#endif
+/* The first arena is one chunk; upstream would make it of two. */
+#define DONOR_FIRST_ARENA MI_ARENA_MIN_SIZE
+
 #include "debt.h"
 #include "gate.h"
+#include "random.h"
 #include "settings.h"
 #include "system.h"
 #include "thread.h"
@@ -34,7 +44,9 @@ void upstream_arenas_page_unabandon(mi_page_t *, mi_theap_t *);
 void upstream_thread_done(mi_theap_t *);
 
 #include "prim/os.c"
+#define _mi_prim_random_buf upstream_prim_random_buf
 #include "prim/prim.c"
+#undef _mi_prim_random_buf
 #include "prim/prim-tls.c"
 
 #include "util/libc.c"

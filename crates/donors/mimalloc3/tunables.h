@@ -1,12 +1,19 @@
-/* The options of mimalloc 3, with upstream's defaults. Huge pages of the kernel's own accord (THP) are Linux's. */
+/* The options of mimalloc 3, with upstream's defaults but for arena_reserve. Huge pages of the kernel's own accord
+ * (THP) are Linux's. */
 #ifndef DONOR_TUNABLES_H
 #define DONOR_TUNABLES_H
 
-/* In KiB, as in upstream's src/options.c. A value too large for a 32-bit address space fails, and mimalloc works without. */
-#if __SIZEOF_POINTER__ > 4
+/* In KiB. Upstream reserves 1 GiB at once, which a limit on the address space counts, but not on Windows. Every eighth time,
+ * it reserves twice as much, so that what is reserved grows with what is needed. */
+#ifdef _WIN32
 #define DONOR_ARENA_RESERVE 1048576
 #else
-#define DONOR_ARENA_RESERVE 131072
+#define DONOR_ARENA_RESERVE 16384
+#endif
+#define MI_DEFAULT_ARENA_RESERVE DONOR_ARENA_RESERVE
+#ifndef _WIN32
+/* In KiB. Larger blocks have mappings of their own, which end with them: an arena stays mapped. */
+#define MI_DEFAULT_ARENA_MAX_OBJECT_SIZE 8192
 #endif
 
 #define GRAFT_OPTIONS(X)                                                                                               \

@@ -12,7 +12,9 @@
  * at run time. With checks, free memory is separated in upstream's way, which goes back at once and knows no bounds. */
 #ifdef SNMALLOC_CHECK_CLIENT
 #define DONOR_OPTIONS_WITHOUT_CHECKS(X)
+#define DONOR_ARENA_RESERVE 16384
 #else
+#define DONOR_ARENA_RESERVE 1024
 #define DONOR_OPTIONS_WITHOUT_CHECKS(X)                                                                                \
 	X(purge_debt, 3072, 0, 1073741824, 0)                                                                              \
 	X(purge_credit, 32768, 0, 1073741824, 0)                                                                           \
@@ -22,7 +24,7 @@
 #define GRAFT_OPTIONS(X)                                                                                               \
 	X(purge_delay, 0, -1, 0, 0)                                                                                        \
 	X(purge_decommits, 1, 0, 1, 0)                                                                                     \
-	X(arena_reserve, 16384, 0, 1073741824, 0)                                                                          \
+	X(arena_reserve, DONOR_ARENA_RESERVE, 0, 1073741824, 0)                                                            \
 	X(allow_thp, 1, 0, 1, 0)                                                                                           \
 	DONOR_OPTIONS_WITHOUT_CHECKS(X)
 

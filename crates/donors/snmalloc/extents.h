@@ -337,6 +337,29 @@ public:
 		return {};
 	}
 
+	/* Takes a range in which nothing is resident, between multiples of `page` bytes: the first one of at least `least`
+	 * bytes, of the largest extents first. Its entries of the page map then stand for nothing. */
+	TakenRange take_unused(size_t least, size_t page)
+	{
+		for (const Set &all : sets) {
+			for (size_t list = LISTS; list-- > list_of(least);) {
+				for (uintptr_t start = all.lists[list]; start != 0; start = next_of(start)) {
+					Extent extent = extent_at(start);
+					if (extent.size - extent.resident < least)
+						continue;
+					for (uintptr_t from = extent.start, to = from; from < extent.end(); from = to += MIN_CHUNK_SIZE) {
+						while (to < extent.end() && !is_resident(to))
+							to += MIN_CHUNK_SIZE;
+						uintptr_t first = bits::align_up(from, page), end = bits::align_down(to, page);
+						if (first < end && end - first >= least)
+							return take_part(extent, first, end - first);
+					}
+				}
+			}
+		}
+		return {};
+	}
+
 	/* Adds memory that was never used. */
 	void add_new(Memory range, size_t size)
 	{

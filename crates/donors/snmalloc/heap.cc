@@ -1,6 +1,7 @@
-/* snmalloc's headers unchanged, with five of their parts replaced: the platform layer (platform.h), the ranges of free
- * memory (shared_memory.h, thread_memory.h), what is done for large blocks (large_blocks.h), the class that keeps forks
- * out of critical sections, and the allocator of a thread; and with a configuration for grafts. */
+/* snmalloc's headers unchanged, with seven of their parts replaced: the platform layer (platform.h), the ranges of free
+ * memory (shared_memory.h, thread_memory.h), what is done for large blocks (large_blocks.h), trees of
+ * free ranges (buddies.h, tree_path.h), the class that keeps forks out of critical sections, and the allocator of a thread; and with a
+ * configuration for grafts. */
 
 /* aba.h requires 16-byte compare-and-swap for a template that is never used. The baseline of x86-64 has no such
  * instruction, and the object contains none. */
@@ -23,6 +24,8 @@
 [[noreturn]] static void platform_fail(const char *message);
 #undef SNMALLOC_FAST_FAIL
 #define SNMALLOC_FAST_FAIL() platform_fail(str)
+
+#include "tree_path.h"
 
 #include "snmalloc/aal/aal.h"
 #include "snmalloc/mitigations/mitigations_all.h"
@@ -94,6 +97,11 @@ struct FreeListMPSCQ : UpstreamMPSCQ<Key, Key_tweak> {
 	}
 };
 }
+
+#define Buddy UpstreamBuddy
+#include "snmalloc/backend_helpers/buddy.h"
+#undef Buddy
+#include "buddies.h"
 
 #include "snmalloc/snmalloc_core.h"
 #include "snmalloc/backend/globalconfig.h"

@@ -43,26 +43,35 @@ namespace snmalloc
 {
 class PALGraft
 {
-	/* The kinds of page map. The map is an array with an entry for each 16 KiB of the address space: 256 GiB for 48 bits,
-	 * of which little is ever touched. */
+	/* The page map is an array with an entry for each 16 KiB of the address space: 256 GiB for 48 bits, of which little is
+	 * ever used. Its place is chosen, but not mapped; pieces are mapped when memory is that they stand for. So a program
+	 * has no more address space, locked memory, promised memory or core file than it uses: RLIMIT_AS and RLIMIT_DATA,
+	 * mlockall, vm.overcommit_memory=2, machines with fewer bits.
+	 *
+	 * With checks, x86-64 has one mapping without access at a random place, as upstream does. Pieces get access when they
+	 * are used. */
+#if defined(__x86_64__) && defined(SNMALLOC_CHECK_CLIENT)
+	static constexpr bool reserves_page_map = true;
+#else
+	static constexpr bool reserves_page_map = false;
+#endif
 	enum class PageMap {
 		none,
-		/* One mapping, readable and writable. */
-		whole,
-		/* One mapping without access; pieces get access when they are used. If the kernel promises memory strictly
-		 * (vm.overcommit_memory=2), only such a mapping is free. */
-		guarded,
-		/* An unmapped part of the address space, of which pieces are mapped. It takes no more address space than is used:
-		 * for RLIMIT_AS, and for machines with fewer bits. */
+		reserved,
 		pieces,
 	};
 	static inline PageMap page_map = PageMap::none;
 	static inline uintptr_t page_map_start, page_map_end;
 
-	/* The mapped pieces. 256 KiB of map stand for 256 MiB of address space; all of them together for 256 GiB. */
-	static constexpr size_t PIECE = 256 << 10, PIECES = 1024;
-	static inline uint32_t mapped_pieces[PIECES];
-	static inline size_t mapped_piece_count;
+	/* The bytes of an entry. A piece stands for 256 MiB of address space. */
+	static constexpr size_t ENTRY = 16, PIECE = 256 << 10;
+	/* The pieces that are mapped, in ranges that only grow. Blocks follow one another, so there are two or three. */
+	static constexpr size_t PIECE_RANGES = 128;
+	struct PieceRange {
+		stl::Atomic<uint32_t> first, end;
+	};
+	static inline PieceRange piece_ranges[PIECE_RANGES];
+	static inline stl::Atomic<size_t> piece_range_count{0};
 
 	/* Address space that is reserved at once and handed out in order. */
 	static inline char *arena, *arena_end;
@@ -85,30 +94,22 @@ class PALGraft
 	/* The page map does not count as mapped memory, since it would hide all other figures. */
 	static void *reserve_page_map(size_t size)
 	{
-		/* An emulator may keep a record of every page of a mapping (qemu-user 7.2 seems to), which takes minutes for 256
-		 * GiB. Emulated programs are mostly for other architectures than x86-64. */
-#ifdef __x86_64__
-		constexpr bool at_once = true;
-#else
-		constexpr bool at_once = false;
-#endif
 		void *start = nullptr;
-		if (at_once && !mitigations(pal_enforce_access))
-			start = map(nullptr, size, PROT_READ | PROT_WRITE, 0);
-		page_map = PageMap::whole;
-		if (!start && at_once) {
+		/* The kernel's random bytes are on the main thread's stack, whichever stack this runs on. */
+		uintptr_t stack = getauxval(AT_RANDOM);
+		if (!stack)
+			stack = reinterpret_cast<uintptr_t>(&start);
+		if (reserves_page_map)
 			start = map(nullptr, size, PROT_NONE, 0);
-			page_map = PageMap::guarded;
-		}
+		page_map = PageMap::reserved;
 		if (!start) {
-			/* A place half way up to the stack, far from all that the kernel places: mappings grow down from the stack or
-			 * up from a third of the way, and programs are at the bottom or at two thirds. If something is there after
-			 * all, mapping the piece fails, and so does the request for memory. */
-			uintptr_t here = reinterpret_cast<uintptr_t>(&start);
-			start = reinterpret_cast<void *>(here / 2 & ~((uintptr_t{1} << 30) - 1));
+			/* A place far from all that the kernel or the program chooses: mappings grow down from the stack or up from a
+			 * third of the way, programs are at the bottom or at two thirds, and virtual machines ask for places in the
+			 * lower half. With few bits, half way is farther. */
+			uintptr_t place = stack >> 46 ? stack / 4 * 3 : stack / 2;
+			start = reinterpret_cast<void *>(place & ~((uintptr_t{1} << 30) - 1));
 			page_map = PageMap::pieces;
-		}
-		if (page_map != PageMap::pieces) {
+		} else {
 			KeptErrno kept;
 			madvise(start, size, MADV_NOHUGEPAGE);
 		}
@@ -116,19 +117,43 @@ class PALGraft
 		page_map_end = page_map_start + size;
 		/* With few bits, the map's end would lie among the blocks. No block is above twice the stack's address, and each
 		 * 16 KiB have 16 bytes of map. */
-		uintptr_t used = reinterpret_cast<uintptr_t>(&start) / 512 + PIECE;
-		if (!at_once && used < size)
+		uintptr_t used = stack / 512 + PIECE;
+		if (page_map == PageMap::pieces && !mitigations(random_pagemap) && used < size)
 			page_map_end = page_map_start + used;
 		return start;
 	}
 
-	static bool is_mapped(uint32_t piece)
+	/* Other threads may add pieces meanwhile. */
+	static bool is_mapped(size_t piece)
 	{
-		for (size_t i = 0; i < mapped_piece_count; i++) {
-			if (mapped_pieces[i] == piece)
+		for (size_t i = piece_range_count.load(stl::memory_order_acquire); i-- > 0;) {
+			if (piece >= piece_ranges[i].first.load(stl::memory_order_relaxed) &&
+			    piece < piece_ranges[i].end.load(stl::memory_order_relaxed))
 				return true;
 		}
 		return false;
+	}
+
+	/* Returns false if there is no room for another range. */
+	static bool note_mapped(uint32_t piece)
+	{
+		size_t count = piece_range_count.load(stl::memory_order_relaxed);
+		for (size_t i = 0; i < count; i++) {
+			if (piece == piece_ranges[i].end.load(stl::memory_order_relaxed)) {
+				piece_ranges[i].end.store(piece + 1, stl::memory_order_release);
+				return true;
+			}
+			if (piece + 1 == piece_ranges[i].first.load(stl::memory_order_relaxed)) {
+				piece_ranges[i].first.store(piece, stl::memory_order_release);
+				return true;
+			}
+		}
+		if (count == PIECE_RANGES)
+			return false;
+		piece_ranges[count].first.store(piece, stl::memory_order_relaxed);
+		piece_ranges[count].end.store(piece + 1, stl::memory_order_relaxed);
+		piece_range_count.store(count + 1, stl::memory_order_release);
+		return true;
 	}
 
 	/* Called with upstream's lock on all address space, or before there are threads. */
@@ -136,11 +161,9 @@ class PALGraft
 	{
 		uintptr_t first = page_map_start & ~(PIECE - 1);
 		for (uintptr_t at = from & ~(PIECE - 1); at < to; at += PIECE) {
-			uint32_t piece = static_cast<uint32_t>((at - first) / PIECE);
+			size_t piece = (at - first) / PIECE;
 			if (is_mapped(piece))
 				continue;
-			if (mapped_piece_count == PIECES)
-				return false;
 			void *place = reinterpret_cast<void *>(at);
 			void *mapping = map(place, PIECE, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
 			if (mapping && mapping != place) {
@@ -151,7 +174,11 @@ class PALGraft
 			}
 			if (!mapping)
 				return false;
-			mapped_pieces[mapped_piece_count++] = piece;
+			if (!note_mapped(static_cast<uint32_t>(piece))) {
+				KeptErrno kept;
+				munmap(mapping, PIECE);
+				return false;
+			}
 		}
 		return true;
 	}
@@ -188,8 +215,19 @@ class PALGraft
 	/* Where the kernel is asked to map blocks next; it may choose another place. The first are where it likes, as in every
 	 * small program. The others follow one another from far below, where nothing else comes between them: so large blocks
 	 * find room in one piece. That place is as random as the first one. */
-	static inline uintptr_t next_place = 0;
+	static inline stl::Atomic<uintptr_t> next_place{0};
 
+	/* Maps the pieces of the page map that stand for blocks. A map at a random place has its pieces when upstream asks. */
+	static bool cover(const void *blocks, size_t size)
+	{
+		if (page_map != PageMap::pieces || mitigations(random_pagemap))
+			return true;
+		uintptr_t first = reinterpret_cast<uintptr_t>(blocks) >> MIN_CHUNK_BITS;
+		uintptr_t end = (reinterpret_cast<uintptr_t>(blocks) + size + MIN_CHUNK_SIZE - 1) >> MIN_CHUNK_BITS;
+		return map_pieces(page_map_start + first * ENTRY, page_map_start + end * ENTRY);
+	}
+
+	/* Returns null if there is no room for them, there or in the page map. */
 	static void *map_blocks_near(uintptr_t place, size_t size)
 	{
 		int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -202,8 +240,9 @@ class PALGraft
 				return nullptr;
 			guarded_blocks = true;
 		}
-		/* The page map has 16 bytes for each 16 KiB. An emulator may choose a place that no kernel would, beyond it. */
-		if ((reinterpret_cast<uintptr_t>(blocks) + size) / 1024 > page_map_end - page_map_start) {
+		/* An emulator may choose a place that no kernel would, beyond the page map. */
+		if ((reinterpret_cast<uintptr_t>(blocks) + size) / MIN_CHUNK_SIZE * ENTRY > page_map_end - page_map_start ||
+		    !cover(blocks, size)) {
 			graft_apart_munmap(blocks, size);
 			return nullptr;
 		}
@@ -212,15 +251,17 @@ class PALGraft
 
 	static void *map_blocks(size_t size)
 	{
-		void *blocks = map_blocks_near(next_place, size);
-		if (!blocks && next_place)
+		uintptr_t place = next_place.load(stl::memory_order_relaxed);
+		void *blocks = map_blocks_near(place, size);
+		if (!blocks && place)
 			blocks = map_blocks_near(0, size);
 		if (!blocks)
 			return nullptr;
 		uintptr_t start = reinterpret_cast<uintptr_t>(blocks);
-		Addresses &part = small_pages[next_place != 0];
+		Addresses &part = small_pages[place != 0];
 		if (!mitigations(metadata_protection))
-			next_place = next_place == 0 ? bits::align_down(start - start / 32, HUGE_PAGE) : round_up(start + size);
+			next_place.store(place ? round_up(start + size) : bits::align_down(start - start / 32, HUGE_PAGE),
+			                 stl::memory_order_relaxed);
 		/* With huge pages, the first write makes 2 MiB resident: too much for a small program. */
 		size_t before = mapped_blocks.load(stl::memory_order_relaxed);
 		if (!donor_allow_thp() || before < WITHOUT_HUGE_PAGES) {
@@ -233,6 +274,19 @@ class PALGraft
 		return blocks;
 	}
 
+public:
+	/* Unmaps blocks. The next ones may take their place. Returns false if the kernel refuses: a mapping that is divided
+	 * counts twice, and a process may have only so many. */
+	static bool unmap_blocks(void *blocks, size_t size) noexcept
+	{
+		if (graft_apart_munmap(blocks, size))
+			return false;
+		mapped_blocks.fetch_sub(size, stl::memory_order_relaxed);
+		next_place.store(reinterpret_cast<uintptr_t>(blocks), stl::memory_order_relaxed);
+		return true;
+	}
+
+private:
 	/* For the huge pages that lie within the block. */
 	static void advise_huge_pages(void *block, size_t size, int advice)
 	{
@@ -297,15 +351,16 @@ public:
 	{
 		void *start = reserve_page_map(size);
 		uintptr_t first = reinterpret_cast<uintptr_t>(start);
-		notify_do_not_dump(start, size);
-		if (page_map == PageMap::pieces ? map_pieces(first, first + 1) : notify_using_readonly(start, size))
+		if (map_pieces(first, first + 1))
 			return start;
-		if (page_map != PageMap::pieces) {
-			KeptErrno kept;
-			munmap(start, size);
-		}
 		page_map = PageMap::none;
 		return nullptr;
+	}
+
+	/* How much is mapped for blocks. */
+	static size_t mapped_bytes() noexcept
+	{
+		return mapped_blocks.load(stl::memory_order_relaxed);
 	}
 
 	/* Reserves address space. With a page map at a random place, upstream's first request is for that, and always gets a
@@ -336,7 +391,7 @@ public:
 			uintptr_t from = reinterpret_cast<uintptr_t>(start);
 			if (page_map == PageMap::pieces)
 				return map_pieces(from, from + size);
-			return page_map == PageMap::whole || give_access(start, size, PROT_READ | PROT_WRITE);
+			return give_access(start, size, PROT_READ | PROT_WRITE);
 		}
 		if (guarded_blocks && !give_access(start, size, PROT_READ | PROT_WRITE))
 			return false;
@@ -461,14 +516,14 @@ public:
 	{
 		if (page_map != PageMap::pieces)
 			return true;
-		return is_mapped(static_cast<uint32_t>((reinterpret_cast<uintptr_t>(place) - (page_map_start & ~(PIECE - 1))) / PIECE));
+		return is_mapped((reinterpret_cast<uintptr_t>(place) - (page_map_start & ~(PIECE - 1))) / PIECE);
 	}
 
 	/* Called for the page map only: a foreign block that is freed must find a readable entry, which says that it is
 	 * foreign. */
 	static bool notify_using_readonly(void *start, size_t size) noexcept
 	{
-		return page_map != PageMap::guarded || give_access(start, size, PROT_READ);
+		return page_map == PageMap::pieces || give_access(start, size, PROT_READ);
 	}
 
 	/* The size of this machine's pages, of which page_size is a multiple. */
@@ -498,20 +553,17 @@ public:
 			graft_apart_mprotect(pages, to - from, PROT_NONE);
 	}
 
-	/* The part of the page map that is in use goes into core dumps. In musl's loader it does not: every process would make
-	 * this call, which divides the mapping into three. The blocks are in the dump all the same. */
+	/* The part of a reserved page map that is in use goes into core dumps. */
 	static void notify_do_dump(void *start, size_t size) noexcept
 	{
-#ifdef GRAFT_LOADER
-		(void)start, (void)size;
-#else
-		graft_apart_madvise(start, size, MADV_DODUMP);
-#endif
+		if (page_map == PageMap::reserved)
+			graft_apart_madvise(start, size, MADV_DODUMP);
 	}
 
 	static void notify_do_not_dump(void *start, size_t size) noexcept
 	{
-		graft_apart_madvise(start, size, MADV_DONTDUMP);
+		if (page_map == PageMap::reserved)
+			graft_apart_madvise(start, size, MADV_DONTDUMP);
 	}
 
 	/* Pages that the kernel takes away come back as zeros. It refuses pages that are locked in memory. */
@@ -528,24 +580,18 @@ public:
 		}
 	}
 
-	/* Makes keys of free lists and places of guard pages. If the kernel has no randomness yet, or a filter forbids the
-	 * call, uses the random bytes that the kernel gave the program at its start. */
+	/* Makes keys of free lists and places of guard pages. Without checks these protect nothing, and need no system call.
+	 * With checks, the kernel may have no randomness yet, or a filter may forbid the call. */
 	static uint64_t get_entropy64() noexcept
 	{
-		KeptErrno kept;
-		uint64_t random = 0;
-		const unsigned grnd_nonblock = 1;
-		if (syscall(SYS_getrandom, &random, sizeof random, grnd_nonblock) == sizeof random)
-			return random;
-		static stl::Atomic<uint64_t> count{0};
-		const void *given = reinterpret_cast<const void *>(getauxval(AT_RANDOM));
-		if (given)
-			memcpy(&random, given, sizeof random);
-		/* The finisher of splitmix64, so that successive calls give unrelated numbers. */
-		random += (count.fetch_add(1) + 1) * 0x9e3779b97f4a7c15u;
-		random = (random ^ random >> 30) * 0xbf58476d1ce4e5b9u;
-		random = (random ^ random >> 27) * 0x94d049bb133111ebu;
-		return random ^ random >> 31;
+		if constexpr (mitigations(metadata_protection)) {
+			KeptErrno kept;
+			uint64_t random = 0;
+			const unsigned grnd_nonblock = 1;
+			if (syscall(SYS_getrandom, &random, sizeof random, grnd_nonblock) == sizeof random)
+				return random;
+		}
+		return graft_apart_random();
 	}
 
 	using WaitingWord = int;

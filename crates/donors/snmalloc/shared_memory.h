@@ -9,8 +9,8 @@
 
 namespace snmalloc
 {
-/* Ranges that pass a lock together. */
-static constexpr size_t BATCH = 16;
+/* Ranges that pass a lock together. They are on the stack, of which a thread may have 2 KiB. */
+static constexpr size_t BATCH = 8;
 
 /* What all threads share: all memory that no thread has. */
 template<typename Pagemap>
@@ -39,8 +39,9 @@ struct SharedRange {
 		static inline stl::Atomic<size_t> large_bytes{0};
 		/* Threads' allocators, with those whose thread has ended. */
 		static inline stl::Atomic<size_t> allocators{0};
-		/* Whether there is address space already. */
-		static inline stl::Atomic<bool> has_grown{false};
+		/* The most that is mapped before it is needed; what stays mapped that nobody uses, and how much of it is unmapped at
+		 * once. */
+		static constexpr size_t MOST_GROWTH = 32 << 20, MOST_UNUSED = 48 << 20, LEAST_UNMAPPED = 4 << 20;
 
 		/* The most that is kept because the program needs it again: purge_credit, or twice what is in use. */
 		static size_t credit()
@@ -94,14 +95,36 @@ struct SharedRange {
 			}
 		}
 
-		/* Takes address space: at first what the donor's option says, later four times as much, so that large blocks find
-		 * room in one piece; less if that cannot be had, but no less than is needed. Returns false if there is none. */
+		/* Unmaps what is free and not resident, as far as more is mapped than twice what is in use and MOST_UNUSED: a limit
+		 * on the address space (RLIMIT_AS), locked memory (mlockall) and core files count it. Ranges are large, so that the
+		 * process does not have many mappings. */
+		void unmap_unused()
+		{
+			while (donor_purge_delay() >= 0) {
+				size_t most = 2 * live_bytes.load(stl::memory_order_relaxed) + MOST_UNUSED;
+				if (PALGraft::mapped_bytes() <= most)
+					return;
+				PreventFork gate;
+				TakenRange taken;
+				size_t page = bits::max(MIN_CHUNK_SIZE, PALGraft::real_page_size());
+				size_t least = bits::max(LEAST_UNMAPPED, PALGraft::least_apart());
+				with(lock, [&]() { taken = extents.take_unused(least, page); });
+				if (taken.start == nullptr)
+					return;
+				if (!PALGraft::unmap_blocks(taken.start.unsafe_ptr(), taken.size)) {
+					dealloc_fresh(taken.start, taken.size);
+					return;
+				}
+			}
+		}
+
+		/* Takes address space: what the donor's option says, or as much again as there is already, up to MOST_GROWTH, so
+		 * that large blocks find room in one piece; less if that cannot be had, but no less than is needed. Returns false
+		 * if there is none. */
 		bool grow(size_t least)
 		{
-			size_t wanted = bits::align_up(static_cast<size_t>(donor_arena_reserve()) << 10, MIN_CHUNK_SIZE);
-			if (has_grown.exchange(true, stl::memory_order_relaxed))
-				wanted *= 4;
-			wanted = bits::max(wanted, least);
+			size_t reserve = bits::align_up(static_cast<size_t>(donor_arena_reserve()) << 10, MIN_CHUNK_SIZE);
+			size_t wanted = bits::max(bits::max(reserve, bits::min(PALGraft::mapped_bytes(), MOST_GROWTH)), least);
 			for (;;) {
 				Memory start = parent.alloc_range(wanted);
 				if (start != nullptr) {
@@ -208,8 +231,10 @@ struct SharedRange {
 				too_much = extents.bytes() > most;
 			});
 			/* A little more than necessary, so that not every range that follows is too much. */
-			if (too_much)
+			if (too_much) {
 				give_back(most - bits::min(most / 4, AT_ONCE));
+				unmap_unused();
+			}
 		}
 
 		/* Takes back memory that is not resident. */
@@ -239,6 +264,7 @@ struct SharedRange {
 		void trim()
 		{
 			give_back(0);
+			unmap_unused();
 		}
 	};
 };
