@@ -4,6 +4,7 @@
 //! | room | its tests |
 //! | --- | --- |
 //! | `cases` | every case with every donor, linked in every way |
+//! | `compatibility` | environments and habits of programs, with every donor, as every kind of host |
 //! | `conformance` | every conformance program with every donor |
 //! | `executables`, `foreign_executables` | conformance programs that are linked first and grafted then |
 //! | `loaders` | conformance programs that a grafted musl loader starts |
@@ -15,6 +16,7 @@
 
 mod carried;
 mod cases;
+mod compatibility;
 mod conformance;
 mod corpus;
 mod executables;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     trials.extend(carried::trials(&bench));
     trials.extend(strings::trials(&bench));
     trials.extend(system_calls::trials());
+    trials.extend(compatibility::trials(&bench));
     let arguments = Arguments::from_args();
     if !arguments.list
         && (arguments.ignored || arguments.include_ignored)

@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask NAME`.
 
 mod budget;
+mod compatibility;
 mod conformance;
 mod demo;
 mod installed;
@@ -49,6 +50,12 @@ const TASKS: &[Task] = &[
         arguments: "[--write]",
         help: "the table of donors by situation from the last test-slow; --write puts it into the docs",
         run: conformance::run,
+    },
+    Task {
+        name: "compatibility",
+        arguments: "",
+        help: "the matrix of environments, donors and kinds of host, from the last tests of that name",
+        run: compatibility::run,
     },
     Task {
         name: "ci",
