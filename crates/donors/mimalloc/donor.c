@@ -15,6 +15,8 @@
 /* A thread that allocates has a segment of its own. Upstream's 32 MiB would be mapped for each one, which a limit on the
  * address space (RLIMIT_AS), locked memory (mlockall) and a core file count; 4 MiB is upstream's size for 32 bits. */
 #define MI_SEGMENT_SHIFT 22
+/* The first arena has room for one. */
+#define DONOR_FIRST_ARENA MI_SEGMENT_SIZE
 
 #include "debt.h"
 #include "gate.h"

@@ -3,11 +3,11 @@
 #define DONOR_TUNABLES_H
 
 /* In KiB. Upstream reserves 1 GiB at once, which a limit on the address space counts, but not on Windows. Every eighth time,
- * it reserves twice as much, so that what is reserved grows with what is needed. */
+ * it reserves twice as much, so that what is reserved grows with what is needed. Larger blocks have mappings of their own. */
 #ifdef _WIN32
 #define DONOR_ARENA_RESERVE 1048576
 #else
-#define DONOR_ARENA_RESERVE 4096
+#define DONOR_ARENA_RESERVE 32768
 #endif
 #define MI_DEFAULT_ARENA_RESERVE DONOR_ARENA_RESERVE
 

@@ -8,12 +8,12 @@
 #ifdef _WIN32
 #define DONOR_ARENA_RESERVE 1048576
 #else
-#define DONOR_ARENA_RESERVE 16384
+#define DONOR_ARENA_RESERVE 32768
 #endif
 #define MI_DEFAULT_ARENA_RESERVE DONOR_ARENA_RESERVE
 #ifndef _WIN32
 /* In KiB. Larger blocks have mappings of their own, which end with them: an arena stays mapped. */
-#define MI_DEFAULT_ARENA_MAX_OBJECT_SIZE 8192
+#define MI_DEFAULT_ARENA_MAX_OBJECT_SIZE 24576
 #endif
 
 #define GRAFT_OPTIONS(X)                                                                                               \
