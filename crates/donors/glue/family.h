@@ -359,6 +359,7 @@ __attribute__((constructor(101))) static void graft_at_start(void)
 	graft_take_environment(environment);
 	graft_seal();
 	graft_register_fork();
+	graft_lead_libc();
 #endif
 	graft_choose_report();
 	graft_detour = graft_counting;

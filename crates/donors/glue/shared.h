@@ -5,6 +5,8 @@
 #ifndef GRAFT_SHARED_H
 #define GRAFT_SHARED_H
 
+#include "libc_symbols.h"
+
 /* glibc's pthread_atfork is not a dynamic symbol: it is linked into each caller, and calls this (nptl/pthread_atfork.c). */
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void)) __attribute__((weak));

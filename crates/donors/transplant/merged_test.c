@@ -20,6 +20,7 @@
 extern void *pvalloc(size_t);
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
 extern __typeof(dlsym) dlsym __attribute__((weak));
+extern __typeof(dlopen) dlopen __attribute__((weak));
 extern __typeof(pthread_create) pthread_create __attribute__((weak));
 extern __typeof(pthread_join) pthread_join __attribute__((weak));
 
@@ -96,6 +97,30 @@ static void bound(void)
 	}
 }
 
+/* So is who looks in libc first: a library that is loaded with RTLD_DEEPBIND, and dlsym with libc's handle. Before glibc
+ * 2.34, a program may have neither dlopen nor dlsym. */
+static void bound_by_libc(void)
+{
+#define NAME(name) #name,
+	static const char *const names[] = {FAMILY(NAME)};
+	struct place place = {0};
+	if (!dlopen || !dlsym)
+		return;
+	/* musl answers this name itself. */
+	void *libc = dlopen(gnu_get_libc_version ? "libc.so.6" : "libc.so", RTLD_LAZY | RTLD_NOLOAD);
+	EXPECT(libc);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		place.address = (uintptr_t)dlsym(libc, names[i]);
+		/* Older libcs do not have all of them. */
+		if (place.address && dl_iterate_phdr(in_donor, &place) != 1) {
+			char text[120];
+			snprintf(text, sizeof text, "allograft self-test: the %s that libc's own table names is not the donor's\n", names[i]);
+			finish(1, text);
+		}
+	}
+	EXPECT(!dlclose(libc));
+}
+
 static atomic_int stop;
 
 static void *allocate_on(void *seed)
@@ -149,6 +174,7 @@ static int test(int count, char **words, char **environment)
 {
 	(void)count, (void)words, (void)environment;
 	bound();
+	bound_by_libc();
 	exercise(1);
 	family();
 	/* glibc before 2.34 has threads in a library of its own, which the program may not need. */

@@ -1,47 +1,88 @@
-//! What is asked of a dynamic program before a donor is merged into it: that no library of its brings another
-//! allocator, as far as its libraries can be found, and that nobody else's rights are at stake.
+//! What is asked of a dynamic program before a donor is merged into it: that all of its libraries are known, that none of
+//! them brings another allocator, and that nobody else's rights are at stake.
 
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
-use inspector::Loader;
+use format::Arch;
+use inspector::{Environment, Loader, Report, Source, Tree};
 use transplant::Refusal;
 
 use crate::error::Error;
 use crate::executable::SETUID_OR_SETGID;
 use crate::request::Request;
-use crate::system::System;
+use crate::self_test::EMULATED_ROOT;
+use crate::system::{Emulated, System};
 
-/// A remark on a program that can load libraries while it runs: a clause whose subject is the program.
-pub(crate) const LOADS_LIBRARIES: &str = "can load libraries while it runs (dlopen): one that it loads with RTLD_DEEPBIND would take libc's malloc, and a \
-     block that crosses that border would crash it";
+/// A remark on a program that can load libraries into a namespace of their own: a clause whose subject is the program.
+pub(crate) const LOADS_NAMESPACES: &str = "can load libraries into a namespace of their own (dlmopen): these have a libc and a malloc of their own there, and a \
+     block that goes to the program would crash it";
 
-/// Names of what serves malloc in a program without an allocator of its own: libc's.
-const OF_LIBC: [&str; 4] = ["glibc", "mallocng", "oldmalloc", "none"];
-/// How the names of their files begin, for a libc that the inspector does not know.
-const LIBCS: [&str; 2] = ["libc.", "ld-musl-"];
+/// The same on a program with much memory that is not in its file.
+pub(crate) const NEEDS_LATER_KERNEL: &str = "starts with Linux 5.18 and later only: its .bss is too large to be written as zeros, and older kernels tell its \
+     loader a wrong place of its program headers";
 
-/// Checks the program at `path`, which has these bytes and this mode.
+/// Names of what serves malloc in a program without an allocator of its own: libc's. A libc that the inspector does not
+/// know counts, too.
+const OF_LIBC: [&str; 4] = ["glibc", "mallocng", "oldmalloc", "unknown"];
+
+/// Checks the program at `path`, which has this mode.
 ///
 /// # Errors
-/// Another allocator serves it; or it runs with the rights of its owner, and the user has not confirmed that.
-pub(crate) fn check(path: &Path, bytes: &[u8], mode: u32, request: &Request) -> Result<(), Error> {
+/// It runs with the rights of its owner, and the user has not confirmed that.
+pub(crate) fn check_rights(path: &Path, mode: u32, request: &Request) -> Result<(), Error> {
     if mode & SETUID_OR_SETGID != 0 && !request.live {
         let why = "is setuid or setgid: the donor would serve a program that has the rights of its owner";
         return Err(Error::Live { path: path.to_owned(), why: why.to_owned() });
     }
-    if transplant::carries_graft(bytes) {
-        // It is refused for that.
+    Ok(())
+}
+
+/// Checks the libraries of the program at `path`, which has these bytes and this architecture. Follows what its loader
+/// will do, with the variable that the self-test passes on.
+///
+/// # Errors
+/// Another allocator serves it, or it is not known whether one does ([`Refusal::LibrariesUnknown`]).
+pub(crate) fn check_libraries(path: &Path, bytes: &[u8], arch: Arch, request: &Request) -> Result<(), Refusal> {
+    let is_foreign = std::env::consts::ARCH != arch.name();
+    if transplant::carries_graft(bytes) || (is_foreign && request.untested) {
+        // It is refused for that graft; or its libraries need not be on this machine.
         return Ok(());
     }
-    let Ok(system) = System::new(request.root.as_deref()) else { return Ok(()) };
-    let Ok(place) = system.place(path) else { return Ok(()) };
-    let Ok(report) = Loader::new(&system).inspect(bytes, &place) else { return Ok(()) };
-    let malloc = report.malloc;
-    let Some(file) = malloc.file.filter(|_| !OF_LIBC.contains(&malloc.name.as_str())) else { return Ok(()) };
-    let name = file.rsplit('/').next().unwrap_or_default();
-    if malloc.name == "unknown" && LIBCS.iter().any(|start| name.starts_with(start)) {
+    let unknown = |problem: String| Refusal::LibrariesUnknown(problem);
+    let system = |root: Option<&Path>| {
+        System::new(root).map_err(|error| unknown(format!("`{}`: {error}", root.unwrap_or(Path::new("/")).display())))
+    };
+    let (here, told) = (system(request.root.as_deref())?, std::env::var_os(EMULATED_ROOT).map(PathBuf::from));
+    let place = here.place(path).map_err(|error| unknown(format!("`{}`: {error}", path.display())))?;
+    let tree: Box<dyn Tree> = match told.filter(|_| is_foreign && request.root.is_none()) {
+        Some(root) => Box::new(Emulated { root: system(Some(&root))?, here }),
+        None => Box::new(here),
+    };
+    let interpreter = transplant::interpreter(bytes).unwrap_or_default();
+    if is_foreign && matches!(tree.find(&interpreter), Ok(None)) {
+        // Without its loader it cannot be tested, for which it is refused.
         return Ok(());
     }
-    let refusal = Refusal::BringsAllocator { symbol: file, verb: "takes its malloc from" };
-    Err(Error::Executable { path: path.to_owned(), refusal })
+    let environment = Environment {
+        library_path: std::env::var_os("LD_LIBRARY_PATH").map(OsStringExt::into_vec),
+        ..Environment::default()
+    };
+    let mut loader = Loader::in_environment(&*tree, environment);
+    let report = loader.inspect(bytes, &place).map_err(|error| unknown(error.to_string()))?;
+    let Some(file) = report.malloc.file.clone() else {
+        // It brings a malloc itself, for which it is refused, or the loader's way is not known.
+        return problems(&report).map_or(Ok(()), |problems| Err(unknown(problems)));
+    };
+    match loader.is_libc(&file) && OF_LIBC.contains(&report.malloc.name.as_str()) {
+        true => Ok(()),
+        false => Err(Refusal::BringsAllocator { symbol: file, verb: "takes its malloc from" }),
+    }
+}
+
+/// Why it is not known which libraries a program has, as far as the report says so.
+fn problems(report: &Report) -> Option<String> {
+    let evidence = report.malloc.evidence.iter().filter(|evidence| evidence.source == Source::Loader);
+    let problems: Vec<&str> = evidence.map(|evidence| evidence.detail.as_str()).collect();
+    (!problems.is_empty()).then(|| problems.join("; "))
 }

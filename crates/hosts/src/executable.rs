@@ -155,8 +155,14 @@ impl Host for ExecutableHost<'_> {
             // In an image there are hundreds, and its user names none.
             return Err(Error::Executable { path: self.path.to_owned(), refusal: transplant::Refusal::Dynamic });
         }
+        let refused = |refusal| Error::Executable { path: self.path.to_owned(), refusal };
+        let mut libraries = Ok(());
         if self.is_dynamic {
-            dynamic::check(self.path, self.bytes, self.mode()?, request)?;
+            dynamic::check_rights(self.path, self.mode()?, request)?;
+            libraries = match dynamic::check_libraries(self.path, self.bytes, arch, request) {
+                Err(refusal @ transplant::Refusal::BringsAllocator { .. }) => return Err(refused(refusal)),
+                other => other,
+            };
         }
         let has = |donor: &Donor| place.takes(donor, arch);
         let one = Candidate::choose(&request.candidates, has).ok_or(Error::NothingToGraft)?;
@@ -166,6 +172,8 @@ impl Host for ExecutableHost<'_> {
             None => linked_donor,
         };
         let (plan, edited) = self.planned(&linked_donor)?;
+        // The program itself may have said more.
+        libraries.map_err(refused)?;
         if let (ExecutablePlan::Need(plan), Some(library)) = (&plan, linked_donor.library()) {
             needed::check(self.path, request, edited.bytes(), plan, (library, &linked_donor.malloc))?;
         }
@@ -192,16 +200,16 @@ impl Host for ExecutableHost<'_> {
     fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error> {
         let set_id = (self.mode()? & SETUID_OR_SETGID != 0)
             .then(|| "is setuid or setgid: the donor takes no variables of the environment in it".to_owned());
-        let loads = match operation {
+        let (namespaces, later_kernel) = match operation {
             Operation::Executable(operation) => match &operation.plan {
-                ExecutablePlan::Need(NeedPlan { loads_libraries, .. })
-                | ExecutablePlan::Merge(MergePlan { loads_libraries, .. }) => {
-                    loads_libraries.then(|| dynamic::LOADS_LIBRARIES.to_owned())
-                }
-                ExecutablePlan::Graft(_) => None,
+                ExecutablePlan::Need(plan) => (plan.loads_namespaces, plan.needs_later_kernel),
+                ExecutablePlan::Merge(plan) => (plan.loads_namespaces, plan.needs_later_kernel),
+                ExecutablePlan::Graft(_) => (false, false),
             },
-            Operation::Archive(_) => None,
+            Operation::Archive(_) => (false, false),
         };
-        Ok(set_id.into_iter().chain(loads).collect())
+        let namespaces = namespaces.then(|| dynamic::LOADS_NAMESPACES.to_owned());
+        let later_kernel = later_kernel.then(|| dynamic::NEEDS_LATER_KERNEL.to_owned());
+        Ok(set_id.into_iter().chain(namespaces).chain(later_kernel).collect())
     }
 }

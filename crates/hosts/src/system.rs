@@ -81,6 +81,36 @@ impl Tree for System {
     }
 }
 
+/// What a program sees by an emulator that is told of a root folder: each path there, and where it has none, that of this
+/// system (qemu, util/path.c).
+#[derive(Debug)]
+pub(crate) struct Emulated {
+    pub(crate) root: System,
+    pub(crate) here: System,
+}
+
+impl Tree for Emulated {
+    fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
+        match self.root.find(path)? {
+            Some(found) => Ok(Some(found)),
+            None => self.here.find(path),
+        }
+    }
+
+    fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
+        let in_root = self.root.find(&file.path)?.is_some_and(|found| found.identity == file.identity);
+        if in_root { self.root.read(file) } else { self.here.read(file) }
+    }
+
+    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
+        [self.root.list(folder), self.here.list(folder)].concat()
+    }
+
+    fn is_folder(&self, path: &[u8]) -> bool {
+        self.root.is_folder(path) || self.here.is_folder(path)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,12 +4,13 @@
 //! `__ehdr_start + e_phoff` and a note at `__ehdr_start + p_offset` (compiler-rt, InstrProfilingPlatformLinux.c), and
 //! so do kernels before 5.18 for `AT_PHDR` (fs/binfmt_elf.c). Linkers make both true, since they map the beginning of
 //! the file at `__ehdr_start`. Both stay true if everything new lies as far behind the ELF header in memory as in the
-//! file.
+//! file. Memory that is not in the file (`.bss`) has to be written as zeros for that.
 
 use crate::blob::MOST_BLOB;
-use crate::code::Code;
+use crate::code::{Code, Machine};
 use crate::image::{FILE_HEADER, Image, PROGRAM_HEADER};
 use crate::refusal::Refusal;
+use crate::relocations::Relocations;
 
 /// The address of the donor's first byte, and its offset in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +21,10 @@ pub(crate) struct Location {
 
 /// How many bytes of zeros a file may grow by without need, to match memory that is not in the file (`.bss`).
 const MOST_PADDING: u64 = 1 << 20;
-/// The same for a dynamic program, which needs it.
-const MOST_HOLE: u64 = 1 << 28;
+/// The same for a dynamic program, whose loader needs it on kernels before 5.18.
+const MOST_HOLE: u64 = 1 << 24;
+/// The same for one that needs it on every kernel.
+const MOST_ZEROS: u64 = 1 << 28;
 
 impl Location {
     /// Chooses the donor's place in a program: as far behind the program's ELF header in memory as in the file, if the
@@ -39,18 +42,35 @@ impl Location {
         }
     }
 
-    /// The same for a dynamic program. Its loader takes the place of its program headers from the kernel, so that the
-    /// distances have to agree however much room that takes.
+    /// The same for a dynamic program. Kernels before 5.18 tell its loader a wrong place of its program headers unless
+    /// the distances agree, so they do, unless that takes more than [`MOST_HOLE`]. A program with so much `.bss` needs a
+    /// later kernel ([`Location::needs_later_kernel`]).
     ///
     /// # Errors
-    /// It would take more than [`MOST_HOLE`].
-    pub(crate) fn of_dynamic(image: &Image<'_>, page: u64) -> Result<Location, Refusal> {
-        let (closest, matching) = Location::candidates(image, page);
+    /// It refers to its ELF header, and the distances would take more than [`MOST_ZEROS`].
+    pub(crate) fn of_dynamic(image: &Image<'_>, machine: &'static dyn Machine) -> Result<Location, Refusal> {
+        let (closest, matching) = Location::candidates(image, machine.page());
         let Some((header, distance)) = matching else { return Ok(closest) };
-        match distance - closest.offset {
-            ..=MOST_HOLE => Ok(Location { base: header + distance, offset: distance }),
-            hole => Err(Refusal::Merge(format!("its file would grow by {hole} bytes of zeros"))),
+        let hole = distance - closest.offset;
+        let refers = || -> Result<bool, Refusal> {
+            let relocations = Relocations::of_dynamic(image)?;
+            Ok(refers_to_header(&Code::of(machine, image, &relocations, true), header))
+        };
+        if hole > MOST_HOLE {
+            if !refers()? {
+                return Ok(closest);
+            }
+            if hole > MOST_ZEROS {
+                return Err(Refusal::Merge(format!("its file would grow by {hole} bytes of zeros")));
+            }
         }
+        Ok(Location { base: header + distance, offset: distance })
+    }
+
+    /// Whether only kernels from 5.18 on tell a dynamic program's loader where its program headers are, if these are
+    /// among the new parts.
+    pub(crate) fn needs_later_kernel(&self, image: &Image<'_>) -> bool {
+        mapped_header(image).is_some_and(|header| header + self.offset != self.base)
     }
 
     /// The closest place, and, if the ELF header is mapped, its address with the least distance behind it that is the

@@ -159,6 +159,9 @@ pub enum Refusal {
         /// What the program does with it.
         verb: &'static str,
     },
+    /// The program is dynamic, and not all of its libraries are known: one of them may bring an allocator.
+    #[error("it is dynamic, and whether one of its libraries brings another allocator is not known: {0}")]
+    LibrariesUnknown(String),
     /// The thread-local storage is relocated in a way that cannot be repeated.
     #[error("its thread-local storage is relocated in an unknown way, at {0:#x}")]
     ThreadLocal(u64),
@@ -189,6 +192,9 @@ impl Refusal {
             }
             Refusal::Merge { .. } => "what is not certain is not merged: preload an allocator (LD_PRELOAD)",
             Refusal::BringsAllocator { .. } => "leave it as it is: blocks of one allocator would be freed by the other",
+            Refusal::LibrariesUnknown { .. } => {
+                "run this where the program finds its libraries, with LD_LIBRARY_PATH as it has when it is started; `--root` names another root folder"
+            }
             Refusal::Appended { .. } => "graft the program before the data is appended to it",
             Refusal::OwnAllocator { .. } | Refusal::NoPublicFree => {
                 "musl's malloc serves only musl's own blocks in it: there is nothing to gain"

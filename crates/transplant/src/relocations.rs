@@ -21,7 +21,17 @@ pub(crate) struct Relocations {
 }
 
 impl Relocations {
+    /// Those of a program that needs no libraries.
     pub(crate) fn of(image: &Image<'_>) -> Result<Relocations, Refusal> {
+        Relocations::read(image, false)
+    }
+
+    /// Those of a program that may need libraries.
+    pub(crate) fn of_dynamic(image: &Image<'_>) -> Result<Relocations, Refusal> {
+        Relocations::read(image, true)
+    }
+
+    fn read(image: &Image<'_>, may_need: bool) -> Result<Relocations, Refusal> {
         let mut relocations = Relocations::default();
         let Some(dynamic) = image.segment(PT_DYNAMIC) else { return Ok(relocations) };
         let relative = image.relative_kind();
@@ -32,7 +42,7 @@ impl Relocations {
             let (tag, value) = (u64_at(entry, 0).unwrap_or(0), u64_at(entry, 8).unwrap_or(0));
             match tag {
                 0 => break,
-                DT_NEEDED => return Err(Refusal::Dynamic),
+                DT_NEEDED if !may_need => return Err(Refusal::Dynamic),
                 _ => {
                     if let Some(slot) = usize::try_from(tag).ok().and_then(|tag| tables.get_mut(tag)) {
                         *slot = Some(value);

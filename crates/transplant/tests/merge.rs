@@ -100,7 +100,7 @@ fn every_donor_serves_programs_of_glibc() {
     for donor in donors::all().iter().filter(|donor| donor.has_library(ARCH)) {
         let shop = Shop::new();
         let (path, merge) = shop.merged(&shop.glibc(WAYS[0]), &library(donor.name));
-        assert_eq!((merge.plan.libc, merge.plan.defined, merge.plan.loads_libraries), (Libc::Glibc, 13, true));
+        assert_eq!((merge.plan.libc, merge.plan.defined, merge.plan.loads_namespaces), (Libc::Glibc, 13, false));
         serves(&path, donor.name);
     }
 }
@@ -180,7 +180,10 @@ fn the_same_bytes_each_time_and_the_program_in_place() {
 }
 
 fn refused(program: &[u8]) -> Refusal {
-    merge(program, &DEFAULT).unwrap().expect_err("it is refused")
+    match merge(program, &DEFAULT).unwrap() {
+        Ok(_) => panic!("it is merged"),
+        Err(refusal) => refusal,
+    }
 }
 
 #[test]
@@ -194,8 +197,18 @@ fn other_allocators_and_unknown_things_are_refused() {
     let own = "void *malloc(unsigned long n) { return (void *)(n & 0); }\nint main(void) { return !!malloc(1); }\n";
     let brings = |symbol: &str, verb| Refusal::BringsAllocator { symbol: symbol.to_owned(), verb };
     assert_eq!(refused(&program(own, &["-rdynamic", "-fno-builtin"])), brings("malloc", "defines"));
-    let imports = "__attribute__((weak)) void *mallocx(unsigned long, int);\nint main(void) { return mallocx != 0; }\n";
-    assert_eq!(refused(&program(imports, &["-fno-builtin"])), brings("mallocx", "calls"));
+    let other =
+        shop.put("mallocx.c", b"void *mallocx(unsigned long n, int flags) { return (void *)(n & !flags & 0); }\n");
+    succeeds(fixtures::cc().args(["-shared", "-fPIC"]).arg(other).arg("-o").arg(shop.path("libother.so")));
+    let other = shop.path("libother.so").display().to_string();
+    for (name, flags) in [("mallocx", &["-fno-builtin", &other][..]), ("__libc_memalign", &["-fno-builtin"])] {
+        let calls = format!("void *{name}(unsigned long, int);\nint main(void) {{ return {name}(1, 0) != 0; }}\n");
+        assert_eq!(refused(&program(&calls, flags)), brings(name, "calls"));
+    }
+    // libc has this one, so that the program will find it.
+    let weak = "__attribute__((weak)) void *__libc_memalign(unsigned long, int);\n\
+        int main(void) { return __libc_memalign != 0; }\n";
+    assert_eq!(refused(&program(weak, &["-fno-builtin"])), brings("__libc_memalign", "calls"));
     let plain = program("int main(void) { return 0; }\n", &[]);
     let audited = program("int main(void) { return 0; }\n", &["-Wl,--audit=libnothing.so"]);
     assert!(matches!(refused(&audited), Refusal::Merge(why) if why.contains("DT_AUDIT")));
@@ -211,6 +224,74 @@ fn other_allocators_and_unknown_things_are_refused() {
     assert!(started, "the programs above are glibc's");
 }
 
+/// Programs that ask whether another allocator is there: it is not, as in stock.
+#[test]
+fn weak_names_of_other_allocators_are_no_reason_to_refuse() {
+    let shop = Shop::new();
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n\
+        __attribute__((weak)) void sdallocx(void *, size_t, int);\n__attribute__((weak)) int mallctl(const char *);\n\
+        int main(int count, char **words)\n{\n\tvoid *block = malloc(10);\n\tif (mallctl) mallctl(\"x\");\n\
+        \tif (sdallocx) sdallocx(block, 10, 0); else free(block);\n\treturn puts(\"ok merged\") < 0;\n}\n";
+    let source = shop.put("weak.c", text.as_bytes());
+    succeeds(fixtures::cc().arg(source).args(["-fno-builtin", "-o"]).arg(shop.path("weak")));
+    let stock = fs::read(shop.path("weak")).unwrap();
+    for name in ["sdallocx", "mallctl"] {
+        assert!(memchr::memmem::find(&stock, name.as_bytes()).is_some(), "it names {name}");
+    }
+    serves(&shop.merged(&stock, &DEFAULT).0, "snmalloc");
+    need(&stock, b"/donor.so", &NOTE).unwrap();
+}
+
+/// A large `.bss` stays out of the file, unless the program looks at its own ELF header; then it is refused if that
+/// would take hundreds of megabytes.
+#[test]
+fn memory_that_is_not_in_the_file_is_not_written_into_it() {
+    let shop = Shop::new();
+    let made = |megabytes: u32, more: &str, flags: &[&str]| {
+        let text = format!(
+            "#include <stdio.h>\n#include <stdlib.h>\nextern const char __ehdr_start[];\n\
+             static char large[{megabytes}u << 20];\nint main(int count, char **words)\n{{\n\
+             \tfor (size_t at = 0; at < sizeof large; at += 1 << 20) large[at] += count;\n{more}\
+             \tfree(malloc(10));\n\treturn large[sizeof large - (1 << 20)] != count || puts(\"ok merged\") < 0;\n}}\n"
+        );
+        let source = shop.put("large.c", text.as_bytes());
+        succeeds(fixtures::cc().arg(source).args(["-fno-builtin", "-o"]).arg(shop.path("large")).args(flags));
+        fs::read(shop.path("large")).unwrap()
+    };
+    let header = "\tif (__ehdr_start[1] != 'E') return 2;\n";
+    for (megabytes, more, flags, later, grows_by) in [
+        (900, "", &[][..], true, 0..3),
+        (900, "", &["-no-pie", "-fno-pie"], true, 0..3),
+        (20, "", &[], true, 0..3),
+        (12, "", &[], false, 12..16),
+        (20, header, &[], false, 20..24),
+    ] {
+        let stock = made(megabytes, more, flags);
+        let (path, merge) = shop.merged(&stock, &DEFAULT);
+        assert_eq!(merge.plan.needs_later_kernel, later, "{megabytes} MB");
+        let grown = (merge.bytes.len() - stock.len()) >> 20;
+        assert!(grows_by.contains(&grown), "{megabytes} MB: grown by {grown} MB");
+        serves(&path, "snmalloc");
+        let one = need(&stock, b"/donor.so", &NOTE).unwrap();
+        assert_eq!((one.plan.needs_later_kernel, (one.bytes.len() - stock.len()) >> 20 < 3), (later, later));
+    }
+    let refused = refused(&made(400, header, &[]));
+    assert!(matches!(&refused, Refusal::Merge(why) if why.contains("bytes of zeros")), "{refused}");
+}
+
+/// Debuggers set a breakpoint on malloc at the donor's: its symbol is that of a function.
+#[test]
+fn the_donors_symbols_are_those_of_functions() {
+    let shop = Shop::new();
+    for way in [&[][..], &["-Wl,--hash-style=both"], &["-s"], &["-no-pie", "-fno-pie"]] {
+        shop.merged(&shop.glibc(way), &DEFAULT);
+        let said = succeeds(Command::new("nm").arg("-D").arg(shop.path("merged"))).out;
+        for name in ["malloc", "calloc", "aligned_alloc"] {
+            assert!(said.lines().any(|line| line.ends_with(&format!(" T {name}"))), "{way:?}: {said}");
+        }
+    }
+}
+
 const NOTE: Needed = Needed { sha256: [1; 32], donor: [b'd'; 512] };
 
 /// The loader takes the library's functions before libc's, and everything of the program is what it was.
@@ -222,7 +303,7 @@ fn a_program_loads_its_donor_first() {
     for way in WAYS {
         let stock = shop.glibc(way);
         let one = need(&stock, name, &NOTE).unwrap();
-        assert_eq!((one.plan.libc, one.plan.loads_libraries), (Libc::Glibc, true));
+        assert_eq!((one.plan.libc, one.plan.loads_namespaces), (Libc::Glibc, false));
         assert!(one.bytes == need(&stock, name, &NOTE).unwrap().bytes, "the same bytes each time");
         assert_eq!((needed(&one.bytes), needed_library(&one.bytes)), (Some(NOTE), Some(name.to_vec())));
         let changed = (64..stock.len()).filter(|at| one.bytes[*at] != stock[*at]).count();

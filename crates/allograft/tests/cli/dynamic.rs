@@ -171,8 +171,7 @@ fn programs_with_another_allocator_are_refused() {
 fn what_else_is_refused_or_takes_a_confirmation() {
     let lab = Lab::new();
     glibc(&lab, "loads", "#include <dlfcn.h>\nint main(void) { return dlopen(\"x\", 1) != 0; }\n", &["-ldl"]);
-    let ran = lab.run(["graft", "loads", "-o", "out"]).exits(0);
-    assert!(ran.err.contains("RTLD_DEEPBIND"), "{ran:?}");
+    lab.run(["graft", "loads", "-o", "out"]).exits(0);
     lab.changes_nothing(3, ["graft", "loads", "--strings", "on"]).says(&["string functions", "help: "]);
     lab.changes_nothing(3, ["graft", "loads", "--donor", "hardened"]).says(&["a dynamic program", "these can: "]);
     let mut appended = fs::read(lab.path("loads")).unwrap();

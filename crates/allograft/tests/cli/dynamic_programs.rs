@@ -79,6 +79,33 @@ echo whole
         nginx "nginx",
     }
 
+    /// PHP with Debian's default extensions, which it loads with RTLD_DEEPBIND; one of them calls libc by its handle.
+    #[test]
+    #[ignore = "system: takes a Debian of 2.2 GB"]
+    fn php_with_its_extensions() {
+        if fixtures::system::is_left_out() {
+            return;
+        }
+        let php = Work {
+            name: "php-extensions",
+            about: "",
+            program: "/usr/bin/php8.4",
+            prepare: dynamic::PHP_INSTALLED,
+            script: "exec \"$P\" -d ffi.enable=1 extensions.php",
+            idle: None,
+        };
+        assert_eq!(tried(&php, TRY), "whole\n");
+        // Another donor; and the donor in a file of its own, merged into nothing.
+        for more in ["--donor mimalloc", "--needed=/usr/lib/liballograft.so"] {
+            let emit = "./allograft emit --target x86_64-linux-gnu --as shared -o /usr/lib/liballograft.so >emitted";
+            let run = "export P=$1; sh prepare.sh; sh script.sh >stock.out";
+            let graft = format!("./allograft graft \"$1\" {more} >graft.said 2>&1 || cat graft.said");
+            let script =
+                format!("{run}\n{emit}\n{graft}\nsh script.sh >graft.out; cmp stock.out graft.out && echo same\n");
+            assert_eq!(tried(&php, &script), "same\n", "{more}");
+        }
+    }
+
     /// Runs a program's own tests by stock and by the graft. `tests` ends with 0 if all pass, and prints how many ran
     /// in a line that begins with `$TOTAL`.
     const SUITE: &str = r#"

@@ -14,6 +14,7 @@ mod documents;
 mod donors;
 mod dynamic;
 mod dynamic_aarch64;
+mod dynamic_libraries;
 mod dynamic_programs;
 mod elsewhere;
 mod emit;

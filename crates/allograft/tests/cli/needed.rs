@@ -203,7 +203,7 @@ fn refusals_are_those_of_merges() {
     lab.changes_nothing(3, ["graft", "own", "--needed"]).says(&["defines `malloc`"]);
     glibc(&lab, "loads", "#include <dlfcn.h>\nint main(void) { return dlopen(\"x\", 1) != 0; }\n", &["-ldl"]);
     lab.changes_nothing(3, ["graft", "loads", "--needed", "--strings", "on"]).says(&["string functions"]);
-    assert!(lab.run(["graft", "loads", "--needed", "-o", "out"]).exits(0).err.contains("RTLD_DEEPBIND"));
+    lab.run(["graft", "loads", "--needed", "-o", "out"]).exits(0);
     for words in [["graft", "out", "--needed"], ["graft", "out", "--donor=mimalloc"]] {
         lab.changes_nothing(3, words).says(&["carries a graft already: snmalloc"]);
     }
@@ -246,6 +246,14 @@ fn a_program_in_a_root_folder() {
     let words = ["--root", "root", "/usr/bin/user"];
     let graft =
         |needed: &str| [&["graft", needed][..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+    // Without a loader and libraries in it, it is not known what serves the program there.
+    let ran = lab.changes_nothing(3, graft("--needed=/usr/lib/libdonor.so"));
+    ran.says(&["is not known: the loader `/lib64/ld-linux-x86-64.so.2` is not in this root", "help: "]);
+    for name in ["/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6"] {
+        let copy = lab.path(format!("root{name}"));
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(name, copy).unwrap();
+    }
     let ran = lab.changes_nothing(3, graft("--needed"));
     ran.says(&["there is no file `/usr/bin/liballograft.so`", "-o root/usr/bin/liballograft.so`"]);
     assert!(lab.run(graft("--needed=/usr/lib/libdonor.so")).exits(0).out.contains("self-test: passed"));

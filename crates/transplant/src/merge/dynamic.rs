@@ -34,6 +34,8 @@ pub(super) const RELACOUNT: u64 = 0x6fff_fff9;
 /// The size of an `Elf64_Rela`.
 pub(super) const RELOCATION: usize = 24;
 
+const STB_WEAK: u8 = 2;
+
 /// `Elf64_Sym`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Symbol {
@@ -74,6 +76,11 @@ impl Symbol {
 
     pub(super) fn is_local(&self) -> bool {
         self.info >> 4 == 0
+    }
+
+    /// Whether it is undefined and may stay so: a weak reference.
+    pub(super) fn is_wish(&self) -> bool {
+        !self.is_defined() && self.info >> 4 == STB_WEAK
     }
 
     pub(super) fn is_thread_local(&self) -> bool {
@@ -171,10 +178,9 @@ impl<'a> Dynamic<'a> {
         self.text(symbol.name as usize).unwrap_or_default()
     }
 
-    /// Whether the program can load libraries while it runs.
-    pub(super) fn loads_libraries(&self) -> bool {
-        let names = [b"dlopen".as_slice(), b"dlmopen"];
-        self.symbols.iter().any(|symbol| !symbol.is_defined() && names.contains(&self.name(symbol)))
+    /// Whether the program can load libraries into a namespace of their own (glibc's dlmopen).
+    pub(super) fn loads_namespaces(&self) -> bool {
+        self.symbols.iter().any(|symbol| !symbol.is_defined() && self.name(symbol) == b"dlmopen")
     }
 
     fn text(&self, at: usize) -> Option<&'a [u8]> {

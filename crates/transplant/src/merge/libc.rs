@@ -46,9 +46,9 @@ impl Libc {
     }
 }
 
-/// Functions of other allocators, and of glibc's own that hand out blocks past any replacement. A program that names
-/// one would mix blocks of two allocators.
-const OTHERS: [&str; 44] = [
+/// Functions of other allocators. A program that names one would mix blocks of two allocators, unless it asks whether
+/// the function is there (a weak reference): then it is not, since no library of the program brings that allocator.
+const OTHERS: [&str; 38] = [
     "mallctl",
     "mallctlnametomib",
     "mallctlbymib",
@@ -87,13 +87,10 @@ const OTHERS: [&str; 44] = [
     "__msan_init",
     "__lsan_init",
     "__scudo_default_options",
-    "__malloc_hook",
-    "__free_hook",
-    "__malloc_initialize_hook",
-    "malloc_set_state",
-    "__libc_memalign",
-    "cfree",
 ];
+/// glibc's own, past any replacement.
+const OF_GLIBC: [&str; 6] =
+    ["__malloc_hook", "__free_hook", "__malloc_initialize_hook", "malloc_set_state", "__libc_memalign", "cfree"];
 /// gperftools' and Google's C++ interfaces.
 const PREFIXES: [&[u8]; 2] = [b"_ZN15MallocExtension", b"_ZN8tcmalloc"];
 
@@ -127,7 +124,8 @@ pub(super) fn check(program: &Dynamic<'_>, arch: Arch) -> Result<(), Refusal> {
         if symbol.is_defined() && (is(&family::PUBLIC) || is(&family::BESIDE_MUSL)) {
             return Err(Refusal::BringsAllocator { symbol: shown(), verb: "defines" });
         }
-        if is(&OTHERS) || is(&family::OF_LIBC) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        let others = is(&OTHERS) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        if (others && !symbol.is_wish()) || is(&OF_GLIBC) || is(&family::OF_LIBC) {
             let verb = if symbol.is_defined() { "defines" } else { "calls" };
             return Err(Refusal::BringsAllocator { symbol: shown(), verb });
         }

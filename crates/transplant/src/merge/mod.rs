@@ -65,8 +65,10 @@ pub struct MergePlan {
     pub libc: Libc,
     /// The names of malloc's family that are the donor's for the whole process.
     pub defined: usize,
-    /// Whether it can load libraries while it runs.
-    pub loads_libraries: bool,
+    /// Whether it can load libraries into a namespace of their own, which has a libc of its own.
+    pub loads_namespaces: bool,
+    /// Whether it starts with Linux 5.18 and later only: its `.bss` is too large to be written into the file as zeros.
+    pub needs_later_kernel: bool,
     /// The libraries that it needs, by the names in it.
     pub needed: Vec<String>,
 }
@@ -104,14 +106,15 @@ fn made(program: &[u8], donor: &[u8]) -> Result<Merge, PlanError> {
         return Err(donor::layout(format!("it is for {}, and the program for {}", own.arch, image.arch)).into());
     }
     let own = Donor::of(&own, machine.page(), kinds)?;
-    let location = Location::of_dynamic(&image, machine.page())?;
+    let location = Location::of_dynamic(&image, machine)?;
     let mut plan = MergePlan {
         arch: image.arch,
         position_independent: image.position_independent,
         symbols: !image.symbols().is_empty(),
         libc,
         defined: 0,
-        loads_libraries: dynamic.loads_libraries(),
+        loads_namespaces: dynamic.loads_namespaces(),
+        needs_later_kernel: location.needs_later_kernel(&image),
         needed: dynamic.texts(dynamic::NEEDED).into_iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect(),
     };
     let (bytes, defined) = layout::assemble(&image, &dynamic, own, libc, location, (machine.page(), kinds))?;

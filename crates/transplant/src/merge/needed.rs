@@ -47,8 +47,10 @@ pub struct NeedPlan {
     pub libc: Libc,
     /// The name of the shared object, as its loader gets it.
     pub library: Vec<u8>,
-    /// Whether it can load libraries while it runs.
-    pub loads_libraries: bool,
+    /// Whether it can load libraries into a namespace of their own, which has a libc of its own.
+    pub loads_namespaces: bool,
+    /// Whether it starts with Linux 5.18 and later only: its `.bss` is too large to be written into the file as zeros.
+    pub needs_later_kernel: bool,
 }
 
 /// Makes `program` load the shared object `library` first, which is a name or a path as in DT_NEEDED. `note` says which
@@ -71,13 +73,14 @@ pub fn need(program: &[u8], library: &[u8], note: &Needed) -> Result<Need, Refus
     if dynamic.texts(NEEDED).contains(&library) {
         return Err(refused(format!("it needs `{}` already", String::from_utf8_lossy(library))));
     }
-    let location = Location::of_dynamic(&image, machine.page())?;
+    let location = Location::of_dynamic(&image, machine)?;
     let plan = NeedPlan {
         arch: image.arch,
         symbols: !image.symbols().is_empty(),
         libc,
         library: library.to_owned(),
-        loads_libraries: dynamic.loads_libraries(),
+        loads_namespaces: dynamic.loads_namespaces(),
+        needs_later_kernel: location.needs_later_kernel(&image),
     };
     Ok(Need { plan, bytes: assemble(&image, &dynamic, library, note, location, machine.page()) })
 }

@@ -87,9 +87,10 @@ impl Kind {
     }
 }
 
-/// The number of a section that there will be. A defined symbol needs one, which loaders do not look up.
-pub(super) fn of_symbols(image: &Image<'_>) -> u16 {
-    (image.sections.len() as u16).max(1)
+/// The number of the new section behind `before` others. A defined symbol needs one, also in a program without sections.
+/// Loaders do not look it up, but debuggers and `nm` take a symbol for a function if it names a section of code.
+pub(super) fn number(image: &Image<'_>, before: usize) -> u16 {
+    if image.sections.is_empty() { 1 } else { (image.sections.len() + before) as u16 }
 }
 
 /// Appends the program's section headers and those of the new parts, which `places` puts into the file. `storage` is
