@@ -311,7 +311,7 @@ fn a_program_loads_its_donor_first() {
         for copy in [one.bytes.clone(), with_library(&one.bytes, b"/dev/null").unwrap()] {
             let runs = copy == one.bytes;
             let path = shop.program("program", &copy);
-            let output = Command::new(path).env("ALLOGRAFT_VERBOSE", "1").output().unwrap();
+            let output = fixtures::output(Command::new(path).env("ALLOGRAFT_VERBOSE", "1")).unwrap();
             assert_eq!(output.status.success(), runs, "{output:?}");
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(said.contains(if runs { "allograft: snmalloc " } else { "/dev/null" }), "{said}");
