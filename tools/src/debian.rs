@@ -37,7 +37,21 @@ pub enum Item {
     Glibc(Arch),
     /// Emulators for the architectures whose programs this machine does not run.
     Qemu,
+    /// Programs that change ELF files, each with the library that it needs beside libc.
+    ElfTools,
 }
+
+/// The packages of [`Item::ElfTools`]. Of the names in a row, the first that Debian's release has is taken.
+const ELF_TOOLS: [&[&str]; 8] = [
+    &["elfutils"],
+    &["libelf1t64", "libelf1"],
+    &["libdw1t64", "libdw1"],
+    &["libasm1t64", "libasm1"],
+    &["patchelf"],
+    &["chrpath"],
+    &["dwz"],
+    &["debugedit"],
+];
 
 impl Item {
     fn described(self) -> String {
@@ -45,6 +59,7 @@ impl Item {
             Item::Musl(arch) => format!("Debian's musl-dev for {arch}"),
             Item::Loader(arch) => format!("Debian's musl for dynamic programs on {arch}"),
             Item::Glibc(arch) => format!("Debian's libc6 for dynamic programs on {arch}"),
+            Item::ElfTools => "tools for ELF files: elfutils, patchelf, chrpath, dwz, debugedit".to_owned(),
             Item::Qemu => format!("qemu for programs of {}", foreign().map(Arch::name).collect::<Vec<_>>().join(", ")),
         }
     }
@@ -55,6 +70,7 @@ impl Item {
             Item::Loader(arch) => fixtures::root().join("debian-musl-loader").join(arch.name()),
             Item::Glibc(arch) => fixtures::glibc_root_below(&fixtures::root(), arch),
             Item::Qemu => tools.join("qemu"),
+            Item::ElfTools => tools.join("elf-tools"),
         }
     }
 
@@ -70,6 +86,9 @@ impl Item {
                 let library = format!("lib/{}-linux-gnu/libgcc_s.so.1", arch.name());
                 root.join(&library).is_file() || root.join("usr").join(&library).is_file()
             }
+            Item::ElfTools => ["eu-strip", "patchelf", "debugedit"]
+                .iter()
+                .all(|name| tools.join("elf-tools/usr/bin").join(name).is_file()),
             // An emulator on the command path would do, but tests should use the same one everywhere.
             Item::Qemu => {
                 foreign().all(|arch| fixtures::emulator(arch).is_some_and(|program| program.starts_with(tools)))
@@ -81,7 +100,7 @@ impl Item {
     fn lists(self) -> Option<&'static str> {
         match self {
             Item::Musl(arch) | Item::Loader(arch) | Item::Glibc(arch) => debian_name(arch),
-            Item::Qemu => None,
+            Item::Qemu | Item::ElfTools => None,
         }
     }
 
@@ -96,6 +115,7 @@ impl Item {
             // glibc loads libgcc when a thread ends by pthread_exit.
             Item::Glibc(arch) => ["libc6", "libgcc-s1"].into_iter().try_for_each(|package| unpack(package, arch)),
             Item::Qemu => apt.unpack_qemu(folder),
+            Item::ElfTools => ELF_TOOLS.iter().try_for_each(|names| apt.unpack_first(names, folder)),
         }
     }
 }
@@ -271,6 +291,15 @@ impl Apt {
         let file =
             fs::read_dir(&downloads.0)?.next().with_context(|| format!("apt downloaded nothing for {package}"))??;
         command::output(Command::new("dpkg-deb").arg("-x").arg(file.path()).arg(folder)).map(|_| ())
+    }
+
+    /// Unpacks the first of these packages that there is.
+    fn unpack_first(&self, packages: &[&str], folder: &Path) -> Result<()> {
+        let (last, others) = packages.split_last().context("no package is named")?;
+        match others.iter().any(|package| self.unpack(package, folder).is_ok()) {
+            true => Ok(()),
+            false => self.unpack(last, folder),
+        }
     }
 
     /// Unpacks the emulators, and keeps only those for allograft's architectures.

@@ -69,6 +69,7 @@ pub const TOOLS: &[Tool] = &[
     tool("musl-i686", "Debian's musl", 10, Debian, ARCHIVES, Source::Debian(Item::Musl(Arch::I686))),
     tool("musl-arm", "Debian's musl", 10, Debian, ARCHIVES, Source::Debian(Item::Musl(Arch::Arm))),
     tool("qemu", "emulators of foreign programs", 45, Debian, FOREIGN, Source::Debian(Item::Qemu)),
+    tool("elf-tools", "programs that change ELF files", 2, Debian, ELF_TOOLS, Source::Debian(Item::ElfTools)),
     tool("build-systems", "CMake, Ninja and Meson", 35, Sha256, BUILDERS, Other(|| wheels::install(&BUILD_SYSTEMS))),
     tool("projects", "other people's projects: sources", 6, Sha256, PROJECTS, Other(projects::prepare)),
     tool("zig-musl", "zig's musl for this machine", 0, Made, ZIG_MUSL, Zig(|zig| zig::install_musl(zig, Arch::X86_64))),
@@ -103,6 +104,7 @@ const ARCHIVES: &[&str] = &["inspector", "surgery", "aarch64", "i686", "arm", "z
 const LOADERS: &[&str] = &["transplant", "allograft cli", "aarch64", "foreign"];
 const ZIG_MUSL: &[&str] = &["zig-musl", "zig-musls", "foreign"];
 const ZIG_CXX: &[&str] = &["zig-musl"];
+const ELF_TOOLS: &[&str] = &["allograft cli"];
 const BUILDERS: &[&str] = &["allograft cli", "allograft pages", "allograft projects"];
 const PROJECTS: &[&str] = &["allograft pages", "allograft projects", "projects"];
 

@@ -22,6 +22,7 @@ pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
 pub(crate) const SHT_NOTE: u32 = 7;
 pub(crate) const SHT_NOBITS: u32 = 8;
+pub(crate) const SHT_SHLIB: u32 = 10;
 pub(crate) const SHT_DYNSYM: u32 = 11;
 pub(crate) const SHF_WRITE: u64 = 1;
 pub(crate) const SHF_ALLOC: u64 = 2;

@@ -12,8 +12,9 @@
 //!         names and headers of sections
 //! ```
 //!
-//! The program headers are last, in a segment of their own that no section lies in. Only then do GNU strip, objcopy and
-//! LLVM's keep the file whole. For the same reason all data is in the file.
+//! The program headers are last, in a segment of their own whose only section GNU's tools do not see
+//! ([`SectionTable::add_program_headers`]). Only then do GNU's, LLVM's and elfutils' strip and objcopy keep the file
+//! whole. For the same reason all data is in the file.
 
 use format::entries::ENTRY;
 use format::{note, parameters};
@@ -169,7 +170,7 @@ pub(crate) fn assemble(parts: Parts<'_>) -> Result<Vec<u8>, PlanError> {
     file[32..40].copy_from_slice(&(offset + headers_at).to_le_bytes());
     file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
     if !image.sections.is_empty() {
-        append_sections(&mut file, image, &blob, &place, &storage);
+        append_sections(&mut file, image, &blob, &place, (&storage, segments.len()));
     }
     Ok(file)
 }
@@ -245,7 +246,14 @@ fn segments(image: &Image<'_>, blob: &Blob, place: &NewAddresses, storage: &Thre
 }
 
 /// Appends the program's section headers and the donor's, so that tools that go by sections keep the new parts.
-fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &NewAddresses, storage: &ThreadStorage) {
+/// `segments` is the number of program headers.
+fn append_sections(
+    file: &mut Vec<u8>,
+    image: &Image<'_>,
+    blob: &Blob,
+    place: &NewAddresses,
+    (storage, segments): (&ThreadStorage, usize),
+) {
     let mut table = SectionTable::of(image);
     let section = |kind, flags, from: u64, to: u64, align| Section {
         kind,
@@ -264,6 +272,7 @@ fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, place: &N
     let tdata = table.add(".allograft.tdata", section(SHT_PROGBITS, flags, place.image_at, image_end, 1));
     let tbss = table.add(".allograft.tbss", section(SHT_NOBITS, flags, image_end, tbss_end, 1));
     table.add(".allograft.relocations", section(SHT_PROGBITS, SHF_WRITE, place.table_at, place.headers_at, 16));
+    table.add_program_headers(place.base + place.headers_at, place.offset + place.headers_at, segments);
     table.move_thread_storage(file, image, storage, (tdata, tbss));
     table.write(file);
 }

@@ -24,7 +24,7 @@ fn check(arch: Arch, link: &[&str], shapes: &[(&str, &str)]) {
     for (shape, defines) in shapes {
         for position_independent in [false, true] {
             let lab = Lab::new();
-            let build = Build { arch, position_independent, link };
+            let build = Build { arch, position_independent, link, ..Build::PLAIN };
             let program = build.program(&lab.path(""), "reader", &format!("{defines}{READER}"));
             let run = || {
                 let output = fixtures::run(arch, &program).output().unwrap();

@@ -16,6 +16,7 @@ mod dynamic;
 mod dynamic_aarch64;
 mod dynamic_libraries;
 mod dynamic_programs;
+mod elf_tools;
 mod elsewhere;
 mod emit;
 mod executables;

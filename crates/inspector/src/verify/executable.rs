@@ -2,6 +2,7 @@
 //! other bytes are the program's own.
 
 use super::edits::{self, Allowed, Edit};
+use super::file::section_of_headers;
 use super::{Check, loader, parse};
 use crate::elf::{Elf, PF_X, Symbol};
 use crate::entry_points::{EntryPoints, loads};
@@ -74,7 +75,8 @@ fn string_entries(elf: &Elf<'_>, entry_points: &EntryPoints, noted: bool) -> Che
     })
 }
 
-/// Checks that no segment of the donor's can be both written and executed. A graft leaves the permissions of the
+/// Checks that no segment of the donor's can be both written and executed, and that the section of the program headers,
+/// if there is one, covers them. A graft leaves the permissions of the
 /// program's own segments as they were.
 fn writable_code(elf: &Elf<'_>, entry_points: Option<&EntryPoints>) -> Check {
     let both: Vec<u64> =
@@ -82,7 +84,8 @@ fn writable_code(elf: &Elf<'_>, entry_points: Option<&EntryPoints>) -> Check {
     let is_own = |address: &&u64| entry_points.is_some_and(|entry_points| entry_points.donor() > **address);
     let (own, others): (Vec<u64>, Vec<u64>) = both.iter().partition(|address| is_own(address));
     let complaints = others.iter().map(|address| format!("the segment at {address:#x} can be written and executed"));
-    Check::unless("segments", complaints.collect(), || match own.first() {
+    let headers = section_of_headers(elf).and_then(Result::err);
+    Check::unless("segments", complaints.chain(headers).collect(), || match own.first() {
         None => "no segment can be both written and executed".to_owned(),
         Some(address) => format!("only the program's own segment at {address:#x} can be both written and executed"),
     })

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::image::{ELF_HEADER, PROGRAM_HEADER, differences};
 use super::{Check, loader};
-use crate::elf::{Elf, PT_LOAD, PT_NOTE, PT_TLS, SHT_NOBITS, SHT_SYMTAB, Segment};
+use crate::elf::{Elf, PT_LOAD, PT_NOTE, PT_TLS, SHF_ALLOC, SHT_NOBITS, SHT_SYMTAB, Segment};
 use crate::entry_points::loads;
 use crate::report::Arch;
 
@@ -16,9 +16,12 @@ const PT_PHDR: u32 = 6;
 const PF_R: u32 = 4;
 const SHF_TLS: u64 = 0x400;
 const STT_TLS: u8 = 6;
-/// The additions of a graft: three segments of the donor's and the note, and six sections.
+/// The additions of a graft: three segments of the donor's and the note, and seven sections.
 const NEW_LOADS: usize = 3;
-const NEW_SECTIONS: usize = 6;
+const NEW_SECTIONS: usize = 7;
+/// The section of the program headers: its name and its type, SHT_SHLIB, which the gABI reserves without a meaning.
+const HEADERS: &[u8] = b".allograft.headers";
+const SHT_SHLIB: u32 = 10;
 
 /// Checks that the file `elf`, as it was written, is the file `stock` followed by a donor. The check fails for a file
 /// that has been stripped since.
@@ -228,7 +231,25 @@ fn sections(elf: &Elf<'_>, stock: &Elf<'_>, donor: usize) -> Result<(), String> 
             return Err(format!("the header of section {index} is not stock's"));
         }
     }
+    section_of_headers(elf).unwrap_or_else(|| Err("the program headers are in no section".to_owned()))?;
     names_follow(elf, stock, at, donor)
+}
+
+/// Checks the section of the program headers, which keeps tools that go by sections from overwriting them: that it
+/// covers them and counts as loaded. `None` if it is not there: GNU's tools leave it out.
+pub(super) fn section_of_headers(elf: &Elf<'_>) -> Option<Result<(), String>> {
+    let section = elf.sections.iter().find(|section| section.name == HEADERS)?;
+    let table = (elf.bytes.word(32).unwrap_or(0), elf.segments.len() * PROGRAM_HEADER);
+    let covered = (section.offset, section.data.map_or(0, <[u8]>::len));
+    let kept = (section.kind, section.flags) == (SHT_SHLIB, SHF_ALLOC);
+    Some(match covered == table && kept {
+        true => Ok(()),
+        false => {
+            let name = String::from_utf8_lossy(HEADERS);
+            let (at, size) = table;
+            Err(format!("the section `{name}` is not the {size} bytes of program headers at offset {at:#x}"))
+        }
+    })
 }
 
 /// Checks that the names of the sections begin at `donor`, behind the donor, with those of stock, and reach to the

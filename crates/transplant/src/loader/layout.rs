@@ -157,7 +157,7 @@ pub(super) fn assemble(
     file[24..32].copy_from_slice(&start.to_le_bytes());
     file[32..40].copy_from_slice(&(base + places.headers).to_le_bytes());
     file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
-    append_sections(&mut file, image, &blob, &places, &moved);
+    append_sections(&mut file, image, &blob, &places, (&moved, segments.len()));
     Ok(file)
 }
 
@@ -207,8 +207,14 @@ fn segments(image: &Image<'_>, blob: &Blob, places: &Places, moved: &Segment) ->
 }
 
 /// Appends the section headers and the donor's. Sections of the writable segment have moved in the file, and none is
-/// without content there.
-fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, places: &Places, moved: &Segment) {
+/// without content there. `segments` is the number of program headers.
+fn append_sections(
+    file: &mut Vec<u8>,
+    image: &Image<'_>,
+    blob: &Blob,
+    places: &Places,
+    (moved, segments): (&Segment, usize),
+) {
     let mut table = SectionTable::of(image);
     for section in table.sections.iter_mut().filter(|section| section.flags & SHF_ALLOC != 0) {
         if moved.memory().contains(&section.address) {
@@ -227,5 +233,7 @@ fn append_sections(file: &mut Vec<u8>, image: &Image<'_>, blob: &Blob, places: &
         let (address, size) = (places.base + from, to - from);
         table.add(name, Section { kind, flags, address, offset: address, size, align, ..Section::default() });
     }
+    let headers = places.base + places.headers;
+    table.add_program_headers(headers, headers, segments);
     table.write(file);
 }

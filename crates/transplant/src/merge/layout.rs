@@ -20,7 +20,7 @@
 use format::merged::{self, Merged};
 
 use super::Libc;
-use super::donor::{self, Donor};
+use super::donor::Donor;
 use super::dynamic::{
     Dynamic, FINI_ARRAY, FINI_ARRAYSZ, GNU_HASH, HASH, INIT_ARRAY, INIT_ARRAYSZ, JMPREL, PREINIT_ARRAY,
     PREINIT_ARRAYSZ, RELA, RELACOUNT, RELAENT, RELASZ, RELOCATION, STRSZ, STRTAB, SYMTAB, VERSYM,
@@ -74,8 +74,7 @@ pub(super) fn assemble(
     let storage = ThreadStorage::of(image, &donor.tls, donor.thread_image())?;
     // The sizes of the tables do not depend on addresses, so they are made twice: to learn where the donor is, and with
     // its place filled in.
-    let before_code = parts_before_code(program, &donor);
-    let section = sections::number(image, before_code);
+    let section = sections::of_symbols(image);
     let sized = names::merged(program, &donor.dynamic, 0, storage.front, section);
     let moves = |at: u64| Moves { stock: image.segment(PT_TLS).copied(), at: at + storage.front, front: storage.front };
     let lists = Lists::of(image, program, &donor, libc)?;
@@ -190,9 +189,6 @@ pub(super) fn assemble(
             };
             all.push(part(kind, &range));
         }
-        if all.iter().position(|part| part.kind == sections::Kind::Code) != Some(before_code) {
-            return Err(donor::layout("its code is not the section that its symbols name").into());
-        }
         all.push(part(sections::Kind::ThreadImage, &tls));
         all.push(part(sections::Kind::ThreadZeros, &(tls.end..tls.start + storage.size)));
         all.extend(placed.lists.iter().map(|range| part(sections::Kind::Lists, range)));
@@ -205,15 +201,6 @@ pub(super) fn assemble(
 /// Whether the donor's notes lie in this segment of it.
 fn has_notes(donor: &Donor<'_>, load: &Segment) -> bool {
     load.address <= donor.notes.start && donor.notes.end <= load.memory().end
-}
-
-/// How many new parts come before the donor's code, each with a section of its own: the note, symbols, relocations and
-/// names, the tables that the program has, and what the donor begins with.
-fn parts_before_code(program: &Dynamic<'_>, donor: &Donor<'_>) -> usize {
-    let hashes = [GNU_HASH, HASH].iter().filter(|tag| program.value(**tag).is_some()).count();
-    let versions = usize::from(!program.versions.is_empty());
-    let before = donor.loads.iter().take_while(|load| load.flags & PF_X == 0);
-    4 + hashes + versions + before.map(|load| if has_notes(donor, load) { 3 } else { 1 }).sum::<usize>()
 }
 
 impl Names {

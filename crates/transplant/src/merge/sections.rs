@@ -87,10 +87,13 @@ impl Kind {
     }
 }
 
-/// The number of the new section behind `before` others. A defined symbol needs one, also in a program without sections.
-/// Loaders do not look it up, but debuggers and `nm` take a symbol for a function if it names a section of code.
-pub(super) fn number(image: &Image<'_>, before: usize) -> u16 {
-    if image.sections.is_empty() { 1 } else { (image.sections.len() + before) as u16 }
+/// The number of the section that the donor's symbols name. A defined symbol needs one, which loaders do not look up.
+/// It is the program's first section of code: `eu-strip` renumbers sections and enters the new numbers in the symbols,
+/// which are loaded; the numbers of the sections up to there stay. Debuggers and `nm` take a symbol for a function if it
+/// names a section of code.
+pub(super) fn of_symbols(image: &Image<'_>) -> u16 {
+    let code = image.sections.iter().position(|section| section.flags & SHF_EXECINSTR != 0);
+    code.and_then(|index| u16::try_from(index).ok()).unwrap_or(1).max(1)
 }
 
 /// Appends the program's section headers and those of the new parts, which `places` puts into the file. `storage` is
@@ -160,5 +163,7 @@ pub(super) fn append(
     if let (Some(tdata), Some(tbss), Some(storage)) = (thread.0, thread.1, storage) {
         table.move_thread_storage(file, image, storage, (tdata, tbss));
     }
+    let headers = usize::from(u16::from_le_bytes([file[56], file[57]]));
+    table.add_program_headers(places.headers_at, places.offset(places.headers_at), headers);
     table.write(file);
 }

@@ -5,14 +5,14 @@ use super::{PF_W, writable};
 use crate::elf::{Elf, PT_LOAD, PT_NOTE, SHF_ALLOC, SHT_NOBITS, Segment};
 use crate::entry_points::{EntryPoints, loads};
 use crate::verify::Check;
-use crate::verify::file::{SECTION_HEADER, headers, names_follow, programs, range, table};
+use crate::verify::file::{SECTION_HEADER, headers, names_follow, programs, range, section_of_headers, table};
 use crate::verify::image::{ELF_HEADER, differences};
 
 /// SHT_PROGBITS
 const PROGBITS: u32 = 1;
-/// A loader's graft adds three segments and a note, and four sections.
+/// A loader's graft adds three segments and a note, and five sections.
 const NEW_LOADS: usize = 3;
-const NEW_SECTIONS: usize = 4;
+const NEW_SECTIONS: usize = 5;
 
 /// Checks that the file `elf`, as it was written, is the file `stock` with a donor. The check fails for a file that has
 /// been stripped since.
@@ -130,5 +130,6 @@ fn sections(
             return Err(format!("the header of section {index} is not stock's"));
         }
     }
+    section_of_headers(elf).unwrap_or_else(|| Err("the program headers are in no section".to_owned()))?;
     names_follow(elf, stock, at, donor)
 }

@@ -7,6 +7,7 @@ pub(super) mod tables;
 
 use std::ops::Range;
 
+use super::file::section_of_headers;
 use super::image::{ELF_HEADER, cleared_table, differences};
 use super::{BESIDE_MUSL, Check, PUBLIC, parse};
 use crate::bytes::printable;
@@ -130,7 +131,8 @@ pub(super) fn segments(elf: &Elf<'_>, start: u64) -> Check {
     let new = loads(elf).filter(|load| load.address >= start);
     let both = new.filter(|load| load.flags & PF_X != 0 && load.flags & PF_W != 0);
     let complaints = both.map(|load| format!("the segment at {:#x} can be written and executed", load.address));
-    Check::unless("segments", complaints.chain(elf.damage.clone()).collect(), || {
+    let table = section_of_headers(elf).and_then(Result::err);
+    Check::unless("segments", complaints.chain(elf.damage.clone()).chain(table).collect(), || {
         "no new segment can be both written and executed".to_owned()
     })
 }
