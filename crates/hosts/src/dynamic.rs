@@ -1,5 +1,5 @@
-//! What is asked of a dynamic program before a donor is merged into it: that all of its libraries are known, that none of
-//! them brings another allocator, and that nobody else's rights are at stake.
+//! What is asked of a dynamic program before a donor is merged into it: that all of its libraries are known, and that none
+//! of them brings another allocator.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,6 @@ use format::Arch;
 use inspector::{Environment, Loader, Report, Source, Tree};
 use transplant::Refusal;
 
-use crate::error::Error;
-use crate::executable::SETUID_OR_SETGID;
 use crate::request::Request;
 use crate::self_test::EMULATED_ROOT;
 use crate::system::{Emulated, System};
@@ -25,18 +23,6 @@ pub(crate) const NEEDS_LATER_KERNEL: &str = "starts with Linux 5.18 and later on
 /// Names of what serves malloc in a program without an allocator of its own: libc's. A libc that the inspector does not
 /// know counts, too.
 const OF_LIBC: [&str; 4] = ["glibc", "mallocng", "oldmalloc", "unknown"];
-
-/// Checks the program at `path`, which has this mode.
-///
-/// # Errors
-/// It runs with the rights of its owner, and the user has not confirmed that.
-pub(crate) fn check_rights(path: &Path, mode: u32, request: &Request) -> Result<(), Error> {
-    if mode & SETUID_OR_SETGID != 0 && !request.live {
-        let why = "is setuid or setgid: the donor would serve a program that has the rights of its owner";
-        return Err(Error::Live { path: path.to_owned(), why: why.to_owned() });
-    }
-    Ok(())
-}
 
 /// Checks the libraries of the program at `path`, which has these bytes and this architecture. Follows what its loader
 /// will do, with the variable that the self-test passes on.

@@ -13,7 +13,7 @@ use transplant::{MergePlan, NeedPlan, Plan};
 
 use crate::VERSION;
 use crate::dynamic;
-use crate::error::{Error, IoContext};
+use crate::error::Error;
 use crate::host::{Carried, Edited, Host, Operation};
 use crate::linked_donor::{LinkedDonor, Place};
 use crate::needed::{self, NeededError};
@@ -21,7 +21,14 @@ use crate::planner::Planner;
 use crate::request::Candidate;
 
 /// The bits of a file's mode that give rights of its owner or group.
-pub(crate) const SETUID_OR_SETGID: u32 = 0o6000;
+const SETUID_OR_SETGID: u32 = 0o6000;
+
+/// Whether the program at `path` has other rights than its callers: a set-id bit, or capabilities. False if there is no
+/// such file.
+pub fn is_privileged(path: &Path) -> bool {
+    let is_set_id = fs::metadata(path).is_ok_and(|file| file.mode() & SETUID_OR_SETGID != 0);
+    is_set_id || rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64][..]).is_ok()
+}
 
 /// The edits of an executable.
 #[derive(Debug, Clone)]
@@ -97,11 +104,8 @@ impl<'b> ExecutableHost<'b> {
         Ok((plan, Edited::new(bytes)))
     }
 
-    fn mode(&self) -> Result<u32, Error> {
-        match self.mode {
-            Some(mode) => Ok(mode),
-            None => Ok(fs::metadata(self.path).context(self.path, "read")?.mode()),
-        }
+    fn is_privileged(&self) -> bool {
+        self.mode.map_or_else(|| is_privileged(self.path), |mode| mode & SETUID_OR_SETGID != 0)
     }
 
     fn linked_donor<'i>(&self, operation: &'i Operation) -> Result<&'i LinkedDonor, Error> {
@@ -155,10 +159,14 @@ impl Host for ExecutableHost<'_> {
             // In an image there are hundreds, and its user names none.
             return Err(Error::Executable { path: self.path.to_owned(), refusal: transplant::Refusal::Dynamic });
         }
+        if !request.live && self.is_privileged() {
+            let why = "is setuid or setgid, or has capabilities: the donor would serve a program that has other rights \
+                       than its callers";
+            return Err(Error::Live { path: self.path.to_owned(), why: why.to_owned() });
+        }
         let refused = |refusal| Error::Executable { path: self.path.to_owned(), refusal };
         let mut libraries = Ok(());
         if self.is_dynamic {
-            dynamic::check_rights(self.path, self.mode()?, request)?;
             libraries = match dynamic::check_libraries(self.path, self.bytes, arch, request) {
                 Err(refusal @ transplant::Refusal::BringsAllocator { .. }) => return Err(refused(refusal)),
                 other => other,
@@ -198,8 +206,9 @@ impl Host for ExecutableHost<'_> {
     }
 
     fn remarks(&self, operation: &Operation) -> Result<Vec<String>, Error> {
-        let set_id = (self.mode()? & SETUID_OR_SETGID != 0)
-            .then(|| "is setuid or setgid: the donor takes no variables of the environment in it".to_owned());
+        let privileged = self.is_privileged().then(|| {
+            "is setuid or setgid, or has capabilities: the donor takes no variables of the environment in it".to_owned()
+        });
         let (namespaces, later_kernel) = match operation {
             Operation::Executable(operation) => match &operation.plan {
                 ExecutablePlan::Need(plan) => (plan.loads_namespaces, plan.needs_later_kernel),
@@ -210,6 +219,6 @@ impl Host for ExecutableHost<'_> {
         };
         let namespaces = namespaces.then(|| dynamic::LOADS_NAMESPACES.to_owned());
         let later_kernel = later_kernel.then(|| dynamic::NEEDS_LATER_KERNEL.to_owned());
-        Ok(set_id.into_iter().chain(namespaces).chain(later_kernel).collect())
+        Ok(privileged.into_iter().chain(namespaces).chain(later_kernel).collect())
     }
 }

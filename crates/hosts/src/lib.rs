@@ -98,7 +98,7 @@ pub use attributes::Attributes;
 pub use digest::sha256;
 pub use emitted::write;
 pub use error::{Error, NOT_BUILT};
-pub use executable::{ExecutableOperation, ExecutablePlan};
+pub use executable::{ExecutableOperation, ExecutablePlan, is_privileged};
 pub use format::StringFunction;
 pub use graft::{graft, graft_under};
 pub use host::{Carried, Operation};

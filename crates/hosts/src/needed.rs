@@ -14,7 +14,7 @@ use surgery::donor::DonorObject;
 
 use crate::digest::sha256;
 use crate::error::{Error, IoContext};
-use crate::executable::SETUID_OR_SETGID;
+use crate::executable::is_privileged;
 use crate::remedy::Remedy;
 use crate::request::Request;
 use crate::root::in_root;
@@ -215,8 +215,7 @@ impl<'p> Destination<'p> {
 
     /// Whether the loader mistrusts the environment of the program that is there: AT_SECURE.
     fn is_privileged(&self) -> bool {
-        let has_capabilities = rustix::fs::getxattr(self.path, "security.capability", &mut [0_u8; 64][..]).is_ok();
-        has_capabilities || fs::metadata(self.path).is_ok_and(|file| file.mode() & SETUID_OR_SETGID != 0)
+        is_privileged(self.path)
     }
 }
 

@@ -52,7 +52,8 @@ pub struct Request {
     /// into it. The object's name as the loader gets it, a path or what is searched for; without one, the path of
     /// `liballograft.so` beside the program.
     pub needed: Option<Option<OsString>>,
-    /// Replace the dynamic loader of the running system: every program that starts later has the graft.
+    /// Replace the dynamic loader of the running system: every program that starts later has the graft. Or graft a
+    /// program that has other rights than its callers: set-id bits or capabilities.
     pub live: bool,
     /// Of an executable for another architecture: graft it although its self-test cannot be run here.
     pub untested: bool,

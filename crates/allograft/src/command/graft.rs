@@ -94,7 +94,8 @@ pub(crate) struct Graft {
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Replace the dynamic loader of the running system, musl's libc.so; or a dynamic program that is setuid or setgid
+    /// Replace the dynamic loader of the running system, musl's libc.so; or graft a program that is setuid or setgid,
+    /// or has capabilities
     #[arg(long)]
     yes: bool,
     /// Graft an executable for another architecture even if nothing here can run its self-test

@@ -34,14 +34,22 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn setuid_and_setgid_bits_stay() {
+fn setuid_and_setgid_bits_take_a_confirmation_and_stay() {
     let lab = Lab::new();
     program(&lab, "program", PLAIN);
     fs::set_permissions(lab.path("program"), fs::Permissions::from_mode(0o6755)).unwrap();
-    lab.run(["graft", "program"]).exits(0).says(&["setuid"]);
+    for mode in [0o4755, 0o2755, 0o6755] {
+        fs::set_permissions(lab.path("program"), fs::Permissions::from_mode(mode)).unwrap();
+        for more in [&["program"][..], &["program", "-o", "elsewhere"]] {
+            let words = [&["graft"], more].concat();
+            lab.changes_nothing(3, words).says(&["is setuid or setgid", "--yes"]);
+        }
+    }
+    lab.changes_nothing(3, ["bench", "--", "./program"]).says(&["setuid or setgid", "help: "]);
+    lab.run(["graft", "program", "--yes"]).exits(0).says(&["setuid"]);
     assert_eq!(fs::metadata(lab.path("program")).unwrap().mode() & 0o7777, 0o6755);
     succeeds(&lab.path("program"));
-    lab.run(["graft", "program", "-o", "other", "--donor", "mimalloc-secure"]).exits(0);
+    lab.run(["graft", "program", "--yes", "-o", "other", "--donor", "mimalloc-secure"]).exits(0);
     assert_eq!(fs::metadata(lab.path("other")).unwrap().mode() & 0o7777, 0o6755);
     lab.run(["undo", "program"]).exits(0);
     assert_eq!(fs::metadata(lab.path("program")).unwrap().mode() & 0o7777, 0o6755);
@@ -49,9 +57,9 @@ fn setuid_and_setgid_bits_stay() {
 
 /// `security.capability` of xattr(7), version 2: cap_net_raw, permitted and effective.
 #[test]
-fn file_capabilities_stay() {
+fn file_capabilities_take_a_confirmation_and_stay() {
     if !is_root() {
-        eprintln!("file_capabilities_stay: left out: only root may give a file capabilities");
+        eprintln!("file_capabilities_take_a_confirmation_and_stay: left out: only root may give a file capabilities");
         return;
     }
     let capabilities: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -59,10 +67,11 @@ fn file_capabilities_stay() {
     program(&lab, "program", PLAIN);
     let flags = rustix::fs::XattrFlags::empty();
     if let Err(error) = rustix::fs::setxattr(lab.path("program"), "security.capability", &capabilities, flags) {
-        eprintln!("file_capabilities_stay: left out: this file system takes none: {error}");
+        eprintln!("file_capabilities_take_a_confirmation_and_stay: left out: this file system takes none: {error}");
         return;
     }
-    lab.run(["graft", "program"]).exits(0);
+    lab.changes_nothing(3, ["graft", "program"]).says(&["has capabilities", "--yes"]);
+    lab.run(["graft", "program", "--yes"]).exits(0);
     let of = |name: &str| {
         let mut value = [0; 64];
         let name = CString::new(lab.path(name).into_os_string().into_encoded_bytes()).unwrap();

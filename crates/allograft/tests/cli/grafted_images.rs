@@ -113,12 +113,16 @@ fn a_layer_with_the_grafts_comes_on_top() {
     let lab = Lab::new();
     let image = put(&lab, "image", &layout(&lab));
     let before = files(&image);
-    let document = lab.run(["graft", "image", "-o", "new", "--json"]).exits(0).json();
-    crate::documents::fits("graft", &document);
-    let paths = |list: &str| -> Vec<String> {
+    let paths = |document: &Value, list: &str| -> Vec<String> {
         let items = document[list].as_array().unwrap();
         items.iter().map(|item| item["path"].as_str().unwrap().to_owned()).collect()
     };
+    // A program with other rights than its callers takes a confirmation.
+    let document = lab.run(["graft", "image", "-o", "new", "--json", "--dry-run"]).exits(0).json();
+    assert_eq!(paths(&document, "skipped"), ["image/srv/raised", "image/usr/ls"]);
+    let document = lab.run(["graft", "image", "-o", "new", "--json", "--yes"]).exits(0).json();
+    crate::documents::fits("graft", &document);
+    let paths = |list: &str| paths(&document, list);
     assert_eq!(paths("hosts"), ["new/srv/again", "new/srv/raised", "new/usr/lib/libc.a"]);
     assert_eq!(paths("skipped"), ["image/usr/ls"]);
     assert_eq!(document["image"], "new");

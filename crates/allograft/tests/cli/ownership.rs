@@ -51,10 +51,10 @@ fn set_id_bits_and_capabilities_do_not_go_to_another_owner() {
     for mode in [0o4755, 0o2755, 0o6755] {
         let Some(lab) = lab_of_nobody("set_id_bits_and_capabilities_do_not_go_to_another_owner", mode) else { return };
         let capable = set_capabilities(&lab, "program");
-        let ran = run_unprivileged(&lab, &["graft", "program", "-o", "other"]).exits(0);
+        let ran = run_unprivileged(&lab, &["graft", "program", "--yes", "-o", "other"]).exits(0);
         ran.says(&["could not keep its owner 0", "which would have given other rights"]);
         assert_eq!(is(&lab, "other"), (0o755, NOBODY, NOBODY), "{mode:o}");
-        let ran = run_unprivileged(&lab, &["graft", "program"]).exits(0);
+        let ran = run_unprivileged(&lab, &["graft", "program", "--yes"]).exits(0);
         let ran = ran.says(&["could not keep its owner 0", "could not keep its group 0", "set-"]);
         assert_eq!(is(&lab, "program"), (0o755, NOBODY, NOBODY), "{mode:o}");
         assert_eq!(is(&lab, "program.allograft.json"), (0o644, NOBODY, NOBODY), "{mode:o}");
@@ -89,8 +89,8 @@ fn undo_gives_owner_group_mode_and_capabilities_back() {
         let capable = set_capabilities(&lab, "program");
         let before = lab.files();
         // Another donor is grafted in between.
-        run_unprivileged(&lab, &["graft", "program"]).exits(0);
-        run_unprivileged(&lab, &["graft", "program", "--donor", "mimalloc-secure"]).exits(0);
+        run_unprivileged(&lab, &["graft", "program", "--yes"]).exits(0);
+        run_unprivileged(&lab, &["graft", "program", "--yes", "--donor", "mimalloc-secure"]).exits(0);
         let undo = ["undo", "program"];
         let ran = if by_root { lab.run(undo) } else { run_unprivileged(&lab, &undo) };
         assert_eq!(ran.exits(0).err, "");
@@ -122,7 +122,7 @@ fn the_record_has_a_mode_of_its_own() {
             fs::set_permissions(lab.path("program"), Permissions::from_mode(host)).unwrap();
             let attribute =
                 rustix::fs::setxattr(lab.path("program"), "user.allograft", b"host", rustix::fs::XattrFlags::empty());
-            lab.run_after(umask, &["graft", "program"]).exits(0);
+            lab.run_after(umask, &["graft", "program", "--yes"]).exits(0);
             let path = lab.path("program.allograft.json");
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, record, "{host:o} {umask}");
             if attribute.is_ok() {

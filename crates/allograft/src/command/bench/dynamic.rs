@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::Arch;
@@ -67,13 +66,7 @@ impl Dynamic {
                 "measure on a machine of that architecture: rankings do not carry over",
             );
         };
-        const SETUID_OR_SETGID: u32 = 0o6000;
-        if fs::metadata(&path).is_ok_and(|file| file.mode() & SETUID_OR_SETGID != 0) {
-            return refused(
-                "is setuid or setgid: the measured programs would not have its rights".to_owned(),
-                "measure a copy without that bit",
-            );
-        }
+        super::executable::check_rights(&path, &typed)?;
         let sha256 = hosts::sha256(&bytes);
         let unmerged = unmerged(&path, &bytes, arch);
         Ok(Some(Dynamic { typed, path, sha256, arch, libc, command: command.to_vec(), unmerged }))

@@ -21,6 +21,17 @@ pub(super) struct Executable {
     pub(super) sha256: String,
 }
 
+/// Refuses a program that has other rights than its callers: the measured copies would not have them.
+pub(super) fn check_rights(path: &Path, typed: &str) -> Result<(), Failure> {
+    match hosts::is_privileged(path) {
+        true => Err(Failure::refused(format!(
+            "`{typed}` is setuid or setgid, or has capabilities: the measured programs would not have its rights"
+        ))
+        .with_help("measure a copy without them")),
+        false => Ok(()),
+    }
+}
+
 impl Executable {
     /// Finds the program as a shell would.
     ///
@@ -39,6 +50,7 @@ impl Executable {
         let arch = inspector::inspect(&bytes).ok().and_then(|report| Arch::from_name(&report.arch.name()));
         let arch = arch.unwrap_or(Arch::X86_64);
         native(&typed, arch)?;
+        check_rights(&path, &typed)?;
         let sha256 = hosts::sha256(&bytes);
         Ok(Executable { typed, path, arch, sha256 })
     }
