@@ -10,6 +10,7 @@
 //! | `functions` | the functions of the family with their names, for profilers |
 //! | `strings` | the string functions in a program, which of them are proven (by `equivalence`), which stay |
 //! | `libc` | what the graft needs of the rest of musl: errno, the fork hook, the end of threads |
+//! | `threads` | threads and processes that the program makes itself, by clone |
 //! | `blob` | a donor, linked to bytes that refer to nothing outside |
 //! | `location` | where the donor's segments begin, in memory and in the file |
 //! | `layout` | where everything goes: segments, thread-local storage, headers |
@@ -39,6 +40,7 @@ mod section_table;
 mod self_test;
 mod strings;
 mod thread_storage;
+mod threads;
 
 pub use blob::{Blob, BlobError};
 pub use equivalence::Unproven;

@@ -144,60 +144,6 @@ fn end_of(function: &Function, end: u64) -> Option<ProcessEnd> {
     Some(ProcessEnd { site: *site, streams: *streams })
 }
 
-/// Refuses a program that makes threads with its own thread-local storage, by `clone` with CLONE_SETTLS. The donor's
-/// part of the storage exists only in what musl allocates for a thread. `end` is where musl's own threads end.
-///
-/// The check sees flags that are set directly before the system call, before a call of musl's `__clone`
-/// (src/thread/ARCH/clone.s), or before a call of a small function around that, such as `clone` (src/linux/clone.c). It
-/// does not see clone3.
-pub(crate) fn check_threads(code: &mut Code<'_>, end: Option<ThreadEnd>) -> Result<(), Refusal> {
-    const SMALL: usize = 80;
-    let mut makers: BTreeSet<(u64, u64)> = BTreeSet::new();
-    let flags = |code: &Code<'_>, site: u64, index: u32| {
-        code.machine.argument(code, site, index).into_iter().rfind(|flags| makes_thread(*flags))
-    };
-    let mut musls = 0;
-    for call in code.machine.clones(code) {
-        if let Some(flags) = flags(code, call, 0) {
-            makers.insert((call, flags));
-            continue;
-        }
-        // musl's ends with bytes that are not an instruction, so it cannot be followed.
-        let Some(clone) = code.start_before(call) else { continue };
-        for site in callers(code, clone) {
-            if let Some(flags) = flags(code, site, 2) {
-                makers.insert((site, flags));
-                continue;
-            }
-            let around = code.enclosing(site, &BTreeSet::new());
-            let around = around.filter(|start| code.function(*start).is_some_and(|it| it.instructions.len() < SMALL));
-            for site in around.map(|around| callers(code, around)).unwrap_or_default() {
-                makers.extend(flags(code, site, 2).map(|flags| (site, flags)));
-            }
-        }
-    }
-    makers.retain(|(_, flags)| {
-        // pthread_create.
-        let own = *flags == MUSLS_THREAD && end.is_some() && musls == 0;
-        musls += u32::from(own);
-        !own
-    });
-    match makers.first() {
-        Some((site, _)) => Err(Refusal::OwnThreads(*site)),
-        None => Ok(()),
-    }
-}
-
-/// The flags of pthread_create (src/thread/pthread_create.c).
-const MUSLS_THREAD: u64 = 0x7d_0f00;
-
-/// Whether flags of `clone` make a thread with given thread-local storage: CLONE_VM and CLONE_SETTLS, with either no
-/// signal at its end or SIGCHLD (clone(2)).
-fn makes_thread(flags: u64) -> bool {
-    const VM_AND_SETTLS: u64 = 0x8_0100;
-    flags & VM_AND_SETTLS == VM_AND_SETTLS && matches!(flags & 0xff, 0 | 17) && flags >> 31 == 0
-}
-
 fn callers(code: &Code<'_>, start: u64) -> Vec<u64> {
     code.branches_to(start).iter().map(|branch| branch.site).collect()
 }

@@ -13,7 +13,7 @@ use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::relocations::Relocations;
 use crate::strings::{self, StringEntry};
-use crate::{kind, libc, loader};
+use crate::{kind, libc, loader, threads};
 
 /// A function of the program that is redirected to the donor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +95,7 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
     let errno_offset = libc::errno_offset(&code, &family)?;
     libc::check_fork(&code, &family)?;
     let end = libc::thread_end(&mut code)?;
-    libc::check_threads(&mut code, end)?;
+    threads::check(&mut code, end)?;
     let main_call = libc::main(&code)?;
     // Without it, the statistics are written when main returns.
     let exit = libc::process_end(&mut code);

@@ -125,6 +125,9 @@ pub enum Refusal {
     /// The program makes threads itself, with thread-local storage that musl did not lay out.
     #[error("code at {0:#x} makes threads with thread-local storage of its own (CLONE_SETTLS)")]
     OwnThreads(u64),
+    /// The program makes processes that use its thread-local storage beside it.
+    #[error("code at {0:#x} makes processes that share its memory and its thread-local storage (CLONE_VM)")]
+    SharedStorage(u64),
     /// The place that passes main to libc was not found.
     #[error("{0} places hand main to __libc_start_main, expected one")]
     Main(usize),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
+use super::origin::{Definition, Location};
 use super::{Branch, Code, Features, Function, Instruction, Reference};
 use crate::image::Image;
 
@@ -50,8 +51,19 @@ pub(crate) trait Musl: fmt::Debug + Sync {
     /// Whether the code has the system call by which musl forks (src/process/_Fork.c).
     fn forks(&self, code: &Code<'_>) -> bool;
 
-    /// The instructions that make the system call clone.
+    /// System calls that may be clone: code near before them loads its number.
     fn clones(&self, code: &Code<'_>) -> Vec<u64>;
+
+    /// System calls whose number may be the first argument of the function around them, as in musl's `syscall`
+    /// (src/misc/syscall.c).
+    fn passed_calls(&self, code: &Code<'_>) -> Vec<u64>;
+
+    /// The number of the system call clone.
+    fn clone_number(&self) -> u64;
+
+    /// The register with the number of a system call. The arguments are where functions have theirs, as far as the
+    /// third.
+    fn number_register(&self) -> u32;
 
     /// The instructions that make the system call exit_group.
     fn ends(&self, code: &Code<'_>) -> Vec<u64>;
@@ -135,9 +147,18 @@ pub(crate) trait Machine: Musl {
     /// Places that only the allocator is likely to have: its threshold, the mark of a freed block.
     fn marks(&self, code: &Code<'_>) -> BTreeSet<u64>;
 
-    /// The numbers that the instructions directly before a call or system call at `site` may give an argument. The
-    /// first argument has index 0, the third index 2; others are not supported.
-    fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64>;
+    /// The numbers that the instructions directly before a call or system call at `site` may give an argument, for
+    /// code that cannot be followed. The first argument has index 0, the third index 2; others are not supported.
+    fn near_argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64>;
+
+    /// The register of a function's argument; `None` if that is on the stack.
+    fn argument_register(&self, index: u32) -> Option<u32>;
+
+    /// The index of the function's argument that a register holds at its start.
+    fn argument_of(&self, register: u32) -> Option<u32>;
+
+    /// The effect of the instruction at an address on the value in a location.
+    fn define(&self, code: &Code<'_>, address: u64, location: Location) -> Definition;
 
     /// Site and target of branches that [`branches`](Self::branches) leaves out and that lead behind the first
     /// overwritten byte. Given are the address of each function, and the range behind that byte. None by default: a

@@ -5,6 +5,7 @@ mod features;
 mod function;
 mod instruction;
 mod machine;
+pub(crate) mod origin;
 mod x86_64;
 
 pub(crate) use features::{Feature, Features};

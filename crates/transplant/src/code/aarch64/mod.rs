@@ -1,5 +1,6 @@
 //! aarch64: every instruction is one word, so every word is an instruction or data.
 
+mod definition;
 mod features;
 mod frame;
 mod keys;
@@ -13,6 +14,7 @@ use std::ops::Range;
 
 use equivalence::a64::Word;
 
+use super::origin::{Definition, Location};
 use super::{Branch, Code, Features, Flow, Function, Instruction, Machine, Reference};
 use crate::image::Image;
 use word::{Operation, flow, is_landing_pad, is_padding, operation, reads, writes};
@@ -191,8 +193,20 @@ impl Machine for Aarch64 {
         words(code.image).filter(|word| features::is_mark(*word)).map(|word| word.address).collect()
     }
 
-    fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
+    fn near_argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
         values::before(code, site, 16).known(index).into_iter().collect()
+    }
+
+    fn argument_register(&self, index: u32) -> Option<u32> {
+        (index < definition::ARGUMENTS).then_some(index)
+    }
+
+    fn argument_of(&self, register: u32) -> Option<u32> {
+        (register < definition::ARGUMENTS).then_some(register)
+    }
+
+    fn define(&self, code: &Code<'_>, address: u64, location: Location) -> Definition {
+        definition::define(code, address, location)
     }
 
     fn jump_size(&self) -> u64 {

@@ -52,6 +52,16 @@ fn system_calls(code: &Code<'_>, number: u64) -> Vec<u64> {
     numbered.map(|word| word.address).collect()
 }
 
+/// The system calls that have an instruction of this kind at most `reach` words before them.
+fn calls_behind(code: &Code<'_>, reach: u64, is: impl Fn(Word) -> bool) -> Vec<u64> {
+    let calls = words(code.image).filter(|word| operation(*word) == Operation::SystemCall);
+    let has = |call: &Word| {
+        let before = (1..=reach).filter_map(|back| word_at(code.image, call.address.checked_sub(4 * back)?));
+        before.into_iter().any(&is)
+    };
+    calls.filter(has).map(|word| word.address).collect()
+}
+
 /// `mov x8, 215; svc 0; mov x8, 93; svc 0`
 const UNMAP_SELF: &[u8] = b"\xe8\x1a\x80\xd2\x01\0\0\xd4\xa8\x0b\x80\xd2\x01\0\0\xd4";
 
@@ -130,8 +140,24 @@ impl Musl for Aarch64 {
         })
     }
 
+    /// The number may be loaded far before the call.
     fn clones(&self, code: &Code<'_>) -> Vec<u64> {
-        system_calls(code, CLONE)
+        const FAR: u64 = 128;
+        let loads = |word: Word| operation(word) == Operation::Constant { to: NUMBER, value: CLONE };
+        calls_behind(code, FAR, loads)
+    }
+
+    fn passed_calls(&self, code: &Code<'_>) -> Vec<u64> {
+        const NEAR: u64 = 32;
+        calls_behind(code, NEAR, |word| operation(word) == Operation::Move { to: NUMBER, from: 0 })
+    }
+
+    fn clone_number(&self) -> u64 {
+        CLONE
+    }
+
+    fn number_register(&self) -> u32 {
+        NUMBER
     }
 
     fn ends(&self, code: &Code<'_>) -> Vec<u64> {

@@ -1,6 +1,7 @@
 //! x86_64: instructions of any length, so bytes in between may read as other instructions.
 
 mod branches;
+mod definition;
 mod entry;
 mod features;
 mod keys;
@@ -12,6 +13,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind, Register};
 
+use super::origin::{Definition, Location};
 use super::{Branch, Code, Features, Flow, Function, Instruction, Machine, Reference};
 use crate::image::Image;
 
@@ -139,8 +141,20 @@ impl Machine for X86_64 {
         places
     }
 
-    fn argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
-        musl::argument(code, site, index)
+    fn near_argument(&self, code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
+        musl::near_argument(code, site, index)
+    }
+
+    fn argument_register(&self, index: u32) -> Option<u32> {
+        definition::ARGUMENTS.get(index as usize).copied()
+    }
+
+    fn argument_of(&self, register: u32) -> Option<u32> {
+        definition::ARGUMENTS.iter().position(|own| *own == register).map(|index| index as u32)
+    }
+
+    fn define(&self, code: &Code<'_>, address: u64, location: Location) -> Definition {
+        definition::define(code, address, location)
     }
 
     fn other_branches(&self, code: &Code<'_>, functions: &[(u64, Range<u64>)]) -> Vec<(u64, u64)> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use iced_x86::{Code as Opcode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::super::{Code, Edit, Function, MainCall, Musl};
-use super::{X86_64, all, at, keys, references};
+use super::{X86_64, all, at, definition, keys, references};
 use crate::image::{Image, u64_at};
 
 const ENOMEM: u64 = 12;
@@ -44,7 +44,7 @@ pub(super) fn loads_thread_pointer(instruction: &Instruction) -> bool {
         && instruction.memory_displacement64() == 0
 }
 
-pub(super) fn argument(code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
+pub(super) fn near_argument(code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
     const BEFORE: usize = 96;
     // mov edi, n; mov edx, n. Behind a prefix (REX.B) the same bytes name other registers.
     let load = if index == 0 { 0xbf } else { 0xba };
@@ -57,14 +57,28 @@ pub(super) fn argument(code: &Code<'_>, site: u64, index: u32) -> Vec<u64> {
     loads.map(|six| u64::from(u32::from_le_bytes([six[2], six[3], six[4], six[5]]))).collect()
 }
 
-/// The system calls near behind one of these instructions, which load a number.
+const SYSTEM_CALL: &[u8] = b"\x0f\x05";
+
+/// The first system call behind each of these instructions, which load a number, if it is near.
 fn system_calls(code: &Code<'_>, loads: &[&[u8]]) -> Vec<u64> {
     let near = |at: u64| {
         let bytes = code.image.from(at);
         let bytes = &bytes[..bytes.len().min(48)];
-        memchr::memmem::find(bytes, b"\x0f\x05").map(|distance| at + distance as u64)
+        memchr::memmem::find(bytes, SYSTEM_CALL).map(|distance| at + distance as u64)
     };
     loads.iter().flat_map(|load| code.places(load)).filter_map(near).collect()
+}
+
+/// All system calls within some hundred bytes behind these instructions, in order. Most are others.
+fn system_calls_behind(code: &Code<'_>, loads: &[&[u8]]) -> Vec<u64> {
+    const FAR: usize = 512;
+    let mut found = BTreeSet::new();
+    for at in loads.iter().flat_map(|load| code.places(load)) {
+        let bytes = code.image.from(at);
+        let bytes = &bytes[..bytes.len().min(FAR)];
+        found.extend(memchr::memmem::find_iter(bytes, SYSTEM_CALL).map(|distance| at + distance as u64));
+    }
+    found.into_iter().collect()
 }
 
 /// `mov eax, 11; syscall; xor rdi, rdi; mov eax, 60; syscall`
@@ -186,7 +200,20 @@ impl Musl for X86_64 {
 
     fn clones(&self, code: &Code<'_>) -> Vec<u64> {
         // mov eax, 56; push 56, pop rax; and xor eax, eax, mov al, 56 (src/thread/x86_64/clone.s).
-        system_calls(code, &[b"\xb8\x38\0\0\0", b"\x6a\x38\x58", b"\x31\xc0\xb0\x38"])
+        system_calls_behind(code, &[b"\xb8\x38\0\0\0", b"\x6a\x38\x58", b"\x31\xc0\xb0\x38"])
+    }
+
+    fn passed_calls(&self, code: &Code<'_>) -> Vec<u64> {
+        // mov rax, rdi; mov eax, edi, as gcc and as LLVM write them.
+        system_calls_behind(code, &[b"\x48\x89\xf8", b"\x48\x8b\xc7", b"\x89\xf8"])
+    }
+
+    fn clone_number(&self) -> u64 {
+        56
+    }
+
+    fn number_register(&self) -> u32 {
+        definition::RAX
     }
 
     fn ends(&self, code: &Code<'_>) -> Vec<u64> {
