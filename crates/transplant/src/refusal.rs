@@ -85,12 +85,14 @@ pub enum Refusal {
         address: u64,
     },
     /// The program has an allocator of its own under the public names.
-    #[error("its `{name}`, at {address:#x}, is not musl's: it brings an allocator of its own")]
+    #[error("its `{name}`, at {address:#x}, is not musl's: {}", owner(.of))]
     OwnAllocator {
         /// The function.
         name: &'static str,
         /// Its address.
         address: u64,
+        /// The allocator that the program's symbols name.
+        of: Option<&'static str>,
     },
     /// The program is stripped, and nothing shows that it gets its own blocks from musl.
     #[error("it has no symbols, and no public `free` of musl's: it may bring an allocator of its own")]
@@ -225,6 +227,13 @@ pub enum Remedy {
 
 fn addresses(found: &[u64]) -> String {
     found.iter().map(|address| format!("{address:#x}")).collect::<Vec<_>>().join(", ")
+}
+
+fn owner(of: &Option<&'static str>) -> String {
+    match of {
+        Some(name) => format!("it brings {name}, by its symbols"),
+        None => "it brings an allocator of its own".to_owned(),
+    }
 }
 
 fn place(found: &Option<u64>) -> String {

@@ -242,6 +242,30 @@ fn another_allocator_than_mallocng() {
     lab.changes_nothing(3, ["graft", "program"]).says(&["mallocng", "size classes", "help: "]);
 }
 
+/// musl's malloc serves only musl there. The message names the program's allocator, and no function that it lacks.
+#[test]
+fn an_allocator_of_the_programs_own_is_named() {
+    const OWN: &str = "#include <stdlib.h>\n#include <string.h>\nvoid *__libc_malloc(size_t);\nvoid __libc_free(void *);\n\
+        void *__libc_realloc(void *, size_t);\nstatic char heap[1 << 20];\nstatic size_t used;\n\
+        void *malloc(size_t n) { void *block = heap + used; used += (n + 15) & ~15ul; return block; }\n\
+        void free(void *block) { memset(block, 0, 1); }\n\
+        void *calloc(size_t n, size_t m) { return malloc(n * m); }\n\
+        void *realloc(void *block, size_t n) { return memcpy(malloc(n), block, n); }\n\
+        void *aligned_alloc(size_t a, size_t n) { used = (used + a - 1) & -a; return malloc(n); }\n\
+        size_t malloc_usable_size(void *block) { return *(char *)block; }\n\
+        int main(void)\n{\n\tvoid *volatile own = malloc(10), *volatile musls = __libc_malloc(10);\n\
+        \t__libc_free(__libc_realloc(musls, 1000));\n\tfree(own);\n\treturn 0;\n}\n";
+    let lab = Lab::new();
+    for (more, said) in [
+        ("", "an allocator of its own"),
+        ("int mallctl(const char *name) { return name != 0; }\n", "it brings jemalloc, by its symbols"),
+        ("void *mi_malloc(size_t n) { return malloc(n); }\n", "it brings mimalloc, by its symbols"),
+    ] {
+        program(&lab, "program", &format!("{OWN}{more}"));
+        lab.changes_nothing(3, ["graft", "program"]).says(&["its `malloc`, at 0x", "is not musl's", said, "help: "]);
+    }
+}
+
 #[test]
 fn a_program_without_malloc_has_nothing_to_replace() {
     let lab = Lab::new();

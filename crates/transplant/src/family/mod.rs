@@ -93,6 +93,13 @@ pub(crate) fn find(code: &mut Code<'_>) -> Result<Family, Refusal> {
     }
     confirm_extents(code, &core)?;
     confirm_calls(code, &core)?;
+    // First, since mallocng's other names would be that allocator's, too.
+    for (name, role) in [("malloc", Role::Malloc), ("free", Role::Free)] {
+        let own = code.named(name.as_bytes()).into_iter().find(|at| !leads_to(code, *at, core.get(&role).copied()));
+        if let Some(address) = own {
+            return Err(own_allocator(code, name, address));
+        }
+    }
     agree_with_symbols(code, &core)?;
     let state = state::confine(code, &core, &candidates, *table)?;
     if let Some(hook) = state.fork_hook {
@@ -197,12 +204,24 @@ fn own_public_names(code: &mut Code<'_>, family: &Family) -> Result<(), Refusal>
         for at in code.named(name.as_bytes()) {
             let known =
                 role == Role::Calloc && (family.wrappers.contains(&(role, at)) || family.functions.contains_key(&at));
-            let leads: Vec<u64> = code.function(at).map(|f| f.leads_to().collect()).unwrap_or_default();
-            let leads_there = || leads.into_iter().chain([at]).any(|to| Some(code.through(to)) == target);
-            if !known && !leads_there() {
-                return Err(Refusal::OwnAllocator { name, address: at });
+            if !known && !leads_to(code, at, target) {
+                return Err(own_allocator(code, name, at));
             }
         }
     }
     Ok(())
+}
+
+/// Whether a function is `target`, or calls it or jumps to it, perhaps through thunks.
+fn leads_to(code: &mut Code<'_>, function: u64, target: Option<u64>) -> bool {
+    let leads: Vec<u64> = code.function(function).map(|it| it.leads_to().collect()).unwrap_or_default();
+    leads.into_iter().chain([function]).any(|to| Some(code.through(to)) == target)
+}
+
+/// The refusal of a program whose public function `name` is another allocator's, which its symbols may name.
+fn own_allocator(code: &Code<'_>, name: &'static str, address: u64) -> Refusal {
+    const OWN: [(&[u8], &str); 4] =
+        [(b"mallctl", "jemalloc"), (b"mi_malloc", "mimalloc"), (b"tc_malloc", "tcmalloc"), (b"rpmalloc", "rpmalloc")];
+    let of = OWN.iter().find(|(symbol, _)| !code.named(symbol).is_empty()).map(|(_, of)| *of);
+    Refusal::OwnAllocator { name, address, of }
 }
