@@ -18,7 +18,8 @@ Exit codes:
   2  wrong usage, or input that cannot be read or is malformed
   3  refused, because it would not be safe
   4  failed, and not everything could be taken back; the message says which files are changed
-After 1, 2 and 3, every file is exactly as it was before.
+  5  `verify --strict`: no check failed, and some were not run
+After 1, 2, 3 and 5, every file is exactly as it was before.
 
 Examples:
   allograft graft /usr/lib/x86_64-linux-musl/libc.a   graft in place, with a backup

@@ -108,7 +108,7 @@ pub use outcome::{Action, Bundle, Grafted, Grafts, Skipped};
 pub use packed::{Format, FoundGraft, PackedError, each_host, unpack_grafts};
 pub use patience::Patience;
 pub use pending::Pending;
-pub use possible_donor::{PossibleDonor, possible_donors};
+pub use possible_donor::{PossibleDonor, possible_donors, unmatched};
 pub use recognise::is_executable;
 pub use record::Record;
 pub use remedy::{Obstacle, Remedy};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use format::Note;
+use format::{Arch, Note};
 
 use crate::VERSION;
 use crate::error::Error;
@@ -99,6 +99,30 @@ impl PossibleDonor {
     /// `stock` cannot be grafted.
     pub fn graft(&self, path: &Path, stock: &[u8]) -> Result<Vec<u8>, Error> {
         self.linked_donor.graft(path, stock).map(|(_, bytes)| bytes)
+    }
+}
+
+/// Judges an executable whose bytes hold none of this allograft's donors, by its notes. Returns the reason why it may be
+/// whole all the same, and cannot be compared here.
+///
+/// # Errors
+/// A description of the fault: its notes cannot be read, or name a donor that this allograft would have found.
+pub fn unmatched(graft: &[u8]) -> Result<String, String> {
+    let [malloc, strings] = transplant::notes(graft).map(|text| text.and_then(|text| Note::parse(&text).ok()));
+    let Some(malloc) = malloc else { return Err("it has no note on its allocator that can be read".to_owned()) };
+    let named = (malloc, strings);
+    let (malloc, text) = (&named.0, described(&named));
+    if !malloc.allograft.is_empty() && malloc.allograft != VERSION {
+        return Ok(format!("its notes name what this allograft ({VERSION}) does not have: {text}"));
+    }
+    let arch = transplant::arch(graft);
+    let left_out = |arch: &Arch| {
+        let donor = donors::all().iter().find(|donor| donor.name == malloc.donor);
+        donor.is_some_and(|donor| donor.supports(*arch) && !donor.is_built_for(*arch))
+    };
+    match arch.filter(left_out) {
+        Some(arch) => Ok(format!("this build of allograft leaves out {} for {arch}", malloc.donor)),
+        None => Err(format!("its notes name this allograft's own work, and that is not in it: {text}")),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Runs the command. The exit code is 0, or 1 if a check says no.
+/// Runs the command. The exit code is 0, 1 if a check says no, or [`INCOMPLETE`].
 pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Graft(command) => command.run(output),
@@ -35,6 +35,9 @@ pub(crate) fn run(arguments: Arguments, output: &Output) -> Result<ExitCode, Fai
         Command::Man(command) => command.run(output),
     }
 }
+
+/// The exit code of `verify --strict` if no check failed, and some were not run.
+const INCOMPLETE: u8 = 5;
 
 /// The exit code of a command that checks something: 0 if `ok`, else 1.
 fn verdict(ok: bool) -> ExitCode {

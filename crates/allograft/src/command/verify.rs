@@ -12,7 +12,7 @@ use inspector::InspectError;
 use inspector::verify::{Check, Comparison, Definition, Difference, NotRun};
 use trial::TrialOptions;
 
-use crate::command::verdict;
+use crate::command::{INCOMPLETE, verdict};
 use crate::failure::{Failure, mend};
 use crate::json;
 use crate::output::{Output, Page, Style};
@@ -30,7 +30,8 @@ use crate::target::located;
   allograft verify out/libc.a --stock /usr/lib/x86_64-linux-musl/libc.a
   allograft verify sysroot --static-only --json
 
-Exit code 1 if any check fails. A check that was not run is no failure: look for `not run` or `not_run`.")]
+Exit code 1 if any check fails. A check that was not run is no failure: the last line of each graft, and `not_run` in
+JSON, name it. With --strict, exit code 5 if no check failed and any was not run.")]
 pub(crate) struct Verify {
     /// The grafted libc.a or executable, a folder with grafts under it, a packed Swift SDK bundle, swift:ID or
     /// rust:TRIPLE
@@ -45,6 +46,9 @@ pub(crate) struct Verify {
     /// Do not link and run programs
     #[arg(long)]
     static_only: bool,
+    /// Exit with code 5 if no check failed and any was not run, for whatever reason: --static-only counts, too
+    #[arg(long)]
+    strict: bool,
     /// Run every program with every linker in every mode, instead of a selection
     #[arg(long, conflicts_with = "static_only")]
     thorough: bool,
@@ -62,6 +66,25 @@ struct Verified {
 impl Verified {
     fn ok(&self) -> bool {
         self.checks.iter().all(|check| check.ok)
+    }
+
+    /// Says how many checks passed or failed, and which were not run.
+    fn summary(&self) -> String {
+        let (all, failed) = (self.checks.len(), self.checks.iter().filter(|check| !check.ok).count());
+        let mut summary = match failed {
+            0 => format!("{all} checks passed"),
+            _ => format!("{failed} of {all} checks failed"),
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for NotRun { name, .. } in &self.not_run {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        if !names.is_empty() {
+            summary += &format!("; not run: {}", names.join(", "));
+        }
+        summary
     }
 }
 
@@ -84,6 +107,7 @@ impl Verify {
             verified.push(self.verify(graft, output)?);
         }
         let ok = verified.iter().all(Verified::ok);
+        let complete = verified.iter().all(|graft| graft.not_run.is_empty());
         if output.json {
             let mut document = json::Verified::new();
             for Verified { path, stock, checks, differences, not_run } in &verified {
@@ -93,7 +117,10 @@ impl Verify {
         } else {
             output.text(&listing(&verified, output))?;
         }
-        Ok(verdict(ok))
+        Ok(match ok && !complete && self.strict {
+            true => ExitCode::from(INCOMPLETE),
+            false => verdict(ok),
+        })
     }
 
     /// The grafts to verify. That of a packed bundle is unpacked below `scratch`.
@@ -146,11 +173,15 @@ impl Verify {
         let arch = inspector::inspect(&graft_bytes).map_err(malformed)?.arch;
         let Comparison { mut checks, differences } =
             inspector::verify::explain(&graft_bytes, stock_bytes.as_deref()).map_err(malformed)?;
-        let not_run = if self.static_only {
-            vec![not_run("programs", "left out with --static-only")]
+        let mut left_out = Vec::new();
+        if stock_bytes.is_none() {
+            left_out.push(not_run("differences", "there is no stock file to compare with: `--stock FILE`"));
+        }
+        if self.static_only {
+            left_out.push(not_run("programs", "left out with --static-only"));
         } else if checks.iter().any(|check| !check.ok) {
             // The programs would run for minutes and only repeat a known result.
-            vec![not_run("programs", "a check before them failed")]
+            left_out.push(not_run("programs", "a check before them failed"));
         } else {
             let progress = output.progress();
             let report = |name: &str| progress.step(name);
@@ -164,9 +195,9 @@ impl Verify {
             let outcome = trial::trial(&libc, arch, &options);
             progress.finish();
             checks.extend(outcome.checks);
-            outcome.not_run
-        };
-        Ok(Verified { path, stock, checks, differences, not_run })
+            left_out.extend(outcome.not_run);
+        }
+        Ok(Verified { path, stock, checks, differences, not_run: left_out })
     }
 }
 
@@ -198,11 +229,7 @@ fn listing(verified: &[Verified], output: &Output) -> Page {
             let label = output.paint(Style::Notice, "not run:");
             let _ = writeln!(text, "  {label} {}: {}", not_run.name, not_run.reason);
         }
-        let failed = host.checks.iter().filter(|check| !check.ok).count();
-        let _ = match failed {
-            0 => writeln!(text, "  {} checks passed", host.checks.len()),
-            _ => writeln!(text, "  {failed} of {} checks failed", host.checks.len()),
-        };
+        let _ = writeln!(text, "  {}", host.summary());
     }
     text
 }

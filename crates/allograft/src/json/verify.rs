@@ -12,6 +12,8 @@ use super::text_of;
 pub(crate) struct Verified<'v> {
     /// Whether every check passed. What was not run does not count.
     ok: bool,
+    /// Whether every check was run: `not_run` is empty.
+    complete: bool,
     /// The grafts, sorted by path.
     hosts: Vec<Host>,
     /// What was checked, in that order.
@@ -44,9 +46,9 @@ struct Of<T> {
 }
 
 impl<'v> Verified<'v> {
-    /// Returns a document without grafts, whose `ok` is true.
+    /// Returns a document without grafts, whose `ok` and `complete` are true.
     pub(crate) fn new() -> Self {
-        Verified { ok: true, ..Verified::default() }
+        Verified { ok: true, complete: true, ..Verified::default() }
     }
 
     /// Adds a graft and the findings about it.
@@ -61,6 +63,7 @@ impl<'v> Verified<'v> {
         let path = text_of(path);
         let ok = checks.iter().all(|check| check.ok);
         self.ok &= ok;
+        self.complete &= not_run.is_empty();
         self.checks.extend(of(&path, checks));
         self.differences.extend(of(&path, differences));
         self.not_run.extend(of(&path, not_run));

@@ -125,16 +125,15 @@ fn made_again(
 enum Held {
     /// One of this allograft's donors.
     Ours(Box<PossibleDonor>, Check),
-    /// Bytes that differ from the donor of this allograft that the notes name.
+    /// Bytes that differ from every donor of this allograft, whose notes are this allograft's or cannot be read.
     Broken(Check),
-    /// A donor that this allograft does not have, with the text of the notes.
+    /// A donor that this allograft does not have, and the reason.
     Another(String),
 }
 
 /// Compares the donor's segments of the executable `graft` with every donor that they may hold. The bytes decide, not
 /// the note: a damaged note does not make another donor.
 fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, InspectError> {
-    let mut another = None;
     for candidate in hosts::possible_donors(path, graft) {
         let check = match inspector::verify::is_merged(graft) {
             true => inspector::verify::merged_donor(graft, candidate.linked(), stock)?,
@@ -144,10 +143,13 @@ fn held(path: &Path, graft: &[u8], stock: Option<&[u8]>) -> Result<Held, Inspect
             (true, _) => return Ok(Held::Ours(Box::new(candidate), check)),
             // If the notes are right to the last byte, no other donor is possible.
             (false, Ok(())) => return Ok(Held::Broken(check)),
-            (false, Err(reason)) => another.get_or_insert(reason),
-        };
+            (false, Err(_)) => {}
+        }
     }
-    Ok(Held::Another(another.unwrap_or_else(|| "no donor of this allograft's goes into such a program".to_owned())))
+    Ok(match hosts::unmatched(graft) {
+        Ok(reason) => Held::Another(reason),
+        Err(fault) => Held::Broken(Check::new("donor", false, fault)),
+    })
 }
 
 #[cfg(test)]
@@ -180,6 +182,19 @@ mod tests {
             Pair { stock: fs::read(program).unwrap(), graft: fs::read(out).unwrap() }
         }
 
+        /// A dynamic program, and its graft with the default donor merged into it.
+        fn merged() -> Pair {
+            let folder = tempfile::tempdir().unwrap();
+            let path = |name: &str| folder.path().join(name);
+            fs::write(path("main.c"), "#include <stdlib.h>\nint main(void) { free(malloc(10)); return 0; }\n").unwrap();
+            let made = fixtures::cc().arg("-o").args([path("program"), path("main.c")]).status().unwrap();
+            assert!(made.success());
+            let donor = donors::default_for(Arch::X86_64);
+            let request = hosts::Request { out: Some(path("graft")), ..hosts::Request::of(donor) };
+            hosts::graft(&path("program"), &request).unwrap();
+            Pair { stock: fs::read(path("program")).unwrap(), graft: fs::read(path("graft")).unwrap() }
+        }
+
         /// The donor that the graft names.
         fn named(&self) -> PossibleDonor {
             hosts::possible_donors(Path::new("program"), &self.graft).next().unwrap()
@@ -187,12 +202,21 @@ mod tests {
 
         /// The places of the donor's three segments in the file: the last loaded ones (gABI, "Program Header").
         fn donors(&self) -> Vec<usize> {
-            let word = |at: usize| u64::from_le_bytes(*self.graft[at..].first_chunk().unwrap()) as usize;
-            let count = usize::from(self.graft[56]) + 256 * usize::from(self.graft[57]);
-            let headers =
-                (0..count).map(|index| word(32) + 56 * index).filter(|at| self.graft[*at..*at + 4] == [1, 0, 0, 0]);
+            let word = |at: usize| self.word(at);
+            let headers = self.headers().into_iter().map(|header| header.start);
             let parts: Vec<Range<usize>> = headers.map(|at| word(at + 8)..word(at + 8) + word(at + 32)).collect();
             parts[parts.len() - 3..].iter().cloned().flatten().collect()
+        }
+
+        fn word(&self, at: usize) -> usize {
+            u64::from_le_bytes(*self.graft[at..].first_chunk().unwrap()) as usize
+        }
+
+        /// The places of the headers of what is loaded.
+        fn headers(&self) -> Vec<Range<usize>> {
+            let count = usize::from(self.graft[56]) + 256 * usize::from(self.graft[57]);
+            let headers = (0..count).map(|index| self.word(32) + 56 * index);
+            headers.filter(|at| self.graft[*at..*at + 4] == [1, 0, 0, 0]).map(|at| at..at + 56).collect()
         }
 
         /// Changes each byte behind the program: the donor's three segments and their padding.
@@ -265,6 +289,25 @@ mod tests {
         for pair in fitting().filter(|donor| donor.name != donors::default_for(Arch::X86_64).name).map(Pair::of) {
             pair.assert_that_every_byte_counts();
             pair.assert_that_most_bytes_count_without_stock();
+        }
+    }
+
+    /// The kernel reads the program headers before anything else. A flipped bit may also change what kind of program
+    /// this seems to be, and so which donors fit.
+    #[test]
+    fn every_bit_of_a_donors_program_header_counts() {
+        let merged = Pair::merged();
+        for pair in [&*PAIR, &merged] {
+            let header = pair.headers().pop().unwrap();
+            for at in header.clone() {
+                for bit in (0..8).filter(|bit| (at + bit) % 3 == 0) {
+                    let mut graft = pair.graft.clone();
+                    graft[at] ^= 1 << bit;
+                    let judged = read(Path::new("program"), &graft, Some(&pair.stock));
+                    let fails = judged.is_ok_and(|judged| judged.checks.iter().all(|check| check.ok));
+                    assert!(!fails, "bit {bit} of the byte {} of the header", at - header.start);
+                }
+            }
         }
     }
 

@@ -29,17 +29,13 @@ pub(super) fn read(
         }
     };
     let (mut left_out, mut complete) = (Vec::new(), false);
-    let ours = hosts::possible_donors(path, graft).next();
-    let named = match &ours {
-        Some(ours) => ours.is_named().map(|()| ours),
-        None => Err("no donor of this allograft's goes into such a program".to_owned()),
-    };
-    match (named, stock) {
-        (Ok(ours), stock) => {
+    let ours = hosts::possible_donors(path, graft).next().filter(|ours| ours.is_named().is_ok());
+    match ours {
+        Some(ours) => {
             let same = ours.library() == Some(library.as_slice());
             let detail = if same { "the shared object is" } else { "the shared object is not" };
             checks.push(Check::new("donor", same, format!("{detail} what this allograft emits")));
-            match stock.map(|stock| made_again(path, ours, graft, stock)).transpose()? {
+            match stock.map(|stock| made_again(path, &ours, graft, stock)).transpose()? {
                 Some(Ok(bytes)) => {
                     checks.push(bytes);
                     complete = true;
@@ -48,7 +44,13 @@ pub(super) fn read(
                 None => left_out.push(not_run("bytes", WITHOUT_STOCK)),
             }
         }
-        (Err(reason), _) => left_out.extend(["donor", "bytes"].map(|name| not_run(name, &reason))),
+        None => match hosts::unmatched(graft) {
+            Ok(reason) => left_out.extend(["donor", "bytes"].map(|name| not_run(name, &reason))),
+            Err(fault) => {
+                checks.push(Check::new("donor", false, fault));
+                left_out.push(not_run("bytes", "a check before it failed"));
+            }
+        },
     }
     Ok(Static { checks, not_run: left_out, complete })
 }
