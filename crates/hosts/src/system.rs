@@ -70,19 +70,26 @@ impl Tree for System {
         fs::read(&path).map_err(|error| error.to_string())
     }
 
-    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
-        let entries = self.resolved(folder).ok().flatten().and_then(|folder| fs::read_dir(folder).ok());
-        let names = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name().into_vec()));
-        names.take(MOST_NAMES).collect()
+    fn list(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        let Some(folder) = self.resolved(folder)? else { return Ok(Vec::new()) };
+        let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
+        let names = entries.take(MOST_NAMES + 1).map(|entry| entry.map(|entry| entry.file_name().into_vec()));
+        let names = names.collect::<io::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+        match names.len() > MOST_NAMES {
+            true => Err(format!("it has more than {MOST_NAMES} names")),
+            false => Ok(names),
+        }
     }
 
-    fn is_folder(&self, path: &[u8]) -> bool {
-        self.resolved(path).is_ok_and(|path| path.is_some_and(|path| path.is_dir()))
+    fn is_folder(&self, path: &[u8]) -> Result<bool, String> {
+        let Some(path) = self.resolved(path)? else { return Ok(false) };
+        // A link to what is gone was a link a moment ago, and is none now.
+        fs::symlink_metadata(&path).map(|metadata| metadata.is_dir()).map_err(|error| error.to_string())
     }
 }
 
-/// What a program sees by an emulator that is told of a root folder: each path there, and where it has none, that of this
-/// system (qemu, util/path.c).
+/// What a program sees by an emulator that is told of a root folder: each path there, and where it has none, that of
+/// this system (qemu, util/path.c).
 #[derive(Debug)]
 pub(crate) struct Emulated {
     pub(crate) root: System,
@@ -102,12 +109,12 @@ impl Tree for Emulated {
         if in_root { self.root.read(file) } else { self.here.read(file) }
     }
 
-    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
-        [self.root.list(folder), self.here.list(folder)].concat()
+    fn list(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        Ok([self.root.list(folder)?, self.here.list(folder)?].concat())
     }
 
-    fn is_folder(&self, path: &[u8]) -> bool {
-        self.root.is_folder(path) || self.here.is_folder(path)
+    fn is_folder(&self, path: &[u8]) -> Result<bool, String> {
+        Ok(self.root.is_folder(path)? || self.here.is_folder(path)?)
     }
 }
 
@@ -135,7 +142,8 @@ mod tests {
         for missing in ["/lib/above.so", "/lib/none.so", "/lib", "/lib/real.so/x", "/lib/pipe.so", "/lib/circle.so"] {
             assert_eq!(system.find(missing.as_bytes()), Ok(None), "{missing}");
         }
-        assert!(system.is_folder(b"/lib") && !system.is_folder(b"/lib/real.so"));
+        assert_eq!((system.is_folder(b"/lib"), system.is_folder(b"/lib/real.so")), (Ok(true), Ok(false)));
+        assert_eq!((system.is_folder(b"/none"), system.list(b"/none")), (Ok(false), Ok(Vec::new())));
         assert!(system.place(&outer.path().join("secret")).is_err());
         assert_eq!(system.place(&root.join("lib/real.so")).expect("a place").file, found);
     }

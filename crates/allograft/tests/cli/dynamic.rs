@@ -62,7 +62,13 @@ fn merged_in_place_and_given_back() {
         assert_eq!(host["tried"][0], "self-test: passed");
         assert!(host["tried"][1].as_str().unwrap().contains("exit status: 0 and the same 8 bytes"), "{host}");
         serves(&path, "snmalloc");
-        lab.run(["inspect", name, "--expect", "snmalloc"]).exits(0);
+        let inspected = lab.run(["inspect", name, "--expect", "snmalloc", "--json"]).exits(0).json();
+        let graft = &inspected["files"][0]["graft"];
+        assert_eq!(graft["way"], "graft", "{graft}");
+        assert!(
+            graft["detail"].as_str().unwrap().contains("before that of every library, LD_PRELOAD's too"),
+            "{graft}"
+        );
         let verified = lab.run(["verify", name]).exits(0).out;
         for check in ["lookup", "program", "symbols", "relocations", "dynamic", "donor", "bytes", "self-test: passed"] {
             assert!(verified.contains(check), "{check}: {verified}");

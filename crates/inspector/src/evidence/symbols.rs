@@ -21,6 +21,8 @@ const OWN_NAMES: &[(&str, &str)] = &[
     ("_rjem_malloc", "jemalloc"),
     ("scudo_malloc", "scudo"),
     ("tc_malloc", "tcmalloc"),
+    // zig's libc, from 0.16 on (lib/c/malloc.zig).
+    ("c.malloc.malloc", name::ZIG),
 ];
 
 /// Parts of mangled names that are searched for.
@@ -41,6 +43,9 @@ enum Part {
     RustDefault,
     Zig,
 }
+
+/// All that the symbols say of a `malloc` that no name ties to an allocator.
+pub(crate) const UNTIED: &str = "`malloc` is defined, and no known allocator's insides are tied to it";
 
 /// The symbols of one file, by name.
 #[derive(Debug, Default)]
@@ -170,7 +175,7 @@ impl<'a> Marks<'a> {
         }
         self.verdict_on_musl().unwrap_or_else(|| {
             if self.has("malloc") {
-                Verdict::Unnamed("`malloc` is defined, and no known allocator's insides are tied to it".to_owned())
+                Verdict::Unnamed(UNTIED.to_owned())
             } else if self.is_go() {
                 is(name::GO, "`runtime.mallocgc`, and no `malloc`")
             } else if self.parts.contains(&Part::Zig) {
@@ -283,6 +288,11 @@ mod tests {
         assert!(matches!(Marks::of(&own).verdict(), Verdict::Beside { libc: "mallocng", .. }));
         let mimalloc = [&own[..], &[symbol("mi_malloc", 3, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::of(&mimalloc).verdict(), Verdict::Is("mimalloc", _)));
+        // What zig 0.16 and 0.17 link, without and with the libc that they have from musl.
+        let of_zig = [symbol("malloc", 4, STB_LOCAL), symbol("c.malloc.malloc", 4, STB_LOCAL)];
+        assert!(matches!(Marks::of(&of_zig).verdict(), Verdict::Is("zig", _)));
+        let own = [symbol("malloc", 4, STB_GLOBAL), symbol("c.malloc.malloc", 5, STB_LOCAL)];
+        assert!(matches!(Marks::of(&own).verdict(), Verdict::Unnamed(_)));
         let crate_only = [&stock[..], &[symbol("mi_malloc", 9, STB_GLOBAL)]].concat();
         assert!(matches!(Marks::of(&crate_only).verdict(), Verdict::Is("mallocng", _)));
     }

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 
-use crate::bytes::printable;
 use crate::loader::Tree;
 
 /// The most files that `ld.so.conf` may include, one in the other or side by side.
@@ -170,7 +169,7 @@ fn matches(tree: &dyn Tree, pattern: &[u8]) -> Vec<Vec<u8>> {
     if !name.contains(&b'*') {
         return vec![pattern.to_owned()];
     }
-    let mut names = tree.list(folder);
+    let mut names = tree.list(folder).unwrap_or_default();
     names.sort();
     names.retain(|found| !found.starts_with(b".") && is_like(found, name));
     names.into_iter().map(|name| [folder, b"/", &name].concat()).collect()
@@ -199,9 +198,9 @@ pub(super) fn musl_folders(text: &[u8]) -> Vec<Vec<u8>> {
     text.split(|byte| b":\n".contains(byte)).filter(|folder| !folder.is_empty()).map(<[u8]>::to_owned).collect()
 }
 
-/// Returns a path for messages.
+/// Returns a path for messages, which are escaped where they are printed.
 pub(super) fn shown(path: &[u8]) -> String {
-    format!("`{}`", printable(path))
+    format!("`{}`", String::from_utf8_lossy(path))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 
 use crate::loader::cache::Cache;
-use crate::loader::configuration::{self, Kind};
+use crate::loader::configuration::{self, Kind, shown};
 use crate::loader::module::{Machine, Module};
 use crate::loader::{Found, Tree};
 use crate::report::Report;
@@ -20,13 +20,17 @@ type Once<T> = Rc<Result<T, String>>;
 type Kept<K, V> = RefCell<HashMap<K, V>>;
 /// A file, or that there is none, or why it is not known whether there is one.
 type Looked = Result<Option<Found>, String>;
-type Names = Rc<Vec<Vec<u8>>>;
+
+/// Names the path that cannot be read.
+fn unreadable(path: &[u8]) -> impl Fn(String) -> String {
+    move |problem| format!("{} cannot be read: {problem}", shown(path))
+}
 
 /// The files of a tree as they were read.
 pub(super) struct Read<'t> {
     pub(super) tree: &'t dyn Tree,
     paths: Kept<Vec<u8>, Looked>,
-    folders: Kept<Vec<u8>, Names>,
+    folders: Kept<Vec<u8>, Once<Vec<Vec<u8>>>>,
     modules: Kept<Identity, Once<Rc<Module>>>,
     kinds: Kept<Identity, Once<Kind>>,
     caches: Kept<(Vec<u8>, Machine), Once<Option<Cache>>>,
@@ -59,44 +63,48 @@ impl<'t> Read<'t> {
         paths.entry(path.to_owned()).or_insert_with(|| self.tree.find(path)).clone()
     }
 
-    /// Returns the folders below `folder`, in any order, in which a loader looks first on some processors.
-    pub(super) fn processors_folders(&self, folder: &[u8], machine: Machine) -> Names {
+    /// Returns the folders below `folder`, in any order, in which a loader looks first on some processors. The error
+    /// says why it is not known which there are.
+    pub(super) fn processors_folders(&self, folder: &[u8], machine: Machine) -> Once<Vec<Vec<u8>>> {
         let mut folders = self.folders.borrow_mut();
         if folders.len() >= MOST_PATHS {
             folders.clear();
         }
-        folders
-            .entry(folder.to_owned())
-            .or_insert_with(|| {
-                let mut found = Vec::new();
-                let capabilities = [folder, b"/glibc-hwcaps"].concat();
-                if self.tree.is_folder(&capabilities) {
-                    found.extend(
-                        self.tree.list(&capabilities).into_iter().map(|name| [&capabilities[..], b"/", &name].concat()),
-                    );
-                }
-                // glibc until 2.36 (elf/dl-hwcaps.c): any of these, one in the other.
-                let legacy: &[&str] = match machine.number {
-                    62 => &["tls", "haswell", "xeon_phi", "avx512_1", "x86_64"],
-                    3 => &["tls", "i686", "i586", "i486", "i386", "sse2", "cmov"],
-                    40 => &["tls", "v7l", "v6l", "neon", "vfp", "half"],
-                    183 => &["tls", "atomics", "aarch64"],
-                    _ => &["tls"],
-                };
-                self.nested(folder, legacy, &mut found);
-                Rc::new(found)
-            })
-            .clone()
+        folders.entry(folder.to_owned()).or_insert_with(|| Rc::new(self.for_processors(folder, machine))).clone()
     }
 
-    fn nested(&self, folder: &[u8], names: &[&str], found: &mut Vec<Vec<u8>>) {
+    fn for_processors(&self, folder: &[u8], machine: Machine) -> Result<Vec<Vec<u8>>, String> {
+        let mut found = Vec::new();
+        let capabilities = [folder, b"/glibc-hwcaps"].concat();
+        if self.is_folder(&capabilities)? {
+            let names = self.tree.list(&capabilities).map_err(unreadable(&capabilities))?;
+            found.extend(names.into_iter().map(|name| [&capabilities[..], b"/", &name].concat()));
+        }
+        // glibc until 2.36 (elf/dl-hwcaps.c): any of these, one in the other.
+        let legacy: &[&str] = match machine.number {
+            62 => &["tls", "haswell", "xeon_phi", "avx512_1", "x86_64"],
+            3 => &["tls", "i686", "i586", "i486", "i386", "sse2", "cmov"],
+            40 => &["tls", "v7l", "v6l", "neon", "vfp", "half"],
+            183 => &["tls", "atomics", "aarch64"],
+            _ => &["tls"],
+        };
+        self.nested(folder, legacy, &mut found)?;
+        Ok(found)
+    }
+
+    fn nested(&self, folder: &[u8], names: &[&str], found: &mut Vec<Vec<u8>>) -> Result<(), String> {
         for (place, name) in names.iter().enumerate() {
             let inner = [folder, b"/", name.as_bytes()].concat();
-            if self.tree.is_folder(&inner) {
-                self.nested(&inner, &names[place + 1..], found);
+            if self.is_folder(&inner)? {
+                self.nested(&inner, &names[place + 1..], found)?;
                 found.push(inner);
             }
         }
+        Ok(())
+    }
+
+    fn is_folder(&self, path: &[u8]) -> Result<bool, String> {
+        self.tree.is_folder(path).map_err(unreadable(path))
     }
 
     /// Returns the part of a file that the loader reads.

@@ -51,11 +51,17 @@ pub trait Tree {
     /// Why it cannot be read.
     fn read(&self, file: &Found) -> Result<Vec<u8>, String>;
 
-    /// Returns the names in a folder, in any order; none if it is no folder or cannot be read.
-    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>>;
+    /// Returns the names in a folder, in any order; none if there is no folder.
+    ///
+    /// # Errors
+    /// Why they cannot all be read.
+    fn list(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>, String>;
 
     /// Whether there is a folder at a path.
-    fn is_folder(&self, path: &[u8]) -> bool;
+    ///
+    /// # Errors
+    /// Why it is not known whether there is one.
+    fn is_folder(&self, path: &[u8]) -> Result<bool, String>;
 
     /// Whether a file that was found has the setuid bit; `None` if that is not known.
     fn is_setuid(&self, _file: &Found) -> Option<bool> {
@@ -171,11 +177,16 @@ impl<'t> Loader<'t> {
         preloads: &mut Vec<Preload>,
     ) -> Allocator {
         let loader = match self.interpreter(interpreter) {
-            Ok(loader) => loader,
-            Err(problem) => {
-                alone.evidence.push(Evidence::new(Source::Loader, problem));
+            Ok(Some(loader)) => loader,
+            Ok(None) => {
+                let absent = format!(
+                    "the loader {} is not in this root, so no libraries were looked for; `--root` names another",
+                    shown(interpreter)
+                );
+                alone.evidence.push(Evidence::new(Source::Loader, absent));
                 return alone;
             }
+            Err(problem) => return self.by_file(Err(vec![problem]), alone),
         };
         let bound = module::Module::read(bytes)
             .map_err(|problem| vec![format!("what the loader would read of the program is damaged: {problem}")])
@@ -218,27 +229,23 @@ impl<'t> Loader<'t> {
             Ok(report) => report.malloc.clone(),
             Err(problem) => Allocator::named(name::UNKNOWN, vec![Evidence::new(Source::Loader, problem.clone())]),
         };
-        if malloc.name == name::UNKNOWN
-            && let Some(named) = subject::image::named_library(&file.path)
-        {
-            malloc.name = named.to_owned();
-            evidence.push(Evidence::new(Source::Symbols, "the library has the name of that allocator's"));
-        }
         evidence.append(&mut malloc.evidence);
-        Allocator { evidence, file: Some(crate::bytes::printable(&file.path)), ..malloc }
+        let named = subject::image::named_library(&file.path).filter(|_| malloc.name == name::UNKNOWN);
+        evidence.extend(named.map(|named| Evidence::new(Source::Symbols, subject::image::named_only(named))));
+        Allocator { evidence, file: Some(String::from_utf8_lossy(&file.path).into_owned()), ..malloc }
     }
 
-    /// Returns the loader that the program asks for.
-    fn interpreter(&self, path: &[u8]) -> Result<(Found, Kind), String> {
+    /// Returns the loader that the program asks for; `None` if it is not in the tree. The error says why it is not
+    /// known what the loader does.
+    fn interpreter(&self, path: &[u8]) -> Result<Option<(Found, Kind)>, String> {
         let named = shown(path);
         if !path.starts_with(b"/") {
             return Err(format!("the loader {named} is looked for in the current folder"));
         }
-        let found = self.read.find(path)?.ok_or_else(|| {
-            format!("the loader {named} is not in this root, so no libraries were looked for; `--root` names another")
-        })?;
+        let found = self.read.find(path).map_err(|problem| format!("the loader {named} cannot be read: {problem}"))?;
+        let Some(found) = found else { return Ok(None) };
         match &*self.read.kind(&found) {
-            Ok(kind) => Ok((found, kind.clone())),
+            Ok(kind) => Ok(Some((found, kind.clone()))),
             Err(problem) => Err(format!("the loader {named} is not known: {problem}")),
         }
     }

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::bytes::printable;
 use crate::error::InspectError;
 use crate::loader::configuration::shown;
 use crate::loader::module::Module;
@@ -101,7 +100,7 @@ impl Loader<'_> {
                     }
                     return Err(vec![format!(
                         "{}, which {asking} needs, is not among the mapped files",
-                        printable(name)
+                        String::from_utf8_lossy(name)
                     )]);
                 };
                 if files[answer].2.is_empty() {

@@ -145,8 +145,11 @@ impl<'s, 't> Search<'s, 't> {
     fn in_folder(&self, folder: &[u8], name: &[u8], by: &str) -> Look<Hit> {
         let folder = folder.strip_suffix(b"/").unwrap_or(folder);
         let file = |folder: &[u8]| [folder, b"/", name].concat();
-        let variants: Vec<Vec<u8>> =
-            self.read.processors_folders(folder, self.machine).iter().map(|folder| file(folder)).collect();
+        let processors = self.read.processors_folders(folder, self.machine);
+        let variants: Vec<Vec<u8>> = match &*processors {
+            Ok(folders) => folders.iter().map(|folder| file(folder)).collect(),
+            Err(problem) => return Err(problem.clone()),
+        };
         self.any(Some(&file(folder)), &variants, by)
     }
 

@@ -1,5 +1,6 @@
 //! Trees that are made for a test, of files that are made for it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -8,16 +9,48 @@ use crate::evidence::catalogue::{MARKS, Origin};
 /// A tree in memory. Links are not followed: that is the work of the tree on disk.
 pub(super) struct Made {
     files: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Files that are found and cannot be read.
+    unreadable: Vec<Vec<u8>>,
+    /// Folders in which nothing can be found.
+    closed: Vec<Vec<u8>>,
+    /// The questions that were asked, and the one that is answered by an error, as by EMFILE.
+    asked: Cell<usize>,
+    fails: Option<usize>,
 }
 
 impl Made {
     pub(super) fn new() -> Made {
-        Made { files: BTreeMap::new() }
+        let (files, asked) = (BTreeMap::new(), Cell::new(0));
+        Made { files, unreadable: Vec::new(), closed: Vec::new(), asked, fails: None }
     }
 
     pub(super) fn with(mut self, path: &str, content: impl AsRef<[u8]>) -> Made {
         self.files.insert(path.as_bytes().to_vec(), content.as_ref().to_vec());
         self
+    }
+
+    fn without_reading(mut self, path: &str) -> Made {
+        self.unreadable.push(path.as_bytes().to_vec());
+        self
+    }
+
+    fn without_looking_into(mut self, folder: &str) -> Made {
+        self.closed.push([folder.as_bytes(), b"/"].concat());
+        self
+    }
+
+    fn failing_at(mut self, question: usize) -> Made {
+        self.fails = Some(question);
+        self
+    }
+
+    /// Counts a question about a path. The error says that there is no answer.
+    fn denied(&self, path: &[u8]) -> Result<(), String> {
+        let question = self.asked.replace(self.asked.get() + 1);
+        match self.fails == Some(question) || self.closed.iter().any(|folder| path.starts_with(folder)) {
+            true => Err("Permission denied".to_owned()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -25,21 +58,27 @@ impl Tree for Made {
     fn find(&self, path: &[u8]) -> Result<Option<Found>, String> {
         let path = path::normalised(path);
         let path = path.strip_suffix(b"/").unwrap_or(&path).to_owned();
+        self.denied(&path)?;
         let inode = self.files.keys().position(|known| *known == path);
         Ok(inode.map(|inode| Found { path, identity: (1, inode as u64) }))
     }
 
     fn read(&self, file: &Found) -> Result<Vec<u8>, String> {
-        Ok(self.files[&file.path].clone())
+        match self.unreadable.contains(&file.path) {
+            true => Err("Permission denied".to_owned()),
+            false => Ok(self.files[&file.path].clone()),
+        }
     }
 
-    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
+    fn list(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        self.denied(folder)?;
         let inside = self.files.keys().filter_map(|path| path.strip_prefix(folder)?.strip_prefix(b"/"));
-        inside.map(|rest| rest.split(|&byte| byte == b'/').next().unwrap().to_owned()).collect()
+        Ok(inside.map(|rest| rest.split(|&byte| byte == b'/').next().unwrap().to_owned()).collect())
     }
 
-    fn is_folder(&self, path: &[u8]) -> bool {
-        self.files.keys().any(|file| file.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/")))
+    fn is_folder(&self, path: &[u8]) -> Result<bool, String> {
+        self.denied(path)?;
+        Ok(self.files.keys().any(|file| file.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"))))
     }
 }
 
@@ -279,6 +318,48 @@ fn preloads_come_before_all_libraries() {
     let told = serves(&tree, &program(&["libc.so.6"]), "/opt/fast.so");
     assert!(told.contains("`/opt/fast.so` of `/etc/ld.so.preload`, found by its path"), "{told}");
     assert!(told.contains("`/opt/none.so`, which the loader does not find: it has no effect"), "{told}");
+}
+
+/// A loader that runs with other rights reads what this one cannot. So nothing is known of what it finds there.
+#[test]
+fn what_cannot_be_read_makes_the_answer_unknown() {
+    let with_list =
+        || glibc().with("/etc/ld.so.preload", "/opt/fast.so").with("/opt/fast.so", library(DEFINED).bytes());
+    let plain = program(&["libc.so.6"]);
+    serves(&with_list(), &plain, "/opt/fast.so");
+    for file in [GLIBC, "/etc/ld.so.preload", "/opt/fast.so"] {
+        unknown(&with_list().without_reading(file), &plain, &[file, "Permission denied"]);
+    }
+    unknown(&glibc().without_reading("/usr/lib64/libc.so.6"), &plain, &["/usr/lib64/libc.so.6"]);
+    for folder in ["/lib64", "/etc", "/opt"] {
+        unknown(&with_list().without_looking_into(folder), &plain, &["Permission denied"]);
+    }
+    unknown(&musl().without_reading(MUSL), &of_musl(&["libc.so"]), &[MUSL]);
+    // Whatever question gets no answer, no other allocator is named for it.
+    let whole = with_list();
+    inspected(&whole, &plain);
+    let questions = whole.asked.get();
+    assert!(questions > 5, "{questions}");
+    for question in 0..questions {
+        let malloc = inspected(&with_list().failing_at(question), &plain);
+        assert_eq!((malloc.name.as_str(), &malloc.file), ("unknown", &None), "question {question}: {malloc:#?}");
+    }
+}
+
+/// Ten lines of C may lie in a file of any name.
+#[test]
+fn the_name_of_a_library_is_no_evidence_of_its_content() {
+    for library_name in ["libjemalloc.so.2", "libmimalloc.so", "libtcmalloc_minimal.so.4"] {
+        let path = format!("/lib64/{library_name}");
+        let tree = glibc().with(&path, Dynamic { soname: library_name, ..library(DEFINED) }.bytes());
+        let malloc = inspected(&tree, &program(&[library_name, "libc.so.6"]));
+        assert_eq!((malloc.name.as_str(), malloc.file.as_deref()), ("unknown", Some(path.as_str())), "{malloc:#?}");
+        assert!(malloc.evidence.iter().any(|line| line.detail.contains("any file may have that name")), "{malloc:#?}");
+        // The same if nothing but the program is there.
+        let malloc = inspected(&Made::new(), &program(&[library_name, "libc.so.6"]));
+        assert_eq!(malloc.name, "unknown", "{malloc:#?}");
+        assert!(malloc.evidence.iter().any(|line| line.detail.contains("any file may have that name")), "{malloc:#?}");
+    }
 }
 
 #[test]

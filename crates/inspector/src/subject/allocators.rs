@@ -6,10 +6,10 @@ use crate::elf::STB_GLOBAL;
 use crate::entry_points::EntryPoints;
 use crate::evidence::catalogue::Origin;
 use crate::evidence::families;
-use crate::evidence::symbols::Verdict;
+use crate::evidence::symbols::{UNTIED, Verdict};
 use crate::note::{BINDING_SECTION, Binding, GraftNote, Subject};
 use crate::report::{Allocator, Evidence, Kind, Libc, Link, Source, name};
-use crate::subject::image::Image;
+use crate::subject::image::{Image, named_library, named_only};
 
 /// Shared objects that define no malloc for others, except glibc's libc. A program that has only these gets glibc's
 /// malloc.
@@ -32,7 +32,7 @@ const WITHOUT_MALLOC: &[&str] = &[
     "libz.so.1",
 ];
 
-/// Prefixes of the names of shared objects that are allocators.
+/// Prefixes of the names that the shared objects of allocators usually have.
 pub(super) const ALLOCATORS: &[(&str, &str)] = &[
     ("libmimalloc", "mimalloc"),
     ("libjemalloc", "jemalloc"),
@@ -221,17 +221,18 @@ impl Image<'_, '_> {
     /// Returns the allocator behind a `malloc` without another name, by the functions that it calls.
     fn by_callees(&self, detail: String) -> Allocator {
         let reached = self.marks.symbol("malloc").and_then(|malloc| families::reached(self.elf, malloc));
-        let mut evidence = of(Source::Symbols, detail);
         // Any allocator may call libc functions that need a block of libc's own, such as atexit.
-        if let Some((whose, function)) = reached.filter(|(whose, _)| ![name::MALLOCNG, name::GLIBC].contains(whose)) {
-            evidence.insert(0, Evidence::new(Source::Code, format!("`malloc` calls `{function}`")));
-            return self.named(whose, evidence);
+        let reached = reached.filter(|(whose, _)| ![name::MALLOCNG, name::GLIBC].contains(whose));
+        let called = reached.map(|(whose, function)| (whose, Source::Code, format!("`malloc` calls `{function}`")));
+        let Some((whose, source, found)) = called.or_else(|| self.by_exports()) else {
+            return self.unknown(of(Source::Symbols, detail));
+        };
+        let mut evidence = of(source, found);
+        // What was found ties the allocator to it.
+        if detail != UNTIED {
+            evidence.push(Evidence::new(Source::Symbols, detail));
         }
-        if let Some((whose, source, detail)) = self.by_exports() {
-            evidence.insert(0, Evidence::new(source, detail));
-            return self.named(whose, evidence);
-        }
-        self.unknown(evidence)
+        self.named(whose, evidence)
     }
 
     /// Decides by the allocator's own functions beside `malloc`, and by its constants. A library that has only the
@@ -258,6 +259,14 @@ impl Image<'_, '_> {
         let alias = self.marks.malloc_is_libcs() == Some(true);
         if soname == b"libc.so.6" && alias && self.constants.has(Origin::Glibc) && others.is_empty() {
             return Some((name::GLIBC, Source::Symbols, "`malloc` is `__libc_malloc` in libc.so.6".to_owned()));
+        }
+        // A library around that allocator would have another name.
+        let called = named_library(soname).filter(|_| self.kind == Kind::Shared);
+        if let (Some(called), [(origin, detail)]) = (called, others.as_slice())
+            && origin.name() == called
+        {
+            let detail = format!("{}, a library of that name with `malloc`, has {detail}", printable(soname));
+            return Some((origin.name(), Source::Constants, detail));
         }
         // musl's libc.so exports `free`.
         if self.kind == Kind::Shared && self.constants.has(Origin::Mallocng) && self.constants.has(Origin::Musl) {
@@ -323,16 +332,10 @@ impl Image<'_, '_> {
         let is_plain = |library: &[u8]| {
             WITHOUT_MALLOC.iter().any(|known| known.as_bytes() == library) || library.starts_with(b"ld-linux")
         };
-        // A library before it may have a malloc too, and would be searched first.
-        if let Some(first) = needed.iter().find(|library| !is_plain(library))
-            && let Some((_, allocator)) = ALLOCATORS.iter().find(|(start, _)| first.starts_with(start.as_bytes()))
-        {
-            let detail = format!("from {} at run time", printable(first));
-            return Allocator::named(allocator, of(Source::Symbols, detail));
-        }
         let loader = printable(self.elf.interpreter().unwrap_or_default());
         let stranger = needed.iter().find(|library| !is_plain(library));
-        match (self.libc(), stranger) {
+        let named = stranger.and_then(|library| named_library(library)).map(named_only);
+        let mut malloc = match (self.libc(), stranger) {
             (Libc::Glibc, None) => {
                 let detail = format!("from libc.so.6 at run time (the loader is {loader})");
                 Allocator::named(name::GLIBC, of(Source::Symbols, detail))
@@ -352,7 +355,9 @@ impl Image<'_, '_> {
                 Source::Symbols,
                 format!("dynamic: from a library at run time (the loader is {loader})"),
             )),
-        }
+        };
+        malloc.evidence.extend(named.map(|detail| Evidence::new(Source::Symbols, detail)));
+        malloc
     }
 
     /// Returns the allocator of the language's own blocks, if that is not `malloc`.

@@ -12,7 +12,7 @@ use crate::evidence::symbols::Marks;
 use crate::facts;
 use crate::note::{self, Binding, GraftNote, Subject};
 use crate::report::{Arch, Evidence, Graft, Kind, Libc, Link, Report, Source, Strings, Way, name};
-use crate::verify::is_loader;
+use crate::verify::{has_merged_note, is_loader};
 
 pub(crate) fn inspect(bytes: &[u8]) -> Result<Report, InspectError> {
     Ok(examine(bytes)?.0)
@@ -44,10 +44,15 @@ pub(crate) fn examine(bytes: &[u8]) -> Result<(Report, Option<Vec<u8>>), Inspect
     Ok((image.report(), interpreter.map(<[u8]>::to_owned)))
 }
 
-/// Returns the allocator that a library is by its name.
+/// Returns the allocator whose library is usually called so.
 pub(crate) fn named_library(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     super::allocators::ALLOCATORS.iter().find(|(start, _)| name.starts_with(start.as_bytes())).map(|(_, name)| *name)
+}
+
+/// Says that a library has an allocator's name, and nothing of its content.
+pub(crate) fn named_only(allocator: &str) -> String {
+    format!("a library with the name of {allocator}'s: any file may have that name")
 }
 
 /// Returns the file's kind, and how it is linked. A position-independent program has a flag in its dynamic section or
@@ -193,6 +198,11 @@ impl Image<'_, '_> {
             && !of_c.into_iter().any(section)
     }
 
+    /// Whether one of musl's allocators is in it, or a graft in their place.
+    fn has_malloc_of_musl(&self) -> bool {
+        self.note().is_some() || [Origin::Mallocng, Origin::Oldmalloc].iter().any(|&mark| self.constants.has(mark))
+    }
+
     /// Whether it has sections of Go's linker, even if C's linker followed. `graft` refuses such programs by the same
     /// marks.
     fn has_go_sections(&self) -> bool {
@@ -262,6 +272,12 @@ impl Image<'_, '_> {
                 )
             }
             (Kind::Shared, _) => (Way::Unknown, "a library with a malloc of its own".to_owned()),
+            (_, Some(Link::Dynamic)) if self.note().is_some() && has_merged_note(self.elf) => (
+                Way::Graft,
+                "a donor was merged into it, whose malloc comes before that of every library, LD_PRELOAD's too: \
+                 `allograft graft` puts another donor in its place, from the stock file"
+                    .to_owned(),
+            ),
             (_, Some(Link::Dynamic)) if !self.is_pure_go() => {
                 let loader = printable(self.elf.interpreter().unwrap_or_default());
                 let looked_up = format!("malloc is looked up by {loader} when the program starts");
@@ -287,6 +303,17 @@ impl Image<'_, '_> {
                 Way::Graft,
                 "`allograft graft` takes it if all that it has to find is there; else graft the libc.a that it is linked \
                  with, and link it again"
+                    .to_owned(),
+            ),
+            _ if malloc == name::ZIG => (
+                Way::Relink,
+                "no libc.a that zig links has a malloc: link the object that `allograft emit --as object` writes"
+                    .to_owned(),
+            ),
+            _ if self.libc() == Libc::Musl && !self.has_malloc_of_musl() => (
+                Way::Relink,
+                "graft the libc.a that it is linked with, and link it again; that of zig 0.16 and later has no malloc: \
+                 link the object that `allograft emit --as object` writes"
                     .to_owned(),
             ),
             _ if self.libc() == Libc::Musl => {

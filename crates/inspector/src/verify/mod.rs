@@ -17,6 +17,7 @@ mod verified;
 mod whole;
 
 pub(crate) use loader::is_loader;
+pub(crate) use merged::has_merged_note;
 
 use serde::Serialize;
 

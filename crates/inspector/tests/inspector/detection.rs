@@ -178,6 +178,28 @@ fn glibc_is_known_linked_either_way() {
     assert_eq!((report.kind, report.libc, report.malloc.name.as_str()), (Kind::Archive, Libc::Glibc, "glibc"));
 }
 
+/// Two marks that no other allocator has, and the name: then a library with a `malloc` is the allocator's. A library
+/// around that allocator has its marks, too, and any file may have that name.
+#[test]
+fn a_library_is_an_allocators_by_its_marks_and_its_name() {
+    let marks =
+        "const char marks[] = \"Failed to initialise snmalloc.\\0Failed to initialise thread local allocator.\";\n";
+    let malloc = "void *malloc(unsigned long n) { static char b[99]; return b + (n & 0); }\n";
+    let name = |source: &str, soname: &str| {
+        let soname = format!("-Wl,-soname,{soname}");
+        let flags = ["-shared", "-fPIC", "-O1", "-fno-builtin", "-nostdlib", "-s", &soname];
+        inspect(&programs::native(source, &flags)).unwrap().malloc.name
+    };
+    let both = format!("{marks}{malloc}");
+    assert_eq!(name(&both, "libsnmallocshim.so"), "snmalloc");
+    for (source, soname) in
+        [(malloc, "libsnmallocshim.so"), (&both, "libwrapper.so"), (&both, "libmimalloc.so.2"), (&both, "libc.so.6")]
+    {
+        assert_eq!(name(source, soname), "unknown", "{soname}");
+    }
+    assert_eq!(name(marks, "libsnmallocshim.so"), "unknown", "no malloc");
+}
+
 #[test]
 fn libraries_and_objects_that_have_no_malloc_say_so() {
     let library = inspect(&programs::native(NORMAL, &["-shared", "-fPIC"])).unwrap();

@@ -84,7 +84,7 @@ fn one(pid: u32, files: &Files, loader: &mut Loader<'_>) -> Result<Process, Miss
     let report =
         loader.inspect_process(&seen.program, &seen.mapped).map_err(|error| Missed::Other(error.to_string()))?;
     for (preload, loaded) in seen.preloads.iter_mut().zip(&seen.loaded) {
-        let file = loaded.map(|number| seen.mapped.files[number].path.escape_ascii().to_string());
+        let file = loaded.map(|number| String::from_utf8_lossy(&seen.mapped.files[number].path).into_owned());
         preload.serves = file.is_some() && report.malloc.file == file;
     }
     Ok(Process {

@@ -60,16 +60,16 @@ impl inspector::Tree for Root<'_> {
         }
     }
 
-    fn list(&self, folder: &[u8]) -> Vec<Vec<u8>> {
+    fn list(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let folder = self.tree.resolve(folder);
-        folder.map(|folder| self.tree.list(&folder).map(<[u8]>::to_vec).collect()).unwrap_or_default()
+        Ok(folder.map(|folder| self.tree.list(&folder).map(<[u8]>::to_vec).collect()).unwrap_or_default())
     }
 
-    fn is_folder(&self, path: &[u8]) -> bool {
-        match self.tree.resolve(path) {
+    fn is_folder(&self, path: &[u8]) -> Result<bool, String> {
+        Ok(match self.tree.resolve(path) {
             Some(path) => path.is_empty() || self.tree.get(&path).is_some_and(|node| node.kind == Kind::Folder),
             None => false,
-        }
+        })
     }
 
     fn is_setuid(&self, file: &Found) -> Option<bool> {

@@ -241,12 +241,12 @@ impl Tree for Files {
         read(named).map_err(|error| error.to_string())
     }
 
-    fn list(&self, _: &[u8]) -> Vec<Vec<u8>> {
-        Vec::new()
+    fn list(&self, _: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        Ok(Vec::new())
     }
 
-    fn is_folder(&self, _: &[u8]) -> bool {
-        false
+    fn is_folder(&self, _: &[u8]) -> Result<bool, String> {
+        Ok(false)
     }
 }
 
