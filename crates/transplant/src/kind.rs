@@ -4,7 +4,7 @@
 use format::note::{self, DESCRIPTION, HEAD};
 use format::{Arch, DonorKind};
 
-use crate::image::{Image, PT_GNU_PROPERTY, PT_INTERP, PT_NOTE, SHT_NOTE, u32_at};
+use crate::image::{Image, PT_DYNAMIC, PT_GNU_PROPERTY, PT_INTERP, PT_NOTE, SHT_NOTE, u32_at, u64_at};
 use crate::merge::needed::needed;
 use crate::refusal::Refusal;
 
@@ -29,6 +29,31 @@ pub(crate) fn check(image: &Image<'_>) -> Result<(), Refusal> {
         return Err(Refusal::Dynamic);
     }
     check_contents(image)
+}
+
+/// Refuses shared libraries.
+pub(crate) fn check_program(image: &Image<'_>) -> Result<(), Refusal> {
+    if is_library(image) { Err(Refusal::Library) } else { Ok(()) }
+}
+
+/// Whether a file without an interpreter is a shared library: it has a name, or needs others. A position-independent
+/// program may have either, and says that it is a program (gABI, "Dynamic Section"; DF_1_PIE is GNU's).
+fn is_library(image: &Image<'_>) -> bool {
+    const DT_NEEDED: u64 = 1;
+    const DT_SONAME: u64 = 14;
+    const DT_FLAGS_1: u64 = 0x6fff_fffb;
+    const DF_1_PIE: u64 = 0x0800_0000;
+    let Some(dynamic) = image.segment(PT_DYNAMIC) else { return false };
+    let size = usize::try_from(dynamic.file_size).unwrap_or(0);
+    let entries = image.read(dynamic.address, size).unwrap_or_default();
+    let entries: Vec<(u64, u64)> = entries
+        .chunks_exact(16)
+        .map(|entry| (u64_at(entry, 0).unwrap_or(0), u64_at(entry, 8).unwrap_or(0)))
+        .take_while(|(tag, _)| *tag != 0)
+        .collect();
+    let has = |wanted: u64| entries.iter().any(|(tag, _)| *tag == wanted);
+    let is_program = entries.iter().any(|(tag, value)| *tag == DT_FLAGS_1 && value & DF_1_PIE != 0);
+    !is_program && (has(DT_NEEDED) || has(DT_SONAME))
 }
 
 /// The same for programs with an interpreter, too.

@@ -86,6 +86,7 @@ fn made(program: &[u8], blob: &Blob, as_if_stripped: bool) -> Result<Graft, Plan
     if loader::is_loader(program) {
         return loader::graft(&image, machine, blob);
     }
+    kind::check_program(&image)?;
     if blob.variables.is_some() {
         return Err(BlobError::Layout("it is for the dynamic loader".to_owned()).into());
     }

@@ -14,6 +14,9 @@ pub enum Refusal {
     /// The program is dynamically linked.
     #[error("it is dynamic: its libraries, and malloc with them, are loaded when it starts")]
     Dynamic,
+    /// The file is a shared library.
+    #[error("it is a library: its malloc is that of the program that loads it")]
+    Library,
     /// The program is of a known kind that does not contain musl's malloc.
     #[error("it is {0}")]
     Other(&'static str),
@@ -186,6 +189,7 @@ impl Refusal {
             Refusal::Dynamic => {
                 "preload an allocator (LD_PRELOAD), or link the program statically against a grafted `libc.a`"
             }
+            Refusal::Library => "graft the programs that load it, or their libc",
             Refusal::NoMalloc => {
                 "leave it as it is: it asks malloc for no memory, so that none would make a difference"
             }

@@ -131,8 +131,12 @@ fn programs_of_other_kinds() {
     lab.changes_nothing(3, ["graft", "own"]).says(&["cannot be grafted", "help: "]);
     tool(Command::new("strip").arg("-s").arg(lab.path("own")));
     lab.changes_nothing(3, ["graft", "own"]).says(&["cannot be grafted", "help: "]);
-    build(&["-shared", "-fPIC"], "library.so");
-    lab.changes_nothing(3, ["graft", "library.so"]).says(&["cannot be grafted", "help: "]);
+    // Libraries: with others that they need, and with nothing but a name.
+    for flags in [&["-shared", "-fPIC"][..], &["-shared", "-fPIC", "-nostdlib", "-Wl,-soname,library.so"]] {
+        build(flags, "library.so");
+        let said = ["cannot be grafted", "it is a library", "help: graft the programs that load it"];
+        lab.changes_nothing(3, ["graft", "library.so"]).says(&said);
+    }
 }
 
 /// A static program packed by UPX 3.96 has no sections, and `UPX!` behind the headers (its l_info, at 0x78 + 0x70).

@@ -492,3 +492,25 @@ mod system {
         lab.run(["undo", "work/copy", "-o", "none"]).exits(3).says(&["does not say that it is a graft"]);
     }
 }
+
+/// Its `malloc` is in itself: there is no library that it is that of.
+#[test]
+fn a_merged_program_is_left_as_it_is_and_said_to_be_one() {
+    let lab = Lab::new();
+    crate::dynamic::glibc(&lab, "merged", "#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }\n", &[]);
+    lab.run(["graft", "merged"]).exits(0);
+    let merged = fs::read(lab.path("merged")).unwrap();
+    let static_one = crate::executables::program(&lab, "echo");
+    let tar = Tar::default().folder("usr/").file("usr/merged", 0o755, &merged).file("usr/echo", 0o755, &static_one);
+    let mut layout = Layout::default();
+    let descriptor = layout.image(&Image::of(tar.bytes()));
+    layout.index(vec![descriptor]);
+    put(&lab, "image", &layout);
+    let document = lab.run(["graft", "image", "-o", "new", "--json"]).exits(0).json();
+    let skipped = &document["skipped"][0];
+    assert_eq!(skipped["path"], "image/usr/merged");
+    assert_eq!(
+        skipped["reason"], "a dynamic program that carries a graft already: snmalloc is merged into it",
+        "{document:#}"
+    );
+}

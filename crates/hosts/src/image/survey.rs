@@ -204,11 +204,23 @@ fn is_host(bytes: &[u8]) -> Result<(), Option<String>> {
     match inspector::inspect(bytes) {
         Ok(report) if report.kind == inspector::Kind::Shared && transplant::is_loader(bytes) => Ok(()),
         Ok(report) if report.kind != inspector::Kind::Executable => Err(None),
-        Ok(report) if report.link == Some(Link::Dynamic) => {
-            Err(Some("a dynamic program: its malloc is that of a library".to_owned()))
-        }
+        Ok(report) if report.link == Some(Link::Dynamic) => Err(Some(dynamic(bytes, &report.malloc))),
         Ok(_) => Ok(()),
         Err(error) => Err(Some(error.to_string())),
+    }
+}
+
+/// Why a dynamic program is left as it is.
+fn dynamic(bytes: &[u8], malloc: &inspector::Allocator) -> String {
+    match transplant::needed_library(bytes) {
+        _ if transplant::is_merged(bytes) => {
+            format!("a dynamic program that carries a graft already: {} is merged into it", malloc.name)
+        }
+        Some(library) => {
+            let library = String::from_utf8_lossy(&library).into_owned();
+            format!("a dynamic program that carries a graft already: it loads `{library}`")
+        }
+        None => "a dynamic program: its malloc is that of a library".to_owned(),
     }
 }
 
