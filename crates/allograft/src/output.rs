@@ -4,6 +4,7 @@
 //! message is one line, and so is each line of a [`Page`] and each cell of a [`Table`]. Only styles that were requested
 //! here reach the terminal. Callers need not escape anything. JSON keeps all characters, escaped as JSON does it.
 
+pub(crate) mod file;
 mod page;
 mod printable;
 

@@ -65,15 +65,16 @@ impl Place {
         assert_eq!((ran.code, &ran.out, lines(&ran.err)), (plain.code, &plain.out, lines(&plain.err)), "{arguments:?}");
     }
 
-    /// Returns the grafted copies in the cache; there is nothing else.
+    /// Returns the grafted copies in the cache; there is nothing else but their checksums.
     #[track_caller]
     fn copies(&self) -> Vec<PathBuf> {
         let Ok(folders) = fs::read_dir(self.lab.path("the cache/allograft/cc")) else { return Vec::new() };
         let mut copies = Vec::new();
         for folder in folders.map(|entry| entry.unwrap().path()) {
-            let files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-            assert_eq!(files, [folder.join("libc.a")]);
-            copies.extend(files);
+            let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+            files.sort();
+            assert_eq!(files, [folder.join("libc.a"), folder.join("libc.a.sha256")]);
+            copies.push(folder.join("libc.a"));
         }
         copies
     }
@@ -390,3 +391,27 @@ const OWN: &str = "static char arena[1 << 24];\nstatic size_t used;\n\
     void *calloc(size_t n, size_t m) { return malloc(n * m); }\n\
     void *realloc(void *p, size_t n) { char *q = malloc(n); for (size_t i = 0; p && i < n; i++) q[i] = ((char *)p)[i];\n\
     return q; }\n";
+
+/// A copy that was changed or cut, or replaced by another library, was once linked as it was.
+#[test]
+fn a_copy_that_was_changed_is_made_again() {
+    let place = Place::new();
+    place.cc(&["-o", "one", "program.c"]).exits(0);
+    let [copy] = place.copies().try_into().unwrap();
+    let whole = fs::read(&copy).unwrap();
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    for broken in [changed, whole[..whole.len() / 2].to_vec(), debian(), Vec::new()] {
+        fs::write(&copy, broken).unwrap();
+        place.cc(&["-o", "one", "program.c"]).exits(0);
+        assert!(fs::read(&copy).unwrap() == whole);
+    }
+    // The checksum alone is no proof either.
+    for checksum in [&b""[..], b"0000"] {
+        fs::write(copy.with_extension("a.sha256"), checksum).unwrap();
+        place.cc(&["-o", "one", "program.c"]).exits(0);
+        assert!(fs::read(&copy).unwrap() == whole);
+    }
+    assert_eq!(place.copies(), [copy]);
+    place.carries("one", "static", "snmalloc");
+}

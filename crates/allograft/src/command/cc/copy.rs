@@ -10,7 +10,7 @@ use surgery::plan::Refusal;
 
 use super::HELP;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, file};
 use crate::signals::Cleanup;
 
 /// What to do if the cache folder cannot be written to.
@@ -20,7 +20,8 @@ const ANOTHER_CACHE: &str =
 /// Returns the folder that holds the graft of `libc` as `libc.a`, and makes the graft if this is the first time. Its
 /// name is a checksum of all that the graft depends on: the archive, the donors with their options, and this program.
 ///
-/// Any number of processes may do this at once. A file of that name is complete, since it gets its name last.
+/// Any number of processes may do this at once. A file of that name is complete, since it gets its name last, and a
+/// checksum beside it, which tells what was changed or cut since then: that is made again.
 ///
 /// # Errors
 /// When the archive cannot be grafted, or the cache folder cannot be written to.
@@ -36,7 +37,7 @@ pub(super) fn folder(
     let all = cache()?.join("allograft/cc");
     let folder = all.join(&hosts::sha256(key.as_bytes())[..32]);
     let file = folder.join("libc.a");
-    if file.is_file() {
+    if is_whole(&file) {
         return Ok(folder);
     }
     let make = |folder: &Path| {
@@ -46,26 +47,47 @@ pub(super) fn folder(
     make(&all)?;
     // The other processes of a `make -j` wait. Where folders cannot be locked, they all make the same graft.
     let lock = File::open(&all).and_then(|handle| handle.lock().map(|()| handle));
-    if file.is_file() {
+    if is_whole(&file) {
         return Ok(folder);
     }
     make(&folder)?;
-    let out = Some(file);
+    let is_again = file.exists();
+    if is_again {
+        fs::remove_file(&file).map_err(|error| Failure::io("remove", &file)(error).with_help(ANOTHER_CACHE))?;
+    }
+    let out = Some(file.clone());
     let request = Request { candidates: candidates.to_vec(), strings, out, ..Request::default() };
     let grafts = hosts::graft(libc, &request).map_err(|error| {
         // Nothing is in it.
         let _ = fs::remove_dir(&folder);
         failure(error, libc, &folder)
     })?;
+    let [host] = grafts.hosts.as_slice() else {
+        return Err(Failure::refused(format!("`{}` was not grafted", libc.display())).with_help(HELP));
+    };
+    file::write(&checksum_of(&file), host.graft_sha256.as_bytes())
+        .map_err(|error| Failure::io("write", &checksum_of(&file))(error).with_help(ANOTHER_CACHE))?;
     drop(lock);
     // Scripts such as configure take everything on standard error for a warning of the compiler's.
     if output.verbose {
-        output.note(format_args!("grafted a copy of `{}` into `{}`", libc.display(), folder.display()));
+        let again = if is_again { "again, as the copy there was changed, " } else { "" };
+        output.note(format_args!("grafted a copy of `{}` {again}into `{}`", libc.display(), folder.display()));
         for note in grafts.hosts.iter().flat_map(|host| &host.notes) {
             output.note(format_args!("`{}` {note}", libc.display()));
         }
     }
     Ok(folder)
+}
+
+/// The file with the checksum of a copy.
+fn checksum_of(file: &Path) -> PathBuf {
+    file.with_extension("a.sha256")
+}
+
+/// Whether a copy is there, with the bytes that it was made with.
+fn is_whole(file: &Path) -> bool {
+    let checksum = || fs::read_to_string(checksum_of(file)).ok();
+    fs::read(file).is_ok_and(|bytes| checksum().is_some_and(|checksum| checksum == hosts::sha256(&bytes)))
 }
 
 /// What to do about a `libc.a` that is none of musl's is to name another compiler; an error of the system is one of the
