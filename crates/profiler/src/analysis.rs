@@ -45,6 +45,8 @@ pub struct Recorded {
     /// How page faults were found: `perf-events`, or `ptrace`, by the stops, where the kernel allows no events or saw
     /// no fault.
     pub faults: String,
+    /// Seconds for which threads had a processor, of all together, by the kernel's accounts.
+    pub processor_s: f64,
     /// The moments at which all threads were looked at.
     pub moments: usize,
     /// The samples of threads.
@@ -76,6 +78,8 @@ pub struct Detail {
     pub allocator_memory: f64,
     /// Waiting for work while no thread did anything: sleeping, polling, waiting for a child.
     pub waiting: f64,
+    /// Of the time in which threads could run, the part in which they waited for a processor. In the shares they run.
+    pub processor_wait: f64,
 }
 
 /// Figures per second.
@@ -144,7 +148,7 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
     pids.sort_unstable();
     pids.dedup();
     let shares = attribution.shares;
-    let calls = calls(recording, length);
+    let calls = calls(recording, attribution.processor.total_s / length);
     Analysis {
         program: recording.path.clone(),
         pid: recording.pid,
@@ -156,6 +160,7 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
             sampler: "ptrace".to_owned(),
             faults: if recording.faults.is_empty() { "ptrace" } else { "perf-events" }.to_owned(),
             duration_s: recording.duration.as_secs_f64(),
+            processor_s: attribution.processor.total_s,
             moments: recording.moments.len(),
             samples,
             threads: recording.threads.len(),
@@ -177,13 +182,14 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
             allocator_lock: shares.lock,
             allocator_memory: shares.memory,
             waiting: shares.wait,
+            processor_wait: attribution.processor.waiting(),
         },
         rates: Rates {
             page_faults: counts.faults as f64 / length,
             voluntary_switches: counts.voluntary_switches as f64 / length,
             futex_calls: calls.map(|calls| calls.futex),
             memory_calls: calls.map(|calls| calls.memory),
-            processors: (counts.user_s + counts.system_s) / length,
+            processors: attribution.processor.total_s / length,
         },
         running: sites(&|one| one.running),
         locks: sites(&|one| matches!(one.class, Class::AllocatorLock | Class::Lock)),
@@ -193,13 +199,12 @@ fn analysis(recording: &Recording, frames: &Frames, attribution: &Attribution) -
 }
 
 /// Calls per second: what was counted per second of processor time, times the program's.
-fn calls(recording: &Recording, length: f64) -> Option<Calls> {
+fn calls(recording: &Recording, processors: f64) -> Option<Calls> {
     let ran = |sample: &&Sample| !matches!(sample.state, State::Blocked(..));
     let is_other = |sample: &Sample| matches!(sample.state, State::Kernel(call) if !calls::is_followed(call));
     let all = recording.samples.iter().filter(ran).count().max(1);
     let other = recording.samples.iter().filter(|sample| is_other(sample)).count();
-    let counts = recording.counts;
-    recording.watch.rates((counts.user_s + counts.system_s) / length * (1.0 - other as f64 / all as f64))
+    recording.watch.rates(processors * (1.0 - other as f64 / all as f64))
 }
 
 /// The part of truncated stacks from which on a warning is given.
@@ -212,6 +217,15 @@ fn warnings(recording: &Recording, frames: &Frames, cut: usize) -> Vec<String> {
         Some(Ended::Exit(code)) if code != 0 => warnings.push(format!("the program ended with exit code {code}")),
         Some(Ended::Signal(signal)) => warnings.push(format!("the program was ended by signal {signal}")),
         _ => {}
+    }
+    for pid in &recording.left {
+        warnings.push(format!("process {pid} has another user's rights and could not be ended: it goes on"));
+    }
+    if recording.lost > 0 {
+        warnings.push(format!(
+            "{} looks at threads failed, as they were stopped or another program traced them: that time does not count",
+            recording.lost
+        ));
     }
     if recording.moments.len() < 100 {
         warnings.push(format!(

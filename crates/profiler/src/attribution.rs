@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::frames::Frames;
+use crate::processor::ProcessorTime;
 use crate::recording::{Recording, Sample, State};
 use crate::registers::{self, Call};
 use crate::roles::Role;
@@ -143,6 +144,8 @@ pub(crate) struct Attribution {
     /// The part of each sample's moment that it stands for, in seconds of wall clock; 0 where others were active.
     pub(crate) weights: Vec<f64>,
     pub(crate) shares: Shares,
+    /// How the time of running threads divides.
+    pub(crate) processor: ProcessorTime,
     /// Processor seconds outside of the allocator, of memory and string functions, and of page faults.
     pub(crate) other_cpu_s: f64,
     /// The shares in parts of the recording, in order.
@@ -156,7 +159,8 @@ impl Attribution {
     pub(crate) fn of(recording: &Recording, frames: &Frames) -> Attribution {
         let musl = recording.report().is_some_and(|report| report.libc == inspector::Libc::Musl);
         let samples: Vec<Attributed> = recording.samples.iter().map(|sample| attribute(sample, frames, musl)).collect();
-        let faulting = faulting(recording, frames, &samples);
+        let processor = ProcessorTime::of(recording, &|at| samples[at].running);
+        let faulting = faulting(recording, frames, &samples, &processor);
         let mut moments: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (at, sample) in recording.samples.iter().enumerate() {
             moments.entry(sample.moment).or_default().push(at);
@@ -187,22 +191,16 @@ impl Attribution {
             }
         }
         let running = |wanted: &dyn Fn(Class) -> bool| {
-            let mut sum = 0.0;
-            for (at, sample) in recording.samples.iter().enumerate() {
-                if samples[at].running && wanted(samples[at].class) {
-                    let span = recording.moments[sample.moment as usize].span.as_secs_f64();
-                    sum += span * (1.0 - faulting[at]);
-                }
-            }
-            sum
+            let members = (0..samples.len()).filter(|at| samples[*at].running && wanted(samples[*at].class));
+            members.map(|at| processor.with[at] * (1.0 - faulting[at])).sum::<f64>()
         };
         let all = running(&|_| true).max(f64::MIN_POSITIVE);
         let other = running(&|class| matches!(class, Class::Cpu | Class::Lock | Class::Io));
-        let processor = recording.counts.user_s + recording.counts.system_s;
         normalise(&mut shares);
         over_time.iter_mut().for_each(normalise);
-        let other_cpu_s = (processor - fault_seconds(recording, &samples)).max(0.0) * other / all;
-        Attribution { samples, weights, shares, other_cpu_s, over_time }
+        let outside = (processor.total_s - fault_seconds(recording, &processor)).max(0.0);
+        let other_cpu_s = outside * other / all;
+        Attribution { samples, weights, shares, processor, other_cpu_s, over_time }
     }
 
     /// Seconds of wall clock by the innermost function of each sample that `wanted` takes, the most first.
@@ -247,10 +245,9 @@ fn site(stack: &[u32], in_kernel: bool, frames: &Frames) -> String {
 /// Of each sample, the part of its time that was spent in page faults. The kernel tells the time of all calls and
 /// faults together; what the samples in calls do not explain are the faults. They are spread over the samples of the
 /// functions that perf events saw taking faults; without those, over the samples during whose stop there were faults.
-fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed]) -> Vec<f64> {
-    let total = fault_seconds(recording, samples);
+fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed], processor: &ProcessorTime) -> Vec<f64> {
+    let wanted = fault_seconds(recording, processor);
     let user = |at: usize| recording.samples[at].state == State::Running;
-    let span = |at: usize| recording.moments[recording.samples[at].moment as usize].span.as_secs_f64();
     // A thread that waits for a processor during its stop shows no fault: those of its function count.
     let function = |at: usize| frames.stacks[recording.samples[at].walk as usize].first().copied();
     let mut functions: HashMap<Option<u32>, (f64, f64)> = HashMap::new();
@@ -268,20 +265,16 @@ fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed]) -> V
     }
     let mean = |at: usize| functions.get(&function(at)).map_or(0.0, |(sum, count)| sum / count);
     let mut parts: Vec<f64> = (0..samples.len()).map(|at| if user(at) { mean(at) } else { 0.0 }).collect();
-    if samples.is_empty() || total <= 0.0 {
+    if samples.is_empty() || wanted <= 0.0 {
         return vec![0.0; samples.len()];
     }
-    let processor = (recording.counts.user_s + recording.counts.system_s).max(f64::MIN_POSITIVE);
-    let seen: f64 = (0..samples.len()).filter(|at| samples[*at].running).map(span).sum();
-    // Samples stand for wall clock; with more threads than processors, for less processor time.
-    let wanted = total * (seen / processor).max(1.0);
     if parts.iter().all(|part| *part == 0.0) {
         parts = (0..samples.len()).map(|at| if user(at) { 1.0 } else { 0.0 }).collect();
     }
     // A sample cannot be more than all of its time in faults: what is too much goes to the others.
     let mut factor = 1.0;
     for _ in 0..24 {
-        let spread: f64 = (0..parts.len()).map(|at| (parts[at] * factor).min(1.0) * span(at)).sum();
+        let spread: f64 = (0..parts.len()).map(|at| (parts[at] * factor).min(1.0) * processor.with[at]).sum();
         if spread <= 0.0 || (spread - wanted).abs() < wanted * 0.001 {
             break;
         }
@@ -292,17 +285,9 @@ fn faulting(recording: &Recording, frames: &Frames, samples: &[Attributed]) -> V
 }
 
 /// The processor seconds of page faults.
-fn fault_seconds(recording: &Recording, samples: &[Attributed]) -> f64 {
-    let span = |sample: &Sample| recording.moments[sample.moment as usize].span.as_secs_f64();
-    let (mut calls, mut all) = (0.0, 0.0);
-    for (sample, attributed) in recording.samples.iter().zip(samples) {
-        if attributed.running {
-            all += span(sample);
-            calls += if matches!(sample.state, State::Kernel(_)) { span(sample) } else { 0.0 };
-        }
-    }
-    let processor = recording.counts.user_s + recording.counts.system_s;
-    let in_calls = if all > 0.0 { processor * calls / all } else { 0.0 };
+fn fault_seconds(recording: &Recording, processor: &ProcessorTime) -> f64 {
+    let samples = recording.samples.iter().zip(&processor.with);
+    let in_calls: f64 = samples.filter(|(sample, _)| matches!(sample.state, State::Kernel(_))).map(|(_, s)| s).sum();
     let rest = (recording.counts.system_s - in_calls).max(0.0);
     // A fault takes at least about 0.1 us, and seldom more than 300 us, with huge pages: what else is in the kernel's
     // time are interrupts.

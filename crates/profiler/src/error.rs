@@ -24,6 +24,15 @@ pub enum Error {
         /// What the system says.
         reason: String,
     },
+    /// The program is stopped, or another program traces it: it cannot be seen running.
+    #[error(
+        "{program} is stopped by a signal, or another program traces it (a debugger, strace): what it does by itself \
+         cannot be seen"
+    )]
+    Stopped {
+        /// As it was named.
+        program: String,
+    },
     /// The program is for another architecture.
     #[error("`{path}` is for {found}, expected a 64-bit program for {}", std::env::consts::ARCH)]
     Architecture {

@@ -114,8 +114,7 @@ impl Profile {
             stacks.push(tables.stack(self, &self.frames.stacks[sample.walk as usize]));
             times.push(moment.at.as_secs_f64() * 1000.0);
             weights.push(moment.span.as_secs_f64() * 1000.0);
-            let running = self.attribution.samples[*at].running;
-            spent.push(if running { moment.span.as_secs_f64() * 1e6 } else { 0.0 });
+            spent.push(self.seconds(*at)[0] * 1e6);
         }
         let functions = tables.names.len();
         let none = |count: usize| vec![Value::Null; count];

@@ -55,27 +55,40 @@ impl Colour {
 }
 
 impl Profile {
-    /// The flame graph of the time of threads that ran, in seconds of all threads together.
+    /// The flame graph of the time for which threads had a processor, in seconds of all threads together.
     pub fn on_cpu(&self) -> Flame {
         self.flame(true)
     }
 
-    /// The flame graph of the time of threads that were blocked: below the bottom frames, by what they waited for.
+    /// The flame graph of the time for which threads had no processor: below the bottom frames, by what they waited
+    /// for, which may have been a processor.
     pub fn off_cpu(&self) -> Flame {
         self.flame(false)
+    }
+
+    /// The seconds that a sample stands for: with a processor, and without one.
+    pub(crate) fn seconds(&self, at: usize) -> [f64; 2] {
+        let processor = &self.attribution.processor;
+        let sample = &self.recording.samples[at];
+        match self.attribution.samples[at].running {
+            true => [processor.with[at], processor.without[at]],
+            false => [0.0, self.recording.moments[sample.moment as usize].span.as_secs_f64()],
+        }
     }
 
     fn flame(&self, running: bool) -> Flame {
         let mut flame = Flame::default();
         for (at, sample) in self.recording.samples.iter().enumerate() {
             let attributed = self.attribution.samples[at];
-            if attributed.running != running {
+            let [with, without] = self.seconds(at);
+            let seconds = if running { with } else { without };
+            if seconds <= 0.0 {
                 continue;
             }
-            let seconds = self.recording.moments[sample.moment as usize].span.as_secs_f64();
             let mut path: Vec<(String, Colour)> = Vec::new();
             if !running {
-                path.push((label(attributed.class).to_owned(), Colour::Label));
+                let label = if attributed.running { "[waiting for a processor]" } else { label(attributed.class) };
+                path.push((label.to_owned(), Colour::Label));
             }
             if self.recording.walks[sample.walk as usize].truncated {
                 path.push(("[truncated]".to_owned(), Colour::Label));
@@ -135,7 +148,9 @@ impl Flame {
                 let _ = writeln!(lines, "{path} {micros}");
             }
             for ((name, _), child) in node.children.iter().rev() {
-                let name = name.replace(';', ":");
+                // A line is a stack, and a semicolon ends a frame.
+                let one = |letter: char| if letter == ';' { ':' } else { letter };
+                let name: String = name.chars().map(|it| if it.is_control() { '?' } else { one(it) }).collect();
                 let joined = if path.is_empty() { name } else { format!("{path};{name}") };
                 open.push((joined, child));
             }

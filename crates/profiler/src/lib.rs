@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `sampler` | the recording of a command or a running process |
 //! | `proc` | what `/proc` says of threads, without a stop |
+//! | `processor` | the time for which threads had a processor |
 //! | `stop` | reads running threads by ptrace |
 //! | `events` | page faults by perf events |
 //! | `calls` | counts the calls of futex and of the mmap family |
@@ -44,6 +45,7 @@ mod module;
 mod page;
 mod pprof;
 mod proc;
+mod processor;
 mod recording;
 mod registers;
 mod roles;

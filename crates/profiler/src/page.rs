@@ -69,8 +69,12 @@ impl Profile {
         body.push_str(&self.shares());
         body.push_str("</section>");
         let flames = [
-            ("On the processor", self.on_cpu(), "Time of all threads that ran, by what called what."),
-            ("Blocked", self.off_cpu(), "Time of all threads that were blocked; at the bottom, what they waited for."),
+            ("On the processor", self.on_cpu(), "Time for which threads had a processor, by what called what."),
+            (
+                "Off the processor",
+                self.off_cpu(),
+                "Time for which threads were blocked, or waited for a processor; at the bottom, what they waited for.",
+            ),
         ];
         for (title, flame, caption) in flames {
             let drawing = flame.drawing(title, false);
@@ -147,6 +151,11 @@ impl Profile {
             ("threads", format!("{} in {} processes", recording.threads, recording.processes)),
             ("truncated stacks", format!("{:.1} %", 100.0 * recording.truncated)),
             ("processors in use", format!("{:.2}", rates.processors)),
+            ("processor time", format!("{:.2} s of all threads", recording.processor_s)),
+            (
+                "waiting for a processor",
+                format!("{:.1} % of the time of threads that could run", 100.0 * analysis.detail.processor_wait),
+            ),
             ("page faults", format!("{:.0} a second", rates.page_faults)),
             ("voluntary switches", format!("{:.0} a second", rates.voluntary_switches)),
             ("calls of futex", about(rates.futex_calls)),

@@ -67,8 +67,8 @@ impl Texts {
 }
 
 impl Profile {
-    /// The profile for `go tool pprof`: for each stack the number of samples, the time on a processor and the time
-    /// blocked, in nanoseconds.
+    /// The profile for `go tool pprof`: for each stack the number of samples, the time with a processor, and the time
+    /// without one: blocked or waiting for one; in nanoseconds.
     pub fn pprof(&self) -> Vec<u8> {
         let mut texts = Texts { all: vec![String::new()], known: HashMap::from([(String::new(), 0)]) };
         let mut profile = Message::default();
@@ -80,10 +80,9 @@ impl Profile {
         }
         let mut sums: HashMap<(u32, u32), [u64; 3]> = HashMap::new();
         for (at, sample) in self.recording.samples.iter().enumerate() {
-            let span = self.recording.moments[sample.moment as usize].span.as_nanos();
+            let [with, without] = self.seconds(at).map(|seconds| (seconds * 1e9).round() as u64);
             let sum = sums.entry((sample.walk, sample.thread)).or_default();
-            sum[0] += 1;
-            sum[if self.attribution.samples[at].running { 1 } else { 2 }] += u64::try_from(span).unwrap_or(0);
+            *sum = [sum[0] + 1, sum[1] + with, sum[2] + without];
         }
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_unstable();

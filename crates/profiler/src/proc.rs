@@ -110,6 +110,11 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
+    /// Whether a signal or a tracer has stopped it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
+
     /// Whether it runs: its first thread may have ended before the others.
     pub(crate) fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
@@ -144,6 +149,12 @@ fn parse_stat(text: &str) -> Option<Stat> {
 /// The number of times that a thread has given the processor away by itself.
 pub(crate) fn voluntary_switches(pid: i32, tid: i32) -> Option<u64> {
     status(&format!("/proc/{pid}/task/{tid}/status"), "voluntary_ctxt_switches:")?.parse().ok()
+}
+
+/// The process that traces a thread, if that is not this one.
+pub(crate) fn tracer(pid: i32, tid: i32) -> Option<i32> {
+    let tracer = status(&format!("/proc/{pid}/task/{tid}/status"), "TracerPid:")?.parse().ok()?;
+    (tracer != 0 && u32::try_from(tracer) != Ok(std::process::id())).then_some(tracer)
 }
 
 /// A field of a `status` file, by its name with the colon.

@@ -33,6 +33,9 @@ pub(crate) struct Sample {
     pub(crate) own_word: bool,
     /// Page faults that were seen during the stop.
     pub(crate) faults: u32,
+    /// The seconds for which its thread had a processor since the look before, by the kernel; `None` if it was not
+    /// looked at before, or the kernel does not count that.
+    pub(crate) ran: Option<f64>,
 }
 
 /// A moment at which all threads were sampled.
@@ -86,6 +89,7 @@ pub(crate) enum Ended {
 }
 
 /// A recording of a program.
+#[derive(Default)]
 pub struct Recording {
     pub(crate) library: Library,
     /// The file of the program, by its number in the library.
@@ -108,6 +112,10 @@ pub struct Recording {
     /// The number of processors that the program may use.
     pub(crate) processors: usize,
     pub(crate) ended: Option<Ended>,
+    /// The processes that this user may not end, and that still run.
+    pub(crate) left: Vec<i32>,
+    /// Samples that were lost since the thread was stopped, or another program traced it.
+    pub(crate) lost: usize,
     pub(crate) interrupted: bool,
     pub(crate) pid: i32,
 }

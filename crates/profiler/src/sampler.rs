@@ -5,6 +5,8 @@
 //! moments is random around its mean, so that it does not run in step with the program, and it grows where a moment
 //! takes long: the recording takes a bounded share of one processor.
 
+mod ending;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -15,8 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use crate::calls::Watch;
 use crate::error::Error;
@@ -27,11 +27,11 @@ use crate::library::Library;
 use crate::memory;
 use crate::module::{self, Unfit};
 use crate::proc::{self, Doing};
+use crate::processor::Accounts;
 use crate::recording::{Counts, Ended, Moment, Recording, Sample, State, Thread, Walks};
 use crate::registers::{self, Call, Registers};
 use crate::space::Space;
 use crate::stop::{self, Reaped};
-use crate::wait::End;
 
 /// What is recorded.
 #[derive(Debug, Clone)]
@@ -71,6 +71,8 @@ const SILENCE: f64 = 0.25;
 const BURST: f64 = 0.05;
 /// The fewest moments that a verdict is given for.
 const FEWEST: usize = 10;
+/// The most samples that may be lost since the program is stopped, or traced by another one: per hundred that were not.
+const MOST_LOST: usize = 10;
 /// The number of samples at which the recording looks half as often as asked for: they take memory.
 const MANY: f64 = 2e6;
 /// The longest time in seconds without a look.
@@ -81,8 +83,6 @@ const ROUND: usize = 64;
 const OWN_FRAMES: u64 = 1024;
 /// The bytes of a file that say for which machine it is.
 const HEADER: u64 = 64;
-/// The time between SIGTERM and SIGKILL for a program whose time is over.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Records a program.
 ///
@@ -101,7 +101,16 @@ pub fn record(target: &Target, options: &Options) -> Result<Recording, Error> {
     let mut sampler = Sampler::of(pid, own, library);
     let result = sampler.run(options);
     let ended = own.then(|| sampler.end());
-    result?;
+    result.map_err(|error| match error {
+        Error::Permission { pid, reason } if sampler.left.contains(&pid) => {
+            Error::Permission { pid, reason: format!("{reason}; it goes on, as it may not be ended either") }
+        }
+        other => other,
+    })?;
+    // Blocked threads could be read all the same, and would be all that a verdict knows of.
+    if sampler.lost > MOST_LOST * sampler.samples.len() / 100 {
+        return Err(Error::Stopped { program: named });
+    }
     let recording = sampler.finish(ended.flatten(), options.interrupted.load(Ordering::Relaxed));
     if recording.moments.len() < FEWEST || recording.samples.is_empty() {
         return Err(Error::Short {
@@ -131,6 +140,8 @@ fn start(words: &[OsString], output_to_errors: bool, library: &mut Library) -> R
         let copy = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
         command.stdout(Stdio::from(copy));
     }
+    // Children whose parent has ended, in whatever session, become this process's rather than that of `init`.
+    let _ = nix::sys::prctl::set_child_subreaper(true);
     let child = command.spawn().map_err(failed)?;
     Ok((child.id().cast_signed(), named))
 }
@@ -153,6 +164,11 @@ fn attach(pid: i32) -> Result<i32, Error> {
     if !stop::is_permitted(pid) {
         let reason = "reading it takes the rights of its user, or CAP_SYS_PTRACE".to_owned();
         return Err(Error::Permission { pid, reason });
+    }
+    if proc::stat(pid, None).is_some_and(|stat| stat.is_stopped())
+        || proc::threads(pid).into_iter().any(|tid| proc::tracer(pid, tid).is_some())
+    {
+        return Err(Error::Stopped { program: format!("process {pid}") });
     }
     let Some(path) = proc::program(pid) else {
         return Err(Error::Permission {
@@ -208,6 +224,11 @@ struct Sampler {
     /// Sampled page faults, by the number of a walk that is their place alone.
     faults: HashMap<u32, u64>,
     own_s: f64,
+    accounts: Accounts,
+    /// Samples that were lost since another program traces the thread, or has stopped it.
+    lost: usize,
+    /// The processes that could not be ended.
+    left: Vec<i32>,
 }
 
 impl Sampler {
@@ -234,6 +255,9 @@ impl Sampler {
             events: Faults::default(),
             faults: HashMap::new(),
             own_s: proc::processor_s(),
+            accounts: Accounts::default(),
+            lost: 0,
+            left: Vec::new(),
         }
     }
 
@@ -355,6 +379,11 @@ impl Sampler {
                     if let Some(process) = self.processes.get_mut(&pid) {
                         process.last = stat;
                     }
+                    // What its threads wait for is the one that stopped it.
+                    if stat.is_stopped() {
+                        self.lost += proc::threads(pid).len();
+                        continue;
+                    }
                 }
             }
             for tid in proc::threads(pid) {
@@ -368,7 +397,9 @@ impl Sampler {
 
     /// Samples a thread if it is blocked. Returns whether it runs.
     fn blocked(&mut self, moment: u32, pid: i32, tid: i32) -> bool {
-        let turns = proc::turns(pid, tid).unwrap_or((u64::MAX, moment.into()));
+        let turns = proc::turns(pid, tid);
+        let ran = self.accounts.look(tid, turns.map(|(run, _)| run), self.own);
+        let turns = turns.unwrap_or((u64::MAX, moment.into()));
         let thread = self.thread(pid, tid);
         let Some(known) = self.known.get(&tid) else { return false };
         let mut kept = known.doing.filter(|(_, then, _)| *then == turns).map(|(doing, _, walk)| (doing, walk));
@@ -392,7 +423,7 @@ impl Sampler {
             let state = State::Blocked(call, arguments);
             // musl's and others' waits for a condition use a word of the frame that waits.
             let own_word = (sp..sp.saturating_add(OWN_FRAMES)).contains(&arguments[0]);
-            self.samples.push(Sample { moment, thread, state, walk, own_word, faults: 0 });
+            self.samples.push(Sample { moment, thread, state, walk, own_word, faults: 0, ran });
         }
         false
     }
@@ -415,6 +446,7 @@ impl Sampler {
         let mut seen = Vec::new();
         let mut reaped = Vec::new();
         let done = stop::each(running, !self.events.work(), &mut reaped, &mut |at, thread| seen.push((at, thread)));
+        let done = done.map(|lost| self.lost += lost);
         for (at, thread) in seen {
             let (pid, tid) = running[at];
             let Some(registers) = thread.registers else { continue };
@@ -423,7 +455,8 @@ impl Sampler {
             let walk = self.walks.number(process.space.walk(&mut self.library, registers, &thread.stack));
             let state = registers.call.map_or(State::Running, State::Kernel);
             let faults = u32::try_from(thread.faults).unwrap_or(u32::MAX);
-            self.samples.push(Sample { moment, thread: number, state, walk, own_word: false, faults });
+            let ran = self.accounts.last(tid);
+            self.samples.push(Sample { moment, thread: number, state, walk, own_word: false, faults, ran });
         }
         if self.watch.is_due()
             && let Some((pid, tid)) = fastrand::choice(running)
@@ -450,15 +483,21 @@ impl Sampler {
 
     /// Opens the children that the recorded processes have started since the last look.
     fn find_children(&mut self) {
-        for pid in self.family.grown(self.processes.keys().copied()) {
+        let members: Vec<i32> = self.members().collect();
+        for pid in self.family.grown(members.into_iter()) {
             self.open(pid);
         }
+    }
+
+    /// The recorded processes, and this one, which has the children of those that have ended.
+    fn members(&self) -> impl Iterator<Item = i32> {
+        self.processes.keys().copied().chain(i32::try_from(std::process::id()))
     }
 
     /// Opens all children of the recorded processes.
     fn open_children(&mut self) {
         let parents = proc::parents(proc::processes());
-        for pid in family::descendants(self.processes.keys().copied(), &parents) {
+        for pid in family::descendants(self.members().chain([self.root]), &parents) {
             self.open(pid);
         }
     }
@@ -469,55 +508,6 @@ impl Sampler {
             && let Some(process) = self.processes.remove(&pid)
         {
             self.gone.add(&process.first, &process.last);
-        }
-    }
-
-    /// Ends a program that was started here, with its children, and reaps it.
-    fn end(&mut self) -> Option<Ended> {
-        self.count_switches();
-        let mut stopped = false;
-        let began = Instant::now();
-        loop {
-            self.status = self.status.or_else(|| stop::reap(self.root));
-            if self.status.is_some() && !(stopped && self.any_runs()) {
-                break;
-            }
-            if !stopped {
-                stopped = true;
-                self.open_children();
-                self.signal(Signal::SIGTERM);
-            } else if began.elapsed() > GRACE {
-                self.signal(Signal::SIGKILL);
-                if self.status.is_some() {
-                    break;
-                }
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        match self.status.map(|reaped| reaped.end) {
-            _ if stopped => Some(Ended::Stopped),
-            Some(End::Exit(code)) => Some(Ended::Exit(code)),
-            Some(End::Signal(signal)) => Some(Ended::Signal(signal)),
-            Some(End::Unknown) | None => None,
-        }
-    }
-
-    /// The recorded processes that still run, and are not others that got their numbers.
-    fn running(&self) -> impl Iterator<Item = i32> {
-        self.processes.iter().filter_map(|(pid, process)| {
-            let stat = proc::stat(*pid, None).filter(proc::Stat::is_alive)?;
-            (stat.started == process.last.started).then_some(*pid)
-        })
-    }
-
-    fn any_runs(&self) -> bool {
-        self.running().next().is_some()
-    }
-
-    fn signal(&self, signal: Signal) {
-        for pid in self.running() {
-            // It may have ended meanwhile.
-            let _ = kill(Pid::from_raw(pid), signal);
         }
     }
 
@@ -579,6 +569,8 @@ impl Sampler {
             own_s,
             processors: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
             ended,
+            left: self.left,
+            lost: self.lost,
             interrupted,
             pid: self.root,
         }

@@ -42,6 +42,7 @@ const LONGEST: Duration = Duration::from_millis(200);
 
 /// Stops every one of `threads` (process and thread), and releases it; calls `seen` for each that has stopped, and
 /// counts its page faults if that is asked for. Children of this process that end meanwhile are added to `reaped`.
+/// Returns the number of threads that could not be stopped since another program traces them.
 ///
 /// # Errors
 /// The first thread may not be traced at all.
@@ -50,7 +51,8 @@ pub(crate) fn each(
     counts_faults: bool,
     reaped: &mut Vec<Reaped>,
     seen: &mut dyn FnMut(usize, Seen),
-) -> Result<(), Errno> {
+) -> Result<usize, Errno> {
+    let mut lost = 0;
     let mut open: HashMap<Pid, (usize, u64)> = HashMap::new();
     let faults = |pid: i32, tid: i32| {
         let stat = counts_faults.then(|| crate::proc::stat(pid, Some(tid))).flatten();
@@ -62,7 +64,11 @@ pub(crate) fn each(
         match ptrace::seize(thread, Options::empty()) {
             Ok(()) => {}
             Err(Errno::ESRCH) => continue,
-            // A thread that is ending cannot be traced either, and neither can one that a debugger traces.
+            Err(Errno::EPERM) if crate::proc::tracer(*pid, *tid).is_some() => {
+                lost += 1;
+                continue;
+            }
+            // A thread that is ending cannot be traced either.
             Err(Errno::EPERM) if !is_refused(*pid, *tid) => continue,
             Err(error) if open.is_empty() => return Err(error),
             Err(_) => continue,
@@ -76,8 +82,8 @@ pub(crate) fn each(
     loop {
         match wait::change() {
             Err(Errno::EINTR) => {}
-            Err(_) => return Ok(()),
-            Ok(None) if open.is_empty() || began.elapsed() > LONGEST => return Ok(()),
+            Err(_) => return Ok(lost),
+            Ok(None) if open.is_empty() || began.elapsed() > LONGEST => return Ok(lost),
             Ok(None) => patience.wait(),
             Ok(Some((thread, Change::Ended(end, switches)))) => {
                 open.remove(&Pid::from_raw(thread));

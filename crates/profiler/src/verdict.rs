@@ -39,7 +39,8 @@ impl Bottleneck {
 }
 
 /// Shares of the wall clock, each from 0 to 1; their sum is 1. A moment in which several threads are active counts for
-/// all of them alike; threads that wait for work count only where no other thread is active.
+/// all of them alike; threads that wait for work count only where no other thread is active. A thread that can run is
+/// active, whether it has a processor or waits for one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Share {
     /// The allocator: running, its lock, or the kernel's memory calls on its behalf.
@@ -271,6 +272,13 @@ fn text(
         .collect();
     if !beside.is_empty() {
         text += &format!(" Beside it: {}.", beside.join("; "));
+    }
+    let waiting = attribution.processor.waiting();
+    if waiting >= WORTH_NAMING {
+        text += &format!(
+            " Threads that could run waited for a processor for {} of that time, which counts as running here.",
+            percent(waiting)
+        );
     }
     let gain = match (low, high) {
         (low, high) if low < 1.0 => format!(

@@ -13,7 +13,7 @@ use profiler::{Analysis, Bottleneck, Error, Options, Profile as Profiled, Target
 
 use super::bench::{interruption, quoted};
 use crate::failure::{Failure, REPORT, mend};
-use crate::output::{Output, Page, Style};
+use crate::output::{Output, Page, Style, file};
 
 /// Say what a program waits for: its allocator, page faults, string functions, locks, input and output, or itself
 ///
@@ -151,7 +151,7 @@ impl Profile {
         let mut files: Vec<(&str, Vec<u8>)> = vec![
             ("profile.html", profiled.page().into_bytes()),
             ("on-cpu.svg", profiled.on_cpu().svg("On the processor").into_bytes()),
-            ("off-cpu.svg", profiled.off_cpu().svg("Blocked").into_bytes()),
+            ("off-cpu.svg", profiled.off_cpu().svg("Off the processor").into_bytes()),
             ("profile.json", document.into_bytes()),
         ];
         for format in &self.format {
@@ -168,7 +168,7 @@ impl Profile {
         let mut written = Vec::new();
         for (name, bytes) in files {
             let path = folder.join(name);
-            fs::write(&path, bytes).map_err(Failure::io("write", &path))?;
+            file::write(&path, &bytes).map_err(Failure::io("write", &path))?;
             written.push(path);
         }
         Ok(written)
@@ -183,6 +183,9 @@ fn failed(error: Error) -> Failure {
             "start the program by `allograft profile -- COMMAND`; or work as the user of the process, and with \
              `kernel.yama.ptrace_scope` at 0 or as root; in a container, with the capability SYS_PTRACE"
                 .to_owned()
+        }
+        Error::Stopped { .. } => {
+            "let it go on (`kill -CONT PID`), end the program that traces it, and run the command again".to_owned()
         }
         Error::Architecture { .. } | Error::Unsupported => {
             "profile it on a machine of its own architecture, with a build of allograft for that".to_owned()
@@ -255,8 +258,10 @@ fn overview(analysis: &Analysis, output: &Output) -> Page {
     );
     let _ = writeln!(
         page,
-        "{:.2} processors in use; recording took {:.1} % of one",
+        "{:.2} processors in use, and waited for {:.1} % of the time that threads could run; recording took {:.1} % of \
+         one",
         rates.processors,
+        100.0 * detail.processor_wait,
         100.0 * recording.overhead
     );
     if let Some(command) = &verdict.command {

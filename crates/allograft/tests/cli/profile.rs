@@ -240,11 +240,14 @@ fn a_command_ends_with_its_time() {
 fn a_commands_children_end_with_it() {
     let lab = Lab::new();
     let path = program(&lab, "sleeper", How::Static);
-    let script = format!("{0} 1 1000 & {0} 1 1000 & wait", path.display());
-    lab.run(["profile", "--duration", "1", "--", "sh", "-c", &script]).exits(0);
-    let processes =
-        fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path().join("exe")).ok());
-    assert!(!processes.into_iter().any(|program| program == path));
+    // Those of ended parents, too, in a session of their own or not.
+    for script in ["{} 1 1000 & {} 1 1000 & wait", "setsid -f {} 1 1000; ({} 1 1000 &); {} 1 1000"] {
+        let script = script.replace("{}", &path.display().to_string());
+        lab.run(["profile", "--duration", "1", "--", "sh", "-c", &script]).exits(0);
+        let processes =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path().join("exe")).ok());
+        assert!(!processes.into_iter().any(|program| program == path), "{script}");
+    }
 }
 
 #[test]
@@ -263,6 +266,105 @@ fn files_that_cannot_be_written_leave_the_verdict() {
     fs::create_dir_all(lab.path("out/profile.html")).unwrap();
     let ran = lab.run(["profile", "-o", "out", "--", path.to_str().unwrap(), "1", "1"]).exits(2);
     assert!(ran.out.contains("numbers: cpu"), "{}", ran.out);
+    // Not through a link, and not into a pipe, which nobody reads.
+    fs::create_dir(lab.path("links")).unwrap();
+    lab.put("victim", b"kept");
+    std::os::unix::fs::symlink("../victim", lab.path("links/profile.html")).unwrap();
+    fs::create_dir(lab.path("pipes")).unwrap();
+    tool(Command::new("mkfifo").arg(lab.path("pipes/profile.html")));
+    for folder in ["links", "pipes"] {
+        let ran = lab.run(["profile", "-o", folder, "--", path.to_str().unwrap(), "1", "1"]).exits(2);
+        ran.says(&["cannot write", "profile.html", "help: "]);
+    }
+    assert_eq!(fs::read(lab.path("victim")).unwrap(), b"kept");
+}
+
+/// More threads than processors. The pictures once showed 117 seconds on the processor for 4.5 of the kernel's.
+#[test]
+fn all_outputs_have_the_processor_time_of_the_kernel() {
+    let lab = Lab::new();
+    let path = program(&lab, "numbers", How::Static);
+    let flags = ["profile", "-o", "out", "--format", "collapsed", "--", path.to_str().unwrap(), "12", "2"];
+    lab.run(flags).exits(0);
+    let read = |name: &str| fs::read_to_string(lab.path("out").join(name)).unwrap();
+    let document: Value = serde_json::from_str(&read("profile.json")).unwrap();
+    let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_f64).unwrap();
+    let (processor, duration) = (number("/recording/processor_s"), number("/recording/duration_s"));
+    let processors = std::thread::available_parallelism().unwrap().get() as f64;
+    assert!(processor > 0.0 && processor < 1.1 * processors * duration + 0.1, "{document:#}");
+    let about = |found: f64, expected: f64| (found - expected).abs() < 0.02 * expected + 0.01;
+    assert!(about(number("/rates/processors") * duration, processor), "{document:#}");
+    let sum = |name: &str| -> f64 {
+        read(name).lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() / 1e6
+    };
+    assert!(about(sum("on-cpu.collapsed"), processor), "{} of {document:#}", sum("on-cpu.collapsed"));
+    let title = format!("On the processor: {processor:.2} s of all threads");
+    assert!(read("on-cpu.svg").contains(&title) && read("profile.html").contains(&title), "{title}");
+    // All other time of the twelve threads is off the processor.
+    let waiting = number("/detail/processor_wait");
+    assert!(processors >= 12.0 || waiting > 0.3, "{document:#}");
+    if waiting > 0.3 {
+        assert!(read("off-cpu.collapsed").lines().any(|line| line.starts_with("[waiting for a processor];")));
+        assert!(document["verdict"]["text"].as_str().unwrap().contains("waited for a processor"), "{document:#}");
+    }
+}
+
+/// Such a process once had a verdict: that of what stopped it.
+#[test]
+fn a_process_that_is_stopped_or_traced_is_refused() {
+    let lab = Lab::new();
+    let path = program(&lab, "numbers", How::Static);
+    let start = || Running(Command::new(&path).args(["2", "60"]).stderr(Stdio::null()).spawn().unwrap());
+    let profile = |running: &Running| {
+        let pid = running.0.id().to_string();
+        lab.run(["profile", "--duration", "1", "--pid", &pid])
+            .exits(2)
+            .says(&["is stopped by a signal, or another", "help: "]);
+    };
+    let stopped = start();
+    let number = |running: &Running| ::nix::unistd::Pid::from_raw(i32::try_from(running.0.id()).unwrap());
+    ::nix::sys::signal::kill(number(&stopped), ::nix::sys::signal::Signal::SIGSTOP).unwrap();
+    while !fs::read_to_string(format!("/proc/{}/stat", stopped.0.id())).unwrap().contains(") T ") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    profile(&stopped);
+    let traced = start();
+    ::nix::sys::ptrace::seize(number(&traced), ::nix::sys::ptrace::Options::empty()).unwrap();
+    profile(&traced);
+    // A process that is not stopped cannot be let go; it is ended.
+}
+
+/// A program that becomes another user's cannot be ended: the profiler waited for its end for ever. Only root can try
+/// that.
+#[test]
+fn a_program_that_may_not_be_ended_is_left() {
+    if !fs::read_to_string("/proc/self/status").unwrap().contains("Uid:\t0\t") {
+        return;
+    }
+    let lab = Lab::new();
+    let source = "#include <unistd.h>\nint main(void) { if (setuid(0)) return 9; sleep(600); return 0; }\n";
+    let path = Build::PLAIN.program(&lab.path(""), "raised", source);
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+    let copy = lab.path("allograft");
+    fs::copy(env!("CARGO_BIN_EXE_allograft"), &copy).unwrap();
+    // The program goes on with what it is given to write to: no pipe of this process's.
+    let said = fs::File::create(lab.path("said")).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups"]).arg(&copy).stdout(Stdio::null()).stderr(said);
+    command.args(["profile", "--duration", "1", "--"]).arg(&path).current_dir("/");
+    let code = command.status().unwrap().code();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        if fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe == path) {
+            let pid = entry.file_name().to_str().unwrap().parse().unwrap();
+            ::nix::sys::signal::kill(::nix::unistd::Pid::from_raw(pid), ::nix::sys::signal::Signal::SIGKILL).unwrap();
+        }
+    }
+    // A file system may not know such bits.
+    let said = fs::read_to_string(lab.path("said")).unwrap();
+    if !said.contains("too few for a verdict") {
+        assert!(code == Some(2) && said.contains("may not be traced"), "{code:?}: {said}");
+        assert!(said.contains("it goes on, as it may not be ended either"), "{said}");
+    }
 }
 
 #[test]
